@@ -1,0 +1,63 @@
+# `make finetune` runs the main job, `make test` the tests; each sets up what it needs in .venv.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+PY := .venv/bin/python
+SOURCES := trainwright components operators pipelines dags quickstart tests bench
+# Bytecode halves every start; see deploy/laptop/install.sh.
+unexport PYTHONDONTWRITEBYTECODE
+
+.PHONY: help finetune test test-fast test-slow chaos fuzz bench lint format clean
+
+help:
+	@echo "make finetune [NAME=..] [MODEL=hf://org/name|path] [DATASET=..] [EXPORT=file:///..] [SETTINGS=json] [KEEP=1] [ORCHESTRATOR=airflow]"
+	@echo "make test | test-fast | test-slow | chaos | fuzz | bench | lint | format | clean"
+
+finetune: .venv/.ready-$(if $(filter airflow,$(ORCHESTRATOR)),airflow,quickstart)
+	@$(PY) -m trainwright.quickstart --name "$(NAME)" --model "$(MODEL)" --dataset "$(DATASET)" --export "$(EXPORT)" \
+	  --settings '$(SETTINGS)' --orchestrator "$(or $(ORCHESTRATOR),kfp)" $(if $(KEEP),--keep)
+
+# Fast and medium: under 15 minutes on 2 cores.
+test: .venv/.ready-dev
+	$(PY) -m pytest -m "not slow" $(ARGS)
+
+# No servers, no processes: under 2 minutes.
+test-fast: .venv/.ready-dev
+	$(PY) -m pytest -m "not slow and not medium" $(ARGS)
+
+# End to end, faults, kills.
+test-slow: .venv/.ready-dev
+	$(PY) -m pytest -m slow $(ARGS)
+
+# The same kinds of tests in large counts; not part of CI.
+chaos: .venv/.ready-dev
+	TRAINWRIGHT_CHAOS=1 $(PY) -m pytest -m slow -k "kill or fault" --timeout 3600 $(ARGS)
+
+fuzz: .venv/.ready-dev
+	HYPOTHESIS_PROFILE=fuzz $(PY) -m pytest -m "not slow" -k "property" --timeout 3600 $(ARGS)
+
+bench: .venv/.ready-dev
+	@for script in bench/*.py; do echo "== $$script"; $(PY) $$script || exit 1; done
+
+lint: .venv/.ready-dev
+	.venv/bin/ruff check $(SOURCES)
+	.venv/bin/ruff format --check $(SOURCES)
+	.venv/bin/mypy trainwright
+
+format: .venv/.ready-dev
+	.venv/bin/ruff check --fix-only -q $(SOURCES)
+	.venv/bin/ruff format -q $(SOURCES)
+
+clean:
+	rm -rf .venv runs build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+
+.venv/.ready-quickstart: pyproject.toml deploy/laptop/install.sh
+	@deploy/laptop/install.sh quickstart
+	@touch $@
+
+.venv/.ready-airflow: pyproject.toml deploy/laptop/install.sh
+	@deploy/laptop/install.sh quickstart,airflow
+	@touch $@ .venv/.ready-quickstart
+
+.venv/.ready-dev: pyproject.toml deploy/laptop/install.sh
+	@deploy/laptop/install.sh quickstart,airflow,dev
+	@touch $@ .venv/.ready-quickstart .venv/.ready-airflow

@@ -1,0 +1,98 @@
+"""Train: a TrainJob, submitted or adopted, followed to its end."""
+
+from typing import Dict, NamedTuple  # noqa: UP035  (kfp reads these at run time)
+
+from kfp import dsl
+
+from trainwright.components.image import IMAGE
+
+
+@dsl.component(base_image=IMAGE, install_kfp_package=False)
+def train(
+    run_id: str,
+    workspace: str,
+    dataset_uri: str,
+    model_uri: str,
+    metrics: dsl.Output[dsl.Metrics],
+    dataset_digest: str = "",
+    model_digest: str = "",
+    runtime: str = "trl-sft",
+    namespace: str = "",
+    num_nodes: int = 1,
+    num_proc_per_node: int = 0,
+    resources_per_node: Dict[str, str] = {},  # noqa: B006, UP006
+    settings: str = "{}",
+    env: Dict[str, str] = {},  # noqa: B006, UP006
+    start_timeout_seconds: int = 0,
+    run_timeout_seconds: int = 0,
+) -> NamedTuple("Outputs", [("trainjob", str), ("namespace", str)]):
+    """Fine-tune by supervised fine-tuning in a TrainJob, and wait until it has succeeded.
+
+    A retry of this step adopts the job that the first try made. After a failure the next try submits a new one, which goes
+    on from the last whole checkpoint on the workspace. A cancelled step suspends its job; running the step again resumes it.
+
+    Args:
+        run_id: Names the run: with it the job has the same name in every try, and no step is answered from a cache.
+        workspace: pvc://CLAIM or pvc://CLAIM/FOLDER, the volume that initializers, nodes and exporter share.
+        dataset_uri: The dataset, as given to initialize_dataset.
+        model_uri: The base model, as given to initialize_model.
+        metrics: Last values that the training reported.
+        dataset_digest: Digest from initialize_dataset; recorded with the job.
+        model_digest: Digest from initialize_model; recorded with the job.
+        runtime: A ClusterTrainingRuntime with the steps of trl-sft.
+        namespace: Where the TrainJob is made; empty takes the one of the credentials.
+        num_nodes: Nodes that train together.
+        num_proc_per_node: Processes on a node; 0 leaves it to the runtime (GPUs, else CPUs).
+        resources_per_node: Limits and requests of a node, such as {"nvidia.com/gpu": "1", "memory": "64Gi"}.
+        settings: JSON of the training settings: method (lora or full), epochs, steps, learning_rate, batch_size,
+            gradient_accumulation, max_length, lora_rank, lora_alpha, save_steps, logging_steps, seed, cpu, extra.
+        env: Variables of the training program. No secrets: use the TrainJob's secretRef for those.
+        start_timeout_seconds: Give up when the nodes do not train by then; 0 waits.
+        run_timeout_seconds: Stop a job that trains longer; 0 waits.
+
+    Returns:
+        trainjob: Name of the TrainJob.
+        namespace: Its namespace.
+    """
+    from pydantic import ValidationError
+
+    from trainwright.api.errors import ApiError
+    from trainwright.cluster import NoCluster, connect
+    from trainwright.jobs import Deadlines, Identity, TrainJobError, TrainRequest
+    from trainwright.jobs.progress_line import progress_line
+    from trainwright.jobs.run import run_to_end
+    from trainwright.jobs.sft import SftSettings
+
+    try:
+        cluster = connect()
+        resources = {name: str(amount) for name, amount in resources_per_node.items()}
+        request = TrainRequest(
+            runtime=runtime,
+            dataset_uri=dataset_uri,
+            model_uri=model_uri,
+            args=SftSettings.model_validate_json(settings).arguments(),
+            env=env,
+            num_nodes=num_nodes,
+            num_proc_per_node=num_proc_per_node or None,
+            resources_per_node={"limits": resources, "requests": resources} if resources else {},
+            workspace=workspace,
+            active_deadline_seconds=run_timeout_seconds or None,
+            annotations={"trainwright.dev/dataset-digest": dataset_digest, "trainwright.dev/model-digest": model_digest},
+        )
+        trainjob = run_to_end(
+            cluster,
+            request,
+            Identity("kfp", run_id, "train"),
+            namespace or cluster.default_namespace,
+            deadlines=Deadlines(start=start_timeout_seconds or None, run=run_timeout_seconds or None),
+            on_progress=lambda progress: print(progress_line(progress), flush=True),
+        )
+    except (TrainJobError, ApiError, NoCluster, ValidationError, ValueError) as error:
+        raise SystemExit(str(error)) from None
+    reported = (trainjob["status"].get("trainerStatus") or {}).get("metrics") or []
+    for metric in reported:
+        try:
+            metrics.log_metric(metric["name"], float(metric["value"]))
+        except ValueError:
+            metrics.metadata[metric["name"]] = metric["value"]
+    return trainjob["metadata"]["name"], trainjob["metadata"]["namespace"]

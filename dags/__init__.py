@@ -1,0 +1,1 @@
+"""Airflow DAGs that chain the operators; they install as `trainwright.example_dags`."""

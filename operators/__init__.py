@@ -1,0 +1,29 @@
+"""The Airflow provider: operators that prepare a dataset and a model, train, export the checkpoint and evaluate it.
+
+Loaded lazily (PEP 562): Airflow reads the provider information while it is itself being imported.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+_WHERE = {
+    "EvaluateOperator": "evaluate",
+    "ExportCheckpointOperator": "export_checkpoint",
+    "InitializeDatasetOperator": "initialize_dataset",
+    "InitializeModelOperator": "initialize_model",
+    "TrainJobOperator": "train_job",
+    "TrainwrightHook": "hook",
+}
+__all__ = sorted(_WHERE)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _WHERE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_WHERE[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_WHERE})

@@ -1,0 +1,62 @@
+"""From an Airflow connection to a cluster: the type `trainwright`, or the type `kubernetes` of the cncf provider.
+
+Without a connection the cluster is found as everywhere else: KUBECONFIG, the pod's account, `~/.kube/config`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from airflow.sdk import BaseHook
+
+_KUBERNETES_PREFIX = "extra__kubernetes__"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a connection says; empty values leave it to the environment."""
+
+    kubeconfig: str = ""
+    context: str = ""
+    namespace: str = ""
+
+
+class TrainwrightHook(BaseHook):
+    """`conn_id` None uses no connection at all."""
+
+    conn_name_attr = "trainwright_conn_id"
+    default_conn_name = "trainwright_default"
+    conn_type = "trainwright"
+    hook_name = "Trainwright"
+
+    def __init__(self, conn_id: str | None = None):
+        super().__init__()
+        self.conn_id = conn_id
+
+    def get_conn(self) -> Any:
+        """The cluster (`trainwright.cluster.kubernetes_cluster.KubernetesCluster`). Raises NoCluster."""
+        from trainwright.cluster import connect
+
+        settings = self.settings()
+        cluster = connect(settings.kubeconfig or None, context=settings.context or None)
+        if settings.namespace:
+            cluster.default_namespace = settings.namespace
+        return cluster
+
+    def settings(self) -> Settings:
+        """The settings of the connection. Raises ValueError for what cannot be honoured."""
+        if self.conn_id is None:
+            return Settings()
+        connection = self.get_connection(self.conn_id)
+        extra = dict(connection.extra_dejson or {})
+        if connection.conn_type == "kubernetes":
+            return _from_kubernetes(extra, self.conn_id)
+        return Settings(*(str(extra.get(name) or "") for name in ("kubeconfig", "context", "namespace")))
+
+
+def _from_kubernetes(extra: dict[str, Any], conn_id: str) -> Settings:
+    extra = {name.removeprefix(_KUBERNETES_PREFIX): value for name, value in extra.items()}
+    if extra.get("kube_config"):
+        raise ValueError(f"connection {conn_id!r}: kube_config as text is not supported; give kube_config_path")
+    return Settings(*(str(extra.get(name) or "") for name in ("kube_config_path", "cluster_context", "namespace")))

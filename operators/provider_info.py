@@ -1,0 +1,34 @@
+"""What Airflow is told about this provider. Imports nothing: it is read while Airflow itself is being imported."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def get_provider_info() -> dict[str, Any]:
+    """The provider's description, after Airflow's provider_info.schema.json."""
+    integration = "Trainwright"
+    modules = ("train_job", "initialize_dataset", "initialize_model", "export_checkpoint", "evaluate")
+    return {
+        "package-name": "trainwright",
+        "name": integration,
+        "description": "Fine-tuning on Kubeflow Trainer v2: TrainJobs, datasets, models, checkpoints.",
+        "versions": ["0.1.0"],
+        "integrations": [
+            {"integration-name": integration, "external-doc-url": "https://www.kubeflow.org/docs/components/trainer/"}
+        ],
+        "operators": [{"integration-name": integration, "python-modules": [f"trainwright.operators.{name}" for name in modules]}],
+        "hooks": [{"integration-name": integration, "python-modules": ["trainwright.operators.hook"]}],
+        "connection-types": [
+            {
+                "connection-type": "trainwright",
+                "hook-class-name": "trainwright.operators.hook.TrainwrightHook",
+                "hook-name": integration,
+                "conn-fields": {
+                    "kubeconfig": {"label": "Path of a kubeconfig", "schema": {"type": ["string", "null"]}},
+                    "context": {"label": "Context of the kubeconfig", "schema": {"type": ["string", "null"]}},
+                    "namespace": {"label": "Namespace", "schema": {"type": ["string", "null"]}},
+                },
+            }
+        ],
+    }

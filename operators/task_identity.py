@@ -1,0 +1,21 @@
+"""Which step of which run an Airflow task is: the same for every retry, another once a user has cleared the task."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from trainwright.jobs import Identity
+
+
+def task_identity(context: Any, run: str = "") -> Identity:
+    """The identity of the task that runs with this context; `run` stands in for the DAG run's id where it is given.
+
+    A clear raises `max_tries` above the task's own retries, a retry does not: so a clear starts a new TrainJob and a
+    retry finds the one of the try before.
+    """
+    ti = context["ti"]
+    retries = int(getattr(context.get("task"), "retries", 0) or 0)
+    most = int(getattr(ti, "max_tries", retries) or 0)
+    step = ti.task_id if most in (0, retries) else f"{ti.task_id}@{most}"
+    map_index = int(getattr(ti, "map_index", -1) if getattr(ti, "map_index", -1) is not None else -1)
+    return Identity(f"airflow/{ti.dag_id}", run or str(ti.run_id), step, map_index)

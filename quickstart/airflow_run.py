@@ -1,0 +1,71 @@
+"""The DAG `trainwright_finetune` in a process of its own, whose output is read as it comes."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+from trainwright.quickstart.airflow_dag import configure
+from trainwright.quickstart.orchestrator import Orchestrator, Parameters
+from trainwright.quickstart.run_folder import RunFolder
+from trainwright.quickstart.steps_view import Line, StepsView
+
+_STRUCTURED = re.compile(r"^\d{4}-\d\d-\d\dT\S+ \[(\w+) *\] (.*?) *\[[\w.]+\](?: .*)?$")
+_STARTED = re.compile(r"^\[DAG TEST\] starting task_id=([\w-]+)")
+_ENDED = re.compile(r"^\[DAG TEST\] end task task_id=([\w-]+)")
+_FAILED = "Task failed with exception"
+_LONGEST = 8000
+
+
+def run_dag(view: StepsView, folder: RunFolder, parameters: Parameters) -> bool:
+    """Set Airflow up if need be and run the DAG once; whether every task succeeded."""
+    env = {**os.environ, **configure(folder.path.parent / ".airflow"), "PYTHONUNBUFFERED": "1"}
+    command = [sys.executable, "-m", "trainwright.quickstart.airflow_dag", json.dumps(asdict(parameters))]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=env)
+    assert process.stdout is not None
+    try:
+        for line in process.stdout:
+            view.write(line)
+        return process.wait() == 0
+    finally:
+        if process.poll() is None:
+            process.terminate()
+            process.wait(10)
+
+
+class Reader:
+    """Understands the log of `dag.test()`, where a task that fails ends with the same words as one that succeeds."""
+
+    def __init__(self) -> None:
+        self._failed = False
+
+    def __call__(self, line: str) -> Line:
+        match = _STRUCTURED.match(line)
+        text = match[2] if match else line.strip()
+        if started := _STARTED.match(text):
+            self._failed = False
+            return Line(begins=started[1])
+        if text.startswith(_FAILED):
+            self._failed = True
+        if ended := _ENDED.match(text):
+            return Line(ends=ended[1], succeeded=not self._failed)
+        return Line(text=text)
+
+
+def last_words(log_file: Path) -> str:
+    """From the failing task's exception on, without Airflow's own lines."""
+    try:
+        text = log_file.read_text("utf-8").splitlines()
+    except FileNotFoundError:
+        return ""
+    failures = [number for number, line in enumerate(text) if _FAILED in line]
+    said = text[failures[-1] :] if failures else text[-40:]
+    return "\n".join(line for line in said if line.strip() and not _STRUCTURED.match(line))[-_LONGEST:]
+
+
+AIRFLOW = Orchestrator(run_dag, Reader(), last_words)

@@ -1,0 +1,72 @@
+"""The pipeline `finetune` in kfp's local runner, in this interpreter."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import re
+from pathlib import Path
+
+from trainwright.quickstart.orchestrator import Orchestrator, Parameters
+from trainwright.quickstart.run_folder import RunFolder
+from trainwright.quickstart.steps_view import Line, StepsView
+
+_STARTED = re.compile(r"Executing task '([\w-]+)'")
+_ENDED = re.compile(r"Task '([\w-]+)' finished with status (\w+)")
+_EXECUTOR_INPUT_ENDS = "    }"
+_NOISE = re.compile(r"^\s*\[KFP Executor |^\d\d:\d\d:\d\d\.\d+ - |^-{20,}$")
+_LONGEST = 8000
+log = logging.getLogger(__name__)
+
+
+def run_pipeline(view: StepsView, folder: RunFolder, parameters: Parameters) -> bool:
+    """Run every step in a process of its own; whether all succeeded."""
+    from kfp import local
+
+    from trainwright.pipelines import finetune as pipeline
+
+    runner = local.SubprocessRunner(use_venv=False)
+    local.init(runner=runner, pipeline_root=str(folder.pipeline_root), raise_on_error=True)
+    with contextlib.redirect_stdout(view):
+        try:
+            pipeline(
+                run_id=parameters.run,
+                dataset_uri=parameters.dataset_uri,
+                model_uri=parameters.model_uri,
+                export_uri=parameters.export_uri,
+                workspace_claim=parameters.workspace_claim,
+                workspace_path=parameters.workspace_path,
+                num_nodes=parameters.num_nodes,
+                num_proc_per_node=1,
+                settings=parameters.settings,
+                env=parameters.env,
+                sample_row=parameters.sample_row,
+            )
+        except RuntimeError as error:  # kfp's word for a failed task
+            log.info("pipeline failed error=%s", error)
+            return False
+    return True
+
+
+def read_line(line: str) -> Line:
+    if match := _STARTED.search(line):
+        return Line(begins=match[1])
+    if match := _ENDED.search(line):
+        return Line(ends=match[1], succeeded=match[2] == "SUCCESS")
+    return Line(text=line.strip())
+
+
+def last_words(log_file: Path) -> str:
+    """The last step's part of the log, without what kfp's executor prints around it."""
+    try:
+        text = log_file.read_text("utf-8").splitlines()
+    except FileNotFoundError:
+        return ""
+    starts = [number for number, line in enumerate(text) if _STARTED.search(line)]
+    said = text[starts[-1] + 1 :] if starts else text
+    closed = [number for number, line in enumerate(said) if line == _EXECUTOR_INPUT_ENDS]
+    said = said[closed[-1] + 1 :] if closed else said
+    return "\n".join(line.removeprefix("    ") for line in said if line.strip() and not _NOISE.search(line))[-_LONGEST:]
+
+
+KFP = Orchestrator(run_pipeline, read_line, last_words)

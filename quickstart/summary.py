@@ -1,0 +1,58 @@
+"""The table at the end: how the model did before and after, what each step took, and where everything lies."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+
+def show_summary(result: dict[str, Any], console: Console) -> None:
+    """Print the result of a run, as `collect_result` makes it."""
+    before, after = result["before"], result["after"]
+    table = Table(title=f"Run {result['run']}", show_header=True, header_style="bold", title_justify="left")
+    table.add_column("")
+    table.add_column("before")
+    table.add_column("after")
+    change = (after["loss"] - before["loss"]) / before["loss"] * 100
+    table.add_row("held-out loss", f"{before['loss']:.3f}", f"{after['loss']:.3f}  ({change:+.0f} %)")
+    table.add_row("sample completion", _first_line(before["sample"]), _first_line(after["sample"]))
+    console.print(table)
+    prompt = " ".join(line for line in result["prompt"].splitlines() if line and not line.startswith("###"))
+    _line(console, "the sample's instruction", prompt)
+    _line(console, "the expected answer", result["expected"])
+    _line(console, "seconds", ", ".join(f"{step} {seconds:.1f}" for step, seconds in result["durations"].items()))
+    _line(console, "checkpoint", result["checkpoint"])
+    _line(console, "manifest", result["digest"])
+    _line(console, "loss curve", result["loss_curve"])
+
+
+def collect_result(
+    run: str, evaluation: dict[str, Any], durations: dict[str, float], checkpoint: str, digest: str, loss_curve: Path
+) -> dict[str, Any]:
+    """All that the table shows, as plain data."""
+    sample = evaluation["sample"]
+    return {
+        "run": run,
+        "before": {"loss": evaluation["before"]["loss"], "sample": sample["before"].strip()},
+        "after": {"loss": evaluation["after"]["loss"], "sample": sample["after"].strip()},
+        "prompt": sample["prompt"],
+        "expected": str(sample.get("expected") or "").strip(),
+        "rows": evaluation["rows"],
+        "durations": {step: round(seconds, 2) for step, seconds in durations.items()},
+        "checkpoint": checkpoint,
+        "digest": digest,
+        "loss_curve": str(loss_curve),
+    }
+
+
+def _first_line(text: str) -> str:
+    """A completion that does not know where to stop is shown by its beginning."""
+    first, *more = text.splitlines() or [""]
+    return first + (" ..." if more else "")
+
+
+def _line(console: Console, name: str, value: str) -> None:
+    console.print(f"[dim]{name:>24}[/dim]  {value}", soft_wrap=True, highlight=False)

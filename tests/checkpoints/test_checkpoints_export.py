@@ -1,0 +1,293 @@
+"""An export is what its manifest says, is made once, and names itself latest only when it is."""
+
+import hashlib
+import json
+import os
+import shutil
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from trainwright.checkpoints import Exported, Manifest, NoCheckpoint, export_checkpoint, verify_export
+from trainwright.checkpoints.errors import CheckpointError
+from trainwright.storage.errors import BadUri, StorageError
+from trainwright.storage.file_store import FileStore
+from trainwright.storage.uri import StorageUri
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> Path:
+    return tmp_path / "exports"
+
+
+def export(output: Path, target: Path, **options: object) -> Exported:
+    return export_checkpoint(output, str(StorageUri.of_path(target)), source="run/job", **options)  # type: ignore[arg-type]
+
+
+def latest(target: Path) -> dict[str, object]:
+    pointer: dict[str, object] = json.loads((target / "latest.json").read_bytes())
+    return pointer
+
+
+def all_files(folder: Path) -> dict[str, bytes]:
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_the_manifest_lists_every_file_as_it_lies_there(
+    output: Path, target: Path, write_checkpoint: Callable[..., Path]
+) -> None:
+    write_checkpoint(5)
+    exported = export(output, target, metadata={"loss": 0.5})
+    files = all_files(target / "checkpoint-5")
+    manifest = Manifest.parse(files.pop("manifest.json"), "")
+    assert {f.path: (f.size, f.sha256) for f in manifest.files} == {
+        name: (len(content), hashlib.sha256(content).hexdigest()) for name, content in files.items()
+    }
+    assert set(files) == {*all_files(output / "checkpoint-5")} - {"training_args.bin"}
+    assert (manifest.step, manifest.source, manifest.metadata) == (5, "run/job", {"loss": 0.5})
+    assert not exported.existed
+    assert exported.manifest == manifest
+    assert latest(target) == {"checkpoint": "checkpoint-5", "step": 5, "manifest": exported.digest}
+    assert verify_export(exported.uri, digest=exported.digest) == manifest
+
+
+def test_nothing_else_is_left_in_either_folder(output: Path, target: Path, write_checkpoint: Callable[..., Path]) -> None:
+    write_checkpoint(5)
+    export(output, target)
+    assert sorted(path.name for path in output.iterdir()) == ["checkpoint-5"]
+    assert sorted(path.name for path in target.iterdir()) == ["checkpoint-5", "latest.json"]
+
+
+def test_weights_alone_leave_the_state_of_the_training_behind(
+    output: Path, target: Path, write_checkpoint: Callable[..., Path]
+) -> None:
+    write_checkpoint(5)
+    exported = export(output, target, resumable=False)
+    names = {file.path for file in exported.manifest.files}
+    assert names == {"adapter_model.safetensors", "adapter_config.json", "nested/ü.txt", "trainer_state.json"}
+
+
+def test_a_second_export_touches_no_file(output: Path, target: Path, write_checkpoint: Callable[..., Path]) -> None:
+    write_checkpoint(5)
+    first = export(output, target)
+    before = {path: path.stat().st_mtime_ns for path in target.rglob("*")}
+    second = export(output, target)
+    assert second.existed
+    assert second.manifest == first.manifest
+    assert {path: path.stat().st_mtime_ns for path in target.rglob("*")} == before
+
+
+@pytest.mark.parametrize(
+    "damage", [lambda p: p.unlink(), lambda p: p.write_bytes(b"x"), lambda p: p.write_bytes(p.read_bytes()[:-1] + b"!")]
+)
+def test_a_second_export_mends_a_damaged_file(
+    output: Path, target: Path, write_checkpoint: Callable[..., Path], damage: Callable[[Path], object]
+) -> None:
+    write_checkpoint(5)
+    first = export(output, target)
+    damage(target / "checkpoint-5" / "adapter_model.safetensors")
+    with pytest.raises(CheckpointError, match=r"adapter_model\.safetensors"):
+        verify_export(first.uri)
+    second = export(output, target)
+    assert second.existed
+    assert verify_export(second.uri, digest=first.digest)
+
+
+def test_another_checkpoint_of_the_same_name_is_refused_and_harms_nothing(
+    output: Path, target: Path, write_checkpoint: Callable[..., Path]
+) -> None:
+    write_checkpoint(5)
+    first = export(output, target)
+    write_checkpoint(5, b"others!")
+    with pytest.raises(CheckpointError, match=r"holds another checkpoint of the same name \(adapter_model.safetensors differs\)"):
+        export(output, target)
+    assert verify_export(first.uri, digest=first.digest)
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"version": 2}', b"\xff"])
+def test_a_manifest_that_is_none_is_never_written_over(
+    output: Path, target: Path, write_checkpoint: Callable[..., Path], content: bytes
+) -> None:
+    write_checkpoint(5)
+    (target / "checkpoint-5").mkdir(parents=True)
+    (target / "checkpoint-5" / "manifest.json").write_bytes(content)
+    with pytest.raises(CheckpointError, match=r"manifest\.json"):
+        export(output, target)
+    assert all_files(target) == {"checkpoint-5/manifest.json": content}
+
+
+def test_the_same_step_is_exported_by_many_at_once_and_published_by_one(
+    output: Path, target: Path, write_checkpoint: Callable[..., Path]
+) -> None:
+    write_checkpoint(5, os.urandom(100_000))
+    barrier = threading.Barrier(6)
+
+    def run(_: int) -> Exported:
+        barrier.wait()
+        return export(output, target)
+
+    with ThreadPoolExecutor(6) as pool:
+        exports = list(pool.map(run, range(6)))
+    assert sorted(e.existed for e in exports) == [False] + [True] * 5
+    assert len({e.digest for e in exports}) == 1
+    assert verify_export(exports[0].uri, digest=exports[0].digest)
+    assert sorted(path.name for path in target.iterdir()) == ["checkpoint-5", "latest.json"]
+    assert [path.name for path in output.iterdir()] == ["checkpoint-5"]
+
+
+def test_two_runs_racing_for_one_name_never_publish_a_mixture(
+    tmp_path: Path, output: Path, target: Path, write_checkpoint: Callable[..., Path]
+) -> None:
+    others = tmp_path / "others"
+    for round_ in range(1, 6):
+        write_checkpoint(round_, b"ours" * 1000)
+        shutil.copytree(output, others)
+        write_checkpoint(round_, b"them" * 1000)
+        barrier = threading.Barrier(2)
+
+        def run(folder: Path, barrier: threading.Barrier = barrier, step: int = round_) -> str:
+            barrier.wait()
+            try:
+                return export(folder, target, step=step).digest
+            except CheckpointError:
+                return ""
+
+        with ThreadPoolExecutor(2) as pool:
+            digests = sorted(pool.map(run, (output, others)))
+        assert digests[0] == ""
+        assert verify_export(str(StorageUri.of_path(target / f"checkpoint-{round_}")), digest=digests[1])
+        shutil.rmtree(others)
+
+
+def test_latest_never_goes_back(output: Path, target: Path, write_checkpoint: Callable[..., Path]) -> None:
+    for step in (5, 10, 20):
+        write_checkpoint(step)
+    expected = [(20, 20), (5, 20), (10, 20), (20, 20)]
+    assert [(step, latest(target)["step"]) for step, _ in expected if export(output, target, step=step)] == expected
+
+
+def test_latest_never_goes_back_when_a_later_step_is_published_between_look_and_write(
+    output: Path, target: Path, write_checkpoint: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for step in (5, 10):
+        write_checkpoint(step)
+    later = threading.Thread(target=lambda: export(output, target, step=10))
+    real = FileStore.read
+
+    def read(self: FileStore, key: str) -> bytes:
+        try:
+            return real(self, key)
+        finally:
+            if key == "latest.json" and later.ident is None:
+                later.start()
+                later.join(0.3)  # it has to wait for us; one that does not is done by then
+
+    monkeypatch.setattr(FileStore, "read", read)
+    export(output, target, step=5)
+    later.join()
+    assert latest(target)["step"] == 10
+
+
+def test_latest_does_not_stay_on_an_export_that_is_gone(
+    output: Path, target: Path, write_checkpoint: Callable[..., Path]
+) -> None:
+    for step in (5, 10):
+        write_checkpoint(step)
+    export(output, target, step=10)
+    (target / "checkpoint-10" / "manifest.json").unlink()
+    export(output, target, step=5)
+    assert latest(target)["step"] == 5
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"[1]", b'{"step": "x"}', b'{"step": 99}', b'{"step": 99, "checkpoint": "../../x"}', b"[" * 100_000]
+)
+def test_a_latest_that_makes_no_sense_is_replaced(
+    output: Path, target: Path, write_checkpoint: Callable[..., Path], content: bytes
+) -> None:
+    write_checkpoint(5)
+    target.mkdir()
+    (target / "latest.json").write_bytes(content)
+    export(output, target)
+    assert latest(target)["step"] == 5
+
+
+def test_without_a_step_the_newest_whole_one_is_exported(
+    output: Path, target: Path, write_checkpoint: Callable[..., Path]
+) -> None:
+    write_checkpoint(5)
+    write_checkpoint(10, **{"trainer_state.json": None})
+    assert export(output, target).manifest.step == 5
+    with pytest.raises(CheckpointError, match=r"checkpoint-10 is not whole: trainer_state.json"):
+        export(output, target, step=10)
+    with pytest.raises(NoCheckpoint, match="has no checkpoint of step 7; it has: 5, 10"):
+        export(output, target, step=7)
+
+
+def test_progress_is_told_once_for_every_byte(output: Path, target: Path, write_checkpoint: Callable[..., Path]) -> None:
+    write_checkpoint(5)
+    for _ in range(2):
+        totals: list[int] = []
+        counted: list[int] = []
+
+        def announce(total: int, totals: list[int] = totals, counted: list[int] = counted) -> Callable[[int], None]:
+            totals.append(total)
+            return counted.append
+
+        export(output, target, announce=announce)
+        assert totals == [sum(counted)]
+
+
+def test_a_target_that_cannot_be_one_is_refused_first(output: Path, write_checkpoint: Callable[..., Path]) -> None:
+    write_checkpoint(5)
+    with pytest.raises(StorageError, match="exports to hf:// are not supported yet"):
+        export_checkpoint(output, "hf://org/name", source="")
+    with pytest.raises(BadUri):
+        export_checkpoint(output, "exports", source="")
+
+
+def test_a_stored_file_that_is_a_link_out_of_the_export_is_not_written_through(
+    tmp_path: Path, output: Path, target: Path, write_checkpoint: Callable[..., Path]
+) -> None:
+    write_checkpoint(5)
+    (tmp_path / "victim").write_bytes(b"precious")
+    (target / "checkpoint-5").mkdir(parents=True)
+    (target / "checkpoint-5" / "adapter_config.json").symlink_to(tmp_path / "victim")
+    with pytest.raises(StorageError, match="leads out"):
+        export(output, target)
+    assert (tmp_path / "victim").read_bytes() == b"precious"
+    assert not (target / "checkpoint-5" / "manifest.json").exists()
+
+
+def test_a_name_that_is_no_text_is_refused_before_anything_is_sent(
+    output: Path, target: Path, write_checkpoint: Callable[..., Path]
+) -> None:
+    folder = write_checkpoint(5)
+    try:
+        (folder / os.fsdecode(b"\xff.txt")).write_bytes(b"")
+    except OSError:
+        pytest.skip("this file system takes only Unicode names")
+    with pytest.raises(CheckpointError, match="must be Unicode"):
+        export(output, target)
+    assert not (target / "checkpoint-5").exists()
+
+
+def test_files_behind_links_are_exported_as_files(
+    tmp_path: Path, output: Path, target: Path, write_checkpoint: Callable[..., Path]
+) -> None:
+    folder = write_checkpoint(5)
+    shutil.move(folder / "adapter_config.json", tmp_path / "blob")
+    (folder / "adapter_config.json").symlink_to(tmp_path / "blob")
+    exported = export(output, target)
+    assert not (target / "checkpoint-5" / "adapter_config.json").is_symlink()
+    assert verify_export(exported.uri)
+
+
+def test_three_hundred_files_are_exported(output: Path, target: Path, write_checkpoint: Callable[..., Path]) -> None:
+    write_checkpoint(5, **{f"shards/{number:03}": b"%d" % number for number in range(300)})
+    exported = export(output, target)
+    assert len(exported.manifest.files) == 307
+    assert verify_export(exported.uri)

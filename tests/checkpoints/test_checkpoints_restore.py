@@ -1,0 +1,162 @@
+"""What comes back is what was exported, byte for byte and whole; anything else comes back as an error and no folder."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from trainwright.checkpoints import CheckpointError, NoCheckpoint, export_checkpoint, restore_checkpoint, verify_export
+from trainwright.checkpoints.hf_trainer import incomplete_because
+from trainwright.storage.errors import NoSpace, NotThere, StorageError
+from trainwright.storage.file_store import FileStore
+from trainwright.storage.uri import StorageUri
+
+
+@pytest.fixture
+def exported(tmp_path: Path, output: Path, write_checkpoint: Callable[..., Path]) -> Path:
+    write_checkpoint(5)
+    export_checkpoint(output, str(StorageUri.of_path(tmp_path / "exports")), source="run")
+    return tmp_path / "exports" / "checkpoint-5"
+
+
+@pytest.fixture
+def uri(exported: Path) -> str:
+    return str(StorageUri.of_path(exported))
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> Path:
+    return tmp_path / "back" / "checkpoint-5"
+
+
+def rewrite(manifest: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    document = json.loads(manifest.read_bytes())
+    change(document)
+    manifest.write_text(json.dumps(document))
+
+
+def flip_last_byte(path: Path) -> None:
+    content = path.read_bytes()
+    path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+
+
+@pytest.mark.parametrize("there", [False, True], ids=["new-folder", "empty-folder"])
+def test_every_byte_comes_back(uri: str, exported: Path, target: Path, there: bool) -> None:
+    if there:
+        target.mkdir(parents=True)
+    manifest = restore_checkpoint(uri, target)
+    for file in manifest.files:
+        assert (target / file.path).read_bytes() == (exported / file.path).read_bytes()
+    assert incomplete_because(target) is None
+    assert [path.name for path in target.parent.iterdir()] == [target.name]
+    assert target.stat().st_mode & 0o055 == 0o055  # others read the model too
+
+
+@pytest.mark.parametrize("there", ["file", "filled-folder", "dangling-link"])
+def test_what_is_at_the_target_is_not_touched(uri: str, target: Path, there: str) -> None:
+    target.parent.mkdir(parents=True)
+    match there:
+        case "file":
+            target.write_bytes(b"precious")
+        case "filled-folder":
+            target.mkdir()
+            (target / "file").write_bytes(b"precious")
+        case _:
+            target.symlink_to("nowhere")
+    with pytest.raises(FileExistsError, match="exists and is not empty"):
+        restore_checkpoint(uri, target)
+    assert [path.name for path in target.parent.iterdir()] == [target.name]
+
+
+@pytest.mark.parametrize(
+    ("damage", "verified", "restored"),
+    [
+        (flip_last_byte, "has another SHA-256 than the manifest says", (CheckpointError, "is damaged")),
+        (lambda path: path.write_bytes(b""), "has 0 bytes instead of", (CheckpointError, "is damaged")),
+        (lambda path: path.unlink(), "is missing", (NotThere, "does not exist")),
+    ],
+)
+@pytest.mark.parametrize("name", ["adapter_model.safetensors", "trainer_state.json"])
+def test_a_damaged_file_is_named_and_nothing_comes_back(
+    uri: str,
+    exported: Path,
+    target: Path,
+    name: str,
+    damage: Callable[[Path], object],
+    verified: str,
+    restored: tuple[type[Exception], str],
+) -> None:
+    damage(exported / name)
+    with pytest.raises(CheckpointError, match=f"{name} {verified}"):
+        verify_export(uri)
+    with pytest.raises(restored[0], match=f"{name} {restored[1]}"):
+        restore_checkpoint(uri, target)
+    assert not target.exists()
+
+
+def test_every_damaged_file_is_named(uri: str, exported: Path) -> None:
+    (exported / "optimizer.pt").unlink()
+    flip_last_byte(exported / "scheduler.pt")
+    with pytest.raises(CheckpointError, match=r"optimizer.pt is missing; scheduler.pt has another SHA-256"):
+        verify_export(uri)
+
+
+def test_a_file_and_its_manifest_changed_together_are_betrayed_by_the_digest(uri: str, exported: Path, target: Path) -> None:
+    digest = verify_export(uri).digest
+    (exported / "trainer_state.json").write_bytes(b"{}")
+
+    def adapt(document: dict[str, Any]) -> None:
+        (entry,) = (f for f in document["files"] if f["path"] == "trainer_state.json")
+        entry.update(size=2, sha256="44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a")
+
+    rewrite(exported / "manifest.json", adapt)
+    assert verify_export(uri)
+    for read in (verify_export, lambda uri, digest: restore_checkpoint(uri, target, digest=digest)):
+        with pytest.raises(CheckpointError, match=f"has the digest sha256:.*, expected {digest}"):
+            read(uri, digest=digest)
+    assert not target.exists()
+
+
+@pytest.mark.parametrize("path", ["../../victim", "/tmp/victim", "link/victim"])
+def test_a_manifest_leads_nowhere_else(tmp_path: Path, uri: str, exported: Path, target: Path, path: str) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "victim").write_bytes(b"secret")
+    (exported / "link").symlink_to(tmp_path / "elsewhere")
+    rewrite(exported / "manifest.json", lambda document: document["files"][0].update(path=path))
+    for read in (lambda: verify_export(uri), lambda: restore_checkpoint(uri, target)):
+        with pytest.raises((CheckpointError, StorageError), match="leads out"):
+            read()
+    assert not target.exists()
+
+
+def test_where_there_is_no_export_it_is_said(tmp_path: Path, target: Path) -> None:
+    with pytest.raises(NoCheckpoint, match=r"file:///.*/nothing holds no export: it has no manifest\.json"):
+        restore_checkpoint(str(StorageUri.of_path(tmp_path / "nothing")), target)
+    assert not target.parent.exists()
+
+
+def test_a_restore_that_a_full_disk_cut_off_goes_on(
+    uri: str, exported: Path, target: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, fetched = FileStore.get, []
+
+    def get(self: FileStore, key: str, *args: Any) -> Any:
+        if len(fetched) == 3:
+            raise NoSpace("full")
+        fetched.append(key)
+        return real(self, key, *args)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(FileStore, "get", get)
+        with pytest.raises(NoSpace):
+            restore_checkpoint(uri, target)
+    assert not target.exists()
+    again: list[str] = []
+    monkeypatch.setattr(FileStore, "get", lambda self, key, *args: (again.append(key), real(self, key, *args))[1])
+    counted: list[int] = []
+    manifest = restore_checkpoint(uri, target, announce=lambda _total: counted.append)
+    assert sorted(fetched + again) == sorted(file.path for file in manifest.files)
+    assert sum(counted) == manifest.size
+    assert [path.name for path in target.parent.iterdir()] == [target.name]

@@ -1,0 +1,239 @@
+"""The promises of an export hold at a real S3 store: manifest last, goes on where it stopped, one publisher, damage noticed."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from s3_server import BUCKET, S3Server
+
+from trainwright.checkpoints import Exported, NoCheckpoint, export_checkpoint, restore_checkpoint, verify_export
+from trainwright.checkpoints.errors import CheckpointError
+from trainwright.storage import open_store
+from trainwright.storage.errors import NoAccess, NoBucket, StorageError, Unreachable
+from trainwright.storage.s3_store import S3Store
+
+pytestmark = pytest.mark.medium
+WRITES = 9  # seven files of a written checkpoint, the manifest and the pointer
+LARGE = os.urandom(20 * 1024 * 1024 + 7)
+DIES = """
+import os, signal, sys
+from pathlib import Path
+from trainwright.checkpoints import export_checkpoint
+left = int(sys.argv[3])
+def advance(count):
+    global left
+    left -= count
+    if left < 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+export_checkpoint(Path(sys.argv[1]), sys.argv[2], source="run", announce=lambda total: advance)
+"""
+
+
+class Dead(BaseException):
+    """As a process that is killed: nothing handles it."""
+
+
+def export(output: Path, uri: str, **options: Any) -> Exported:
+    return export_checkpoint(output, uri, source="run", **options)
+
+
+def latest(uri: str) -> dict[str, Any]:
+    pointer: dict[str, Any] = json.loads(open_store(uri).read("latest.json"))
+    return pointer
+
+
+def names(s3: S3Server, uri: str) -> list[str]:
+    prefix = uri.removeprefix(f"s3://{BUCKET}/") + "/"
+    pages = s3.client().get_paginator("list_objects_v2").paginate(Bucket=BUCKET, Prefix=prefix)
+    return [entry["Key"].removeprefix(prefix) for page in pages for entry in page.get("Contents", [])]
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_an_export_comes_back_as_it_was(
+    s3: S3Server, s3_folder: str, output: Path, tmp_path: Path, write_checkpoint: Callable[..., Path]
+) -> None:
+    folder = write_checkpoint(5, LARGE, **{"ü/漢字 %20.txt": b"x", "empty": b""})
+    counted: list[int] = []
+    exported = export(output, s3_folder, announce=lambda _total: counted.append)
+    assert sum(counted) == exported.manifest.size
+    assert latest(s3_folder) == {"checkpoint": "checkpoint-5", "step": 5, "manifest": exported.digest}
+    listed = {f"checkpoint-5/{file.path}" for file in exported.manifest.files}
+    assert set(names(s3, s3_folder)) == listed | {"checkpoint-5/manifest.json", "latest.json"}
+    assert verify_export(exported.uri, digest=exported.digest) == exported.manifest
+    restore_checkpoint(exported.uri, tmp_path / "back", digest=exported.digest)
+    expected = files_of(folder)
+    del expected["training_args.bin"]
+    assert files_of(tmp_path / "back") == expected
+
+
+def test_a_second_export_writes_nothing(
+    s3_folder: str, output: Path, write_checkpoint: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_checkpoint(5)
+    first = export(output, s3_folder)
+    for name in ("put", "create", "replace", "swap"):
+        monkeypatch.delattr(S3Store, name)
+    second = export(output, s3_folder)
+    assert (second.existed, second.manifest) == (True, first.manifest)
+
+
+@pytest.mark.parametrize("keep_claim", [True, False])
+def test_a_damaged_file_is_found_and_mended(
+    s3: S3Server, s3_folder: str, output: Path, tmp_path: Path, write_checkpoint: Callable[..., Path], keep_claim: bool
+) -> None:
+    write_checkpoint(5)
+    first = export(output, s3_folder)
+    key = f"{first.uri.removeprefix(f's3://{BUCKET}/')}/adapter_config.json"
+    client = s3.client()
+    there = client.get_object(Bucket=BUCKET, Key=key)
+    content = there["Body"].read()[:-1] + b"!"
+    client.put_object(Bucket=BUCKET, Key=key, Body=content, Metadata=there["Metadata"] if keep_claim else {})
+    with pytest.raises(CheckpointError, match=r"adapter_config\.json has another SHA-256"):
+        verify_export(first.uri)
+    with pytest.raises((CheckpointError, StorageError), match=r"adapter_config\.json is damaged"):
+        restore_checkpoint(first.uri, tmp_path / "back")
+    assert not (tmp_path / "back").exists()
+    assert export(output, s3_folder).existed
+    assert verify_export(first.uri, digest=first.digest)
+
+
+def fail_after(most: int, written: list[str], patch: pytest.MonkeyPatch) -> None:
+    """Every write of a store is noted; from the n-th on they fail."""
+    for name, position in (("put", 1), ("create", 0), ("swap", 0)):
+        real = getattr(S3Store, name)
+
+        def write(self: S3Store, *args: Any, real: Any = real, position: int = position) -> Any:
+            if len(written) >= most:
+                raise Dead
+            written.append(args[position])
+            return real(self, *args)
+
+        patch.setattr(S3Store, name, write)
+
+
+@pytest.mark.parametrize("number", range(WRITES))
+def test_an_export_that_is_cut_off_goes_on_there(
+    s3_folder: str, output: Path, write_checkpoint: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    write_checkpoint(5)
+    written: list[str] = []
+    with monkeypatch.context() as patch:
+        fail_after(number, written, patch)
+        with pytest.raises(Dead):
+            export(output, s3_folder)
+    published = number == WRITES - 1
+    if not published:
+        with pytest.raises(NoCheckpoint, match=r"has no manifest\.json"):
+            verify_export(f"{s3_folder}/checkpoint-5")
+    with monkeypatch.context() as patch:
+        fail_after(99, written, patch)
+        if not published:
+            patch.delattr(S3Store, "digest")  # what is there is known without reading it again
+        exported = export(output, s3_folder)
+    assert len(written) == len(set(written)) == WRITES  # nothing is written twice
+    assert exported.existed == published
+    assert verify_export(exported.uri, digest=exported.digest)
+    assert latest(s3_folder)["manifest"] == exported.digest
+
+
+@pytest.mark.slow
+def test_an_export_that_is_killed_in_a_large_file_is_made_by_the_next_one(
+    s3: S3Server, s3_folder: str, output: Path, write_checkpoint: Callable[..., Path]
+) -> None:
+    write_checkpoint(5, LARGE)
+    process = subprocess.run([sys.executable, "-c", DIES, str(output), s3_folder, "9000000"], check=False)
+    assert process.returncode == -signal.SIGKILL
+    with pytest.raises(NoCheckpoint):
+        verify_export(f"{s3_folder}/checkpoint-5")
+    exported = export(output, s3_folder)  # waits until the lock of the dead has run out
+    assert verify_export(exported.uri, digest=exported.digest)
+    assert not [name for name in names(s3, s3_folder) if name.endswith(".lock")]
+
+
+def test_the_same_step_is_exported_by_many_at_once_and_published_by_one(
+    s3: S3Server, s3_folder: str, output: Path, write_checkpoint: Callable[..., Path]
+) -> None:
+    write_checkpoint(5, os.urandom(100_000))
+    barrier = threading.Barrier(4)
+
+    def run(_: int) -> Exported:
+        barrier.wait()
+        return export(output, s3_folder)
+
+    with ThreadPoolExecutor(4) as pool:
+        exports = list(pool.map(run, range(4)))
+    assert sorted(each.existed for each in exports) == [False, True, True, True]
+    assert len({each.digest for each in exports}) == 1
+    assert verify_export(exports[0].uri, digest=exports[0].digest)
+    assert not [name for name in names(s3, s3_folder) if name.endswith(".lock")]
+
+
+def test_two_runs_racing_for_one_name_never_publish_a_mixture(
+    s3_folder: str, tmp_path: Path, output: Path, write_checkpoint: Callable[..., Path]
+) -> None:
+    others = tmp_path / "others"
+    for step in (1, 2, 3):
+        write_checkpoint(step, b"ours" * 1000)
+        shutil.copytree(output, others)
+        write_checkpoint(step, b"them" * 1000)
+        barrier = threading.Barrier(2)
+
+        def run(folder: Path, barrier: threading.Barrier = barrier, step: int = step) -> str:
+            barrier.wait()
+            try:
+                return export(folder, s3_folder, step=step).digest
+            except CheckpointError:
+                return ""
+
+        with ThreadPoolExecutor(2) as pool:
+            digests = sorted(pool.map(run, (output, others)))
+        assert digests[0] == ""
+        assert verify_export(f"{s3_folder}/checkpoint-{step}", digest=digests[1])
+        shutil.rmtree(others)
+
+
+def test_latest_is_the_highest_step_whoever_comes_last(
+    s3_folder: str, output: Path, write_checkpoint: Callable[..., Path]
+) -> None:
+    steps = [5, 10, 15, 20]
+    for step in steps:
+        write_checkpoint(step)
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda step: export(output, s3_folder, step=step), steps))
+    assert latest(s3_folder)["step"] == 20
+    export(output, s3_folder, step=5)
+    assert latest(s3_folder)["step"] == 20
+    open_store(s3_folder).replace("latest.json", b"nonsense")
+    export(output, s3_folder, step=10)
+    assert latest(s3_folder)["step"] == 10
+
+
+def test_what_is_wrong_with_the_store_is_said_before_anything_is_sent(
+    s3: S3Server, s3_folder: str, output: Path, write_checkpoint: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_checkpoint(5)
+    with pytest.raises(NoBucket, match="the bucket 'no-such-bucket' does not exist"):
+        export(output, "s3://no-such-bucket/x")
+    with pytest.raises(NoBucket):
+        verify_export("s3://no-such-bucket/x/checkpoint-5")
+    with monkeypatch.context() as patch:
+        patch.setenv("AWS_SECRET_ACCESS_KEY", "wrong")
+        with pytest.raises(NoAccess, match="the secret key is wrong"):
+            export(output, s3_folder)
+    with monkeypatch.context() as patch:
+        patch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
+        with pytest.raises(Unreachable, match="cannot be reached"):
+            export(output, s3_folder)
+    assert names(s3, s3_folder) == []

@@ -1,0 +1,70 @@
+"""The command line in this process, and one embedded cluster for the tests of a module."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from typer.testing import CliRunner, Result
+
+from trainwright.cli import app
+from trainwright.controlplane.gates import FeatureGates
+from trainwright.controlplane.home import Home
+from trainwright.controlplane.plane import ControlPlane
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+Run = Callable[..., Result]
+
+
+@pytest.fixture
+def run() -> Run:
+    """Run a command; an exception that is no exit fails the test, since people would see a traceback."""
+
+    def invoke(*arguments: str, stdin: str | bytes | None = None) -> Result:
+        result = CliRunner().invoke(app, arguments, input=stdin)
+        assert result.exception is None or isinstance(result.exception, SystemExit), repr(result.exception)
+        return result
+
+    return invoke
+
+
+@pytest.fixture
+def trainjob() -> Callable[..., dict[str, Any]]:
+    def make(name: str = "demo", script: str = "true", **spec: Any) -> dict[str, Any]:
+        spec = {"runtimeRef": {"name": "torch-distributed"}, "trainer": {"command": ["bash", "-c", script]}, **spec}
+        metadata = {"name": name}
+        return {"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob", "metadata": metadata, "spec": spec}
+
+    return make
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Callable[..., str]:
+    """Documents as a file; returns its name."""
+
+    def to_file(*documents: Any, name: str = "manifest.yaml") -> str:
+        (tmp_path / name).write_text(yaml.safe_dump_all(documents), "utf-8")
+        return str(tmp_path / name)
+
+    return to_file
+
+
+@pytest.fixture(scope="module")
+def shared_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    control_plane = ControlPlane(Home(tmp_path_factory.mktemp("plane") / "home"), gates=FeatureGates())
+    control_plane.start()
+    yield control_plane
+    control_plane.stop(2)
+
+
+@pytest.fixture
+def plane(shared_plane: ControlPlane, monkeypatch: pytest.MonkeyPatch) -> ControlPlane:
+    """The module's cluster, named by KUBECONFIG."""
+    monkeypatch.setenv("KUBECONFIG", os.fspath(shared_plane._home.kubeconfig))
+    return shared_plane

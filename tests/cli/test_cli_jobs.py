@@ -1,0 +1,136 @@
+"""Commands on TrainJobs against an embedded cluster, and against none."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from waiting import eventually
+
+from trainwright.api.kinds import TRAINJOB
+from trainwright.controlplane.plane import ControlPlane
+from trainwright.jobs.pods import pods_of
+
+Run = Callable[..., Any]
+pytestmark = pytest.mark.medium
+LONG = "a-name-that-is-as-long-as-the-names-of-jobs-may-be-here"
+
+
+def refused(result: Any, code: int, words: str) -> None:
+    """One line on stderr, nothing on stdout."""
+    assert result.exit_code == code, result.output
+    assert words in result.stderr
+    assert len(result.stderr.splitlines()) == 1, result.stderr
+    assert result.stdout == ""
+
+
+def test_submit_wait_logs_get_describe_delete(plane: ControlPlane, run: Run, write: Any, trainjob: Any) -> None:
+    assert run("submit", "-f", write(trainjob("whole", "echo hello ü; echo bye"))).stdout == "TrainJob default/whole created\n"
+    waited = run("wait", "whole", "--timeout", "60")
+    assert (waited.exit_code, waited.stdout) == (0, "TrainJob default/whole Succeeded\n")
+    assert waited.stderr.splitlines()[-1].startswith("Succeeded")
+    assert run("logs", "whole", "--index", "0").stdout == "hello ü\nbye\n"
+    assert run("logs", "whole", "--index", "0", "-f").stdout == "hello ü\nbye\n"
+    assert run("logs", "whole", "--index", "0", "--tail", "1").stdout == "bye\n"
+    (line, _) = run("logs", "whole").stdout.splitlines()
+    assert line.startswith("whole-node-0-0-")
+    assert line.endswith("  hello ü")
+    refused(run("logs", "whole", "--step", "launcher"), 1, "no pods of the step 'launcher'")
+    described = run("describe", "whole")
+    assert described.exit_code == 0
+    assert "Phase:      Succeeded" in described.stdout
+    assert json.loads(run("get", "whole", "-o", "json").stdout)["metadata"]["name"] == "whole"
+    assert yaml.safe_load(run("get", "whole", "-o", "yaml").stdout)["kind"] == "TrainJob"
+    refused(run("cancel", "whole"), 1, "has ended already: Succeeded")
+    assert run("delete", "whole").stdout == "TrainJob whole deleted\n"
+    eventually(lambda: run("get", "whole").exit_code == 1)
+    refused(run("delete", "whole"), 1, '"whole" not found')
+
+
+def test_a_list_is_a_table_that_is_never_cut_or_a_list_document(plane: ControlPlane, run: Run, write: Any, trainjob: Any) -> None:
+    run("submit", "-f", write(trainjob(LONG, suspend=True)))
+    table = run("get")
+    assert table.stdout.splitlines()[0].split() == ["NAMESPACE", "NAME", "PHASE", "PROGRESS", "RUNTIME", "NODES", "CREATED"]
+    row = next(line for line in table.stdout.splitlines() if LONG in line)
+    assert row.split()[:4] == ["default", LONG, "Suspended", "torch-distributed"]
+    for content in (json.loads(run("get", "-o", "json").stdout), yaml.safe_load(run("get", "-A", "-o", "yaml").stdout)):
+        assert content["kind"] == "List"
+        assert LONG in [item["metadata"]["name"] for item in content["items"]]
+    assert LONG not in run("get", "-n", "other").stdout
+    assert LONG in run("get", "-A").stdout
+    run("delete", LONG)
+
+
+def test_submit_prints_one_document(plane: ControlPlane, run: Run, write: Any, trainjob: Any) -> None:
+    one = yaml.safe_load(run("submit", "-f", write(trainjob("p1", suspend=True)), "-o", "yaml").stdout)
+    assert (one["kind"], one["metadata"]["namespace"]) == ("TrainJob", "default")
+    several = write(trainjob("p2", suspend=True), trainjob("p3", suspend=True))
+    many = json.loads(run("submit", "-f", several, "-o", "json").stdout)
+    assert [item["metadata"]["name"] for item in many["items"]] == ["p2", "p3"]
+    for name in ("p1", "p2", "p3"):
+        run("delete", name)
+
+
+def test_submit_checks_all_documents_before_it_creates_one(plane: ControlPlane, run: Run, write: Any, trainjob: Any) -> None:
+    bad = trainjob("bad", trainer={"numNodes": "x"})
+    refused(run("submit", "-f", write(trainjob("good", suspend=True), bad)), 2, "spec.trainer.numNodes: ")
+    assert run("get", "good").exit_code == 1
+    run("submit", "-f", write(trainjob("twice", suspend=True)))
+    refused(run("submit", "-f", write(trainjob("twice", suspend=True))), 1, "TrainJob 'twice' exists already")
+    refused(run("submit", "-f", write(trainjob("lost", suspend=True)), "-n", "nowhere"), 1, "nowhere")
+    run("delete", "twice")
+
+
+def test_cancel_suspends_and_says_so_the_second_time(plane: ControlPlane, run: Run, write: Any, trainjob: Any) -> None:
+    run("submit", "-f", write(trainjob("long", "sleep 1000")))
+    job = plane.cluster.get(TRAINJOB, "long", "default")
+    eventually(lambda: pods_of(plane.cluster, job))
+    assert run("cancel", "long").stdout == "TrainJob long suspended\n"
+    eventually(lambda: not pods_of(plane.cluster, job))
+    assert run("cancel", "long").stdout == "TrainJob long is suspended already\n"
+    timed_out = run("wait", "long", "--timeout", "0.2")
+    assert timed_out.exit_code == 1
+    assert "was Suspended for more than 0.2 s" in timed_out.stderr
+    run("delete", "long")
+
+
+def test_wait_reports_why_it_failed(plane: ControlPlane, run: Run, write: Any, trainjob: Any) -> None:
+    job = trainjob("broken", "sleep 1000", activeDeadlineSeconds=1)
+    run("submit", "-f", write(job))
+    result = run("wait", "broken", "--timeout", "60")
+    assert result.exit_code == 1
+    assert "TrainJob default/broken failed: DeadlineExceeded" in result.stderr
+    assert result.stdout == ""
+    run("delete", "broken")
+
+
+@pytest.mark.parametrize("command", ["get", "describe", "wait", "cancel", "delete", "logs"])
+def test_a_job_that_does_not_exist_and_a_name_that_is_none(plane: ControlPlane, run: Run, command: str) -> None:
+    refused(run(command, "nothing"), 1, '"nothing" not found')
+    refused(run(command, "a/b"), 1, "name: 'a/b' is not the name of a TrainJob")
+    if command != "get":
+        refused(run(command, ""), 1, "name: '' is not the name of a TrainJob")
+
+
+def test_runtimes_of_the_cluster(plane: ControlPlane, run: Run) -> None:
+    assert "torch-distributed" in run("runtimes", "list", "--cluster").stdout
+
+
+@pytest.mark.parametrize(
+    "command", [["get"], ["get", "x"], ["wait", "x"], ["delete", "x"], ["logs", "x"], ["runtimes", "list", "--cluster"]]
+)
+def test_a_dead_cluster_is_one_line(plane: ControlPlane, run: Run, tmp_path: Path, command: list[str]) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+    config = yaml.safe_load(plane._home.kubeconfig.read_text())
+    config["clusters"][0]["cluster"]["server"] = f"https://127.0.0.1:{port}"
+    (tmp_path / "dead").write_text(yaml.safe_dump(config))
+    refused(run(*command, "--kubeconfig", str(tmp_path / "dead")), 1, f"127.0.0.1:{port}")
+    refused(run(*command, "--kubeconfig", str(tmp_path / "none")), 1, f"{tmp_path / 'none'} (argument) cannot be read")
+    refused(run(*command, "--home", str(tmp_path / "nowhere")), 1, "cannot be read")

@@ -1,0 +1,164 @@
+"""Which cluster is chosen, and what is said when none can be."""
+
+from __future__ import annotations
+
+import importlib
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kubernetes.config import incluster_config
+
+from trainwright.api.kinds import TRAINJOB
+from trainwright.cluster import NoCluster, connect
+from trainwright.controlplane.apiserver.credentials import load_credentials
+from trainwright.controlplane.home import Home
+from trainwright.controlplane.lifecycle import stop
+
+Write = Callable[..., Path]
+module = importlib.import_module("trainwright.cluster.connect")  # the package has a function of this name
+
+
+@pytest.fixture
+def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A machine on which nothing is configured; returns the home of its user."""
+    monkeypatch.setenv("HOME", str(tmp_path / "user"))
+    monkeypatch.setattr(module, "_SERVICE_ACCOUNT", tmp_path / "account")
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    (tmp_path / "user/.kube").mkdir(parents=True)
+
+    def never(*_: Any, **__: Any) -> None:
+        raise AssertionError("an embedded control plane was started without being asked for")
+
+    monkeypatch.setattr(module, "start_embedded", never)
+    return tmp_path / "user"
+
+
+@pytest.fixture
+def in_a_pod(bare: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    account = tmp_path / "account"
+    account.mkdir()
+    (account / "token").write_text("pod-token")
+    (account / "namespace").write_text("team-of-the-pod\n")
+    shutil.copy(load_credentials(tmp_path / "any").certificate, account / "ca.crt")
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
+    monkeypatch.setattr(incluster_config, "SERVICE_TOKEN_FILENAME", str(account / "token"))
+    monkeypatch.setattr(incluster_config, "SERVICE_CERT_FILENAME", str(account / "ca.crt"))
+    return account
+
+
+@pytest.mark.parametrize("first", range(4))
+def test_the_order_is_argument_variable_pod_user(
+    bare: Path, in_a_pod: Path, tmp_path: Path, kubeconfig: Write, monkeypatch: pytest.MonkeyPatch, first: int
+) -> None:
+    """Everything from the first on is configured; the first is taken."""
+    argument = kubeconfig(tmp_path / "argument", ("c", "http://argument", "team-argument"))
+    variable = kubeconfig(tmp_path / "variable", ("c", "http://variable", "team-variable"))
+    kubeconfig(bare / ".kube/config", ("c", "http://user", ""))
+    if first <= 1:
+        monkeypatch.setenv("KUBECONFIG", str(variable))
+    if first > 2:
+        (in_a_pod / "token").unlink()
+    chosen = connect(argument if first == 0 else None)
+    expected = [
+        ("http://argument", "team-argument", "argument"),
+        ("http://variable", "team-variable", "KUBECONFIG"),
+        ("https://10.0.0.1:443", "team-of-the-pod", "in-cluster"),
+        ("http://user", "default", "~/.kube/config"),
+    ]
+    assert (chosen.host, chosen.default_namespace, chosen.origin) == expected[first]
+
+
+def test_nothing_configured_is_an_error_that_says_what_was_tried(bare: Path) -> None:
+    with pytest.raises(NoCluster, match=r"KUBECONFIG is not set, this is no pod, and ~/\.kube/config does not exist"):
+        connect()
+
+
+def test_a_pod_whose_account_is_broken_does_not_fall_back(bare: Path, in_a_pod: Path, kubeconfig: Write) -> None:
+    kubeconfig(bare / ".kube/config", ("c", "http://user", ""))
+    (in_a_pod / "ca.crt").write_text("")
+    with pytest.raises(NoCluster, match="service account cannot be used"):
+        connect()
+
+
+def test_a_context_is_chosen_with_its_server_and_namespace(bare: Path, tmp_path: Path, kubeconfig: Write) -> None:
+    path = kubeconfig(tmp_path / "config", ("one", "http://one", "team-one"), ("two", "http://two", ""))
+    assert (connect(path).host, connect(path).default_namespace) == ("http://one", "team-one")
+    chosen = connect(path, context="two")
+    assert (chosen.host, chosen.default_namespace) == ("http://two", "default")
+    with pytest.raises(NoCluster, match="three"):
+        connect(path, context="three")
+
+
+def test_several_files_are_merged(bare: Path, tmp_path: Path, kubeconfig: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = kubeconfig(tmp_path / "one", ("one", "http://one", ""))
+    two = kubeconfig(tmp_path / "two", ("two", "http://two", ""))
+    monkeypatch.setenv("KUBECONFIG", f"{one}:{two}")
+    assert connect(context="two").host == "http://two"
+    monkeypatch.setenv("KUBECONFIG", f"{one}:{tmp_path / 'three'}")
+    with pytest.raises(NoCluster, match=r"three \(KUBECONFIG\) cannot be read"):
+        connect()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"- a\n- b\n",
+        b"just text",
+        b"a: b: c\n",
+        b"users:\n- name: me\n  user: {token: hidden-token\n",
+        b"\xff\xfe\x00\x01",
+        b"current-context: x\n",
+        b"current-context: x\ncontexts: [{name: x}]\n",
+        b"current-context: x\ncontexts: 3\nclusters: 3\nusers: 3\n",
+        b"current-context: x\ncontexts: [{name: x, context: {cluster: y, user: z}}]\nclusters: []\nusers: []\n",
+    ],
+)
+def test_a_broken_kubeconfig_is_one_line_that_names_it(
+    bare: Path, tmp_path: Path, kubeconfig: Write, monkeypatch: pytest.MonkeyPatch, content: bytes
+) -> None:
+    kubeconfig(bare / ".kube/config", ("c", "http://user", ""))
+    (tmp_path / "broken").write_bytes(content)
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "broken"))
+    with pytest.raises(NoCluster) as raised:
+        connect()
+    assert str(tmp_path / "broken") in str(raised.value)
+    assert "hidden-token" not in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_a_kubeconfig_that_is_missing_or_a_folder_names_it(
+    bare: Path, tmp_path: Path, kubeconfig: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kubeconfig(bare / ".kube/config", ("c", "http://user", ""))
+    for path in (tmp_path / "missing", tmp_path):
+        monkeypatch.setenv("KUBECONFIG", str(path))
+        with pytest.raises(NoCluster, match=f"{path}.*cannot be read"):
+            connect()
+        with pytest.raises(NoCluster, match=f"{path}.*cannot be read"):
+            connect(path)
+
+
+@pytest.mark.medium
+def test_an_embedded_control_plane_is_started_when_it_is_asked_for(tmp_path: Path) -> None:
+    home = Home(tmp_path / "home")
+    try:
+        cluster = connect(embedded=home.path)
+        assert cluster.list(TRAINJOB).items == []
+        running = home.running()
+        assert connect(embedded=home.path).host == cluster.host
+        assert running == home.running()
+    finally:
+        stop(home)
+
+
+@pytest.mark.medium
+def test_an_embedded_control_plane_that_cannot_start_says_why(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(NoCluster, match="did not start") as raised:
+        connect(embedded=tmp_path / "file")
+    assert "Traceback" not in str(raised.value)

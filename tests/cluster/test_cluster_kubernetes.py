@@ -1,0 +1,375 @@
+"""The client against a server that is scripted, and against the embedded API server over TLS."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from trainwright.api.errors import (
+    AlreadyExists,
+    ApiError,
+    BadRequest,
+    Conflict,
+    Expired,
+    Forbidden,
+    Invalid,
+    NotFound,
+    ServiceUnavailable,
+    TooManyRequests,
+    Unauthorized,
+)
+from trainwright.api.kinds import CLUSTER_TRAINING_RUNTIME, CONFIG_MAP, POD, TRAINJOB
+from trainwright.cluster import connect
+from trainwright.cluster.kubernetes_cluster import KubernetesCluster
+from trainwright.controlplane.apiserver.auth import Tokens
+from trainwright.controlplane.apiserver.credentials import load_credentials, write_kubeconfig
+from trainwright.controlplane.apiserver.http import create_app
+from trainwright.controlplane.apiserver.rest import ResourceServer
+from trainwright.controlplane.apiserver.serve import serve
+from trainwright.controlplane.apiserver.store import Store
+
+TOKEN = "s3cr3t-of-the-test"
+
+
+@pytest.fixture
+def cluster(stub: Any, tmp_path: Path, kubeconfig: Callable[..., Path]) -> KubernetesCluster:
+    return connect(kubeconfig(tmp_path / "config", ("here", stub.url, "team")))
+
+
+def event(kind: str, name: str = "a", version: str = "1") -> bytes:
+    return json.dumps({"type": kind, "object": {"metadata": {"name": name, "resourceVersion": version}}}).encode() + b"\n"
+
+
+def test_a_list_reads_every_page_and_keeps_the_first_version(stub: Any, cluster: KubernetesCluster) -> None:
+    stub.answer({"metadata": {"resourceVersion": "7", "continue": "next/1=="}, "items": [{"metadata": {"name": "a"}}]})
+    stub.answer({"metadata": {"resourceVersion": "7", "continue": "next2"}, "items": None})
+    stub.answer({"metadata": {"resourceVersion": "7"}, "items": [{"metadata": {"name": "b"}}]})
+    listing = cluster.list(POD, "team", label_selector="a=b,c", field_selector="metadata.name=x")
+    assert [(item["kind"], item["apiVersion"], item["metadata"]["name"]) for item in listing.items] == [
+        ("Pod", "v1", "a"),
+        ("Pod", "v1", "b"),
+    ]
+    assert listing.resource_version == "7"
+    assert [asked.query.get("continue") for asked in stub.asked] == [None, "next/1==", "next2"]
+    assert {(asked.path, asked.query["labelSelector"], asked.query["fieldSelector"]) for asked in stub.asked} == {
+        ("/api/v1/namespaces/team/pods", "a=b,c", "metadata.name=x")
+    }
+    assert stub.asked[0].headers["authorization"] == f"Bearer {TOKEN}"
+
+
+def test_a_page_that_expired_is_an_expired_list(stub: Any, cluster: KubernetesCluster) -> None:
+    stub.answer({"metadata": {"resourceVersion": "7", "continue": "x"}, "items": []})
+    stub.fail(410, "Expired", "The provided continue parameter is too old")
+    with pytest.raises(Expired, match="too old"):
+        cluster.list(POD)
+
+
+@pytest.mark.parametrize(
+    ("code", "reason", "expected"),
+    [
+        (404, "NotFound", NotFound),
+        (404, "", NotFound),
+        (409, "AlreadyExists", AlreadyExists),
+        (409, "Conflict", Conflict),
+        (410, "Gone", Expired),
+        (410, "Expired", Expired),
+        (403, "Forbidden", Forbidden),
+        (401, "Unauthorized", Unauthorized),
+        (429, "TooManyRequests", TooManyRequests),
+        (503, "", ServiceUnavailable),
+        (500, "InternalError", ApiError),
+        (418, "", ApiError),
+    ],
+)
+def test_an_error_is_known_by_its_reason_and_else_by_its_code(
+    stub: Any, cluster: KubernetesCluster, code: int, reason: str, expected: type[ApiError]
+) -> None:
+    stub.fail(code, reason, "the words of the server")
+    with pytest.raises(expected) as raised:
+        cluster.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "team"}})
+    assert type(raised.value) is expected
+    assert raised.value.code == code
+    assert str(raised.value) == "the words of the server"
+
+
+def test_every_cause_of_an_invalid_object_is_a_problem(stub: Any, cluster: KubernetesCluster) -> None:
+    causes = [{"field": "spec.a", "message": "no", "reason": "FieldValueRequired"}, {"field": "spec.b", "message": "never"}]
+    stub.fail(422, "Invalid", "two things", details={"causes": causes})
+    with pytest.raises(Invalid) as raised:
+        cluster.update({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "team"}})
+    assert [str(problem) for problem in raised.value.problems] == ["spec.a: no", "spec.b: never"]
+    assert stub.asked[0].method == "PUT"
+
+
+@pytest.mark.parametrize("verb", ["get", "delete", "patch"])
+def test_retry_after_is_told_and_not_slept_through(stub: Any, cluster: KubernetesCluster, verb: str) -> None:
+    stub.fail(429, "TooManyRequests", "slow down", headers={"Retry-After": "3600"})
+    call: dict[str, Callable[[], Any]] = {
+        "get": lambda: cluster.get(POD, "a", "team"),
+        "delete": lambda: cluster.delete(POD, "a", "team"),
+        "patch": lambda: cluster.patch(POD, "a", {}, "team"),
+    }
+    with pytest.raises(TooManyRequests) as raised:
+        call[verb]()
+    assert raised.value.retry_after == 3600
+    assert len(stub.asked) == 1
+
+
+def test_an_error_that_is_not_json_is_one_short_line(stub: Any, cluster: KubernetesCluster) -> None:
+    stub.answer(b"<html>\n<b>Bad   gateway</b>" + b"x" * 10_000, 502)
+    with pytest.raises(ApiError) as raised:
+        cluster.get(POD, "a", "team")
+    assert raised.value.message.startswith("HTTP 502: <html> <b>Bad gateway</b>xxx")
+    assert len(raised.value.message) < 400
+    assert raised.value.code == 502
+    stub.answer(b"\xff\xfe", 500)
+    with pytest.raises(ApiError, match="HTTP 500"):
+        cluster.get(POD, "a", "team")
+    stub.answer(b"", 500)
+    with pytest.raises(ApiError, match="HTTP 500"):
+        cluster.get(POD, "a", "team")
+
+
+@pytest.mark.parametrize("body", [b"<html>log in first</html>", b"", b"[]", b'"text"'])
+def test_a_success_that_is_no_object_is_an_error_of_the_cluster(stub: Any, cluster: KubernetesCluster, body: bytes) -> None:
+    stub.answer(body)
+    with pytest.raises(ServiceUnavailable, match=r"127\.0\.0\.1.*no Kubernetes object"):
+        cluster.get(POD, "a", "team")
+
+
+def test_a_refused_connection_names_the_host(tmp_path: Path, kubeconfig: Callable[..., Path], closed_port: int) -> None:
+    cluster = connect(kubeconfig(tmp_path / "config", ("gone", f"http://127.0.0.1:{closed_port}", "")))
+    with pytest.raises(ServiceUnavailable) as raised:
+        cluster.list(POD)
+    assert f"127.0.0.1:{closed_port}" in str(raised.value)
+    assert "refused" in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_a_proxy_of_the_environment_is_not_asked_for_a_cluster_on_this_machine(
+    stub: Any, tmp_path: Path, kubeconfig: Callable[..., Path], closed_port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy", "ALL_PROXY", "all_proxy"):
+        monkeypatch.setenv(name, f"http://127.0.0.1:{closed_port}")
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    monkeypatch.delenv("no_proxy", raising=False)
+    stub.answer({"metadata": {"name": "a"}})
+    assert connect(kubeconfig(tmp_path / "config", ("here", stub.url, ""))).get(POD, "a", "team")["metadata"]["name"] == "a"
+
+
+@pytest.mark.parametrize("code", [401, 403, 500, 502])
+def test_no_error_holds_the_token(stub: Any, cluster: KubernetesCluster, code: int) -> None:
+    stub.answer(f"you sent Authorization: Bearer {TOKEN}".encode(), code)
+    with pytest.raises(ApiError) as raised:
+        cluster.get(POD, "a", "team")
+    error: BaseException | None = raised.value
+    assert TOKEN not in json.dumps(raised.value.status())
+    while error is not None and not error.__suppress_context__:
+        assert TOKEN not in str(error) + repr(error)
+        error = error.__cause__ or error.__context__
+    assert error is None or TOKEN not in str(error) + repr(error)
+
+
+def test_a_watch_yields_events_and_bookmarks_and_ends_with_its_connection(stub: Any, cluster: KubernetesCluster) -> None:
+    added, changed = event("ADDED", version="4"), event("MODIFIED", version="5")
+    stub.stream(added[:10], added[10:] + changed[:7], changed[7:] + b"\n" + event("BOOKMARK", version="9"))
+    seen = [(e.type, e.resource_version) for e in cluster.watch(TRAINJOB, "team", resource_version="3", timeout_seconds=20)]
+    assert seen == [("ADDED", "4"), ("MODIFIED", "5"), ("BOOKMARK", "9")]
+    query = stub.asked[0].query
+    assert (query["watch"], query["resourceVersion"], query["timeoutSeconds"]) == ("true", "3", "20")
+    assert query["allowWatchBookmarks"] == "true"
+
+
+def test_a_watch_whose_version_is_gone_is_expired_as_an_answer_and_as_an_event(stub: Any, cluster: KubernetesCluster) -> None:
+    stub.fail(410, "Expired")
+    with pytest.raises(Expired):
+        list(cluster.watch(POD, resource_version="1"))
+    status = {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old resource version: 1 (2)"}
+    stub.stream(event("ADDED"), json.dumps({"type": "ERROR", "object": status}).encode() + b"\n")
+    watch = cluster.watch(POD, resource_version="1")
+    assert next(watch).type == "ADDED"
+    with pytest.raises(Expired, match="too old"):
+        next(watch)
+
+
+def test_a_connection_that_breaks_within_a_line_yields_what_was_whole(stub: Any, cluster: KubernetesCluster) -> None:
+    stub.stream(event("ADDED"), event("MODIFIED")[:20], end="cut")
+    watch = cluster.watch(POD, resource_version="1")
+    assert next(watch).type == "ADDED"
+    with pytest.raises(ServiceUnavailable, match="broke"):
+        next(watch)
+
+
+@pytest.mark.parametrize(
+    "line", [b"<html>\n", b"3\n", b'{"type": "ADDED"}\n', b'{"object": {}}\n', b'{"type": "ERROR", "object": 3}\n']
+)
+def test_a_line_that_is_no_event_is_an_error_of_the_cluster(stub: Any, cluster: KubernetesCluster, line: bytes) -> None:
+    stub.stream(line)
+    with pytest.raises(ServiceUnavailable):
+        list(cluster.watch(POD, resource_version="1"))
+
+
+def test_closing_a_watch_early_closes_its_connection(stub: Any, cluster: KubernetesCluster) -> None:
+    stub.stream(event("ADDED"), end="open")
+    watch: Any = cluster.watch(POD, resource_version="1")
+    next(watch)
+    assert not stub.hung_up.is_set()
+    watch.close()
+    assert stub.hung_up.wait(10)
+
+
+def test_logs_arrive_as_they_are_written_and_closing_hangs_up(stub: Any, cluster: KubernetesCluster) -> None:
+    stub.stream("first ü\n".encode(), end="open")
+    logs: Any = cluster.logs("a", "team", container="node", follow=True, tail_lines=0, limit_bytes=9)
+    assert next(logs) == "first ü\n".encode()
+    logs.close()
+    assert stub.hung_up.wait(10)
+    assert stub.asked[0].path == "/api/v1/namespaces/team/pods/a/log"
+    assert stub.asked[0].query == {"container": "node", "follow": "true", "tailLines": "0", "limitBytes": "9"}
+
+
+def test_logs_of_a_container_that_has_not_started(stub: Any, cluster: KubernetesCluster) -> None:
+    stub.fail(400, "BadRequest", "container node is waiting to start")
+    with pytest.raises(BadRequest, match="waiting to start"):
+        list(cluster.logs("a", "team"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "patch", "content_type"),
+    [
+        ("merge", {"a": None}, "application/merge-patch+json"),
+        ("json", [{"op": "remove", "path": "/a"}], "application/json-patch+json"),
+        ("apply", {"a": 1}, "application/apply-patch+yaml"),
+    ],
+)
+def test_patches_are_sent_as_what_they_are(
+    stub: Any, cluster: KubernetesCluster, kind: Any, patch: Any, content_type: str
+) -> None:
+    stub.answer({"metadata": {"name": "a"}})
+    cluster.patch(TRAINJOB, "a", patch, "team", patch_type=kind, subresource="status", field_manager="me", force=True)
+    (asked,) = stub.asked
+    assert (asked.method, asked.headers["content-type"], asked.body) == ("PATCH", content_type, patch)
+    assert asked.path.endswith("/namespaces/team/trainjobs/a/status")
+    assert asked.query == {"fieldManager": "me", **({"force": "true"} if kind == "apply" else {})}
+
+
+def test_delete_sends_its_options(stub: Any, cluster: KubernetesCluster) -> None:
+    stub.answer({"kind": "Status", "status": "Success"})
+    cluster.delete(POD, "a", "team", propagation="Foreground", uid="u", grace_period_seconds=0)
+    assert stub.asked[0].body == {
+        "kind": "DeleteOptions",
+        "apiVersion": "v1",
+        "propagationPolicy": "Foreground",
+        "preconditions": {"uid": "u"},
+        "gracePeriodSeconds": 0,
+    }
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "../pods/a", "a?b", "a#b", "a%2fb", "a b", "a\nb"])
+def test_a_name_that_would_be_another_path_is_never_sent(stub: Any, cluster: KubernetesCluster, name: str) -> None:
+    """An empty name is the path of the whole collection: `delete` would remove everything."""
+    for call in (
+        lambda: cluster.delete(TRAINJOB, name, "team"),
+        lambda: cluster.get(TRAINJOB, name, "team"),
+        lambda: cluster.patch(TRAINJOB, name, {}, "team"),
+        lambda: list(cluster.logs(name, "team")),
+        lambda: cluster.update({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "team"}}),
+    ):
+        with pytest.raises(BadRequest, match="is not the name of a"):
+            call()
+    if name:
+        with pytest.raises(BadRequest, match="is not the name of a namespace"):
+            cluster.get(TRAINJOB, "a", name)
+    assert stub.asked == []
+
+
+def test_a_kind_that_nobody_knows_is_not_sent(stub: Any, cluster: KubernetesCluster) -> None:
+    with pytest.raises(ApiError, match=r"example\.com/v1 Thing"):
+        cluster.create({"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": "a"}})
+    assert stub.asked == []
+
+
+@pytest.fixture
+def real(tmp_path: Path) -> Iterator[KubernetesCluster]:
+    """The embedded API server, over TLS."""
+    store = Store(tmp_path / "cluster.db")
+    credentials = load_credentials(tmp_path / "home")
+    app = create_app(ResourceServer(store), Tokens(credentials.admin_token, credentials.signing_key))
+    with serve(app, cert=credentials.certificate, key=credentials.key) as serving:
+        write_kubeconfig(tmp_path / "config", serving.url, credentials)
+        yield connect(tmp_path / "config")
+    store.close()
+
+
+def config_map(name: str, **data: str) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "default"}, "data": data}
+
+
+@pytest.mark.medium
+def test_the_life_of_an_object_over_tls(real: KubernetesCluster) -> None:
+    made = real.create(config_map("a", x="1"))
+    with pytest.raises(AlreadyExists):
+        real.create(config_map("a"))
+    with pytest.raises(NotFound):
+        real.get(CONFIG_MAP, "b", "default")
+    changed = real.update({**made, "data": {"x": "2"}})
+    with pytest.raises(Conflict):
+        real.update({**made, "data": {"x": "3"}})
+    assert real.patch(CONFIG_MAP, "a", {"data": {"y": "4"}}, "default")["data"] == {"x": "2", "y": "4"}
+    operations = [{"op": "remove", "path": "/data/x"}]
+    assert real.patch(CONFIG_MAP, "a", operations, "default", patch_type="json")["data"] == {"y": "4"}
+    with pytest.raises(Invalid) as raised:
+        real.create(
+            {
+                "apiVersion": "trainer.kubeflow.org/v1alpha1",
+                "kind": "TrainJob",
+                "metadata": {"name": "a", "namespace": "default"},
+                "spec": {},
+            }
+        )
+    assert any("spec.runtimeRef" in str(problem) for problem in raised.value.problems)
+    with pytest.raises(Conflict):
+        real.delete(CONFIG_MAP, "a", "default", uid="another")
+    real.delete(CONFIG_MAP, "a", "default", uid=changed["metadata"]["uid"])
+    with pytest.raises(NotFound):
+        real.delete(CONFIG_MAP, "a", "default")
+    assert real.list(CLUSTER_TRAINING_RUNTIME).items == []
+
+
+@pytest.mark.medium
+def test_more_objects_than_a_page_and_a_watch_from_there_over_tls(
+    real: KubernetesCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trainwright.cluster.kubernetes_cluster.PAGE", 2)
+    for number in range(5):
+        real.create(config_map(f"c{number}"))
+    listing = real.list(CONFIG_MAP, "default")
+    assert [item["metadata"]["name"] for item in listing.items] == [f"c{number}" for number in range(5)]
+    real.create(config_map("later"))
+    watch: Any = real.watch(CONFIG_MAP, "default", resource_version=listing.resource_version, timeout_seconds=30)
+    first = next(watch)
+    assert (first.type, first.object["metadata"]["name"]) == ("ADDED", "later")
+    deleter = threading.Thread(target=real.delete, args=(CONFIG_MAP, "later", "default"))
+    deleter.start()
+    assert next(watch).type == "DELETED"
+    deleter.join()
+    watch.close()
+
+
+@pytest.mark.medium
+def test_wrong_credentials_and_an_unknown_authority_are_told_apart(real: KubernetesCluster, tmp_path: Path) -> None:
+    text = (tmp_path / "config").read_text()
+    token = next(line.split()[-1] for line in text.splitlines() if "token:" in line)
+    (tmp_path / "wrong").write_text(text.replace(token, "wrong-token-value"))
+    with pytest.raises(Unauthorized) as refused:
+        connect(tmp_path / "wrong").list(POD)
+    assert "wrong-token-value" not in str(refused.value)
+    (tmp_path / "no-ca").write_text("\n".join(line for line in text.splitlines() if "certificate-authority" not in line))
+    with pytest.raises(ServiceUnavailable, match=r"(?i)certificate") as untrusted:
+        connect(tmp_path / "no-ca").list(POD)
+    assert token not in str(untrusted.value)

@@ -1,0 +1,30 @@
+"""What all tests share: where the recordings are, and hypothesis' profiles."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+from s3_server import s3, s3_folder, s3_server  # noqa: F401  fixtures
+
+settings.register_profile("default", deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("fuzz", deadline=None, max_examples=5000, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """The folder with recordings of the real systems (TRAINWRIGHT_SHARED, default ../shared)."""
+    folder = Path(os.environ.get("TRAINWRIGHT_SHARED", "../shared"))
+    if not folder.is_dir():
+        pytest.skip(f"the recordings are not in {folder}; set TRAINWRIGHT_SHARED to where they are")
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def _no_cluster_of_the_user(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Tests never touch a cluster or a home that the person who runs them has."""
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    monkeypatch.setenv("TRAINWRIGHT_HOME", str(tmp_path / "default-home"))

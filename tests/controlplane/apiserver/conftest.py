@@ -1,0 +1,135 @@
+"""Servers for these tests: one in memory without HTTP, and one behind TLS with credentials of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import urllib3
+
+from trainwright.api.kinds import Kind
+from trainwright.controlplane.apiserver.auth import Tokens
+from trainwright.controlplane.apiserver.credentials import Credentials, load_credentials, write_kubeconfig
+from trainwright.controlplane.apiserver.http import create_app
+from trainwright.controlplane.apiserver.rest import ResourceServer
+from trainwright.controlplane.apiserver.serve import Serving, serve
+from trainwright.controlplane.apiserver.store import Store
+from trainwright.controlplane.embedded import EmbeddedCluster
+
+
+class Clock:
+    """A clock that stands still until it is moved."""
+
+    def __init__(self) -> None:
+        self.now = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+
+    def __call__(self) -> datetime:
+        return self.now
+
+    def advance(self, seconds: float) -> None:
+        self.now += timedelta(seconds=seconds)
+
+
+@dataclass
+class Answer:
+    status: int
+    body: Any
+    headers: Any
+
+
+@dataclass
+class Peer:
+    """A running server and the ways to it."""
+
+    server: ResourceServer
+    serving: Serving
+    credentials: Credentials
+    kubeconfig: Path
+    tokens: Tokens
+
+    def __post_init__(self) -> None:
+        self._pool = urllib3.PoolManager(ca_certs=str(self.credentials.certificate), retries=False)
+
+    def send(
+        self, method: str, path: str, body: bytes | None = None, *, token: str | None = "", stream: bool = False, **headers: str
+    ) -> Any:
+        """The raw answer; `token` is the admin's unless given, None for none."""
+        if token is not None:
+            headers = {"Authorization": f"Bearer {token or self.credentials.admin_token}", **headers}
+        return self._pool.request(
+            method, self.serving.url + path, body=body, headers=headers, preload_content=not stream, timeout=20
+        )
+
+    def json(self, method: str, path: str, obj: Any = None, *, token: str | None = "", **headers: str) -> Answer:
+        import orjson
+
+        body = None if obj is None else obj if isinstance(obj, bytes) else orjson.dumps(obj)
+        answer = self.send(method, path, body, token=token, **{"Content-Type": "application/json", **headers})
+        content = answer.data
+        return Answer(answer.status, orjson.loads(content) if content[:1] in (b"{", b"[") else content.decode(), answer.headers)
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def store() -> Iterator[Store]:
+    store = Store(":memory:")
+    yield store
+    store.close()
+
+
+@pytest.fixture
+def server(store: Store, clock: Clock) -> ResourceServer:
+    return ResourceServer(store, clock=clock)
+
+
+@pytest.fixture
+def cluster(server: ResourceServer) -> Iterator[EmbeddedCluster]:
+    cluster = EmbeddedCluster(server)
+    yield cluster
+    cluster.close()
+
+
+@pytest.fixture
+def peer(tmp_path: Path) -> Iterator[Peer]:
+    store = Store(tmp_path / "cluster.db")
+    server = ResourceServer(store)
+    credentials = load_credentials(tmp_path / "home")
+    tokens = Tokens(credentials.admin_token, credentials.signing_key)
+    with serve(create_app(server, tokens), cert=credentials.certificate, key=credentials.key) as serving:
+        kubeconfig = tmp_path / "kubeconfig"
+        write_kubeconfig(kubeconfig, serving.url, credentials)
+        yield Peer(server, serving, credentials, kubeconfig, tokens)
+    store.close()
+
+
+def manifest(kind: Kind, name: str, namespace: str = "default", **fields: Any) -> dict[str, Any]:
+    """An object with the fields that its kind cannot do without."""
+    metadata: dict[str, Any] = {"name": name, **fields.pop("metadata", {})}
+    if kind.namespaced:
+        metadata.setdefault("namespace", namespace)
+    container = {"name": "main", "image": "example.com/img:1"}
+    specs: dict[str, Callable[[], dict[str, Any]]] = {
+        "Pod": lambda: {"containers": [container]},
+        "Job": lambda: {"template": {"spec": {"restartPolicy": "Never", "containers": [container]}}},
+        "TrainJob": lambda: {"runtimeRef": {"name": "rt", "kind": "TrainingRuntime"}},
+        "JobSet": lambda: {
+            "replicatedJobs": [{"name": "w", "template": {"spec": {"template": {"spec": {"containers": [container]}}}}}]
+        },
+    }
+    obj: dict[str, Any] = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, **fields}
+    if kind.kind in specs:
+        obj["spec"] = {**specs[kind.kind](), **fields.get("spec", {})}
+    return obj
+
+
+@pytest.fixture(name="manifest")
+def manifest_fixture() -> Callable[..., dict[str, Any]]:
+    return manifest

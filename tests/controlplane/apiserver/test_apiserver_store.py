@@ -1,0 +1,280 @@
+"""The store: compare-and-swap, history, watchers, and what is left after a restart or on a full disk."""
+
+from __future__ import annotations
+
+import sqlite3
+import stat
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from trainwright.api.errors import Expired
+from trainwright.controlplane.apiserver.events import Record
+from trainwright.controlplane.apiserver.failures import StorageFailed
+from trainwright.controlplane.apiserver.store import RESTART_GAP, RevisionMismatch, Store, UnknownSchema
+
+THINGS = "things.example.com"
+
+
+def thing(value: Any = 0, **metadata: Any) -> dict[str, Any]:
+    return {"kind": "Thing", "metadata": metadata, "value": value}
+
+
+def test_revisions_grow_over_all_resources(store: Store) -> None:
+    revisions = [store.put(f"r{number % 3}", "", "a", thing()).revision for number in range(6)]
+    assert revisions == sorted(set(revisions))
+    assert store.revision == revisions[-1]
+
+
+def test_object_carries_its_revision_and_is_a_copy(store: Store) -> None:
+    mine = thing({"deep": 1})
+    record = store.put(THINGS, "n", "a", mine)
+    mine["value"]["deep"] = 2
+    found = store.get(THINGS, "n", "a")
+    assert found is record
+    assert found.object["value"] == {"deep": 1}
+    assert found.object["metadata"]["resourceVersion"] == str(record.revision)
+    assert "resourceVersion" not in mine["metadata"]
+
+
+def test_compare_and_swap(store: Store) -> None:
+    first = store.put(THINGS, "", "a", thing(1), expected=0)
+    with pytest.raises(RevisionMismatch):
+        store.put(THINGS, "", "a", thing(2), expected=0)
+    second = store.put(THINGS, "", "a", thing(2), expected=first.revision)
+    with pytest.raises(RevisionMismatch) as failed:
+        store.delete(THINGS, "", "a", expected=first.revision)
+    assert failed.value.found == second.revision
+    store.delete(THINGS, "", "a", expected=second.revision)
+    with pytest.raises(RevisionMismatch):
+        store.delete(THINGS, "", "a")
+    assert store.get(THINGS, "", "a") is None
+
+
+def test_list_is_sorted_and_of_one_namespace(store: Store) -> None:
+    for namespace, name in (("b", "y"), ("a", "z"), ("a", "x")):
+        store.put(THINGS, namespace, name, thing(name))
+
+    def values(records: list[Record]) -> list[Any]:
+        return [record.object["value"] for record in records]
+
+    assert values(store.list(THINGS)[0]) == ["x", "z", "y"]
+    assert values(store.list(THINGS, "a")[0]) == ["x", "z"]
+    assert store.list(THINGS)[1] == store.revision
+    assert store.list("nothing")[0] == []
+
+
+def test_list_at_an_earlier_revision(store: Store) -> None:
+    first = store.put(THINGS, "", "a", thing(1)).revision
+    second = store.put(THINGS, "", "b", thing(1)).revision
+    store.put(THINGS, "", "a", thing(2))
+    store.delete(THINGS, "", "b")
+
+    def at(revision: int) -> dict[str, Any]:
+        return {
+            record.object["metadata"]["resourceVersion"]: record.object["value"]
+            for record in store.list_at(THINGS, None, revision)
+        }
+
+    assert at(first) == {"1": 1}
+    assert at(second) == {"1": 1, "2": 1}
+    assert at(store.revision) == {"3": 2}
+
+
+def test_forgotten_revisions_are_expired() -> None:
+    store = Store(":memory:", ring_size=3)
+    for number in range(6):
+        store.put(THINGS, "", "a", thing(number))
+    assert [event.record.object["value"] for event in store.events_since(3)] == [3, 4, 5]
+    with pytest.raises(Expired, match=r"too old resource version: 2 \(3\)"):
+        store.events_since(2)
+    with pytest.raises(Expired):
+        store.subscribe(THINGS, since=2)
+
+
+def test_subscription_joins_past_and_future_without_gap_or_repetition(store: Store) -> None:
+    store.put(THINGS, "n", "a", thing(0))
+    since = store.revision
+    store.put(THINGS, "n", "a", thing(1))
+    store.put("others", "n", "a", thing(99))
+    subscription = store.subscribe(THINGS, "n", since)
+    store.put(THINGS, "n", "a", thing(2))
+    store.put(THINGS, "m", "a", thing(99))
+    store.delete(THINGS, "n", "a")
+    events = subscription.take()
+    assert [(event.type, event.record.object["value"]) for event in events] == [("MODIFIED", 1), ("MODIFIED", 2), ("DELETED", 2)]
+    assert events[-1].record.object["metadata"]["resourceVersion"] == str(store.revision)
+    assert [event.previous.object["value"] for event in events if event.previous] == [0, 1, 2]
+    assert subscription.take() == []
+
+
+def test_subscription_without_a_revision_begins_with_what_there_is(store: Store) -> None:
+    store.put(THINGS, "", "a", thing(1))
+    subscription = store.subscribe(THINGS)
+    store.put(THINGS, "", "a", thing(2))
+    assert [record.object["value"] for record in subscription.initial] == [1]
+    assert [event.record.object["value"] for event in subscription.take()] == [2]
+
+
+def test_subscription_from_the_future_stays_silent_until_then(store: Store) -> None:
+    subscription = store.subscribe(THINGS, since=2)
+    for number in range(3):
+        store.put(THINGS, "", "a", thing(number))
+    assert [event.record.object["value"] for event in subscription.take()] == [2]
+
+
+def test_slow_subscriber_is_closed_and_the_writer_does_not_wait() -> None:
+    store = Store(":memory:", queue_size=2)
+    slow, woken = store.subscribe(THINGS), []
+    other = store.subscribe(THINGS, wake=lambda: woken.append(1))
+    for number in range(3):
+        store.put(THINGS, "", "a", thing(number))
+        other.take()
+    assert (slow.overflowed, slow.ended, slow.take()) == (True, True, [])
+    assert (other.ended, len(woken)) == (False, 3)
+
+
+def test_progress_speaks_only_of_what_was_heard(store: Store) -> None:
+    subscription = store.subscribe(THINGS)
+    store.put("others", "", "a", thing())
+    assert store.progress(subscription) == 1
+    store.put(THINGS, "", "a", thing())
+    store.put("others", "", "a", thing())
+    assert store.progress(subscription) == 1
+    subscription.take()
+    assert store.progress(subscription) == 3
+
+
+def test_waiting_reader_is_woken_by_a_write_and_by_the_end(store: Store) -> None:
+    subscription = store.subscribe(THINGS)
+    taken: list[Any] = []
+    reader = threading.Thread(target=lambda: taken.extend([subscription.take(30), subscription.take(30)]))
+    reader.start()
+    store.put(THINGS, "", "a", thing())
+    reader.join(0.2)
+    store.close()
+    reader.join(10)
+    assert not reader.is_alive()
+    assert [len(events) for events in taken] == [1, 0]
+    assert subscription.ended
+
+
+def test_restart_keeps_objects_and_expires_old_watches(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    store = Store(path)
+    store.put(THINGS, "n", "a", thing(1))
+    gone = store.put(THINGS, "n", "b", thing(2)).revision
+    store.delete(THINGS, "n", "b")
+    last = store.revision
+    store.close()
+
+    again = Store(path)
+    assert [record.object["value"] for record in again.list(THINGS)[0]] == [1]
+    assert again.revision >= last + RESTART_GAP
+    with pytest.raises(Expired):
+        again.subscribe(THINGS, since=gone)
+    with pytest.raises(Expired):
+        again.subscribe(THINGS, since=last)
+    assert again.subscribe(THINGS, since=again.revision).take() == []
+    assert again.put(THINGS, "n", "c", thing(3)).revision > last + RESTART_GAP
+    again.close()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_writes_survive_without_a_clean_close(tmp_path: Path) -> None:
+    store = Store(tmp_path / "store.db")
+    store.put(THINGS, "", "a", thing(1))
+    # A second reader of the file sees what a restart after a kill would see.
+    with sqlite3.connect(tmp_path / "store.db") as reader:
+        assert reader.execute("SELECT name, revision FROM current").fetchall() == [("a", 1)]
+    store.close()
+
+
+def test_log_is_compacted(tmp_path: Path) -> None:
+    store = Store(tmp_path / "store.db")
+    for number in range(2100):
+        store.put(THINGS, "", "a", thing(number))
+    with sqlite3.connect(tmp_path / "store.db") as reader:
+        (kept,) = reader.execute("SELECT COUNT(*) FROM log").fetchone()
+    store.close()
+    assert 1000 <= kept <= 1500
+
+
+def test_full_disk_is_one_clear_error_and_changes_nothing(tmp_path: Path) -> None:
+    store = Store(tmp_path / "store.db")
+    first = store.put(THINGS, "", "a", thing("small"))
+    subscription = store.subscribe(THINGS)
+    pages = store._db.execute("PRAGMA page_count").fetchone()[0]
+    store._db.execute(f"PRAGMA max_page_count = {pages}")
+    with pytest.raises(StorageFailed, match=r"full.*free some space") as failed:
+        store.put(THINGS, "", "a", thing("x" * 100_000))
+    assert (failed.value.code, failed.value.reason) == (507, "InternalError")
+    assert store.get(THINGS, "", "a") is first
+    assert store.revision == first.revision
+    assert subscription.take() == []
+    store._db.execute("PRAGMA max_page_count = 100000")
+    assert store.put(THINGS, "", "a", thing("again"), expected=first.revision).revision == first.revision + 1
+    store.close()
+
+
+def test_closed_store_takes_no_writes(store: Store) -> None:
+    store.close()
+    with pytest.raises(StorageFailed):
+        store.put(THINGS, "", "a", thing())
+    assert store.subscribe(THINGS).ended
+
+
+def test_unknown_schema_is_refused(tmp_path: Path) -> None:
+    Store(tmp_path / "store.db").close()
+    with sqlite3.connect(tmp_path / "store.db") as db:
+        db.execute("UPDATE meta SET value = 99 WHERE key = 'schema'")
+    with pytest.raises(UnknownSchema, match="schema 99"):
+        Store(tmp_path / "store.db")
+
+
+keys = st.tuples(st.sampled_from(["r1", "r2"]), st.sampled_from(["", "n"]), st.sampled_from(["a", "b"]))
+steps = st.lists(st.tuples(st.sampled_from(["put", "swap", "delete"]), keys, st.integers(0, 3)), max_size=40)
+
+
+@settings(max_examples=60, deadline=None)
+@given(steps)
+def test_store_behaves_like_a_dict_with_versions(operations: list[tuple[str, tuple[str, str, str], int]]) -> None:
+    store = Store(":memory:")
+    model: dict[tuple[str, str, str], tuple[int, int]] = {}
+    snapshots: dict[int, dict[tuple[str, str, str], tuple[int, int]]] = {0: {}}
+    for operation, key, value in operations:
+        held = model.get(key, (0, 0))
+        try:
+            if operation == "put":
+                model[key] = (store.put(*key, named(key, value)).revision, value)
+            elif operation == "swap":
+                model[key] = (store.put(*key, named(key, value), expected=value).revision, value)
+            else:
+                store.delete(*key)
+                del model[key]
+        except RevisionMismatch as error:
+            refused = error.found
+            assert refused == held[0]
+            assert operation == "delete" or value != held[0]
+        snapshots[store.revision] = dict(model)
+        for resource in ("r1", "r2"):
+            found = {(resource, *_key(record)): (record.revision, record.object["value"]) for record in store.list(resource)[0]}
+            assert found == {k: v for k, v in model.items() if k[0] == resource}
+    for revision, snapshot in snapshots.items():
+        found = {_key(record): record.object["value"] for record in store.list_at("r1", None, revision)}
+        assert found == {k[1:]: v[1] for k, v in snapshot.items() if k[0] == "r1"}
+    revisions = [event.revision for event in store.events_since(0)]
+    assert revisions == list(range(1, store.revision + 1))
+    store.close()
+
+
+def named(key: tuple[str, str, str], value: int) -> dict[str, Any]:
+    return thing(value, namespace=key[1], name=key[2])
+
+
+def _key(record: Any) -> tuple[str, str]:
+    return (record.object["metadata"]["namespace"], record.object["metadata"]["name"])

@@ -1,0 +1,224 @@
+"""Watches over HTTP: first what there is, then what changes; bookmarks, timeouts, expiry, and every way to end."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from trainwright.api.errors import NotFound
+from trainwright.api.kinds import CONFIG_MAP, POD, TRAINJOB
+from trainwright.controlplane.apiserver import patches, streams
+from trainwright.controlplane.apiserver.auth import Tokens
+from trainwright.controlplane.apiserver.events import Subscription
+from trainwright.controlplane.apiserver.http import create_app
+from trainwright.controlplane.apiserver.rest import ResourceServer
+from trainwright.controlplane.apiserver.serve import serve
+from trainwright.controlplane.apiserver.store import Store
+
+pytestmark = pytest.mark.medium
+Manifest = Callable[..., dict[str, Any]]
+MAPS = "/api/v1/namespaces/default/configmaps"
+TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
+
+
+def lines(answer: Any) -> Iterator[dict[str, Any]]:
+    pending = b""
+    for chunk in answer.stream(65536):
+        pending += chunk
+        *whole, pending = pending.split(b"\n")
+        yield from map(orjson.loads, whole)
+
+
+def watch(peer: Any, query: str = "", path: str = MAPS, **headers: str) -> tuple[Any, Iterator[dict[str, Any]]]:
+    answer = peer.send("GET", f"{path}?watch=true&{query}", stream=True, **headers)
+    assert answer.status == 200
+    return answer, lines(answer)
+
+
+def seen(event: dict[str, Any]) -> tuple[str, str, str | None]:
+    return event["type"], event["object"]["metadata"]["name"], event["object"].get("data", {}).get("k")
+
+
+def test_state_first_then_changes(peer: Any, manifest: Manifest) -> None:
+    peer.server.create(CONFIG_MAP, "default", manifest(CONFIG_MAP, "a", data={"k": "0"}))
+    _, events = watch(peer)
+    assert seen(next(events)) == ("ADDED", "a", "0")
+    peer.server.patch(CONFIG_MAP, "default", "a", {"data": {"k": "1"}}, patches.MERGE)
+    assert seen(next(events)) == ("MODIFIED", "a", "1")
+    peer.server.delete(CONFIG_MAP, "default", "a")
+    assert seen(next(events)) == ("DELETED", "a", "1")
+
+
+def test_from_a_version_with_a_selector(peer: Any, manifest: Manifest) -> None:
+    version = peer.server.list(CONFIG_MAP, "default").revision
+    for name, label in (("a", "x"), ("b", "y"), ("c", "x")):
+        peer.server.create(CONFIG_MAP, "default", manifest(CONFIG_MAP, name, metadata={"labels": {"l": label}}))
+    peer.server.patch(CONFIG_MAP, "default", "a", {"metadata": {"labels": {"l": "y"}}}, patches.MERGE)
+    _, events = watch(peer, f"resourceVersion={version}&labelSelector=l%3Dx")
+    found = [next(events) for _ in range(3)]
+    assert [seen(event)[:2] for event in found] == [("ADDED", "a"), ("ADDED", "c"), ("DELETED", "a")]
+    assert found[2]["object"]["metadata"]["labels"] == {"l": "x"}
+    assert found[2]["object"]["metadata"]["resourceVersion"] == str(peer.server.store.revision)
+
+
+def test_timeout_ends_with_a_bookmark(peer: Any) -> None:
+    _, events = watch(peer, "timeoutSeconds=1&allowWatchBookmarks=true&resourceVersion=1")
+    (bookmark,) = list(events)
+    assert bookmark["type"] == "BOOKMARK"
+    assert bookmark["object"] == {
+        "kind": "ConfigMap",
+        "apiVersion": "v1",
+        "metadata": {"resourceVersion": str(peer.server.store.revision)},
+    }
+
+
+def test_bookmarks_come_by_themselves(peer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streams, "BOOKMARK_SECONDS", 0.05)
+    _, events = watch(peer, "allowWatchBookmarks=1&resourceVersion=1")
+    assert [next(events)["type"] for _ in range(3)] == ["BOOKMARK"] * 3
+
+
+def test_initial_events_end_with_a_marked_bookmark(peer: Any, manifest: Manifest) -> None:
+    peer.server.create(CONFIG_MAP, "default", manifest(CONFIG_MAP, "a"))
+    _, events = watch(peer, "sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true")
+    assert next(events)["type"] == "ADDED"
+    assert next(events)["object"]["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}
+
+
+def test_too_old_is_an_error_event(peer: Any, manifest: Manifest) -> None:
+    peer.server.store._floor = 3
+    _, events = watch(peer, "resourceVersion=1")
+    (event,) = list(events)
+    assert event["type"] == "ERROR"
+    assert (event["object"]["code"], event["object"]["reason"]) == (410, "Expired")
+    assert event["object"]["message"] == "too old resource version: 1 (3)"
+
+
+def test_as_table_the_columns_come_once(peer: Any, manifest: Manifest) -> None:
+    for name in "ab":
+        peer.server.create(CONFIG_MAP, "default", manifest(CONFIG_MAP, name))
+    _, events = watch(peer, Accept=TABLE)
+    first, second = next(events)["object"], next(events)["object"]
+    assert [column["name"] for column in first["columnDefinitions"]] == ["Name", "Data", "Age"]
+    assert second["columnDefinitions"] is None
+    assert second["rows"][0]["cells"][0] == "b"
+
+
+def test_a_client_that_goes_is_forgotten(peer: Any) -> None:
+    answer, _ = watch(peer)
+    assert sum(map(len, peer.server.store._subscriptions.values())) == 1
+    ended = threading.Event()
+    unsubscribe = peer.server.store.unsubscribe
+    peer.server.store.unsubscribe = lambda subscription: (unsubscribe(subscription), ended.set())
+    answer.close()
+    assert ended.wait(10)
+    assert not any(peer.server.store._subscriptions.values())
+
+
+def test_a_slow_client_is_cut_off_and_nobody_waits(peer: Any, manifest: Manifest, monkeypatch: pytest.MonkeyPatch) -> None:
+    peer.server.store._queue_size = 1
+    overflown = threading.Event()
+    take = Subscription.take
+    # A reader that gets to its queue only after it has overflown.
+    monkeypatch.setattr(Subscription, "take", lambda self, timeout=0.0: take(self, timeout) if overflown.is_set() else [])
+    _, events = watch(peer)
+    for number in range(4):
+        peer.server.create(CONFIG_MAP, "default", manifest(CONFIG_MAP, f"m{number}"))
+    overflown.set()
+    peer.server.create(CONFIG_MAP, "default", manifest(CONFIG_MAP, "last"))
+    assert list(events) == []
+
+
+def test_stopping_the_server_ends_watches_at_once(peer: Any) -> None:
+    _, events = watch(peer, "resourceVersion=1")
+    peer.serving.stop()
+    assert list(events) == []
+
+
+def test_versions_from_before_a_restart_are_expired_and_objects_are_kept(tmp_path: Path, manifest: Manifest) -> None:
+    import urllib3
+
+    path, pool, token = tmp_path / "store.db", urllib3.PoolManager(), "t" * 32
+    tokens = Tokens(token, b"k" * 32)
+    headers = {"Authorization": f"Bearer {token}"}
+    store = Store(path)
+    with serve(create_app(ResourceServer(store), tokens)) as serving:
+        body = orjson.dumps(manifest(TRAINJOB, "a"))
+        url = serving.url + TRAINJOB.path("default")
+        created = pool.request("POST", url, body=body, headers={**headers, "Content-Type": "application/json"}).json()
+    store.close()
+    store = Store(path)
+    with serve(create_app(ResourceServer(store), tokens)) as serving:
+        url = serving.url + TRAINJOB.path("default")
+        listed = pool.request("GET", url, headers=headers).json()
+        assert listed["items"] == [created]
+        old = pool.request("GET", f"{url}?watch=1&resourceVersion={created['metadata']['resourceVersion']}", headers=headers)
+        assert orjson.loads(old.data)["object"]["reason"] == "Expired"
+        version = listed["metadata"]["resourceVersion"]
+        new = pool.request("GET", f"{url}?watch=1&timeoutSeconds=1&resourceVersion={version}", headers=headers)
+        assert new.data == b""
+    store.close()
+
+
+class Endless:
+    """A log that goes on until its reader stops, with heartbeats in between."""
+
+    def __init__(self) -> None:
+        self.closed = threading.Event()
+
+    def open(self, pod: dict[str, Any], container: str | None, **options: Any) -> Iterator[bytes]:
+        try:
+            yield f"{container} {options['follow']} {options['tail_lines']}\n".encode()
+            while True:
+                yield b""
+        finally:
+            self.closed.set()
+
+
+@pytest.mark.parametrize("end", ["client", "server"])
+def test_a_followed_log_ends_with_its_reader_or_the_server(manifest: Manifest, end: str) -> None:
+    import urllib3
+
+    logs, token = Endless(), "t" * 32
+    store = Store(":memory:")
+    server = ResourceServer(store)
+    server.create(POD, "default", manifest(POD, "a"))
+    server.bind("default", "a", "n1")
+    with serve(create_app(server, Tokens(token, b"k" * 32), logs)) as serving:
+        url = f"{serving.url}/api/v1/namespaces/default/pods/a/log?follow=true&tailLines=5"
+        answer = urllib3.PoolManager().request("GET", url, headers={"Authorization": f"Bearer {token}"}, preload_content=False)
+        assert answer.headers["Content-Type"].startswith("text/plain")
+        assert next(answer.stream(100)) == b"main True 5\n"
+        if end == "client":
+            answer.close()
+        else:
+            serving.stop()
+        assert logs.closed.wait(10)
+    store.close()
+
+
+class Missing:
+    """A log that turns out not to be there when it is read."""
+
+    def open(self, pod: dict[str, Any], container: str | None, **options: Any) -> Iterator[bytes]:
+        raise NotFound("the log is gone")
+        yield b""
+
+
+def test_a_log_that_cannot_be_read_is_an_error_not_an_empty_log(manifest: Manifest) -> None:
+    import urllib3
+
+    token, store = "t" * 32, Store(":memory:")
+    server = ResourceServer(store)
+    server.create(POD, "default", manifest(POD, "a"))
+    server.bind("default", "a", "n1")
+    with serve(create_app(server, Tokens(token, b"k" * 32), Missing())) as serving:
+        url = f"{serving.url}/api/v1/namespaces/default/pods/a/log"
+        answer = urllib3.PoolManager().request("GET", url, headers={"Authorization": f"Bearer {token}"})
+    assert (answer.status, answer.json()["message"]) == (404, "the log is gone")
+    store.close()

@@ -1,0 +1,32 @@
+"""A whole control plane in this process, with a node that runs real processes."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from trainwright.controlplane.gates import FeatureGates
+from trainwright.controlplane.home import Home
+from trainwright.controlplane.plane import ControlPlane
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+
+@pytest.fixture
+def plane(tmp_path: Path) -> Iterator[ControlPlane]:
+    control_plane = ControlPlane(Home(tmp_path / "home"), gates=FeatureGates())
+    control_plane.start()
+    yield control_plane
+    control_plane.stop(2)
+
+
+@pytest.fixture
+def nodeless(tmp_path: Path) -> Iterator[ControlPlane]:
+    """Without node and scheduler: pods stay Pending until the test writes their status."""
+    control_plane = ControlPlane(Home(tmp_path / "home"), gates=FeatureGates(), node=False)
+    control_plane.start()
+    yield control_plane
+    control_plane.stop(2)

@@ -1,0 +1,214 @@
+"""The control plane as a process: up, down, a second up, a taken port, and kill -9 at any moment."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+from waiting import eventually
+
+from trainwright.api.conditions import is_true
+from trainwright.api.kinds import POD, TRAINJOB
+from trainwright.cli import app
+from trainwright.cluster import connect
+from trainwright.controlplane.home import Home
+from trainwright.controlplane.lifecycle import stop
+from trainwright.jobs import wait_for
+from trainwright.jobs.pods import pods_of
+
+pytestmark = pytest.mark.medium
+KILLS = 100 if os.environ.get("TRAINWRIGHT_CHAOS") else 12
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[Home]:
+    home = Home(tmp_path / "höme with space")
+    yield home
+    stop(home)
+
+
+def trainwright(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "trainwright.cli", *arguments], capture_output=True, text=True, check=False, timeout=120
+    )
+
+
+def up(home: Home, *more: str) -> str:
+    done = trainwright("up", "--home", str(home.path), *more)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip().splitlines()[-1]
+
+
+def submit(home: Home, script: str, name: str = "demo", nodes: int = 1) -> None:
+    trainer = {"numNodes": nodes, "command": ["bash", "-c", script]}
+    spec = {"runtimeRef": {"name": "torch-distributed"}, "trainer": trainer}
+    metadata = {"name": name, "namespace": "default"}
+    connect(home.kubeconfig).create(
+        {"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob", "metadata": metadata, "spec": spec}
+    )
+
+
+def test_up_prints_the_kubeconfig_and_everything_is_private(home: Home) -> None:
+    assert up(home) == str(home.kubeconfig)
+    for path in home.path.rglob("*"):
+        if path.exists() and not path.is_socket():
+            assert not path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO) or (path.is_dir() and home.path in path.parents), path
+    assert stat.S_IMODE(home.path.stat().st_mode) == 0o700
+    assert connect(home.kubeconfig).list(TRAINJOB).items == []
+
+
+def test_a_second_up_finds_the_first_and_down_stops_it(home: Home) -> None:
+    up(home)
+    first = home.running()
+    assert up(home) == str(home.kubeconfig)
+    assert home.running() == first
+    done = trainwright("status", "--home", str(home.path), "-o", "json")
+    assert done.returncode == 0
+    assert '"running": true' in done.stdout
+    assert trainwright("down", "--home", str(home.path)).returncode == 0
+    assert home.running() is None
+    assert trainwright("status", "--home", str(home.path)).returncode == 1
+    assert trainwright("down", "--home", str(home.path)).returncode == 0  # and once more
+
+
+def test_several_run_side_by_side_and_state_survives_down(home: Home, tmp_path: Path) -> None:
+    other = Home(tmp_path / "other")
+    up(home)
+    up(other, "--port", "0")
+    submit(home, "true")
+    wait_for(connect(home.kubeconfig), connect(home.kubeconfig).get(TRAINJOB, "demo", "default"))
+    assert connect(other.kubeconfig).list(TRAINJOB).items == []
+    stop(other)
+    stop(home)
+    up(home)
+    assert is_true(connect(home.kubeconfig).get(TRAINJOB, "demo", "default"), "Complete")
+
+
+def test_a_port_in_use_gets_a_clear_message(home: Home) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        done = trainwright("up", "--home", str(home.path), "--port", str(port))
+    assert done.returncode == 1
+    assert f"port {port}" in done.stderr
+    assert "in use" in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert up(home)  # the failed start left nothing in the way
+
+
+def test_bad_feature_gates_are_refused() -> None:
+    for gates, words in (
+        ("Nonsense=true", "unknown feature gate"),
+        ("TrainJobStatus=maybe", "expected NAME=true"),
+        ("RestartJob=true", "not supported"),
+    ):
+        answer = CliRunner().invoke(app, ["up", "--feature-gates", gates])
+        assert answer.exit_code == 1
+        assert words in answer.output
+
+
+def test_without_a_node_pods_stay_pending_until_somebody_says_otherwise(home: Home) -> None:
+    up(home, "--no-node")
+    submit(home, "true")
+    cluster = connect(home.kubeconfig)
+    (pod,) = eventually(lambda: pods_of(cluster, cluster.get(TRAINJOB, "demo", "default")))
+    assert pod["status"]["phase"] == "Pending"
+    ended = {
+        "name": "node",
+        "state": {"terminated": {"exitCode": 0, "finishedAt": "2026-01-01T00:00:00Z"}},
+        "ready": False,
+        "restartCount": 0,
+    }
+    status = {"phase": "Succeeded", "containerStatuses": [ended]}
+    cluster.patch(POD, pod["metadata"]["name"], {"status": status}, "default", subresource="status")
+    wait_for(cluster, cluster.get(TRAINJOB, "demo", "default"))
+
+
+@pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
+def test_kubectl_works_with_the_kubeconfig(home: Home) -> None:
+    env = {**os.environ, "KUBECONFIG": up(home)}
+    submit(home, "echo hello from the pod")
+    for command in (
+        ["get", "trainjobs", "-A"],
+        ["wait", "--for=condition=Complete", "trainjob/demo", "--timeout=60s"],
+        ["describe", "trainjob", "demo"],
+        ["logs", "-l", "jobset.sigs.k8s.io/jobset-name=demo"],
+        ["delete", "trainjob", "demo"],
+    ):
+        done = subprocess.run(["kubectl", *command], capture_output=True, text=True, env=env, check=False, timeout=90)
+        assert done.returncode == 0, (command, done.stderr)
+        if command[0] == "logs":
+            assert "hello from the pod" in done.stdout
+
+
+def kill(home: Home) -> None:
+    running = home.running()
+    assert running is not None
+    os.kill(running.pid, signal.SIGKILL)
+    eventually(lambda: not home.is_locked())
+
+
+def test_after_kill_9_a_running_pod_is_adopted_and_its_end_is_seen(home: Home, tmp_path: Path) -> None:
+    up(home)
+    starts, go = tmp_path / "starts", tmp_path / "go"
+    submit(home, f"echo $$ >> {starts}; while [ ! -e {go} ]; do sleep 0.05; done; echo finished")
+    eventually(starts.exists)
+    kill(home)
+    up(home)
+    cluster = connect(home.kubeconfig)
+    go.touch()
+    wait_for(cluster, cluster.get(TRAINJOB, "demo", "default"))
+    assert len(starts.read_text().splitlines()) == 1  # it never ran twice
+
+
+def test_what_ended_while_nobody_watched_is_accounted_for(home: Home, tmp_path: Path) -> None:
+    up(home)
+    ended = tmp_path / "ended"
+    submit(home, f"sleep 0.5; touch {ended}; exit 0")
+    eventually(lambda: connect(home.kubeconfig).list(POD, "default").items)
+    eventually(lambda: (connect(home.kubeconfig).list(POD, "default").items[0].get("status") or {}).get("phase") == "Running")
+    kill(home)
+    eventually(ended.exists)
+    up(home)
+    cluster = connect(home.kubeconfig)
+    wait_for(cluster, cluster.get(TRAINJOB, "demo", "default"))
+    assert cluster.list(POD, "default").items[0]["status"]["containerStatuses"][0]["restartCount"] == 0
+
+
+@pytest.mark.slow
+def test_kills_at_random_moments_never_lose_or_double_a_job(home: Home, tmp_path: Path) -> None:
+    """Kill -9 while jobs are submitted, start and end: every job completes, and no pod's program ran twice at once."""
+    dice = random.Random(7)
+    up(home)
+    names = []
+    for number in range(KILLS):
+        name = f"job-{number}"
+        starts = tmp_path / name
+        names.append(name)
+        mark = f"{starts}-$PET_NODE_RANK-running"
+        script = f"mkdir {mark} || exit 99; sleep 0.{dice.randint(0, 9)}; rmdir {mark}"
+        submit(home, script, name, nodes=2)
+        running = home.running()
+        assert running is not None
+        threading.Event().wait(dice.random() * 0.6)  # a random moment is what is tested here
+        kill(home)
+        up(home)
+    cluster = connect(home.kubeconfig)
+    for name in names:
+        done = wait_for(cluster, cluster.get(TRAINJOB, name, "default"))
+        assert done["status"]["jobsStatus"][0]["succeeded"] == 1
+    assert not list(tmp_path.glob("*-running"))
+    for pod in cluster.list(POD, "default").items:
+        assert pod["status"]["containerStatuses"][0]["restartCount"] == 0, pod["metadata"]["name"]

@@ -1,0 +1,96 @@
+"""The main job from end to end: two nodes under torchrun, exported, verified, evaluated; then nothing is left running."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from quickstart_command import command, manifest_digest, processes_of, run, start
+from waiting import eventually
+
+from trainwright.checkpoints import verify_export
+from trainwright.quickstart.locks import lock
+
+pytestmark = [pytest.mark.medium, pytest.mark.timeout(400)]
+
+
+@pytest.fixture(scope="module")
+def finished(runs: Path) -> str:
+    status, output = run(command(runs, "--name", "first"), runs / "first.log")
+    assert status == 0, output
+    return output
+
+
+def test_it_ends_with_losses_samples_durations_and_places(finished: str, runs: Path) -> None:
+    for words in ("held-out loss", "sample completion", "initialize-dataset", "train", "evaluate", "manifest", "loss curve"):
+        assert words in finished
+    result = json.loads((runs / "first/result.json").read_text("utf-8"))
+    assert result["after"]["loss"] < result["before"]["loss"]
+    assert set(result["durations"]) == {"initialize-dataset", "initialize-model", "train", "export-checkpoint", "evaluate"}
+    assert (runs / "first/loss-curve.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_export_is_whole_and_has_the_digest_that_was_shown(finished: str, runs: Path) -> None:
+    result = json.loads((runs / "first/result.json").read_text("utf-8"))
+    manifest = verify_export(result["checkpoint"], digest=manifest_digest(finished))
+    assert manifest.step == 20
+    assert {"adapter_model.safetensors", "trainer_state.json"} <= {file.path for file in manifest.files}
+
+
+@pytest.mark.usefixtures("finished")
+def test_nothing_is_left_running(runs: Path) -> None:
+    eventually(lambda: not processes_of(runs), 20, "processes that are left")
+
+
+@pytest.mark.usefixtures("finished")
+def test_a_finished_run_shows_its_result_again(runs: Path) -> None:
+    status, output = run(command(runs, "--name", "first"), runs / "again.log", 30)
+    assert status == 0
+    assert "has finished already" in output
+
+
+@pytest.mark.usefixtures("finished")
+def test_a_name_stands_for_one_request(runs: Path) -> None:
+    status, output = run(command(runs, "--name", "first", steps=21), runs / "other.log", 30)
+    assert status == 2
+    assert "is a run of another request" in output
+
+
+@pytest.mark.usefixtures("finished")
+def test_a_run_that_another_command_works_on_is_left_alone(runs: Path) -> None:
+    other = runs / "busy"
+    other.mkdir()
+    held = lock(other / ".lock")
+    assert held is not None
+    try:
+        status, output = run(command(runs, "--name", "busy"), runs / "busy.log", 30)
+    finally:
+        os.close(held)
+    assert status == 2
+    assert "being worked on by another command" in " ".join(output.split())
+
+
+def test_two_at_once_share_a_cluster_that_the_last_one_stops(runs: Path) -> None:
+    logs = [open(runs / f"pair-{number}.log", "w", encoding="utf-8") for number in range(2)]  # noqa: SIM115
+    # The second has twice the steps, so that the first is done while it trains.
+    processes = [
+        start(command(runs, "--name", f"pair-{number}", steps=20 * (number + 1)), log) for number, log in enumerate(logs)
+    ]
+    statuses = [process.wait(300) for process in processes]
+    assert statuses == [0, 0], "\n".join((runs / f"pair-{number}.log").read_text("utf-8") for number in range(2))
+    for log in logs:
+        log.close()
+    eventually(lambda: not processes_of(runs), 20, "processes that are left")
+
+
+def test_a_dataset_without_the_expected_columns_fails_before_training(runs: Path, tmp_path: Path) -> None:
+    data = tmp_path / "bad.jsonl"
+    data.write_text('{"question": "x", "answer": "y"}\n')
+    status, output = run(command(runs, "--name", "columns", "--dataset", str(data)), runs / "columns.log")
+    assert status == 1
+    assert "answer, question" in output
+    assert "expected" in output
+    assert "Traceback" not in output
+    assert "train ..." not in output

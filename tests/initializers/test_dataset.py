@@ -1,0 +1,413 @@
+"""A prepared dataset: the right columns, the same split everywhere, once, and whole or not at all."""
+
+import errno
+import json
+import os
+import shutil
+import stat
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from trainwright.initializers import DatasetOptions, InitializerError, Receipt, initialize_dataset, initialize_model
+from trainwright.initializers import dataset as dataset_module
+from trainwright.initializers.dataset import read_prepared
+from trainwright.initializers.receipt import read_receipt
+from trainwright.storage import transfer
+from trainwright.storage.errors import NoSpace, StorageError
+from trainwright.storage.uri import StorageUri
+
+Rows = list[dict[str, Any]]
+GOLDEN_HELD_OUT = [2, 8, 15, 17, 26, 29, 30, 32, 40, 84, 88, 92, 98]
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    folder = tmp_path / "source"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> Path:
+    return tmp_path / "workspace" / "dataset"
+
+
+def write(path: Path, rows: Rows) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def prepare(source: Path, target: Path, **options: Any) -> Receipt:
+    return initialize_dataset(str(StorageUri.of_path(source)), target, DatasetOptions(**options) if options else None)
+
+
+def train(target: Path) -> Rows:
+    return list(read_prepared(target, "train.jsonl"))
+
+
+def held_out(target: Path) -> Rows:
+    return list(read_prepared(target, "test.jsonl")) if (target / "test.jsonl").exists() else []
+
+
+@pytest.mark.parametrize(
+    ("row", "prepared", "layout"),
+    [
+        ({"prompt": "p", "completion": "c", "id": 1}, {"prompt": "p", "completion": "c"}, "prompt-completion"),
+        (
+            {"instruction": "i", "input": "x", "output": "o"},
+            {"prompt": "### Instruction:\ni\n\n### Input:\nx\n\n### Response:\n", "completion": "o"},
+            "alpaca",
+        ),
+        (
+            {"instruction": "i", "input": None, "output": "o"},
+            {"prompt": "### Instruction:\ni\n\n### Response:\n", "completion": "o"},
+            "alpaca",
+        ),
+        ({"messages": [{"role": "user", "content": "c"}]}, {"messages": [{"role": "user", "content": "c"}]}, "messages"),
+        ({"text": "t", "label": 0}, {"text": "t"}, "text"),
+    ],
+)
+def test_columns_become_those_that_training_reads(source: Path, target: Path, row: Any, prepared: Any, layout: str) -> None:
+    write(source / "train.jsonl", [row])
+    receipt = prepare(source, target, test_fraction=0)
+    assert train(target) == [prepared]
+    assert receipt.details == {"layout": layout, "train_rows": 1, "test_rows": 0, "empty_rows": 0}
+
+
+@pytest.mark.parametrize(
+    ("row", "options", "message"),
+    [
+        (
+            {"question": "q", "answer": "a"},
+            {},
+            "rows.jsonl) has the columns answer, question; expected completion, prompt or messages or instruction, output or text",
+        ),
+        ({"text": "t"}, {"layout": "alpaca"}, "has the columns text; expected instruction, output"),
+        ({"text": "t"}, {"layout": "sharegpt"}, "unknown layout 'sharegpt'; known: prompt-completion, messages, alpaca, text"),
+        ({}, {}, "has the columns none; expected"),
+        ({"text": 5}, {}, "column 'text' is int, expected text; the row begins \"{'text': 5}\""),
+        ({"prompt": None, "completion": "c"}, {}, "column 'prompt' is empty, expected text"),
+        ({"prompt": "p", "completion": ["c"]}, {}, "column 'completion' is list, expected text"),
+        ({"messages": "hello"}, {}, "column 'messages' is no list of messages with role and content"),
+        ({"messages": [{"from": "human", "value": "hello"}]}, {}, "column 'messages' is no list of messages"),
+        ({"text": "\ud83d"}, {}, "a row is not Unicode"),
+    ],
+)
+def test_a_row_that_does_not_fit_is_named_with_its_columns(
+    source: Path, target: Path, row: Any, options: dict[str, str], message: str
+) -> None:
+    write(source / "rows.jsonl", [row])
+    with pytest.raises(InitializerError) as caught:
+        prepare(source, target, **options)
+    assert f"file://{source}" in str(caught.value) or "unknown layout" in str(caught.value)
+    assert message in str(caught.value)
+    assert not target.exists()
+    assert not list(target.parent.iterdir())
+
+
+def test_all_rows_have_the_layout_of_the_first(source: Path, target: Path) -> None:
+    write(source / "rows.jsonl", [{"text": "t"}, {"prompt": "p", "completion": "c", "text": "u"}])
+    assert prepare(source, target, test_fraction=0).details["layout"] == "text"
+    assert train(target) == [{"text": "t"}, {"text": "u"}]
+    write(source / "rows.jsonl", [{"text": "t"}, {"prompt": "p", "completion": "c"}])
+    with pytest.raises(InitializerError, match=r"has the columns completion, prompt; expected text"):
+        prepare(source, target, test_fraction=0)
+
+
+def test_rows_with_nothing_to_learn_from_are_left_out_and_counted(source: Path, target: Path) -> None:
+    write(source / "rows.jsonl", [{"text": "t"}, {"text": ""}, {"text": " \n"}])
+    assert prepare(source, target, test_fraction=0).details["empty_rows"] == 2
+    assert train(target) == [{"text": "t"}]
+
+
+@pytest.mark.parametrize("content", [b"", b"\n\n", b'{"text": ""}\n'])
+def test_a_dataset_without_rows_is_refused(source: Path, target: Path, content: bytes) -> None:
+    (source / "rows.jsonl").write_bytes(content)
+    with pytest.raises(InitializerError, match=f"file://{source} has no rows to train on$"):
+        prepare(source, target)
+    assert not target.exists()
+
+
+def test_rows_that_were_all_held_out_are_said_to_be(source: Path, target: Path) -> None:
+    write(source / "rows.jsonl", [{"text": "t"}])
+    with pytest.raises(InitializerError, match="all 1 were held out, lower test_fraction"):
+        prepare(source, target, test_fraction=0.9999999)
+
+
+@pytest.mark.parametrize(
+    "name", ["test.jsonl", "data/validation-00000-of-00001.jsonl", "eval/rows.jsonl", "rows_dev.jsonl", "RowsX.test.jsonl"]
+)
+def test_a_split_of_the_source_is_kept(source: Path, target: Path, name: str) -> None:
+    write(source / "train.jsonl", [{"text": f"train {n}"} for n in range(50)])
+    write(source / name, [{"text": "held out"}])
+    assert prepare(source, target).details["train_rows"] == 50
+    assert held_out(target) == [{"text": "held out"}]
+
+
+@pytest.mark.parametrize("name", ["latest.jsonl", "contest.jsonl", "device.jsonl", "train.jsonl"])
+def test_a_name_that_only_sounds_like_a_split_is_none(source: Path, target: Path, name: str) -> None:
+    write(source / name, [{"text": "a"}])
+    write(source / "more.jsonl", [{"text": "b"}])
+    assert prepare(source, target, test_fraction=0).details["train_rows"] == 2
+
+
+def test_a_source_with_nothing_but_a_held_out_file_is_trained_on(source: Path, target: Path) -> None:
+    write(source / "test.jsonl", [{"text": "a"}])
+    assert prepare(source, target, test_fraction=0).details["train_rows"] == 1
+
+
+def test_the_fraction_is_held_out_and_stays_held_out_when_rows_are_added(source: Path, target: Path, rows: Rows) -> None:
+    more = [{"prompt": f"new {n}", "completion": "c"} for n in range(400)]
+    write(source / "rows.jsonl", rows)
+    prepare(source, target, test_fraction=0.2)
+    before = held_out(target)
+    assert 10 <= len(before) <= 30
+    assert sorted(train(target) + before, key=str) == sorted(rows, key=str)
+    write(source / "rows.jsonl", more[:200] + rows + more[200:])
+    prepare(source, target, test_fraction=0.2)
+    after = held_out(target)
+    assert [row for row in after if row in rows] == before
+    assert 60 <= len(after) <= 140
+
+
+def test_a_row_falls_on_the_same_side_whatever_it_is_stored_as(source: Path, target: Path, rows: Rows) -> None:
+    digests = set()
+    for name, content in (("rows.jsonl", "".join(json.dumps(row) + "\n" for row in rows)), ("rows.json", json.dumps(rows))):
+        shutil.rmtree(source)
+        source.mkdir()
+        (source / name).write_text(content)
+        digests.add(prepare(source, target).digest)
+    assert len(digests) == 1
+
+
+def test_the_split_is_the_one_it_always_was(source: Path, target: Path, rows: Rows) -> None:
+    """Another split would let old checkpoints be evaluated on rows that they were trained on."""
+    write(source / "rows.jsonl", rows)
+    prepare(source, target)
+    assert [int(row["prompt"].split()[1]) for row in held_out(target)] == GOLDEN_HELD_OUT
+
+
+@pytest.mark.parametrize(("most", "expected"), [(0, 8), (1, 2), (3, 4), (99, 8)])
+def test_max_rows_takes_the_first_of_all_files(source: Path, target: Path, most: int, expected: int) -> None:
+    write(source / "a.jsonl", [{"text": f"a{n}"} for n in range(3)])
+    write(source / "b.jsonl", [{"text": f"b{n}"} for n in range(4)])
+    write(source / "test.jsonl", [{"text": "held out"}])
+    receipt = prepare(source, target, max_rows=most)
+    assert receipt.details["train_rows"] + receipt.details["test_rows"] == expected
+    assert [row["text"] for row in train(target)] == ["a0", "a1", "a2", "b0", "b1", "b2", "b3"][: most or None]
+
+
+def test_a_folder_without_held_out_rows_is_one_that_the_datasets_library_reads(source: Path, target: Path) -> None:
+    write(source / "rows.jsonl", [{"text": "t"}])
+    receipt = prepare(source, target, test_fraction=0)
+    assert not (target / "test.jsonl").exists()
+    assert [file.path for file in receipt.files] == ["train.jsonl"]
+
+
+def test_what_the_datasets_library_writes_beside_rows_is_no_data(source: Path, target: Path) -> None:
+    write(source / "train.jsonl", [{"text": "t"}])
+    for name in ("dataset_info.json", "dataset_infos.json", "state.json", ".hidden.jsonl", ".cache/x.jsonl"):
+        (source / name).parent.mkdir(exist_ok=True)
+        (source / name).write_bytes(b'{"features": {}}')
+    assert prepare(source, target, test_fraction=0).details["train_rows"] == 1
+
+
+def test_a_single_file_is_a_source(source: Path, target: Path) -> None:
+    path = write(source / "rows ü.jsonl", [{"text": "t"}])
+    write(source / "other.jsonl", [{"text": "u"}])
+    prepare(path, target, test_fraction=0)
+    assert train(target) == [{"text": "t"}]
+
+
+def test_a_second_run_leaves_the_files_alone(source: Path, target: Path, rows: Rows) -> None:
+    write(source / "rows.jsonl", rows)
+    first = prepare(source, target, test_fraction=0.3)
+    before = {path: path.stat().st_mtime_ns for path in (target, *target.iterdir())}
+    assert prepare(source, target, test_fraction=0.3) == first
+    assert prepare(source, target) == first  # no options: whatever there is
+    shutil.rmtree(source)
+    assert prepare(source, target) == first  # the source is on another machine
+    assert {path: path.stat().st_mtime_ns for path in (target, *target.iterdir())} == before
+
+
+@pytest.mark.parametrize("file", ["train.jsonl", "test.jsonl"])
+@pytest.mark.parametrize("damage", [lambda path: path.unlink(), lambda path: path.write_bytes(path.read_bytes()[:-1])])
+def test_a_receipt_that_no_longer_fits_the_files_is_not_believed(
+    source: Path, target: Path, rows: Rows, file: str, damage: Callable[[Path], object]
+) -> None:
+    write(source / "rows.jsonl", rows)
+    receipt = prepare(source, target)
+    damage(target / file)
+    assert prepare(source, target).digest == receipt.digest
+    assert receipt.holds(target)
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"kind": "dataset"}'])
+def test_a_receipt_that_makes_no_sense_makes_a_folder_of_somebody_else(
+    source: Path, target: Path, rows: Rows, content: bytes
+) -> None:
+    write(source / "rows.jsonl", rows)
+    target.mkdir(parents=True)
+    (target / ".trainwright-receipt.json").write_bytes(content)
+    with pytest.raises(InitializerError, match="exists and was not prepared by Trainwright"):
+        prepare(source, target)
+
+
+def test_a_changed_source_or_other_options_are_prepared_anew(source: Path, target: Path, rows: Rows) -> None:
+    write(source / "rows.jsonl", rows)
+    digests = [prepare(source, target).digest, prepare(source, target, max_rows=50).digest]
+    write(source / "rows.jsonl", rows[:80])
+    digests += [prepare(source, target).digest, prepare(source, target, layout="prompt-completion", test_fraction=0).digest]
+    assert len(set(digests)) == 4
+    assert [path.name for path in target.parent.iterdir()] == ["dataset"]
+
+
+@pytest.mark.parametrize("there", ["file", "folder"])
+def test_what_somebody_else_put_at_the_target_is_refused_before_anything_is_read(
+    source: Path, target: Path, monkeypatch: pytest.MonkeyPatch, there: str
+) -> None:
+    write(source / "rows.jsonl", [{"text": "t"}])
+    if there == "file":
+        target.parent.mkdir()
+        target.write_bytes(b"precious")
+    else:
+        write(target / "precious.jsonl", [])
+    monkeypatch.setattr(dataset_module, "fetch", lambda *_: pytest.fail("read already"))
+    with pytest.raises(InitializerError, match=f"{target} exists and was not prepared by Trainwright"):
+        prepare(source, target)
+    assert target.is_file() or (target / "precious.jsonl").exists()
+
+
+def test_a_model_is_not_replaced_by_a_dataset(
+    source: Path, target: Path, tmp_path: Path, rows: Rows, model_files: dict[str, bytes]
+) -> None:
+    (tmp_path / "model").mkdir()
+    for name, content in model_files.items():
+        (tmp_path / "model" / name).write_bytes(content)
+    initialize_model(str(StorageUri.of_path(tmp_path / "model")), target)
+    write(source / "rows.jsonl", rows)
+    with pytest.raises(InitializerError, match="holds a model that was prepared; choose another folder for the dataset"):
+        prepare(source, target)
+    assert (target / "model.safetensors").exists()
+
+
+def test_an_empty_folder_at_the_target_is_used(source: Path, target: Path, rows: Rows) -> None:
+    write(source / "rows.jsonl", rows)
+    target.mkdir(parents=True)
+    assert prepare(source, target).holds(target)
+
+
+def test_a_source_that_is_not_there_or_holds_nothing_is_said(source: Path, target: Path) -> None:
+    with pytest.raises(InitializerError, match=r"missing does not exist"):
+        prepare(source / "missing", target)
+    (source / "readme.txt").write_bytes(b"")
+    with pytest.raises(InitializerError, match=r"has no file that fits \*\.jsonl, \*\.json, \*\.csv, \*\.parquet"):
+        prepare(source, target)
+    with pytest.raises(InitializerError, match=r"readme\.txt: cannot read \.txt"):
+        prepare(source / "readme.txt", target)
+    assert not list(target.parent.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("before", "number"), [*((False, number) for number in range(1, 8)), *((True, number) for number in range(1, 9))]
+)
+def test_a_full_disk_at_any_time_leaves_what_was_there_and_the_next_run_finishes(
+    source: Path, target: Path, rows: Rows, monkeypatch: pytest.MonkeyPatch, before: bool, number: int
+) -> None:
+    write(source / "rows.jsonl", rows)
+    first = prepare(source, target) if before else None
+    write(source / "more.jsonl", [{"prompt": "p", "completion": "c"}])
+    calls = 0
+
+    def full(real: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **options: Any) -> Any:
+            nonlocal calls
+            if isinstance(args[0], int) and stat.S_ISDIR(os.fstat(args[0]).st_mode):
+                return real(*args)  # a folder is synced where that can be done
+            calls += 1
+            if calls == number:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            return real(*args, **options)
+
+        return call
+
+    failed = False
+    with monkeypatch.context() as patched:
+        for name in ("fsync", "replace"):
+            patched.setattr(os, name, full(getattr(os, name)))
+        try:
+            prepare(source, target)
+        except NoSpace:
+            failed = True
+    assert failed
+    receipt = read_receipt(target)
+    assert receipt == first
+    assert target.exists() == before
+    assert receipt is None or receipt.holds(target)
+    assert prepare(source, target).details["train_rows"] + len(held_out(target)) == 101
+    assert first is None or read_receipt(target) != first
+    assert [path.name for path in target.parent.iterdir()] == ["dataset"]
+
+
+def test_too_little_room_is_noticed_before_anything_is_copied(
+    source: Path, target: Path, rows: Rows, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(source / "rows.jsonl", rows)
+    monkeypatch.setattr(transfer.shutil, "disk_usage", lambda _path: shutil._ntuple_diskusage(1, 0, 1))
+    with pytest.raises(NoSpace, match="are needed and 1 B are free"):
+        prepare(source, target)
+    assert not target.exists()
+
+
+def test_a_source_that_cannot_be_read_is_no_traceback(
+    source: Path, target: Path, rows: Rows, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(source / "rows.jsonl", rows)
+
+    def denied(*_: Any, **__: Any) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", str(source))
+
+    monkeypatch.setattr(os, "walk", denied)
+    with pytest.raises(StorageError, match=f"{source}: Permission denied"):
+        prepare(source, target)
+
+
+def test_two_that_prepare_the_same_target_at_once_leave_one_whole_folder(source: Path, target: Path, rows: Rows) -> None:
+    write(source / "rows.jsonl", rows)
+    barrier = threading.Barrier(4)
+
+    def run(_: int) -> Receipt:
+        barrier.wait()
+        return prepare(source, target)
+
+    with ThreadPoolExecutor(4) as pool:
+        receipts = list(pool.map(run, range(4)))
+    assert len({receipt.digest for receipt in receipts}) == 1
+    assert receipts[0].holds(target)
+    assert [path.name for path in target.parent.iterdir()] == ["dataset"]
+
+
+def test_others_may_read_what_was_prepared(source: Path, target: Path, rows: Rows) -> None:
+    write(source / "rows.jsonl", rows)
+    prepare(source, target)
+    assert target.stat().st_mode & 0o055 == 0o055
+
+
+def test_the_datasets_library_loads_what_was_prepared(
+    source: Path, target: Path, rows: Rows, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    pytest.importorskip("datasets")
+    from datasets import load_dataset
+
+    write(source / "rows.jsonl", rows)
+    for fraction, splits in ((0.1, {"train", "test"}), (0, {"train"})):
+        prepare(source, target, test_fraction=fraction)
+        loaded = load_dataset(str(target), cache_dir=str(tmp_path / f"cache-{fraction}"))
+        assert set(loaded) == splits
+        assert loaded["train"].column_names == ["prompt", "completion"]

@@ -1,0 +1,155 @@
+"""A prepared model is a folder that transformers loads from safetensors alone, whole or not at all."""
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from trainwright.initializers import InitializerError, Receipt, initialize_model
+from trainwright.initializers import source as source_module
+from trainwright.storage.errors import NoSpace, StorageError
+from trainwright.storage.uri import StorageUri
+
+INDEX = "model.safetensors.index.json"
+
+
+@pytest.fixture
+def source(tmp_path: Path, model_files: dict[str, bytes]) -> Path:
+    folder = tmp_path / "source"
+    folder.mkdir()
+    for name, content in model_files.items():
+        (folder / name).write_bytes(content)
+    return folder
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> Path:
+    return tmp_path / "workspace" / "model"
+
+
+def prepare(source: Path, target: Path, *ignore: str) -> Receipt:
+    return initialize_model(str(StorageUri.of_path(source)), target, ignore=ignore)
+
+
+def names(folder: Path) -> set[str]:
+    return {path.relative_to(folder).as_posix() for path in folder.rglob("*")} - {".trainwright-receipt.json"}
+
+
+def test_weights_tokenizer_and_configuration_are_taken_and_pickles_are_not(source: Path, target: Path) -> None:
+    receipt = prepare(source, target)
+    assert names(target) == {"config.json", "tokenizer.json", "model.safetensors"}
+    assert receipt.holds(target)
+    assert receipt.details == {"architecture": "LlamaForCausalLM", "bytes": sum(f.size for f in receipt.files)}
+    assert target.stat().st_mode & 0o055 == 0o055
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"config.json": None}, "has no config.json: it is no model that transformers loads"),
+        ({"config.json": b"{"}, "config.json is not JSON"),
+        ({"config.json": b"[]"}, "config.json is no object"),
+        ({"config.json": b"\xff"}, "config.json is not JSON"),
+        ({"tokenizer.json": None}, "has no tokenizer"),
+        ({"model.safetensors": None}, "has no weights as safetensors; pickled weights (.bin, .pt) are not loaded"),
+        ({"model.safetensors": b"\2\0\0\0\0\0\0\0{"}, "is not whole: model.safetensors: its header is cut off"),
+        ({"model.safetensors": b""}, "is not whole: model.safetensors: its header is cut off"),
+        ({INDEX: b'{"weight_map": {"a": "a.safetensors"}}'}, "is not whole: a.safetensors: it is missing"),
+        ({INDEX: b'{"weight_map": {"a": "../../etc/passwd"}}'}, f"is not whole: {INDEX} is not whole"),
+    ],
+)
+def test_what_would_not_load_is_refused_with_the_reason(
+    source: Path, target: Path, change: dict[str, bytes | None], message: str
+) -> None:
+    for name, content in change.items():
+        (source / name).unlink(missing_ok=True)
+        if content is not None:
+            (source / name).write_bytes(content)
+    with pytest.raises(InitializerError) as caught:
+        prepare(source, target)
+    assert str(caught.value).startswith(f"file://{source}")
+    assert message in str(caught.value)
+    assert not list(target.parent.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("config", "architecture"), [({}, "unknown"), ({"architectures": []}, "unknown"), ({"architectures": None}, "unknown")]
+)
+def test_a_configuration_need_not_name_an_architecture(
+    source: Path, target: Path, config: dict[str, object], architecture: str
+) -> None:
+    (source / "config.json").write_text(json.dumps(config))
+    assert prepare(source, target).details["architecture"] == architecture
+
+
+def test_a_second_run_leaves_the_files_alone_and_a_changed_one_is_fetched_again(source: Path, target: Path) -> None:
+    receipt = prepare(source, target)
+    before = {path: path.stat().st_mtime_ns for path in (target, *target.iterdir())}
+    assert prepare(source, target) == receipt
+    assert {path: path.stat().st_mtime_ns for path in (target, *target.iterdir())} == before
+    (target / "tokenizer.json").write_bytes(b"[]")
+    assert prepare(source, target).digest == receipt.digest
+    assert (target / "tokenizer.json").read_bytes() == b"{}"
+
+
+def test_ignored_files_stay_behind(source: Path, target: Path) -> None:
+    (source / "onnx").mkdir()
+    (source / "onnx" / "config.json").write_bytes(b"{}")
+    prepare(source, target, "onnx/*", "tok*.json.bak")
+    assert names(target) == {"config.json", "tokenizer.json", "model.safetensors"}
+
+
+def test_a_copy_that_a_full_disk_cut_off_goes_on(source: Path, target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real, copied = source_module.copy_file, []
+
+    def copy(limit: int) -> Callable[..., object]:
+        def call(path: Path, *rest: object) -> object:
+            if len(copied) == limit:
+                raise NoSpace("full")
+            copied.append(path.name)
+            return real(path, *rest)  # type: ignore[arg-type]
+
+        return call
+
+    monkeypatch.setattr(source_module, "copy_file", copy(2))
+    with pytest.raises(NoSpace):
+        prepare(source, target)
+    assert not target.exists()
+    monkeypatch.setattr(source_module, "copy_file", copy(99))
+    assert prepare(source, target).holds(target)
+    assert sorted(copied) == ["config.json", "model.safetensors", "tokenizer.json"]
+    assert [path.name for path in target.parent.iterdir()] == ["model"]
+
+
+def test_what_an_earlier_attempt_fetched_with_other_patterns_is_not_taken(
+    source: Path, target: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = source_module.copy_file
+
+    def all_but_the_last(path: Path, *rest: object) -> object:
+        if path.name == "tokenizer.json":
+            raise StorageError("lost")
+        return real(path, *rest)  # type: ignore[arg-type]
+
+    (source / "extra.txt").write_bytes(b"x")
+    os.utime(source / "extra.txt", ns=(1, 1))
+    monkeypatch.setattr(source_module, "copy_file", all_but_the_last)
+    with pytest.raises(StorageError):
+        prepare(source, target)
+    monkeypatch.undo()
+    prepare(source, target, "extra.txt")
+    assert names(target) == {"config.json", "tokenizer.json", "model.safetensors"}
+
+
+def test_a_progress_is_told_of_every_byte(source: Path, target: Path) -> None:
+    totals: list[int] = []
+    counted: list[int] = []
+
+    def announce(total: int) -> Callable[[int], None]:
+        totals.append(total)
+        return counted.append
+
+    receipt = initialize_model(str(StorageUri.of_path(source)), target, announce=announce)
+    assert totals == [sum(counted)] == [receipt.details["bytes"]]

@@ -1,0 +1,107 @@
+"""Rows come out of every format the same; what is no row is named by file and line."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from trainwright.initializers.errors import InitializerError
+from trainwright.initializers.rows import read_rows
+
+ROWS = [{"prompt": "a\u2028b", "completion": "ü"}, {"prompt": "c", "completion": 'd\n,"e'}]
+BOM = b"\xef\xbb\xbf"
+
+
+def parquet(path: Path, rows: list[dict[str, Any]]) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    pytest.importorskip("pyarrow.parquet").write_table(pyarrow.Table.from_pylist(rows), path)
+
+
+def lines(rows: list[dict[str, Any]]) -> bytes:
+    return "\n".join(json.dumps(row, ensure_ascii=False) for row in rows).encode()
+
+
+CSV = 'prompt,completion\r\n"a\u2028b",ü\r\nc,"d\n,""e"\r\n'.encode()
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("rows.jsonl", lines(ROWS)),
+        ("rows.jsonl", BOM + lines(ROWS) + b"\n\n"),
+        ("ROWS.JSONL", lines(ROWS).replace(b"\n{", b"\r\n{")),
+        ("rows.json", json.dumps(ROWS).encode()),
+        ("rows.json", BOM + json.dumps(ROWS, indent=2).encode()),
+        ("rows.json", json.dumps({"data": ROWS, "version": 1}).encode()),
+        ("rows.json", b'{"data": [\n' + b",\n".join(json.dumps(row).encode() for row in ROWS) + b"]}"),
+        ("rows.json", lines(ROWS)),
+        ("rows.json", BOM + lines(ROWS) + b"\n"),
+        ("rows.csv", CSV),
+        ("rows.csv", BOM + CSV),
+    ],
+)
+def test_every_format_gives_the_same_rows(tmp_path: Path, name: str, content: bytes) -> None:
+    (tmp_path / name).write_bytes(content)
+    assert list(read_rows(tmp_path / name)) == ROWS
+
+
+def test_parquet_gives_the_same_rows(tmp_path: Path) -> None:
+    parquet(tmp_path / "rows.parquet", ROWS)
+    assert list(read_rows(tmp_path / "rows.parquet")) == ROWS
+
+
+def test_json_lines_of_one_row_under_another_name_are_a_row(tmp_path: Path) -> None:
+    (tmp_path / "rows.json").write_bytes(lines(ROWS[:1]))
+    assert list(read_rows(tmp_path / "rows.json")) == ROWS[:1]
+
+
+def test_a_csv_field_may_be_longer_than_the_csv_module_likes(tmp_path: Path) -> None:
+    (tmp_path / "rows.csv").write_text("text\n" + "x" * 200_000 + "\n")
+    assert [len(row["text"]) for row in read_rows(tmp_path / "rows.csv")] == [200_000]
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [("rows.jsonl", b""), ("rows.jsonl", BOM), ("rows.json", b"[]"), ("rows.csv", b""), ("rows.csv", b"a,b\n")],
+)
+def test_a_file_without_rows_has_none(tmp_path: Path, name: str, content: bytes) -> None:
+    (tmp_path / name).write_bytes(content)
+    assert list(read_rows(tmp_path / name)) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("rows.jsonl", b'{"text": "a"}\n\n["b"]\n', "rows.jsonl:3: a row is a list, not an object"),
+        ("rows.jsonl", b'{"text": "a"}\n{"text": ', "rows.jsonl:2: not JSON: "),
+        ("rows.jsonl", b"[" * 100_000, "rows.jsonl:1: not JSON: "),
+        ("rows.jsonl", b'{"text": "\xff"}', "rows.jsonl: not UTF-8: invalid start byte"),
+        ("rows.json", b'[{"text": "a"}, 1]', "rows.json:2: a row is a int, not an object"),
+        ("rows.json", b'"text"', "rows.json: expected a list of rows"),
+        ("rows.json", b"", "rows.json:1: not JSON: "),
+        ("rows.json", b'[{"text": "a"},', "rows.json:1: not JSON: "),
+        ("rows.json", b'{"text": "a"}\n{"text": ', "rows.json:2: not JSON: "),
+        ("rows.csv", b"a,b\n1,2\n1,2,3\n", "rows.csv:3: the row has more or fewer fields than the heading"),
+        ("rows.csv", b"a,b\n1\n", "rows.csv:2: the row has more or fewer fields than the heading"),
+        ("rows.csv", b"a\n\xff\n", "rows.csv: not UTF-8: "),
+        ("rows.parquet", b"PAR1 no PAR1", "rows.parquet: not whole Parquet: "),
+        ("rows.parquet", b"", "rows.parquet: not whole Parquet: "),
+        ("rows.txt", b"", "rows.txt: cannot read .txt; expected .jsonl, .json, .csv, .parquet"),
+        ("rows", b"", "rows: cannot read files without a suffix"),
+    ],
+)
+def test_what_is_no_row_is_named_by_file_and_line(tmp_path: Path, name: str, content: bytes, message: str) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(InitializerError) as caught:
+        list(read_rows(tmp_path / name))
+    assert str(caught.value).startswith(message)
+
+
+def test_a_parquet_file_that_is_cut_off_is_said(tmp_path: Path) -> None:
+    parquet(tmp_path / "rows.parquet", ROWS)
+    content = (tmp_path / "rows.parquet").read_bytes()
+    for length in (4, len(content) // 2, len(content) - 1):
+        (tmp_path / "rows.parquet").write_bytes(content[:length])
+        with pytest.raises(InitializerError, match="not whole Parquet"):
+            list(read_rows(tmp_path / "rows.parquet"))

@@ -1,0 +1,133 @@
+"""From a request to a manifest: the workspace, the digest, and requests that are refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from trainwright.api import admit
+from trainwright.jobs import Identity, TrainRequest, trainjob_manifest
+from trainwright.materialize import materialize
+from trainwright.runtimes import bundled_runtime
+
+STEP = Identity("kfp", "run", "train")
+
+
+def runtime(name: str) -> dict[str, Any]:
+    found = bundled_runtime(name)
+    assert found is not None
+    return found
+
+
+def test_a_workspace_takes_the_place_of_the_runtimes_claim_in_every_step() -> None:
+    request = TrainRequest(runtime="trl-sft", workspace="pvc://mine/runs/one/")
+    manifest = trainjob_manifest(request, STEP, "team", runtime("trl-sft"))
+    jobset = next(obj for obj in materialize(admit(manifest).object, runtime("trl-sft")) if obj["kind"] == "JobSet")
+    steps = {job["name"]: job["template"]["spec"]["template"]["spec"] for job in jobset["spec"]["replicatedJobs"]}
+    assert set(steps) == {"dataset-initializer", "model-initializer", "node"}
+    for step, spec in steps.items():
+        (claim,) = [volume["persistentVolumeClaim"] for volume in spec["volumes"] if volume["name"] == "initializer"]
+        assert claim == {"claimName": "mine"}, step
+        for container in [*spec.get("initContainers", []), *spec["containers"]]:
+            (mount,) = [mount for mount in container["volumeMounts"] if mount["name"] == "initializer"]
+            assert (mount["mountPath"], mount["subPathExpr"]) == ("/workspace", "runs/one"), (step, container["name"])
+
+
+def test_the_manifest_is_one_that_the_api_accepts_and_leaves_out_what_was_not_asked_for() -> None:
+    manifest = trainjob_manifest(TrainRequest(runtime="torch-distributed"), STEP, "team", runtime("torch-distributed"))
+    admit(manifest)
+    assert manifest["spec"] == {
+        "runtimeRef": {"name": "torch-distributed", "kind": "ClusterTrainingRuntime", "apiGroup": "trainer.kubeflow.org"},
+        "trainer": {},
+    }
+
+
+def test_everything_in_a_request_reaches_the_manifest() -> None:
+    request = TrainRequest(
+        runtime="trl-sft",
+        dataset_uri="hf://org/data",
+        dataset_env={"A": "1"},
+        dataset_secret="hub",
+        model_uri="hf://org/model",
+        image="img",
+        command=["c"],
+        args=["a"],
+        env={"B": "2"},
+        num_nodes=2,
+        num_proc_per_node=3,
+        resources_per_node={"limits": {"cpu": "1"}},
+        active_deadline_seconds=60,
+        labels={"kueue.x-k8s.io/queue-name": "q", "trainwright.dev/run": "not-yours"},
+    )
+    manifest = trainjob_manifest(request, STEP, "team", runtime("trl-sft"), generation=2)
+    spec = manifest["spec"]
+    assert spec["initializer"] == {
+        "dataset": {"storageUri": "hf://org/data", "env": [{"name": "A", "value": "1"}], "secretRef": {"name": "hub"}},
+        "model": {"storageUri": "hf://org/model"},
+    }
+    assert spec["trainer"] == {
+        "image": "img",
+        "command": ["c"],
+        "args": ["a"],
+        "env": [{"name": "B", "value": "2"}],
+        "numNodes": 2,
+        "numProcPerNode": 3,
+        "resourcesPerNode": {"limits": {"cpu": "1"}},
+    }
+    assert spec["activeDeadlineSeconds"] == 60
+    assert manifest["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "q"
+    assert manifest["metadata"]["labels"]["trainwright.dev/run"] == "run"
+    assert manifest["metadata"]["name"].endswith("-2")
+
+
+def test_the_digest_tells_requests_apart_but_not_generations() -> None:
+    def digest(generation: int = 1, **fields: Any) -> str:
+        request = TrainRequest(runtime="trl-sft", **fields)
+        manifest = trainjob_manifest(request, STEP, "team", runtime("trl-sft"), generation)
+        return str(manifest["metadata"]["annotations"]["trainwright.dev/spec-digest"])
+
+    assert digest() == digest(generation=2) == digest(labels={"a": "b"})
+    assert (
+        len({digest(), digest(args=["x"]), digest(workspace="pvc://a"), digest(workspace="pvc://b"), digest(env={"A": ""})}) == 5
+    )
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "pvc://",
+        "pvc:///x",
+        "pvc://A",
+        "pvc://-a",
+        "pvc://a-",
+        "mine",
+        "s3://a",
+        "pvc://a/../b",
+        "pvc://a/..",
+        "pvc://a\n",
+        "pvc://a/b\nc",
+    ],
+)
+def test_a_workspace_that_is_none_is_refused_with_the_form(uri: str) -> None:
+    with pytest.raises(ValidationError, match="pvc://CLAIM/FOLDER"):
+        TrainRequest(runtime="trl-sft", workspace=uri)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("runtime", ""),
+        ("runtime_kind", "Deployment"),
+        ("num_nodes", 0),
+        ("num_proc_per_node", 0),
+        ("active_deadline_seconds", 0),
+        ("dataset_uri", "org/name"),
+        ("model_uri", "hf://"),
+        ("nonsense", 1),
+    ],
+)
+def test_a_bad_field_is_named(field: str, value: Any) -> None:
+    with pytest.raises(ValidationError, match=field):
+        TrainRequest(**{"runtime": "trl-sft", field: value})

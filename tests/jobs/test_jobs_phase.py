@@ -1,0 +1,75 @@
+"""Where a job stands, in a word and in a line."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from trainwright.jobs import Phase, Progress, phase_of
+from trainwright.jobs.progress_line import progress_line
+from trainwright.jobs.wait import progress_of
+
+QUEUED = {"kueue.x-k8s.io/queue-name": "q"}
+
+
+def job(*conditions: str, suspend: bool | None = None, labels: dict[str, str] | None = None, **status: Any) -> dict[str, Any]:
+    entries = [{"type": name, "status": "True"} for name in conditions]
+    return {
+        "metadata": {"labels": labels or {}},
+        "spec": {} if suspend is None else {"suspend": suspend},
+        "status": {"conditions": entries, **status},
+    }
+
+
+def steps(**ready: int) -> list[dict[str, Any]]:
+    return [{"name": name.replace("_", "-"), "ready": count} for name, count in ready.items()]
+
+
+@pytest.mark.parametrize(
+    ("trainjob", "expected"),
+    [
+        (job("Complete"), Phase.Succeeded),
+        (job("Complete", suspend=True), Phase.Succeeded),
+        (job("Failed", jobsStatus=steps(node=1)), Phase.Failed),
+        (job("Suspended", suspend=True), Phase.Suspended),
+        (job(suspend=True, labels=QUEUED), Phase.Queued),
+        (job(suspend=False, labels=QUEUED), Phase.Starting),
+        (job(), Phase.Starting),
+        ({"metadata": {}, "spec": {}}, Phase.Starting),
+        (job("Suspended", suspend=False), Phase.Starting),
+        (job(jobsStatus=steps(dataset_initializer=1, model_initializer=1, node=0)), Phase.Starting),
+        (job(jobsStatus=steps(dataset_initializer=0, node=1)), Phase.Running),
+        (job(jobsStatus=steps(launcher=1)), Phase.Running),
+        ({**job(), "status": {"conditions": [{"type": "Failed", "status": "False"}]}}, Phase.Starting),
+    ],
+)
+def test_phases(trainjob: dict[str, Any], expected: Phase) -> None:
+    assert phase_of(trainjob) is expected
+    assert expected.is_final == (expected in (Phase.Succeeded, Phase.Failed))
+
+
+def test_a_restart_is_told_from_a_start_by_the_jobset() -> None:
+    restarting = {"status": {"conditions": [{"type": "RestartingJobSet", "status": "True"}]}}
+    assert phase_of(job(), restarting) is Phase.Restarting
+    assert phase_of(job("Complete"), restarting) is Phase.Succeeded
+
+
+@pytest.mark.parametrize(
+    ("progress", "line"),
+    [
+        (Progress(Phase.Starting), "Starting"),
+        (Progress(Phase.Running, 40, 12, (("loss", "1.5234567"), ("grad_norm", "3"))), "Running 40 % (12 s left) loss=1.523"),
+        (Progress(Phase.Running, 0, 0, (("epoch", "nan"), ("eval_loss", "low"))), "Running 0 % eval_loss=low epoch=nan"),
+        (Progress(Phase.Succeeded, 100), "Succeeded 100 %"),
+    ],
+)
+def test_progress_lines(progress: Progress, line: str) -> None:
+    assert progress_line(progress) == line
+
+
+def test_progress_is_read_from_what_the_training_reported() -> None:
+    reported = {"progressPercentage": 7, "estimatedRemainingSeconds": 9, "metrics": [{"name": "loss", "value": "1"}]}
+    seen = progress_of(job(jobsStatus=steps(node=1), trainerStatus=reported))
+    assert seen == Progress(Phase.Running, 7, 9, (("loss", "1"),))
+    assert progress_of(job(trainerStatus=None, jobsStatus=None)) == Progress(Phase.Starting)

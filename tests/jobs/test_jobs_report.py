@@ -1,0 +1,172 @@
+"""Why it failed: exit codes, signals, memory, missing pods, logs that are forbidden."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from trainwright.api.errors import Forbidden
+from trainwright.controlplane.embedded import EmbeddedCluster
+from trainwright.jobs import Identity, TrainRequest, submit_or_adopt
+from trainwright.jobs.describe import description_of
+from trainwright.jobs.report import failure_report, last_seen
+
+LOG = b"one\n\xfftwo\n"
+
+
+class WithLogs:
+    """The cluster with logs that the test wrote."""
+
+    def __init__(self, cluster: EmbeddedCluster, log: bytes | Exception = LOG):
+        self._cluster, self._log = cluster, log
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._cluster, name)
+
+    def logs(self, *_: Any, **__: Any) -> Iterator[bytes]:
+        if isinstance(self._log, Exception):
+            raise self._log
+        yield self._log
+
+
+@pytest.fixture
+def failed(cluster: EmbeddedCluster, request_of: Callable[..., TrainRequest], set_status: Any) -> dict[str, Any]:
+    job: dict[str, Any] = set_status(
+        submit_or_adopt(cluster, request_of(), Identity("o", "r", "s"), "default").trainjob, "Failed"
+    )
+    return job
+
+
+def ended(code: int, reason: str = "Error", at: str = "2026-01-01T00:00:00Z", **more: Any) -> dict[str, Any]:
+    state = {"exitCode": code, "reason": reason, "finishedAt": at, **more}
+    return {"name": "node", "ready": False, "restartCount": 0, "image": "", "imageID": "", "state": {"terminated": state}}
+
+
+def report(cluster: Any, failed: dict[str, Any]) -> list[str]:
+    return failure_report(cluster, failed).splitlines()
+
+
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [
+        (ended(7), "exited 7"),
+        (ended(1, message="no such file"), "exited 1: no such file"),
+        (ended(137, "OOMKilled"), "exited 137 (out of memory)"),
+        (ended(139), "exited 139 (ended by signal 11)"),
+    ],
+)
+def test_how_a_pod_ended_and_its_last_lines(
+    cluster: EmbeddedCluster, failed: dict[str, Any], add_pod: Any, status: Any, words: str
+) -> None:
+    pod = add_pod(failed, phase="Failed", containerStatuses=[status])
+    lines = report(WithLogs(cluster), failed)
+    assert lines[0] == f"TrainJob default/{failed['metadata']['name']} failed: FailedReason: the Failed message"
+    assert lines[1] == f"pod {pod['metadata']['name']} (step node, container node) {words}"
+    assert lines[2:] == ["    one", "    \ufffdtwo"]
+
+
+def test_the_cause_stands_before_its_consequences_and_the_rest_is_counted(
+    cluster: EmbeddedCluster, failed: dict[str, Any], add_pod: Any
+) -> None:
+    for index in range(6):
+        add_pod(failed, index, phase="Failed", containerStatuses=[ended(143, at="2026-01-01T00:00:01Z")])
+    add_pod(failed, 6, phase="Failed", containerStatuses=[ended(1, at="2026-01-01T00:00:05Z")])
+    add_pod(failed, 7, phase="Failed", containerStatuses=[ended(9, at="2026-01-01T00:00:01Z")])
+    pods = [line for line in report(WithLogs(cluster), failed) if line.startswith("pod ")]
+    assert [line.split("-node-0-")[1][0] for line in pods] == ["7", "6", "0", "1"]
+    assert report(WithLogs(cluster), failed)[-1] == "... and 4 more pods"
+
+
+def test_what_a_pod_got_over_is_not_reported(cluster: EmbeddedCluster, failed: dict[str, Any], add_pod: Any) -> None:
+    recovered = {**ended(0, "Completed"), "lastState": ended(3)["state"]}
+    crashed = {**ended(0), "state": {"waiting": {"reason": "CrashLoopBackOff"}}, "lastState": ended(4)["state"]}
+    add_pod(failed, 0, phase="Succeeded", containerStatuses=[recovered])
+    add_pod(failed, 1, phase="Running", containerStatuses=[crashed])
+    pods = [line for line in report(WithLogs(cluster), failed) if line.startswith("pod ")]
+    assert len(pods) == 1
+    assert "exited 4" in pods[0]
+
+
+def test_without_pods_the_last_warning_is_told(cluster: EmbeddedCluster, failed: dict[str, Any]) -> None:
+    assert report(cluster, failed)[1:] == ["last seen: no pod waits and no warning was written"]
+    name = failed["metadata"]["name"]
+    for number, kind in enumerate(("Warning", "Warning", "Normal")):
+        event = {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"name": f"e{number}", "namespace": "default"},
+            "involvedObject": {"kind": "TrainJob", "name": name, "namespace": "default"},
+            "type": kind,
+            "reason": f"Reason{number}",
+            "message": f"message {number}",
+            "lastTimestamp": f"2026-01-01T00:00:0{number}Z",
+        }
+        cluster.create(event)
+    assert report(cluster, failed)[1:] == ["last seen: Reason1: message 1"]
+
+
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [
+        (
+            {"phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "False", "message": "0/1 nodes: no GPU"}]},
+            "waits: 0/1 nodes: no GPU",
+        ),
+        (
+            {
+                "phase": "Pending",
+                "containerStatuses": [
+                    {**ended(0), "state": {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}}
+                ],
+            },
+            "waits: ImagePullBackOff: no such image",
+        ),
+    ],
+)
+def test_what_a_pod_waits_for(cluster: EmbeddedCluster, failed: dict[str, Any], add_pod: Any, status: Any, words: str) -> None:
+    add_pod(failed, **status)
+    assert words in last_seen(cluster, failed)
+
+
+def test_what_may_not_be_read_is_said_and_hides_nothing_else(
+    cluster: EmbeddedCluster, failed: dict[str, Any], add_pod: Any
+) -> None:
+    add_pod(failed, phase="Failed", containerStatuses=[ended(7)])
+    lines = report(WithLogs(cluster, Forbidden("pods/log is forbidden")), failed)
+    assert "exited 7" in lines[1]
+    assert lines[2:] == ["    (its log cannot be read: pods/log is forbidden)"]
+    assert report(WithLogs(cluster, b""), failed)[2:] == ["    (its log is empty)"]
+
+    class NoPods:
+        def list(self, *_: Any, **__: Any) -> None:
+            raise Forbidden("pods is forbidden")
+
+    assert report(NoPods(), failed)[1:] == ["(its pods cannot be listed: pods is forbidden)"]
+    assert last_seen(NoPods(), failed) == "last seen: nothing (pods is forbidden)"  # type: ignore[arg-type]
+
+
+def test_a_long_log_is_cut_to_its_last_lines(cluster: EmbeddedCluster, failed: dict[str, Any], add_pod: Any) -> None:
+    add_pod(failed, phase="Failed", containerStatuses=[ended(7)])
+    lines = report(WithLogs(cluster, b"\n".join(b"line %d" % n for n in range(50))), failed)
+    assert lines[2:] == [f"    line {n}" for n in range(30, 50)]
+
+
+def test_a_description_tells_steps_pods_and_only_its_own_events(
+    cluster: EmbeddedCluster, failed: dict[str, Any], add_pod: Any
+) -> None:
+    add_pod(failed, phase="Failed", containerStatuses=[{**ended(7), "restartCount": 2}])
+    name = failed["metadata"]["name"]
+    for about in (name, f"{name}-node-0-3-gone", f"{name}-2", f"{name}-2-node-0-0-x", "other"):
+        metadata = {"name": f"event-of-{about}", "namespace": "default"}
+        involved = {"kind": "Pod", "name": about, "namespace": "default"}
+        event = {"metadata": metadata, "involvedObject": involved, "type": "Normal", "reason": "Seen", "message": f"at {about}."}
+        cluster.create({"apiVersion": "v1", "kind": "Event", **event})
+    text = description_of(cluster, failed)
+    assert "Phase:      Failed" in text
+    assert "Failed=True FailedReason: the Failed message" in text
+    assert f"{name}-node-0-0-abcde  node[0]  Failed  2 restarts" in text
+    assert f"at {name}." in text
+    assert f"at {name}-node-0-3-gone." in text
+    assert text.count("Seen:") == 2

@@ -1,0 +1,114 @@
+"""A whole run: to its end, cancelled by a signal and resumed, past its deadline."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from waiting import eventually
+
+from trainwright.api.kinds import JOBSET, POD, TRAINJOB
+from trainwright.controlplane.gates import FeatureGates
+from trainwright.controlplane.home import Home
+from trainwright.controlplane.plane import ControlPlane
+from trainwright.jobs import Deadlines, Identity, TrainJobDeadline, TrainRequest
+from trainwright.jobs.pods import pods_of
+from trainwright.jobs.run import run_to_end
+
+pytestmark = pytest.mark.medium
+STEP = Identity("kfp", "run", "train")
+PROGRAM = """
+import sys
+from trainwright.cluster import connect
+from trainwright.jobs import Identity, TrainRequest
+from trainwright.jobs.run import Cancelled, run_to_end
+
+request = TrainRequest(runtime="torch-distributed", command=["bash", "-c", sys.argv[2]])
+try:
+    run_to_end(connect(sys.argv[1]), request, Identity("kfp", "run", "train"), "default")
+except Cancelled as cancelled:
+    sys.exit(f"CANCELLED {cancelled}")
+"""
+
+
+@pytest.fixture(scope="module")
+def shared_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    control_plane = ControlPlane(Home(tmp_path_factory.mktemp("plane") / "home"), gates=FeatureGates())
+    control_plane.start()
+    yield control_plane
+    control_plane.stop(2)
+
+
+@pytest.fixture
+def plane(shared_plane: ControlPlane) -> Iterator[ControlPlane]:
+    yield shared_plane
+    for job in shared_plane.cluster.list(TRAINJOB).items:
+        shared_plane.cluster.delete(TRAINJOB, job["metadata"]["name"], "default")
+    for kind in (TRAINJOB, JOBSET, POD):
+        eventually(lambda kind=kind: not shared_plane.cluster.list(kind).items, what=kind.plural)
+
+
+def test_a_sigterm_suspends_and_the_same_step_again_resumes(
+    plane: ControlPlane, shared_plane: ControlPlane, tmp_path: Path
+) -> None:
+    kubeconfig = str(shared_plane._home.kubeconfig)
+    started, go = tmp_path / "started", tmp_path / "go"
+    script = f"touch {started}; while [ ! -e {go} ]; do sleep 0.05; done"
+    command = [sys.executable, "-c", PROGRAM, kubeconfig, script]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    eventually(started.exists)
+    process.send_signal(signal.SIGTERM)
+    _, words = process.communicate(timeout=30)
+    assert process.returncode == 1
+    assert "CANCELLED" in words
+    assert "is suspended and goes on when this step runs again" in words
+    (job,) = plane.cluster.list(TRAINJOB).items
+    assert job["spec"]["suspend"] is True
+    eventually(lambda: not pods_of(plane.cluster, job))
+    go.touch()
+    again = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env=os.environ)
+    assert again.returncode == 0, again.stderr
+    (after,) = plane.cluster.list(TRAINJOB).items
+    assert after["metadata"]["uid"] == job["metadata"]["uid"]
+
+
+def test_a_deadline_suspends(plane: ControlPlane) -> None:
+    request = TrainRequest(runtime="torch-distributed", command=["sleep", "1000"])
+    with pytest.raises(TrainJobDeadline, match="for more than") as raised:
+        run_to_end(plane.cluster, request, STEP, "default", deadlines=Deadlines(run=0.2, start=30))
+    assert raised.value.what == "run"
+    (job,) = plane.cluster.list(TRAINJOB).items
+    assert job["spec"]["suspend"] is True
+
+
+def test_an_error_of_the_caller_suspends_too(plane: ControlPlane) -> None:
+    def boom(_progress: object) -> None:
+        raise RuntimeError("boom")
+
+    request = TrainRequest(runtime="torch-distributed", command=["sleep", "1000"])
+    with pytest.raises(RuntimeError, match="boom"):
+        run_to_end(plane.cluster, request, STEP, "default", on_progress=boom)
+    assert plane.cluster.list(TRAINJOB).items[0]["spec"]["suspend"] is True
+
+
+def test_in_another_thread_signals_stay_as_they_are(plane: ControlPlane) -> None:
+    request = TrainRequest(runtime="torch-distributed", command=["true"])
+    before = signal.getsignal(signal.SIGTERM)
+    ended: list[str] = []
+
+    def run() -> None:
+        ended.append(run_to_end(plane.cluster, request, STEP, "default")["metadata"]["name"])
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join(60)
+    assert ended == [STEP.name()]
+    assert signal.getsignal(signal.SIGTERM) is before
+    assert run_to_end(plane.cluster, request, STEP, "default")["metadata"]["name"] == STEP.name()  # adopted as done
+    assert signal.getsignal(signal.SIGTERM) is before

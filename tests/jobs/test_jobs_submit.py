@@ -1,0 +1,213 @@
+"""One step, one TrainJob: submit, adopt, resume, the next generation after a failure."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from trainwright.api.errors import Forbidden, Invalid
+from trainwright.api.kinds import CLUSTER_TRAINING_RUNTIME, TRAINJOB
+from trainwright.api.objects import annotations_of, labels_of, name_of
+from trainwright.controlplane.embedded import EmbeddedCluster
+from trainwright.jobs import Identity, TrainJobNameTaken, TrainRequest, delete_job, submit_or_adopt, suspend_job
+from trainwright.runtimes import RuntimeNotFound
+
+STEP = Identity("kfp", "run one", "train")
+RequestOf = Callable[..., TrainRequest]
+
+
+def suspend(cluster: EmbeddedCluster, name: str, value: bool) -> dict[str, Any]:
+    return cluster.patch(TRAINJOB, name, {"spec": {"suspend": value}}, "default")
+
+
+def test_the_second_submission_adopts_the_first(cluster: EmbeddedCluster, request_of: RequestOf) -> None:
+    first = submit_or_adopt(cluster, request_of(env={"A": "1"}), STEP, "default")
+    again = submit_or_adopt(cluster, request_of(env={"A": "1"}), STEP, "default")
+    assert (first.adopted, again.adopted, first.generation, again.generation) == (False, True, 1, 1)
+    assert again.trainjob["metadata"]["uid"] == first.trainjob["metadata"]["uid"]
+    assert labels_of(first.trainjob)["trainwright.dev/run"].startswith("run-one-")
+    assert labels_of(first.trainjob)["trainwright.dev/step"] == "train"
+    assert annotations_of(first.trainjob)["trainwright.dev/owner"] == "kfp/run one/train"
+    assert len(cluster.list(TRAINJOB).items) == 1
+
+
+def test_a_complete_job_is_taken_as_done(cluster: EmbeddedCluster, request_of: RequestOf, set_status: Any) -> None:
+    set_status(submit_or_adopt(cluster, request_of(), STEP, "default").trainjob, "Complete")
+    assert submit_or_adopt(cluster, request_of(), STEP, "default").adopted
+    assert len(cluster.list(TRAINJOB).items) == 1
+
+
+def test_another_request_for_the_same_step_is_refused(cluster: EmbeddedCluster, request_of: RequestOf) -> None:
+    submit_or_adopt(cluster, request_of(), STEP, "default")
+    with pytest.raises(TrainJobNameTaken, match="another request"):
+        submit_or_adopt(cluster, request_of(num_nodes=2), STEP, "default")
+    assert len(cluster.list(TRAINJOB).items) == 1
+
+
+@pytest.mark.parametrize("owner", [None, "airflow/else"])
+def test_a_job_of_somebody_else_under_that_name_is_left_alone(
+    cluster: EmbeddedCluster, request_of: RequestOf, owner: str | None
+) -> None:
+    made = submit_or_adopt(cluster, request_of(), STEP, "default")
+    cluster.patch(TRAINJOB, made.name, {"metadata": {"annotations": {"trainwright.dev/owner": owner}}}, "default")
+    with pytest.raises(TrainJobNameTaken, match=f"belongs to {owner or 'somebody else'}, not to kfp/run one/train"):
+        submit_or_adopt(cluster, request_of(), STEP, "default")
+
+
+def test_after_a_failure_the_next_generation_is_submitted_also_of_another_request(
+    cluster: EmbeddedCluster, request_of: RequestOf, set_status: Any
+) -> None:
+    first = submit_or_adopt(cluster, request_of(), STEP, "default")
+    set_status(first.trainjob, "Failed")
+    second = submit_or_adopt(cluster, request_of(num_nodes=2), STEP, "default")
+    assert (second.adopted, second.generation, second.name) == (False, 2, f"{first.name}-2")
+    set_status(second.trainjob, "Failed")
+    third = submit_or_adopt(cluster, request_of(), STEP, "default")
+    assert third.generation == 3
+    assert submit_or_adopt(cluster, request_of(), STEP, "default").name == third.name
+
+
+def test_a_job_that_is_going_away_is_not_adopted(cluster: EmbeddedCluster, request_of: RequestOf) -> None:
+    first = submit_or_adopt(cluster, request_of(), STEP, "default")
+    assert delete_job(cluster, first.trainjob)
+    assert submit_or_adopt(cluster, request_of(), STEP, "default").generation == 2
+
+
+def test_deleting_an_earlier_generation_does_not_make_a_second_job(
+    cluster: EmbeddedCluster, request_of: RequestOf, set_status: Any
+) -> None:
+    first = submit_or_adopt(cluster, request_of(), STEP, "default")
+    set_status(first.trainjob, "Failed")
+    second = submit_or_adopt(cluster, request_of(), STEP, "default")
+    cluster.delete(TRAINJOB, first.name, "default")
+    again = submit_or_adopt(cluster, request_of(), STEP, "default")
+    assert (again.adopted, again.name) == (True, second.name)
+    other = submit_or_adopt(cluster, request_of(), Identity("airflow", "run one", "train"), "default")
+    assert (other.adopted, other.generation) == (False, 1)
+
+
+def test_generations_have_a_limit(
+    cluster: EmbeddedCluster, request_of: RequestOf, set_status: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trainwright.jobs.submit.MOST_GENERATIONS", 2)
+    for _ in range(2):
+        set_status(submit_or_adopt(cluster, request_of(), STEP, "default").trainjob, "Failed")
+    with pytest.raises(TrainJobNameTaken, match="2 generations exist"):
+        submit_or_adopt(cluster, request_of(), STEP, "default")
+
+
+def test_a_job_that_we_suspended_is_resumed(cluster: EmbeddedCluster, request_of: RequestOf) -> None:
+    made = submit_or_adopt(cluster, request_of(), STEP, "default")
+    assert suspend_job(cluster, made.trainjob)
+    assert cluster.get(TRAINJOB, made.name, "default")["spec"]["suspend"] is True
+    resumed = submit_or_adopt(cluster, request_of(), STEP, "default")
+    assert resumed.adopted
+    assert resumed.trainjob["spec"]["suspend"] is False
+    assert "trainwright.dev/suspended-by" not in annotations_of(resumed.trainjob)
+
+
+def test_a_job_that_somebody_else_suspended_stays_suspended(cluster: EmbeddedCluster, request_of: RequestOf) -> None:
+    made = submit_or_adopt(cluster, request_of(), STEP, "default")
+    suspend(cluster, made.name, True)
+    assert submit_or_adopt(cluster, request_of(), STEP, "default").trainjob["spec"]["suspend"] is True
+    # Our cancel comes on top of theirs: it is still theirs.
+    assert suspend_job(cluster, made.trainjob)
+    assert submit_or_adopt(cluster, request_of(), STEP, "default").trainjob["spec"]["suspend"] is True
+
+
+def test_our_mark_is_void_once_somebody_has_resumed_and_suspended_again(cluster: EmbeddedCluster, request_of: RequestOf) -> None:
+    made = submit_or_adopt(cluster, request_of(), STEP, "default")
+    suspend_job(cluster, made.trainjob)
+    suspend(cluster, made.name, False)
+    suspend(cluster, made.name, True)
+    assert submit_or_adopt(cluster, request_of(), STEP, "default").trainjob["spec"]["suspend"] is True
+
+
+def test_cancelling_what_is_gone_or_replaced_does_nothing(cluster: EmbeddedCluster, request_of: RequestOf) -> None:
+    made = submit_or_adopt(cluster, request_of(), STEP, "default").trainjob
+    assert delete_job(cluster, made)
+    cluster.patch(TRAINJOB, name_of(made), {"metadata": {"finalizers": None}}, "default")  # as the garbage collector does
+    assert not delete_job(cluster, made)
+    assert not suspend_job(cluster, made)
+    successor = submit_or_adopt(cluster, request_of(), STEP, "default").trainjob
+    assert name_of(successor) == name_of(made)
+    assert not suspend_job(cluster, made)
+    assert not delete_job(cluster, made)
+    assert not cluster.get(TRAINJOB, name_of(made), "default")["spec"].get("suspend")
+
+
+def test_suspending_waits_out_a_status_that_moves(cluster: EmbeddedCluster, request_of: RequestOf, set_status: Any) -> None:
+    made = submit_or_adopt(cluster, request_of(), STEP, "default").trainjob
+    read = cluster.get
+    moves = iter(range(3))
+
+    class Moving:
+        patch = staticmethod(cluster.patch)
+
+        @staticmethod
+        def get(*arguments: Any) -> dict[str, Any]:
+            seen = read(*arguments)
+            if next(moves, None) is not None:
+                set_status(made, jobsStatus=[])
+                cluster.patch(TRAINJOB, name_of(made), {"metadata": {"labels": {"moved": str(next(moves, "x"))}}}, "default")
+            return seen
+
+    assert suspend_job(Moving(), made)  # type: ignore[arg-type]
+    assert submit_or_adopt(cluster, request_of(), STEP, "default").trainjob["spec"]["suspend"] is False
+
+
+@pytest.mark.parametrize(
+    ("name", "words"), [("torch-distribted", "did you mean 'torch-distributed'"), ("zzz", "known: .*trl-sft")]
+)
+def test_an_unknown_runtime_lists_the_known_ones(cluster: EmbeddedCluster, request_of: RequestOf, name: str, words: str) -> None:
+    with pytest.raises(RuntimeNotFound, match=words):
+        submit_or_adopt(cluster, request_of(runtime=name), STEP, "default")
+    assert cluster.list(TRAINJOB).items == []
+
+
+def test_the_known_ones_are_those_of_the_kind_that_was_asked_for(cluster: EmbeddedCluster, request_of: RequestOf) -> None:
+    runtime = cluster.get(CLUSTER_TRAINING_RUNTIME, "torch-distributed")
+    cluster.create({**runtime, "kind": "TrainingRuntime", "metadata": {"name": "mine", "namespace": "default"}})
+    with pytest.raises(RuntimeNotFound, match=r"known: mine$"):
+        submit_or_adopt(cluster, request_of(runtime="zzz", runtime_kind="TrainingRuntime"), STEP, "default")
+    made = submit_or_adopt(cluster, request_of(runtime="mine", runtime_kind="TrainingRuntime"), STEP, "default")
+    assert made.trainjob["spec"]["runtimeRef"]["kind"] == "TrainingRuntime"
+
+
+def test_who_may_not_list_runtimes_still_learns_that_his_is_unknown(cluster: EmbeddedCluster, request_of: RequestOf) -> None:
+    class Narrow:
+        get = staticmethod(cluster.get)
+
+        @staticmethod
+        def list(*_: Any, **__: Any) -> None:
+            raise Forbidden("not you")
+
+    with pytest.raises(RuntimeNotFound, match="there is no ClusterTrainingRuntime 'zzz'"):
+        submit_or_adopt(Narrow(), request_of(runtime="zzz"), STEP, "default")  # type: ignore[arg-type]
+
+
+def test_what_cannot_be_built_is_refused_before_anything_is_created(cluster: EmbeddedCluster, request_of: RequestOf) -> None:
+    with pytest.raises(Invalid):
+        submit_or_adopt(cluster, request_of(env={"PET_NNODES": "3"}), STEP, "default")
+    with pytest.raises(ValueError, match="mounts no volume 'initializer'"):
+        submit_or_adopt(cluster, request_of(workspace="pvc://mine"), STEP, "default")
+    assert cluster.list(TRAINJOB).items == []
+
+
+def test_eight_at_once_make_one_trainjob(cluster: EmbeddedCluster, request_of: RequestOf) -> None:
+    together = threading.Barrier(8)
+
+    def submit(_number: int) -> tuple[str, bool]:
+        together.wait(10)
+        made = submit_or_adopt(cluster, request_of(), STEP, "default")
+        return made.trainjob["metadata"]["uid"], made.adopted
+
+    with ThreadPoolExecutor(8) as pool:
+        made = list(pool.map(submit, range(8)))
+    assert len({uid for uid, _ in made}) == 1
+    assert [adopted for _, adopted in made].count(False) == 1
+    assert len(cluster.list(TRAINJOB).items) == 1

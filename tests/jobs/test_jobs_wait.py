@@ -1,0 +1,194 @@
+"""Waiting: what ends it, and what it says then."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from waiting import eventually
+
+from trainwright.api.errors import Forbidden, ServiceUnavailable
+from trainwright.api.kinds import TRAINJOB
+from trainwright.controlplane.embedded import EmbeddedCluster
+from trainwright.jobs import (
+    Deadlines,
+    Identity,
+    Phase,
+    Progress,
+    TrainJobDeadline,
+    TrainJobDeleted,
+    TrainJobFailed,
+    TrainRequest,
+    submit_or_adopt,
+    wait_for,
+)
+from trainwright.jobs import wait as module
+
+Started = Callable[..., "Waiting"]
+
+
+class Waiting:
+    """`wait_for` in a thread of its own, and what came of it."""
+
+    def __init__(self, cluster: Any, trainjob: dict[str, Any], **options: Any):
+        self.told: list[Progress] = []
+        self.outcome: Any = None
+        self.stop = threading.Event()
+        self._call = lambda: wait_for(cluster, trainjob, on_progress=self.told.append, stop=self.stop, **options)
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            self.outcome = self._call()
+        except Exception as error:
+            self.outcome = error
+
+    def end(self) -> Any:
+        self._thread.join(20)
+        assert not self._thread.is_alive()
+        return self.outcome
+
+    def begun(self) -> Waiting:
+        eventually(lambda: self.told)
+        return self
+
+
+@pytest.fixture
+def job(cluster: EmbeddedCluster, request_of: Callable[..., TrainRequest]) -> dict[str, Any]:
+    return submit_or_adopt(cluster, request_of(), Identity("o", "r", "s"), "default").trainjob
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_LOOK_SECONDS", 0.05)
+
+
+def remove(cluster: EmbeddedCluster, job: dict[str, Any]) -> None:
+    cluster.delete(TRAINJOB, job["metadata"]["name"], "default")
+
+
+def test_every_change_is_told_once_until_it_has_succeeded(cluster: EmbeddedCluster, job: dict[str, Any], set_status: Any) -> None:
+    waiting = Waiting(cluster, job).begun()
+    running = {"jobsStatus": [{"name": "node", "ready": 1, "succeeded": 0, "failed": 0, "active": 1, "suspended": 0}]}
+    set_status(job, **running)
+    eventually(lambda: len(waiting.told) == 2)
+    cluster.patch(TRAINJOB, job["metadata"]["name"], {"metadata": {"labels": {"no": "matter"}}}, "default")
+    set_status(job, "Complete", **running)
+    assert waiting.end()["status"]["conditions"][0]["type"] == "Complete"
+    assert [progress.phase for progress in waiting.told] == [Phase.Starting, Phase.Running, Phase.Succeeded]
+
+
+def test_what_finished_before_we_look_is_seen(cluster: EmbeddedCluster, job: dict[str, Any], set_status: Any) -> None:
+    done = set_status(job, "Complete")
+    assert wait_for(cluster, job)["metadata"]["uid"] == job["metadata"]["uid"]  # an old copy
+    assert wait_for(cluster, done) == done
+    with pytest.raises(TrainJobFailed, match="FailedReason: the Failed message") as raised:
+        wait_for(cluster, set_status(job, "Failed"))
+    assert raised.value.trainjob["metadata"]["name"] == job["metadata"]["name"]
+
+
+def test_deleted_while_waiting(cluster: EmbeddedCluster, job: dict[str, Any]) -> None:
+    waiting = Waiting(cluster, job).begun()
+    remove(cluster, job)
+    outcome = waiting.end()
+    assert isinstance(outcome, TrainJobDeleted)
+    assert job["metadata"]["name"] in str(outcome)
+
+
+def test_deleted_before_we_look(cluster: EmbeddedCluster, job: dict[str, Any]) -> None:
+    remove(cluster, job)
+    with pytest.raises(TrainJobDeleted):
+        wait_for(cluster, job)
+
+
+def test_another_of_the_same_name_is_not_the_one_we_wait_for(
+    cluster: EmbeddedCluster, job: dict[str, Any], set_status: Any
+) -> None:
+    remove(cluster, job)
+    again = cluster.create({**job, "metadata": {"name": job["metadata"]["name"], "namespace": "default"}})
+    set_status(again, "Complete")
+    with pytest.raises(TrainJobDeleted):
+        wait_for(cluster, job)
+
+
+@pytest.mark.parametrize(
+    ("deadlines", "spec", "status", "what", "words"),
+    [
+        (Deadlines(queue=0.1), {"suspend": True}, {}, "queue", "was Suspended for more than 0.1 s"),
+        (Deadlines(start=0.1), {}, {}, "start", "was Starting for more than 0.1 s"),
+        (
+            Deadlines(run=0.1, start=60, queue=60),
+            {},
+            {"jobsStatus": [{"name": "node", "ready": 1, "succeeded": 0, "failed": 0, "active": 1, "suspended": 0}]},
+            "run",
+            "was Running for more than 0.1 s; last seen: no pod waits",
+        ),
+    ],
+)
+def test_a_deadline_says_what_it_waited_for(
+    cluster: EmbeddedCluster, job: dict[str, Any], set_status: Any, deadlines: Any, spec: Any, status: Any, what: str, words: str
+) -> None:
+    cluster.patch(TRAINJOB, job["metadata"]["name"], {"spec": spec}, "default")
+    seen = set_status(job, **status)
+    with pytest.raises(TrainJobDeadline, match=words) as raised:
+        wait_for(cluster, seen, deadlines=deadlines)
+    assert raised.value.what == what
+
+
+def test_deadlines_count_only_their_own_time_and_sum_it_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    clock = module._Clock(Deadlines(queue=10, run=50))
+    assert clock.left(Phase.Queued) == 10
+    now[0] += 4
+    assert clock.left(Phase.Running) == 50
+    now[0] += 40
+    assert clock.left(Phase.Suspended) == 6  # not since it was first queued
+    now[0] += 5
+    assert clock.left(Phase.Queued) == 1
+    assert clock.left(Phase.Running) == 10
+    assert clock.left(Phase.Starting) == float("inf")
+
+
+def test_stop_ends_the_wait_with_what_was_seen_last(cluster: EmbeddedCluster, job: dict[str, Any]) -> None:
+    waiting = Waiting(cluster, job).begun()
+    waiting.stop.set()
+    assert waiting.end()["metadata"]["uid"] == job["metadata"]["uid"]
+
+
+class Refusing:
+    def __init__(self, error: Exception):
+        self._error = error
+
+    def list(self, *_: Any, **__: Any) -> None:
+        raise self._error
+
+
+def test_who_may_not_read_the_job_is_told_at_once(job: dict[str, Any]) -> None:
+    with pytest.raises(Forbidden, match="not you"):
+        wait_for(Refusing(Forbidden("not you")), job)  # type: ignore[arg-type]
+
+
+def test_a_cluster_that_stays_away_ends_the_wait_and_one_that_comes_back_does_not(
+    cluster: EmbeddedCluster, job: dict[str, Any], set_status: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    set_status(job, "Complete")
+
+    class Flaky:
+        left = 2
+        watch = staticmethod(cluster.watch)
+
+        def list(self, *arguments: Any, **more: Any) -> Any:
+            self.left -= 1
+            if self.left >= 0:
+                raise ServiceUnavailable("down", retry_after=0.2)
+            return cluster.list(*arguments, **more)
+
+    assert wait_for(Flaky(), job)["metadata"]["uid"] == job["metadata"]["uid"]  # type: ignore[arg-type]
+    monkeypatch.setattr(module, "_LOST_SECONDS", 0.1)
+    with pytest.raises(ServiceUnavailable, match="down"):
+        wait_for(Refusing(ServiceUnavailable("down")), job)  # type: ignore[arg-type]

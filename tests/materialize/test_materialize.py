@@ -1,0 +1,137 @@
+"""Materialization as a function: pure, repeatable, and refusing before it builds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from trainwright.api.errors import Invalid
+from trainwright.api.objects import copy_of, named
+from trainwright.materialize import ProgressReports, Settings, materialize
+from trainwright.runtimes import bundled_runtime
+
+
+def job(runtime: str = "torch-distributed", **spec: Any) -> dict[str, Any]:
+    spec = {"runtimeRef": {"name": runtime}, **spec}
+    return {
+        "apiVersion": "trainer.kubeflow.org/v1alpha1",
+        "kind": "TrainJob",
+        "metadata": {"name": "demo", "namespace": "ns"},
+        "spec": spec,
+    }
+
+
+def node(objects: list[dict[str, Any]]) -> dict[str, Any]:
+    """The container that trains."""
+    replicated = named(objects[-1]["spec"]["replicatedJobs"], "node")
+    assert replicated is not None
+    container: dict[str, Any] = replicated["template"]["spec"]["template"]["spec"]["containers"][0]
+    return container
+
+
+def env(container: dict[str, Any]) -> dict[str, Any]:
+    return {entry["name"]: entry.get("value") for entry in container["env"]}
+
+
+def runtime(name: str = "torch-distributed") -> dict[str, Any]:
+    found = bundled_runtime(name)
+    assert found is not None
+    return found
+
+
+def test_the_same_input_gives_the_same_objects_and_stays_as_it_is() -> None:
+    trainjob, rt = job(trainer={"numNodes": 2}), runtime()
+    before = copy_of(trainjob), copy_of(rt)
+    assert materialize(trainjob, rt) == materialize(trainjob, rt)
+    assert (trainjob, rt) == before
+
+
+@pytest.mark.parametrize(
+    ("trainer", "processes"),
+    [
+        ({}, "1"),
+        ({"resourcesPerNode": {"requests": {"cpu": "2500m"}}}, "3"),
+        ({"resourcesPerNode": {"limits": {"nvidia.com/gpu": 4}}}, "auto"),
+        ({"numProcPerNode": 8, "resourcesPerNode": {"limits": {"nvidia.com/gpu": 4}}}, "8"),
+    ],
+)
+def test_processes_on_a_node(trainer: dict[str, Any], processes: str) -> None:
+    assert env(node(materialize(job(trainer=trainer), runtime())))["PET_NPROC_PER_NODE"] == processes
+
+
+def test_rendezvous_of_torch() -> None:
+    container = node(materialize(job(trainer={"numNodes": 3, "env": [{"name": "A", "value": "1"}]}), runtime()))
+    assert env(container) | {"PET_NODE_RANK": None} == {
+        "A": "1",
+        "PET_NNODES": "3",
+        "PET_NPROC_PER_NODE": "1",
+        "PET_NODE_RANK": None,
+        "PET_MASTER_ADDR": "demo-node-0-0.demo",
+        "PET_MASTER_PORT": "29500",
+    }
+    assert container["ports"] == [{"containerPort": 29500}]
+
+
+def test_without_a_trainer_there_is_no_rendezvous() -> None:
+    assert "env" not in node(materialize(job(), runtime()))
+
+
+def test_initializers_of_trl_sft() -> None:
+    dataset = {"storageUri": "hf://o/d", "env": [{"name": "X", "value": "1"}], "secretRef": {"name": "hub"}}
+    objects = materialize(job("trl-sft", initializer={"dataset": dataset}), runtime("trl-sft"))
+    replicated = named(objects[-1]["spec"]["replicatedJobs"], "dataset-initializer")
+    assert replicated is not None
+    container = replicated["template"]["spec"]["template"]["spec"]["containers"][0]
+    assert env(container)["STORAGE_URI"] == "hf://o/d"
+    assert env(container)["X"] == "1"
+    assert container["envFrom"] == [{"secretRef": {"name": "hub"}}]
+    last = named(objects[-1]["spec"]["replicatedJobs"], "node")
+    assert last is not None
+    assert [entry["name"] for entry in last["dependsOn"]] == ["dataset-initializer", "model-initializer"]
+
+
+def test_progress_reports_are_wired_when_they_are_taken() -> None:
+    settings = Settings(progress=ProgressReports("https://127.0.0.1:1234", "PEM"))
+    config, jobset = materialize(job(trainer={}), runtime(), settings=settings)
+    assert config["data"] == {"ca.crt": "PEM"}
+    container = node([jobset])
+    url = "https://127.0.0.1:1234/apis/trainer.kubeflow.org/v1alpha1/namespaces/ns/trainjobs/demo/status"
+    assert env(container)["KUBEFLOW_TRAINER_SERVER_URL"] == url
+    assert container["volumeMounts"][0]["mountPath"] == "/var/run/secrets/kubeflow/trainer"
+
+
+def patch_of(job: str) -> dict[str, Any]:
+    return {"template": {"spec": {"replicatedJobs": [{"name": job}]}}}
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        ({"trainer": {"env": [{"name": "PET_NNODES", "value": "9"}]}}, "PET_NNODES"),
+        ({"initializer": {"model": {"storageUri": "hf://a/b"}}}, "model-initializer"),
+        ({"trainer": {"command": ["tune", "run"]}}, "torchtune"),
+        ({"runtimePatches": [{"manager": "a.b/c", "trainingRuntimeSpec": patch_of("nod")}]}, "'nod'"),
+    ],
+)
+def test_what_cannot_be_built_is_refused(spec: dict[str, Any], words: str) -> None:
+    with pytest.raises(Invalid, match=words):
+        materialize(job(**spec), runtime())
+
+
+def test_a_policy_that_is_not_built_yet_is_refused_by_name() -> None:
+    rt = runtime()
+    rt["spec"]["mlPolicy"] = {"mpi": {}}
+    with pytest.raises(Invalid, match=r"spec\.mlPolicy\.mpi"):
+        materialize(job(), rt)
+
+
+def test_a_name_too_long_for_its_pods_is_refused_at_once() -> None:
+    long = job()
+    long["metadata"]["name"] = "a" * 49
+    with pytest.raises(Invalid, match="DNS label"):
+        materialize(long, runtime())
+
+
+def test_somebody_elses_trainjob_is_left_alone() -> None:
+    assert materialize(job(managedBy="kueue.x-k8s.io/multikueue"), runtime()) == []

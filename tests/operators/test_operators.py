@@ -1,0 +1,68 @@
+"""The provider: described without importing Airflow, loaded lazily, and a task's identity through retries and clears."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import trainwright.operators
+from trainwright.operators.task_identity import task_identity
+
+OPERATORS = [name for name in trainwright.operators.__all__ if name.endswith("Operator")]
+
+
+def loaded(code: str) -> set[str]:
+    done = subprocess.run(
+        [sys.executable, "-c", f"import sys\n{code}\nprint(*sorted(sys.modules))"], capture_output=True, text=True, check=True
+    )
+    return set(done.stdout.split())
+
+
+def test_the_provider_information_imports_nothing() -> None:
+    modules = loaded("import trainwright.operators.provider_info as p; assert p.get_provider_info()['name'] == 'Trainwright'")
+    assert not {name for name in modules if name.split(".")[0] in ("airflow", "kubernetes", "pydantic")}
+
+
+def test_every_module_of_the_provider_information_exists() -> None:
+    from importlib.util import find_spec
+
+    from trainwright.operators.provider_info import get_provider_info
+
+    info = get_provider_info()
+    named = [module for entry in [*info["operators"], *info["hooks"]] for module in entry["python-modules"]]
+    assert all(find_spec(name) for name in named)
+
+
+@pytest.mark.medium
+def test_operators_load_without_kubernetes_torch_or_the_cncf_provider() -> None:
+    modules = loaded("from trainwright.operators import " + ", ".join(OPERATORS))
+    assert "airflow.sdk" in modules
+    assert not {name for name in modules if name.split(".")[0] in ("kubernetes", "torch", "kfp")}
+    assert not {name for name in modules if name.startswith("airflow.providers.cncf")}
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="NoSuchOperator"):
+        trainwright.operators.NoSuchOperator  # noqa: B018
+    assert set(OPERATORS) <= set(dir(trainwright.operators))
+
+
+def context(*, retries: int = 2, max_tries: int = 2, map_index: int = -1, run_id: str = "r") -> dict[str, Any]:
+    ti = SimpleNamespace(dag_id="d", task_id="train", run_id=run_id, map_index=map_index, max_tries=max_tries)
+    return {"ti": ti, "task": SimpleNamespace(retries=retries)}
+
+
+def test_a_retry_is_the_same_step_and_a_clear_is_a_new_one() -> None:
+    first = task_identity(context())
+    assert task_identity(context()) == first
+    assert task_identity(context(max_tries=3)) != first
+    assert task_identity(context(map_index=0)) != first
+    assert task_identity(context(run_id="other")) != first
+
+
+def test_a_named_run_stands_in_for_the_dag_run() -> None:
+    assert task_identity(context(run_id="a"), "mine") == task_identity(context(run_id="b"), "mine")

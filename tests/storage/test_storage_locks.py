@@ -1,0 +1,78 @@
+"""Locks: waiting has an end, a lock file that its holder removed is no lock, and a file system without locks stops nobody."""
+
+import errno
+import fcntl
+import os
+from pathlib import Path
+
+import pytest
+
+from trainwright.storage.errors import StorageError
+from trainwright.storage.locks import NoLocks, exclusive, lock
+
+
+class Clock:
+    """Time that passes only while somebody waits."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    def pause(self, seconds: float) -> None:
+        self.now += seconds
+
+
+def test_waiting_for_a_lock_ends_with_an_error_that_says_how_long(tmp_path: Path) -> None:
+    path, clock = tmp_path / "lock", Clock()
+    with exclusive(path), pytest.raises(StorageError, match=r"lock: another process has held this lock for 5 s"):  # noqa: SIM117
+        with exclusive(path, patience=5, clock=clock, pause=clock.pause):
+            pytest.fail("two are inside")
+    assert clock.now == pytest.approx(5, abs=0.2)
+
+
+def test_the_next_one_goes_in_when_the_holder_leaves(tmp_path: Path) -> None:
+    path, clock = tmp_path / "lock", Clock()
+    first = exclusive(path)
+    first.__enter__()
+
+    def leave(seconds: float) -> None:
+        clock.pause(seconds)
+        if clock.now >= 1:
+            first.__exit__(None, None, None)
+
+    with exclusive(path, patience=5, clock=clock, pause=leave):
+        assert clock.now == pytest.approx(1, abs=0.2)
+    assert not path.exists()
+
+
+def test_a_lock_on_a_file_that_was_removed_meanwhile_is_taken_on_the_new_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "lock"
+    real, calls = fcntl.flock, []
+
+    def removed_first(descriptor: int, operation: int) -> None:
+        if not calls:
+            path.unlink()
+        calls.append(descriptor)
+        real(descriptor, operation)
+
+    monkeypatch.setattr(fcntl, "flock", removed_first)
+    descriptor = lock(path)
+    assert descriptor is not None
+    assert len(calls) == 2
+    assert os.path.samestat(os.fstat(descriptor), path.stat())
+    os.close(descriptor)
+
+
+def test_without_locks_nobody_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def none_here(*_: object) -> None:
+        raise OSError(errno.ENOTSUP, "not supported")
+
+    monkeypatch.setattr(fcntl, "flock", none_here)
+    with pytest.raises(NoLocks):
+        lock(tmp_path / "lock")
+    with exclusive(tmp_path / "lock"), exclusive(tmp_path / "lock"):
+        pass

@@ -1,0 +1,290 @@
+"""A bucket behaves as a store: what is put comes back, one of many creators wins, and every refusal is one line."""
+
+import hashlib
+import os
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+from s3_server import BUCKET, S3Server
+from waiting import eventually
+
+from trainwright.storage import open_store
+from trainwright.storage.digests import silent
+from trainwright.storage.errors import AlreadyThere, Damaged, NoAccess, NoBucket, NotThere, StorageError, Unreachable
+from trainwright.storage.s3_listing import list_objects
+from trainwright.storage.s3_store import PART, S3Store
+from trainwright.storage.store import StoredFile
+from trainwright.storage.uri import StorageUri
+
+pytestmark = pytest.mark.medium
+NAMES = ["plain.txt", "nested/ü/é 漢字.txt", "a%20b%2Fc", "a+b&c=d?e#f", "[x]*{y}~^`'\"<>|", "sp ace ", ".hidden", "x" * 200]
+
+
+@pytest.fixture
+def store(s3_folder: str) -> S3Store:
+    opened = open_store(s3_folder)
+    assert isinstance(opened, S3Store)
+    return opened
+
+
+def stored(content: bytes) -> StoredFile:
+    return StoredFile(len(content), hashlib.sha256(content).hexdigest())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_file_of_any_name_comes_back(store: S3Store, s3: S3Server, tmp_path: Path, name: str) -> None:
+    content = os.urandom(1000)
+    (tmp_path / "source").write_bytes(content)
+    assert store.put(tmp_path / "source", name) == stored(content)
+    assert store.head(name) == stored(content)
+    assert store.digest(name) == stored(content).sha256
+    assert store.read(name) == content
+    assert store.get(name, tmp_path / "back") == stored(content)
+    assert (tmp_path / "back").read_bytes() == content
+    listed = s3.client().list_objects_v2(Bucket=BUCKET, Prefix=store.uri.key)["Contents"]
+    assert [each["Key"] for each in listed] == [f"{store.uri.key}/{name}"]
+    store.delete(name)
+    store.delete(name)
+    assert store.head(name) is None
+
+
+@pytest.mark.parametrize("size", [0, 1, PART - 1, PART, PART + 1, 2 * PART, 5 * PART // 2])
+def test_a_file_of_any_size_comes_back(store: S3Store, tmp_path: Path, size: int) -> None:
+    content = os.urandom(size)
+    (tmp_path / "source").write_bytes(content)
+    counted: list[int] = []
+    assert store.put(tmp_path / "source", "file", counted.append) == stored(content)
+    assert sum(counted) == size
+    assert store.head("file") == stored(content)
+    counted.clear()
+    assert store.get("file", tmp_path / "new" / "back", counted.append) == stored(content)
+    assert sum(counted) == size
+    assert (tmp_path / "new" / "back").read_bytes() == content
+
+
+def test_a_file_that_changes_while_it_is_sent_is_not_stored(store: S3Store, s3: S3Server, tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    source.write_bytes(bytes(20 * PART))
+
+    def advance(_count: int) -> None:
+        with open(source, "r+b") as file:
+            file.seek(-1, 2)
+            file.write(b"!")
+
+    with pytest.raises(StorageError, match="changed while it was being sent"):
+        store.put(source, "file", advance)
+    assert store.head("file") is None
+    assert not s3.client().list_multipart_uploads(Bucket=BUCKET, Prefix=store.uri.key).get("Uploads")
+
+
+def test_what_is_damaged_at_the_store_is_noticed(store: S3Store, s3: S3Server, tmp_path: Path) -> None:
+    (tmp_path / "source").write_bytes(b"right")
+    sent = store.put(tmp_path / "source", "file")
+    s3.client().put_object(Bucket=BUCKET, Key=f"{store.uri.key}/file", Body=b"wrong", Metadata={"sha256": sent.sha256})
+    assert store.head("file") == sent  # a claim only
+    assert store.digest("file") == stored(b"wrong").sha256
+    with pytest.raises(Damaged, match="file is damaged"):
+        store.get("file", tmp_path / "back")
+    assert [path.name for path in tmp_path.iterdir() if path.name != "default-home"] == ["source"]
+
+
+def test_a_file_of_somebody_else_has_no_digest_until_it_is_read(store: S3Store, s3: S3Server, tmp_path: Path) -> None:
+    for claim in ({}, {"sha256": "nonsense"}):
+        s3.client().put_object(Bucket=BUCKET, Key=f"{store.uri.key}/file", Body=b"content", Metadata=claim)
+        assert store.head("file") == StoredFile(7)
+        assert store.get("file", tmp_path / "back") == stored(b"content")
+
+
+def test_one_of_many_creators_wins_and_one_of_many_swappers(store: S3Store) -> None:
+    barrier = threading.Barrier(8)
+
+    def create(number: int) -> int:
+        barrier.wait()
+        try:
+            store.create("one", b"%d" % number)
+        except AlreadyThere:
+            return 0
+        return 1
+
+    def swap(number: int) -> bool:
+        barrier.wait()
+        return store.swap("one", before, b"new %d" % number)
+
+    with ThreadPoolExecutor(8) as pool:
+        assert sum(pool.map(create, range(8))) == 1
+        before = store.read("one")
+        assert sum(pool.map(swap, range(8))) == 1
+    assert store.read("one").startswith(b"new ")
+
+
+def test_a_swap_needs_what_it_names(store: S3Store) -> None:
+    assert not store.swap("file", b"old", b"new")
+    assert store.swap("file", None, b"first")
+    assert not store.swap("file", None, b"new")
+    assert not store.swap("file", b"old", b"new")
+    assert store.swap("file", b"first", b"second")
+    store.replace("file", b"third")
+    assert store.read("file") == b"third"
+
+
+def test_one_at_a_time_is_inside(store: S3Store, s3: S3Server) -> None:
+    inside: list[int] = []
+
+    def enter(number: int) -> int:
+        with S3Store(store.uri).exclusive("x"):
+            inside.append(number)
+            time.sleep(0.05)
+            most = len(inside)
+            inside.remove(number)
+        return most
+
+    with ThreadPoolExecutor(4) as pool:
+        assert set(pool.map(enter, range(4))) == {1}
+    assert "Contents" not in s3.client().list_objects_v2(Bucket=BUCKET, Prefix=store.uri.key + "/")
+
+
+def test_a_lock_whose_holder_was_killed_is_taken_over_and_one_that_is_renewed_is_not(store: S3Store) -> None:
+    holding = S3Store(store.uri, lease_term=2.0)
+    with holding.exclusive("x"):
+        lock = eventually(lambda: _names(store))[0]
+        waiter = threading.Thread(target=lambda: S3Store(store.uri, lease_term=2.0).exclusive("x").__enter__(), daemon=True)
+        waiter.start()
+        waiter.join(4.0)
+        assert waiter.is_alive()
+    waiter.join(10.0)
+    assert not waiter.is_alive()
+    store.replace(lock, b"somebody who died")
+    started = time.monotonic()
+    with S3Store(store.uri, lease_term=1.0).exclusive("x"):
+        assert time.monotonic() - started >= 1.0
+
+
+def test_whoever_lost_the_lock_hears_of_it(store: S3Store) -> None:
+    with pytest.raises(StorageError, match="the lock was lost"), S3Store(store.uri, lease_term=0.4).exclusive("x"):  # noqa: PT012
+        store.replace(_names(store)[0], b"another")
+        time.sleep(0.5)
+    assert store.read(_names(store)[0]) == b"another"  # it is theirs now
+
+
+@pytest.mark.parametrize("key", ["../x", "a/../../x", "", "a//b", "/a", "a/", ".", "a/./b", "a\nb", "a\0b"])
+def test_a_key_that_leads_elsewhere_is_refused(store: S3Store, tmp_path: Path, key: str) -> None:
+    (tmp_path / "source").write_bytes(b"")
+    for use in (lambda: store.put(tmp_path / "source", key), lambda: store.read(key), lambda: store.create(key, b"")):
+        with pytest.raises(StorageError, match=r"leads out|is no key"):
+            use()
+
+
+def test_what_is_not_there_is_said_to_be_missing(store: S3Store, tmp_path: Path) -> None:
+    assert store.head("none") is None
+    for use in (lambda: store.read("none"), lambda: store.digest("none"), lambda: store.get("none", tmp_path / "x")):
+        with pytest.raises(NotThere, match=f"^{store.uri}/none does not exist$"):
+            use()
+    with pytest.raises(StorageError, match="No such file"):
+        store.put(tmp_path / "none", "x")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "uri", "error", "message"),
+    [
+        ("AWS_SECRET_ACCESS_KEY", "a wrong secret", "s3://trainwright/x", NoAccess, "access refused: the secret key is wrong"),
+        ("AWS_ACCESS_KEY_ID", "nobody", "s3://trainwright/x", NoAccess, "access refused: there is no such access key"),
+        ("AWS_REGION", "us-east-1", "s3://no-such-bucket/x", NoBucket, "the bucket 'no-such-bucket' does not exist"),
+    ],
+)
+def test_a_refusal_is_one_line_without_secrets(
+    s3: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, value: str, uri: str, error: type, message: str
+) -> None:
+    monkeypatch.setenv(name, value)
+    (tmp_path / "source").write_bytes(b"x")
+    store = open_store(uri)
+    for use in (
+        lambda: store.put(tmp_path / "source", "a"),
+        lambda: store.read("a"),
+        lambda: store.get("a", tmp_path / "back"),
+        lambda: store.replace("a", b""),
+        lambda: store.exclusive("a").__enter__(),
+    ):
+        with pytest.raises(error) as caught:
+            use()
+        text = str(caught.value)
+        assert message in text
+        assert text.startswith("s3://")
+        assert "\n" not in text
+        assert os.environ["AWS_SECRET_ACCESS_KEY"] not in text
+
+
+def test_an_address_where_nobody_answers_is_named_as_such(s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{port}")
+    with pytest.raises(Unreachable, match=r"^s3://trainwright/x/a: the store cannot be reached; check AWS_ENDPOINT_URL"):
+        open_store("s3://trainwright/x").read("a")
+
+
+class _Weak(BaseHTTPRequestHandler):
+    """A store that keeps objects and ignores every precondition, as some do."""
+
+    protocol_version = "HTTP/1.1"
+    objects: dict[str, bytes]
+
+    def do_PUT(self) -> None:
+        self.objects[self.path] = self.rfile.read(int(self.headers["Content-Length"]))
+        self._answer(200, b"", self.objects[self.path])
+
+    def do_GET(self) -> None:
+        content = self.objects.get(self.path)
+        self._answer(404 if content is None else 200, content or b"", content or b"")
+
+    def do_HEAD(self) -> None:
+        self.do_GET()
+
+    def do_DELETE(self) -> None:
+        self.objects.pop(self.path, None)
+        self._answer(204, b"", b"")
+
+    def _answer(self, status: int, body: bytes, tagged: bytes) -> None:
+        self.send_response(status)
+        self.send_header("ETag", f'"{hashlib.md5(tagged).hexdigest()}"')
+        self.send_header("Last-Modified", "Wed, 21 Oct 2026 07:28:00 GMT")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def weak(s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Store]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Weak,), {"objects": {}}))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{server.server_port}")
+    yield S3Store(StorageUri.parse("s3://bucket/x"))
+    server.shutdown()
+    server.server_close()
+
+
+def test_a_store_that_ignores_preconditions_is_found_out(weak: S3Store, caplog: pytest.LogCaptureFixture) -> None:
+    with weak.exclusive("a"):
+        weak.create("a", b"1")
+    assert "this store ignores If-None-Match" in caplog.text
+    with pytest.raises(AlreadyThere):
+        weak.create("a", b"2")
+    assert weak.read("a") == b"1"
+
+
+def _names(store: S3Store) -> list[str]:
+    return [each.name for each in list_objects(store.uri)]
+
+
+def test_progress_need_not_be_told(store: S3Store, tmp_path: Path) -> None:
+    (tmp_path / "source").write_bytes(b"x")
+    assert store.put(tmp_path / "source", "a", silent) == stored(b"x")

@@ -1,0 +1,47 @@
+"""The documentation names commands, targets and files that exist."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import typer
+
+from trainwright.cli import app
+
+ROOT = Path(__file__).parents[1]
+PAGES = [
+    ROOT / "README.md",
+    *sorted((ROOT / "docs").glob("*.md")),
+    *sorted(ROOT.glob("components/*/README.md")),
+    *ROOT.glob("pipelines/*/README.md"),
+]
+IDS = [str(page.relative_to(ROOT)) for page in PAGES]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=IDS)
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#]+)\)", page.read_text("utf-8")):
+        if "://" not in target:
+            assert (page.parent / target).exists(), target
+
+
+@pytest.mark.parametrize("page", PAGES, ids=IDS)
+def test_commands_exist(page: Path) -> None:
+    commands = set(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
+    for fence in re.findall(r"```(?:console)?\n(.*?)```", page.read_text("utf-8"), re.DOTALL):
+        for name in re.findall(r"(?:^|[$(|]|&& )\s*(?:\.venv/bin/)?trainwright ([a-z]+)", fence, re.MULTILINE):
+            assert name in commands, f"trainwright {name}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=IDS)
+def test_make_targets_exist(page: Path) -> None:
+    makefile = (ROOT / "Makefile").read_text("utf-8")
+    for target in re.findall(r"^\$ make ([a-z-]+)", page.read_text("utf-8"), re.MULTILINE):
+        assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
+
+
+def test_the_guarantees_name_tests_that_exist() -> None:
+    for path in re.findall(r"`(tests/[\w/.]+)`", (ROOT / "docs/guarantees.md").read_text("utf-8")):
+        assert (ROOT / path).exists(), path

@@ -1,0 +1,84 @@
+"""Defaults that depend on other fields: what the JobSet webhook and the API server fill into JobSets, Jobs and Pods."""
+
+from __future__ import annotations
+
+from trainwright.api import names
+from trainwright.api.objects import Obj, name_of, uid_of
+
+UNLIMITED = 2**31 - 1
+
+
+def jobset_defaults(jobset: Obj) -> None:
+    """Fill in, in place, what the JobSet webhook fills in on create."""
+    spec = jobset.setdefault("spec", {})
+    spec.setdefault("successPolicy", {"operator": "All"})
+    spec.setdefault("startupPolicy", {"startupPolicyOrder": "AnyOrder"})
+    network = spec.setdefault("network", {})
+    network.setdefault("enableDNSHostnames", True)
+    network.setdefault("publishNotReadyAddresses", True)
+    for job in spec.get("replicatedJobs") or []:
+        template = (job.get("template") or {}).get("spec") or {}
+        template.setdefault("completionMode", "Indexed")
+        ((template.get("template") or {}).get("spec") or {}).setdefault("restartPolicy", "OnFailure")
+    for index, rule in enumerate((spec.get("failurePolicy") or {}).get("rules") or []):
+        rule["name"] = rule.get("name") or f"failurePolicyRule{index}"
+    for policy in spec.get("volumeClaimPolicies") or []:
+        policy.setdefault("retentionPolicy", {"whenDeleted": "Delete"})
+
+
+def job_defaults(job: Obj) -> None:
+    """Fill in, in place, what the API server fills into a batch/v1 Job.
+
+    Selector and pod labels need the UID; they are left alone until the object has one.
+    """
+    spec = job.setdefault("spec", {})
+    if "completions" not in spec and "parallelism" not in spec:
+        spec["completions"] = 1
+    spec.setdefault("parallelism", 1)
+    spec.setdefault("completionMode", "NonIndexed")
+    spec.setdefault("backoffLimit", UNLIMITED if "backoffLimitPerIndex" in spec else 6)
+    spec.setdefault("suspend", False)
+    spec.setdefault("podReplacementPolicy", "Failed" if "podFailurePolicy" in spec else "TerminatingOrFailed")
+    template = spec.setdefault("template", {})
+    if not spec.get("manualSelector") and "selector" not in spec and uid_of(job):
+        spec["manualSelector"] = False
+        spec["selector"] = {"matchLabels": {names.CONTROLLER_UID_LABEL: uid_of(job)}}
+        labels = template.setdefault("metadata", {}).setdefault("labels", {})
+        labels |= {
+            names.CONTROLLER_UID_LABEL: uid_of(job),
+            names.JOB_NAME_LABEL: name_of(job),
+            "controller-uid": uid_of(job),
+            "job-name": name_of(job),
+        }
+    _pod_spec_defaults(template.get("spec") or {})
+
+
+def pod_defaults(pod: Obj) -> None:
+    """Fill in, in place, what the API server fills into a Pod."""
+    spec = pod.get("spec") or {}
+    spec.setdefault("restartPolicy", "Always")
+    _pod_spec_defaults(spec)
+
+
+def _pod_spec_defaults(spec: Obj) -> None:
+    spec.setdefault("dnsPolicy", "ClusterFirst")
+    spec.setdefault("schedulerName", "default-scheduler")
+    spec.setdefault("securityContext", {})
+    spec.setdefault("terminationGracePeriodSeconds", 30)
+    for container in [*(spec.get("initContainers") or []), *(spec.get("containers") or [])]:
+        container.setdefault("resources", {})
+        container.setdefault("terminationMessagePath", "/dev/termination-log")
+        container.setdefault("terminationMessagePolicy", "File")
+        if container.get("image"):
+            container.setdefault("imagePullPolicy", _pull_policy(container["image"]))
+        for port in container.get("ports") or []:
+            port.setdefault("protocol", "TCP")
+        for entry in container.get("env") or []:
+            field_ref = (entry.get("valueFrom") or {}).get("fieldRef")
+            if field_ref is not None:
+                field_ref.setdefault("apiVersion", "v1")
+
+
+def _pull_policy(image: str) -> str:
+    name, _, tag = image.rpartition("/")[2].partition(":")
+    return "Always" if "@" not in name and tag in ("", "latest") else "IfNotPresent"

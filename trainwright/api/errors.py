@@ -1,0 +1,165 @@
+"""The errors of a Kubernetes API, one class for each reason, with the Status body that carries them over HTTP.
+
+Clients raise them, the embedded API server answers with them: both ends use the same words.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from trainwright.api.objects import Obj
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing wrong with an object: where, what, and the machine-readable reason of a Status cause."""
+
+    field: str
+    message: str
+    reason: str = "FieldValueInvalid"
+
+    def __str__(self) -> str:
+        return f"{self.field}: {self.message}"
+
+
+class ApiError(Exception):
+    """An answer of the API that is not a success; `reason` and `code` are those of its Status."""
+
+    code = 500
+    reason = "InternalError"
+
+    def __init__(self, message: str, *, details: Obj | None = None, code: int | None = None, retry_after: float | None = None):
+        super().__init__(message)
+        self.message = message
+        self.details = details or {}
+        self.retry_after = retry_after
+        if code is not None:
+            self.code = code
+
+    def status(self) -> Obj:
+        """The Status object that a Kubernetes API server sends for this error."""
+        status: Obj = {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": {},
+            "status": "Failure",
+            "message": self.message,
+            "reason": self.reason,
+            "code": self.code,
+        }
+        if self.details:
+            status["details"] = self.details
+        return status
+
+
+class BadRequest(ApiError):
+    code, reason = 400, "BadRequest"
+
+
+class Unauthorized(ApiError):
+    code, reason = 401, "Unauthorized"
+
+
+class Forbidden(ApiError):
+    code, reason = 403, "Forbidden"
+
+
+class NotFound(ApiError):
+    code, reason = 404, "NotFound"
+
+
+class MethodNotAllowed(ApiError):
+    code, reason = 405, "MethodNotAllowed"
+
+
+class AlreadyExists(ApiError):
+    code, reason = 409, "AlreadyExists"
+
+
+class Conflict(ApiError):
+    code, reason = 409, "Conflict"
+
+
+class Expired(ApiError):
+    code, reason = 410, "Expired"
+
+
+class UnsupportedMediaType(ApiError):
+    code, reason = 415, "UnsupportedMediaType"
+
+
+class Invalid(ApiError):
+    """The object breaks the rules of its kind; `problems` holds every one of them, not only the first."""
+
+    code, reason = 422, "Invalid"
+
+    def __init__(
+        self, message: str, *, problems: list[Problem] | None = None, details: Obj | None = None, **more: float | int | None
+    ):
+        self.problems = problems or []
+        if self.problems and "causes" not in (details or {}):
+            causes = [{"reason": p.reason, "message": p.message, "field": p.field} for p in self.problems]
+            details = {**(details or {}), "causes": causes}
+        super().__init__(message, details=details, **more)  # type: ignore[arg-type]
+
+    @classmethod
+    def of(cls, kind: str, name: str, problems: list[Problem], group: str = "") -> Invalid:
+        """All problems of one object in one error, worded as the API server words it."""
+        joined = ", ".join(str(p) for p in problems)
+        text = joined if len(problems) == 1 else f"[{joined}]"
+        qualified = f"{kind}.{group}" if group else kind
+        return cls(
+            f'{qualified} "{name}" is invalid: {text}', problems=problems, details={"name": name, "kind": kind, "group": group}
+        )
+
+
+class TooManyRequests(ApiError):
+    code, reason = 429, "TooManyRequests"
+
+
+class ServiceUnavailable(ApiError):
+    code, reason = 503, "ServiceUnavailable"
+
+
+class Timeout(ApiError):
+    code, reason = 504, "Timeout"
+
+
+_BY_REASON: dict[str, type[ApiError]] = {
+    error.reason: error
+    for error in (
+        BadRequest,
+        Unauthorized,
+        Forbidden,
+        NotFound,
+        MethodNotAllowed,
+        Conflict,
+        AlreadyExists,
+        Expired,
+        UnsupportedMediaType,
+        Invalid,
+        TooManyRequests,
+        ServiceUnavailable,
+        Timeout,
+    )
+}
+_BY_CODE = {error.code: error for error in reversed(_BY_REASON.values())}
+
+
+def error_from_status(status: Obj, code: int | None = None) -> ApiError:
+    """The exception for a Status object as a server sent it.
+
+    The reason decides; where it is missing or unknown, the HTTP code does.
+    """
+    code = int(status.get("code") or code or 500)
+    known = _BY_REASON.get(str(status.get("reason") or "")) or _BY_CODE.get(code, ApiError)
+    message = str(status.get("message") or f"HTTP {code}")
+    details = status.get("details") or {}
+    retry_after = details.get("retryAfterSeconds")
+    if known is Invalid:
+        causes = details.get("causes") or []
+        problems = [
+            Problem(str(c.get("field", "")), str(c.get("message", "")), str(c.get("reason", "FieldValueInvalid"))) for c in causes
+        ]
+        return Invalid(message, problems=problems, details=details, code=code)
+    return known(message, details=details, code=code, retry_after=retry_after)

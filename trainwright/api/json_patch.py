@@ -1,0 +1,143 @@
+"""JSON patch (RFC 6902), with the two leniences of the API server: `replace` adds a missing key, an absent `value` is null."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+
+
+class PatchFailed(ValueError):
+    """An operation cannot be carried out: unknown, pointing nowhere, or a failed `test`."""
+
+
+def apply_json_patch(document: Any, operations: list[Any]) -> Any:
+    """`document` changed by all operations in order, as a new value.
+
+    Raises PatchFailed; then nothing has changed.
+    """
+    patched = _copy(document)
+    for number, operation in enumerate(operations):
+        if (
+            not isinstance(operation, dict)
+            or not isinstance(operation.get("op"), str)
+            or not isinstance(operation.get("path"), str)
+        ):
+            raise PatchFailed(f"operation {number}: op and path are required")
+        try:
+            patched = _apply(patched, operation)
+        except PatchFailed as error:
+            raise PatchFailed(f"operation {number} ({operation['op']} {operation['path']}): {error}") from error
+    return patched
+
+
+def _apply(document: Any, operation: dict[str, Any]) -> Any:
+    verb, path = operation["op"], _pointer(operation["path"])
+    match verb:
+        case "add":
+            return _add(document, path, _copy(operation.get("value")))
+        case "replace":
+            if not path:
+                return _copy(operation.get("value"))
+            holder = _at(document, path[:-1])
+            if isinstance(holder, list):
+                holder[_index(holder, path[-1])] = _copy(operation.get("value"))
+                return document
+            return _add(document, path, _copy(operation.get("value")))
+        case "remove":
+            return _remove(document, path)
+        case "move":
+            source = _pointer(_source(operation))
+            if path[: len(source)] == source and path != source:
+                raise PatchFailed("a value cannot be moved into itself")
+            value = _at(document, source)
+            return _add(_remove(document, source), path, value)
+        case "copy":
+            return _add(document, path, _copy(_at(document, _pointer(_source(operation)))))
+        case "test":
+            if not _same(_at(document, path, missing_is_null=True), operation.get("value")):
+                raise PatchFailed("the value is another")
+            return document
+    raise PatchFailed("unknown operation")
+
+
+def _source(operation: dict[str, Any]) -> str:
+    source = operation.get("from")
+    if not isinstance(source, str):
+        raise PatchFailed("from is required")
+    return source
+
+
+def _pointer(text: str) -> list[str]:
+    if not text:
+        return []
+    # A pointer must start with a slash; like the API server we forgive one that does not, and drop its first word.
+    return [part.replace("~1", "/").replace("~0", "~") for part in text.split("/")[1:]]
+
+
+def _at(document: Any, path: list[str], *, missing_is_null: bool = False) -> Any:
+    value = document
+    for depth, part in enumerate(path):
+        if isinstance(value, dict):
+            if part not in value:
+                if missing_is_null and depth == len(path) - 1:
+                    return None
+                raise PatchFailed(f"there is no {part!r}")
+            value = value[part]
+        elif isinstance(value, list):
+            value = value[_index(value, part)]
+        else:
+            raise PatchFailed(f"there is nothing below {part!r}")
+    return value
+
+
+def _add(document: Any, path: list[str], value: Any) -> Any:
+    if not path:
+        return value
+    holder, last = _at(document, path[:-1]), path[-1]
+    if isinstance(holder, dict):
+        holder[last] = value
+    elif isinstance(holder, list):
+        holder.insert(len(holder) if last == "-" else _index(holder, last, end=True), value)
+    else:
+        raise PatchFailed(f"there is nothing that could hold {last!r}")
+    return document
+
+
+def _remove(document: Any, path: list[str]) -> Any:
+    if not path:
+        return None
+    holder, last = _at(document, path[:-1]), path[-1]
+    if isinstance(holder, dict):
+        if last not in holder:
+            raise PatchFailed(f"there is no {last!r}")
+        del holder[last]
+    elif isinstance(holder, list):
+        del holder[_index(holder, last)]
+    else:
+        raise PatchFailed(f"there is nothing that could hold {last!r}")
+    return document
+
+
+def _index(items: list[Any], text: str, *, end: bool = False) -> int:
+    if not text.isascii() or not text.isdigit() or (len(text) > 1 and text[0] == "0"):
+        raise PatchFailed(f"{text!r} is no index")
+    index = int(text)
+    if index >= len(items) + end:
+        raise PatchFailed(f"index {index} is out of range")
+    return index
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Equal as JSON: 1 and 1.0 are, 1 and true are not."""
+    if isinstance(one, bool) or isinstance(other, bool):
+        return one is other
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(_same(value, other[key]) for key, value in one.items())
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(_same, one, other))
+    return bool(one == other)
+
+
+def _copy(value: Any) -> Any:
+    return orjson.loads(orjson.dumps(value))

@@ -1,0 +1,100 @@
+"""The kinds that Trainwright speaks of: one record each, shared by clients, controllers and the embedded API server."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from trainwright.api.objects import Obj
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One resource of the Kubernetes API.
+
+    `group` is empty for the core group; `status` says whether it has a status subresource.
+    """
+
+    group: str
+    version: str
+    kind: str
+    plural: str
+    namespaced: bool = True
+    status: bool = False
+    short_names: tuple[str, ...] = ()
+    categories: tuple[str, ...] = field(default=())
+
+    @property
+    def api_version(self) -> str:
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def singular(self) -> str:
+        return self.kind.lower()
+
+    @property
+    def resource(self) -> str:
+        """`plural.group`, as error messages and RBAC name it."""
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
+    @property
+    def prefix(self) -> str:
+        """The URL path of the group version: `/api/v1` or `/apis/GROUP/VERSION`."""
+        return f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
+
+    def path(self, namespace: str | None = None, name: str | None = None) -> str:
+        """The URL path of a collection, or of one object when `name` is given."""
+        scope = f"/namespaces/{namespace}" if self.namespaced and namespace else ""
+        return f"{self.prefix}{scope}/{self.plural}{'/' + name if name else ''}"
+
+
+TRAINER = "trainer.kubeflow.org"
+
+TRAINJOB = Kind(TRAINER, "v1alpha1", "TrainJob", "trainjobs", status=True)
+TRAINING_RUNTIME = Kind(TRAINER, "v1alpha1", "TrainingRuntime", "trainingruntimes")
+CLUSTER_TRAINING_RUNTIME = Kind(TRAINER, "v1alpha1", "ClusterTrainingRuntime", "clustertrainingruntimes", namespaced=False)
+JOBSET = Kind("jobset.x-k8s.io", "v1alpha2", "JobSet", "jobsets", status=True)
+JOB = Kind("batch", "v1", "Job", "jobs", status=True, categories=("all",))
+POD = Kind("", "v1", "Pod", "pods", status=True, short_names=("po",), categories=("all",))
+SERVICE = Kind("", "v1", "Service", "services", status=True, short_names=("svc",), categories=("all",))
+CONFIG_MAP = Kind("", "v1", "ConfigMap", "configmaps", short_names=("cm",))
+SECRET = Kind("", "v1", "Secret", "secrets")
+EVENT = Kind("", "v1", "Event", "events", short_names=("ev",))
+NAMESPACE = Kind("", "v1", "Namespace", "namespaces", namespaced=False, status=True, short_names=("ns",))
+NODE = Kind("", "v1", "Node", "nodes", namespaced=False, status=True, short_names=("no",))
+CLAIM = Kind("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims", status=True, short_names=("pvc",))
+SERVICE_ACCOUNT = Kind("", "v1", "ServiceAccount", "serviceaccounts", short_names=("sa",))
+LEASE = Kind("coordination.k8s.io", "v1", "Lease", "leases")
+
+ALL = (
+    TRAINJOB,
+    TRAINING_RUNTIME,
+    CLUSTER_TRAINING_RUNTIME,
+    JOBSET,
+    JOB,
+    POD,
+    SERVICE,
+    CONFIG_MAP,
+    SECRET,
+    EVENT,
+    NAMESPACE,
+    NODE,
+    CLAIM,
+    SERVICE_ACCOUNT,
+    LEASE,
+)
+_BY_GROUP_KIND = {(kind.group, kind.kind): kind for kind in ALL}
+
+
+def kind_of(obj: Obj) -> Kind | None:
+    """The kind that an object's apiVersion and kind name, or None where we do not know it."""
+    group, _, _ = str(obj.get("apiVersion", "")).rpartition("/")
+    return _BY_GROUP_KIND.get((group, str(obj.get("kind", ""))))
+
+
+def kind_named(word: str) -> Kind | None:
+    """The kind that a user means by `trainjob`, `trainjobs`, `TrainJob`, `po` or `trainjobs.trainer.kubeflow.org`."""
+    wanted = word.lower()
+    for kind in ALL:
+        if wanted in (kind.singular, kind.plural, kind.resource, *kind.short_names):
+            return kind
+    return None

@@ -1,0 +1,55 @@
+"""Label keys, annotation keys, suffixes and other names that the field agreed on."""
+
+from __future__ import annotations
+
+# trainer.kubeflow.org
+ANCESTOR_LABEL = "trainer.kubeflow.org/trainjob-ancestor-step"
+FRAMEWORK_LABEL = "trainer.kubeflow.org/framework"
+SUPPORT_LABEL = "trainer.kubeflow.org/support"
+TRAINJOB_CONTROLLER = "trainer.kubeflow.org/trainjob-controller"
+MULTIKUEUE_CONTROLLER = "kueue.x-k8s.io/multikueue"
+ANCESTOR_DATASET = "dataset-initializer"
+ANCESTOR_MODEL = "model-initializer"
+ANCESTOR_TRAINER = "trainer"
+NODE = "node"
+"""The container (and, by convention, the replicated job) that runs the training program."""
+CONTAINER_OF_ANCESTOR = {
+    ANCESTOR_DATASET: "dataset-initializer",
+    ANCESTOR_MODEL: "model-initializer",
+    ANCESTOR_TRAINER: NODE,
+}
+INITIALIZER_VOLUME = "initializer"
+RENDEZVOUS_PORT = 29500
+"""Trainer's fixed port of the torch master, the JAX coordinator and the XGBoost tracker."""
+SNAPSHOT_SUFFIX = "-runtime-snapshot"
+TLS_CONFIG_SUFFIX = "-tls-config"
+TOKEN_VOLUME = "kubeflow-trainer-token"
+TOKEN_MOUNT = "/var/run/secrets/kubeflow/trainer"
+
+# batch.kubernetes.io
+COMPLETION_INDEX = "batch.kubernetes.io/job-completion-index"
+JOB_NAME_LABEL = "batch.kubernetes.io/job-name"
+CONTROLLER_UID_LABEL = "batch.kubernetes.io/controller-uid"
+JOB_TRACKING_FINALIZER = "batch.kubernetes.io/job-tracking"
+
+# jobset.sigs.k8s.io
+JOBSET_NAME_LABEL = "jobset.sigs.k8s.io/jobset-name"
+JOBSET_UID_LABEL = "jobset.sigs.k8s.io/jobset-uid"
+REPLICATED_JOB_LABEL = "jobset.sigs.k8s.io/replicatedjob-name"
+RESTART_ATTEMPT_LABEL = "jobset.sigs.k8s.io/restart-attempt"
+JOBSET_CONTROLLER = "jobset.sigs.k8s.io/jobset-controller"
+
+# ours
+OWNER_ANNOTATION = "trainwright.dev/owner"
+GENERATION_ANNOTATION = "trainwright.dev/generation"
+SPEC_DIGEST_ANNOTATION = "trainwright.dev/spec-digest"
+RUN_LABEL = "trainwright.dev/run"
+STEP_LABEL = "trainwright.dev/step"
+MANAGED_BY_LABEL = "app.kubernetes.io/managed-by"
+HOST_PATH_ANNOTATION = "trainwright.dev/host-path"
+"""On a PersistentVolumeClaim of an embedded cluster: the folder that the claim is, instead of one below its home."""
+
+
+def progress_audience(namespace: str, name: str) -> str:
+    """Audience of the token with which a TrainJob's pods report progress; also the path of the report below `/apis/`."""
+    return f"trainer.kubeflow.org/v1alpha1/namespaces/{namespace}/trainjobs/{name}/status"

@@ -1,0 +1,88 @@
+"""Functions on Kubernetes objects, which here are plain dicts: identity, metadata and ownership.
+
+Unknown fields must survive a read, a change and a write; dicts give that for free, generated classes do not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import orjson
+
+Obj = dict[str, Any]
+
+
+def copy_of(obj: Obj) -> Obj:
+    """A deep copy of a JSON-shaped object (about ten times faster than `copy.deepcopy`)."""
+    copied: Obj = orjson.loads(orjson.dumps(obj))
+    return copied
+
+
+def name_of(obj: Obj) -> str:
+    return str((obj.get("metadata") or {}).get("name", ""))
+
+
+def namespace_of(obj: Obj) -> str:
+    """The object's namespace, empty for cluster-scoped objects."""
+    return str((obj.get("metadata") or {}).get("namespace", ""))
+
+
+def uid_of(obj: Obj) -> str:
+    return str((obj.get("metadata") or {}).get("uid", ""))
+
+
+def labels_of(obj: Obj) -> dict[str, str]:
+    return (obj.get("metadata") or {}).get("labels") or {}
+
+
+def annotations_of(obj: Obj) -> dict[str, str]:
+    return (obj.get("metadata") or {}).get("annotations") or {}
+
+
+def is_deleting(obj: Obj) -> bool:
+    return bool((obj.get("metadata") or {}).get("deletionTimestamp"))
+
+
+def described(obj: Obj) -> str:
+    """`Kind namespace/name`, as messages name an object."""
+    namespace = namespace_of(obj)
+    return f"{obj.get('kind', 'object')} {namespace + '/' if namespace else ''}{name_of(obj)}"
+
+
+def owner_reference(owner: Obj) -> Obj:
+    """The controller owner reference that makes the garbage collector remove a child with its owner."""
+    return {
+        "apiVersion": owner["apiVersion"],
+        "kind": owner["kind"],
+        "name": name_of(owner),
+        "uid": uid_of(owner),
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+
+
+def controller_of(obj: Obj) -> Obj | None:
+    """The one owner reference with `controller: true`, or None."""
+    for reference in owners_of(obj):
+        if reference.get("controller"):
+            return reference
+    return None
+
+
+def owners_of(obj: Obj) -> list[Obj]:
+    return (obj.get("metadata") or {}).get("ownerReferences") or []
+
+
+def is_controlled_by(obj: Obj, owner: Obj) -> bool:
+    """Whether `owner` is the controller of `obj`; by UID, since a successor may carry the same name."""
+    reference = controller_of(obj)
+    return reference is not None and reference.get("uid") == uid_of(owner)
+
+
+def named(items: Iterable[Obj] | None, name: str) -> Obj | None:
+    """The element of a list keyed by `name` (containers, env, volumes, replicated jobs), or None."""
+    for item in items or []:
+        if item.get("name") == name:
+            return item
+    return None

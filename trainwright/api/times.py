@@ -1,0 +1,27 @@
+"""RFC 3339 times as Kubernetes writes them: UTC, whole seconds, `Z`."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+
+def rfc3339(moment: datetime) -> str:
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def now() -> str:
+    """The current time. For the rim only: decisions take the time as an argument."""
+    return rfc3339(datetime.now(UTC))
+
+
+def parse_time(text: str) -> datetime:
+    """The moment that an RFC 3339 text names; fractions and offsets are understood.
+
+    Raises ValueError for anything else.
+    """
+    moment = datetime.fromisoformat(text)
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def seconds_between(earlier: str, later: datetime) -> float:
+    return (later - parse_time(earlier)).total_seconds()

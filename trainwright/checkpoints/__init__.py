@@ -1,0 +1,21 @@
+"""Checkpoints: finding whole ones, exporting them with a manifest, verifying and restoring what was exported."""
+
+from trainwright.checkpoints.errors import CheckpointError, NoCheckpoint
+from trainwright.checkpoints.export import Exported, export_checkpoint
+from trainwright.checkpoints.find import Checkpoint, find_checkpoints, latest_checkpoint
+from trainwright.checkpoints.manifest import Manifest
+from trainwright.checkpoints.restore import restore_checkpoint
+from trainwright.checkpoints.verify import verify_export
+
+__all__ = [
+    "Checkpoint",
+    "CheckpointError",
+    "Exported",
+    "Manifest",
+    "NoCheckpoint",
+    "export_checkpoint",
+    "find_checkpoints",
+    "latest_checkpoint",
+    "restore_checkpoint",
+    "verify_export",
+]

@@ -1,0 +1,82 @@
+"""The manifest of an export: which files, how large, with which digests. Written last; readers look only at it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import PurePosixPath
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from trainwright.checkpoints.errors import CheckpointError
+
+MANIFEST = "manifest.json"
+LATEST = "latest.json"
+
+
+def _inside(path: str) -> str:
+    if PurePosixPath(path).as_posix() != path or path.startswith("/") or ".." in path.split("/") or "\0" in path:
+        raise ValueError(f"the path {path!r} leads out of the export")
+    if path == MANIFEST:
+        raise ValueError("the manifest lists itself")
+    return path
+
+
+class ManifestFile(BaseModel):
+    """`path` is relative to the manifest; `sha256` hexadecimal; `size` in bytes."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    path: Annotated[str, AfterValidator(_inside)]
+    size: Annotated[int, Field(ge=0)]
+    sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+
+
+class Manifest(BaseModel):
+    """`step` is the training step; `source` names the run that it comes from; `metadata` is free."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    version: int = 1
+    format: str
+    step: int
+    source: str
+    created: str
+    files: tuple[ManifestFile, ...]
+    metadata: dict[str, Any] = {}
+
+    @field_validator("files")
+    @classmethod
+    def _each_once(cls, files: tuple[ManifestFile, ...]) -> tuple[ManifestFile, ...]:
+        if not files or len({file.path for file in files}) != len(files):
+            raise ValueError("an export has files, each listed once")
+        return files
+
+    def text(self) -> bytes:
+        """The one serialisation of a manifest; its digest names the export."""
+        return json.dumps(self.model_dump(mode="json"), sort_keys=True, indent=1, ensure_ascii=False).encode() + b"\n"
+
+    @property
+    def digest(self) -> str:
+        return f"sha256:{hashlib.sha256(self.text()).hexdigest()}"
+
+    @property
+    def size(self) -> int:
+        """Bytes of all files together."""
+        return sum(file.size for file in self.files)
+
+    @classmethod
+    def parse(cls, content: bytes, where: str) -> Manifest:
+        """Raises CheckpointError naming `where` for anything that is no manifest that we can read."""
+        try:
+            version = json.loads(content)["version"]
+            if version != 1:
+                raise CheckpointError(f"{where} has version {version!r}; this Trainwright reads version 1")
+            return cls.model_validate_json(content)
+        except ValidationError as error:
+            first = error.errors()[0]
+            field = ".".join(map(str, first["loc"]))
+            raise CheckpointError(f"{where} is no manifest: {field or 'text'}: {first['msg']}") from error
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
+            raise CheckpointError(f"{where} is no manifest: it is not JSON with a version") from error

@@ -1,0 +1,5 @@
+"""The command line: `trainwright`, one module for each group of commands. `app` is the Typer application."""
+
+from trainwright.cli.app import app
+
+__all__ = ["app"]

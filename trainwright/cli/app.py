@@ -1,0 +1,22 @@
+"""The Typer application, put together from the modules that hold its commands."""
+
+from __future__ import annotations
+
+import typer
+
+from trainwright.cli import checkpoints, controlplane, jobs, logs, materialize, runtimes
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,  # they print local variables, credentials among them
+    help="Fine-tuning on Kubeflow Trainer v2.",
+)
+for module in (controlplane, jobs, logs, runtimes, materialize, checkpoints):
+    module.register(app)
+
+
+@app.callback()
+def trainwright() -> None:
+    """Fine-tuning on Kubeflow Trainer v2, on a laptop or on any cluster."""

@@ -1,0 +1,101 @@
+"""`trainwright export`, `verify` and `restore`: checkpoints to a store and back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+
+from trainwright.checkpoints import CheckpointError, Manifest, export_checkpoint, restore_checkpoint, verify_export
+from trainwright.cli.output import ViewFormat, print_object
+from trainwright.cli.problems import BAD_INPUT, fail
+from trainwright.storage import BadUri, StorageError
+from trainwright.storage.digests import Advance
+
+Output = Annotated[ViewFormat, typer.Option("-o", "--output")]
+
+
+def register(app: typer.Typer) -> None:
+    app.command("export")(export)
+    app.command("verify")(verify)
+    app.command("restore")(restore)
+
+
+def export(
+    folder: Annotated[Path, typer.Argument(help="Training output folder, with checkpoint-N folders in it.")],
+    target: Annotated[str, typer.Argument(help="file:///path; the checkpoint gets a folder of its own below it.")],
+    step: Annotated[int | None, typer.Option(help="Step of the checkpoint; default: the newest whole one.")] = None,
+    source: Annotated[str, typer.Option(help="Recorded in the manifest.")] = "",
+    weights_only: Annotated[bool, typer.Option("--weights-only", help="Leave optimizer and random states behind.")] = False,
+    output: Output = ViewFormat.table,
+) -> None:
+    """Export a checkpoint with a manifest; what is there already is verified."""
+    with _errors_exit(), _bytes_shown("exporting") as announce:
+        exported = export_checkpoint(
+            folder, target, source=source or str(folder.absolute()), step=step, resumable=not weights_only, announce=announce
+        )
+    _show({"uri": exported.uri, "existed": exported.existed, **_facts(exported.manifest)}, output)
+
+
+def verify(
+    uri: Annotated[str, typer.Argument(help="An exported checkpoint.")],
+    digest: Annotated[str, typer.Option(help="The digest that its manifest must have.")] = "",
+    output: Output = ViewFormat.table,
+) -> None:
+    """Read every file of an export and compare it with its manifest. Exit code 1 when anything differs."""
+    with _errors_exit(), _bytes_shown("verifying") as announce:
+        manifest = verify_export(uri, digest=digest, announce=announce)
+    _show({"uri": uri, "verified": True, **_facts(manifest)}, output)
+
+
+def restore(
+    uri: Annotated[str, typer.Argument(help="An exported checkpoint.")],
+    target: Annotated[Path, typer.Argument(help="A folder that does not exist yet.")],
+    digest: Annotated[str, typer.Option(help="The digest that its manifest must have.")] = "",
+    output: Output = ViewFormat.table,
+) -> None:
+    """Copy an export back, every file verified on the way."""
+    with _errors_exit(), _bytes_shown("restoring") as announce:
+        manifest = restore_checkpoint(uri, target, digest=digest, announce=announce)
+    _show({"folder": str(target.absolute()), **_facts(manifest)}, output)
+
+
+def _facts(manifest: Manifest) -> dict[str, Any]:
+    return {"step": manifest.step, "files": len(manifest.files), "bytes": manifest.size, "digest": manifest.digest}
+
+
+def _show(facts: dict[str, Any], output: ViewFormat) -> None:
+    if output is not ViewFormat.table:
+        print_object(facts, output)
+        return
+    for name, value in facts.items():
+        print(f"{name:<9} {value}")
+
+
+@contextmanager
+def _errors_exit() -> Iterator[None]:
+    try:
+        yield
+    except BadUri as error:
+        fail(str(error), BAD_INPUT)
+    except (CheckpointError, StorageError, FileExistsError) as error:
+        fail(str(error))
+
+
+@contextmanager
+def _bytes_shown(what: str) -> Iterator[Callable[[int], Advance]]:
+    """A progress bar of bytes on stderr, in a terminal."""
+    console = Console(stderr=True)
+    columns = (TextColumn(what), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+
+        def announce(total: int) -> Advance:
+            task = bar.add_task(what, total=total)
+            return lambda count: bar.advance(task, count)
+
+        yield announce

@@ -1,0 +1,54 @@
+"""Output for machines and for people: JSON and YAML as they are, tables by rich."""
+
+from __future__ import annotations
+
+import enum
+import json
+import sys
+from collections.abc import Iterable
+from typing import Any
+
+import yaml
+from rich.console import Console
+from rich.table import Table
+
+_NO_LIMIT = 10_000
+
+
+class Format(enum.StrEnum):
+    json = "json"
+    yaml = "yaml"
+
+
+class ViewFormat(enum.StrEnum):
+    """As `Format`, with a table for people as the default of commands that show something."""
+
+    table = "table"
+    json = "json"
+    yaml = "yaml"
+
+
+def print_object(value: Any, form: Format | ViewFormat) -> None:
+    """Print JSON-shaped data on standard output, unwrapped."""
+    if form.value == "json":
+        sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+    else:
+        sys.stdout.write(yaml.safe_dump(value, sort_keys=False, allow_unicode=True, width=10**9))
+
+
+def print_objects(items: list[Any], form: Format | ViewFormat) -> None:
+    """One object as it is, several as one List: the output is one document either way."""
+    print_object(items[0] if len(items) == 1 else {"apiVersion": "v1", "kind": "List", "items": items}, form)
+
+
+def print_table(columns: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> None:
+    """A table for people; in a pipe or file no cell is cut to fit a screen that is not there."""
+    console = Console(markup=False)
+    if not console.is_terminal:
+        console = Console(markup=False, width=_NO_LIMIT, soft_wrap=True)
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in columns:
+        table.add_column(column, no_wrap=True)
+    for row in rows:
+        table.add_row(*row)
+    console.print(table)

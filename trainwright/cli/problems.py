@@ -1,0 +1,52 @@
+"""How the command line says what went wrong: plain lines on stderr, exit code 2 for bad input and 1 for the rest."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NoReturn
+
+import typer
+
+from trainwright.api.errors import ApiError, Invalid
+from trainwright.cluster.connect import NoCluster
+
+FAILURE, BAD_INPUT = 1, 2
+
+
+@contextmanager
+def bad_input_exits() -> Iterator[None]:
+    """Errors of admission and materialization: one unwrapped line for each problem, beginning with the field path; exit code 2."""
+    try:
+        yield
+    except Invalid as error:
+        for line in [str(problem) for problem in error.problems] or [error.message]:
+            print(one_line(line), file=sys.stderr)
+        raise typer.Exit(BAD_INPUT) from error
+    except ApiError as error:
+        fail(error.message, BAD_INPUT)
+
+
+@contextmanager
+def cluster_errors_exit() -> Iterator[None]:
+    """Errors of a cluster: bad input as above, everything else one line and exit code 1."""
+    try:
+        yield
+    except NoCluster as error:
+        fail(str(error))
+    except Invalid as error:
+        with bad_input_exits():
+            raise error
+    except ApiError as error:
+        fail(error.message)
+
+
+def fail(message: str, code: int = FAILURE) -> NoReturn:
+    """Say it in one line and exit."""
+    print(one_line(message), file=sys.stderr)
+    raise typer.Exit(code)
+
+
+def one_line(text: str) -> str:
+    return " ".join(text.split())

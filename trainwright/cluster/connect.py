@@ -1,0 +1,107 @@
+"""Finding the cluster: what was named explicitly, then KUBECONFIG, then the pod's own service account, then the user's file.
+
+An embedded control plane is never a silent fallback: it is a cluster that was asked for.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from trainwright.cluster.kubernetes_cluster import KubernetesCluster
+
+_SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+_USER_FILE = Path("~/.kube/config")
+_START_SECONDS = 60
+log = logging.getLogger(__name__)
+
+
+class NoCluster(Exception):
+    """No cluster could be found or reached with the configuration at hand; the message says what was tried."""
+
+
+def connect(
+    kubeconfig: str | Path | None = None, *, context: str | None = None, embedded: str | Path | None = None
+) -> KubernetesCluster:
+    """A client for the cluster that the arguments or the environment name.
+
+    Order: `embedded` (the home of an embedded control plane, started when it is not running), `kubeconfig`, KUBECONFIG,
+    the service account of the pod, `~/.kube/config`. `context` picks a context of the file.
+    Raises NoCluster for a file that cannot be read, or when nothing is configured.
+    """
+    if embedded is not None:
+        return _from_file(str(start_embedded(Path(embedded))), context, "embedded control plane")
+    if kubeconfig is not None:
+        return _from_file(str(kubeconfig), context, "argument")
+    if os.environ.get("KUBECONFIG"):
+        return _from_file(os.environ["KUBECONFIG"], context, "KUBECONFIG")
+    if (_SERVICE_ACCOUNT / "token").exists() and os.environ.get("KUBERNETES_SERVICE_HOST"):
+        return _in_cluster()
+    if _USER_FILE.expanduser().exists():
+        return _from_file(str(_USER_FILE.expanduser()), context, str(_USER_FILE))
+    raise NoCluster(
+        "no cluster is configured: KUBECONFIG is not set, this is no pod, and ~/.kube/config does not exist. "
+        "For one on this machine run `trainwright up` and set KUBECONFIG to the path that it prints"
+    )
+
+
+def start_embedded(home: Path) -> Path:
+    """Start the embedded control plane of that home unless it runs already; returns its kubeconfig's path.
+
+    Raises NoCluster with the last words of the command when it does not start.
+    """
+    command = [sys.executable, "-m", "trainwright.cli", "up", "--home", str(home)]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_START_SECONDS, check=False)
+    except subprocess.TimeoutExpired as error:
+        raise NoCluster(f"the embedded control plane in {home} was not ready after {_START_SECONDS} s") from error
+    if done.returncode != 0:
+        raise NoCluster(f"the embedded control plane in {home} did not start: {done.stderr.strip()[-500:]}")
+    return Path(done.stdout.strip().splitlines()[-1])
+
+
+def _from_file(files: str, context: str | None, origin: str) -> KubernetesCluster:
+    from kubernetes import config  # type: ignore[import-untyped]
+    from kubernetes.client import Configuration  # type: ignore[import-untyped]
+    from yaml import YAMLError
+
+    readable = [name for name in files.split(os.pathsep) if name]
+    missing = [name for name in readable if not os.access(Path(name).expanduser(), os.R_OK)]
+    if not readable or missing:
+        raise NoCluster(f"the kubeconfig {', '.join(missing) or repr(files)} ({origin}) cannot be read")
+    configuration = Configuration()
+    try:
+        config.load_kube_config(config_file=files, context=context, client_configuration=configuration)
+        contexts, active = config.list_kube_config_contexts(config_file=files)
+    except config.ConfigException as error:
+        raise NoCluster(f"the kubeconfig {files} ({origin}) cannot be used: {' '.join(str(error).split())}") from None
+    except YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f"line {mark.line + 1} is not YAML" if mark else "it is not YAML"
+        raise NoCluster(f"the kubeconfig {files} ({origin}) cannot be used: {where}") from None  # its text may hold a token
+    except OSError as error:
+        raise NoCluster(f"the kubeconfig {files} ({origin}) cannot be read: {error.strerror or error}") from error
+    except (ValueError, TypeError, AttributeError, KeyError) as error:  # the client trusts the shape of the file
+        raise NoCluster(f"the kubeconfig {files} ({origin}) cannot be used: it has not the form of a kubeconfig") from error
+    chosen: dict[str, Any] = next((c for c in contexts if c["name"] == context), active) or {}
+    namespace = (chosen.get("context") or {}).get("namespace") or "default"
+    log.info("cluster chosen origin=%s host=%s namespace=%s", origin, configuration.host, namespace)
+    return KubernetesCluster(configuration, default_namespace=namespace, origin=origin)
+
+
+def _in_cluster() -> KubernetesCluster:
+    from kubernetes import config
+    from kubernetes.client import Configuration
+
+    configuration = Configuration()
+    try:
+        config.load_incluster_config(client_configuration=configuration)
+        namespace = (_SERVICE_ACCOUNT / "namespace").read_text("utf-8").strip() or "default"
+    except (config.ConfigException, OSError) as error:
+        raise NoCluster(f"this pod's service account cannot be used: {error}") from error
+    log.info("cluster chosen origin=in-cluster host=%s namespace=%s", configuration.host, namespace)
+    return KubernetesCluster(configuration, default_namespace=namespace, origin="in-cluster")

@@ -1,0 +1,318 @@
+"""A Kubernetes API reached through the official client, any version from 30 to 37.
+
+Only `DynamicClient.request` is used to talk: its signature and its raw answer are the same in all of them.
+`kubernetes` is imported when the first cluster is made, since the import alone takes half a second.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import urlsplit
+
+import orjson
+
+from trainwright.api.errors import ApiError, BadRequest, ServiceUnavailable, Unauthorized, error_from_status
+from trainwright.api.kinds import POD, Kind, kind_of
+from trainwright.api.objects import Obj, name_of, namespace_of
+from trainwright.cluster.protocol import Listing, PatchType, Propagation, WatchEvent
+
+CONNECT_SECONDS = 10
+READ_SECONDS = 60
+PAGE = 500
+Query = list[tuple[str, Any]]
+_CONTENT = {
+    "merge": "application/merge-patch+json",
+    "json": "application/json-patch+json",
+    "apply": "application/apply-patch+yaml",
+}
+
+
+class KubernetesCluster:
+    """Implements `Cluster`. `configuration` is a `kubernetes.client.Configuration`; see `trainwright.cluster.connect`."""
+
+    def __init__(self, configuration: Any, *, default_namespace: str = "default", origin: str = ""):
+        from kubernetes.client import ApiClient  # type: ignore[import-untyped]
+        from kubernetes.dynamic import DynamicClient  # type: ignore[import-untyped]
+
+        self.default_namespace = default_namespace
+        self.origin = origin
+        """Where the credentials came from, for logs and messages."""
+        configuration.retries = _retries()
+        if _is_loopback(configuration.host):
+            configuration.proxy = None  # a proxy of the environment would look for the cluster on its own machine
+        self._client = DynamicClient(ApiClient(configuration), discoverer=_no_discovery)
+
+    @property
+    def host(self) -> str:
+        return str(self._client.configuration.host)
+
+    def get(self, kind: Kind, name: str, namespace: str | None = None) -> Obj:
+        return self._json("get", _object_path(kind, name, namespace))
+
+    def list(self, kind: Kind, namespace: str | None = None, *, label_selector: str = "", field_selector: str = "") -> Listing:
+        query = _query(labelSelector=label_selector, fieldSelector=field_selector, limit=PAGE)
+        items: list[Obj] = []
+        token, version = "", ""
+        while True:
+            page = self._json("get", kind.path(namespace), query=[*query, *_query(**{"continue": token})])
+            items.extend(page.get("items") or [])
+            metadata = page.get("metadata") or {}
+            version = version or str(metadata.get("resourceVersion", ""))
+            token = metadata.get("continue") or ""
+            if not token:
+                break
+        for item in items:  # lists leave these out for built-in kinds
+            item.setdefault("apiVersion", kind.api_version)
+            item.setdefault("kind", kind.kind)
+        return Listing(items, version)
+
+    def watch(
+        self,
+        kind: Kind,
+        namespace: str | None = None,
+        *,
+        resource_version: str,
+        label_selector: str = "",
+        field_selector: str = "",
+        timeout_seconds: int = 300,
+    ) -> Iterator[WatchEvent]:
+        query = _query(
+            watch="true",
+            allowWatchBookmarks="true",
+            resourceVersion=resource_version,
+            labelSelector=label_selector,
+            fieldSelector=field_selector,
+            timeoutSeconds=timeout_seconds,
+        )
+        response = self._request("get", kind.path(namespace), query=query, read_seconds=timeout_seconds + 15)
+        try:
+            for line in _lines(_chunks(response)):
+                event = self._decoded(line)
+                kind_of_event, changed = event.get("type"), event.get("object")
+                if not isinstance(kind_of_event, str) or not isinstance(changed, dict):
+                    raise ServiceUnavailable(f"{self.host} sent something that is no watch event")
+                if kind_of_event == "ERROR":
+                    raise error_from_status(changed)
+                yield WatchEvent(kind_of_event, changed)
+        finally:
+            _close(response)
+
+    def create(self, obj: Obj) -> Obj:
+        kind = _known(obj)
+        return self._json("post", kind.path(namespace_of(obj)), body=obj)
+
+    def update(self, obj: Obj) -> Obj:
+        return self._json("put", _object_path(_known(obj), name_of(obj), namespace_of(obj)), body=obj)
+
+    def update_status(self, obj: Obj) -> Obj:
+        return self._json("put", _object_path(_known(obj), name_of(obj), namespace_of(obj)) + "/status", body=obj)
+
+    def patch(
+        self,
+        kind: Kind,
+        name: str,
+        patch: Any,
+        namespace: str | None = None,
+        *,
+        patch_type: PatchType = "merge",
+        subresource: str | None = None,
+        field_manager: str = "trainwright",
+        force: bool = False,
+    ) -> Obj:
+        path = _object_path(kind, name, namespace) + (f"/{subresource}" if subresource else "")
+        query = _query(fieldManager=field_manager, force="true" if force and patch_type == "apply" else "")
+        return self._json("patch", path, body=patch, query=query, content_type=_CONTENT[patch_type])
+
+    def delete(
+        self,
+        kind: Kind,
+        name: str,
+        namespace: str | None = None,
+        *,
+        propagation: Propagation = "Background",
+        uid: str | None = None,
+        grace_period_seconds: int | None = None,
+    ) -> None:
+        options: Obj = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": propagation}
+        if uid is not None:
+            options["preconditions"] = {"uid": uid}
+        if grace_period_seconds is not None:
+            options["gracePeriodSeconds"] = grace_period_seconds
+        self._json("delete", _object_path(kind, name, namespace), body=options)
+
+    def logs(
+        self,
+        name: str,
+        namespace: str,
+        *,
+        container: str | None = None,
+        follow: bool = False,
+        tail_lines: int | None = None,
+        limit_bytes: int | None = None,
+    ) -> Iterator[bytes]:
+        query = _query(container=container, follow="true" if follow else "", tailLines=tail_lines, limitBytes=limit_bytes)
+        response = self._request(
+            "get", _object_path(POD, name, namespace) + "/log", query=query, read_seconds=None if follow else READ_SECONDS
+        )
+        try:
+            yield from _chunks(response)
+        finally:
+            _close(response)
+
+    def _json(self, method: str, path: str, **more: Any) -> Obj:
+        from urllib3.exceptions import HTTPError
+
+        response = self._request(method, path, **more)
+        try:
+            body = response.data
+        except (HTTPError, OSError) as error:
+            raise ServiceUnavailable(f"the connection to {self.host} broke: {_reason(error)}") from error
+        return self._decoded(body)
+
+    def _decoded(self, text: bytes) -> Obj:
+        try:
+            answer = orjson.loads(text)
+        except orjson.JSONDecodeError:
+            answer = None
+        if not isinstance(answer, dict):
+            raise ServiceUnavailable(f"{self.host} answered with something that is no Kubernetes object")
+        return answer
+
+    def _request(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: Any = None,
+        query: Query | None = None,
+        content_type: str = "application/json",
+        read_seconds: float | None = READ_SECONDS,
+    ) -> Any:
+        """One HTTP exchange; the raw response. Every failure becomes an ApiError."""
+        from kubernetes.client.exceptions import ApiException  # type: ignore[import-untyped]
+        from kubernetes.config import ConfigException  # type: ignore[import-untyped]
+        from kubernetes.dynamic.exceptions import DynamicApiError  # type: ignore[import-untyped]
+        from urllib3.exceptions import HTTPError
+
+        try:
+            return self._client.request(
+                method,
+                path,
+                body=body,
+                query_params=query or [],
+                header_params={"Accept": "application/json"},
+                content_type=content_type,
+                serialize=False,
+                _request_timeout=(CONNECT_SECONDS, read_seconds),
+            )
+        except (ApiException, DynamicApiError) as error:
+            if not error.status:  # TLS: the client knows of no answer
+                raise ServiceUnavailable(f"cannot reach the Kubernetes API at {self.host}: {_reason(error)}") from None
+            raise self._api_error(error) from None  # the client's own error holds headers, and says nothing more
+        except ConfigException as error:
+            raise Unauthorized(f"the credentials for {self.host} cannot be renewed: {_reason(error)}") from error
+        except (HTTPError, OSError) as error:
+            raise ServiceUnavailable(f"cannot reach the Kubernetes API at {self.host}: {_reason(error)}") from error
+
+    def _api_error(self, error: Any) -> ApiError:
+        answered = _answered(error)
+        for secret in _secrets(self._client.configuration):  # a proxy may send back what it was sent
+            answered.message = answered.message.replace(secret, "***")
+        answered.args = (answered.message,)
+        return answered
+
+
+def _secrets(configuration: Any) -> list[str]:
+    keys = [str(key).split()[-1] for key in configuration.api_key.values() if str(key).strip()]
+    return [secret for secret in (*keys, configuration.password) if secret]
+
+
+def _object_path(kind: Kind, name: str, namespace: str | None) -> str:
+    """The URL path of one object. An empty name would be that of the whole collection."""
+    for what, value in (("name", name), ("namespace", namespace or "default")):
+        if not value or value in (".", "..") or any(c in "/%?#" or c.isspace() or not c.isprintable() for c in value):
+            raise BadRequest(f"{what}: {value!r} is not the name of a {kind.kind if what == 'name' else 'namespace'}")
+    return kind.path(namespace, name)
+
+
+def _retries() -> Any:
+    """Once more for a read whose kept connection turns out to be closed; all else is the caller's to decide.
+
+    urllib3's own default would sleep through a Retry-After and send a DELETE again.
+    """
+    from urllib3 import Retry
+
+    return Retry(total=1, status=0, redirect=0, allowed_methods=("GET",), respect_retry_after_header=False, raise_on_status=False)
+
+
+def _is_loopback(host: str) -> bool:
+    name = urlsplit(host).hostname or ""
+    try:
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return name == "localhost"
+
+
+def _no_discovery(_client: Any, _cache_file: str | None) -> None:
+    """Our kinds are known; asking the server for all of its resources would cost seconds on a large cluster."""
+
+
+def _query(**parameters: Any) -> Query:
+    return [(name, value) for name, value in parameters.items() if value not in (None, "")]
+
+
+def _known(obj: Obj) -> Kind:
+    kind = kind_of(obj)
+    if kind is None:
+        raise ApiError(f"{obj.get('apiVersion')} {obj.get('kind')} is not a kind that Trainwright speaks of")
+    return kind
+
+
+def _answered(error: Any) -> ApiError:
+    """What the client raised for an answer that is no success, by the answer's Status or, without one, its HTTP code."""
+    try:
+        status = orjson.loads(error.body or b"{}")
+    except orjson.JSONDecodeError:
+        text = error.body.decode("utf-8", "replace") if isinstance(error.body, bytes) else str(error.body)
+        status = {"message": f"HTTP {error.status}: {' '.join(text.split())[:300]}"}
+    if not isinstance(status, dict):
+        status = {"message": f"HTTP {error.status}"}
+    converted = error_from_status(status, int(error.status or 500))
+    retry_after = (getattr(error, "headers", None) or {}).get("Retry-After")
+    if retry_after and str(retry_after).isdigit():
+        converted.retry_after = float(retry_after)
+    return converted
+
+
+def _reason(error: BaseException) -> str:
+    """The innermost cause in one line: `Connection refused`, not five wrapped exceptions."""
+    inner = getattr(error, "reason", None)
+    return " ".join(str(inner or error).split())[:300]
+
+
+def _chunks(response: Any) -> Iterator[bytes]:
+    """The body as it arrives. A connection that breaks ends it with ServiceUnavailable."""
+    from urllib3.exceptions import HTTPError
+
+    try:
+        if hasattr(response, "read1"):
+            while chunk := response.read1():
+                yield chunk
+        else:  # urllib3 1
+            yield from response.stream(65536)
+    except (HTTPError, OSError) as error:
+        raise ServiceUnavailable(f"the connection broke: {_reason(error)}") from error
+
+
+def _lines(chunks: Iterator[bytes]) -> Iterator[bytes]:
+    pending = b""
+    for chunk in chunks:
+        *complete, pending = (pending + chunk).split(b"\n")
+        yield from filter(None, complete)
+
+
+def _close(response: Any) -> None:
+    response.close()
+    response.release_conn()

@@ -1,0 +1,62 @@
+"""The process of an embedded control plane: `python -m trainwright.controlplane --home DIR`, started by `trainwright up`."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import signal
+import sys
+import threading
+
+from trainwright.controlplane.apiserver.serve import PortInUse
+from trainwright.controlplane.gates import parse_gates
+from trainwright.controlplane.home import Home, HomeTaken
+from trainwright.controlplane.plane import ControlPlane
+
+PORT_IN_USE, TAKEN = 3, 4
+
+
+def main() -> int:
+    """Run until SIGTERM or SIGINT. Exit codes: 3 the port is in use, 4 the home is taken."""
+    arguments = _arguments()
+    home = Home.chosen(arguments.home)
+    home.make()
+    level = logging.DEBUG if os.environ.get("TRAINWRIGHT_DEBUG") else logging.INFO
+    logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s %(message)s", stream=sys.stderr)
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    try:
+        lock = home.lock()
+    except HomeTaken as error:
+        print(error, file=sys.stderr)
+        return TAKEN
+    home.withdraw()  # what a killed predecessor announced is no longer true
+    taken: PortInUse | None = None
+    plane = ControlPlane(home, gates=parse_gates(arguments.feature_gates), node=not arguments.no_node)
+    try:
+        plane.start(arguments.port)
+        stop.wait()
+    except PortInUse as error:
+        taken = error
+    finally:
+        plane.stop()
+        os.close(lock)
+    if taken is not None:
+        print(taken.strerror, file=sys.stderr)  # the last line of the log is what `up` shows
+        return PORT_IN_USE
+    return 0
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="trainwright.controlplane")
+    parser.add_argument("--home")
+    parser.add_argument("--port", type=int)
+    parser.add_argument("--no-node", action="store_true")
+    parser.add_argument("--feature-gates", default="")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

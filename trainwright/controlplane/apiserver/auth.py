@@ -1,0 +1,76 @@
+"""Who asks: the administrator with the token of the kubeconfig, a pod with a token for one purpose, or nobody known.
+
+A pod's token is a JWT bound to an audience and an expiry, like a projected service account token.
+"""
+
+from __future__ import annotations
+
+import hmac
+from datetime import datetime
+from typing import Any
+
+import jwt
+
+from trainwright.api.errors import Unauthorized
+
+ISSUER = "https://kubernetes.default.svc.cluster.local"
+_ALGORITHM = "HS256"
+_LEEWAY = 5
+"""Seconds that a clock may be off; server and pods share one, but it may be set back."""
+
+
+class Tokens:
+    """Recognises and issues tokens. Neither secret is ever shown."""
+
+    def __init__(self, admin_token: str, signing_key: bytes):
+        if len(admin_token) < 16 or len(signing_key) < 32:
+            raise ValueError("the admin token needs at least 16 characters, the signing key at least 32 bytes")
+        self._admin_token = admin_token.encode()
+        self._signing_key = signing_key
+
+    def __repr__(self) -> str:
+        return "Tokens(...)"
+
+    def is_admin(self, token: str) -> bool:
+        """Compares in constant time."""
+        return hmac.compare_digest(token.encode("utf-8", "surrogateescape"), self._admin_token)
+
+    def issue(self, audience: str, namespace: str, pod_name: str, ttl_seconds: int, now: datetime) -> str:
+        """A token with which that pod can speak to `audience` for `ttl_seconds`."""
+        issued = int(now.timestamp())
+        claims = {
+            "iss": ISSUER,
+            "aud": [audience],
+            "iat": issued,
+            "nbf": issued,
+            "exp": issued + ttl_seconds,
+            "sub": f"system:serviceaccount:{namespace}:default",
+            "kubernetes.io": {"namespace": namespace, "pod": {"name": pod_name}},
+        }
+        return jwt.encode(claims, self._signing_key, algorithm=_ALGORITHM)
+
+    def verify(self, token: str, audience: str) -> dict[str, Any]:
+        """The claims of a token for `audience`. Raises Unauthorized, without saying what was wrong with it."""
+        try:
+            claims: dict[str, Any] = jwt.decode(
+                token,
+                self._signing_key,
+                algorithms=[_ALGORITHM],
+                audience=audience,
+                issuer=ISSUER,
+                leeway=_LEEWAY,
+                options={"require": ["exp", "iat", "aud", "iss"]},
+            )
+        except (jwt.PyJWTError, ValueError):
+            # From None: the message of the cause could quote the token.
+            raise Unauthorized("Unauthorized") from None
+        return claims
+
+
+def bearer_token(header: str | None) -> str | None:
+    """The token of an Authorization header; None without one (another scheme counts as none).
+
+    The scheme may be in any case and followed by any white space; more than one credential is none.
+    """
+    parts = (header or "").split()
+    return parts[1] if len(parts) == 2 and parts[0].lower() == "bearer" else None

@@ -1,0 +1,153 @@
+"""What this server serves, told in the two forms that clients ask for: one list for each group version, or everything at once."""
+
+from __future__ import annotations
+
+import platform
+
+from trainwright import __version__
+from trainwright.api import kinds
+from trainwright.api.kinds import Kind
+from trainwright.api.objects import Obj
+from trainwright.controlplane.apiserver.registry import BY_PATH, GROUP_VERSIONS, strategy_of
+
+KUBERNETES_VERSION = "1.36.0"
+"""Whose behaviour this server follows; clients compare it with their own."""
+AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
+_CUSTOM_VERBS = ("delete", "deletecollection", "get", "list", "patch", "create", "update", "watch")
+_STATUS_VERBS = ("get", "patch", "update")
+
+
+def version() -> Obj:
+    """`/version`."""
+    major, minor, _ = KUBERNETES_VERSION.split(".")
+    return {
+        "major": major,
+        "minor": minor,
+        "gitVersion": f"v{KUBERNETES_VERSION}+trainwright-{__version__}",
+        "gitCommit": "",
+        "gitTreeState": "clean",
+        "buildDate": "1970-01-01T00:00:00Z",
+        "goVersion": "none",
+        "compiler": "python",
+        "platform": f"{platform.system().lower()}/{platform.machine()}",
+    }
+
+
+def api_versions() -> Obj:
+    """`/api` in the old form."""
+    return {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []}
+
+
+def api_groups() -> Obj:
+    """`/apis` in the old form."""
+    groups = [_group(group) for group in _groups()]
+    return {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}
+
+
+def api_group(group: str) -> Obj | None:
+    """`/apis/GROUP`; None for a group that is not served."""
+    return {"kind": "APIGroup", "apiVersion": "v1", **_group(group)} if group in _groups() else None
+
+
+def api_resources(group: str, version: str) -> Obj | None:
+    """`/api/v1` or `/apis/GROUP/VERSION`; None for what is not served."""
+    if (group, version) not in GROUP_VERSIONS:
+        return None
+    resources = [entry for kind in _kinds_of(group, version) for entry in _resources(kind)]
+    listing: Obj = {"kind": "APIResourceList", "groupVersion": f"{group}/{version}" if group else version, "resources": resources}
+    return {**listing, "apiVersion": "v1"} if group else listing
+
+
+def aggregated(*, core: bool) -> Obj:
+    """All of `/api` (core) or of `/apis` in one document."""
+    chosen = [""] if core else _groups()
+    return {
+        "kind": "APIGroupDiscoveryList",
+        "apiVersion": "apidiscovery.k8s.io/v2",
+        "metadata": {},
+        "items": [_group_discovery(group) for group in chosen],
+    }
+
+
+def _groups() -> list[str]:
+    return list(dict.fromkeys(group for group, _ in GROUP_VERSIONS if group))
+
+
+def _kinds_of(group: str, version: str) -> list[Kind]:
+    return [strategy.kind for (g, v, _), strategy in BY_PATH.items() if (g, v) == (group, version)]
+
+
+def _group(group: str) -> Obj:
+    versions = [{"groupVersion": f"{g}/{v}", "version": v} for g, v in GROUP_VERSIONS if g == group]
+    return {"name": group, "versions": versions, "preferredVersion": versions[0]}
+
+
+def _verbs(kind: Kind) -> list[str]:
+    verbs = _CUSTOM_VERBS if strategy_of(kind).custom else _VERBS
+    return [verb for verb in verbs if kind != kinds.NAMESPACE or verb != "deletecollection"]
+
+
+def _resources(kind: Kind) -> list[Obj]:
+    entry: Obj = {
+        "name": kind.plural,
+        "singularName": kind.singular,
+        "namespaced": kind.namespaced,
+        "kind": kind.kind,
+        "verbs": _verbs(kind),
+    }
+    if kind.short_names:
+        entry["shortNames"] = list(kind.short_names)
+    if kind.categories:
+        entry["categories"] = list(kind.categories)
+    below = [{**_subresource(kind, name, verbs), "singularName": "", "kind": of} for name, of, verbs in _subresources(kind)]
+    return [entry, *below]
+
+
+def _subresource(kind: Kind, name: str, verbs: tuple[str, ...]) -> Obj:
+    return {"name": f"{kind.plural}/{name}", "namespaced": kind.namespaced, "verbs": list(verbs)}
+
+
+def _subresources(kind: Kind) -> list[tuple[str, str, tuple[str, ...]]]:
+    """Name, kind and verbs of what lies below an object."""
+    found: list[tuple[str, str, tuple[str, ...]]] = []
+    if kind == kinds.POD:
+        found += [("binding", "Binding", ("create",)), ("log", "Pod", ("get",))]
+    if kind.status:
+        found.append(("status", kind.kind, _STATUS_VERBS))
+    return found
+
+
+def _group_discovery(group: str) -> Obj:
+    versions = [
+        {
+            "version": version,
+            "freshness": "Current",
+            "resources": [_resource_discovery(kind) for kind in _kinds_of(group, version)],
+        }
+        for g, version in GROUP_VERSIONS
+        if g == group
+    ]
+    return {"metadata": {"name": group} if group else {}, "versions": versions}
+
+
+def _resource_discovery(kind: Kind) -> Obj:
+    # As kube-apiserver does, built-in kinds leave group and version out here: those of the list hold.
+    custom = strategy_of(kind).custom
+    group, version = (kind.group, kind.version) if custom else ("", "")
+    entry: Obj = {
+        "resource": kind.plural,
+        "responseKind": {"group": group, "version": version, "kind": kind.kind},
+        "scope": "Namespaced" if kind.namespaced else "Cluster",
+        "singularResource": kind.singular,
+        "verbs": _verbs(kind),
+    }
+    if kind.short_names:
+        entry["shortNames"] = list(kind.short_names)
+    if kind.categories:
+        entry["categories"] = list(kind.categories)
+    below = [
+        {"subresource": name, "responseKind": {"group": group, "version": version, "kind": of}, "verbs": list(verbs)}
+        for name, of, verbs in _subresources(kind)
+    ]
+    return {**entry, "subresources": below} if below else entry

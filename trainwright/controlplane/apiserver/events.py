@@ -1,0 +1,126 @@
+"""What the store remembers of an object, what it tells of a change, and the bounded queue in which one watcher hears of it."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from trainwright.api.objects import Obj
+
+Key = tuple[str, str]
+"""Namespace (empty for cluster-scoped kinds) and name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One state of one object. `data` is the JSON of `object`, made once for the journal, the answers and the watches.
+
+    `object` is shared by everybody who reads: never change it.
+    """
+
+    revision: int
+    object: Obj
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One change. `type` is ADDED, MODIFIED or DELETED; a deletion carries the last state, with the revision of the deletion."""
+
+    type: str
+    resource: str
+    key: Key
+    record: Record
+    previous: Record | None
+
+    @property
+    def revision(self) -> int:
+        return self.record.revision
+
+
+Records = list[Record]
+Events = list[Event]
+
+
+class Subscription:
+    """The changes of one resource (in one namespace, or in all), in order, without gap or repetition.
+
+    The store fills it under the lock of the write, and closes it instead of waiting when the reader is too slow:
+    `overflowed` is then true, and the reader has to list again. Readers are threads (`take` waits) or event loops
+    (`wake` is called, from any thread, when there is something to take).
+    """
+
+    def __init__(
+        self,
+        resource: str,
+        namespace: str | None,
+        initial: list[Record],
+        revision: int,
+        capacity: int,
+        wake: Callable[[], None] | None,
+    ):
+        self.resource = resource
+        self.namespace = namespace
+        self.initial = initial
+        """What there was at the start, for a subscription that did not name a revision."""
+        self.overflowed = False
+        self._revision = revision
+        self._queue: deque[Event] = deque()
+        self._capacity = capacity
+        self._wake = wake
+        self._closed = False
+        self._changed = threading.Condition()
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing will ever come any more."""
+        with self._changed:
+            return self._closed and not self._queue
+
+    def wants(self, event: Event) -> bool:
+        return self.resource == event.resource and self.namespace in (None, event.key[0])
+
+    def push(self, event: Event) -> None:
+        """For the store: one more event, or the end when the queue is full."""
+        with self._changed:
+            if self._closed or event.revision <= self._revision:
+                return
+            if len(self._queue) >= self._capacity:
+                self._closed = self.overflowed = True
+                self._queue.clear()
+            else:
+                self._queue.append(event)
+            self._changed.notify_all()
+        if self._wake:
+            self._wake()
+
+    def take(self, timeout: float | None = 0.0) -> list[Event]:
+        """All events that wait; with none, waits up to `timeout` seconds. Empty when none came or the subscription ended."""
+        with self._changed:
+            if not self._queue and not self._closed and timeout != 0:
+                self._changed.wait(timeout)
+            events = list(self._queue)
+            self._queue.clear()
+            if events:
+                self._revision = events[-1].revision
+            return events
+
+    def advance(self, revision: int) -> int:
+        """The revision up to which the reader has heard everything; `revision` where nothing waits to be taken.
+
+        To be called by the store, which holds off writes meanwhile.
+        """
+        with self._changed:
+            if not self._queue and not self._closed:
+                self._revision = max(self._revision, revision)
+            return self._revision
+
+    def close(self) -> None:
+        """End it; what is queued can still be taken."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+        if self._wake:
+            self._wake()

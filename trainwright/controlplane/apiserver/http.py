@@ -1,0 +1,360 @@
+"""The API over HTTP: who may come in, which verb a request is, and how the answer looks.
+
+Every request ends in one of the verbs of `rest`. Writes run in threads, because they wait for the disk; reads are memory.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from datetime import UTC, datetime
+from functools import partial as bound
+from typing import Any
+
+import anyio
+import orjson
+from anyio.to_thread import run_sync
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import Mount
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from trainwright.api import kinds
+from trainwright.api.errors import ApiError, BadRequest, Forbidden, Invalid, MethodNotAllowed, Problem, Unauthorized
+from trainwright.api.objects import Obj
+from trainwright.controlplane.apiserver import discovery, media, patches
+from trainwright.controlplane.apiserver.auth import Tokens, bearer_token
+from trainwright.controlplane.apiserver.deletion import DeleteOptions
+from trainwright.controlplane.apiserver.descriptions import HEALTH, description, health
+from trainwright.controlplane.apiserver.events import Record
+from trainwright.controlplane.apiserver.failures import TooLarge, not_found
+from trainwright.controlplane.apiserver.list_options import ListOptions, too_large, version_number
+from trainwright.controlplane.apiserver.logs import LogOptions, Logs, NoLogs, open_log
+from trainwright.controlplane.apiserver.media import Media
+from trainwright.controlplane.apiserver.open_streams import Streams
+from trainwright.controlplane.apiserver.pagination import Page
+from trainwright.controlplane.apiserver.paths import NoSuchPath, Target, parse_target
+from trainwright.controlplane.apiserver.progress import MAX_BODY, ProgressReports, Report
+from trainwright.controlplane.apiserver.responses import (
+    NOT_FOUND,
+    WRONG_METHOD,
+    error_response,
+    generic,
+    json_response,
+    negotiated,
+)
+from trainwright.controlplane.apiserver.rest import Answer, ResourceServer, WriteOptions
+from trainwright.controlplane.apiserver.streams import LOG_READERS, LogStream, WatchStream
+from trainwright.controlplane.apiserver.tables import Include, partial, table
+
+log = logging.getLogger(__name__)
+
+_VERBS = {"GET": "get", "HEAD": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
+_OPTIONS_OF = {"POST": "CreateOptions", "PUT": "UpdateOptions", "PATCH": "PatchOptions", "DELETE": "DeleteOptions"}
+
+
+def create_app(
+    server: ResourceServer,
+    tokens: Tokens,
+    logs: Logs | None = None,
+    reports: ProgressReports | None = None,
+    *,
+    clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+) -> Starlette:
+    """The ASGI application. `app.state.streams.close()` ends its watches and followed logs, which a stop has to do first."""
+    streams = Streams()
+    api = Api(server, tokens, logs or NoLogs(), reports or ProgressReports(server, tokens, clock=clock), streams, clock)
+    app = Starlette(routes=[Mount("/", app=api)])
+    app.state.streams = streams
+    return app
+
+
+class Api:
+    """Everything below `/`."""
+
+    def __init__(
+        self,
+        server: ResourceServer,
+        tokens: Tokens,
+        logs: Logs,
+        reports: ProgressReports,
+        streams: Streams,
+        clock: Callable[[], datetime],
+    ):
+        self._server = server
+        self._tokens = tokens
+        self._logs = logs
+        self._reports = reports
+        self._streams = streams
+        self._clock = clock
+        self._log_readers = anyio.CapacityLimiter(LOG_READERS)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope, receive)
+        try:
+            answer = await self._answer(request)
+        except NoSuchPath as missing:
+            answer = (
+                Response("404 page not found\n", 404, media_type="text/plain")
+                if missing.text
+                else generic(404, "NotFound", NOT_FOUND)
+            )
+        except ApiError as error:
+            answer = error_response(error)
+        except ClientDisconnect:
+            return
+        except Exception:
+            log.exception("event=request_failed method=%s path=%s", request.method, scope["path"])
+            answer = error_response(ApiError("Internal error occurred: see the log of the server"))
+        await answer(scope, receive, send)
+
+    async def _answer(self, request: Request) -> ASGIApp:
+        path = request.url.path
+        if path.startswith(HEALTH):
+            return health(path)
+        if path == "/version":
+            return (
+                json_response(orjson.dumps(discovery.version()))
+                if request.method == "GET"
+                else generic(405, "MethodNotAllowed", WRONG_METHOD)
+            )
+        parts = path.removesuffix("/").split("/")[1:]
+        token = bearer_token(request.headers.get("authorization"))
+        if _is_report(request.method, parts) and not (token and self._tokens.is_admin(token)):
+            return await self._report(request, parts[4], parts[6], token)
+        if token is None:
+            raise _anonymous(request.method, path, parts)
+        if not self._tokens.is_admin(token):
+            raise Unauthorized("Unauthorized")
+        described = description(request, parts)
+        if described is not None:
+            return described
+        if parts[:1] not in (["api"], ["apis"]) or len(parts) < (3 if parts[0] == "api" else 4):
+            raise NoSuchPath(text=parts[:1] != ["api"])
+        return await self._resource(request, parse_target(parts))
+
+    async def _resource(self, request: Request, target: Target) -> ASGIApp:
+        """The verb that method and target make."""
+        method = request.method
+        if target.subresource == "log" and method == "GET":
+            return await self._log(request, target)
+        if target.subresource == "binding" and method == "POST":
+            return await self._bind(request, target)
+        if target.subresource not in ("", "status") or (target.subresource and not target.kind.status):
+            raise not_found(target.kind, target.name)
+        if target.subresource and method not in ("GET", "PUT", "PATCH"):
+            raise _unsupported(target, method)
+        match method, bool(target.name):
+            case "GET", False:
+                return self._list(request, target)
+            case "GET", True:
+                return self._get(request, target)
+            case "POST", _ if not target.name or target.strategy.custom:
+                return await self._create(request, target)
+            case "PUT", True:
+                return await self._update(request, target)
+            case "PUT", False if target.strategy.custom:
+                raise BadRequest("name must be provided")
+            case "PATCH", True:
+                return await self._patch(request, target)
+            case "DELETE", _ if target.name or _is_collectable(target):
+                return await self._delete(request, target)
+        raise _unsupported(target, method)
+
+    def _get(self, request: Request, target: Target) -> ASGIApp:
+        wanted = request.query_params.get("resourceVersion")
+        if wanted:
+            number, current = version_number(wanted), self._server.store.revision
+            if number > current:
+                raise too_large(number, current)
+        answer = self._server.get(target.kind, target.space, target.name)
+        return self._object(request, target, answer)
+
+    def _list(self, request: Request, target: Target) -> ASGIApp:
+        options = ListOptions.parse(request.query_params)
+        view = Media.accepted(request.headers.get("accept"))
+        if options.watch:
+            return WatchStream(self._server, self._streams, target, options, view.view, _include(request), self._clock)
+        return self._page(request, target, self._server.list(target.kind, target.namespace, options))
+
+    async def _create(self, request: Request, target: Target) -> ASGIApp:
+        if target.kind.namespaced and target.namespace is None:
+            raise _unsupported(target, "POST")
+        obj = await self._body(request, target)
+        create = bound(self._server.create, target.kind, target.space, obj, _write_options(request), name=target.name or None)
+        return self._object(request, target, await run_in_threadpool(create))
+
+    async def _update(self, request: Request, target: Target) -> ASGIApp:
+        obj = await self._body(request, target)
+        options = _write_options(request, status=target.subresource == "status")
+        answer = await run_in_threadpool(self._server.update, target.kind, target.space, target.name, obj, options)
+        return self._object(request, target, answer)
+
+    async def _patch(self, request: Request, target: Target) -> ASGIApp:
+        name = media.media_type(request.headers.get("content-type"))
+        patches.check_media_type(target.strategy, name)
+        body = await _read(request)
+        if name == patches.APPLY and not request.query_params.get("fieldManager"):
+            problem = Problem("fieldManager", "Required value: is required for apply patch", "FieldValueRequired")
+            raise Invalid.of("PatchOptions", "", [problem], "meta.k8s.io")
+        patch = media.decode(body, yaml_allowed=name == patches.APPLY, what="error decoding patch")
+        options = _write_options(request, status=target.subresource == "status")
+        answer = await run_in_threadpool(self._server.patch, target.kind, target.space, target.name, patch, name, options)
+        return self._object(request, target, answer)
+
+    async def _delete(self, request: Request, target: Target) -> ASGIApp:
+        body = await _read(request)
+        content = media.decode_body(body, request.headers.get("content-type", ""), "DeleteOptions") if body else None
+        options = DeleteOptions.parse(content, dict(request.query_params), dry_run=_dry_run(request))
+        if target.name:
+            answer = await run_in_threadpool(self._server.delete, target.kind, target.space, target.name, options)
+            return self._object(request, target, answer)
+        listing = ListOptions.parse(request.query_params)
+        page = await run_in_threadpool(self._server.delete_collection, target.kind, target.namespace, listing, options)
+        return self._page(request, target, page)
+
+    async def _bind(self, request: Request, target: Target) -> ASGIApp:
+        body = await self._body(request, target)
+        node = (body.get("target") or {}).get("name") if isinstance(body, dict) else None
+        await run_in_threadpool(self._server.bind, target.space, target.name, str(node or ""))
+        done = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
+        return json_response(orjson.dumps(done), 201)
+
+    async def _log(self, request: Request, target: Target) -> ASGIApp:
+        pod = self._server.get(target.kind, target.space, target.name).object
+        options = LogOptions.parse(target.name, request.query_params)
+        chunks = await run_in_threadpool(open_log, self._logs, pod, options)
+        if chunks is None:
+            return Response(status_code=204)
+        # The first chunk before the answer begins: what is wrong with the log shows when it is read.
+        first = await run_sync(next, chunks, None, limiter=self._log_readers)
+        return LogStream(self._streams, first, chunks, self._log_readers)
+
+    async def _report(self, request: Request, namespace: str, name: str, token: str | None) -> ASGIApp:
+        declared = request.headers.get("content-length", "")
+        size = int(declared) if declared.isdigit() else 0
+        body = b""
+        if size <= MAX_BODY:
+            try:
+                body = await _read(request, MAX_BODY)
+            except TooLarge:
+                size = MAX_BODY + 1
+        code, answer = await run_in_threadpool(self._reports, Report(namespace, name, token, max(size, len(body)), body))
+        return json_response(orjson.dumps(answer), code)
+
+    async def _body(self, request: Request, target: Target) -> Any:
+        return media.decode_body(await _read(request), request.headers.get("content-type", ""), target.kind.kind)
+
+    def _object(self, request: Request, target: Target, answer: Answer) -> Response:
+        """One object, or the Status of its deletion, in the form that the client asked for."""
+        wanted = Media.accepted(request.headers.get("accept"))
+        data = answer.data
+        if answer.object["kind"] != "Status":
+            if wanted.view == "Table":
+                meta = {"resourceVersion": answer.object["metadata"].get("resourceVersion", "")}
+                data = orjson.dumps(table(target.kind, [answer.object], meta, self._clock(), include=_include(request)))
+            elif wanted.view:
+                data = orjson.dumps(partial(answer.object))
+        return negotiated(request, wanted, data, 201 if answer.created else 200, answer.warnings)
+
+    def _page(self, request: Request, target: Target, page: Page) -> Response:
+        wanted = Media.accepted(request.headers.get("accept"))
+        meta: Obj = {"resourceVersion": str(page.revision)}
+        if page.token:
+            meta["continue"] = page.token
+        elif target.strategy.custom and not wanted.view:
+            meta["continue"] = ""
+        if page.remaining is not None:
+            meta["remainingItemCount"] = page.remaining
+        objects = [record.object for record in page.records]
+        if wanted.view == "Table":
+            data = orjson.dumps(table(target.kind, objects, meta, self._clock(), include=_include(request)))
+        elif wanted.view:
+            data = media.list_body(
+                "meta.k8s.io/v1", "PartialObjectMetadata", meta, [orjson.dumps(partial(obj)) for obj in objects]
+            )
+        else:
+            data = media.list_body(
+                target.kind.api_version, target.kind.kind, meta, [_item(target, record) for record in page.records]
+            )
+        return negotiated(request, wanted, data, 200, [])
+
+
+def _item(target: Target, record: Record) -> bytes:
+    """An element of a list: for built-in kinds without apiVersion and kind, which the list says for all."""
+    if target.strategy.custom:
+        return record.data
+    return orjson.dumps({key: value for key, value in record.object.items() if key not in ("apiVersion", "kind")})
+
+
+def _is_collectable(target: Target) -> bool:
+    """Whether everything in a collection may be deleted at once: not namespaces, and not one kind in all of them."""
+    return target.kind != kinds.NAMESPACE and target.kind.namespaced == (target.namespace is not None)
+
+
+def _is_report(method: str, parts: list[str]) -> bool:
+    head = ["apis", kinds.TRAINJOB.group, kinds.TRAINJOB.version, "namespaces"]
+    return (
+        method == "POST" and len(parts) == 8 and parts[:4] == head and parts[5] == kinds.TRAINJOB.plural and parts[7] == "status"
+    )
+
+
+def _anonymous(method: str, path: str, parts: list[str]) -> Forbidden:
+    """What a request without a token is told."""
+    who = 'User "system:anonymous"'
+    try:
+        if parts[:1] not in (["api"], ["apis"]) or len(parts) < (3 if parts[0] == "api" else 4):
+            raise NoSuchPath(text=True)
+        target = parse_target(parts)
+    except NoSuchPath:
+        return Forbidden(f'forbidden: {who} cannot {_VERBS.get(method, method.lower())} path "{path}"')
+    kind = target.kind
+    verb = "list" if method == "GET" and not target.name else _VERBS.get(method, method.lower())
+    where = f' in the namespace "{target.namespace}"' if target.namespace else " at the cluster scope"
+    subject = f'{kind.resource} "{target.name}"' if target.name else kind.resource
+    text = f'{subject} is forbidden: {who} cannot {verb} resource "{kind.plural}" in API group "{kind.group}"{where}'
+    details = {key: value for key, value in (("name", target.name), ("group", kind.group), ("kind", kind.plural)) if value}
+    return Forbidden(text, details=details)
+
+
+def _unsupported(target: Target, method: str) -> ApiError:
+    if not target.strategy.custom:
+        return MethodNotAllowed(WRONG_METHOD)
+    text = f'{_VERBS.get(method, "")} is not supported on resources of kind "{target.kind.resource}"'
+    return MethodNotAllowed(text, details={"group": target.kind.group, "kind": target.kind.plural})
+
+
+def _write_options(request: Request, *, status: bool = False) -> WriteOptions:
+    strictness = request.query_params.get("fieldValidation") or "Warn"
+    if strictness not in ("Strict", "Warn", "Ignore"):
+        _unsupported_value(request, "fieldValidation", f'"{strictness}"', '"Ignore", "Strict", "Warn"')
+    return WriteOptions(_dry_run(request), strictness, status)  # type: ignore[arg-type]
+
+
+def _dry_run(request: Request) -> bool:
+    values = request.query_params.getlist("dryRun")
+    if any(value != "All" for value in values):
+        _unsupported_value(request, "dryRun", orjson.dumps(values).decode(), '"All"')
+    return bool(values)
+
+
+def _unsupported_value(request: Request, field: str, value: str, supported: str) -> None:
+    problem = Problem(field, f"Unsupported value: {value}: supported values: {supported}", "FieldValueNotSupported")
+    raise Invalid.of(_OPTIONS_OF.get(request.method, "Options"), "", [problem], "meta.k8s.io")
+
+
+def _include(request: Request) -> Include:
+    wanted = request.query_params.get("includeObject")
+    return wanted if wanted in ("None", "Object") else "Metadata"  # type: ignore[return-value]
+
+
+async def _read(request: Request, limit: int = media.BODY_LIMIT) -> bytes:
+    chunks, size = [], 0
+    async for chunk in request.stream():
+        size += len(chunk)
+        if size > limit:
+            raise TooLarge(f"Request entity too large: limit is {limit}")
+        chunks.append(chunk)
+    return b"".join(chunks)

@@ -1,0 +1,115 @@
+"""What a client wants to read and what it sends: Accept and Content-Type, and bodies in JSON or YAML."""
+
+from __future__ import annotations
+
+import gzip
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+import yaml
+
+from trainwright.api.errors import BadRequest, UnsupportedMediaType
+from trainwright.api.objects import Obj
+from trainwright.controlplane.apiserver.failures import NotAcceptable
+
+JSON = "application/json"
+YAML = "application/yaml"
+BODY_LIMIT = 3 * 1024 * 1024
+"""Bytes; as kube-apiserver's."""
+GZIP_FROM = 128 * 1024
+"""Bytes; smaller answers are not worth packing on a loopback."""
+_READABLE = ("application/json", "application/yaml", "application/vnd.kubernetes.protobuf")
+_VIEWS = {
+    ("Table", "v1", "meta.k8s.io"),
+    ("PartialObjectMetadata", "v1", "meta.k8s.io"),
+    ("PartialObjectMetadataList", "v1", "meta.k8s.io"),
+    ("APIGroupDiscoveryList", "v2", "apidiscovery.k8s.io"),
+}
+
+
+@dataclass(frozen=True)
+class Media:
+    """How to answer: in which notation, and as which view of the objects (empty: as they are)."""
+
+    notation: str = JSON
+    view: str = ""
+
+    @classmethod
+    def accepted(cls, header: str | None) -> Media:
+        """The first thing in an Accept header that we can answer with. Raises NotAcceptable."""
+        for clause in (header or "*/*").split(","):
+            name, *parameters = [part.strip() for part in clause.split(";")]
+            given = dict(parameter.split("=", 1) for parameter in parameters if "=" in parameter)
+            if name not in (JSON, YAML, "application/*", "*/*"):
+                continue
+            if "as" not in given:
+                return cls(YAML if name == YAML else JSON)
+            if (given["as"], given.get("v"), given.get("g")) in _VIEWS:
+                return cls(YAML if name == YAML else JSON, given["as"])
+        offered = f"{', '.join(_READABLE)}, application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch"
+        raise NotAcceptable(f"406: Not Acceptable\n\nAvailable representations: {offered}", details={})
+
+    def encode(self, data: bytes) -> bytes:
+        """JSON in the wanted notation."""
+        return data if self.notation == JSON else yaml.safe_dump(orjson.loads(data), sort_keys=True, allow_unicode=True).encode()
+
+
+def packed(data: bytes, accept_encoding: str | None) -> tuple[bytes, dict[str, str]]:
+    """A body and its headers, compressed where that pays and the client can read it."""
+    if len(data) < GZIP_FROM or "gzip" not in (accept_encoding or ""):
+        return data, {}
+    return gzip.compress(data, compresslevel=1), {"Content-Encoding": "gzip", "Vary": "Accept-Encoding"}
+
+
+def media_type(header: str | None) -> str:
+    """A Content-Type without its parameters; JSON where none is given."""
+    return (header or JSON).partition(";")[0].strip().lower() or JSON
+
+
+def decode_body(body: bytes, content_type: str, kind: str) -> Any:
+    """The content of a request. Raises UnsupportedMediaType, BadRequest."""
+    name = media_type(content_type)
+    if name not in (JSON, YAML):
+        # Protobuf is offered to no one who has just tried it in vain.
+        accepted = _READABLE[:2] if name == _READABLE[2] else _READABLE
+        raise UnsupportedMediaType(
+            f"the body of the request was in an unknown format - accepted media types include: {', '.join(accepted)}"
+        )
+    return decode(body, yaml_allowed=name == YAML, what=f"the object provided is unrecognized (must be of type {kind})")
+
+
+def decode(body: bytes, *, yaml_allowed: bool, what: str) -> Any:
+    """JSON, or YAML where that is allowed. Raises BadRequest, whose message begins with `what`."""
+    try:
+        return orjson.loads(body)
+    except ValueError as error:
+        if not yaml_allowed:
+            raise BadRequest(f"{what}: json parse error: {error}") from None
+    try:
+        # Through JSON once, so that keys are strings and nothing is in it that JSON cannot say.
+        content = yaml.load(body, Loader=_Loader)  # noqa: S506 - a SafeLoader with less
+        return orjson.loads(orjson.dumps(content, option=orjson.OPT_NON_STR_KEYS))
+    except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
+        raise BadRequest(f"{what}: error converting YAML to JSON: {error}") from None
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML as Kubernetes reads it: times stay text; and no aliases, with which a few bytes could become gigabytes."""
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        if self.check_event(yaml.AliasEvent):
+            raise yaml.YAMLError("aliases are not supported")
+        return super().compose_node(parent, index)
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+
+
+def list_body(api_version: str, kind: str, meta: Obj, items: list[bytes]) -> bytes:
+    """A list, put together from items that are JSON already."""
+    head = orjson.dumps({"kind": f"{kind}List", "apiVersion": api_version, "metadata": meta})
+    return head[:-1] + b',"items":[' + b",".join(items) + b"]}"

@@ -1,0 +1,38 @@
+"""The life of a namespace: who may create in it, and when a doomed one is empty."""
+
+from __future__ import annotations
+
+from trainwright.api import kinds
+from trainwright.api.kinds import Kind
+from trainwright.api.objects import Obj, is_deleting, name_of, namespace_of
+from trainwright.controlplane.apiserver.deletion import is_over
+from trainwright.controlplane.apiserver.events import Record
+from trainwright.controlplane.apiserver.failures import forbidden, not_found
+from trainwright.controlplane.apiserver.registry import STRATEGIES
+from trainwright.controlplane.apiserver.store import Store
+
+FIRST = ("default", "kube-system", "kubeflow-system")
+"""What a new cluster starts with."""
+PERMANENT = ("default", "kube-system")
+CONTENTS = tuple(kind for kind in STRATEGIES if kind.namespaced)
+
+
+def check_open(store: Store, kind: Kind, obj: Obj) -> None:
+    """Raises NotFound for an object in a namespace that does not exist, Forbidden for one that is being deleted."""
+    namespace = namespace_of(obj)
+    record = store.get(kinds.NAMESPACE.resource, "", namespace)
+    if record is None:
+        raise not_found(kinds.NAMESPACE, namespace)
+    if is_deleting(record.object):
+        message = f"namespace {namespace} is being terminated"
+        cause = {"reason": "NamespaceTerminating", "message": message, "field": "metadata.namespace"}
+        why = f"unable to create new content in namespace {namespace} because it is being terminated"
+        raise forbidden(kind, name_of(obj), why, [cause])
+
+
+def finished(store: Store, namespace: str) -> Record | None:
+    """The namespace, if it is being deleted and holds nothing any more."""
+    record = store.get(kinds.NAMESPACE.resource, "", namespace)
+    if record is None or not is_over({**record.object, "spec": {}}):
+        return None
+    return None if any(store.list(kind.resource, namespace)[0] for kind in CONTENTS) else record

@@ -1,0 +1,110 @@
+"""OpenAPI, as little as clients need: that the server validates fields itself, and which schema belongs to which kind.
+
+kubectl looks for the `fieldValidation` parameter in the path of a kind; where it finds it, it leaves validation to the server.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from functools import cache
+
+import orjson
+
+from trainwright.api.kinds import Kind
+from trainwright.api.objects import Obj
+from trainwright.controlplane.apiserver.discovery import KUBERNETES_VERSION
+from trainwright.controlplane.apiserver.registry import BY_PATH, GROUP_VERSIONS
+
+_PARAMETERS = [
+    {"name": name, "in": "query", "schema": {"type": "string", "uniqueItems": True}}
+    for name in ("dryRun", "fieldManager", "fieldValidation", "pretty")
+]
+_FORCE = {"name": "force", "in": "query", "schema": {"type": "boolean", "uniqueItems": True}}
+_BODIES = ("application/json", "application/yaml")
+_PATCHES = ("application/apply-patch+yaml", "application/json-patch+json", "application/merge-patch+json")
+
+
+@cache
+def index() -> bytes:
+    """`/openapi/v3`: where the document of each group version is."""
+    paths = {}
+    for group, version in GROUP_VERSIONS:
+        path = _path(group, version)
+        digest = hashlib.sha256(document(group, version) or b"").hexdigest().upper()
+        paths[path] = {"serverRelativeURL": f"/openapi/v3/{path}?hash={digest}"}
+    return orjson.dumps({"paths": paths})
+
+
+@cache
+def document(group: str, version: str) -> bytes | None:
+    """The OpenAPI 3 document of one group version; None for what is not served."""
+    chosen = [strategy.kind for (g, v, _), strategy in BY_PATH.items() if (g, v) == (group, version)]
+    if not chosen:
+        return None
+    paths: Obj = {}
+    for kind in chosen:
+        collection = kind.path("{namespace}" if kind.namespaced else None)
+        one = kind.path("{namespace}" if kind.namespaced else None, "{name}")
+        paths[collection] = {"get": _operation(kind, "list"), "post": _operation(kind, "post", body=True)}
+        paths[one] = {
+            "get": _operation(kind, "get"),
+            "put": _operation(kind, "put", body=True),
+            "patch": _operation(kind, "patch", body=True),
+            "delete": _operation(kind, "delete"),
+        }
+    return orjson.dumps(
+        {
+            "openapi": "3.0.0",
+            "info": {"title": "Kubernetes", "version": f"v{KUBERNETES_VERSION}"},
+            "paths": paths,
+            "components": {"schemas": {_schema_name(kind): _schema(kind) for kind in chosen}},
+        }
+    )
+
+
+def _path(group: str, version: str) -> str:
+    return f"apis/{group}/{version}" if group else f"api/{version}"
+
+
+def _schema_name(kind: Kind) -> str:
+    return (
+        ".".join([*reversed(kind.group.split(".")), kind.version, kind.kind])
+        if kind.group
+        else f"io.k8s.api.core.{kind.version}.{kind.kind}"
+    )
+
+
+def _gvk(kind: Kind) -> Obj:
+    return {"group": kind.group, "version": kind.version, "kind": kind.kind}
+
+
+def _schema(kind: Kind) -> Obj:
+    """An open schema: every field is the server's to judge."""
+    anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    return {
+        "type": "object",
+        "description": f"{kind.kind} of {kind.api_version}.",
+        "properties": {
+            "apiVersion": {"type": "string", "description": "The version of the schema of this object."},
+            "kind": {"type": "string", "description": "The kind of this object."},
+            "metadata": {**anything, "description": "Name, labels, annotations, owners."},
+            "spec": {**anything, "description": "What is wanted."},
+            "status": {**anything, "description": "What is."},
+        },
+        "x-kubernetes-group-version-kind": [_gvk(kind)],
+        "x-kubernetes-preserve-unknown-fields": True,
+    }
+
+
+def _operation(kind: Kind, action: str, *, body: bool = False) -> Obj:
+    reference = {"schema": {"$ref": f"#/components/schemas/{_schema_name(kind)}"}}
+    operation: Obj = {
+        "x-kubernetes-action": action,
+        "x-kubernetes-group-version-kind": _gvk(kind),
+        "responses": {"200": {"description": "OK", "content": {"application/json": reference}}},
+    }
+    if body:
+        media_types = _PATCHES if action == "patch" else _BODIES
+        operation["parameters"] = [*_PARAMETERS, *([_FORCE] if action == "patch" else [])]
+        operation["requestBody"] = {"required": True, "content": dict.fromkeys(media_types, reference)}
+    return operation

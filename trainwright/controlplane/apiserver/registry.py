@@ -1,0 +1,205 @@
+"""What the server serves, and in which points one kind differs from another.
+
+The verbs in `rest` are the same for all; a `Strategy` says what happens to an object of its kind before it is written.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from trainwright.api import kinds
+from trainwright.api.kinds import Kind
+from trainwright.api.objects import Obj
+
+Prepare = Callable[[Obj], None]
+"""Changes, in place, an object that is about to be created."""
+
+_EVERYWHERE = frozenset({"metadata.name", "metadata.namespace"})
+
+
+@dataclass(frozen=True)
+class Strategy:
+    """One kind, as the verbs treat it."""
+
+    kind: Kind
+    custom: bool = False
+    """Defined by a CRD on a real cluster: strict about versions, no strategic merge patch."""
+    generation: bool = False
+    """metadata.generation counts the changes outside of metadata and status."""
+    needs_version: bool = False
+    """A PUT must say which version it replaces."""
+    created_by_put: bool = False
+    keeps_status_on_create: bool = False
+    answers_deleted_object: bool = False
+    """DELETE answers with the object, not with a Status."""
+    selectable: frozenset[str] = field(default=_EVERYWHERE)
+    """Paths that a field selector may name."""
+    prepare_for_create: Prepare = lambda obj: None
+    prepare_for_update: Callable[[Obj, Obj], None] = lambda new, old: None
+
+
+def _custom(kind: Kind) -> Strategy:
+    return Strategy(kind, custom=True, generation=True, needs_version=True)
+
+
+def _pending(pod: Obj) -> None:
+    """A new pod waits for a node; only the class of its service is known before."""
+    spec = pod.get("spec") or {}
+    pod["status"] = {"phase": "Pending", "qosClass": _qos_class(spec)}
+    if spec.get("schedulingGates"):
+        gated = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated", "lastProbeTime": None}
+        pod["status"]["conditions"] = [{**gated, "message": "Scheduling is blocked due to non-empty scheduling gates"}]
+
+
+def _qos_class(spec: Obj) -> str:
+    containers = [*(spec.get("containers") or []), *(spec.get("initContainers") or [])]
+    resources = [container.get("resources") or {} for container in containers if isinstance(container, dict)]
+    if not any(entry.get("requests") or entry.get("limits") for entry in resources):
+        return "BestEffort"
+    guaranteed = all({"cpu", "memory"} <= (entry.get("limits") or {}).keys() for entry in resources) and all(
+        (entry.get("limits") or {}).get(name) == amount
+        for entry in resources
+        for name, amount in (entry.get("requests") or {}).items()
+    )
+    return "Guaranteed" if guaranteed else "Burstable"
+
+
+def _active(namespace: Obj) -> None:
+    namespace["spec"] = {"finalizers": ["kubernetes"]}
+    namespace["status"] = {"phase": "Active"}
+    _named_by_label(namespace)
+
+
+def _keep_namespace(new: Obj, old: Obj) -> None:
+    new["spec"] = old.get("spec") or {}
+    _named_by_label(new)
+
+
+def _named_by_label(namespace: Obj) -> None:
+    metadata = namespace["metadata"]
+    if metadata.get("name"):
+        metadata["labels"] = {**(metadata.get("labels") or {}), "kubernetes.io/metadata.name": metadata["name"]}
+
+
+def _unstarted(obj: Obj) -> None:
+    obj["status"] = {}
+
+
+def _secret(secret: Obj) -> None:
+    texts = secret.pop("stringData", None)
+    if isinstance(texts, dict):
+        encoded = {key: base64.b64encode(str(text).encode()).decode() for key, text in texts.items()}
+        secret["data"] = {**(secret.get("data") or {}), **encoded}
+    secret.setdefault("type", "Opaque")
+
+
+def _service(service: Obj) -> None:
+    service["status"] = {"loadBalancer": {}}
+    spec = dict(service.get("spec") or {})
+    service["spec"] = spec
+    spec.setdefault("type", "ClusterIP")
+    spec.setdefault("sessionAffinity", "None")
+    ports = spec.get("ports")
+    if isinstance(ports, list):
+        spec["ports"] = [{"protocol": "TCP", "targetPort": port.get("port"), **port} for port in ports if isinstance(port, dict)]
+    if spec["type"] != "ExternalName":
+        spec.setdefault("internalTrafficPolicy", "Cluster")
+        spec.setdefault("ipFamilies", ["IPv4"])
+        spec.setdefault("ipFamilyPolicy", "SingleStack")
+    if spec.get("clusterIP"):
+        spec.setdefault("clusterIPs", [spec["clusterIP"]])
+
+
+def _claim(claim: Obj) -> None:
+    claim["status"] = {"phase": "Pending"}
+
+
+def _event(event: Obj) -> None:
+    for name in ("eventTime", "firstTimestamp", "lastTimestamp"):
+        event.setdefault(name, None)
+    event.setdefault("reportingComponent", "")
+    event.setdefault("reportingInstance", "")
+    event.setdefault("source", {})
+
+
+_POD_FIELDS = frozenset(
+    {
+        "spec.nodeName",
+        "spec.restartPolicy",
+        "spec.schedulerName",
+        "spec.serviceAccountName",
+        "spec.hostNetwork",
+        "status.phase",
+        "status.podIP",
+    }
+)
+_INVOLVED = frozenset(
+    f"involvedObject.{part}" for part in ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
+)
+_EVENT_FIELDS = _INVOLVED | {"reason", "reportingComponent", "source", "type"}
+
+STRATEGIES = {
+    strategy.kind: strategy
+    for strategy in (
+        _custom(kinds.TRAINJOB),
+        _custom(kinds.TRAINING_RUNTIME),
+        _custom(kinds.CLUSTER_TRAINING_RUNTIME),
+        _custom(kinds.JOBSET),
+        Strategy(kinds.JOB, generation=True, selectable=_EVERYWHERE | {"status.successful"}, prepare_for_create=_unstarted),
+        Strategy(
+            kinds.POD,
+            generation=True,
+            answers_deleted_object=True,
+            selectable=_EVERYWHERE | _POD_FIELDS,
+            prepare_for_create=_pending,
+        ),
+        Strategy(
+            kinds.SERVICE,
+            created_by_put=True,
+            answers_deleted_object=True,
+            selectable=_EVERYWHERE | {"spec.clusterIP", "spec.type"},
+            prepare_for_create=_service,
+        ),
+        Strategy(kinds.CONFIG_MAP),
+        Strategy(
+            kinds.SECRET,
+            selectable=_EVERYWHERE | {"type"},
+            prepare_for_create=_secret,
+            prepare_for_update=lambda new, old: _secret(new),
+        ),
+        Strategy(
+            kinds.EVENT,
+            created_by_put=True,
+            selectable=_EVERYWHERE | _EVENT_FIELDS,
+            prepare_for_create=_event,
+            prepare_for_update=lambda new, old: _event(new),
+        ),
+        Strategy(
+            kinds.NAMESPACE,
+            answers_deleted_object=True,
+            selectable=frozenset({"metadata.name", "name", "status.phase"}),
+            prepare_for_create=_active,
+            prepare_for_update=_keep_namespace,
+        ),
+        Strategy(
+            kinds.NODE,
+            keeps_status_on_create=True,
+            selectable=frozenset({"metadata.name", "metadata.namespace", "spec.unschedulable"}),
+        ),
+        Strategy(kinds.CLAIM, answers_deleted_object=True, selectable=_EVERYWHERE | {"name"}, prepare_for_create=_claim),
+        Strategy(kinds.SERVICE_ACCOUNT, answers_deleted_object=True),
+        Strategy(kinds.LEASE, needs_version=True, created_by_put=True),
+    )
+}
+
+BY_PATH = {(kind.group, kind.version, kind.plural): strategy for kind, strategy in STRATEGIES.items()}
+"""Strategies by group, version and plural, as they stand in URLs."""
+
+GROUP_VERSIONS = tuple(dict.fromkeys((kind.group, kind.version) for kind in kinds.ALL))
+CUSTOM_GROUPS = frozenset(kind.group for kind, strategy in STRATEGIES.items() if strategy.custom)
+
+
+def strategy_of(kind: Kind) -> Strategy:
+    return STRATEGIES[kind]

@@ -1,0 +1,372 @@
+"""The verbs of Kubernetes on the store: what get, list, create, update, patch, delete and watch mean, whoever asks and however.
+
+Answers share the store's objects: copy one before changing it. Every write is decided and carried out under the store's lock.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+import orjson
+
+from trainwright.api import kinds
+from trainwright.api.admission import AdmissionContext, admit
+from trainwright.api.errors import AlreadyExists, ApiError, BadRequest, Conflict, Expired, Invalid, NotFound
+from trainwright.api.kinds import Kind
+from trainwright.api.objects import Obj, is_deleting, name_of
+from trainwright.api.times import rfc3339
+from trainwright.controlplane.apiserver import metadata, namespaces, pagination, patches
+from trainwright.controlplane.apiserver.deletion import DeleteOptions, check_preconditions, is_over, marked
+from trainwright.controlplane.apiserver.events import Record, Records, Subscription
+from trainwright.controlplane.apiserver.failures import Unspecified, conflict, details_of, forbidden, not_found
+from trainwright.controlplane.apiserver.list_options import ListOptions, too_large, version_number
+from trainwright.controlplane.apiserver.pagination import Page
+from trainwright.controlplane.apiserver.registry import Strategy, strategy_of
+from trainwright.controlplane.apiserver.selection import Selection
+from trainwright.controlplane.apiserver.store import Store
+
+log = logging.getLogger(__name__)
+
+_KIND_NAMED = {kind.kind: kind for kind in kinds.ALL}
+_NAME_ATTEMPTS = 8
+Warnings = list[str]
+
+
+@dataclass(frozen=True)
+class WriteOptions:
+    """How a write is meant. `status` addresses the status subresource, which writes the status and nothing else."""
+
+    dry_run: bool = False
+    strictness: Literal["Strict", "Warn", "Ignore"] = "Warn"
+    status: bool = False
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The object after a verb, as JSON too, with what its author should be told."""
+
+    object: Obj
+    data: bytes
+    warnings: Warnings = field(default_factory=list)
+    created: bool = False
+
+
+_PLAIN = WriteOptions()
+_ALL = ListOptions()
+_DELETE = DeleteOptions()
+
+
+class ResourceServer:
+    """The API without HTTP. Safe to use from many threads."""
+
+    def __init__(self, store: Store, *, clock: Callable[[], datetime] = lambda: datetime.now(UTC)):
+        self.store = store
+        self._clock = clock
+        self._random = random.SystemRandom()
+        for name in namespaces.FIRST:
+            if store.get(kinds.NAMESPACE.resource, "", name) is None:
+                self.create(kinds.NAMESPACE, "", {"metadata": {"name": name}})
+
+    def get(self, kind: Kind, namespace: str, name: str) -> Answer:
+        """One object. Raises NotFound."""
+        record = self._stored(kind, namespace, name)
+        return Answer(record.object, record.data)
+
+    def list(self, kind: Kind, namespace: str | None, options: ListOptions = _ALL) -> Page:
+        """The objects that match, or a page of them. Raises BadRequest, Expired, Timeout (for a version of the future)."""
+        selection = Selection.parse(strategy_of(kind), options.label_selector, options.field_selector)
+        records, revision = self._listed(kind, namespace, options)
+        if not selection.everything:
+            records = [record for record in records if selection.matches(record.object)]
+        if options.token:
+            _, last = pagination.parse_token(options.token)
+            records = [record for record in records if pagination.key_of(record) > last]
+        # As kube-apiserver's watch cache does: version 0 is answered whole, whatever the limit.
+        limit = 0 if options.resource_version == "0" else options.limit
+        return pagination.cut(records, revision, limit, counted=selection.everything)
+
+    def subscribe(
+        self, kind: Kind, namespace: str | None, since: int | None, wake: Callable[[], None] | None = None
+    ) -> Subscription:
+        """Hear of changes after `since` (None: from now on, with what there is). Raises Expired."""
+        return self.store.subscribe(kind.resource, namespace, since, wake=wake)
+
+    def create(self, kind: Kind, namespace: str, obj: Any, options: WriteOptions = _PLAIN, *, name: str | None = None) -> Answer:
+        """Raises AlreadyExists, BadRequest, Forbidden, Invalid, NotFound (for the namespace)."""
+        strategy = strategy_of(kind)
+        new = metadata.decoded(kind, obj, custom=strategy.custom)
+        metadata.place(kind, new, namespace, name)
+        if new["metadata"].get("resourceVersion", "0") != "0":
+            raise Unspecified("resourceVersion should not be set on objects to be created")
+        with self.store.locked():
+            return self._create(strategy, new, options)
+
+    def update(self, kind: Kind, namespace: str, name: str, obj: Any, options: WriteOptions = _PLAIN) -> Answer:
+        """Replace an object, or its status. Raises BadRequest, Conflict, Invalid, NotFound."""
+        strategy = strategy_of(kind)
+        new = metadata.decoded(kind, obj, custom=strategy.custom)
+        metadata.place(kind, new, namespace, name)
+        with self.store.locked():
+            old = self.store.get(kind.resource, namespace, name)
+            if old is None:
+                if not strategy.created_by_put or options.status:
+                    raise not_found(kind, name)
+                new["metadata"].pop("resourceVersion", None)
+                return self._create(strategy, new, options)
+            if "resourceVersion" in new["metadata"]:
+                version_number(new["metadata"]["resourceVersion"], "")
+            metadata.check_version(kind, new, old.object, required=strategy.needs_version)
+            return self._change(strategy, old, new, options)
+
+    def patch(self, kind: Kind, namespace: str, name: str, patch: Any, media_type: str, options: WriteOptions = _PLAIN) -> Answer:
+        """Change an object, or its status; an apply patch creates what is not there.
+
+        Raises BadRequest, Conflict (also for a stale version within the patch), Invalid, NotFound, UnsupportedMediaType.
+        """
+        strategy = strategy_of(kind)
+        patches.check_media_type(strategy, media_type)
+        with self.store.locked():
+            old = self.store.get(kind.resource, namespace, name)
+            if old is None:
+                if media_type != patches.APPLY or options.status:
+                    raise not_found(kind, name)
+                return self._apply_new(strategy, namespace, name, patch, options)
+            new = metadata.decoded(kind, patches.patched(strategy, old.object, patch, media_type), custom=strategy.custom)
+            metadata.place(kind, new, namespace, name)
+            metadata.check_version(kind, new, old.object, required=False)
+            return self._change(strategy, old, new, options)
+
+    def delete(self, kind: Kind, namespace: str, name: str, options: DeleteOptions = _DELETE) -> Answer:
+        """Delete an object, or mark it until its finalizers, its grace or its contents allow it.
+
+        Raises Conflict for a precondition, Forbidden for a namespace that has to be, NotFound.
+        """
+        strategy = strategy_of(kind)
+        with self.store.locked():
+            old = self._stored(kind, namespace, name)
+            check_preconditions(kind, old.object, options)
+            if kind == kinds.NAMESPACE and name in namespaces.PERMANENT:
+                raise forbidden(kind, name, "this namespace may not be deleted")
+            doomed, over = marked(strategy, old.object, options, self._clock())
+            if options.dry_run:
+                return _answer(doomed) if not over or strategy.answers_deleted_object else _deleted(kind, old.object)
+            if over:
+                last = self._remove(kind, old, doomed)
+                return Answer(last.object, last.data) if strategy.answers_deleted_object else _deleted(kind, old.object)
+            if doomed != old.object:
+                old = self._put(kind, old, doomed)
+            if kind == kinds.NAMESPACE:
+                self._empty(name)
+            return Answer(old.object, old.data)
+
+    def delete_collection(
+        self, kind: Kind, namespace: str | None, listing: ListOptions, options: DeleteOptions = _DELETE
+    ) -> Page:
+        """Delete every object that matches; returns them as they were."""
+        page = self.list(kind, namespace, listing)
+        for record in page.records:
+            try:
+                self.delete(kind, *pagination.key_of(record), options)
+            except NotFound:
+                continue  # somebody else was faster, which is what was wanted
+        return page
+
+    def bind(self, namespace: str, name: str, node: str) -> None:
+        """Give a pod its node, once. Raises Conflict when it has one, NotFound."""
+        kind = kinds.POD
+        if not node:
+            raise Unspecified("target.name: Required value")
+        with self.store.locked():
+            old = self._stored(kind, namespace, name)
+            bound = (old.object.get("spec") or {}).get("nodeName")
+            if bound:
+                details = {"name": name, "kind": "pods/binding"}
+                why = f'pod {name} is already assigned to node "{bound}"'
+                raise Conflict(f'Operation cannot be fulfilled on pods/binding "{name}": {why}', details=details)
+            status = old.object.get("status") or {}
+            others = [entry for entry in status.get("conditions") or [] if entry.get("type") != "PodScheduled"]
+            scheduled = {"type": "PodScheduled", "status": "True", "lastProbeTime": None, "lastTransitionTime": self._now()}
+            pod = {
+                **old.object,
+                "spec": {**old.object["spec"], "nodeName": node},
+                "status": {**status, "conditions": [*others, scheduled]},
+            }
+            self._put(kind, old, pod)
+
+    def _create(self, strategy: Strategy, new: Obj, options: WriteOptions) -> Answer:
+        kind = strategy.kind
+        if kind.namespaced:
+            namespaces.check_open(self.store, kind, new)
+        if kind.status and not strategy.keeps_status_on_create:
+            new.pop("status", None)
+        metadata.start(new, str(uuid.uuid4()), self._now(), generation=strategy.generation)
+        self._name(kind, new)
+        metadata.check(kind, new)
+        strategy.prepare_for_create(new)
+        admitted, warnings = self._admitted(new, None, options)
+        namespace, name = new["metadata"].get("namespace", ""), name_of(new)
+        existing = self.store.get(kind.resource, namespace, name)
+        if existing:
+            prefix = "object is being deleted: " if is_deleting(existing.object) else ""
+            raise AlreadyExists(f'{prefix}{kind.resource} "{name}" already exists', details=details_of(kind, name))
+        if options.dry_run:
+            return Answer(admitted, orjson.dumps(admitted), warnings, created=True)
+        record = self.store.put(kind.resource, namespace, name, admitted, expected=0)
+        return Answer(record.object, record.data, warnings, created=True)
+
+    def _name(self, kind: Kind, new: Obj) -> None:
+        """The object's name, generated where that is wanted and, within reason, free."""
+        generated = not new["metadata"].get("name")
+        for _ in range(_NAME_ATTEMPTS if generated else 1):
+            if generated:
+                new["metadata"].pop("name", None)
+            metadata.name_new(new, "".join(self._random.choices(metadata.SUFFIX_LETTERS, k=metadata.SUFFIX_LENGTH)))
+            if self.store.get(kind.resource, new["metadata"].get("namespace", ""), name_of(new)) is None:
+                return
+
+    def _apply_new(self, strategy: Strategy, namespace: str, name: str, patch: Any, options: WriteOptions) -> Answer:
+        new = metadata.decoded(strategy.kind, patch, custom=strategy.custom)
+        new["metadata"].setdefault("name", name)
+        metadata.place(strategy.kind, new, namespace, name)
+        if new["metadata"].get("uid"):
+            raise conflict(
+                strategy.kind, name, "uid mismatch: the provided object specified a uid, and no existing object was found"
+            )
+        new["metadata"].pop("resourceVersion", None)
+        return self._create(strategy, new, options)
+
+    def _change(self, strategy: Strategy, old: Record, new: Obj, options: WriteOptions) -> Answer:
+        """The second half of update and patch: from the object that is wanted to the one that is stored."""
+        kind = strategy.kind
+        if options.status:
+            if not kind.status:
+                raise not_found(kind, name_of(old.object))
+            new = _with_status({**old.object, "metadata": dict(old.object["metadata"])}, new.get("status"))
+        else:
+            if kind.status:
+                new = _with_status(new, old.object.get("status"))
+            metadata.carry_over(new, old.object)
+            metadata.check_finalizers(kind, new, old.object)
+            if new["metadata"] != old.object["metadata"]:
+                metadata.check(kind, new)
+            strategy.prepare_for_update(new, old.object)
+        warnings: Warnings = []
+        if not _only_releases(new, old.object):
+            admitted, warnings = self._admitted(new, old.object, options)
+            # A status write changes nothing else, not even by a default that is newer than the object.
+            new = _with_status(new, admitted.get("status")) if options.status else admitted
+        if strategy.generation and not options.status:
+            metadata.count_generation(new, old.object)
+        if new == old.object:
+            return Answer(old.object, old.data, warnings)
+        if options.dry_run:
+            return Answer(new, orjson.dumps(new), warnings)
+        if is_over(new):
+            self._remove(kind, old, new)
+            return Answer(new, orjson.dumps(new), warnings)
+        record = self._put(kind, old, new)
+        return Answer(record.object, record.data, warnings)
+
+    def _admitted(self, new: Obj, old: Obj | None, options: WriteOptions) -> tuple[Obj, Warnings]:
+        context = AdmissionContext(now=self._now(), lookup=self._lookup, strictness=options.strictness)
+        try:
+            admitted = admit(new, old, context=context)
+        except Invalid as error:
+            if options.strictness == "Strict" and error.problems and all(p.reason == "FieldUnknown" for p in error.problems):
+                kind = new["kind"]
+                version = new["apiVersion"].rpartition("/")[2]
+                unknown = ", ".join(f'unknown field "{problem.field}"' for problem in error.problems)
+                message = f'{kind} in version "{version}" cannot be handled as a {kind}: strict decoding error: {unknown}'
+                raise BadRequest(message) from error
+            raise
+        return admitted.object, admitted.warnings
+
+    def _lookup(self, kind_name: str, namespace: str, name: str) -> Obj | None:
+        kind = _KIND_NAMED.get(kind_name)
+        if kind is None:
+            return None
+        record = self.store.get(kind.resource, namespace if kind.namespaced else "", name)
+        return record.object if record else None
+
+    def _listed(self, kind: Kind, namespace: str | None, options: ListOptions) -> tuple[Records, int]:
+        """The objects before selection, at the version that the options ask for."""
+        if options.token:
+            revision, _ = pagination.parse_token(options.token)
+            try:
+                return self.store.list_at(kind.resource, namespace, revision), revision
+            except Expired as error:
+                raise pagination.expired() from error
+        if options.resource_version in ("", "0"):
+            return self.store.list(kind.resource, namespace)
+        try:
+            wanted = version_number(options.resource_version)
+        except ApiError as error:
+            raise BadRequest(f"invalid resource version: {error}") from None
+        if wanted > self.store.revision:
+            raise too_large(wanted, self.store.revision)
+        if options.match != "Exact" and not (options.limit and not options.match):
+            return self.store.list(kind.resource, namespace)
+        try:
+            return self.store.list_at(kind.resource, namespace, wanted), wanted
+        except Expired as error:
+            raise Expired("The resourceVersion for the provided list is too old.") from error
+
+    def _stored(self, kind: Kind, namespace: str, name: str) -> Record:
+        record = self.store.get(kind.resource, namespace, name)
+        if record is None:
+            raise not_found(kind, name)
+        return record
+
+    def _put(self, kind: Kind, old: Record, new: Obj) -> Record:
+        return self.store.put(kind.resource, *pagination.key_of(old), new, expected=old.revision)
+
+    def _remove(self, kind: Kind, old: Record, last: Obj) -> Record:
+        namespace, name = pagination.key_of(old)
+        removed = self.store.delete(kind.resource, namespace, name, expected=old.revision, last=last)
+        if kind.namespaced:
+            self._finish(namespace)
+        return removed
+
+    def _empty(self, namespace: str) -> None:
+        """Delete what a doomed namespace holds; what does not go at once takes the namespace with it when it goes."""
+        for kind in namespaces.CONTENTS:
+            self.delete_collection(kind, namespace, _ALL, DeleteOptions("Background"))
+        self._finish(namespace)
+
+    def _finish(self, namespace: str) -> None:
+        """Remove a doomed namespace that is empty."""
+        record = namespaces.finished(self.store, namespace)
+        if record:
+            self._remove(kinds.NAMESPACE, record, {**record.object, "spec": {}})
+
+    def _now(self) -> str:
+        return rfc3339(self._clock())
+
+
+def _with_status(obj: Obj, status: Any) -> Obj:
+    changed = {**obj, "status": status}
+    if status is None:
+        del changed["status"]
+    return changed
+
+
+def _only_releases(new: Obj, old: Obj) -> bool:
+    """Whether a write only takes finalizers away: rules that the object no longer meets must not keep it from going."""
+    before, after = dict(old["metadata"]), dict(new["metadata"])
+    held, left = before.pop("finalizers", None) or [], after.pop("finalizers", None) or []
+    return set(left) < set(held) and before == after and {**old, "metadata": 0} == {**new, "metadata": 0}
+
+
+def _answer(obj: Obj) -> Answer:
+    return Answer(obj, orjson.dumps(obj))
+
+
+def _deleted(kind: Kind, obj: Obj) -> Answer:
+    details = {**details_of(kind, name_of(obj)), "uid": obj["metadata"]["uid"]}
+    return _answer({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details})

@@ -1,0 +1,67 @@
+"""Which objects a list or a watch is about: a namespace, a label selector and a field selector.
+
+For a watch, an object that enters or leaves the selection was, to this watcher, added or deleted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import orjson
+
+from trainwright.api.errors import BadRequest
+from trainwright.api.kinds import JOB
+from trainwright.api.objects import Obj
+from trainwright.api.selectors import Selector, field_selector, field_terms, label_selector
+from trainwright.controlplane.apiserver.events import Event, Record
+from trainwright.controlplane.apiserver.registry import Strategy
+
+
+@dataclass(frozen=True)
+class Selection:
+    """A parsed pair of selectors; `everything` when both are empty."""
+
+    everything: bool
+    labels: Selector
+    fields: Selector
+
+    @classmethod
+    def parse(cls, strategy: Strategy, labels: str = "", fields: str = "") -> Selection:
+        """Raises BadRequest for text that is no selector, or a field that objects of this kind cannot be selected by."""
+        try:
+            terms = field_terms(fields)
+        except BadRequest:
+            part = next((term for term in fields.split(",") if "=" not in term), fields)
+            raise BadRequest(f"invalid selector: '{fields}'; can't understand '{part}'") from None
+        for path, _, _ in terms:
+            if path not in strategy.selectable:
+                raise BadRequest(_unsupported(strategy, path))
+        return cls(not (labels.strip() or fields.strip()), label_selector(labels), field_selector(fields))
+
+    def matches(self, obj: Obj) -> bool:
+        return self.everything or (self.labels(obj) and self.fields(obj))
+
+    def seen(self, event: Event) -> tuple[str, Record] | None:
+        """What the event is to a watcher of this selection: ADDED, MODIFIED, DELETED and an object, or nothing."""
+        if self.everything:
+            return event.type, event.record
+        before = event.previous if event.previous and self.matches(event.previous.object) else None
+        if event.type == "DELETED":
+            return ("DELETED", event.record) if before else None
+        if self.matches(event.record.object):
+            return ("MODIFIED" if before else "ADDED"), event.record
+        return ("DELETED", _at(before, event.revision)) if before else None
+
+
+def _at(record: Record, revision: int) -> Record:
+    """The state in which an object was last seen here, with the version of the change that took it away."""
+    obj = {**record.object, "metadata": {**record.object["metadata"], "resourceVersion": str(revision)}}
+    return Record(revision, obj, orjson.dumps(obj))
+
+
+def _unsupported(strategy: Strategy, path: str) -> str:
+    if strategy.custom:
+        return f"field label not supported: {path}"
+    if strategy.kind == JOB:
+        return f'field label "{path}" not supported for Job'
+    return f'"{path}" is not a known field selector: only "metadata.name", "metadata.namespace"'

@@ -1,0 +1,155 @@
+"""An application behind TLS on a loopback port, in a thread of this process, with a clean start and a clean stop."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import socket
+import threading
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import uvicorn
+from starlette.applications import Starlette
+
+log = logging.getLogger(__name__)
+
+LOOPBACK = "127.0.0.1"
+_START_SECONDS = 30.0
+_STOP_SECONDS = 10.0
+_GOODBYE_SECONDS = 0.1
+"""What a client gets to read the last of an answer before its connection is dropped."""
+_DRAIN_SECONDS = 5
+"""What requests in flight get to finish once the streams have been ended."""
+
+
+class PortInUse(OSError):
+    """Somebody else listens on the port."""
+
+    def __init__(self, host: str, port: int):
+        super().__init__(
+            errno.EADDRINUSE,
+            f"port {port} on {host} is in use by another program; choose another port, or 0 for any that is free",
+        )
+        self.port = port
+
+
+class Serving:
+    """A running server; `stop` it, or use it as a context."""
+
+    def __init__(self, server: uvicorn.Server, app: Starlette, thread: threading.Thread, host: str, port: int, tls: bool):
+        self._server = server
+        self._app = app
+        self._thread = thread
+        self.host = host
+        self.port = port
+        self.url = f"{'https' if tls else 'http'}://{host}:{port}"
+
+    def stop(self) -> None:
+        """End the streams, let requests in flight finish, close the port. May be called again."""
+        self._app.state.streams.close()
+        self._server.should_exit = True
+        self._thread.join(_STOP_SECONDS)
+        if self._thread.is_alive():
+            log.warning("event=server_stop_slow url=%s seconds=%s", self.url, _STOP_SECONDS)
+            self._server.force_exit = True
+            self._thread.join(_STOP_SECONDS)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.stop()
+
+
+class _Server(uvicorn.Server):
+    """Says when it is ready, or that it will never be; and does not wait for clients that do not answer its goodbye."""
+
+    def __init__(self, config: uvicorn.Config):
+        super().__init__(config)
+        self.ready = threading.Event()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        try:
+            await super().startup(sockets)
+        finally:
+            self.ready.set()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        dismissal = asyncio.ensure_future(self._dismiss())
+        try:
+            await super().shutdown(sockets)
+        finally:
+            dismissal.cancel()
+
+    async def _dismiss(self) -> None:
+        """Drop idle connections: over TLS, a client that keeps one in its pool would hold up the stop for seconds."""
+        while True:
+            await asyncio.sleep(_GOODBYE_SECONDS)
+            if not self.server_state.tasks:
+                for connection in list(self.server_state.connections):
+                    connection.transport.abort()
+
+
+def serve(app: Starlette, host: str = LOOPBACK, port: int = 0, cert: Path | None = None, key: Path | None = None) -> Serving:
+    """Serve `app` (from `create_app`) until it is stopped; port 0 takes a free one, which `Serving.port` tells.
+
+    Without certificate and key it speaks plain HTTP, over which kubectl sends no token.
+    Raises PortInUse, ValueError for a host that is not this machine's loopback.
+    """
+    if host not in (LOOPBACK, "localhost"):
+        raise ValueError(f"host: {host!r}: the embedded API server listens on {LOOPBACK} only")
+    listener = _listen(LOOPBACK, port)
+    config = uvicorn.Config(
+        app,
+        ssl_certfile=cert,
+        ssl_keyfile=key,
+        access_log=False,
+        log_config=None,
+        log_level="warning",
+        loop="asyncio",
+        http="h11",  # the same answers to odd requests, whichever faster parser is installed
+        lifespan="off",
+        ws="none",
+        server_header=False,
+        timeout_keep_alive=75,
+        timeout_graceful_shutdown=_DRAIN_SECONDS,
+    )
+    server = _Server(config)
+    thread = threading.Thread(target=_run, args=(server, listener), name="apiserver", daemon=True)
+    thread.start()
+    if not server.ready.wait(_START_SECONDS) or not server.started:
+        server.should_exit = True
+        raise RuntimeError(f"the API server did not start on port {port} within {_START_SECONDS:.0f} seconds; see the log")
+    serving = Serving(server, app, thread, LOOPBACK, listener.getsockname()[1], cert is not None)
+    log.info("event=server_started url=%s", serving.url)
+    return serving
+
+
+def _run(server: _Server, listener: socket.socket) -> None:
+    try:
+        server.run(sockets=[listener])
+    except BaseException:
+        log.exception("event=server_failed")
+    finally:
+        server.ready.set()
+        listener.close()
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    # Named as TCP, or asyncio does not turn Nagle's delay off, and every answer takes 40 ms.
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        # A port whose last connections linger in TIME_WAIT may be taken again; one that is listened on may not.
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+        listener.listen(256)
+    except OSError as error:
+        listener.close()
+        if error.errno == errno.EADDRINUSE:
+            raise PortInUse(host, port) from error
+        raise
+    listener.setblocking(False)
+    return listener

@@ -1,0 +1,89 @@
+"""Running one reconciler: watches turn changes into keys, workers take keys and reconcile them until the world is as it should be."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from trainwright.api.errors import ApiError, Conflict
+from trainwright.api.kinds import Kind
+from trainwright.api.objects import Obj, controller_of, name_of, namespace_of
+from trainwright.cluster.protocol import Cluster
+from trainwright.cluster.reflector import Reflector
+from trainwright.controlplane.controllers.queue import Key, KeyQueue
+
+log = logging.getLogger(__name__)
+
+Reconcile = Callable[[Key], float | None]
+"""Bring one object's world in order. Returns after how many seconds to look again, or None. May be run twice."""
+
+
+def own_key(obj: Obj) -> list[Key]:
+    return [(namespace_of(obj), name_of(obj))]
+
+
+def key_of_controller(kind: str) -> Callable[[Obj], list[Key]]:
+    """A mapper from a child to the key of its controller, when that is of the given kind."""
+
+    def keys(obj: Obj) -> list[Key]:
+        owner = controller_of(obj)
+        return [(namespace_of(obj), owner["name"])] if owner and owner.get("kind") == kind else []
+
+    return keys
+
+
+@dataclass
+class Controller:
+    """A reconciler and what wakes it. `watches` maps each kind to the keys that a changed object concerns."""
+
+    name: str
+    reconcile: Reconcile
+    watches: Mapping[Kind, Callable[[Obj], Iterable[Key]]]
+    workers: int = 1
+    queue: KeyQueue = field(default_factory=KeyQueue)
+
+    def start(self, cluster: Cluster, stop: threading.Event) -> list[threading.Thread]:
+        """Start watching and working, in daemon threads that end after `stop` is set."""
+        threads = []
+        for kind, keys in self.watches.items():
+            reflector = Reflector(cluster, kind, handler=self._enqueuer(keys), stop=stop)
+            threads.append(reflector.start())
+        for number in range(self.workers):
+            worker = threading.Thread(target=self._work, name=f"{self.name}-{number}", daemon=True)
+            worker.start()
+            threads.append(worker)
+        threading.Thread(target=self._close_with, args=(stop,), name=f"{self.name}-closer", daemon=True).start()
+        return threads
+
+    def _close_with(self, stop: threading.Event) -> None:
+        stop.wait()
+        self.queue.close()
+
+    def _enqueuer(self, keys: Callable[[Obj], Iterable[Key]]) -> Callable[[str, Obj], None]:
+        def enqueue(_event: str, obj: Obj) -> None:
+            for key in keys(obj):
+                self.queue.add(key)
+
+        return enqueue
+
+    def _work(self) -> None:
+        while (key := self.queue.take()) is not None:
+            failed = True
+            began = time.monotonic()
+            try:
+                again = self.reconcile(key)
+                failed = False
+                if again is not None:
+                    self.queue.add_after(key, again)
+            except Conflict as error:  # somebody wrote first: look again
+                log.debug("reconcile conflict controller=%s key=%s/%s error=%s", self.name, *key, error.message)
+            except ApiError as error:
+                log.warning("reconcile failed controller=%s key=%s/%s error=%s", self.name, *key, error.message)
+            except Exception:  # one broken object must not stop the controller for all others
+                log.exception("reconcile crashed controller=%s key=%s/%s", self.name, *key)
+            finally:
+                log.debug("reconciled controller=%s key=%s/%s seconds=%.3f", self.name, *key, time.monotonic() - began)
+                self.queue.done(key, failed=failed)

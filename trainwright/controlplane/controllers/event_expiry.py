@@ -1,0 +1,32 @@
+"""Events go an hour after they were last seen, as Kubernetes has it; else a home that lives for years would fill with them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from trainwright.api.errors import NotFound
+from trainwright.api.kinds import EVENT
+from trainwright.api.times import seconds_between
+from trainwright.cluster.protocol import Cluster
+from trainwright.controlplane.controllers.controller import Controller, own_key
+from trainwright.controlplane.controllers.queue import Key
+
+LIFETIME_SECONDS = 3600.0
+
+
+def event_expiry(cluster: Cluster, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> Controller:
+    def reconcile(key: Key) -> float | None:
+        namespace, name = key
+        try:
+            event = cluster.get(EVENT, name, namespace)
+            seen = event.get("lastTimestamp") or event.get("eventTime") or event["metadata"]["creationTimestamp"]
+            left = LIFETIME_SECONDS - seconds_between(seen, clock())
+            if left > 0:
+                return left
+            cluster.delete(EVENT, name, namespace)
+        except NotFound:
+            return None
+        return None
+
+    return Controller("event-expiry", reconcile, {EVENT: own_key})

@@ -1,0 +1,60 @@
+"""Events about objects, as `kubectl describe` shows them; the same event again raises its count instead of adding another."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from typing import Literal
+
+from trainwright.api.errors import AlreadyExists, ApiError
+from trainwright.api.kinds import EVENT
+from trainwright.api.objects import Obj, name_of, namespace_of, uid_of
+from trainwright.api.times import now
+from trainwright.cluster.protocol import Cluster
+
+_LONGEST_MESSAGE = 1024
+log = logging.getLogger(__name__)
+
+
+def record_event(
+    cluster: Cluster, about: Obj, kind: Literal["Normal", "Warning"], reason: str, message: str, source: str
+) -> None:
+    """Write an event about an object. An event that cannot be written is logged; it never stops the work it tells of."""
+    message = message if len(message) <= _LONGEST_MESSAGE else message[: _LONGEST_MESSAGE - 4] + " ..."
+    digest = hashlib.sha256(f"{uid_of(about)}/{reason}/{message}".encode()).hexdigest()[:16]
+    name, namespace = f"{name_of(about)}.{digest}", namespace_of(about) or "default"
+    time = now()
+    event: Obj = {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": name, "namespace": namespace},
+        "involvedObject": {
+            "apiVersion": about.get("apiVersion"),
+            "kind": about.get("kind"),
+            "namespace": namespace,
+            "name": name_of(about),
+            "uid": uid_of(about),
+        },
+        "type": kind,
+        "reason": reason,
+        "message": message,
+        "source": {"component": source},
+        "reportingComponent": source,
+        "firstTimestamp": time,
+        "lastTimestamp": time,
+        "count": 1,
+    }
+    try:
+        cluster.create(event)
+    except AlreadyExists:
+        _count_again(cluster, name, namespace, time)
+    except ApiError as error:
+        log.warning("event not written reason=%s about=%s error=%s", reason, name_of(about), error.message)
+
+
+def _count_again(cluster: Cluster, name: str, namespace: str, time: str) -> None:
+    try:
+        count = int(cluster.get(EVENT, name, namespace).get("count") or 1)
+        cluster.patch(EVENT, name, {"count": count + 1, "lastTimestamp": time}, namespace)
+    except ApiError as error:
+        log.debug("event not counted name=%s error=%s", name, error.message)

@@ -1,0 +1,158 @@
+"""The garbage collector: what is owned goes when its last owner goes, and an owner deleted in the foreground waits for it.
+
+Whether an owner is gone is always asked of the API, by UID: a successor of the same name does not keep old children alive.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+
+from trainwright.api import kinds
+from trainwright.api.errors import Conflict, NotFound
+from trainwright.api.kinds import Kind
+from trainwright.api.objects import Obj, is_deleting, name_of, namespace_of, owners_of, uid_of
+from trainwright.cluster.protocol import Cluster, Propagation
+from trainwright.controlplane.controllers.controller import Controller
+from trainwright.controlplane.controllers.queue import Key
+
+FOREGROUND, ORPHAN = "foregroundDeletion", "orphan"
+_SKIPPED = (kinds.EVENT, kinds.NODE, kinds.LEASE)
+log = logging.getLogger(__name__)
+
+
+def garbage_collector(cluster: Cluster) -> Controller:
+    collector = GarbageCollector(cluster)
+    watched = [kind for kind in kinds.ALL if kind not in _SKIPPED]
+    return Controller("garbage-collector", collector.reconcile, {kind: collector.keys_for(kind) for kind in watched})
+
+
+class GarbageCollector:
+    """Keys are `(resource|namespace, name)`: one queue serves all kinds."""
+
+    def __init__(self, cluster: Cluster):
+        self._cluster = cluster
+        self._lock = threading.Lock()
+        self._dependents: dict[str, set[Key]] = {}
+        self._kinds = {kind.resource: kind for kind in kinds.ALL}
+
+    def keys_for(self, kind: Kind) -> Callable[[Obj], list[Key]]:
+        """The mapper for one kind: a changed object concerns itself, its dependents and its owners."""
+
+        def keys(obj: Obj) -> list[Key]:
+            own = (f"{kind.resource}|{namespace_of(obj)}", name_of(obj))
+            owners = owners_of(obj)
+            with self._lock:
+                for owner in owners:
+                    self._dependents.setdefault(owner["uid"], set()).add(own)
+                dependents = list(self._dependents.get(uid_of(obj), ()))
+            above = [self._owner_key(owner, namespace_of(obj)) for owner in owners]
+            return (
+                [own, *dependents, *(key for key in above if key is not None)] if owners or dependents or is_deleting(obj) else []
+            )
+
+        return keys
+
+    def reconcile(self, key: Key) -> float | None:
+        resource, _, namespace = key[0].partition("|")
+        kind = self._kinds[resource]
+        try:
+            obj = self._cluster.get(kind, key[1], namespace or None)
+        except NotFound:
+            self._forget(key)
+            return None
+        if is_deleting(obj):
+            return self._finish_deletion(kind, obj)
+        if owners_of(obj):
+            self._collect(kind, obj)
+        return None
+
+    def _collect(self, kind: Kind, obj: Obj) -> None:
+        """Delete an object all of whose owners are gone, or whose owner is being deleted in the foreground."""
+        owners = [(reference, self._owner(reference, namespace_of(obj))) for reference in owners_of(obj)]
+        if any(owner == "unknown" for _, owner in owners):
+            return
+        live = [owner for _, owner in owners if isinstance(owner, dict)]
+        waiting = [owner for owner in live if is_deleting(owner) and FOREGROUND in (owner["metadata"].get("finalizers") or [])]
+        if live and len(waiting) < len(live):
+            return
+        propagation: Propagation = "Foreground" if self._live_dependents(obj) else "Background"
+        log.info("collecting kind=%s namespace=%s name=%s", kind.kind, namespace_of(obj), name_of(obj))
+        try:
+            self._cluster.delete(
+                kind,
+                name_of(obj),
+                namespace_of(obj) or None,
+                propagation=propagation,
+                uid=uid_of(obj),
+            )
+        except (NotFound, Conflict):
+            return
+
+    def _finish_deletion(self, kind: Kind, owner: Obj) -> float | None:
+        finalizers = owner["metadata"].get("finalizers") or []
+        if ORPHAN in finalizers:
+            self._orphan(owner)
+            self._remove_finalizer(kind, owner, ORPHAN)
+        elif FOREGROUND in finalizers:
+            dependents = self._live_dependents(owner)
+            for dependent_kind, dependent in dependents:
+                if not is_deleting(dependent):
+                    self._collect(dependent_kind, dependent)
+            if not dependents:
+                self._remove_finalizer(kind, owner, FOREGROUND)
+        return None
+
+    def _remove_finalizer(self, kind: Kind, obj: Obj, finalizer: str) -> None:
+        kept = [entry for entry in obj["metadata"]["finalizers"] if entry != finalizer]
+        patch = {"metadata": {"finalizers": kept or None, "resourceVersion": obj["metadata"]["resourceVersion"]}}
+        try:
+            self._cluster.patch(kind, name_of(obj), patch, namespace_of(obj) or None)
+        except NotFound:
+            return
+
+    def _orphan(self, owner: Obj) -> None:
+        for kind, dependent in self._live_dependents(owner):
+            kept = [reference for reference in owners_of(dependent) if reference["uid"] != uid_of(owner)]
+            patch = {"metadata": {"ownerReferences": kept or None}}
+            self._cluster.patch(kind, name_of(dependent), patch, namespace_of(dependent) or None)
+
+    def _live_dependents(self, owner: Obj) -> list[tuple[Kind, Obj]]:
+        with self._lock:
+            keys = list(self._dependents.get(uid_of(owner), ()))
+        found = []
+        for key in keys:
+            resource, _, namespace = key[0].partition("|")
+            try:
+                obj = self._cluster.get(self._kinds[resource], key[1], namespace or None)
+            except NotFound:
+                continue
+            if any(reference["uid"] == uid_of(owner) for reference in owners_of(obj)):
+                found.append((self._kinds[resource], obj))
+        return found
+
+    def _owner(self, reference: Obj, namespace: str) -> Obj | str | None:
+        """The owner, None when it is gone, or "unknown" for a kind that we do not serve."""
+        key = self._owner_key(reference, namespace)
+        if key is None:
+            return "unknown"
+        resource, _, owner_namespace = key[0].partition("|")
+        try:
+            owner = self._cluster.get(self._kinds[resource], key[1], owner_namespace or None)
+        except NotFound:
+            return None
+        return owner if uid_of(owner) == reference["uid"] else None
+
+    def _owner_key(self, reference: Obj, namespace: str) -> Key | None:
+        kind = kinds.kind_of(reference)
+        if kind is None:
+            return None
+        return f"{kind.resource}|{namespace if kind.namespaced else ''}", reference["name"]
+
+    def _forget(self, key: Key) -> None:
+        with self._lock:
+            for uid in [uid for uid, keys in self._dependents.items() if key in keys]:
+                self._dependents[uid].discard(key)
+                if not self._dependents[uid]:
+                    del self._dependents[uid]

@@ -1,0 +1,28 @@
+"""Sets of completion indexes and the text form that a Job's status has of them: `0,2-4`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+
+def indexes_text(indexes: Iterable[int]) -> str:
+    """Intervals of three or more are written `a-b`, two neighbours `a,b`."""
+    parts: list[str] = []
+    run: list[int] = []
+    for index in [*sorted(set(indexes)), None]:
+        if run and index is not None and index == run[-1] + 1:
+            run.append(index)
+            continue
+        if run:
+            parts.append(f"{run[0]}-{run[-1]}" if len(run) > 2 else ",".join(map(str, run)))
+        run = [index] if index is not None else []
+    return ",".join(parts)
+
+
+def parse_indexes(text: str | None) -> set[int]:
+    """The indexes that such a text names; empty for an empty text."""
+    indexes: set[int] = set()
+    for part in filter(None, (text or "").split(",")):
+        first, _, last = part.partition("-")
+        indexes.update(range(int(first), int(last or first) + 1))
+    return indexes

@@ -1,0 +1,8 @@
+"""The JobSet controller: one file for each policy, pure functions over a JobSet and its Jobs; `reconciler` calls them in order.
+
+Source of the behaviour: JobSet 0.13 (reference jobset-and-job.md, sections 1 and 2).
+"""
+
+from trainwright.controlplane.controllers.jobset.reconciler import jobset_controller
+
+__all__ = ["jobset_controller"]

@@ -1,0 +1,134 @@
+"""The objects that a JobSet makes: its child Jobs with their labels, its headless Service, its volume claims."""
+
+from __future__ import annotations
+
+import hashlib
+
+from trainwright.api import names
+from trainwright.api.objects import Obj, copy_of, name_of, namespace_of, owner_reference, uid_of
+
+_PREFIX = "jobset.sigs.k8s.io/"
+
+
+def child_jobs(jobset: Obj, replicated: Obj) -> list[Obj]:
+    """All Jobs of one replicated job for the current attempt, in index order."""
+    return [_job(jobset, replicated, index) for index in range(replicated.get("replicas", 1))]
+
+
+def job_name(jobset: Obj, replicated: Obj, index: int) -> str:
+    return f"{name_of(jobset)}-{replicated['name']}-{index}"
+
+
+def subdomain(jobset: Obj) -> str:
+    return str((jobset["spec"].get("network") or {}).get("subdomain") or name_of(jobset))
+
+
+def headless_service(jobset: Obj) -> Obj | None:
+    """The Service that gives the pods their names, or None where DNS host names are off."""
+    network = jobset["spec"].get("network") or {}
+    if network.get("enableDNSHostnames") is False:
+        return None
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": subdomain(jobset), "namespace": namespace_of(jobset), "ownerReferences": [owner_reference(jobset)]},
+        "spec": {
+            "clusterIP": "None",
+            "publishNotReadyAddresses": network.get("publishNotReadyAddresses", True),
+            "selector": {names.JOBSET_NAME_LABEL: name_of(jobset)},
+        },
+    }
+
+
+def volume_claims(jobset: Obj) -> list[Obj]:
+    """The claims `<template>-<jobset>`; only those of the policy Delete go when the JobSet goes."""
+    claims = []
+    for policy in jobset["spec"].get("volumeClaimPolicies") or []:
+        deleted = (policy.get("retentionPolicy") or {}).get("whenDeleted", "Delete") == "Delete"
+        for template in policy.get("templates") or []:
+            metadata = template.get("metadata") or {}
+            claim = {
+                "apiVersion": "v1",
+                "kind": "PersistentVolumeClaim",
+                "metadata": {
+                    "name": claim_name(jobset, template),
+                    "namespace": namespace_of(jobset),
+                    "labels": {**(metadata.get("labels") or {}), names.JOBSET_NAME_LABEL: name_of(jobset)},
+                }
+                | ({"ownerReferences": [owner_reference(jobset)]} if deleted else {}),
+                "spec": copy_of(template.get("spec") or {}),
+            }
+            claims.append(claim)
+    return claims
+
+
+def claim_name(jobset: Obj, template: Obj) -> str:
+    return f"{(template.get('metadata') or {}).get('name', '')}-{name_of(jobset)}"
+
+
+def _job(jobset: Obj, replicated: Obj, index: int) -> Obj:
+    template = copy_of(replicated["template"])
+    keys = _place(jobset, replicated, index)
+    spec = template["spec"]
+    spec["suspend"] = bool(jobset["spec"].get("suspend"))
+    pods = spec["template"]
+    metadata = _with_place(template.get("metadata"), keys)
+    pods["metadata"] = _with_place(pods.get("metadata"), keys)
+    if (jobset["spec"].get("network") or {}).get("enableDNSHostnames") is not False:
+        pods["spec"]["subdomain"] = subdomain(jobset)
+    _add_claims(jobset, pods["spec"])
+    name = job_name(jobset, replicated, index)
+    metadata |= {"name": name, "namespace": namespace_of(jobset), "ownerReferences": [owner_reference(jobset)]}
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec}
+
+
+def _with_place(metadata: Obj | None, keys: dict[str, str]) -> Obj:
+    metadata = dict(metadata or {})
+    metadata["labels"] = {**(metadata.get("labels") or {}), **keys}
+    metadata["annotations"] = {**(metadata.get("annotations") or {}), **keys}
+    return metadata
+
+
+def _place(jobset: Obj, replicated: Obj, index: int) -> dict[str, str]:
+    """Where a Job stands among the others: each key becomes both a label and an annotation."""
+    jobs = jobset["spec"].get("replicatedJobs") or []
+    group = replicated.get("groupName") or "default"
+    before = jobs[: [job["name"] for job in jobs].index(replicated["name"])]
+    in_group = [job for job in jobs if (job.get("groupName") or "default") == group]
+    before_in_group = [job for job in before if (job.get("groupName") or "default") == group]
+    key = f"{namespace_of(jobset)}/{job_name(jobset, replicated, index)}"
+    place = {
+        names.JOBSET_NAME_LABEL: name_of(jobset),
+        names.JOBSET_UID_LABEL: uid_of(jobset),
+        names.REPLICATED_JOB_LABEL: replicated["name"],
+        f"{_PREFIX}replicatedjob-replicas": str(replicated.get("replicas", 1)),
+        f"{_PREFIX}global-replicas": str(_replicas(jobs)),
+        f"{_PREFIX}job-index": str(index),
+        f"{_PREFIX}job-global-index": str(_replicas(before) + index),
+        f"{_PREFIX}job-key": hashlib.sha1(key.encode(), usedforsecurity=False).hexdigest(),
+        names.RESTART_ATTEMPT_LABEL: str((jobset.get("status") or {}).get("restarts") or 0),
+        f"{_PREFIX}group-name": group,
+        f"{_PREFIX}group-replicas": str(_replicas(in_group)),
+        f"{_PREFIX}job-group-index": str(_replicas(before_in_group) + index),
+    }
+    coordinator = jobset["spec"].get("coordinator")
+    if coordinator:
+        numbers = f"{coordinator.get('jobIndex', 0)}-{coordinator.get('podIndex', 0)}"
+        place[f"{_PREFIX}coordinator"] = f"{name_of(jobset)}-{coordinator['replicatedJob']}-{numbers}.{subdomain(jobset)}"
+    return place
+
+
+def _replicas(jobs: list[Obj]) -> int:
+    return sum(job.get("replicas", 1) for job in jobs)
+
+
+def _add_claims(jobset: Obj, pod_spec: Obj) -> None:
+    """Give the pods the volumes of the claim templates that they mount by name."""
+    containers = [*(pod_spec.get("initContainers") or []), *(pod_spec.get("containers") or [])]
+    mounted = {mount["name"] for container in containers for mount in container.get("volumeMounts") or []}
+    for policy in jobset["spec"].get("volumeClaimPolicies") or []:
+        for template in policy.get("templates") or []:
+            name = (template.get("metadata") or {}).get("name")
+            if name in mounted:
+                source = {"claimName": claim_name(jobset, template)}
+                pod_spec.setdefault("volumes", []).append({"name": name, "persistentVolumeClaim": source})

@@ -1,0 +1,95 @@
+"""A queue of keys: duplicates are dropped, no key is worked on twice at once, and a key that fails comes back later and later."""
+
+from __future__ import annotations
+
+import heapq
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+
+FIRST_BACKOFF_SECONDS = 0.05
+MOST_BACKOFF_SECONDS = 60.0
+
+Key = tuple[str, str]
+"""Namespace and name."""
+
+
+class KeyQueue:
+    """Thread-safe. A key added while it is being worked on is queued again when `done` is called for it."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic):
+        self._clock = clock
+        self._ready: deque[Key] = deque()
+        self._waiting: set[Key] = set()
+        self._working: set[Key] = set()
+        self._dirty: set[Key] = set()
+        self._later: list[tuple[float, Key]] = []
+        self._failures: dict[Key, int] = {}
+        self._closed = False
+        self._changed = threading.Condition()
+
+    def add(self, key: Key) -> None:
+        with self._changed:
+            if key in self._working:
+                self._dirty.add(key)
+            elif key not in self._waiting:
+                self._waiting.add(key)
+                self._ready.append(key)
+                self._changed.notify()
+
+    def add_after(self, key: Key, seconds: float) -> None:
+        """Add the key when `seconds` have passed; it may be added sooner by others."""
+        with self._changed:
+            heapq.heappush(self._later, (self._clock() + max(seconds, 0.0), key))
+            self._changed.notify()
+
+    def take(self) -> Key | None:
+        """The next key, waiting for one; None once the queue is closed."""
+        with self._changed:
+            while not self._closed:
+                self._wake()
+                if self._ready:
+                    key = self._ready.popleft()
+                    self._waiting.discard(key)
+                    self._working.add(key)
+                    return key
+                self._changed.wait(self._later[0][0] - self._clock() if self._later else None)
+            return None
+
+    def done(self, key: Key, *, failed: bool = False) -> None:
+        """The key has been worked on; after a failure it comes back with exponential back-off."""
+        with self._changed:
+            self._working.discard(key)
+            if failed:
+                count = self._failures[key] = self._failures.get(key, 0) + 1
+                delay = min(FIRST_BACKOFF_SECONDS * 2 ** min(count - 1, 20), MOST_BACKOFF_SECONDS)
+                heapq.heappush(self._later, (self._clock() + delay, key))
+            else:
+                self._failures.pop(key, None)
+            if key in self._dirty:
+                self._dirty.discard(key)
+                self._waiting.add(key)
+                self._ready.append(key)
+            self._changed.notify()
+
+    def close(self) -> None:
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+
+    def __len__(self) -> int:
+        """Keys that could be taken now."""
+        with self._changed:
+            self._wake()
+            return len(self._ready)
+
+    def _wake(self) -> None:
+        now = self._clock()
+        while self._later and self._later[0][0] <= now:
+            _, key = heapq.heappop(self._later)
+            if key in self._working:
+                self._dirty.add(key)
+            elif key not in self._waiting:
+                self._waiting.add(key)
+                self._ready.append(key)

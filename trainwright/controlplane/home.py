@@ -1,0 +1,128 @@
+"""The folder that an embedded control plane lives in, and the lock that makes it the only one there.
+
+The lock is the operating system's: it ends with the process that holds it, so nothing stale can be left behind.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+DEFAULT = "~/.trainwright"
+VARIABLE = "TRAINWRIGHT_HOME"
+_LOOK_SECONDS = 0.02
+
+
+class HomeTaken(Exception):
+    """Another control plane owns this home."""
+
+
+@dataclass(frozen=True)
+class Running:
+    """The control plane that runs in a home."""
+
+    pid: int
+    port: int
+    url: str
+    started: str
+
+
+@dataclass(frozen=True)
+class Home:
+    """Names of the files below a home; everything is the owner's alone."""
+
+    path: Path
+
+    @classmethod
+    def chosen(cls, path: str | Path | None = None) -> Home:
+        """The home that was named, else TRAINWRIGHT_HOME, else `~/.trainwright`."""
+        return cls(Path(path or os.environ.get(VARIABLE) or DEFAULT).expanduser().absolute())
+
+    @property
+    def kubeconfig(self) -> Path:
+        return self.path / "kubeconfig"
+
+    @property
+    def database(self) -> Path:
+        return self.path / "state.db"
+
+    @property
+    def log(self) -> Path:
+        return self.path / "controlplane.log"
+
+    @property
+    def credentials(self) -> Path:
+        return self.path / "credentials"
+
+    @property
+    def node(self) -> Path:
+        return self.path / "node"
+
+    def make(self) -> None:
+        """Create the folder, private. Raises OSError."""
+        self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.path.chmod(0o700)
+
+    def lock(self, tries: int = 10) -> int:
+        """Take the home; the descriptor holds the lock until it is closed. Raises HomeTaken.
+
+        Tried more than once: somebody who only looks (`is_locked`) has it for a moment too.
+        """
+        descriptor = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        for left in reversed(range(tries)):
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                if left:
+                    time.sleep(_LOOK_SECONDS)
+                    continue
+                os.close(descriptor)
+                raise HomeTaken(
+                    f"another control plane runs in {self.path}; stop it with `trainwright down --home {self.path}`"
+                ) from error
+            break
+        return descriptor
+
+    def is_locked(self) -> bool:
+        """Whether a control plane owns the home now."""
+        if not (self.path / "lock").exists():
+            return False
+        try:
+            os.close(self.lock(tries=1))
+        except HomeTaken:
+            return True
+        return False
+
+    def running(self) -> Running | None:
+        """The control plane that is ready in this home, or None."""
+        if not self.is_locked():
+            return None
+        try:
+            return Running(**json.loads((self.path / "running.json").read_bytes()))
+        except (FileNotFoundError, json.JSONDecodeError, TypeError):
+            return None
+
+    def last_port(self) -> int:
+        """The port of the last run, or 0: pods that outlive a crash go on reporting to it."""
+        try:
+            return int((self.path / "port").read_text("ascii"))
+        except (FileNotFoundError, ValueError):
+            return 0
+
+    def announce(self, running: Running) -> None:
+        """Say that this control plane is ready. The last thing that starting does."""
+        self._write("port", str(running.port))
+        self._write("running.json", json.dumps(vars(running)))
+
+    def withdraw(self) -> None:
+        (self.path / "running.json").unlink(missing_ok=True)
+
+    def _write(self, name: str, text: str) -> None:
+        temporary = self.path / f".{name}.new"
+        with open(temporary, "w", encoding="utf-8", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
+            file.write(text)
+        os.replace(temporary, self.path / name)

@@ -1,0 +1,94 @@
+"""Starting and stopping an embedded control plane from outside: a process of its own, in a session of its own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+from trainwright.controlplane.gates import parse_gates
+from trainwright.controlplane.home import Home, Running
+
+START_SECONDS = 60.0
+STOP_SECONDS = 45.0
+POLL_SECONDS = 0.02
+_KILL_SECONDS = 5.0
+
+
+class StartFailed(Exception):
+    """The control plane did not come up; the message holds its last words."""
+
+
+def start(home: Home, *, port: int | None = None, node: bool = True, feature_gates: str = "") -> tuple[Running, bool]:
+    """Make sure that a control plane runs in the home; returns it, and whether it was started now.
+
+    The process leads its own session, so that Ctrl-C in the terminal does not reach it.
+    Raises StartFailed, OSError for a home that cannot be written, GateError.
+    """
+    parse_gates(feature_gates)
+    home.make()
+    if (running := home.running()) is not None:
+        if port not in (None, 0, running.port):
+            raise StartFailed(
+                f"a control plane runs in {home.path} already, on port {running.port}; stop it first to move it to port {port}"
+            )
+        return running, False
+    command = command_line(home, port=port, node=node, feature_gates=feature_gates)
+    with open(home.log, "ab", opener=lambda path, flags: os.open(path, flags, 0o600)) as log:
+        began = log.tell()
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+    deadline = time.monotonic() + START_SECONDS
+    while time.monotonic() < deadline:
+        if (running := home.running()) is not None:
+            return running, running.pid == process.pid
+        if process.poll() is not None and not home.is_locked():
+            raise StartFailed(_last_words(home, began) or f"the control plane ended with exit code {process.returncode}")
+        time.sleep(POLL_SECONDS)
+    process.terminate()
+    raise StartFailed(f"the control plane in {home.path} was not ready after {START_SECONDS:.0f} s; see {home.log}")
+
+
+def command_line(home: Home, *, port: int | None, node: bool, feature_gates: str) -> list[str]:
+    """The command of the control plane's own process."""
+    command = [sys.executable, "-m", "trainwright.controlplane", "--home", str(home.path), "--feature-gates", feature_gates]
+    command += ["--port", str(port)] if port is not None else []
+    return command if node else [*command, "--no-node"]
+
+
+def stop(home: Home, seconds: float = STOP_SECONDS) -> bool:
+    """Stop the control plane of the home and all that it runs. Returns False when none ran.
+
+    Raises TimeoutError when it does not end, even killed.
+    """
+    if not home.is_locked():
+        return False
+    asked: Running | None = None
+    deadline = time.monotonic() + seconds
+    while home.is_locked() and time.monotonic() < deadline:
+        if asked is None and (asked := home.running()) is not None:  # one that is just starting says so when it is ready
+            _signal(asked.pid, signal.SIGTERM)
+        time.sleep(POLL_SECONDS)
+    if home.is_locked() and asked is not None:
+        _signal(asked.pid, signal.SIGKILL)
+        deadline = time.monotonic() + _KILL_SECONDS
+        while home.is_locked() and time.monotonic() < deadline:
+            time.sleep(POLL_SECONDS)
+    if home.is_locked():
+        raise TimeoutError(f"the control plane in {home.path} does not stop; see {home.log}")
+    return True
+
+
+def _signal(pid: int, number: signal.Signals) -> None:
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        return
+
+
+def _last_words(home: Home, began: int) -> str:
+    with open(home.log, "rb") as log:
+        log.seek(began)
+        lines = log.read().decode("utf-8", "replace").strip().splitlines()
+    return lines[-1] if lines else ""

@@ -1,0 +1,152 @@
+"""The node agent: a worker for every pod that is bound to this node, and after a restart for those that were left behind."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import subprocess
+import threading
+from pathlib import Path
+
+from trainwright.api import names
+from trainwright.api.errors import AlreadyExists, NotFound
+from trainwright.api.kinds import JOBSET, NODE, POD
+from trainwright.api.objects import Obj, labels_of, namespace_of, uid_of
+from trainwright.api.times import now
+from trainwright.cluster.protocol import Cluster
+from trainwright.cluster.reflector import Reflector
+from trainwright.controlplane.node.container import end_marked, latest_run
+from trainwright.controlplane.node.pod_worker import NodeServices, PodWorker, remove_folder
+from trainwright.controlplane.node.rendezvous import RendezvousPorts
+from trainwright.controlplane.node.shutdown import end_runs
+from trainwright.controlplane.node.volumes import IssueToken, VolumeMaker
+
+NODE_NAME = "local"
+log = logging.getLogger(__name__)
+
+
+class NodeAgent:
+    """Runs pods of `cluster` below the folder `home`. One agent a home."""
+
+    def __init__(self, cluster: Cluster, home: Path, issue_token: IssueToken):
+        self._cluster = cluster
+        self._pods_folder = home / "pods"
+        self._pods_folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._workers: dict[str, PodWorker] = {}
+        self._stop = threading.Event()
+        self._ports = RendezvousPorts(home / "ports.json")
+        volumes = VolumeMaker(cluster, home / "claims", issue_token)
+        self._services = NodeServices(cluster, volumes, self._ports, self._pods_folder, self._threads_for)
+        selector = f"spec.nodeName={NODE_NAME}"
+        self._reflector = Reflector(cluster, POD, handler=self._pod_changed, field_selector=selector, stop=self._stop)
+
+    def start(self) -> None:
+        """Register the node, clean up after pods that are gone, and take care of those that are there."""
+        self._register()
+        self._remove_strangers()
+        self._reflector.start()
+
+    def stop(self, seconds: float = 30.0) -> None:
+        """Stop all processes in order, as a machine does that shuts down; pods go on when the node comes back."""
+        self._stop.set()
+        workers = list(self._workers.values())
+        for worker in workers:
+            worker.stop_watching()
+        for worker in workers:
+            worker.join(5)
+        self._end_processes([worker.folder for worker in workers], seconds)
+
+    def _end_processes(self, folders: list[Path], seconds: float) -> None:
+        runs = [run for folder in folders for name in _containers(folder) if (run := latest_run(name, folder)) is not None]
+        end_runs(runs, seconds)
+
+    def _pod_changed(self, event: str, pod: Obj) -> None:
+        uid = uid_of(pod)
+        worker = self._workers.get(uid)
+        if event == "DELETED":
+            self._forget(pod, worker)
+        elif worker is None or not worker.is_alive():
+            self._workers[uid] = worker = PodWorker(pod, self._services)
+            worker.start()
+        else:
+            worker.update(pod)
+
+    def _forget(self, pod: Obj, worker: PodWorker | None) -> None:
+        self._workers.pop(uid_of(pod), None)
+        if worker is not None:
+            worker.stop_watching()
+        threading.Thread(target=self._clean_up, args=(pod, worker), name="pod-cleanup", daemon=True).start()
+
+    def _clean_up(self, pod: Obj, worker: PodWorker | None) -> None:
+        if worker is not None:
+            worker.join(5)
+        uid = uid_of(pod)
+        self._end_processes([self._pods_folder / uid], 0)
+        end_marked(uid)
+        remove_folder(self._pods_folder / uid)
+        jobset = labels_of(pod).get(names.JOBSET_UID_LABEL)
+        if jobset and not self._jobset_lives(pod, jobset):
+            self._ports.release(jobset)
+
+    def _jobset_lives(self, pod: Obj, jobset_uid: str) -> bool:
+        try:
+            return uid_of(self._cluster.get(JOBSET, labels_of(pod)[names.JOBSET_NAME_LABEL], namespace_of(pod))) == jobset_uid
+        except NotFound:
+            return False
+
+    def _remove_strangers(self) -> None:
+        """Pods that were deleted while nobody ran this node: end their processes, remove their folders."""
+        known = {uid_of(pod) for pod in self._cluster.list(POD).items}
+        for folder in self._pods_folder.iterdir():
+            if folder.name not in known:
+                self._end_processes([folder], 0)
+                end_marked(folder.name)
+                remove_folder(folder)
+
+    def _register(self) -> None:
+        resources = {"cpu": str(os.cpu_count() or 1), "memory": f"{_memory_kib()}Ki", "pods": "1000"}
+        if gpus := _gpu_count():
+            resources["nvidia.com/gpu"] = str(gpus)
+        status = {
+            "capacity": resources,
+            "allocatable": resources,
+            "conditions": [
+                {"type": "Ready", "status": "True", "reason": "AgentReady", "message": "", "lastTransitionTime": now()}
+            ],
+            "addresses": [{"type": "InternalIP", "address": "127.0.0.1"}, {"type": "Hostname", "address": NODE_NAME}],
+        }
+        labels = {"kubernetes.io/hostname": NODE_NAME, "kubernetes.io/os": os.uname().sysname.lower()}
+        try:
+            self._cluster.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": NODE_NAME, "labels": labels}})
+        except AlreadyExists:
+            log.debug("node known name=%s", NODE_NAME)
+        self._cluster.patch(NODE, NODE_NAME, {"status": status}, subresource="status")
+
+    def _threads_for(self, pod: Obj) -> int:
+        """Cores shared among the pods that run now, so that two nodes on one machine do not fight for them."""
+        running = sum(worker.is_alive() for worker in self._workers.values())
+        completions = labels_of(pod).get(names.JOBSET_UID_LABEL)
+        siblings = sum(labels_of(other).get(names.JOBSET_UID_LABEL) == completions for other in self._reflector.known.values())
+        return max((os.cpu_count() or 1) // max(siblings if completions else running, 1), 1)
+
+
+def _containers(folder: Path) -> list[str]:
+    home = folder / "containers"
+    return [entry.name for entry in home.iterdir()] if home.is_dir() else []
+
+
+def _memory_kib() -> int:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 1024
+
+
+def _gpu_count() -> int:
+    """NVIDIA GPUs of this machine, as its driver lists them; 0 where there is no driver."""
+    if shutil.which("nvidia-smi") is None:
+        return 0
+    try:
+        listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=10, check=False)
+    except subprocess.TimeoutExpired:
+        log.warning("nvidia-smi did not answer; this node offers no GPU")
+        return 0
+    return sum(line.startswith("GPU ") for line in listed.stdout.splitlines())

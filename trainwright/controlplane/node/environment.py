@@ -1,0 +1,120 @@
+"""A container's variables: what the pod says, resolved, expanded, and added to a small base that leaks nothing of the node's own."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from trainwright.api.errors import NotFound
+from trainwright.api.kinds import CONFIG_MAP, SECRET, Kind
+from trainwright.api.objects import Obj, named, namespace_of, uid_of
+from trainwright.api.quantities import parse_quantity
+from trainwright.cluster.protocol import Cluster
+from trainwright.controlplane.node.container import POD_MARK
+from trainwright.controlplane.node.downward import field_text
+from trainwright.controlplane.node.volumes import VolumeError, keyed_data
+
+_PASSED_ON = re.compile(
+    r"^(HOME|USER|LOGNAME|LANG|LC_\w+|TZ|SHELL|SSL_CERT_(FILE|DIR)|REQUESTS_CA_BUNDLE|HF_HOME|HF_HUB_OFFLINE|HF_DATASETS_OFFLINE"
+    r"|HF_ENDPOINT|TRANSFORMERS_OFFLINE|(HTTPS?|NO|ALL)_PROXY|(https?|no|all)_proxy|LD_LIBRARY_PATH|CUDA_HOME)$"
+)
+_REFERENCE = re.compile(r"\$(\$)?\(([A-Za-z_.\-][A-Za-z0-9_.\-]*)\)")
+
+
+def base_environment(pod: Obj, hostname: str, temporary: Path, *, threads: int) -> dict[str, str]:
+    """What every process of a pod starts with.
+
+    The programs of this very installation come first in PATH. Credentials in the node's own environment are not passed
+    on: a container gets what its pod names. `threads` is the default for OpenMP, so that pods share the machine.
+    """
+    env = {name: value for name, value in os.environ.items() if _PASSED_ON.match(name)}
+    programs = str(Path(sys.executable).parent)
+    env["PATH"] = os.pathsep.join([programs, os.environ.get("PATH", os.defpath)])
+    env["HOSTNAME"] = hostname
+    env["TMPDIR"] = str(temporary)
+    env["PYTHONUNBUFFERED"] = "1"
+    env["OMP_NUM_THREADS"] = str(max(threads, 1))
+    env["GLOO_SOCKET_IFNAME"] = "lo0" if sys.platform == "darwin" else "lo"
+    env[POD_MARK] = uid_of(pod)
+    return env
+
+
+@dataclass(frozen=True)
+class VariableResolver:
+    """Resolves a container's `env` and `envFrom`. Raises VolumeError for a reference that leads nowhere."""
+
+    cluster: Cluster
+    pod: Obj
+
+    def variables(self, container: Obj, base: dict[str, str], rewrite: Callable[[str], str]) -> dict[str, str]:
+        """`base` with the container's variables; `$(NAME)` refers to what came before, each value passes through `rewrite`."""
+        resolved = dict(base)
+        for name, value in self._imported(container):
+            resolved[name] = rewrite(value)
+        for entry in container.get("env") or []:
+            text = self._value(entry, container)
+            if text is not None:
+                resolved[entry["name"]] = rewrite(expanded(text, resolved))
+        return resolved
+
+    def _imported(self, container: Obj) -> Iterator[tuple[str, str]]:
+        for source in container.get("envFrom") or []:
+            prefix = source.get("prefix") or ""
+            for kind, field in ((CONFIG_MAP, "configMapRef"), (SECRET, "secretRef")):
+                if field in source:
+                    for key, content in self._keys(kind, source[field]).items():
+                        yield prefix + key, content.decode()
+
+    def _value(self, entry: Obj, container: Obj) -> str | None:
+        source = entry.get("valueFrom")
+        if not source:
+            return str(entry.get("value") or "")
+        if "fieldRef" in source:
+            try:
+                return field_text(self.pod, source["fieldRef"]["fieldPath"])
+            except ValueError as error:
+                raise VolumeError(f"variable {entry['name']}: {error}") from error
+        if "resourceFieldRef" in source:
+            return self._resource(source["resourceFieldRef"], container)
+        for kind, field in ((CONFIG_MAP, "configMapKeyRef"), (SECRET, "secretKeyRef")):
+            if field in source:
+                keys = self._keys(kind, source[field])
+                if source[field]["key"] in keys:
+                    return keys[source[field]["key"]].decode()
+                if source[field].get("optional"):
+                    return None
+                raise VolumeError(
+                    f"variable {entry['name']}: {kind.kind} {source[field]['name']!r} has no key {source[field]['key']!r}"
+                )
+        raise VolumeError(f"variable {entry['name']}: the source {', '.join(source)} is not supported")
+
+    def _keys(self, kind: Kind, reference: Obj) -> dict[str, bytes]:
+        try:
+            return keyed_data(self.cluster.get(kind, reference["name"], namespace_of(self.pod)))
+        except NotFound as error:
+            if reference.get("optional"):
+                return {}
+            raise VolumeError(f"{kind.kind.lower()} {reference['name']!r} not found") from error
+
+    def _resource(self, reference: Obj, container: Obj) -> str:
+        group, _, resource = reference["resource"].partition(".")
+        if reference.get("containerName"):
+            container = named(self.pod["spec"].get("containers"), reference["containerName"]) or container
+        amount = ((container.get("resources") or {}).get(group) or {}).get(resource, 0)
+        divisor = parse_quantity(reference.get("divisor") or 1).value or 1
+        return str(int(-(-parse_quantity(amount).value // divisor)))
+
+
+def expanded(text: str, variables: dict[str, str]) -> str:
+    """`$(NAME)` replaced by a variable's value; `$$(NAME)` is an escaped one; unknown names stay as they are."""
+
+    def replace(match: re.Match[str]) -> str:
+        if match[1]:
+            return match[0][1:]
+        return variables.get(match[2], match[0])
+
+    return _REFERENCE.sub(replace, text)

@@ -1,0 +1,289 @@
+"""One pod, from its volumes to its last status: init containers in order, then the containers, restarts, and an orderly end.
+
+A worker finds out where its pod stands from files alone, so a new worker takes over where a dead one stopped.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import signal
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from trainwright.api import names
+from trainwright.api.errors import ApiError, Conflict, NotFound
+from trainwright.api.kinds import POD
+from trainwright.api.objects import Obj, is_deleting, labels_of, name_of, namespace_of, uid_of
+from trainwright.api.times import now
+from trainwright.cluster.protocol import Cluster
+from trainwright.controlplane.node.container import ContainerRun, end_marked, latest_run, run_of
+from trainwright.controlplane.node.environment import VariableResolver, base_environment, expanded
+from trainwright.controlplane.node.images import command_of_image
+from trainwright.controlplane.node.pod_status import ContainerState, pod_status
+from trainwright.controlplane.node.rendezvous import RendezvousPorts
+from trainwright.controlplane.node.rewriting import Rewriting
+from trainwright.controlplane.node.volumes import VolumeError, VolumeMaker
+
+POLL_SECONDS = 0.05
+REFRESH_SECONDS = 600.0
+RETRY_SECONDS = 2.0
+_BACKOFF_SECONDS = (0.0, 10.0, 20.0, 40.0, 80.0, 160.0, 300.0)
+"""Before the n-th restart of a container, as a kubelet waits."""
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class NodeServices:
+    """What a worker needs of its node."""
+
+    cluster: Cluster
+    volumes: VolumeMaker
+    ports: RendezvousPorts
+    pods_folder: Path
+    threads_for: Callable[[Obj], int]
+    """OpenMP threads for a pod's processes."""
+
+
+class PodWorker:
+    """Runs in a thread of its own from `start` until the pod has ended and, if it is being deleted, is gone."""
+
+    def __init__(self, pod: Obj, services: NodeServices):
+        self.uid = uid_of(pod)
+        self.folder = services.pods_folder / self.uid
+        self._pod, self._services = pod, services
+        self._changed = threading.Event()
+        self._stopping = threading.Event()
+        self._killed_at: float | None = None
+        self._refreshed = 0.0
+        self._thread = threading.Thread(target=self._run, name=f"pod-{name_of(pod)}", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def update(self, pod: Obj) -> None:
+        """The pod's object changed: most of all, it may be on its way out."""
+        self._pod = pod
+        self._changed.set()
+
+    def stop_watching(self) -> None:
+        """Let go of the pod without touching its processes; another worker can take it over."""
+        self._stopping.set()
+        self._changed.set()
+
+    def is_alive(self) -> bool:
+        return self._thread.is_alive()
+
+    def join(self, seconds: float) -> None:
+        self._thread.join(seconds)
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                if self._step():
+                    return
+                wait = POLL_SECONDS
+            except VolumeError as error:
+                self._publish_waiting("CreateContainerConfigError", str(error))
+                wait = RETRY_SECONDS
+            except NotFound:
+                self._end_everything()  # removed behind our back
+                return
+            except (ApiError, OSError) as error:
+                log.warning("pod step failed pod=%s/%s error=%s", namespace_of(self._pod), name_of(self._pod), error)
+                self._publish_waiting("RunContainerError", str(error))
+                wait = RETRY_SECONDS
+            self._changed.wait(wait)
+            self._changed.clear()
+
+    def _step(self) -> bool:
+        """Look, do the next thing, report. Returns whether there is nothing left to do."""
+        pod = self._pod
+        if is_deleting(pod):
+            return self._terminate()
+        if self._phase() in ("Succeeded", "Failed"):
+            return False  # stays for its deletion
+        self._refresh_volumes()
+        init, main = self._look("initContainers"), self._look("containers")
+        if not self._start_next(init, "initContainers", one_by_one=True):
+            self._start_next(main, "containers", one_by_one=False)
+        self._publish(self._look("initContainers"), self._look("containers"))
+        if self._phase() in ("Succeeded", "Failed"):
+            self._end_everything()
+        return False
+
+    def _phase(self) -> str:
+        return str((self._pod.get("status") or {}).get("phase") or "Pending")
+
+    def _look(self, group: str) -> list[ContainerState]:
+        return [self._state(container) for container in self._pod["spec"].get(group) or []]
+
+    def _state(self, container: Obj) -> ContainerState:
+        state = ContainerState(container["name"], container.get("image", ""))
+        run = latest_run(container["name"], self.folder)
+        if run is None:
+            return replace(state, waiting="PodInitializing")
+        before = run_of(run.name, run.attempt - 1, self.folder).exited() if run.attempt else None
+        state = replace(state, restarts=run.attempt, before=before, identity=f"{self.uid}/{run.name}/{run.attempt}")
+        ended = run.exited()
+        if ended is not None:
+            return replace(state, ended=ended)
+        return replace(state, running_since=run.started_at() or time.time())
+
+    def _start_next(self, states: list[ContainerState], group: str, *, one_by_one: bool) -> bool:
+        """Start or restart what should run. Returns whether a later group has to wait for this one."""
+        waiting = False
+        for container, state in zip(self._pod["spec"].get(group) or [], states, strict=True):
+            done = state.ended is not None and state.ended.code == 0 and (one_by_one or self._policy() != "Always")
+            if done:
+                continue
+            if state.ended is None and state.running_since is None:
+                self._launch(container, 0)
+            elif state.ended is not None and self._policy() != "Never" and self._backoff_over(state):
+                self._launch(container, state.restarts + 1)
+            waiting = True
+            if one_by_one:
+                break
+        return waiting
+
+    def _policy(self) -> str:
+        return str(self._pod["spec"].get("restartPolicy", "Always"))
+
+    def _backoff_over(self, state: ContainerState) -> bool:
+        assert state.ended is not None
+        wait = _BACKOFF_SECONDS[min(state.restarts, len(_BACKOFF_SECONDS) - 1)]
+        return time.time() - state.ended.finished_at >= wait
+
+    def _launch(self, container: Obj, attempt: int) -> None:
+        pod = self._pod
+        made = self._services.volumes.make(pod, self.folder)
+        work, temporary = self.folder / "work", self.folder / "tmp"
+        for folder in (work, temporary):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        rewriting = self._rewriting(container, made)
+        base = base_environment(pod, self._hostname(), temporary, threads=self._services.threads_for(pod))
+        env = VariableResolver(self._services.cluster, pod).variables(container, base, rewriting.text)
+        env = rewriting.variables(env)
+        command = container.get("command") or command_of_image(container.get("image", ""))
+        if not command:
+            raise VolumeError(
+                f"container {container['name']!r} names no command, and the image {container.get('image')!r} cannot be run here: "
+                "an embedded cluster runs commands as local processes"
+            )
+        argv = [rewriting.text(expanded(word, env)) for word in [*command, *(container.get("args") or [])]]
+        directory = container.get("workingDir")
+        cwd = (rewriting.host_path(directory) or Path(directory)) if directory else work
+        run_of(container["name"], attempt, self.folder).start(argv, env, cwd if cwd.is_dir() else work)
+        log.info(
+            "container started pod=%s/%s container=%s attempt=%d", namespace_of(pod), name_of(pod), container["name"], attempt
+        )
+
+    def _rewriting(self, container: Obj, made: dict[str, Path]) -> Rewriting:
+        """Mount paths and names of this container; makes sure that sub-paths exist and stay in their volume."""
+        mounts = []
+        for mount in container.get("volumeMounts") or []:
+            volume = made.get(mount["name"])
+            if volume is None:
+                raise VolumeError(
+                    f"container {container['name']!r} mounts the volume {mount['name']!r}, which the pod does not have"
+                )
+            sub = mount.get("subPath") or expanded(mount.get("subPathExpr") or "", self._own_variables(container))
+            place = (volume / sub).resolve() if sub else volume
+            if not place.is_relative_to(volume.resolve()) and place != volume:
+                raise VolumeError(
+                    f"container {container['name']!r}: the subPath {sub!r} leads out of the volume {mount['name']!r}"
+                )
+            if sub:
+                place.mkdir(mode=0o700, parents=True, exist_ok=True)
+            mounts.append((mount["mountPath"], place))
+        jobset = labels_of(self._pod).get(names.JOBSET_UID_LABEL)
+        port = self._services.ports.port_for(jobset) if jobset else None
+        return Rewriting(tuple(mounts), self._pod["spec"].get("subdomain", ""), namespace_of(self._pod), port)
+
+    def _own_variables(self, container: Obj) -> dict[str, str]:
+        return VariableResolver(self._services.cluster, self._pod).variables(container, {}, lambda text: text)
+
+    def _hostname(self) -> str:
+        return str(self._pod["spec"].get("hostname") or name_of(self._pod))
+
+    def _refresh_volumes(self) -> None:
+        """Tokens expire and config maps change: write them again now and then."""
+        if time.monotonic() - self._refreshed > REFRESH_SECONDS:
+            self._services.volumes.make(self._pod, self.folder)
+            self._refreshed = time.monotonic()
+
+    def _terminate(self) -> bool:
+        """SIGTERM, the grace period, SIGKILL; then the last status, and the API is told that the pod is gone."""
+        runs = [run for run in self._latest_runs() if run.exited() is None]
+        if runs:
+            grace = self._pod["metadata"].get("deletionGracePeriodSeconds", 30)
+            if self._killed_at is None:
+                self._killed_at = time.monotonic()
+                for run in runs:
+                    run.signal(signal.SIGTERM)
+            elif time.monotonic() - self._killed_at > grace:
+                for run in runs:
+                    run.signal(signal.SIGKILL)
+            return False
+        self._publish(self._look("initContainers"), self._look("containers"))
+        self._end_everything()
+        try:
+            self._services.cluster.delete(POD, name_of(self._pod), namespace_of(self._pod), uid=self.uid, grace_period_seconds=0)
+        except (NotFound, Conflict):
+            log.debug("pod already gone pod=%s/%s", namespace_of(self._pod), name_of(self._pod))
+        return True
+
+    def _latest_runs(self) -> list[ContainerRun]:
+        containers = [*(self._pod["spec"].get("initContainers") or []), *(self._pod["spec"].get("containers") or [])]
+        runs = (latest_run(container["name"], self.folder) for container in containers)
+        return [run for run in runs if run is not None]
+
+    def _end_everything(self) -> None:
+        """Nothing of the pod keeps running; its scratch space goes, its logs stay until the folder is removed."""
+        for run in self._latest_runs():
+            if run.exited() is None:
+                run.signal(signal.SIGKILL)
+        end_marked(self.uid)
+        for scratch in ("work", "tmp"):
+            shutil.rmtree(self.folder / scratch, ignore_errors=True)
+
+    def _publish(self, init: list[ContainerState], main: list[ContainerState]) -> None:
+        status = pod_status(self._pod, init, main, now())
+        self._write(status)
+
+    def _publish_waiting(self, reason: str, message: str) -> None:
+        try:
+            states = [
+                replace(ContainerState(c["name"], c.get("image", "")), waiting=reason, waiting_message=message)
+                for c in self._waiting()
+            ]
+            if states:
+                self._write(pod_status(self._pod, self._look("initContainers"), states, now()))
+        except (ApiError, OSError) as error:
+            log.warning("pod status not written pod=%s/%s error=%s", namespace_of(self._pod), name_of(self._pod), error)
+
+    def _waiting(self) -> list[Obj]:
+        return [] if self._latest_runs() else list(self._pod["spec"].get("containers") or [])
+
+    def _write(self, status: Obj) -> None:
+        if status == (self._pod.get("status") or {}):
+            return
+        stored = self._services.cluster.patch(
+            POD, name_of(self._pod), {"status": status}, namespace_of(self._pod), subresource="status"
+        )
+        if uid_of(stored) == self.uid:
+            self._pod = stored if not is_deleting(self._pod) else {**stored, "metadata": self._pod["metadata"]}
+
+
+def remove_folder(folder: Path) -> None:
+    """Forget a pod that is gone: its logs and volumes."""
+    trash = folder.with_name(f".{folder.name}.removed")
+    try:
+        os.replace(folder, trash)
+    except FileNotFoundError:
+        return
+    shutil.rmtree(trash, ignore_errors=True)

@@ -1,0 +1,139 @@
+"""The embedded control plane in one process: store, API server, controllers and node, started in order and stopped in reverse."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import threading
+from datetime import UTC, datetime
+
+from starlette.applications import Starlette
+
+from trainwright.api import names
+from trainwright.api.errors import AlreadyExists
+from trainwright.api.kinds import CLUSTER_TRAINING_RUNTIME
+from trainwright.api.objects import Obj, labels_of, name_of, namespace_of
+from trainwright.api.times import rfc3339
+from trainwright.controlplane.apiserver.auth import Tokens
+from trainwright.controlplane.apiserver.credentials import load_credentials, write_kubeconfig
+from trainwright.controlplane.apiserver.http import create_app
+from trainwright.controlplane.apiserver.logs import NoLogs
+from trainwright.controlplane.apiserver.progress import ProgressReports as ReportTaker
+from trainwright.controlplane.apiserver.rest import ResourceServer
+from trainwright.controlplane.apiserver.serve import PortInUse, Serving, serve
+from trainwright.controlplane.apiserver.store import Store
+from trainwright.controlplane.controllers.event_expiry import event_expiry
+from trainwright.controlplane.controllers.garbage import garbage_collector
+from trainwright.controlplane.controllers.job import job_controller
+from trainwright.controlplane.controllers.jobset import jobset_controller
+from trainwright.controlplane.controllers.scheduler import scheduler
+from trainwright.controlplane.controllers.trainjob import trainjob_controller
+from trainwright.controlplane.embedded import EmbeddedCluster
+from trainwright.controlplane.gates import FeatureGates
+from trainwright.controlplane.home import Home, Running
+from trainwright.controlplane.node.agent import NodeAgent
+from trainwright.controlplane.node.container_logs import ContainerLogs
+from trainwright.materialize import ProgressReports, Settings
+from trainwright.runtimes import bundled_runtimes
+
+OWNER = "trainwright"
+DEFAULT_CLAIM = "workspace"
+"""The claim that the bundled runtimes mount unless a TrainJob names another."""
+log = logging.getLogger(__name__)
+
+
+class ControlPlane:
+    """One embedded cluster. The caller holds the home's lock."""
+
+    def __init__(self, home: Home, *, gates: FeatureGates, node: bool = True):
+        home.make()
+        self._home, self._gates, self._with_node = home, gates, node
+        self._stop = threading.Event()
+        self._serving: Serving | None = None
+        self._agent: NodeAgent | None = None
+        self._threads: list[threading.Thread] = []
+        self._store = Store(home.database)
+        self._server = ResourceServer(self._store)
+        self._credentials = load_credentials(home.credentials)
+        self._tokens = Tokens(self._credentials.admin_token, self._credentials.signing_key)
+        logs = ContainerLogs(home.node / "pods") if node else NoLogs()
+        self._logs = logs
+        self.cluster = EmbeddedCluster(self._server, logs)
+
+    def start(self, port: int | None = None) -> Running:
+        """Start everything; returns when the API answers. `port` None: the last one, or any that is free.
+
+        Raises PortInUse for a port that was asked for.
+        """
+        self._seed()
+        app = create_app(self._server, self._tokens, self._logs, ReportTaker(self._server, self._tokens))
+        self._serving = self._listen(app, port)
+        write_kubeconfig(self._home.kubeconfig, self._serving.url, self._credentials)
+        controllers = [
+            trainjob_controller(self.cluster, self._settings, bundled=True),
+            jobset_controller(self.cluster),
+            job_controller(self.cluster),
+            garbage_collector(self.cluster),
+            event_expiry(self.cluster),
+        ]
+        if self._with_node:
+            self._agent = NodeAgent(self.cluster, self._home.node, self._issue_token)
+            self._agent.start()
+            controllers.append(scheduler(self.cluster))
+        for controller in controllers:
+            self._threads.extend(controller.start(self.cluster, self._stop))
+        running = Running(os.getpid(), self._serving.port, self._serving.url, rfc3339(datetime.now(UTC)))
+        self._home.announce(running)
+        log.info("control plane ready url=%s home=%s", running.url, self._home.path)
+        return running
+
+    def stop(self, grace_seconds: float = 10.0) -> None:
+        """Stop in order: nobody decides any more, then the processes end, then the API, then the store."""
+        self._home.withdraw()
+        self._stop.set()
+        if self._agent is not None:
+            self._agent.stop(grace_seconds)
+        if self._serving is not None:
+            self._serving.stop()
+        self.cluster.close()
+        for thread in self._threads:
+            thread.join(2)
+        self._store.close()
+        log.info("control plane stopped home=%s", self._home.path)
+
+    def _listen(self, app: Starlette, port: int | None) -> Serving:
+        wanted = self._home.last_port() if port is None else port
+        try:
+            return serve(app, port=wanted, cert=self._credentials.certificate, key=self._credentials.key)
+        except PortInUse:
+            if port is not None:
+                raise
+            return serve(app, port=0, cert=self._credentials.certificate, key=self._credentials.key)
+
+    def _settings(self) -> Settings:
+        if not self._gates.TrainJobStatus or self._serving is None:
+            return Settings()
+        return Settings(progress=ProgressReports(self._serving.url, self._credentials.certificate.read_text("ascii")))
+
+    def _issue_token(self, audience: str, pod: Obj, seconds: int) -> str:
+        return self._tokens.issue(audience, namespace_of(pod), name_of(pod), seconds, datetime.now(UTC))
+
+    def _seed(self) -> None:
+        """What a new cluster has, and what a newer Trainwright brings: the bundled runtimes and a claim to work in."""
+        for runtime in bundled_runtimes():
+            runtime["metadata"].setdefault("labels", {})[names.MANAGED_BY_LABEL] = OWNER
+            try:
+                self.cluster.create(runtime)
+            except AlreadyExists:
+                existing = self.cluster.get(CLUSTER_TRAINING_RUNTIME, name_of(runtime))
+                if labels_of(existing).get(names.MANAGED_BY_LABEL) == OWNER:
+                    self.cluster.update({**existing, "spec": runtime["spec"]})
+        claim = {
+            "apiVersion": "v1",
+            "kind": "PersistentVolumeClaim",
+            "metadata": {"name": DEFAULT_CLAIM, "namespace": "default", "labels": {names.MANAGED_BY_LABEL: OWNER}},
+            "spec": {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "20Gi"}}},
+        }
+        with contextlib.suppress(AlreadyExists):
+            self.cluster.create(claim)

@@ -1,0 +1,11 @@
+"""Preparing a dataset and a model: fetched, checked, brought into the layout that training reads, with a receipt.
+
+The same functions run in a TrainJob's initializer step and in a stand-alone component or operator.
+"""
+
+from trainwright.initializers.dataset import DatasetOptions, initialize_dataset
+from trainwright.initializers.errors import InitializerError
+from trainwright.initializers.model import initialize_model
+from trainwright.initializers.receipt import Receipt
+
+__all__ = ["DatasetOptions", "InitializerError", "Receipt", "initialize_dataset", "initialize_model"]

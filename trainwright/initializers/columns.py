@@ -1,0 +1,82 @@
+"""From the columns that datasets have to those that TRL reads: prompt and completion, messages, or text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from trainwright.initializers.errors import InitializerError
+
+Row = dict[str, Any]
+Mapper = Callable[[Row], Row]
+
+_RESPONSE = "### Response:\n"
+LAYOUTS = ("instruction and output (and input)", "prompt and completion", "messages", "text")
+
+
+def mapper_for(columns: list[str], layout: str = "", source: str = "the dataset") -> tuple[str, Mapper]:
+    """The layout of rows with these columns, and the function that turns such a row into what TRL reads.
+
+    `layout` forces one of `alpaca`, `prompt-completion`, `messages`, `text`.
+    Raises InitializerError naming the columns that are there and those that are expected.
+    """
+    present = set(columns)
+    for name, (needed, mapper) in _MAPPERS.items():
+        if (not layout or layout == name) and needed <= present:
+            return name, mapper
+    if layout and layout not in _MAPPERS:
+        raise InitializerError(f"unknown layout {layout!r}; known: {', '.join(_MAPPERS)}")
+    expected = " or ".join(", ".join(sorted(needed)) for name, (needed, _) in _MAPPERS.items() if not layout or layout == name)
+    raise InitializerError(f"{source} has the columns {', '.join(sorted(columns)) or 'none'}; expected {expected}")
+
+
+def is_empty(row: Row) -> bool:
+    """Whether there is nothing in a mapped row to learn from: Alpaca has such outputs, WikiText such lines."""
+    learned = row.get("completion", row.get("messages", row.get("text")))
+    return not (learned.strip() if isinstance(learned, str) else learned)
+
+
+def alpaca_prompt(instruction: str, context: str = "") -> str:
+    """The prompt of an instruction, in the headings of the Alpaca layout."""
+    middle = f"### Input:\n{context}\n\n" if context else ""
+    return f"### Instruction:\n{instruction}\n\n{middle}{_RESPONSE}"
+
+
+def _alpaca(row: Row) -> Row:
+    return {"prompt": alpaca_prompt(_text(row, "instruction"), str(row.get("input") or "")), "completion": _text(row, "output")}
+
+
+def _prompt_completion(row: Row) -> Row:
+    if isinstance(row["prompt"], list) and isinstance(row["completion"], list):
+        return {"prompt": _conversation(row, "prompt"), "completion": _conversation(row, "completion")}
+    return {"prompt": _text(row, "prompt"), "completion": _text(row, "completion")}
+
+
+def _messages(row: Row) -> Row:
+    return {"messages": _conversation(row, "messages")}
+
+
+def _conversation(row: Row, column: str) -> list[Row]:
+    messages = row[column]
+    if not isinstance(messages, list) or not all(isinstance(m, dict) and {"role", "content"} <= m.keys() for m in messages):
+        raise InitializerError(f"column {column!r} is no list of messages with role and content")
+    return messages
+
+
+def _plain_text(row: Row) -> Row:
+    return {"text": _text(row, "text")}
+
+
+def _text(row: Row, column: str) -> str:
+    value = row.get(column)
+    if not isinstance(value, str):
+        raise InitializerError(f"column {column!r} is {'empty' if value is None else type(value).__name__}, expected text")
+    return value
+
+
+_MAPPERS: dict[str, tuple[set[str], Mapper]] = {
+    "prompt-completion": ({"prompt", "completion"}, _prompt_completion),
+    "messages": ({"messages"}, _messages),
+    "alpaca": ({"instruction", "output"}, _alpaca),
+    "text": ({"text"}, _plain_text),
+}

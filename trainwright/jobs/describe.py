@@ -1,0 +1,74 @@
+"""A TrainJob told in full: phase, conditions, steps, pods, and the events of all of them."""
+
+from __future__ import annotations
+
+from trainwright.api.errors import NotFound
+from trainwright.api.kinds import EVENT, JOBSET
+from trainwright.api.objects import Obj, name_of, namespace_of
+from trainwright.cluster.protocol import Cluster
+from trainwright.jobs.phase import phase_of
+from trainwright.jobs.pods import index_of, pods_of, step_of
+from trainwright.jobs.progress_line import progress_line
+from trainwright.jobs.wait import progress_of
+
+_MOST_EVENTS = 20
+
+
+def description_of(cluster: Cluster, trainjob: Obj) -> str:
+    """Plain text for people; nothing in it is meant to be parsed."""
+    pods = pods_of(cluster, trainjob)
+    try:
+        jobset: Obj | None = cluster.get(JOBSET, name_of(trainjob), namespace_of(trainjob))
+    except NotFound:
+        jobset = None
+    lines = [
+        f"Name:       {name_of(trainjob)}",
+        f"Namespace:  {namespace_of(trainjob)}",
+        f"Runtime:    {trainjob['spec']['runtimeRef']['kind']} {trainjob['spec']['runtimeRef']['name']}",
+        f"Phase:      {phase_of(trainjob, jobset).value}",
+        f"Progress:   {progress_line(progress_of(trainjob))}",
+        f"Created:    {trainjob['metadata'].get('creationTimestamp', '')}",
+        "Conditions:",
+        *_conditions(trainjob),
+        "Steps:",
+        *_steps(trainjob),
+        "Pods:",
+        *(_pod(pod) for pod in pods),
+        "Events:",
+        *_events(cluster, trainjob, {step_of(pod) for pod in pods} | _step_names(trainjob)),
+    ]
+    return "\n".join(lines)
+
+
+def _conditions(trainjob: Obj) -> list[str]:
+    entries = (trainjob.get("status") or {}).get("conditions") or []
+    return [f"  {e['type']}={e['status']} {e.get('reason', '')}: {e.get('message', '')}" for e in entries] or ["  none"]
+
+
+def _steps(trainjob: Obj) -> list[str]:
+    counters = ("active", "ready", "succeeded", "failed", "suspended")
+    entries = (trainjob.get("status") or {}).get("jobsStatus") or []
+    return [f"  {e['name']}: " + ", ".join(f"{e.get(c, 0)} {c}" for c in counters if e.get(c)) for e in entries] or ["  none"]
+
+
+def _pod(pod: Obj) -> str:
+    status = pod.get("status") or {}
+    restarts = sum(int(c.get("restartCount") or 0) for c in status.get("containerStatuses") or [])
+    return f"  {name_of(pod)}  {step_of(pod)}[{index_of(pod)}]  {status.get('phase', 'Pending')}  {restarts} restarts"
+
+
+def _step_names(trainjob: Obj) -> set[str]:
+    return {str(entry["name"]) for entry in (trainjob.get("status") or {}).get("jobsStatus") or []}
+
+
+def _events(cluster: Cluster, trainjob: Obj, steps: set[str]) -> list[str]:
+    """Events of the TrainJob, its JobSet, and the Jobs and Pods of its steps, also of those that are gone."""
+    events = cluster.list(EVENT, namespace_of(trainjob)).items
+    name = name_of(trainjob)
+    prefixes = tuple(f"{name}-{step}-" for step in steps)
+    ours = [e for e in events if (about := e.get("involvedObject", {}).get("name", "")) == name or about.startswith(prefixes)]
+    ours.sort(key=lambda event: event.get("lastTimestamp") or "")
+    lines = [
+        f"  {e.get('lastTimestamp', '')} {e.get('type')} {e.get('reason')}: {e.get('message')}" for e in ours[-_MOST_EVENTS:]
+    ]
+    return lines or ["  none"]

@@ -1,0 +1,40 @@
+"""One word for where a TrainJob stands, the same for the command line, components, operators and pages. Pure."""
+
+from __future__ import annotations
+
+import enum
+
+from trainwright.api.conditions import is_true
+from trainwright.api.objects import Obj, labels_of
+
+QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
+
+
+class Phase(enum.StrEnum):
+    Queued = "Queued"
+    Starting = "Starting"
+    Running = "Running"
+    Restarting = "Restarting"
+    Suspended = "Suspended"
+    Succeeded = "Succeeded"
+    Failed = "Failed"
+
+    @property
+    def is_final(self) -> bool:
+        return self in (Phase.Succeeded, Phase.Failed)
+
+
+def phase_of(trainjob: Obj, jobset: Obj | None = None) -> Phase:
+    """The phase; with the JobSet at hand a restart is told from a start."""
+    if is_true(trainjob, "Complete"):
+        return Phase.Succeeded
+    if is_true(trainjob, "Failed"):
+        return Phase.Failed
+    if trainjob["spec"].get("suspend"):
+        return Phase.Queued if QUEUE_LABEL in labels_of(trainjob) else Phase.Suspended
+    if jobset is not None and is_true(jobset, "RestartingJobSet"):
+        return Phase.Restarting
+    for entry in (trainjob.get("status") or {}).get("jobsStatus") or []:
+        if entry.get("name") not in ("dataset-initializer", "model-initializer") and entry.get("ready"):
+            return Phase.Running
+    return Phase.Starting

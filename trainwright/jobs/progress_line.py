@@ -1,0 +1,25 @@
+"""Progress as a line of text, for logs that have no progress bar."""
+
+from __future__ import annotations
+
+from trainwright.jobs.wait import Progress
+
+_SHOWN = ("loss", "eval_loss", "mean_token_accuracy", "epoch")
+
+
+def progress_line(progress: Progress) -> str:
+    """For instance `Running 40 % (12 s left) loss=1.52`."""
+    parts = [progress.phase.value]
+    if progress.percent is not None:
+        left = f" ({progress.remaining_seconds} s left)" if progress.remaining_seconds else ""
+        parts.append(f"{progress.percent} %{left}")
+    metrics = dict(progress.metrics)
+    parts += [f"{name}={_short(metrics[name])}" for name in _SHOWN if name in metrics]
+    return " ".join(parts)
+
+
+def _short(value: str) -> str:
+    try:
+        return f"{float(value):.4g}"
+    except ValueError:
+        return value

@@ -1,0 +1,71 @@
+"""What somebody wants trained: a checked request, the same from a KFP component, an Airflow operator or the command line."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+_CLAIM = re.compile(r"^pvc://([a-z0-9]([-a-z0-9.]*[a-z0-9])?)(?:/(.*))?")
+
+
+class Workspace(BaseModel):
+    """The volume that initializers, nodes and exporter share: an existing claim, and a folder in it."""
+
+    model_config = ConfigDict(frozen=True)
+
+    claim: str
+    path: str = ""
+
+    @classmethod
+    def parse(cls, uri: str) -> Workspace:
+        """From `pvc://CLAIM` or `pvc://CLAIM/FOLDER`. Raises ValueError."""
+        match = _CLAIM.fullmatch(uri)
+        path = (match[3] or "").strip("/") if match else ""
+        if not match or ".." in path.split("/"):
+            raise ValueError(f"workspace: {uri!r} is not of the form pvc://CLAIM or pvc://CLAIM/FOLDER")
+        return cls(claim=match[1], path=path)
+
+
+class TrainRequest(BaseModel):
+    """One training job. Empty values leave the runtime's own in place."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    runtime: Annotated[str, Field(min_length=1, max_length=253)]
+    runtime_kind: Literal["ClusterTrainingRuntime", "TrainingRuntime"] = "ClusterTrainingRuntime"
+    dataset_uri: str = ""
+    dataset_env: dict[str, str] = {}
+    dataset_secret: str = ""
+    """Name of a Secret whose keys become variables of the dataset initializer."""
+    model_uri: str = ""
+    model_env: dict[str, str] = {}
+    model_secret: str = ""
+    image: str = ""
+    command: list[str] = []
+    args: list[str] = []
+    env: dict[str, str] = {}
+    num_nodes: Annotated[int, Field(ge=1, le=100000)] | None = None
+    num_proc_per_node: Annotated[int, Field(ge=1)] | None = None
+    resources_per_node: dict[str, dict[str, str]] = {}
+    """`{"limits": {...}, "requests": {...}}`."""
+    workspace: str = ""
+    """`pvc://CLAIM[/FOLDER]`: mounted where the runtime mounts its volume `initializer`."""
+    active_deadline_seconds: Annotated[int, Field(ge=1)] | None = None
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+
+    @field_validator("workspace")
+    @classmethod
+    def _workspace_is_claim(cls, value: str) -> str:
+        if value:
+            Workspace.parse(value)
+        return value
+
+    @field_validator("dataset_uri", "model_uri")
+    @classmethod
+    def _is_uri(cls, value: str) -> str:
+        if value and not re.match(r"^[A-Za-z][A-Za-z0-9+.-]*://.+$", value):
+            raise ValueError(f"{value!r} is not a URI such as hf://org/name or file:///path")
+        return value

@@ -1,0 +1,135 @@
+"""Submit a TrainJob, or adopt the one that an earlier try of the same step made. Never two for one step."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+from trainwright.api import names
+from trainwright.api.conditions import is_true
+from trainwright.api.errors import AlreadyExists, ApiError, Invalid, NotFound
+from trainwright.api.kinds import CLUSTER_TRAINING_RUNTIME, TRAINING_RUNTIME, TRAINJOB
+from trainwright.api.objects import Obj, annotations_of, is_deleting, name_of
+from trainwright.cluster.protocol import Cluster
+from trainwright.cluster.runtime_lookup import runtime_lookup
+from trainwright.jobs.errors import TrainJobNameTaken
+from trainwright.jobs.identity import Identity, label_value
+from trainwright.jobs.manifest import trainjob_manifest
+from trainwright.jobs.request import TrainRequest
+from trainwright.materialize import materialize
+from trainwright.runtimes import ResolvedRuntime, resolve_runtime
+
+MOST_GENERATIONS = 100
+SUSPENDED_BY_ANNOTATION = "trainwright.dev/suspended-by"
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Submitted:
+    """The TrainJob, and whether it was there already (running, suspended or complete)."""
+
+    trainjob: Obj
+    adopted: bool
+    generation: int
+
+    @property
+    def name(self) -> str:
+        return name_of(self.trainjob)
+
+
+def submit_or_adopt(cluster: Cluster, request: TrainRequest, identity: Identity, namespace: str) -> Submitted:
+    """The TrainJob for this step of this run, made at most once.
+
+    A job under the step's name with the same wanted spec is adopted: waited for while it runs, resumed when a cancel had
+    suspended it, taken as done when it is complete. After a failure the next generation is submitted. Before anything
+    is created the runtime is resolved and the objects are built, so that a request that cannot work fails here.
+    Raises RuntimeNotFound, Invalid, ValueError (bad workspace), TrainJobNameTaken.
+    """
+    runtime = find_runtime(cluster, request, namespace).runtime
+    for generation in range(_latest_generation(cluster, identity, namespace), MOST_GENERATIONS + 1):
+        wanted = trainjob_manifest(request, identity, namespace, runtime, generation)
+        materialize(wanted, runtime)
+        existing = _existing(cluster, wanted)
+        if existing is None:
+            try:
+                created = cluster.create(wanted)
+            except AlreadyExists:  # another try of this step was faster
+                existing = cluster.get(TRAINJOB, name_of(wanted), namespace)  # NotFound: made and deleted in this moment
+            else:
+                log.info("trainjob created namespace=%s name=%s step=%s", namespace, name_of(created), identity)
+                return Submitted(created, False, generation)
+        _check_owner(existing, wanted)
+        if is_true(existing, "Failed") or is_deleting(existing):
+            log.info("trainjob of generation %d has ended name=%s; trying the next", generation, name_of(existing))
+            continue
+        _check_digest(existing, wanted)
+        log.info("trainjob adopted namespace=%s name=%s step=%s", namespace, name_of(existing), identity)
+        return Submitted(_resumed(cluster, existing), True, generation)
+    raise TrainJobNameTaken(f"{identity}: {MOST_GENERATIONS} generations exist and have failed; delete some to go on")
+
+
+def find_runtime(cluster: Cluster, request: TrainRequest, namespace: str) -> ResolvedRuntime:
+    """The runtime that a request names, as the cluster has it. Raises RuntimeNotFound with the names that exist."""
+
+    lookup = runtime_lookup(cluster, namespace)
+    ref = {"kind": request.runtime_kind, "name": request.runtime}
+    try:
+        return resolve_runtime(ref, lookup, bundled=False)
+    except Invalid:
+        return resolve_runtime(ref, lookup, bundled=False, known=_known_runtimes(cluster, request.runtime_kind, namespace))
+
+
+def _known_runtimes(cluster: Cluster, kind: str, namespace: str) -> list[str]:
+    try:
+        namespaced = kind == "TrainingRuntime"
+        listing = cluster.list(TRAINING_RUNTIME, namespace) if namespaced else cluster.list(CLUSTER_TRAINING_RUNTIME)
+    except ApiError:  # whoever may read one runtime need not be allowed to list them all
+        return []
+    return [name_of(runtime) for runtime in listing.items]
+
+
+def _latest_generation(cluster: Cluster, identity: Identity, namespace: str) -> int:
+    """The newest generation of this step that exists, else 1: somebody may have deleted those before it."""
+    selector = f"{names.RUN_LABEL}={label_value(identity.run)},{names.STEP_LABEL}={label_value(identity.step)}"
+    jobs = cluster.list(TRAINJOB, namespace, label_selector=selector).items
+    ours = [annotations_of(job) for job in jobs if annotations_of(job).get(names.OWNER_ANNOTATION) == str(identity)]
+    known = [int(text) for own in ours if (text := own.get(names.GENERATION_ANNOTATION, "")).isdecimal()]
+    return max([1, *known])
+
+
+def _existing(cluster: Cluster, wanted: Obj) -> Obj | None:
+    try:
+        return cluster.get(TRAINJOB, name_of(wanted), wanted["metadata"]["namespace"])
+    except NotFound:
+        return None
+
+
+def _check_owner(existing: Obj, wanted: Obj) -> None:
+    ours, theirs = annotations_of(wanted)[names.OWNER_ANNOTATION], annotations_of(existing).get(names.OWNER_ANNOTATION)
+    if ours != theirs:
+        raise TrainJobNameTaken(
+            f"the TrainJob {name_of(existing)!r} exists and belongs to {theirs or 'somebody else'}, not to {ours}"
+        )
+
+
+def _check_digest(existing: Obj, wanted: Obj) -> None:
+    key = names.SPEC_DIGEST_ANNOTATION
+    if annotations_of(existing).get(key) != annotations_of(wanted)[key]:
+        raise TrainJobNameTaken(
+            f"the TrainJob {name_of(existing)!r} of this step was made from another request and has not failed; "
+            "delete it, or start a run of another name"
+        )
+
+
+def suspended_by_us(generation: int) -> str:
+    """The mark of our own suspension, with the generation that it made: once the spec changes again it holds no more."""
+    return f"trainwright@{generation}"
+
+
+def _resumed(cluster: Cluster, trainjob: Obj) -> Obj:
+    """Resume a job that our own cancel had suspended; somebody else's suspension is respected."""
+    mark = annotations_of(trainjob).get(SUSPENDED_BY_ANNOTATION)
+    if not trainjob["spec"].get("suspend") or mark != suspended_by_us(int(trainjob["metadata"].get("generation") or 0)):
+        return trainjob
+    patch = {"spec": {"suspend": False}, "metadata": {"annotations": {SUSPENDED_BY_ANNOTATION: None}}}
+    return cluster.patch(TRAINJOB, name_of(trainjob), patch, trainjob["metadata"]["namespace"])

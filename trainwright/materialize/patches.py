@@ -1,0 +1,84 @@
+"""`spec.runtimePatches`: the TrainJob's changes to its runtime's template, by strategic merge, in list order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from trainwright.api import names
+from trainwright.api.errors import Problem
+from trainwright.api.objects import Obj, copy_of, named
+from trainwright.api.strategic_merge import strategic_merge
+
+
+def patched_template(trainjob: Obj, runtime: Obj) -> tuple[Obj, dict[str, str], dict[str, str]]:
+    """The JobSet spec of the runtime after all patches, and the JobSet's labels and annotations.
+
+    TrainJob labels and annotations of its own metadata are never propagated (Trainer 2.2 and later).
+    """
+    template = (runtime.get("spec") or {}).get("template") or {}
+    spec = copy_of(template.get("spec") or {})
+    metadata = template.get("metadata") or {}
+    labels, annotations = dict(metadata.get("labels") or {}), dict(metadata.get("annotations") or {})
+    order = {job["name"]: index for index, job in enumerate(spec.get("replicatedJobs") or [])}
+    for patch in trainjob["spec"].get("runtimePatches") or []:
+        patched = (patch.get("trainingRuntimeSpec") or {}).get("template") or {}
+        labels |= (patched.get("metadata") or {}).get("labels") or {}
+        annotations |= (patched.get("metadata") or {}).get("annotations") or {}
+        if patched.get("spec"):
+            spec = strategic_merge(spec, _without_zero_values(patched["spec"]))
+    if spec.get("replicatedJobs"):
+        spec["replicatedJobs"] = sorted(spec["replicatedJobs"], key=lambda job: order.get(job["name"], 0))
+    return spec, labels, annotations
+
+
+def patch_problems(trainjob: Obj, runtime: Obj) -> Iterator[Problem]:
+    """What patches name and the runtime does not have, and variables where they are not allowed (rules 12 to 14).
+
+    Checked against the runtime as it is: upstream checks the merged template, and so admits typing errors.
+    """
+    for patch in trainjob["spec"].get("runtimePatches") or []:
+        yield from _patch_problems(patch, runtime)
+
+
+def _patch_problems(patch: Obj, runtime: Obj) -> Iterator[Problem]:
+    where = "spec.runtimePatches"
+    template = ((runtime.get("spec") or {}).get("template") or {}).get("spec") or {}
+    patched = ((patch.get("trainingRuntimeSpec") or {}).get("template") or {}).get("spec") or {}
+    for job in patched.get("replicatedJobs") or []:
+        target = named(template.get("replicatedJobs"), job["name"])
+        if target is None:
+            known = ", ".join(j["name"] for j in template.get("replicatedJobs") or [])
+            yield Problem(
+                where,
+                f"Invalid value: must not have targetJob that doesn't exist in the runtime: {job['name']!r}; it has {known}",
+            )
+            continue
+        pod_spec = target["template"]["spec"]["template"]["spec"]
+        known_names = {c["name"] for group in ("initContainers", "containers") for c in pod_spec.get(group) or []}
+        pod_patch = (((job.get("template") or {}).get("spec") or {}).get("template") or {}).get("spec") or {}
+        for group in ("initContainers", "containers"):
+            for container in pod_patch.get(group) or []:
+                if container["name"] not in known_names:
+                    listed = ", ".join(sorted(known_names))
+                    yield Problem(
+                        where, f"Invalid value: no container {container['name']!r} in the job {job['name']!r}; it has {listed}"
+                    )
+                if group == "containers" and container.get("env") and container["name"] in names.CONTAINER_OF_ANCESTOR.values():
+                    yield Problem(
+                        where,
+                        f"Invalid value: must not have envs for the {container['name']} container; use the TrainJob's own env",
+                    )
+
+
+_OPTIONAL_ZERO = {"value": "", "readOnly": False, "subPath": "", "subPathExpr": ""}
+
+
+def _without_zero_values(value: Any, field: str = "") -> Any:
+    """What Go's serialisation leaves of a patch: empty values of plain fields are dropped, so they override nothing."""
+    if isinstance(value, dict):
+        cleaned = {k: _without_zero_values(v, k) for k, v in value.items()}
+        return {k: v for k, v in cleaned.items() if v is not None and not (k in _OPTIONAL_ZERO and v == _OPTIONAL_ZERO[k])}
+    if isinstance(value, list):
+        return [_without_zero_values(item) for item in value]
+    return value

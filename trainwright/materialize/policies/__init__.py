@@ -1,0 +1,1 @@
+"""One policy a file; their order stands in `trainwright.materialize.assembly`."""

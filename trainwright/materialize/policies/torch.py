@@ -1,0 +1,94 @@
+"""The torch policy: `PET_*` variables and the master's port, so that torchrun finds its peers without arguments.
+
+Source: Trainer's torch plugin (reference sections 2.9, 4.2 rules 15 and 16).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from trainwright.api import names
+from trainwright.api.errors import Problem
+from trainwright.api.objects import Obj, named
+from trainwright.materialize.draft import Draft, PodSet
+from trainwright.materialize.resources import counted_resources, cpu_count, gpu_count
+from trainwright.materialize.upsert import trainer_env, upsert_env, upsert_port
+
+RESERVED = ("PET_MASTER_ADDR", "PET_MASTER_PORT", "PET_NNODES", "PET_NODE_RANK", "PET_NPROC_PER_NODE")
+TORCHTUNE = ["tune", "run"]
+
+
+class TorchPolicy:
+    name = "torch"
+
+    def validate(self, draft: Draft) -> Iterator[Problem]:
+        torch = draft.policy("torch")
+        if torch is None:
+            return
+        for job, container in _injection_targets(torch):
+            if _target(draft, job, container) is None:
+                yield Problem(
+                    "spec.runtimeRef",
+                    f"Invalid value: envInjection target {job!r} / {container!r} is not in the runtime's template",
+                )
+        trainer = draft.trainer or {}
+        reserved = sorted({variable["name"] for variable in trainer.get("env") or []} & set(RESERVED))
+        if reserved:
+            yield Problem("spec.trainer.env", f"Invalid value: must not have reserved envs, invalid envs configured: {reserved}")
+        if trainer.get("command") == TORCHTUNE:
+            yield Problem(
+                "spec.trainer.command", "the command `tune run` (torchtune) is not supported yet; use the runtime trl-sft"
+            )
+
+    def enforce_ml_policy(self, draft: Draft) -> None:
+        torch = draft.policy("torch")
+        if torch is None:
+            return
+        pods, trainer = draft.trainer_pods(), draft.trainer
+        if pods is not None and (trainer or {}).get("numNodes") is not None:
+            pods.count = (trainer or {})["numNodes"]
+        rendezvous = _rendezvous(draft, pods)
+        container = pods.container(names.NODE) if pods is not None else None
+        if container is not None and trainer is not None:
+            upsert_env(container, trainer_env(trainer.get("env")))
+            upsert_env(container, rendezvous)
+            upsert_port(container, {"containerPort": names.RENDEZVOUS_PORT})
+        for job, name in _injection_targets(torch):
+            target = _target(draft, job, name)
+            if target is not None:
+                upsert_env(target, rendezvous)
+
+
+def _rendezvous(draft: Draft, pods: PodSet | None) -> list[Obj]:
+    return [
+        {"name": "PET_NNODES", "value": str(pods.count if pods is not None else 1)},
+        {"name": "PET_NPROC_PER_NODE", "value": _processes(draft)},
+        {
+            "name": "PET_NODE_RANK",
+            "valueFrom": {"fieldRef": {"fieldPath": f"metadata.annotations['{names.COMPLETION_INDEX}']"}},
+        },
+        {"name": "PET_MASTER_ADDR", "value": f"{draft.name}-{names.NODE}-0-0.{draft.name}"},
+        {"name": "PET_MASTER_PORT", "value": str(names.RENDEZVOUS_PORT)},
+    ]
+
+
+def _processes(draft: Draft) -> str:
+    """Processes on a node: the TrainJob's number, `auto` where there are GPUs (torchrun resolves it), else the CPUs."""
+    number = (draft.trainer or {}).get("numProcPerNode")
+    if number is not None:
+        return str(number)
+    resources = counted_resources(draft)
+    return "auto" if gpu_count(resources) else str(max(1, cpu_count(resources)))
+
+
+def _injection_targets(torch: Obj) -> Iterator[tuple[str, str]]:
+    for target in (torch.get("envInjection") or {}).get("targets") or []:
+        for container in target.get("containerNames") or []:
+            yield target["jobName"], container
+
+
+def _target(draft: Draft, job: str, container: str) -> Obj | None:
+    pods = draft.pods_named(job)
+    if pods is None:
+        return None
+    return pods.container(container) or named(pods.pod_spec.get("initContainers"), container)

@@ -1,0 +1,67 @@
+"""Putting a named thing into a list: the first match is replaced whole and in place, else it is appended.
+
+Match keys as in Trainer: environment by name, volumes by name, mounts by mountPath, ports by number or by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from trainwright.api.objects import Obj
+
+
+def upsert(items: list[Obj], item: Obj, key: str) -> None:
+    """Replace the first element with the same `key`, or append."""
+    for index, existing in enumerate(items):
+        if existing.get(key) == item.get(key):
+            items[index] = item
+            return
+    items.append(item)
+
+
+def upsert_env(container: Obj, variables: Iterable[Obj]) -> None:
+    for variable in variables:
+        upsert(container.setdefault("env", []), variable, "name")
+
+
+def upsert_volume(pod_spec: Obj, volume: Obj) -> None:
+    upsert(pod_spec.setdefault("volumes", []), volume, "name")
+
+
+def upsert_mount(container: Obj, mount: Obj) -> None:
+    upsert(container.setdefault("volumeMounts", []), mount, "mountPath")
+
+
+def upsert_port(container: Obj, port: Obj) -> None:
+    """Two ports are the same with an equal number or an equal name; two missing names are equal too, as in Trainer."""
+    ports = container.setdefault("ports", [])
+    for index, existing in enumerate(ports):
+        if existing.get("containerPort") == port.get("containerPort") or existing.get("name") == port.get("name"):
+            ports[index] = port
+            return
+    ports.append(port)
+
+
+def trainer_env(variables: Iterable[Obj] | None) -> list[Obj]:
+    """A TrainJob's variables as Trainer hands them on: `valueFrom` wins, references keep only their own fields."""
+    return [_variable(variable) for variable in variables or []]
+
+
+_KEPT = {
+    "fieldRef": ("fieldPath",),
+    "resourceFieldRef": ("containerName", "resource", "divisor"),
+    "configMapKeyRef": ("key", "name", "optional"),
+    "secretKeyRef": ("key", "name", "optional"),
+}
+
+
+def _variable(variable: Obj) -> Obj:
+    source = variable.get("valueFrom")
+    if not source:
+        return {"name": variable["name"], "value": variable.get("value", "")}
+    kept = {
+        kind: {name: source[kind][name] for name in fields if source[kind].get(name) not in (None, "")}
+        for kind, fields in _KEPT.items()
+        if source.get(kind)
+    }
+    return {"name": variable["name"], "valueFrom": kept}

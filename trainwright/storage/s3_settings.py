@@ -1,0 +1,195 @@
+"""Where an S3 store is and who we are there: from the usual environment variables, or from those of Kubeflow's initializers."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from urllib.parse import urlsplit
+
+from trainwright.storage.errors import NoAccess, StorageError
+from trainwright.storage.uri import StorageUri
+
+_DEFAULT_REGION = "us-east-1"
+_FRESH = timedelta(minutes=5)
+"""How long credentials that somebody else renews are used before they are asked for again."""
+_HOW = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a profile with AWS_PROFILE"
+
+
+@dataclass(frozen=True)
+class S3Settings:
+    """`endpoint` is empty for AWS itself; without keys boto3's chain is asked (profile, web identity, instance)."""
+
+    endpoint: str = ""
+    region: str = ""
+    access_key_id: str = ""
+    secret_access_key: str = field(default="", repr=False)
+    session_token: str = field(default="", repr=False)
+    ca_bundle: str = ""
+    anonymous: bool = False
+
+    @classmethod
+    def from_environment(cls, environ: Mapping[str, str] = os.environ) -> S3Settings:
+        """Names of AWS first; those of Kubeflow's initializers where they are missing. Raises StorageError."""
+
+        def first(*names: str) -> str:
+            return next((value for name in names if (value := environ.get(name, "").strip())), "")
+
+        aws_keys = "AWS_ACCESS_KEY_ID" in environ
+        kubeflow = "ACCESS_KEY_ID" in environ and not aws_keys  # a key and its secret come from the same names
+        prefix = "" if kubeflow else "AWS_"
+        access_key_id, secret = first(f"{prefix}ACCESS_KEY_ID"), first(f"{prefix}SECRET_ACCESS_KEY")
+        if bool(access_key_id) != bool(secret):
+            raise NoAccess(f"{prefix}ACCESS_KEY_ID and {prefix}SECRET_ACCESS_KEY: one of them is set without the other")
+        # ENDPOINT is a common name: beside keys of AWS it is somebody else's.
+        names = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", *(() if aws_keys else ("ENDPOINT",)))
+        return cls(
+            endpoint=_checked_endpoint(first(*names), first("AWS_ALLOW_HTTP").lower() in ("1", "true", "yes")),
+            region=first("AWS_REGION", "AWS_DEFAULT_REGION", "REGION"),
+            access_key_id=access_key_id,
+            secret_access_key=secret,
+            session_token="" if kubeflow else first("AWS_SESSION_TOKEN"),
+            ca_bundle=first("AWS_CA_BUNDLE"),
+            anonymous=first("AWS_SKIP_SIGNATURE").lower() in ("1", "true", "yes"),
+        )
+
+    def session(self) -> Any:
+        """A session of boto3 with these keys, or with its own chain."""
+        return _boto3().session.Session(
+            aws_access_key_id=self.access_key_id or None,
+            aws_secret_access_key=self.secret_access_key or None,
+            aws_session_token=self.session_token or None,
+            region_name=self.region or None,
+        )
+
+    def store(self, uri: StorageUri) -> Any:
+        """An obstore store of the URI's bucket. Raises NoAccess, StorageError."""
+        library = _obstore()
+        provider, region = None, self.region
+        if not self.anonymous:
+            provider, region = self._credentials(uri)
+        aws = not self.endpoint
+        config = {
+            "region": region or _DEFAULT_REGION,
+            "skip_signature": self.anonymous,
+            "disable_bulk_delete": True,  # not every store has it
+            # A bucket in the host name, as AWS wants it, but for those whose dots no certificate covers.
+            "virtual_hosted_style_request": aws and "." not in uri.bucket,
+        }
+        if self.endpoint:
+            config["endpoint"] = self.endpoint
+        client: dict[str, object] = {
+            "allow_http": self.endpoint.startswith("http://"),
+            "connect_timeout": timedelta(seconds=10),
+            "read_timeout": timedelta(minutes=5),
+            "timeout": timedelta(hours=6),  # of a whole file
+        }
+        if self.ca_bundle:
+            client["root_certificate"] = _read_bundle(self.ca_bundle)
+        backoff = {"init_backoff": timedelta(milliseconds=200), "max_backoff": timedelta(seconds=5), "base": 2}
+        retry = {"max_retries": 6, "retry_timeout": timedelta(minutes=1), "backoff": backoff}
+        try:
+            return library.store.S3Store(
+                uri.bucket, config=config, client_options=client, retry_config=retry, credential_provider=provider
+            )
+        except (ValueError, library.exceptions.BaseError) as error:  # a CA file without certificates, an endpoint that is none
+            raise StorageError(f"{uri}: {str(error).splitlines()[0]}; check AWS_CA_BUNDLE and AWS_ENDPOINT_URL") from error
+
+    def control(self) -> Any:
+        """A client of boto3, for what obstore cannot do. Raises StorageError."""
+        session = self.session()  # says what to install where boto3 is not
+        from botocore import UNSIGNED
+        from botocore.config import Config
+
+        config = Config(
+            signature_version=UNSIGNED if self.anonymous else "s3v4",
+            connect_timeout=10,
+            read_timeout=60,
+            retries={"max_attempts": 5, "mode": "standard"},
+            s3={"addressing_style": "path" if self.endpoint else "auto"},
+        )
+        return session.client(
+            "s3",
+            endpoint_url=self.endpoint or None,
+            region_name=session.region_name or _DEFAULT_REGION,
+            verify=self.ca_bundle or None,
+            config=config,
+        )
+
+    def _credentials(self, uri: StorageUri) -> tuple[Callable[[], dict[str, object]], str]:
+        """What obstore calls for keys, and the region."""
+        if self.access_key_id:
+            keys = {
+                "access_key_id": self.access_key_id,
+                "secret_access_key": self.secret_access_key,
+                "token": self.session_token or None,
+                "expires_at": None,
+            }
+            return lambda: dict(keys), self.region
+        session = self.session()
+        try:
+            credentials = session.get_credentials()
+        except Exception as error:  # botocore's own, by the dozen: a profile that is none, a token file that is gone
+            raise NoAccess(f"{uri}: no credentials: {str(error).splitlines()[0]}; {_HOW}") from error
+        if credentials is None:
+            raise NoAccess(f"{uri}: no credentials; {_HOW}")
+
+        def current() -> dict[str, object]:
+            frozen = credentials.get_frozen_credentials()
+            return {
+                "access_key_id": frozen.access_key,
+                "secret_access_key": frozen.secret_key,
+                "token": frozen.token,
+                "expires_at": datetime.now(UTC) + _FRESH,
+            }
+
+        return current, session.region_name or ""
+
+
+def _checked_endpoint(url: str, allow_http: bool) -> str:
+    if not url:
+        return ""
+    parts = urlsplit(url)
+    shown = f"{parts.scheme}://{parts.hostname or ''}"  # it may hold a password
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or parts.password or parts.query:
+        raise StorageError(f"the S3 endpoint {shown} is no address; expected https://host or https://host:port")
+    if parts.scheme == "http" and not allow_http and not _is_loopback(parts.hostname):
+        raise StorageError(f"the S3 endpoint {shown} is not encrypted; use https://, or set AWS_ALLOW_HTTP=true if that is meant")
+    return url.rstrip("/")
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _read_bundle(path: str) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError as error:
+        raise StorageError(f"AWS_CA_BUNDLE: {path}: {error.strerror}") from error
+
+
+def _obstore() -> Any:
+    try:
+        import obstore
+        import obstore.exceptions
+        import obstore.store
+    except ImportError as error:
+        raise StorageError("s3:// needs the package obstore: install trainwright[s3]") from error
+    return obstore
+
+
+def _boto3() -> Any:
+    try:
+        import boto3
+        import boto3.session
+    except ImportError as error:
+        raise StorageError("s3:// needs the package boto3: install trainwright[s3]") from error
+    return boto3

@@ -1,0 +1,97 @@
+"""URIs of datasets, models and exports: which scheme, where, and in one canonical spelling."""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote, unquote_to_bytes
+
+from trainwright.storage.errors import BadUri, StorageError
+
+SCHEMES = ("file", "hf", "s3")
+_FORM = re.compile(r"^([a-z][a-z0-9+.-]*)://(.*)$", re.IGNORECASE | re.DOTALL)
+_BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,61}[A-Za-z0-9]", re.ASCII)
+_HUB_NAME = re.compile(r"[A-Za-z0-9_][\w.-]*(/[A-Za-z0-9_][\w.-]*)?", re.ASCII)
+
+
+@dataclass(frozen=True)
+class StorageUri:
+    """`file:///abs/path`, `hf://org/name[@revision]` (datasets and models alike), or `s3://bucket/key`.
+
+    A key is taken as it is, `%` and all, as other tools do it; `location` is then `bucket/key`.
+    """
+
+    scheme: str
+    location: str
+    revision: str = ""
+
+    @classmethod
+    def parse(cls, text: str) -> StorageUri:
+        """Raises BadUri naming the text for anything that is no URI of a known scheme."""
+        match = _FORM.match(text.strip())
+        if not match:
+            raise BadUri(f"{text!r} is not a URI; expected one of {', '.join(s + '://' for s in SCHEMES)}")
+        scheme, rest = match[1].lower(), match[2]
+        if scheme not in SCHEMES:
+            raise BadUri(f"{text!r}: the scheme {scheme!r} is not supported yet; supported: {', '.join(SCHEMES)}")
+        if scheme == "file":
+            return cls("file", _file_path(text, rest))
+        if scheme == "s3":
+            return cls("s3", _object(text, rest))
+        name, _, revision = rest.strip("/").partition("@")
+        if not _HUB_NAME.fullmatch(name):
+            raise BadUri(f"{text!r}: expected hf://org/name or hf://org/name@revision")
+        return cls("hf", name, revision)
+
+    @classmethod
+    def of_path(cls, path: Path) -> StorageUri:
+        return cls("file", str(path.absolute()))
+
+    @property
+    def path(self) -> Path:
+        """The path of a `file://` URI. Raises StorageError for others."""
+        if self.scheme != "file":
+            raise StorageError(f"{self} is not on this machine's disk")
+        return Path(self.location)
+
+    @property
+    def bucket(self) -> str:
+        """Of an `s3://` URI."""
+        return self.location.partition("/")[0]
+
+    @property
+    def key(self) -> str:
+        """What follows the bucket, without slashes around it; empty for all of the bucket."""
+        return self.location.partition("/")[2]
+
+    def join(self, name: str) -> StorageUri:
+        return StorageUri(self.scheme, f"{self.location.rstrip('/')}/{name}", self.revision)
+
+    def __str__(self) -> str:
+        location = quote(os.fsencode(self.location)) if self.scheme == "file" else self.location
+        return f"{self.scheme}://{location}{'@' + self.revision if self.revision else ''}"
+
+
+def _file_path(text: str, rest: str) -> str:
+    host, slash, quoted = rest.partition("/")
+    path = os.fsdecode(unquote_to_bytes(quoted))
+    if host not in ("", "localhost") or not slash:
+        raise BadUri(f"{text!r}: a file URI needs an absolute path, as in file:///data/set (three slashes)")
+    if "\0" in path or ".." in path.split("/"):
+        raise BadUri(f"{text!r}: a path cannot hold .. or a zero byte")
+    return posixpath.normpath("/" + path.lstrip("/"))
+
+
+def _object(text: str, rest: str) -> str:
+    bucket, _, key = rest.partition("/")
+    key = key.strip("/")
+    if not _BUCKET.fullmatch(bucket):
+        raise BadUri(f"{text!r}: expected s3://bucket/key, and {bucket!r} is no name of a bucket")
+    if key and any(part in ("", ".", "..") for part in key.split("/")):
+        raise BadUri(f"{text!r}: a key cannot hold empty parts, . or ..")
+    if any(ord(letter) < 32 or ord(letter) == 127 for letter in key):
+        raise BadUri(f"{text!r}: a key cannot hold control characters")
+    return f"{bucket}/{key}" if key else bucket
