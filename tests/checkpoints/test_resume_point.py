@@ -118,7 +118,10 @@ def test_an_origin_that_cannot_be_read_is_an_error_and_moves_nothing(
 
 def run(monkeypatch: pytest.MonkeyPatch, workspace: Path, config: Path, index: str = "0") -> int | str | None:
     module = "trainwright.checkpoints.resume_point"
-    monkeypatch.setattr(sys, "argv", [module, "--workspace", str(workspace), "--config", str(config)])
+    launcher = config.with_name("launcher.py")
+    monkeypatch.setattr(
+        sys, "argv", [module, "--workspace", str(workspace), "--config", str(config), "--launcher", str(launcher)]
+    )
     monkeypatch.setenv("JOB_COMPLETION_INDEX", index)
     monkeypatch.delitem(sys.modules, module, raising=False)
     with pytest.raises(SystemExit) as ended:
@@ -137,6 +140,7 @@ def test_the_program_writes_the_configuration_that_trl_reads(
     assert run(monkeypatch, workspace, config) == 0
     assert json.loads(config.read_bytes()) == {}
     assert capsys.readouterr().out == "starting afresh\n"
+    assert "runpy.run_module" in (config.parent / "launcher.py").read_text("utf-8")
     newest = write_checkpoint(5)
     assert run(monkeypatch, workspace, config) == 0
     assert json.loads(config.read_bytes()) == {"resume_from_checkpoint": str(newest)}

@@ -1,7 +1,8 @@
 """Where does training go on? The last whole checkpoint of the same dataset and model, written as a configuration file for TRL.
 
 Runs as an init container of a training step, so that every start of a pod decides anew, from what lies on the volume then.
-Usage: `python -m trainwright.checkpoints.resume_point --workspace DIR --config FILE`.
+Beside the configuration it leaves a copy of `orderly_exit.py`, for images of the training program that do not have this package.
+Usage: `python -m trainwright.checkpoints.resume_point --workspace DIR --config FILE --launcher FILE`.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import json
 import logging
 import os
 import sys
+from importlib import resources
 from pathlib import Path
 
 from trainwright.checkpoints.errors import NoCheckpoint
@@ -48,6 +50,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="trainwright.checkpoints.resume_point")
     parser.add_argument("--workspace", type=Path, required=True)
     parser.add_argument("--config", type=Path, required=True)
+    parser.add_argument("--launcher", type=Path, required=True)
     arguments = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s", stream=sys.stderr)
     try:
@@ -55,6 +58,7 @@ def main() -> int:
         # JSON is YAML; TRL takes what stands here as defaults of its arguments.
         content = {"resume_from_checkpoint": str(point)} if point else {}
         write_bytes(arguments.config, json.dumps(content).encode() + b"\n")
+        write_bytes(arguments.launcher, resources.files("trainwright.runtimes").joinpath("orderly_exit.py").read_bytes())
     except StorageError as error:
         print(error, file=sys.stderr)
         return 1
