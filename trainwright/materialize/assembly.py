@@ -3,32 +3,47 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from trainwright.api import names
 from trainwright.api.admission import admit
 from trainwright.api.errors import Invalid, Problem
 from trainwright.api.objects import Obj, copy_of
 from trainwright.materialize.draft import Draft, PodSet, ancestor_of
+from trainwright.materialize.keys import Keys, PlaceholderKeys
 from trainwright.materialize.patches import patch_problems, patched_template
+from trainwright.materialize.policies.coscheduling import CoschedulingPolicy
+from trainwright.materialize.policies.jax import JaxPolicy
 from trainwright.materialize.policies.jobset import JobSetPolicy
+from trainwright.materialize.policies.mpi import MpiPolicy
 from trainwright.materialize.policies.plainml import PlainMLPolicy
 from trainwright.materialize.policies.progress import ProgressPolicy
 from trainwright.materialize.policies.torch import TorchPolicy
+from trainwright.materialize.policies.volcano import VolcanoPolicy
+from trainwright.materialize.policies.xgboost import XGBoostPolicy
 from trainwright.materialize.policy import PHASES, Policy, Validates
 from trainwright.materialize.resources import merged_resources
 from trainwright.materialize.settings import Settings
 
-POLICIES: tuple[Policy, ...] = (PlainMLPolicy(), TorchPolicy(), ProgressPolicy(), JobSetPolicy())
-_BUILT = {"torch"}
+POLICIES: tuple[Policy, ...] = (
+    PlainMLPolicy(),
+    TorchPolicy(),
+    MpiPolicy(),
+    JaxPolicy(),
+    XGBoostPolicy(),
+    CoschedulingPolicy(),
+    VolcanoPolicy(),
+    ProgressPolicy(),
+    JobSetPolicy(),
+)
+_BUILT = {"torch", "mpi", "jax", "xgboost"}
 
 
-def materialize(trainjob: Obj, runtime: Obj, *, settings: Settings | None = None, keys: Any = None) -> list[Obj]:
+def materialize(trainjob: Obj, runtime: Obj, *, settings: Settings | None = None, keys: Keys | None = None) -> list[Obj]:
     """The objects that Trainer's controller would create for a TrainJob with that runtime.
 
     Pure: no clock, no network, no environment; the same input gives the same objects in the same order, companions
     before the JobSet; none for a TrainJob that another controller manages. The arguments are not changed.
-    `keys` is reserved for policies that need key material.
+    `keys` makes the keys of MPI and Flux; without it their Secrets hold a placeholder that opens nothing.
     Raises Invalid with every problem, each with its field path, before anything is built.
     """
     trainjob = admit(trainjob).object
@@ -37,7 +52,7 @@ def materialize(trainjob: Obj, runtime: Obj, *, settings: Settings | None = None
     runtime = admit(runtime).object
     if problems := list(patch_problems(trainjob, runtime)):  # the patched template would mean nothing
         raise Invalid.of("TrainJob", trainjob["metadata"]["name"], problems, "trainer.kubeflow.org")
-    draft = drafted(trainjob, runtime, settings or Settings())
+    draft = drafted(trainjob, runtime, settings or Settings(), keys or PlaceholderKeys())
     problems = [problem for policy in POLICIES for problem in _validated(policy, draft)]
     problems.extend(_unbuilt(draft))
     if problems:
@@ -51,23 +66,27 @@ def materialize(trainjob: Obj, runtime: Obj, *, settings: Settings | None = None
     return draft.companions
 
 
-def drafted(trainjob: Obj, runtime: Obj, settings: Settings) -> Draft:
+def drafted(trainjob: Obj, runtime: Obj, settings: Settings, keys: Keys) -> Draft:
     """The draft before any policy has touched it. Both objects must have been admitted."""
     trainjob = copy_of(trainjob)
     spec, labels, annotations = patched_template(trainjob, runtime)
     policy = (runtime.get("spec") or {}).get("mlPolicy")
-    override = (trainjob["spec"].get("trainer") or {}).get("resourcesPerNode")
     pod_sets = []
     for job in spec.get("replicatedJobs") or []:
-        job["template"].setdefault("metadata", {})
-        job["template"]["spec"]["template"].setdefault("metadata", {})
         pods = PodSet(job, ancestor_of(job), _count(job, policy))
-        container = pods.container(names.NODE)
-        is_trainer = pods.ancestor == names.ANCESTOR_TRAINER and policy is not None
-        if override is not None and is_trainer and container is not None:
-            container["resources"] = merged_resources(container.get("resources"), override)
         pod_sets.append(pods)
-    return Draft(trainjob, runtime, settings, spec, labels, annotations, pod_sets)
+    draft = Draft(trainjob, runtime, settings, spec, labels, annotations, pod_sets, keys)
+    override = (draft.trainer or {}).get("resourcesPerNode")
+    if override is not None and draft.ml_policy is not None:  # without a policy they are ignored (Trainer 2.3)
+        _merge_resources(draft, override)
+    return draft
+
+
+def _merge_resources(draft: Draft, override: Obj) -> None:
+    for pods in draft.pod_sets:
+        container = pods.container(names.NODE)
+        if container is not None and draft.is_trained_by(pods):
+            container["resources"] = merged_resources(container.get("resources"), override)
 
 
 def _count(job: Obj, policy: Obj | None) -> int:
@@ -90,5 +109,3 @@ def _unbuilt(draft: Draft) -> Iterator[Problem]:
             yield Problem(
                 f"spec.mlPolicy.{name}", f"the policy {name!r} of the runtime is not supported yet; supported: torch, none"
             )
-    for name in (draft.runtime.get("spec") or {}).get("podGroupPolicy") or {}:
-        yield Problem(f"spec.podGroupPolicy.{name}", f"the pod group policy {name!r} of the runtime is not supported yet")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from trainwright.api import names
 from trainwright.api.errors import Problem
-from trainwright.api.objects import Obj, copy_of, named
+from trainwright.api.objects import Obj, named
 from trainwright.api.strategic_merge import strategic_merge
+from trainwright.materialize.serialised import as_written
+from trainwright.materialize.template_types import JOBSET_SPEC
 
 
 def patched_template(trainjob: Obj, runtime: Obj) -> tuple[Obj, dict[str, str], dict[str, str]]:
@@ -17,7 +18,7 @@ def patched_template(trainjob: Obj, runtime: Obj) -> tuple[Obj, dict[str, str], 
     TrainJob labels and annotations of its own metadata are never propagated (Trainer 2.2 and later).
     """
     template = (runtime.get("spec") or {}).get("template") or {}
-    spec = copy_of(template.get("spec") or {})
+    spec = as_written(JOBSET_SPEC, template.get("spec") or {})
     metadata = template.get("metadata") or {}
     labels, annotations = dict(metadata.get("labels") or {}), dict(metadata.get("annotations") or {})
     order = {job["name"]: index for index, job in enumerate(spec.get("replicatedJobs") or [])}
@@ -26,7 +27,8 @@ def patched_template(trainjob: Obj, runtime: Obj) -> tuple[Obj, dict[str, str], 
         labels |= (patched.get("metadata") or {}).get("labels") or {}
         annotations |= (patched.get("metadata") or {}).get("annotations") or {}
         if patched.get("spec"):
-            spec = strategic_merge(spec, _without_zero_values(patched["spec"]))
+            merged = strategic_merge(spec, as_written(JOBSET_SPEC, patched["spec"], complete=False))
+            spec = as_written(JOBSET_SPEC, merged)
     if spec.get("replicatedJobs"):
         spec["replicatedJobs"] = sorted(spec["replicatedJobs"], key=lambda job: order.get(job["name"], 0))
     return spec, labels, annotations
@@ -69,16 +71,3 @@ def _patch_problems(patch: Obj, runtime: Obj) -> Iterator[Problem]:
                         where,
                         f"Invalid value: must not have envs for the {container['name']} container; use the TrainJob's own env",
                     )
-
-
-_OPTIONAL_ZERO = {"value": "", "readOnly": False, "subPath": "", "subPathExpr": ""}
-
-
-def _without_zero_values(value: Any, field: str = "") -> Any:
-    """What Go's serialisation leaves of a patch: empty values of plain fields are dropped, so they override nothing."""
-    if isinstance(value, dict):
-        cleaned = {k: _without_zero_values(v, k) for k, v in value.items()}
-        return {k: v for k, v in cleaned.items() if v is not None and not (k in _OPTIONAL_ZERO and v == _OPTIONAL_ZERO[k])}
-    if isinstance(value, list):
-        return [_without_zero_values(item) for item in value]
-    return value

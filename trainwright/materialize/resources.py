@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from trainwright.api import names
 from trainwright.api.objects import Obj
-from trainwright.api.quantities import parse_quantity
+from trainwright.api.quantities import canonical, parse_quantity
 from trainwright.materialize.draft import Draft
 
 
@@ -12,7 +12,8 @@ def merged_resources(runtime: Obj | None, override: Obj) -> Obj:
     """Limits and requests merged key by key, the TrainJob's winning; claims are lost, as they are in Trainer."""
     merged: Obj = {}
     for group in ("limits", "requests"):
-        values = {**((runtime or {}).get(group) or {}), **(override.get(group) or {})}
+        wanted = {name: canonical(amount) for name, amount in (override.get(group) or {}).items()}
+        values = {**((runtime or {}).get(group) or {}), **wanted}
         if values:
             merged[group] = values
     return merged

@@ -12,7 +12,6 @@ from trainwright.api.errors import Problem
 from trainwright.api.objects import Obj
 from trainwright.materialize.draft import Draft, PodSet
 from trainwright.materialize.ownership import owned
-from trainwright.materialize.serialised import as_applied
 from trainwright.materialize.upsert import trainer_env, upsert, upsert_env
 
 _INITIALIZERS = {"dataset": names.ANCESTOR_DATASET, "model": names.ANCESTOR_MODEL}
@@ -38,6 +37,9 @@ class JobSetPolicy:
                     _apply_initializer(pods, step, (draft.trainjob["spec"].get("initializer") or {}).get(field))
             if pods.ancestor == names.ANCESTOR_TRAINER:
                 _apply_trainer(pods, draft.trainer or {})
+            container = pods.container(names.NODE)
+            if container is not None and draft.is_trained_by(pods):
+                upsert_env(container, trainer_env((draft.trainer or {}).get("env")))
         spec = draft.jobset_spec
         spec["suspend"] = bool(draft.trainjob["spec"].get("suspend"))
         jobset = owned(draft, "jobset.x-k8s.io/v1alpha2", "JobSet", draft.name)
@@ -45,7 +47,7 @@ class JobSetPolicy:
             jobset["metadata"]["labels"] = draft.labels
         if draft.annotations:
             jobset["metadata"]["annotations"] = draft.annotations
-        draft.companions.append(jobset | {"spec": as_applied(spec)})
+        draft.companions.append(jobset | {"spec": spec})
 
 
 def _apply_initializer(pods: PodSet, step: str, initializer: Obj | None) -> None:
@@ -69,7 +71,8 @@ def _apply_trainer(pods: PodSet, trainer: Obj) -> None:
     for field in ("image", "command", "args"):
         if trainer.get(field) is not None:
             container[field] = trainer[field]
-    upsert_env(container, trainer_env(trainer.get("env")))
+            if container[field] == []:  # said to be nothing, and an empty list is not sent
+                del container[field]
 
 
 def _step_problems(draft: Draft, field: str, step: str) -> Iterator[Problem]:

@@ -11,6 +11,7 @@ from trainwright.api import names
 from trainwright.api.errors import Problem
 from trainwright.api.objects import Obj, named
 from trainwright.materialize.draft import Draft, PodSet
+from trainwright.materialize.rendezvous import literal, main_host, pod_number, set_nodes
 from trainwright.materialize.resources import counted_resources, cpu_count, gpu_count
 from trainwright.materialize.upsert import trainer_env, upsert_env, upsert_port
 
@@ -45,8 +46,7 @@ class TorchPolicy:
         if torch is None:
             return
         pods, trainer = draft.trainer_pods(), draft.trainer
-        if pods is not None and (trainer or {}).get("numNodes") is not None:
-            pods.count = (trainer or {})["numNodes"]
+        set_nodes(draft, pods)
         rendezvous = _rendezvous(draft, pods)
         container = pods.container(names.NODE) if pods is not None else None
         if container is not None and trainer is not None:
@@ -61,14 +61,11 @@ class TorchPolicy:
 
 def _rendezvous(draft: Draft, pods: PodSet | None) -> list[Obj]:
     return [
-        {"name": "PET_NNODES", "value": str(pods.count if pods is not None else 1)},
-        {"name": "PET_NPROC_PER_NODE", "value": _processes(draft)},
-        {
-            "name": "PET_NODE_RANK",
-            "valueFrom": {"fieldRef": {"fieldPath": f"metadata.annotations['{names.COMPLETION_INDEX}']"}},
-        },
-        {"name": "PET_MASTER_ADDR", "value": f"{draft.name}-{names.NODE}-0-0.{draft.name}"},
-        {"name": "PET_MASTER_PORT", "value": str(names.RENDEZVOUS_PORT)},
+        literal("PET_NNODES", pods.count if pods is not None else 1),
+        literal("PET_NPROC_PER_NODE", _processes(draft)),
+        pod_number("PET_NODE_RANK"),
+        literal("PET_MASTER_ADDR", main_host(draft)),
+        literal("PET_MASTER_PORT", names.RENDEZVOUS_PORT),
     ]
 
 
