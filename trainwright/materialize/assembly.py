@@ -18,6 +18,7 @@ from trainwright.materialize.policies.mpi import MpiPolicy
 from trainwright.materialize.policies.plainml import PlainMLPolicy
 from trainwright.materialize.policies.progress import ProgressPolicy
 from trainwright.materialize.policies.torch import TorchPolicy
+from trainwright.materialize.policies.torchtune import TorchTunePolicy
 from trainwright.materialize.policies.volcano import VolcanoPolicy
 from trainwright.materialize.policies.xgboost import XGBoostPolicy
 from trainwright.materialize.policy import PHASES, Policy, Validates
@@ -27,6 +28,7 @@ from trainwright.materialize.settings import Settings
 POLICIES: tuple[Policy, ...] = (
     PlainMLPolicy(),
     TorchPolicy(),
+    TorchTunePolicy(),
     MpiPolicy(),
     JaxPolicy(),
     XGBoostPolicy(),

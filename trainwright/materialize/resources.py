@@ -56,3 +56,12 @@ def cpu_count(resources: Obj) -> int:
             if count:
                 return count
     return 0
+
+
+def processes(draft: Draft) -> str:
+    """Processes on a node: the TrainJob's number, `auto` where there are GPUs (torchrun resolves it), else the CPUs."""
+    number = (draft.trainer or {}).get("numProcPerNode")
+    if number is not None:
+        return str(number)
+    resources = counted_resources(draft)
+    return "auto" if gpu_count(resources) else str(max(1, cpu_count(resources)))
