@@ -12,6 +12,7 @@ from trainwright.materialize.draft import Draft, PodSet, ancestor_of
 from trainwright.materialize.keys import Keys, PlaceholderKeys
 from trainwright.materialize.patches import patch_problems, patched_template
 from trainwright.materialize.policies.coscheduling import CoschedulingPolicy
+from trainwright.materialize.policies.flux import FluxPolicy
 from trainwright.materialize.policies.jax import JaxPolicy
 from trainwright.materialize.policies.jobset import JobSetPolicy
 from trainwright.materialize.policies.mpi import MpiPolicy
@@ -32,12 +33,12 @@ POLICIES: tuple[Policy, ...] = (
     MpiPolicy(),
     JaxPolicy(),
     XGBoostPolicy(),
+    FluxPolicy(),
     CoschedulingPolicy(),
     VolcanoPolicy(),
     ProgressPolicy(),
     JobSetPolicy(),
 )
-_BUILT = {"torch", "mpi", "jax", "xgboost"}
 
 
 def materialize(trainjob: Obj, runtime: Obj, *, settings: Settings | None = None, keys: Keys | None = None) -> list[Obj]:
@@ -56,7 +57,6 @@ def materialize(trainjob: Obj, runtime: Obj, *, settings: Settings | None = None
         raise Invalid.of("TrainJob", trainjob["metadata"]["name"], problems, "trainer.kubeflow.org")
     draft = drafted(trainjob, runtime, settings or Settings(), keys or PlaceholderKeys())
     problems = [problem for policy in POLICIES for problem in _validated(policy, draft)]
-    problems.extend(_unbuilt(draft))
     if problems:
         raise Invalid.of("TrainJob", draft.name, problems, "trainer.kubeflow.org")
     for phase in PHASES:
@@ -102,12 +102,3 @@ def _validated(policy: Policy, draft: Draft) -> Iterator[Problem]:
     validating: Validates | None = policy if hasattr(policy, "validate") else None  # type: ignore[assignment]
     if validating is not None:
         yield from validating.validate(draft)
-
-
-def _unbuilt(draft: Draft) -> Iterator[Problem]:
-    """Policies of the API that this version cannot build are refused, never passed over."""
-    for name in draft.ml_policy or {}:
-        if name != "numNodes" and name not in _BUILT:
-            yield Problem(
-                f"spec.mlPolicy.{name}", f"the policy {name!r} of the runtime is not supported yet; supported: torch, none"
-            )
