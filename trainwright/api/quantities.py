@@ -89,6 +89,11 @@ def parse_quantity(text: str | int | float) -> Quantity:
 
 def canonical(text: str | int | float) -> str:
     """The text as the API server writes it back: `1.5Gi` -> `1536Mi`, `1000m` -> `1`."""
+    return _canonical(str(text))
+
+
+@lru_cache(maxsize=4096)
+def _canonical(text: str) -> str:
     return str(parse_quantity(text))
 
 

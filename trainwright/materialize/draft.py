@@ -72,8 +72,8 @@ class Draft:
 
     def policy(self, name: str) -> Obj | None:
         """The settings of one ML policy of the runtime (`torch`, `mpi` ...), or None when it is not chosen."""
-        settings: Obj | None = (self.ml_policy or {}).get(name)
-        return settings
+        policy: Obj | None = (self.runtime.get("spec") or {}).get("mlPolicy")
+        return policy.get(name) if policy else None
 
     def pod_group_policy(self, name: str) -> Obj | None:
         """The settings of one pod group policy (`coscheduling`, `volcano`); both may be chosen."""

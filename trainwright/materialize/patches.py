@@ -8,21 +8,24 @@ from trainwright.api import names
 from trainwright.api.errors import Problem
 from trainwright.api.objects import Obj, named
 from trainwright.api.strategic_merge import strategic_merge
+from trainwright.materialize.compiled import CompiledRuntime
 from trainwright.materialize.serialised import as_written
 from trainwright.materialize.template_types import JOBSET_SPEC
 
 
-def patched_template(trainjob: Obj, runtime: Obj) -> tuple[Obj, dict[str, str], dict[str, str]]:
+def patched_template(trainjob: Obj, ready: CompiledRuntime) -> tuple[Obj, dict[str, str], dict[str, str]]:
     """The JobSet spec of the runtime after all patches, and the JobSet's labels and annotations.
 
     TrainJob labels and annotations of its own metadata are never propagated (Trainer 2.2 and later).
     """
-    template = (runtime.get("spec") or {}).get("template") or {}
-    spec = as_written(JOBSET_SPEC, template.get("spec") or {})
-    metadata = template.get("metadata") or {}
+    metadata = ((ready.runtime.get("spec") or {}).get("template") or {}).get("metadata") or {}
+    spec = ready.template()
     labels, annotations = dict(metadata.get("labels") or {}), dict(metadata.get("annotations") or {})
+    patches = trainjob["spec"].get("runtimePatches") or []
+    if not patches:
+        return spec, labels, annotations
     order = {job["name"]: index for index, job in enumerate(spec.get("replicatedJobs") or [])}
-    for patch in trainjob["spec"].get("runtimePatches") or []:
+    for patch in patches:
         patched = (patch.get("trainingRuntimeSpec") or {}).get("template") or {}
         labels |= (patched.get("metadata") or {}).get("labels") or {}
         annotations |= (patched.get("metadata") or {}).get("annotations") or {}

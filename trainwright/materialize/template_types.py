@@ -172,5 +172,7 @@ JOBSET_SPEC = Written(
     }
 )
 """The template of a runtime; also the part of it that a patch of a TrainJob holds."""
+_TEMPLATE = Written(inner={"metadata": METADATA, "spec": JOBSET_SPEC}, always=("metadata",))
+RUNTIME = Written(inner={"metadata": METADATA, "spec": Written(inner={"template": _TEMPLATE})})
 MAPS = _words("labels annotations nodeSelector matchLabels volumeAttributes options limits requests overhead")
 """Maps of free keys: left out when they are empty, as empty lists are."""

@@ -47,7 +47,7 @@ def trainer_env(variables: Iterable[Obj] | None) -> list[Obj]:
     return [_variable(variable) for variable in variables or []]
 
 
-_KEPT = {
+KNOWN_SOURCES = {
     "fieldRef": ("fieldPath",),
     "resourceFieldRef": ("containerName", "resource", "divisor"),
     "configMapKeyRef": ("key", "name", "optional"),
@@ -61,7 +61,7 @@ def _variable(variable: Obj) -> Obj:
         return {"name": variable["name"], "value": variable.get("value", "")}
     kept = {
         kind: {name: source[kind][name] for name in fields if source[kind].get(name) not in (None, "")}
-        for kind, fields in _KEPT.items()
+        for kind, fields in KNOWN_SOURCES.items()
         if source.get(kind)
     }
     return {"name": variable["name"], "valueFrom": kept}

@@ -12,7 +12,7 @@ from trainwright.api.errors import Problem
 from trainwright.api.objects import Obj
 from trainwright.materialize.draft import Draft, PodSet
 from trainwright.materialize.ownership import owned
-from trainwright.materialize.upsert import trainer_env, upsert, upsert_env
+from trainwright.materialize.upsert import KNOWN_SOURCES, trainer_env, upsert, upsert_env
 
 _INITIALIZERS = {"dataset": names.ANCESTOR_DATASET, "model": names.ANCESTOR_MODEL}
 
@@ -24,11 +24,26 @@ class JobSetPolicy:
         for field, step in _INITIALIZERS.items():
             if (draft.trainjob["spec"].get("initializer") or {}).get(field) is not None:
                 yield from _step_problems(draft, field, step)
+                yield from _source_problems(draft.trainjob["spec"]["initializer"][field], f"spec.initializer.{field}")
+        yield from _source_problems(draft.trainer or {}, "spec.trainer")
 
     def before_build(self, draft: Draft) -> None:
         for pods in draft.pod_sets:
             spec = pods.job["template"]["spec"]
             spec["parallelism"] = spec["completions"] = pods.count
+
+    def check(self, draft: Draft) -> Iterator[Problem]:
+        for pods in draft.pod_sets:
+            for group in ("containers", "initContainers"):
+                for index, container in enumerate(pods.pod_spec.get(group) or []):
+                    if _has_rival_ports(container.get("ports") or []):
+                        position = [job["name"] for job in draft.jobset_spec["replicatedJobs"]].index(pods.name)
+                        where = (
+                            f"spec.template.spec.replicatedJobs[{position}].template.spec.template.spec.{group}[{index}].ports"
+                        )
+                        yield Problem(
+                            where, "Invalid value: two ports with the same number, or without a name, are taken for one"
+                        )
 
     def build(self, draft: Draft) -> None:
         for pods in draft.pod_sets:
@@ -87,3 +102,20 @@ def _step_problems(draft: Draft, field: str, step: str) -> Iterator[Problem]:
         yield Problem(where, f"Invalid value: must have container with name - {step} in the {step} job")
     elif not any(mount.get("name") == names.INITIALIZER_VOLUME for mount in container.get("volumeMounts") or []):
         yield Problem(where, f"Invalid value: the container {step} must have a volumeMount named {names.INITIALIZER_VOLUME}")
+
+
+def _source_problems(part: Obj, where: str) -> Iterator[Problem]:
+    """Variables whose source Trainer does not know; it hands them on without any, and the API server refuses the Job."""
+    for index, variable in enumerate(part.get("env") or []):
+        source = variable.get("valueFrom")
+        if source and not set(source) & set(KNOWN_SOURCES):
+            known = ", ".join(KNOWN_SOURCES)
+            yield Problem(
+                f"{where}.env[{index}].valueFrom", f"Invalid value: {', '.join(source)} is lost on the way; known: {known}"
+            )
+
+
+def _has_rival_ports(ports: list[Obj]) -> bool:
+    """Whether Trainer would write one port over another one (it matches by number or by name, and no name equals no name)."""
+    numbers, called = [port.get("containerPort") for port in ports], [port.get("name") for port in ports]
+    return len(ports) > 1 and (len(set(numbers)) < len(ports) or len(set(called)) < len(ports))
