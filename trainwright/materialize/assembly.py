@@ -44,7 +44,8 @@ POLICIES: tuple[Policy, ...] = (
     JobSetPolicy(),
 )
 _STEPS: dict[str, list[Callable[[Draft], Any]]] = {
-    phase: [getattr(policy, phase) for policy in POLICIES if hasattr(policy, phase)] for phase in (VALIDATE, *ENFORCE, CHECK, BUILD)
+    phase: [getattr(policy, phase) for policy in POLICIES if hasattr(policy, phase)]
+    for phase in (VALIDATE, *ENFORCE, CHECK, BUILD)
 }
 
 
@@ -110,6 +111,8 @@ def _problems(phase: str, draft: Draft) -> Iterator[Problem]:
 def _refuse_what_jobset_would(jobset: Obj) -> None:
     """Its webhook's rules: names that become too long, dependencies. The shape was checked with the runtime and the TrainJob."""
     stored = copy_of(jobset)
+    for job in stored["spec"].get("replicatedJobs") or []:
+        job.setdefault("replicas", 1)  # the schema's default for a zero that was not sent
     jobset_defaults(stored)
     if found := list(jobset_rules(stored, None)):
         raise Invalid.of("JobSet", name_of(jobset), found, "jobset.x-k8s.io")
