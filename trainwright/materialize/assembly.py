@@ -43,6 +43,7 @@ POLICIES: tuple[Policy, ...] = (
     ProgressPolicy(),
     JobSetPolicy(),
 )
+_NAMELESS = "Invalid value: every object is named after the TrainJob; give metadata.name instead"
 _STEPS: dict[str, list[Callable[[Draft], Any]]] = {
     phase: [getattr(policy, phase) for policy in POLICIES if hasattr(policy, phase)]
     for phase in (VALIDATE, *ENFORCE, CHECK, BUILD)
@@ -58,6 +59,8 @@ def materialize(trainjob: Obj, runtime: Obj, *, settings: Settings | None = None
     Raises Invalid with every problem, each with its field path, before anything is built.
     """
     trainjob = admit(trainjob).object
+    if not name_of(trainjob):  # with generateName it gets one when it is created
+        raise Invalid.of("TrainJob", "", [Problem("metadata.generateName", _NAMELESS)], "trainer.kubeflow.org")
     if trainjob["spec"]["managedBy"] != names.TRAINJOB_CONTROLLER:
         return []  # somebody else's to build
     ready = compiled(runtime)

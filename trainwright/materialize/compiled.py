@@ -9,8 +9,9 @@ from typing import Any
 import orjson
 
 from trainwright.api.admission import admit
-from trainwright.api.objects import Obj
-from trainwright.materialize.serialised import as_written
+from trainwright.api.errors import Invalid
+from trainwright.api.objects import Obj, name_of
+from trainwright.materialize.serialised import as_written, quantity_problems
 from trainwright.materialize.template_types import JOBSET_SPEC
 
 _MOST_RUNTIMES = 64
@@ -40,4 +41,6 @@ def _compiled(content: bytes) -> CompiledRuntime:
     loaded: Any = orjson.loads(content)
     runtime = admit(loaded).object
     spec = ((runtime.get("spec") or {}).get("template") or {}).get("spec") or {}
+    if found := list(quantity_problems(JOBSET_SPEC, spec, "spec.template.spec")):
+        raise Invalid.of(runtime["kind"], name_of(runtime), found, "trainer.kubeflow.org")
     return CompiledRuntime(runtime, orjson.dumps(as_written(JOBSET_SPEC, spec)))

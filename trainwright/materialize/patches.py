@@ -9,7 +9,7 @@ from trainwright.api.errors import Problem
 from trainwright.api.objects import Obj, named
 from trainwright.api.strategic_merge import strategic_merge
 from trainwright.materialize.compiled import CompiledRuntime
-from trainwright.materialize.serialised import as_written
+from trainwright.materialize.serialised import as_written, quantity_problems
 from trainwright.materialize.template_types import JOBSET_SPEC
 
 
@@ -44,6 +44,8 @@ def patch_problems(trainjob: Obj, runtime: Obj) -> Iterator[Problem]:
     """
     for patch in trainjob["spec"].get("runtimePatches") or []:
         yield from _patch_problems(patch, runtime)
+        patched = ((patch.get("trainingRuntimeSpec") or {}).get("template") or {}).get("spec") or {}
+        yield from quantity_problems(JOBSET_SPEC, patched, "spec.runtimePatches.trainingRuntimeSpec.template.spec")
 
 
 def _patch_problems(patch: Obj, runtime: Obj) -> Iterator[Problem]:

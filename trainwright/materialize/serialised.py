@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
+from trainwright.api.errors import Problem
 from trainwright.api.objects import Obj
 from trainwright.api.quantities import canonical
 from trainwright.materialize.template_types import MAPS, Written
@@ -35,6 +37,30 @@ def as_written(kind: Written, value: Obj, *, complete: bool = True) -> Obj:
             if key not in written:
                 written[key] = as_written(kind.inner[key], {}) if key in kind.inner else {}
     return written
+
+
+def quantity_problems(kind: Written, value: Obj, path: str) -> Iterator[Problem]:
+    """Every quantity in a value that is none; `as_written` expects that there are no such."""
+    for key, item in value.items():
+        where, inner = f"{path}.{key}", kind.inner.get(key)
+        if key in kind.amounts:
+            for name, amount in item.items() if isinstance(item, dict) else [("", item)]:
+                if amount is not None and (reason := quantity_error(amount)):
+                    yield Problem(f"{where}[{name}]" if name else where, f"Invalid value: {reason}")
+        elif inner is not None and isinstance(item, dict):
+            yield from quantity_problems(inner, item, where)
+        elif inner is not None:
+            for index, element in enumerate(item or []):
+                yield from quantity_problems(inner, element, f"{where}[{index}]")
+
+
+def quantity_error(amount: str | int | float) -> str:
+    """Why an amount is no quantity; empty when it is one."""
+    try:
+        canonical(amount)
+    except ValueError as error:
+        return str(error)
+    return ""
 
 
 def _copied(value: Any) -> Any:

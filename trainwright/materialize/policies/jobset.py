@@ -12,6 +12,7 @@ from trainwright.api.errors import Problem
 from trainwright.api.objects import Obj
 from trainwright.materialize.draft import Draft, PodSet
 from trainwright.materialize.ownership import owned
+from trainwright.materialize.serialised import quantity_error
 from trainwright.materialize.upsert import KNOWN_SOURCES, trainer_env, upsert, upsert_env
 
 _INITIALIZERS = {"dataset": names.ANCESTOR_DATASET, "model": names.ANCESTOR_MODEL}
@@ -107,7 +108,10 @@ def _step_problems(draft: Draft, field: str, step: str) -> Iterator[Problem]:
 def _source_problems(part: Obj, where: str) -> Iterator[Problem]:
     """Variables whose source Trainer does not know; it hands them on without any, and the API server refuses the Job."""
     for index, variable in enumerate(part.get("env") or []):
-        source = variable.get("valueFrom")
+        source = variable.get("valueFrom") or {}
+        divisor = (source.get("resourceFieldRef") or {}).get("divisor")
+        if divisor is not None and (reason := quantity_error(divisor)):
+            yield Problem(f"{where}.env[{index}].valueFrom.resourceFieldRef.divisor", f"Invalid value: {reason}")
         if source and not set(source) & set(KNOWN_SOURCES):
             known = ", ".join(KNOWN_SOURCES)
             yield Problem(
