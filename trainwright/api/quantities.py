@@ -100,18 +100,18 @@ def _canonical(text: str) -> str:
 def _binary_quantity(value: Decimal) -> Quantity:
     """Capped at 63 bits; less than one whole is counted in decimal parts, since there is no binary suffix for them."""
     value = max(min(_rounded(value), _MOST_BINARY), -_MOST_BINARY)
-    return Quantity(value, "decimal" if 0 < abs(value) < 1 else "binary")
+    return Quantity(value, "decimal" if 0 < value.copy_abs() < 1 else "binary")
 
 
 def _rounded(value: Decimal) -> Decimal:
-    return value if value == value.to_integral_value() else value.quantize(_NANO, rounding=ROUND_UP, context=_EXACT)
+    return value if _is_whole(value) else value.quantize(_NANO, rounding=ROUND_UP, context=_EXACT)
 
 
 def _printed(quantity: Quantity) -> str:
     value = quantity.value
     if value == 0:
         return "0"
-    if quantity.family == "binary" and abs(value) >= 1024 and value == value.to_integral_value():
+    if quantity.family == "binary" and value.copy_abs() >= 1024 and _is_whole(value):
         return _binary(int(value))
     return _decimal(value, exponent=quantity.family == "exponent")
 
@@ -127,9 +127,14 @@ def _binary(whole: int) -> str:
 def _decimal(value: Decimal, *, exponent: bool) -> str:
     """The largest power of a thousand that leaves a whole number; suffixes end at E, exponents do not."""
     power = _HIGHEST_POWER if exponent else 18
-    while power > -9 and value.scaleb(-power, _EXACT) % 1 != 0:
+    while power > -9 and not _is_whole(value.scaleb(-power, _EXACT)):
         power -= 3
     mantissa = int(value.scaleb(-power, _EXACT).to_integral_value(ROUND_CEILING))
     if exponent:
         return f"{mantissa}e{power}" if power else str(mantissa)
     return f"{mantissa}{_DECIMAL_SUFFIX[power]}"
+
+
+def _is_whole(value: Decimal) -> bool:
+    """Python's own operators would round to 28 digits."""
+    return value == value.to_integral_value()
