@@ -45,12 +45,24 @@ def difference(case: Recording) -> str:
     """How our answer to a case differs from the recording; empty when it does not."""
     answer = CliRunner().invoke(app, ["materialize", "-f", str(case.folder / "input.yaml"), "-o", "json"])
     if case.has("refused") or case.has("failed"):
-        return "" if answer.exit_code == 2 else f"should be refused, exit {answer.exit_code}"
+        return _refusal_difference(case, answer.exit_code, answer.output)
     if case.has("events") and answer.exit_code == 2:
         return ""
     if answer.exit_code != 0:
         return f"exit {answer.exit_code}: {answer.output[:200]}"
     return case.difference(case.documents("objects"), json.loads(answer.stdout)["items"])
+
+
+def _refusal_difference(case: Recording, exit_code: int, said: str) -> str:
+    """A refusal has to name a field that the real one names."""
+    if exit_code != 2:
+        return f"should be refused, exit {exit_code}"
+    refusals = case.documents("refused") if case.has("refused") else [{}]
+    causes, message = refusals[0].get("causes") or [], refusals[0].get("message") or ""
+    fields = {cause["field"] for cause in causes if cause["field"] not in ("", "<nil>")}
+    fields = fields or set(re.findall(r"\b(?:spec|metadata)(?:\.\w+(?:\[\d+\])?)+", message))
+    named = not fields or any(field.lower() in said.lower() for field in fields)
+    return "" if named else f"none of {sorted(fields)} is named: {said[:200]}"
 
 
 def test_recorded_cases_with_progress_reports(shared: Path) -> None:
