@@ -10,7 +10,7 @@ from trainwright.api.objects import Obj, named
 from trainwright.api.strategic_merge import strategic_merge
 from trainwright.materialize.compiled import CompiledRuntime
 from trainwright.materialize.serialised import as_written, quantity_problems
-from trainwright.materialize.template_types import JOBSET_SPEC
+from trainwright.materialize.template_types import JOBSET_SPEC, PATCH_SPEC
 
 
 def patched_template(trainjob: Obj, ready: CompiledRuntime) -> tuple[Obj, dict[str, str], dict[str, str]]:
@@ -30,7 +30,7 @@ def patched_template(trainjob: Obj, ready: CompiledRuntime) -> tuple[Obj, dict[s
         labels |= (patched.get("metadata") or {}).get("labels") or {}
         annotations |= (patched.get("metadata") or {}).get("annotations") or {}
         if patched.get("spec"):
-            merged = strategic_merge(spec, as_written(JOBSET_SPEC, patched["spec"], complete=False))
+            merged = strategic_merge(spec, as_written(PATCH_SPEC, patched["spec"], complete=False))
             spec = as_written(JOBSET_SPEC, merged)
     if spec.get("replicatedJobs"):
         spec["replicatedJobs"] = sorted(spec["replicatedJobs"], key=lambda job: order.get(job["name"], 0))
@@ -45,7 +45,7 @@ def patch_problems(trainjob: Obj, runtime: Obj) -> Iterator[Problem]:
     for patch in trainjob["spec"].get("runtimePatches") or []:
         yield from _patch_problems(patch, runtime)
         patched = ((patch.get("trainingRuntimeSpec") or {}).get("template") or {}).get("spec") or {}
-        yield from quantity_problems(JOBSET_SPEC, patched, "spec.runtimePatches.trainingRuntimeSpec.template.spec")
+        yield from quantity_problems(PATCH_SPEC, patched, "spec.runtimePatches.trainingRuntimeSpec.template.spec")
 
 
 def _patch_problems(patch: Obj, runtime: Obj) -> Iterator[Problem]:

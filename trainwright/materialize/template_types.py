@@ -6,7 +6,7 @@ are written even when they are empty. Sources: the core/v1, batch/v1 and JobSet 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 
@@ -107,7 +107,7 @@ VOLUME = Written(
         "image": Written(_words("reference pullPolicy")),
         "awsElasticBlockStore": Written(_words("fsType partition readOnly")),
         "gcePersistentDisk": Written(_words("fsType partition readOnly")),
-        "azureDisk": Written(defaults={"cachingMode": "ReadWrite", "fsType": "ext4", "kind": "Shared", "readOnly": False}),
+        "azureDisk": Written(defaults={"fsType": "ext4", "readOnly": False}),
         "azureFile": Written(_words("readOnly")),
         "cephfs": Written(_words("path user secretFile readOnly"), _WITH_SECRET),
         "cinder": Written(_words("fsType readOnly"), _WITH_SECRET),
@@ -157,22 +157,34 @@ POD_SPEC = Written(
     },
     amounts=_words("overhead"),
 )
-_POD_TEMPLATE = Written(inner={"metadata": METADATA, "spec": POD_SPEC}, always=("metadata", "spec"))
-_JOB_SPEC = Written(inner={"template": _POD_TEMPLATE}, always=("template",))
-_JOB_TEMPLATE = Written(inner={"metadata": METADATA, "spec": _JOB_SPEC}, always=("metadata", "spec"))
-_REPLICATED_JOB = Written(_words("groupName replicas"), {"template": _JOB_TEMPLATE}, always=("template",))
-_CLAIM = Written(inner={"metadata": METADATA, "spec": _CLAIM_SPEC}, always=("metadata", "spec", "status"))
+_FAILURE_RULE = Written(inner={"onPodConditions": Written(_words("status"))})
+
+
+def _replicated_job(pod_spec: Written) -> Written:
+    pods = Written(inner={"metadata": METADATA, "spec": pod_spec}, always=("metadata", "spec"))
+    rules = Written(inner={"rules": _FAILURE_RULE})
+    job_spec = Written(inner={"template": pods, "podFailurePolicy": rules}, always=("template",))
+    job = Written(inner={"metadata": METADATA, "spec": job_spec}, always=("metadata", "spec"))
+    return Written(_words("groupName replicas"), {"template": job}, always=("template",))
+
+
+_CLAIM = Written(_words("apiVersion kind"), {"metadata": METADATA, "spec": _CLAIM_SPEC}, always=("metadata", "spec", "status"))
 JOBSET_SPEC = Written(
     inner={
-        "replicatedJobs": _REPLICATED_JOB,
+        "replicatedJobs": _replicated_job(POD_SPEC),
         "network": Written(_words("subdomain")),
         "failurePolicy": Written(_words("maxRestarts restartStrategy")),
         "coordinator": Written(_words("jobIndex podIndex")),
         "volumeClaimPolicies": Written(inner={"templates": _CLAIM}),
     }
 )
-"""The template of a runtime; also the part of it that a patch of a TrainJob holds."""
+"""The template of a runtime."""
+_POD_PATCH = replace(POD_SPEC, plain=POD_SPEC.plain - {"serviceAccountName"})
+PATCH_SPEC = Written(inner={"replicatedJobs": _replicated_job(_POD_PATCH)})
+"""The part of a template that a patch holds; there the service account is held by pointer, so that "" takes it away."""
 _TEMPLATE = Written(inner={"metadata": METADATA, "spec": JOBSET_SPEC}, always=("metadata",))
 RUNTIME = Written(inner={"metadata": METADATA, "spec": Written(inner={"template": _TEMPLATE})})
-MAPS = _words("labels annotations nodeSelector matchLabels volumeAttributes options limits requests overhead")
+MAPS = _words(
+    "labels annotations nodeSelector matchLabels volumeAttributes options limits requests overhead userAnnotations capacity"
+)
 """Maps of free keys: left out when they are empty, as empty lists are."""
