@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from builders import STEP, trainjob
 from hypothesis import given
 from hypothesis import strategies as st
-from test_policies import STEP, trainjob
 
 from trainwright.api.errors import Invalid
 from trainwright.api.objects import copy_of
