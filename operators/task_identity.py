@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from trainwright.jobs import Identity
+from trainwright.operators.task_state import TaskId
 
 
 def task_identity(context: Any, run: str = "") -> Identity:
@@ -17,5 +18,4 @@ def task_identity(context: Any, run: str = "") -> Identity:
     retries = int(getattr(context.get("task"), "retries", 0) or 0)
     most = int(getattr(ti, "max_tries", retries) or 0)
     step = ti.task_id if most in (0, retries) else f"{ti.task_id}@{most}"
-    map_index = int(getattr(ti, "map_index", -1) if getattr(ti, "map_index", -1) is not None else -1)
-    return Identity(f"airflow/{ti.dag_id}", run or str(ti.run_id), step, map_index)
+    return Identity(f"airflow/{ti.dag_id}", run or str(ti.run_id), step, TaskId.of(context).map_index)

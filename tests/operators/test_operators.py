@@ -33,7 +33,7 @@ def test_every_module_of_the_provider_information_exists() -> None:
     from trainwright.operators.provider_info import get_provider_info
 
     info = get_provider_info()
-    named = [module for entry in [*info["operators"], *info["hooks"]] for module in entry["python-modules"]]
+    named = [module for entry in [*info["operators"], *info["hooks"], *info["triggers"]] for module in entry["python-modules"]]
     assert all(find_spec(name) for name in named)
 
 

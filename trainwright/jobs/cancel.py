@@ -19,13 +19,10 @@ class Stopping(enum.StrEnum):
 
     suspend = "suspend"
     delete = "delete"
-    keep = "keep"
 
 
 def stop_job(cluster: Cluster, trainjob: Obj, how: Stopping) -> str:
     """Stop it that way; returns what became of it, in words. Raises ApiError."""
-    if how is Stopping.keep:
-        return "it keeps running"
     if how is Stopping.delete:
         return "it is deleted" if delete_job(cluster, trainjob) else "it is gone"
     return suspended(cluster, trainjob)
