@@ -1,11 +1,15 @@
-"""What a task does with its TrainJob when it is ended early: keep it for the retry, or stop it, so that nothing runs unwatched."""
+"""What becomes of a TrainJob when its task is ended early: kept for the retry, or stopped, so that nothing runs unwatched."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import Any
 
+from trainwright.operators.task_identity import earlier_identities
 from trainwright.operators.task_state import TaskId
+
+log = logging.getLogger(__name__)
 
 
 def on_signal(context: Any, stopping: str) -> Callable[[Any, Any], str]:
@@ -40,3 +44,23 @@ def on_error(stopping: str) -> Callable[[Any, Any], str]:
         return stop_job(cluster, trainjob, Stopping(stopping))
 
     return leave
+
+
+def stop_earlier(cluster: Any, identity: Any, namespace: str, stopping: str) -> None:
+    """Before a cleared task starts a new job: stop what it started before it was cleared and nobody has stopped since.
+
+    That is a job whose worker or triggerer was not there to hear of the clear. Raises ApiError: better no job than two.
+    """
+    from trainwright.api import names
+    from trainwright.api.conditions import is_finished
+    from trainwright.api.objects import annotations_of, name_of
+    from trainwright.jobs.cancel import Stopping, stop_job
+    from trainwright.jobs.submit import jobs_of_run
+
+    if not (owners := {str(earlier) for earlier in earlier_identities(identity)}):
+        return
+    for trainjob in jobs_of_run(cluster, identity.run, namespace):
+        runs = not is_finished(trainjob) and not trainjob["spec"].get("suspend")
+        if runs and annotations_of(trainjob).get(names.OWNER_ANNOTATION) in owners:
+            became = stop_job(cluster, trainjob, Stopping(stopping))
+            log.info("a job of before the clear name=%s: %s", name_of(trainjob), became)

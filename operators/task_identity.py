@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from trainwright.jobs import Identity
@@ -19,3 +21,11 @@ def task_identity(context: Any, run: str = "") -> Identity:
     most = int(getattr(ti, "max_tries", retries) or 0)
     step = ti.task_id if most in (0, retries) else f"{ti.task_id}@{most}"
     return Identity(f"airflow/{ti.dag_id}", run or str(ti.run_id), step, TaskId.of(context).map_index)
+
+
+def earlier_identities(identity: Identity) -> Iterator[Identity]:
+    """Those that the task had before it was cleared, as far as they can have been: none for a task that never was."""
+    task, cleared, most = identity.step.rpartition("@")
+    if cleared:
+        yield replace(identity, step=task)
+        yield from (replace(identity, step=f"{task}@{number}") for number in range(1, int(most)))

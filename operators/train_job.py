@@ -94,6 +94,7 @@ class TrainJobOperator(BaseOperator):
 
         cluster = TrainwrightHook(self.conn_id).get_conn()
         identity, namespace = task_identity(context, self.run), self._namespace(cluster)
+        leaving.stop_earlier(cluster, identity, namespace, self.stopping)
         if not self.deferrable:
             return _result(run_to_end(cluster, self._request(), identity, namespace, **self._waiting(context)))
         with ended_by_signals() as stop:

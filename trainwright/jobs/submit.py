@@ -75,6 +75,11 @@ def find_job(cluster: Cluster, identity: Identity, namespace: str) -> Obj | None
     return max(ours, key=_generation, default=None)
 
 
+def jobs_of_run(cluster: Cluster, run: str, namespace: str) -> list[Obj]:
+    """The TrainJobs of all steps of runs of that name, whoever their owners are."""
+    return cluster.list(TRAINJOB, namespace, label_selector=f"{names.RUN_LABEL}={label_value(run)}").items
+
+
 def find_runtime(cluster: Cluster, request: TrainRequest, namespace: str) -> ResolvedRuntime:
     """The runtime that a request names, as the cluster has it. Raises RuntimeNotFound with the names that exist."""
 
