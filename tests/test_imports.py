@@ -27,7 +27,7 @@ EDGES = {
     "components": {"components"},
     "operators": {"operators"},
     "pipelines": {"pipelines", "components"},
-    "dags": {"operators"},
+    "dags": {"operators", "example_dags"},
     "quickstart": {"quickstart", "pipelines", "example_dags", "components"},
 }
 
