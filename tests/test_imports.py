@@ -12,6 +12,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 FLOORS = [
     "api",
+    "migration",
     "runtimes",
     "materialize",
     "cluster",
