@@ -67,6 +67,37 @@ def test_directives() -> None:
         strategic_merge({"env": _env("A")}, {"env": [{"value": "x"}]})
 
 
+def test_element_order_and_deletion_from_plain_lists() -> None:
+    order = [{"name": name} for name in "CAB"]
+    merged = strategic_merge({"env": _env("A", "B")}, {"env": _env("C"), "$setElementOrder/env": order})
+    assert [entry["name"] for entry in merged["env"]] == ["C", "A", "B"]
+    merged = strategic_merge({"env": _env("A", "B", "C")}, {"$setElementOrder/env": order})
+    assert [entry["name"] for entry in merged["env"]] == ["C", "A", "B"]
+    held = {"finalizers": ["a/x", "b/y"]}
+    assert strategic_merge(held, {"finalizers": ["c/z"]})["finalizers"] == ["c/z", "a/x", "b/y"]
+    assert strategic_merge(held, {"$deleteFromPrimitiveList/finalizers": ["a/x"]}) == {"finalizers": ["b/y"]}
+
+
+def test_retained_keys_clear_the_others() -> None:
+    volume = {"volumes": [{"name": "v", "emptyDir": {}}]}
+    claim = {"name": "v", "persistentVolumeClaim": {"claimName": "c"}}
+    both = strategic_merge(volume, {"volumes": [claim]})
+    assert both == {"volumes": [{"name": "v", "emptyDir": {}, "persistentVolumeClaim": {"claimName": "c"}}]}
+    only = strategic_merge(volume, {"volumes": [{**claim, "$retainKeys": ["name", "persistentVolumeClaim"]}]})
+    assert only == {"volumes": [claim]}
+    with pytest.raises(ValueError, match="does not retain"):
+        strategic_merge(volume, {"volumes": [{**claim, "$retainKeys": ["name"]}]})
+
+
+def test_elements_that_share_a_key_are_kept() -> None:
+    ports = [{"containerPort": 53, "protocol": "TCP"}, {"containerPort": 53, "protocol": "UDP"}]
+    merged = strategic_merge({"ports": ports}, {"ports": [{"containerPort": 53, "name": "dns"}]})
+    assert merged == {"ports": [{**ports[0], "name": "dns"}, ports[1]]}
+    assert strategic_merge({"spec": {"ports": [{"port": 80}]}}, {"spec": {"ports": [{"port": 80, "name": "web"}]}}) == {
+        "spec": {"ports": [{"port": 80, "name": "web"}]}
+    }
+
+
 named_lists = st.lists(st.sampled_from("ABCDEF"), unique=True, max_size=6)
 
 
@@ -80,3 +111,44 @@ def test_property_strategic_merge_of_lists(original: list[str], patch: list[str]
     assert untouched == [name for name in original if name not in patch]
     assert [e["name"] for e in once["env"] if e["name"] in patch] == patch
     assert {e["name"] for e in strategic_merge(once, {"env": _env(*patch)})["env"]} == {e["name"] for e in once["env"]}
+
+
+containers = st.fixed_dictionaries(
+    {},
+    optional={
+        "image": st.sampled_from(["a", "b"]),
+        "env": named_lists.map(lambda names: _env(*names)),
+        "args": st.lists(st.sampled_from("xyz"), max_size=3),
+        "securityContext": st.dictionaries(st.sampled_from(["runAsUser", "runAsGroup"]), st.integers(0, 3), max_size=2),
+    },
+)
+pods = st.dictionaries(st.sampled_from("npq"), containers, max_size=3).map(
+    lambda found: {"containers": [{"name": name, **rest} for name, rest in found.items()]}
+)
+
+
+@given(pods, pods)
+def test_property_a_patch_without_nulls_is_idempotent(original: dict[str, Any], patch: dict[str, Any]) -> None:
+    once = strategic_merge(original, patch)
+    assert _by_name(strategic_merge(once, patch)) == _by_name(once)
+    assert strategic_merge(original, {}) == original
+
+
+@given(pods, pods, st.randoms())
+def test_property_the_order_of_unrelated_keys_does_not_matter(
+    original: dict[str, Any], patch: dict[str, Any], random: Any
+) -> None:
+    shuffled = {"containers": [_shuffled(container, random) for container in patch["containers"]]}
+    assert strategic_merge(original, shuffled) == strategic_merge(original, patch)
+
+
+def _shuffled(mapping: dict[str, Any], random: Any) -> dict[str, Any]:
+    return dict(random.sample(sorted(mapping.items(), key=lambda item: item[0]), len(mapping)))
+
+
+def _by_name(value: Any) -> Any:
+    """Lists of named things without their order: a second patch moves what the first has added."""
+    if isinstance(value, list):
+        items = [_by_name(item) for item in value]
+        return sorted(items, key=lambda i: i["name"]) if all(isinstance(i, dict) and "name" in i for i in items) else items
+    return {key: _by_name(item) for key, item in value.items()} if isinstance(value, dict) else value

@@ -1,10 +1,12 @@
+"""Quantities: a table of printed forms, and the properties that printing, order and arithmetic must keep."""
+
 from decimal import Decimal
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainwright.api.quantities import canonical, parse_quantity
+from trainwright.api.quantities import Quantity, canonical, parse_quantity
 
 
 @pytest.mark.parametrize(
@@ -16,34 +18,101 @@ from trainwright.api.quantities import canonical, parse_quantity
         ("2500m", "2500m"),
         ("1000m", "1"),
         ("0.5", "500m"),
+        (".5", "500m"),
+        ("5.", "5"),
+        ("+3", "3"),
         ("1000", "1k"),
         ("1024", "1024"),
+        ("1500", "1500"),
         ("1e3", "1e3"),
         ("12e6", "12e6"),
+        ("1E3", "1e3"),
+        ("1e4", "10e3"),
+        ("25e-3", "25e-3"),
+        ("1e0", "1"),
+        ("1e21", "1e21"),
+        ("1E", "1E"),
+        ("1000E", "1000E"),
         ("0", "0"),
+        ("-0", "0"),
+        ("0Gi", "0"),
         (4, "4"),
+        (0.1, "100m"),
         ("0.0000000001", "1n"),
+        ("-0.0000000001", "-1n"),
+        ("1e-12", "1e-9"),
         ("-1.5", "-1500m"),
+        ("2000.0005Ki", "2048000512m"),
+        ("0.0001Ki", "102400u"),
+        ("1000Ki", "1000Ki"),
+        ("1023Ki", "1023Ki"),
+        ("-2Ki", "-2Ki"),
+        ("16Ei", str(2**63 - 1)),
     ],
 )
-def test_canonical_form(text: str | int, printed: str) -> None:
+def test_canonical_form(text: str | int | float, printed: str) -> None:
     assert canonical(text) == printed
 
 
-@pytest.mark.parametrize("text", ["", "abc", "1.2.3", "1 Gi", "Gi", "1gi", "--1", "0x10"])
+@pytest.mark.parametrize(
+    "text", ["", ".", "+", "abc", "1.2.3", "1 Gi", "Gi", "1gi", "1KI", "1e", "1e1.5", "--1", "0x10", "1e99999", "\u0661"]
+)
 def test_what_is_no_quantity_is_named(text: str) -> None:
     with pytest.raises(ValueError, match="is not a quantity"):
         parse_quantity(text)
 
 
-@given(
-    st.decimals(min_value=Decimal("-1e15"), max_value=Decimal("1e15"), places=3),
-    st.sampled_from(["", "m", "k", "Ki", "Mi", "Gi"]),
+def test_a_sum_is_printed_like_its_first_term_that_is_something() -> None:
+    assert str(parse_quantity("1Gi") + parse_quantity("1G")) == "2073741824"
+    assert str(parse_quantity("1G") + parse_quantity("1Gi")) == "2073741824"
+    assert str(parse_quantity("0") + parse_quantity("1Gi")) == "1Gi"
+    assert str(parse_quantity("512Mi") * 3) == "1536Mi"
+    assert str(parse_quantity("500m") * 4) == "2"
+    assert str(parse_quantity("2") - parse_quantity("500m")) == "1500m"
+
+
+def test_equal_values_are_equal_whatever_their_suffix() -> None:
+    assert parse_quantity("1") == parse_quantity("1000m")
+    assert len({parse_quantity("1Ki"), parse_quantity("1024")}) == 1
+    assert parse_quantity("1Ki") > parse_quantity("1k")
+    assert parse_quantity("1") != 1
+
+
+numbers = st.decimals(min_value=Decimal("-1e15"), max_value=Decimal("1e15"), places=3)
+texts = st.builds(
+    lambda number, suffix: f"{number:f}{suffix}",
+    numbers,
+    st.sampled_from(["", "n", "u", "m", "k", "M", "G", "Ki", "Mi", "Gi", "e3", "E2", "e-2", "e+1"]),
 )
-def test_property_printing_keeps_the_value(number: Decimal, suffix: str) -> None:
-    quantity = parse_quantity(f"{number}{suffix}")
-    printed = parse_quantity(str(quantity))
-    assert printed.value >= quantity.value  # binary forms round up to whole numbers
-    assert printed.value - quantity.value < 1
-    if quantity.family == "decimal":
-        assert str(printed) == str(quantity)
+
+
+@given(texts)
+def test_property_printing_keeps_the_value_and_is_canonical(text: str) -> None:
+    quantity = parse_quantity(text)
+    assert parse_quantity(str(quantity)) == quantity
+    assert canonical(str(quantity)) == str(quantity)
+
+
+@given(texts, texts)
+def test_property_quantities_are_ordered_as_their_values(one: str, other: str) -> None:
+    a, b = parse_quantity(one), parse_quantity(other)
+    assert (a < b) == (a.value < b.value)
+    assert (a == b) == (a.value == b.value)
+    assert sum([a < b, a == b, a > b]) == 1
+
+
+@given(texts, texts, texts, st.integers(0, 1000))
+def test_property_arithmetic_is_exact(one: str, other: str, third: str, times: int) -> None:
+    a, b, c = parse_quantity(one), parse_quantity(other), parse_quantity(third)
+    assert a + b == b + a
+    assert (a + b) + c == a + (b + c)
+    assert (a + b) - b == a
+    assert (a + b) * times == a * times + b * times
+    assert parse_quantity(str(a + b)) == a + b
+
+
+@given(texts)
+def test_property_the_ceiling_is_the_next_whole_number(text: str) -> None:
+    quantity = parse_quantity(text)
+    assert 0 <= quantity.ceiling() - quantity.value < 1
+    assert Quantity(Decimal(quantity.ceiling())) >= quantity

@@ -110,20 +110,13 @@ def patch_of(job: str) -> dict[str, Any]:
     [
         ({"trainer": {"env": [{"name": "PET_NNODES", "value": "9"}]}}, "PET_NNODES"),
         ({"initializer": {"model": {"storageUri": "hf://a/b"}}}, "model-initializer"),
-        ({"trainer": {"command": ["tune", "run"]}}, "torchtune"),
+        ({"trainer": {"command": ["tune", "run"]}}, "supported pretrained model"),
         ({"runtimePatches": [{"manager": "a.b/c", "trainingRuntimeSpec": patch_of("nod")}]}, "'nod'"),
     ],
 )
 def test_what_cannot_be_built_is_refused(spec: dict[str, Any], words: str) -> None:
     with pytest.raises(Invalid, match=words):
         materialize(job(**spec), runtime())
-
-
-def test_a_policy_that_is_not_built_yet_is_refused_by_name() -> None:
-    rt = runtime()
-    rt["spec"]["mlPolicy"] = {"mpi": {}}
-    with pytest.raises(Invalid, match=r"spec\.mlPolicy\.mpi"):
-        materialize(job(), rt)
 
 
 def test_a_name_too_long_for_its_pods_is_refused_at_once() -> None:

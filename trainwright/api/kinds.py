@@ -63,6 +63,8 @@ NAMESPACE = Kind("", "v1", "Namespace", "namespaces", namespaced=False, status=T
 NODE = Kind("", "v1", "Node", "nodes", namespaced=False, status=True, short_names=("no",))
 CLAIM = Kind("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims", status=True, short_names=("pvc",))
 SERVICE_ACCOUNT = Kind("", "v1", "ServiceAccount", "serviceaccounts", short_names=("sa",))
+COSCHEDULING_GROUP = Kind("scheduling.x-k8s.io", "v1alpha1", "PodGroup", "podgroups", status=True)
+VOLCANO_GROUP = Kind("scheduling.volcano.sh", "v1beta1", "PodGroup", "podgroups", status=True)
 LEASE = Kind("coordination.k8s.io", "v1", "Lease", "leases")
 
 ALL = (
@@ -81,6 +83,8 @@ ALL = (
     CLAIM,
     SERVICE_ACCOUNT,
     LEASE,
+    COSCHEDULING_GROUP,
+    VOLCANO_GROUP,
 )
 _BY_GROUP_KIND = {(kind.group, kind.kind): kind for kind in ALL}
 

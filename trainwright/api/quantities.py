@@ -1,4 +1,4 @@
-"""Resource quantities (`500m`, `1.5Gi`, `2e3`), exactly: parsing, comparing and printing as the API server prints them.
+"""Resource quantities (`500m`, `1.5Gi`, `2e3`), exactly: parsing, comparing, adding and printing as the API server prints them.
 
 Source of the rules: the serialization format documented on apimachinery's `resource.Quantity`.
 """
@@ -7,68 +7,113 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from decimal import ROUND_CEILING, Context, Decimal
+from decimal import ROUND_CEILING, ROUND_UP, Context, Decimal
+from functools import lru_cache, total_ordering
+from typing import Literal
+
+Family = Literal["binary", "decimal", "exponent"]
 
 _BINARY = {"Ki": 1, "Mi": 2, "Gi": 3, "Ti": 4, "Pi": 5, "Ei": 6}
 _DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _DECIMAL_SUFFIX = {power: suffix for suffix, power in _DECIMAL.items()}
-_PATTERN = re.compile(r"^([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+))([numkMGTPE]|[KMGTPE]i|[eE][+-]?[0-9]+)?$")
-_EXACT = Context(prec=80)
+_BINARY_SUFFIX = ["", *_BINARY]
+_PATTERN = re.compile(r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+))([numkMGTPE]|[KMGTPE]i|[eE][+-]?[0-9]{1,9})?", re.ASCII)
+_EXACT = Context(prec=200)
 _NANO = Decimal("1e-9")
+_MOST_BINARY = Decimal(2**63 - 1)
+_HIGHEST_POWER = 90
+"""An exponent beyond it is refused: nothing has that much of anything, and printing it would take memory without bound."""
 
 
-@dataclass(frozen=True)
+@total_ordering
+@dataclass(frozen=True, eq=False)
 class Quantity:
-    """A value and the family of suffixes it is printed with: `binary`, `decimal` or `exponent`."""
+    """A value and the family of suffixes it is printed with; two are equal when their values are (`1` and `1000m`)."""
 
     value: Decimal
-    family: str = "decimal"
+    family: Family = "decimal"
 
     def __str__(self) -> str:
         return _printed(self)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Quantity) and self.value == other.value
+
+    def __lt__(self, other: Quantity) -> bool:
+        return self.value < other.value
+
+    def __hash__(self) -> int:
+        return hash(self.value)
+
+    def __add__(self, other: Quantity) -> Quantity:
+        """A sum is printed in the family of its first term, or of the other one where the first is nothing."""
+        return Quantity(_EXACT.add(self.value, other.value), self.family if self.value else other.family)
+
+    def __sub__(self, other: Quantity) -> Quantity:
+        return Quantity(_EXACT.subtract(self.value, other.value), self.family if self.value else other.family)
+
+    def __mul__(self, times: int) -> Quantity:
+        return Quantity(_EXACT.multiply(self.value, Decimal(times)), self.family)
 
     def ceiling(self) -> int:
         """The value rounded up to a whole number, as processes and GPUs are counted."""
         return int(self.value.to_integral_value(ROUND_CEILING))
 
 
+@lru_cache(maxsize=4096)
+def _parsed(text: str) -> Quantity | None:
+    match = _PATTERN.fullmatch(text)
+    if not match:
+        return None
+    number, suffix = Decimal(match[1]), match[2] or ""
+    if suffix in _BINARY:
+        return _binary_quantity(_EXACT.multiply(number, Decimal(1024) ** _BINARY[suffix]))
+    if suffix in _DECIMAL:
+        return Quantity(_rounded(number.scaleb(_DECIMAL[suffix], _EXACT)))
+    power = int(suffix[1:])
+    if power > _HIGHEST_POWER and number:
+        return None
+    return Quantity(_rounded(number.scaleb(max(power, -_HIGHEST_POWER), _EXACT)), "exponent")
+
+
 def parse_quantity(text: str | int | float) -> Quantity:
-    """The quantity that a text or a JSON number names; digits below a nano are rounded up.
+    """The quantity that a text or a JSON number names; digits below a nano are rounded up, away from zero.
 
     Raises ValueError naming the text when it is none.
     """
-    match = _PATTERN.match(str(text).strip())
-    if not match:
+    found = _parsed(str(text).strip())
+    if found is None:
         raise ValueError(f"{text!r} is not a quantity: expected a number with an optional suffix such as m, k, Mi, Gi or e3")
-    number, suffix = Decimal(match[1]), match[2] or ""
-    if suffix in _BINARY:
-        value, family = _EXACT.multiply(number, Decimal(1024) ** _BINARY[suffix]), "binary"
-    elif suffix in _DECIMAL:
-        value, family = number.scaleb(_DECIMAL[suffix], _EXACT), "decimal"
-    else:
-        value, family = number.scaleb(int(suffix[1:]), _EXACT), "exponent"
-    return Quantity(_rounded(value), family)
+    return found
 
 
 def canonical(text: str | int | float) -> str:
     """The text as the API server writes it back: `1.5Gi` -> `1536Mi`, `1000m` -> `1`."""
+    return _canonical(str(text))
+
+
+@lru_cache(maxsize=4096)
+def _canonical(text: str) -> str:
     return str(parse_quantity(text))
 
 
+def _binary_quantity(value: Decimal) -> Quantity:
+    """Capped at 63 bits; less than one whole is counted in decimal parts, since there is no binary suffix for them."""
+    value = max(min(_rounded(value), _MOST_BINARY), -_MOST_BINARY)
+    return Quantity(value, "decimal" if 0 < value.copy_abs() < 1 else "binary")
+
+
 def _rounded(value: Decimal) -> Decimal:
-    return value if value == value.to_integral_value() else value.quantize(_NANO, rounding=ROUND_CEILING, context=_EXACT)
+    return value if _is_whole(value) else value.quantize(_NANO, rounding=ROUND_UP, context=_EXACT)
 
 
 def _printed(quantity: Quantity) -> str:
-    value, family = quantity.value, quantity.family
+    value = quantity.value
     if value == 0:
         return "0"
-    if family == "binary":
-        whole = value.to_integral_value(ROUND_CEILING)
-        if abs(whole) >= 1024:
-            return _binary(int(whole))
-        family = "decimal"
-    return _decimal(value, exponent=family == "exponent")
+    if quantity.family == "binary" and value.copy_abs() >= 1024 and _is_whole(value):
+        return _binary(int(value))
+    return _decimal(value, exponent=quantity.family == "exponent")
 
 
 def _binary(whole: int) -> str:
@@ -76,14 +121,20 @@ def _binary(whole: int) -> str:
     while whole % 1024 == 0 and power < 6:
         whole //= 1024
         power += 1
-    return f"{whole}{next((s for s, p in _BINARY.items() if p == power), '')}"
+    return f"{whole}{_BINARY_SUFFIX[power]}"
 
 
 def _decimal(value: Decimal, *, exponent: bool) -> str:
-    power = 18
-    while power > -9 and value.scaleb(-power, _EXACT) % 1 != 0:
+    """The largest power of a thousand that leaves a whole number; suffixes end at E, exponents do not."""
+    power = _HIGHEST_POWER if exponent else 18
+    while power > -9 and not _is_whole(value.scaleb(-power, _EXACT)):
         power -= 3
     mantissa = int(value.scaleb(-power, _EXACT).to_integral_value(ROUND_CEILING))
     if exponent:
         return f"{mantissa}e{power}" if power else str(mantissa)
     return f"{mantissa}{_DECIMAL_SUFFIX[power]}"
+
+
+def _is_whole(value: Decimal) -> bool:
+    """Python's own operators would round to 28 digits."""
+    return value == value.to_integral_value()

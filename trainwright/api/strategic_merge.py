@@ -1,13 +1,14 @@
 """Strategic merge patch for Pods, Jobs and JobSets: lists of named things merge by their key, other lists are replaced.
 
 The table of merge keys is the whole difference from a JSON merge patch; the order of a merged list follows kubectl.
+Directives: `$patch` (merge, replace, delete), `$retainKeys`, `$setElementOrder/<list>`, `$deleteFromPrimitiveList/<list>`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-# Merge key of a list, by the list's field name and the field that holds it (`*` is any).
 MERGE_KEYS: dict[str, str] = {
     "replicatedJobs": "name",
     "dependsOn": "name",
@@ -19,30 +20,40 @@ MERGE_KEYS: dict[str, str] = {
     "volumeMounts": "mountPath",
     "volumeDevices": "devicePath",
     "ports": "containerPort",
+    "spec.ports": "port",
     "imagePullSecrets": "name",
+    "secrets": "name",
     "schedulingGates": "name",
     "hostAliases": "ip",
     "topologySpreadConstraints": "topologyKey",
     "resourceClaims": "name",
     "conditions": "type",
+    "podIPs": "ip",
+    "hostIPs": "ip",
+    "addresses": "type",
     "ownerReferences": "uid",
 }
+"""Merge key of a list, by its field's name, or `parent.name` where the name alone is not enough."""
+MERGED_SETS = frozenset({"finalizers"})
+"""Lists of plain values that merge as sets; all other lists of plain values are replaced."""
 _DIRECTIVE = "$patch"
 _RETAIN = "$retainKeys"
+_ORDER = "$setElementOrder/"
+_REMOVE = "$deleteFromPrimitiveList/"
+Map = dict[str, Any]
 
 
 def strategic_merge(original: Any, patch: Any) -> Any:
-    """`original` changed by `patch`, as a new value.
+    """`original` changed by `patch`, as a new value; parts that the patch does not name are shared with `original`.
 
-    Honours null (delete) and the directives `$patch: replace | delete` and `$retainKeys`.
-    Raises ValueError for an unknown directive, or an element of a keyed list without its key.
+    A null deletes. Raises ValueError for an unknown directive, or an element of a keyed list without its key.
     """
     if not isinstance(patch, dict):
         return patch
-    return _merge_maps(original if isinstance(original, dict) else {}, patch)
+    return _merge_maps(original if isinstance(original, dict) else {}, patch, "")
 
 
-def _merge_maps(original: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
+def _merge_maps(original: Map, patch: Map, parent: str) -> Map:
     directive = patch.get(_DIRECTIVE)
     if directive == "replace":
         return {k: v for k, v in patch.items() if k != _DIRECTIVE}
@@ -50,57 +61,101 @@ def _merge_maps(original: dict[str, Any], patch: dict[str, Any]) -> dict[str, An
         return {}
     if directive not in (None, "merge"):
         raise ValueError(f"unknown directive $patch: {directive!r}; expected merge, replace or delete")
-    retained = patch.get(_RETAIN)
-    merged = {k: v for k, v in original.items() if retained is None or k in retained}
+    merged = _retained(original, patch)
     for key, value in patch.items():
-        if key in (_DIRECTIVE, _RETAIN):
-            continue
-        if value is None:
-            merged.pop(key, None)
-        elif isinstance(value, dict):
-            current = merged.get(key)
-            merged[key] = _merge_maps(current if isinstance(current, dict) else {}, value)
-        elif isinstance(value, list) and key in MERGE_KEYS and _is_keyed(value):
-            merged[key] = _merge_lists(merged.get(key) or [], value, MERGE_KEYS[key], key)
-        else:
-            merged[key] = value
+        if key.startswith(_REMOVE):
+            field = key.removeprefix(_REMOVE)
+            merged[field] = [item for item in merged.get(field) or [] if item not in value]
+        elif not key.startswith("$"):
+            _merge_field(merged, key, value, parent, patch.get(_ORDER + key))
+    for key, order in patch.items():
+        if key.startswith(_ORDER) and key.removeprefix(_ORDER) not in patch:
+            _reorder(merged, key.removeprefix(_ORDER), order, parent)
     return merged
 
 
-def _is_keyed(items: list[Any]) -> bool:
-    return all(isinstance(item, dict) for item in items)
+def _retained(original: Map, patch: Map) -> Map:
+    retained = patch.get(_RETAIN)
+    if retained is None:
+        return dict(original)
+    if extra := [key for key in patch if not key.startswith("$") and key not in retained]:
+        raise ValueError(f"$retainKeys: the patch sets {', '.join(map(repr, extra))}, which it does not retain")
+    return {k: v for k, v in original.items() if k in retained}
 
 
-def _merge_lists(original: list[Any], patch: list[Any], key: str, field: str) -> list[Any]:
-    items, deleted, replace = [], set(), False
-    for item in patch:
-        directive = item.get(_DIRECTIVE)
-        if directive == "replace" and key not in item:
-            replace = True
-        elif key not in item:
-            raise ValueError(f"{field}: an element has no {key!r}, by which the list is merged")
-        elif directive == "delete":
-            deleted.add(item[key])
+def _merge_field(merged: Map, key: str, value: Any, parent: str, order: list[Any] | None) -> None:
+    if value is None:
+        merged.pop(key, None)
+    elif isinstance(value, dict):
+        current = merged.get(key)
+        merged[key] = _merge_maps(current if isinstance(current, dict) else {}, value, key)
+    elif not isinstance(value, list):
+        merged[key] = value
+    elif (merge_key := _merge_key(parent, key)) is not None and all(isinstance(item, dict) for item in value):
+        merged[key] = _merge_lists(merged.get(key) or [], value, merge_key, key, order)
+    elif key in MERGED_SETS:
+        before = merged.get(key) or []
+        merged[key] = _ordered([*before, *(v for v in value if v not in before)], before, order or value, lambda item: item)
+    else:
+        merged[key] = value
+
+
+def _merge_key(parent: str, field: str) -> str | None:
+    return MERGE_KEYS.get(f"{parent}.{field}") or MERGE_KEYS.get(field)
+
+
+def _reorder(merged: Map, field: str, order: list[Any], parent: str) -> None:
+    """A `$setElementOrder` of a list that the patch does not change otherwise."""
+    key = _merge_key(parent, field)
+    items = merged.get(field)
+    if not isinstance(items, list):
+        return
+    if key is None:
+        merged[field] = _ordered(items, items, order, lambda item: item)
+    else:
+        merged[field] = _ordered(items, items, [_identity(item, key, field) for item in order], lambda item: item.get(key))
+
+
+def _merge_lists(original: list[Any], patch: list[Any], key: str, field: str, order: list[Any] | None) -> list[Any]:
+    changes = [item for item in patch if not (item.get(_DIRECTIVE) == "replace" and key not in item)]
+    wanted = [_identity(item, key, field) for item in changes]
+    deleted = [value for item, value in zip(changes, wanted, strict=True) if item.get(_DIRECTIVE) == "delete"]
+    changes = [item for item in changes if item.get(_DIRECTIVE) != "delete"]
+    if len(patch) > len(changes) + len(deleted):  # a bare `$patch: replace`
+        return changes
+    merged = [item for item in original if _value(item, key) not in deleted]
+    for item in changes:
+        position = next((i for i, present in enumerate(merged) if _value(present, key) == item[key]), None)
+        if position is None:
+            merged.append(_merge_maps({}, item, field))
         else:
-            items.append(item)
-    if replace:
-        return items
-    kept = {item.get(key): item for item in original if item.get(key) not in deleted}
-    merged = {item[key]: _merge_maps(kept.get(item[key], {}), item) for item in items}
-    server_only = [value for value in kept if value not in merged]
-    order = {item.get(key): position for position, item in enumerate(original)}
-    return [merged[value] if value in merged else kept[value] for value in _interleave(list(merged), server_only, order)]
+            merged[position] = _merge_maps(merged[position], item, field)
+    ordering = [_identity(item, key, field) for item in (changes if order is None else order)]
+    return _ordered(merged, original, ordering, lambda item: _value(item, key))
 
 
-def _interleave(patched: list[Any], server_only: list[Any], order: dict[Any, int]) -> list[Any]:
-    """The order of a merged list: patch order, with the untouched elements kept before those that followed them.
+def _value(item: Any, key: str) -> Any:
+    return item.get(key) if isinstance(item, dict) else None
+
+
+def _identity(item: Map, key: str, field: str) -> Any:
+    if key not in item:
+        raise ValueError(f"{field}: an element has no {key!r}, by which the list is merged")
+    return item[key]
+
+
+def _ordered(merged: list[Any], original: list[Any], ordering: list[Any], identity: Callable[[Any], Any]) -> list[Any]:
+    """A merged list in its final order: `ordering`, with the untouched elements kept before those that they came before.
 
     An untouched element goes first only when both heads were there before and it came earlier; so new elements
     go before the remaining untouched ones, as kubectl has it.
     """
+    known = [identity(item) for item in original]
+    patched = sorted((item for item in merged if identity(item) in ordering), key=lambda item: ordering.index(identity(item)))
+    server_only = [item for item in merged if identity(item) not in ordering]
     result: list[Any] = []
     while patched and server_only:
-        first = server_only[0] if patched[0] in order and order[server_only[0]] < order[patched[0]] else patched[0]
-        result.append(first)
-        (server_only if first == server_only[0] else patched).pop(0)
+        head, other = identity(patched[0]), identity(server_only[0])
+        earlier = head in known and other in known and known.index(other) < known.index(head)
+        result.append((server_only if earlier else patched).pop(0))
     return result + patched + server_only

@@ -2,72 +2,89 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from trainwright.api import names
 from trainwright.api.admission import admit
+from trainwright.api.defaults import jobset_defaults
 from trainwright.api.errors import Invalid, Problem
-from trainwright.api.objects import Obj, copy_of
+from trainwright.api.objects import Obj, copy_of, name_of
+from trainwright.api.rules import jobset_rules
+from trainwright.materialize.compiled import CompiledRuntime, compiled
 from trainwright.materialize.draft import Draft, PodSet, ancestor_of
+from trainwright.materialize.keys import Keys, PlaceholderKeys
 from trainwright.materialize.patches import patch_problems, patched_template
+from trainwright.materialize.policies.coscheduling import CoschedulingPolicy
+from trainwright.materialize.policies.flux import FluxPolicy
+from trainwright.materialize.policies.jax import JaxPolicy
 from trainwright.materialize.policies.jobset import JobSetPolicy
+from trainwright.materialize.policies.mpi import MpiPolicy
 from trainwright.materialize.policies.plainml import PlainMLPolicy
 from trainwright.materialize.policies.progress import ProgressPolicy
 from trainwright.materialize.policies.torch import TorchPolicy
-from trainwright.materialize.policy import PHASES, Policy, Validates
+from trainwright.materialize.policies.torchtune import TorchTunePolicy
+from trainwright.materialize.policies.volcano import VolcanoPolicy
+from trainwright.materialize.policies.xgboost import XGBoostPolicy
+from trainwright.materialize.policy import BUILD, CHECK, ENFORCE, VALIDATE, Policy
 from trainwright.materialize.resources import merged_resources
 from trainwright.materialize.settings import Settings
 
-POLICIES: tuple[Policy, ...] = (PlainMLPolicy(), TorchPolicy(), ProgressPolicy(), JobSetPolicy())
-_BUILT = {"torch"}
+POLICIES: tuple[Policy, ...] = (
+    PlainMLPolicy(),
+    TorchPolicy(),
+    TorchTunePolicy(),
+    MpiPolicy(),
+    JaxPolicy(),
+    XGBoostPolicy(),
+    FluxPolicy(),
+    CoschedulingPolicy(),
+    VolcanoPolicy(),
+    ProgressPolicy(),
+    JobSetPolicy(),
+)
+_NAMELESS = "Invalid value: every object is named after the TrainJob; give metadata.name instead"
+_STEPS: dict[str, list[Callable[[Draft], Any]]] = {
+    phase: [getattr(policy, phase) for policy in POLICIES if hasattr(policy, phase)]
+    for phase in (VALIDATE, *ENFORCE, CHECK, BUILD)
+}
 
 
-def materialize(trainjob: Obj, runtime: Obj, *, settings: Settings | None = None, keys: Any = None) -> list[Obj]:
+def materialize(trainjob: Obj, runtime: Obj, *, settings: Settings | None = None, keys: Keys | None = None) -> list[Obj]:
     """The objects that Trainer's controller would create for a TrainJob with that runtime.
 
     Pure: no clock, no network, no environment; the same input gives the same objects in the same order, companions
     before the JobSet; none for a TrainJob that another controller manages. The arguments are not changed.
-    `keys` is reserved for policies that need key material.
+    `keys` makes the keys of MPI and Flux; without it their Secrets hold a placeholder that opens nothing.
     Raises Invalid with every problem, each with its field path, before anything is built.
     """
     trainjob = admit(trainjob).object
+    if not name_of(trainjob):  # with generateName it gets one when it is created
+        raise Invalid.of("TrainJob", "", [Problem("metadata.generateName", _NAMELESS)], "trainer.kubeflow.org")
     if trainjob["spec"]["managedBy"] != names.TRAINJOB_CONTROLLER:
         return []  # somebody else's to build
-    runtime = admit(runtime).object
-    if problems := list(patch_problems(trainjob, runtime)):  # the patched template would mean nothing
-        raise Invalid.of("TrainJob", trainjob["metadata"]["name"], problems, "trainer.kubeflow.org")
-    draft = drafted(trainjob, runtime, settings or Settings())
-    problems = [problem for policy in POLICIES for problem in _validated(policy, draft)]
-    problems.extend(_unbuilt(draft))
-    if problems:
-        raise Invalid.of("TrainJob", draft.name, problems, "trainer.kubeflow.org")
-    for phase in PHASES:
-        for policy in POLICIES:
-            step = getattr(policy, phase, None)
-            if step is not None:
-                step(draft)
-    admit(draft.companions[-1])  # what JobSet's webhook would refuse later is refused now
+    ready = compiled(runtime)
+    _refuse(trainjob, patch_problems(trainjob, ready.runtime))  # the patched template would mean nothing
+    draft = drafted(trainjob, ready, settings or Settings(), keys or PlaceholderKeys())
+    _refuse(trainjob, _problems(VALIDATE, draft))
+    for phase in ENFORCE:
+        _run(phase, draft)
+    _refuse(trainjob, _problems(CHECK, draft))
+    _run(BUILD, draft)
+    _refuse_what_jobset_would(draft.companions[-1])
     return draft.companions
 
 
-def drafted(trainjob: Obj, runtime: Obj, settings: Settings) -> Draft:
-    """The draft before any policy has touched it. Both objects must have been admitted."""
-    trainjob = copy_of(trainjob)
-    spec, labels, annotations = patched_template(trainjob, runtime)
-    policy = (runtime.get("spec") or {}).get("mlPolicy")
-    override = (trainjob["spec"].get("trainer") or {}).get("resourcesPerNode")
-    pod_sets = []
-    for job in spec.get("replicatedJobs") or []:
-        job["template"].setdefault("metadata", {})
-        job["template"]["spec"]["template"].setdefault("metadata", {})
-        pods = PodSet(job, ancestor_of(job), _count(job, policy))
-        container = pods.container(names.NODE)
-        is_trainer = pods.ancestor == names.ANCESTOR_TRAINER and policy is not None
-        if override is not None and is_trainer and container is not None:
-            container["resources"] = merged_resources(container.get("resources"), override)
-        pod_sets.append(pods)
-    return Draft(trainjob, runtime, settings, spec, labels, annotations, pod_sets)
+def drafted(trainjob: Obj, ready: CompiledRuntime, settings: Settings, keys: Keys) -> Draft:
+    """The draft before any policy has touched it. The TrainJob must have been admitted; policies may change it."""
+    spec, labels, annotations = patched_template(trainjob, ready)
+    policy = (ready.runtime.get("spec") or {}).get("mlPolicy")
+    pod_sets = [PodSet(job, ancestor_of(job), _count(job, policy)) for job in spec.get("replicatedJobs") or []]
+    draft = Draft(trainjob, ready.runtime, settings, spec, labels, annotations, pod_sets, keys)
+    override = (draft.trainer or {}).get("resourcesPerNode")
+    if override is not None and policy is not None:  # without a policy they are ignored (Trainer 2.3)
+        _merge_resources(draft, override)
+    return draft
 
 
 def _count(job: Obj, policy: Obj | None) -> int:
@@ -77,18 +94,33 @@ def _count(job: Obj, policy: Obj | None) -> int:
     return max(int(job["template"]["spec"].get("parallelism") or 1), 1)
 
 
-def _validated(policy: Policy, draft: Draft) -> Iterator[Problem]:
-    validating: Validates | None = policy if hasattr(policy, "validate") else None  # type: ignore[assignment]
-    if validating is not None:
-        yield from validating.validate(draft)
+def _merge_resources(draft: Draft, override: Obj) -> None:
+    for pods in draft.pod_sets:
+        container = pods.container(names.NODE)
+        if container is not None and draft.is_trained_by(pods):
+            container["resources"] = merged_resources(container.get("resources"), override)
 
 
-def _unbuilt(draft: Draft) -> Iterator[Problem]:
-    """Policies of the API that this version cannot build are refused, never passed over."""
-    for name in draft.ml_policy or {}:
-        if name != "numNodes" and name not in _BUILT:
-            yield Problem(
-                f"spec.mlPolicy.{name}", f"the policy {name!r} of the runtime is not supported yet; supported: torch, none"
-            )
-    for name in (draft.runtime.get("spec") or {}).get("podGroupPolicy") or {}:
-        yield Problem(f"spec.podGroupPolicy.{name}", f"the pod group policy {name!r} of the runtime is not supported yet")
+def _run(phase: str, draft: Draft) -> None:
+    for step in _STEPS[phase]:
+        step(draft)
+
+
+def _problems(phase: str, draft: Draft) -> Iterator[Problem]:
+    for step in _STEPS[phase]:
+        yield from step(draft)
+
+
+def _refuse_what_jobset_would(jobset: Obj) -> None:
+    """Its webhook's rules: names that become too long, dependencies. The shape was checked with the runtime and the TrainJob."""
+    stored = copy_of(jobset)
+    for job in stored["spec"].get("replicatedJobs") or []:
+        job.setdefault("replicas", 1)  # the schema's default for a zero that was not sent
+    jobset_defaults(stored)
+    if found := list(jobset_rules(stored, None)):
+        raise Invalid.of("JobSet", name_of(jobset), found, "jobset.x-k8s.io")
+
+
+def _refuse(trainjob: Obj, problems: Iterable[Problem]) -> None:
+    if found := list(problems):
+        raise Invalid.of("TrainJob", trainjob["metadata"]["name"], found, "trainer.kubeflow.org")

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from trainwright.api import names
 from trainwright.api.objects import Obj, labels_of, named
+from trainwright.materialize.keys import Keys, PlaceholderKeys
 from trainwright.materialize.settings import Settings
 
 
@@ -46,6 +47,7 @@ class Draft:
     labels: dict[str, str]
     annotations: dict[str, str]
     pod_sets: list[PodSet]
+    keys: Keys = field(default_factory=PlaceholderKeys)
     companions: list[Obj] = field(default_factory=list)
     """Objects besides the JobSet: config maps, secrets, pod groups."""
 
@@ -70,8 +72,22 @@ class Draft:
 
     def policy(self, name: str) -> Obj | None:
         """The settings of one ML policy of the runtime (`torch`, `mpi` ...), or None when it is not chosen."""
-        settings: Obj | None = (self.ml_policy or {}).get(name)
+        policy: Obj | None = (self.runtime.get("spec") or {}).get("mlPolicy")
+        return policy.get(name) if policy else None
+
+    def pod_group_policy(self, name: str) -> Obj | None:
+        """The settings of one pod group policy (`coscheduling`, `volcano`); both may be chosen."""
+        settings: Obj | None = ((self.runtime.get("spec") or {}).get("podGroupPolicy") or {}).get(name)
         return settings
+
+    @property
+    def launcher_is_node(self) -> bool:
+        """Whether this is MPI with `runLauncherAsNode`: then the workers are nodes of the trainer too."""
+        return bool((self.policy("mpi") or {}).get("runLauncherAsNode"))
+
+    def is_trained_by(self, pods: PodSet) -> bool:
+        """Whether the TrainJob's variables and resources go to a replicated job: the trainer's, and MPI workers of one."""
+        return pods.ancestor == names.ANCESTOR_TRAINER or (self.launcher_is_node and pods.name == names.NODE)
 
     def trainer_pods(self) -> PodSet | None:
         """The first replicated job with the ancestor `trainer`."""

@@ -3,30 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from trainwright.api import names
 from trainwright.api.errors import Problem
-from trainwright.api.objects import Obj, copy_of, named
+from trainwright.api.objects import Obj, named
 from trainwright.api.strategic_merge import strategic_merge
+from trainwright.materialize.compiled import CompiledRuntime
+from trainwright.materialize.serialised import as_written, quantity_problems
+from trainwright.materialize.template_types import JOBSET_SPEC, PATCH_SPEC
 
 
-def patched_template(trainjob: Obj, runtime: Obj) -> tuple[Obj, dict[str, str], dict[str, str]]:
+def patched_template(trainjob: Obj, ready: CompiledRuntime) -> tuple[Obj, dict[str, str], dict[str, str]]:
     """The JobSet spec of the runtime after all patches, and the JobSet's labels and annotations.
 
     TrainJob labels and annotations of its own metadata are never propagated (Trainer 2.2 and later).
     """
-    template = (runtime.get("spec") or {}).get("template") or {}
-    spec = copy_of(template.get("spec") or {})
-    metadata = template.get("metadata") or {}
+    metadata = ((ready.runtime.get("spec") or {}).get("template") or {}).get("metadata") or {}
+    spec = ready.template()
     labels, annotations = dict(metadata.get("labels") or {}), dict(metadata.get("annotations") or {})
+    patches = trainjob["spec"].get("runtimePatches") or []
+    if not patches:
+        return spec, labels, annotations
     order = {job["name"]: index for index, job in enumerate(spec.get("replicatedJobs") or [])}
-    for patch in trainjob["spec"].get("runtimePatches") or []:
+    for patch in patches:
         patched = (patch.get("trainingRuntimeSpec") or {}).get("template") or {}
         labels |= (patched.get("metadata") or {}).get("labels") or {}
         annotations |= (patched.get("metadata") or {}).get("annotations") or {}
         if patched.get("spec"):
-            spec = strategic_merge(spec, _without_zero_values(patched["spec"]))
+            merged = strategic_merge(spec, as_written(PATCH_SPEC, patched["spec"], complete=False))
+            spec = as_written(JOBSET_SPEC, merged)
     if spec.get("replicatedJobs"):
         spec["replicatedJobs"] = sorted(spec["replicatedJobs"], key=lambda job: order.get(job["name"], 0))
     return spec, labels, annotations
@@ -39,6 +44,8 @@ def patch_problems(trainjob: Obj, runtime: Obj) -> Iterator[Problem]:
     """
     for patch in trainjob["spec"].get("runtimePatches") or []:
         yield from _patch_problems(patch, runtime)
+        patched = ((patch.get("trainingRuntimeSpec") or {}).get("template") or {}).get("spec") or {}
+        yield from quantity_problems(PATCH_SPEC, patched, "spec.runtimePatches.trainingRuntimeSpec.template.spec")
 
 
 def _patch_problems(patch: Obj, runtime: Obj) -> Iterator[Problem]:
@@ -69,16 +76,3 @@ def _patch_problems(patch: Obj, runtime: Obj) -> Iterator[Problem]:
                         where,
                         f"Invalid value: must not have envs for the {container['name']} container; use the TrainJob's own env",
                     )
-
-
-_OPTIONAL_ZERO = {"value": "", "readOnly": False, "subPath": "", "subPathExpr": ""}
-
-
-def _without_zero_values(value: Any, field: str = "") -> Any:
-    """What Go's serialisation leaves of a patch: empty values of plain fields are dropped, so they override nothing."""
-    if isinstance(value, dict):
-        cleaned = {k: _without_zero_values(v, k) for k, v in value.items()}
-        return {k: v for k, v in cleaned.items() if v is not None and not (k in _OPTIONAL_ZERO and v == _OPTIONAL_ZERO[k])}
-    if isinstance(value, list):
-        return [_without_zero_values(item) for item in value]
-    return value

@@ -6,21 +6,19 @@ A policy is a small object with only the methods it needs; each is called for ev
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Protocol
 
-from trainwright.api.errors import Problem
-from trainwright.materialize.draft import Draft
-
-PHASES = ("enforce_ml_policy", "enforce_pod_group", "enforce_pod_spec", "before_build", "build")
-"""In the order in which they run; within a phase, policies run in the order of their list."""
+VALIDATE = "validate"
+"""`validate(draft) -> Iterator[Problem]`: what is wrong, seen on the patched template, before any policy has changed it."""
+ENFORCE = ("enforce_ml_policy", "enforce_pod_group", "enforce_pod_spec", "before_build")
+"""`phase(draft) -> None`: changes to the draft, one phase after the other; within one, policies run in the order of their list."""
+CHECK = "check"
+"""`check(draft) -> Iterator[Problem]`: what is wrong once all policies have had their say."""
+BUILD = "build"
+"""`build(draft) -> None`: adds objects to the draft's companions; the JobSet comes last."""
 
 
 class Policy(Protocol):
-    """`name` is what errors call it. All phases are optional; `validate` runs before any of them, on the patched template."""
+    """`name` is what errors call it; all phases are optional."""
 
     name: str
-
-
-class Validates(Policy, Protocol):
-    def validate(self, draft: Draft) -> Iterator[Problem]: ...

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from trainwright.api import names
 from trainwright.api.objects import Obj
-from trainwright.api.quantities import parse_quantity
+from trainwright.api.quantities import canonical, parse_quantity
 from trainwright.materialize.draft import Draft
 
 
@@ -12,7 +12,8 @@ def merged_resources(runtime: Obj | None, override: Obj) -> Obj:
     """Limits and requests merged key by key, the TrainJob's winning; claims are lost, as they are in Trainer."""
     merged: Obj = {}
     for group in ("limits", "requests"):
-        values = {**((runtime or {}).get(group) or {}), **(override.get(group) or {})}
+        wanted = {name: canonical(amount) for name, amount in (override.get(group) or {}).items()}
+        values = {**((runtime or {}).get(group) or {}), **wanted}
         if values:
             merged[group] = values
     return merged
@@ -55,3 +56,12 @@ def cpu_count(resources: Obj) -> int:
             if count:
                 return count
     return 0
+
+
+def processes(draft: Draft) -> str:
+    """Processes on a node: the TrainJob's number, `auto` where there are GPUs (torchrun resolves it), else the CPUs."""
+    number = (draft.trainer or {}).get("numProcPerNode")
+    if number is not None:
+        return str(number)
+    resources = counted_resources(draft)
+    return "auto" if gpu_count(resources) else str(max(1, cpu_count(resources)))

@@ -1,52 +1,76 @@
-"""The form in which Trainer's Go types write a JobSet spec: some empty fields always there, others never, quantities canonical."""
+"""A value as Kubernetes' Go types would write it after reading it: zero values gone, structs there, quantities canonical."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
+from trainwright.api.errors import Problem
 from trainwright.api.objects import Obj
 from trainwright.api.quantities import canonical
+from trainwright.materialize.template_types import MAPS, Written
 
 
-def as_applied(spec: Obj) -> Obj:
-    """A JobSet spec in that form, as a new object."""
-    written = {key: value for key, value in spec.items() if value not in ([], None)}
-    if "replicatedJobs" in written:
-        written["replicatedJobs"] = [_replicated_job(job) for job in written["replicatedJobs"]]
-    return written
+def as_written(kind: Written, value: Obj, *, complete: bool = True) -> Obj:
+    """`value` in that form, as a new object.
 
-
-def _replicated_job(job: Obj) -> Obj:
-    written = {key: value for key, value in job.items() if value not in ([], None)}
-    template = written["template"]
-    job_spec = dict(template["spec"])
-    pods = job_spec["template"]
-    job_spec["template"] = {"metadata": _metadata(pods.get("metadata")), "spec": _pod_spec(pods.get("spec") or {})}
-    written["template"] = {"metadata": _metadata(template.get("metadata")), "spec": job_spec}
-    return written
-
-
-def _metadata(metadata: Obj | None) -> Obj:
-    return {key: value for key, value in (metadata or {}).items() if value not in ({}, [], None)}
-
-
-def _pod_spec(spec: Obj) -> Obj:
-    written = {key: value for key, value in spec.items() if value not in ([], None) and not (key == "nodeSelector" and not value)}
-    for group in ("containers", "initContainers"):
-        if group in written:
-            written[group] = [_container(container) for container in written[group]]
-    return written
-
-
-def _container(container: Obj) -> Obj:
-    written = {key: value for key, value in container.items() if value not in ([], None, "")}
-    written["resources"] = _resources(container.get("resources") or {})
-    return written
-
-
-def _resources(resources: Obj) -> Obj:
+    `complete` adds what the type always writes and the schema's defaults; without it the value is the part of one
+    that a patch names.
+    """
     written: Obj = {}
-    for key, value in resources.items():
-        if key in ("limits", "requests") and value:
-            written[key] = {name: canonical(amount) for name, amount in value.items()}
-        elif value:
-            written[key] = value
+    for key, item in value.items():
+        if item is None or (not item and (key in kind.plain or key in MAPS or isinstance(item, list))):
+            continue
+        inner = kind.inner.get(key)
+        if key in kind.amounts:
+            written[key] = {n: canonical(a) for n, a in item.items()} if isinstance(item, dict) else canonical(item)
+        elif inner is None:
+            written[key] = _copied(item)
+        elif isinstance(item, list):
+            written[key] = [as_written(inner, element, complete=complete) for element in item]
+        else:
+            written[key] = as_written(inner, item, complete=complete)
+    if complete:
+        for key, default in kind.defaults.items():
+            written.setdefault(key, default)
+        for key in kind.always:
+            if key not in written:
+                written[key] = as_written(kind.inner[key], {}) if key in kind.inner else {}
     return written
+
+
+def quantity_problems(kind: Written, value: Obj, path: str) -> Iterator[Problem]:
+    """Every quantity in a value that is none; `as_written` expects that there are no such."""
+    for key, item in value.items():
+        where, inner = f"{path}.{key}", kind.inner.get(key)
+        if key in kind.amounts:
+            for name, amount in item.items() if isinstance(item, dict) else [("", item)]:
+                if amount is not None and (reason := quantity_error(amount)):
+                    yield Problem(f"{where}[{name}]" if name else where, f"Invalid value: {reason}")
+        elif inner is not None and isinstance(item, dict):
+            yield from quantity_problems(inner, item, where)
+        elif inner is not None:
+            for index, element in enumerate(item or []):
+                yield from quantity_problems(inner, element, f"{where}[{index}]")
+
+
+def quantity_error(amount: str | int | float) -> str:
+    """Why an amount is no quantity; empty when it is one."""
+    try:
+        canonical(amount)
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
+def _copied(value: Any) -> Any:
+    """A copy of a part that is written as it is, but for empty lists and maps and nulls inside of it."""
+    if isinstance(value, dict):
+        return {
+            key: _copied(item)
+            for key, item in value.items()
+            if item is not None and not (not item and (key in MAPS or isinstance(item, list)))
+        }
+    if isinstance(value, list):
+        return [_copied(item) for item in value]
+    return value

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from trainwright.api.objects import Obj
+from trainwright.api.quantities import canonical
 
 
 def upsert(items: list[Obj], item: Obj, key: str) -> None:
@@ -43,25 +44,27 @@ def upsert_port(container: Obj, port: Obj) -> None:
 
 
 def trainer_env(variables: Iterable[Obj] | None) -> list[Obj]:
-    """A TrainJob's variables as Trainer hands them on: `valueFrom` wins, references keep only their own fields."""
+    """A TrainJob's variables as Trainer hands them on: `valueFrom` wins, references have their own fields and all of them."""
     return [_variable(variable) for variable in variables or []]
 
 
-_KEPT = {
-    "fieldRef": ("fieldPath",),
-    "resourceFieldRef": ("containerName", "resource", "divisor"),
-    "configMapKeyRef": ("key", "name", "optional"),
-    "secretKeyRef": ("key", "name", "optional"),
-}
+KNOWN_SOURCES = ("fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef")
 
 
 def _variable(variable: Obj) -> Obj:
     source = variable.get("valueFrom")
     if not source:
-        return {"name": variable["name"], "value": variable.get("value", "")}
-    kept = {
-        kind: {name: source[kind][name] for name in fields if source[kind].get(name) not in (None, "")}
-        for kind, fields in _KEPT.items()
-        if source.get(kind)
-    }
+        return {"name": variable["name"], "value": variable.get("value") or ""}
+    kept: Obj = {}
+    if field := source.get("fieldRef"):
+        kept["fieldRef"] = {"fieldPath": field.get("fieldPath", "")}
+    if resource := source.get("resourceFieldRef"):
+        divisor = canonical(resource.get("divisor") or "0")
+        names = {name: resource.get(name) or "" for name in ("containerName", "resource")}
+        kept["resourceFieldRef"] = names | {"divisor": divisor}
+    for kind in ("configMapKeyRef", "secretKeyRef"):
+        if key := source.get(kind):
+            kept[kind] = {name: key.get(name) or "" for name in ("key", "name")}
+            if key.get("optional") is not None:
+                kept[kind]["optional"] = key["optional"]
     return {"name": variable["name"], "valueFrom": kept}

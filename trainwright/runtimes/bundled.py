@@ -5,8 +5,7 @@ from __future__ import annotations
 from functools import cache
 from importlib import resources
 
-import yaml
-
+from trainwright.api.documents import load_documents
 from trainwright.api.objects import Obj, copy_of, name_of
 
 
@@ -24,5 +23,5 @@ def bundled_runtime(name: str) -> Obj | None:
 def _catalogue() -> list[Obj]:
     folder = resources.files("trainwright.runtimes") / "catalogue"
     files = sorted(entry.name for entry in folder.iterdir() if entry.name.endswith(".yaml"))
-    runtimes = [document for file in files for document in yaml.safe_load_all((folder / file).read_text("utf-8"))]
+    runtimes = [document for file in files for document in load_documents((folder / file).read_text("utf-8"), file)]
     return sorted(runtimes, key=name_of)

@@ -189,7 +189,8 @@ def test_deleting_a_collection_stays_in_its_namespace(peer: Any, manifest: Manif
 def test_discovery_in_both_forms(peer: Any) -> None:
     old = peer.json("GET", "/apis").body
     groups = {group["name"] for group in old["groups"]}
-    assert groups == {"trainer.kubeflow.org", "jobset.x-k8s.io", "batch", "coordination.k8s.io"}
+    ours = {"trainer.kubeflow.org", "jobset.x-k8s.io", "batch", "coordination.k8s.io"}
+    assert groups == ours | {"scheduling.x-k8s.io", "scheduling.volcano.sh"}
     accept = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json"
     new = peer.json("GET", "/apis", Accept=accept)
     assert new.headers["Content-Type"] == "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"

@@ -191,6 +191,8 @@ STRATEGIES = {
         Strategy(kinds.CLAIM, answers_deleted_object=True, selectable=_EVERYWHERE | {"name"}, prepare_for_create=_claim),
         Strategy(kinds.SERVICE_ACCOUNT, answers_deleted_object=True),
         Strategy(kinds.LEASE, needs_version=True, created_by_put=True),
+        _custom(kinds.COSCHEDULING_GROUP),
+        _custom(kinds.VOLCANO_GROUP),
     )
 }
 

@@ -36,7 +36,7 @@ from trainwright.cluster.runtime_lookup import runtime_lookup
 from trainwright.controlplane.controllers.controller import Controller, key_of_controller, own_key
 from trainwright.controlplane.controllers.events import record_event
 from trainwright.controlplane.controllers.queue import Key
-from trainwright.materialize import Settings, materialize
+from trainwright.materialize import FreshKeys, Settings, due, materialize, runtime_in, runtime_snapshot, snapshot_name
 from trainwright.runtimes import resolve_runtime
 
 _LONGEST_ERROR = 950
@@ -108,11 +108,28 @@ class TrainJobReconciler:
 
     def _build(self, job: Obj) -> None:
         """Create or change what the TrainJob should have."""
-        lookup = runtime_lookup(self._cluster, namespace_of(job))
-        resolved = resolve_runtime(job["spec"]["runtimeRef"], lookup, bundled=self._bundled)
-        for obj in materialize(job, resolved.runtime, settings=self._settings()):
+        snapshot = self._snapshot(job)
+        runtime = runtime_in(snapshot, job) if snapshot is not None else self._resolved(job)
+        objects = materialize(job, runtime, settings=self._settings(), keys=FreshKeys())
+        if objects and snapshot is None:  # kept once it has proved to work; until then a corrected runtime is taken
+            objects.insert(0, runtime_snapshot(job, runtime))
+        for obj in objects:
             obj["metadata"]["ownerReferences"] = [owner_reference(job)]
             self._apply(job, obj)
+
+    def _snapshot(self, job: Obj) -> Obj | None:
+        """The runtime as it was when the job was first built, or None before that."""
+        try:
+            snapshot = self._cluster.get(CONFIG_MAP, snapshot_name(job), namespace_of(job))
+        except NotFound:
+            return None
+        if not is_controlled_by(snapshot, job):
+            _refuse_foreign(snapshot, job)
+        return snapshot
+
+    def _resolved(self, job: Obj) -> Obj:
+        lookup = runtime_lookup(self._cluster, namespace_of(job))
+        return resolve_runtime(job["spec"]["runtimeRef"], lookup, bundled=self._bundled).runtime
 
     def _apply(self, job: Obj, wanted: Obj) -> None:
         kind = kind_of(wanted)
@@ -126,10 +143,9 @@ class TrainJobReconciler:
                 return
             return
         if kind is JOBSET and not is_controlled_by(existing, job):
-            _refuse_foreign(existing)
-        if kind is JOBSET and not (job["spec"].get("suspend") or existing["spec"].get("suspend")):
-            return
-        self._change(kind, existing, wanted)
+            _refuse_foreign(existing, job)
+        if due([wanted], job, lambda _wanted: existing):
+            self._change(kind, existing, wanted)
 
     def _change(self, kind: Kind, existing: Obj, wanted: Obj) -> None:
         patch: Obj = {}
@@ -168,12 +184,12 @@ class TrainJobReconciler:
         return None
 
 
-def _refuse_foreign(jobset: Obj) -> None:
-    """A predecessor's JobSet goes by itself: Conflict, to be tried again soon. Anybody else's stays: Invalid."""
-    owner = controller_of(jobset)
-    if is_deleting(jobset) or (owner is not None and owner.get("kind") == "TrainJob" and owner.get("name") == name_of(jobset)):
-        raise Conflict(f"the JobSet {name_of(jobset)} of an earlier TrainJob is not gone yet")
-    raise Invalid(f"the JobSet {name_of(jobset)} exists and belongs to somebody else; give the TrainJob another name")
+def _refuse_foreign(found: Obj, job: Obj) -> None:
+    """What a predecessor has left goes by itself: Conflict, to be tried again soon. Anybody else's stays: Invalid."""
+    what, owner = f"the {found['kind']} {name_of(found)}", controller_of(found)
+    if is_deleting(found) or (owner is not None and owner.get("kind") == "TrainJob" and owner.get("name") == name_of(job)):
+        raise Conflict(f"{what} of an earlier TrainJob is not gone yet")
+    raise Invalid(f"{what} exists and belongs to somebody else; give the TrainJob another name")
 
 
 def _set_suspended(job: Obj, status: Obj, now: str) -> None:

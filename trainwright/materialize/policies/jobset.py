@@ -12,8 +12,8 @@ from trainwright.api.errors import Problem
 from trainwright.api.objects import Obj
 from trainwright.materialize.draft import Draft, PodSet
 from trainwright.materialize.ownership import owned
-from trainwright.materialize.serialised import as_applied
-from trainwright.materialize.upsert import trainer_env, upsert, upsert_env
+from trainwright.materialize.serialised import quantity_error
+from trainwright.materialize.upsert import KNOWN_SOURCES, trainer_env, upsert, upsert_env
 
 _INITIALIZERS = {"dataset": names.ANCESTOR_DATASET, "model": names.ANCESTOR_MODEL}
 
@@ -25,11 +25,26 @@ class JobSetPolicy:
         for field, step in _INITIALIZERS.items():
             if (draft.trainjob["spec"].get("initializer") or {}).get(field) is not None:
                 yield from _step_problems(draft, field, step)
+                yield from _source_problems(draft.trainjob["spec"]["initializer"][field], f"spec.initializer.{field}")
+        yield from _source_problems(draft.trainer or {}, "spec.trainer")
 
     def before_build(self, draft: Draft) -> None:
         for pods in draft.pod_sets:
             spec = pods.job["template"]["spec"]
             spec["parallelism"] = spec["completions"] = pods.count
+
+    def check(self, draft: Draft) -> Iterator[Problem]:
+        for pods in draft.pod_sets:
+            for group in ("containers", "initContainers"):
+                for index, container in enumerate(pods.pod_spec.get(group) or []):
+                    if _has_rival_ports(container.get("ports") or []):
+                        position = [job["name"] for job in draft.jobset_spec["replicatedJobs"]].index(pods.name)
+                        where = (
+                            f"spec.template.spec.replicatedJobs[{position}].template.spec.template.spec.{group}[{index}].ports"
+                        )
+                        yield Problem(
+                            where, "Invalid value: two ports with the same number, or without a name, are taken for one"
+                        )
 
     def build(self, draft: Draft) -> None:
         for pods in draft.pod_sets:
@@ -38,6 +53,9 @@ class JobSetPolicy:
                     _apply_initializer(pods, step, (draft.trainjob["spec"].get("initializer") or {}).get(field))
             if pods.ancestor == names.ANCESTOR_TRAINER:
                 _apply_trainer(pods, draft.trainer or {})
+            container = pods.container(names.NODE)
+            if container is not None and draft.is_trained_by(pods):
+                upsert_env(container, trainer_env((draft.trainer or {}).get("env")))
         spec = draft.jobset_spec
         spec["suspend"] = bool(draft.trainjob["spec"].get("suspend"))
         jobset = owned(draft, "jobset.x-k8s.io/v1alpha2", "JobSet", draft.name)
@@ -45,7 +63,7 @@ class JobSetPolicy:
             jobset["metadata"]["labels"] = draft.labels
         if draft.annotations:
             jobset["metadata"]["annotations"] = draft.annotations
-        draft.companions.append(jobset | {"spec": as_applied(spec)})
+        draft.companions.append(jobset | {"spec": spec})
 
 
 def _apply_initializer(pods: PodSet, step: str, initializer: Obj | None) -> None:
@@ -69,7 +87,8 @@ def _apply_trainer(pods: PodSet, trainer: Obj) -> None:
     for field in ("image", "command", "args"):
         if trainer.get(field) is not None:
             container[field] = trainer[field]
-    upsert_env(container, trainer_env(trainer.get("env")))
+            if container[field] == []:  # said to be nothing, and an empty list is not sent
+                del container[field]
 
 
 def _step_problems(draft: Draft, field: str, step: str) -> Iterator[Problem]:
@@ -84,3 +103,23 @@ def _step_problems(draft: Draft, field: str, step: str) -> Iterator[Problem]:
         yield Problem(where, f"Invalid value: must have container with name - {step} in the {step} job")
     elif not any(mount.get("name") == names.INITIALIZER_VOLUME for mount in container.get("volumeMounts") or []):
         yield Problem(where, f"Invalid value: the container {step} must have a volumeMount named {names.INITIALIZER_VOLUME}")
+
+
+def _source_problems(part: Obj, where: str) -> Iterator[Problem]:
+    """Variables whose source Trainer does not know; it hands them on without any, and the API server refuses the Job."""
+    for index, variable in enumerate(part.get("env") or []):
+        source = variable.get("valueFrom") or {}
+        divisor = (source.get("resourceFieldRef") or {}).get("divisor")
+        if divisor is not None and (reason := quantity_error(divisor)):
+            yield Problem(f"{where}.env[{index}].valueFrom.resourceFieldRef.divisor", f"Invalid value: {reason}")
+        if source and not set(source) & set(KNOWN_SOURCES):
+            known = ", ".join(KNOWN_SOURCES)
+            yield Problem(
+                f"{where}.env[{index}].valueFrom", f"Invalid value: {', '.join(source)} is lost on the way; known: {known}"
+            )
+
+
+def _has_rival_ports(ports: list[Obj]) -> bool:
+    """Whether Trainer would write one port over another one (it matches by number or by name, and no name equals no name)."""
+    numbers, called = [port.get("containerPort") for port in ports], [port.get("name") for port in ports]
+    return len(ports) > 1 and (len(set(numbers)) < len(ports) or len(set(called)) < len(ports))

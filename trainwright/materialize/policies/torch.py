@@ -11,11 +11,13 @@ from trainwright.api import names
 from trainwright.api.errors import Problem
 from trainwright.api.objects import Obj, named
 from trainwright.materialize.draft import Draft, PodSet
-from trainwright.materialize.resources import counted_resources, cpu_count, gpu_count
+from trainwright.materialize.policies.torchtune import runs_torchtune
+from trainwright.materialize.rendezvous import literal, main_host, pod_number, set_nodes
+from trainwright.materialize.resources import processes
 from trainwright.materialize.upsert import trainer_env, upsert_env, upsert_port
 
 RESERVED = ("PET_MASTER_ADDR", "PET_MASTER_PORT", "PET_NNODES", "PET_NODE_RANK", "PET_NPROC_PER_NODE")
-TORCHTUNE = ["tune", "run"]
+_MASTER = ("PET_MASTER_ADDR", "PET_MASTER_PORT")
 
 
 class TorchPolicy:
@@ -35,23 +37,19 @@ class TorchPolicy:
         reserved = sorted({variable["name"] for variable in trainer.get("env") or []} & set(RESERVED))
         if reserved:
             yield Problem("spec.trainer.env", f"Invalid value: must not have reserved envs, invalid envs configured: {reserved}")
-        if trainer.get("command") == TORCHTUNE:
-            yield Problem(
-                "spec.trainer.command", "the command `tune run` (torchtune) is not supported yet; use the runtime trl-sft"
-            )
 
     def enforce_ml_policy(self, draft: Draft) -> None:
         torch = draft.policy("torch")
         if torch is None:
             return
         pods, trainer = draft.trainer_pods(), draft.trainer
-        if pods is not None and (trainer or {}).get("numNodes") is not None:
-            pods.count = (trainer or {})["numNodes"]
+        set_nodes(draft, pods)
         rendezvous = _rendezvous(draft, pods)
         container = pods.container(names.NODE) if pods is not None else None
         if container is not None and trainer is not None:
             upsert_env(container, trainer_env(trainer.get("env")))
-            upsert_env(container, rendezvous)
+            known = _MASTER if runs_torchtune(draft) else ()  # torchtune takes the address as a flag
+            upsert_env(container, [variable for variable in rendezvous if variable["name"] not in known])
             upsert_port(container, {"containerPort": names.RENDEZVOUS_PORT})
         for job, name in _injection_targets(torch):
             target = _target(draft, job, name)
@@ -61,24 +59,12 @@ class TorchPolicy:
 
 def _rendezvous(draft: Draft, pods: PodSet | None) -> list[Obj]:
     return [
-        {"name": "PET_NNODES", "value": str(pods.count if pods is not None else 1)},
-        {"name": "PET_NPROC_PER_NODE", "value": _processes(draft)},
-        {
-            "name": "PET_NODE_RANK",
-            "valueFrom": {"fieldRef": {"fieldPath": f"metadata.annotations['{names.COMPLETION_INDEX}']"}},
-        },
-        {"name": "PET_MASTER_ADDR", "value": f"{draft.name}-{names.NODE}-0-0.{draft.name}"},
-        {"name": "PET_MASTER_PORT", "value": str(names.RENDEZVOUS_PORT)},
+        literal("PET_NNODES", pods.count if pods is not None else 1),
+        literal("PET_NPROC_PER_NODE", processes(draft)),
+        pod_number("PET_NODE_RANK"),
+        literal("PET_MASTER_ADDR", main_host(draft)),
+        literal("PET_MASTER_PORT", names.RENDEZVOUS_PORT),
     ]
-
-
-def _processes(draft: Draft) -> str:
-    """Processes on a node: the TrainJob's number, `auto` where there are GPUs (torchrun resolves it), else the CPUs."""
-    number = (draft.trainer or {}).get("numProcPerNode")
-    if number is not None:
-        return str(number)
-    resources = counted_resources(draft)
-    return "auto" if gpu_count(resources) else str(max(1, cpu_count(resources)))
 
 
 def _injection_targets(torch: Obj) -> Iterator[tuple[str, str]]:

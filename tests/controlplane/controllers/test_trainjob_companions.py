@@ -1,0 +1,67 @@
+"""What a TrainJob has besides its JobSet: keys that stay, the runtime as it was, and the group that its pods are scheduled in."""
+
+from __future__ import annotations
+
+from base64 import b64decode
+from typing import Any
+
+import pytest
+from waiting import eventually
+
+from trainwright.api.errors import NotFound
+from trainwright.api.kinds import CLUSTER_TRAINING_RUNTIME, CONFIG_MAP, JOBSET, SECRET, TRAINJOB, VOLCANO_GROUP, Kind
+from trainwright.controlplane.plane import ControlPlane
+
+pytestmark = pytest.mark.medium
+
+
+def create(plane: ControlPlane, runtime: str, **spec: Any) -> dict[str, Any]:
+    whole = {"runtimeRef": {"name": runtime}, "trainer": {"numNodes": 3}, **spec}
+    metadata = {"name": "demo", "namespace": "default"}
+    return plane.cluster.create(
+        {"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob", "metadata": metadata, "spec": whole}
+    )
+
+
+def found(plane: ControlPlane, kind: Kind, name: str = "demo") -> dict[str, Any] | None:
+    try:
+        return plane.cluster.get(kind, name, "default")
+    except NotFound:
+        return None
+
+
+def test_keys_are_made_once_and_the_hosts_are_known(nodeless: ControlPlane) -> None:
+    create(nodeless, "deepspeed-distributed", suspend=True)
+    assert eventually(lambda: found(nodeless, JOBSET) is not None)
+    before = nodeless.cluster.get(SECRET, "demo-mpi-ssh-auth", "default")
+    assert b64decode(before["data"]["ssh-privatekey"]).startswith(b"-----BEGIN EC PRIVATE KEY-----")
+    hosts = nodeless.cluster.get(CONFIG_MAP, "demo-mpi-hostfile", "default")["data"]["hostfile"]
+    assert len(hosts.splitlines()) == 3
+    nodeless.cluster.patch(TRAINJOB, "demo", {"spec": {"suspend": False}}, "default")
+    assert eventually(lambda: not (found(nodeless, JOBSET) or {})["spec"]["suspend"])
+    assert nodeless.cluster.get(SECRET, "demo-mpi-ssh-auth", "default") == before
+
+
+def test_a_runtime_that_changes_does_not_reach_a_job_that_was_built(nodeless: ControlPlane) -> None:
+    create(nodeless, "torch-distributed", suspend=True)
+    assert eventually(lambda: found(nodeless, JOBSET) is not None)
+    assert found(nodeless, CONFIG_MAP, "demo-runtime-snapshot") is not None
+    runtime = nodeless.cluster.get(CLUSTER_TRAINING_RUNTIME, "torch-distributed")
+    pods = runtime["spec"]["template"]["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
+    image = pods["containers"][0]["image"]
+    pods["containers"][0]["image"] = "other:1"
+    nodeless.cluster.update(runtime)
+    nodeless.cluster.patch(TRAINJOB, "demo", {"spec": {"suspend": False}}, "default")
+    assert eventually(lambda: not (found(nodeless, JOBSET) or {})["spec"]["suspend"])
+    jobset = nodeless.cluster.get(JOBSET, "demo", "default")
+    container = jobset["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]["containers"][0]
+    assert container["image"] == image
+
+
+def test_a_pod_group_is_created(nodeless: ControlPlane) -> None:
+    runtime = nodeless.cluster.get(CLUSTER_TRAINING_RUNTIME, "torch-distributed")
+    spec = runtime["spec"] | {"podGroupPolicy": {"volcano": {}}}
+    nodeless.cluster.create({**runtime, "metadata": {"name": "gang"}, "spec": spec})
+    create(nodeless, "gang")
+    assert eventually(lambda: found(nodeless, VOLCANO_GROUP) is not None)
+    assert nodeless.cluster.get(VOLCANO_GROUP, "demo", "default")["spec"]["minMember"] == 3

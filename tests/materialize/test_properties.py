@@ -1,0 +1,112 @@
+"""What must hold for every TrainJob and runtime: a pure function of them, whose only failure is a refusal that names fields."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+from test_policies import STEP, trainjob
+
+from trainwright.api.errors import Invalid
+from trainwright.api.objects import copy_of
+from trainwright.materialize import due, materialize
+
+Obj = dict[str, Any]
+amounts = st.sampled_from(["1", "500m", "1.5Gi", 2, "0", "nonsense"])
+resources = st.fixed_dictionaries(
+    {},
+    optional={
+        group: st.dictionaries(st.sampled_from(["cpu", "memory", "nvidia.com/gpu"]), amounts, max_size=2)
+        for group in ("limits", "requests")
+    },
+)
+variables = st.lists(
+    st.fixed_dictionaries({"name": st.sampled_from(["A", "PET_NNODES", "DMLC_TASK_ID"])}, optional={"value": st.just("1")}),
+    max_size=2,
+    unique_by=lambda variable: str(variable["name"]),
+)
+ports = st.lists(st.sampled_from([{"containerPort": 29500}, {"containerPort": 80, "name": "web"}]), max_size=2, unique_by=str)
+containers = st.fixed_dictionaries(
+    {"name": st.sampled_from(["node", "side"]), "image": st.just("i:1")},
+    optional={"resources": resources, "env": variables, "ports": ports, "command": st.just(["tune", "run", "output_dir=/o"])},
+)
+jobs = st.lists(
+    st.builds(
+        lambda name, trained, container, replicas: {
+            "name": name,
+            "replicas": replicas,
+            "template": {"metadata": STEP if trained else {}, "spec": {"template": {"spec": {"containers": [container]}}}},
+        },
+        st.sampled_from(["node", "launcher", "other"]),
+        st.booleans(),
+        containers,
+        st.sampled_from([1, 1, 1, 0, 2]),
+    ),
+    max_size=3,
+    unique_by=lambda job: str(job["name"]),
+)
+policies = st.sampled_from(
+    [None, {}, {"torch": {}}, {"mpi": {"runLauncherAsNode": True}}, {"jax": {}}, {"xgboost": {}}, {"flux": {}}]
+)
+groups = st.sampled_from([{}, {"coscheduling": {}}, {"volcano": {}, "coscheduling": {}}])
+names = st.sampled_from(["rt", "torchtune-llama3.2-1b", "torchtune-llama3.3-70b"])
+trainers = st.none() | st.fixed_dictionaries(
+    {},
+    optional={
+        "numNodes": st.integers(0, 4),
+        "numProcPerNode": st.integers(1, 4),
+        "command": st.sampled_from([["tune", "run"], ["x"], []]),
+        "args": st.lists(st.sampled_from(["model.quantize_base=True", "model.lora_attn_modules=[]", "epochs=1"]), max_size=2),
+        "env": variables,
+        "resourcesPerNode": resources,
+        "image": st.sampled_from(["", "j:1"]),
+    },
+)
+
+
+@st.composite
+def runtimes(draw: st.DrawFn) -> Obj:
+    spec: Obj = {"template": {"spec": {"replicatedJobs": draw(jobs)}}, "podGroupPolicy": draw(groups)}
+    if (policy := draw(policies)) is not None:
+        spec["mlPolicy"] = {"numNodes": draw(st.integers(0, 3)), **policy}
+    kind = {"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "ClusterTrainingRuntime"}
+    return {**kind, "metadata": {"name": draw(names)}, "spec": spec}
+
+
+def build(job: Obj, runtime: Obj) -> list[Obj] | None:
+    try:
+        return materialize(job, runtime)
+    except Invalid as refusal:
+        problems = refusal.problems
+    assert problems
+    assert all(problem.field for problem in problems)
+    return None
+
+
+@given(runtimes(), trainers, st.booleans())
+def test_property_materialize_is_pure_and_only_ever_refuses(runtime: Obj, trainer: Obj | None, suspend: bool) -> None:
+    job = trainjob(trainer, runtime["metadata"]["name"], suspend=suspend)
+    before = copy_of(job), copy_of(runtime)
+    built = build(job, runtime)
+    assert (job, runtime) == before
+    assert build(copy_of(job), copy_of(runtime)) == built
+    if built is None:
+        return
+    assert [obj["kind"] for obj in built].count("JobSet") == 1
+    assert built[-1]["kind"] == "JobSet"
+    assert built[-1]["spec"]["suspend"] is suspend
+    for obj in built:
+        assert obj["metadata"]["namespace"] == "ns"
+        assert obj["metadata"]["ownerReferences"][0]["name"] == "demo"
+    for replicated in built[-1]["spec"].get("replicatedJobs", []):
+        spec = replicated["template"]["spec"]
+        assert spec["parallelism"] == spec["completions"] >= 0
+    assert due(built, job, lambda _wanted: None) == built
+
+
+@given(runtimes(), trainers)
+def test_property_patches_that_say_nothing_change_nothing(runtime: Obj, trainer: Obj | None) -> None:
+    name = runtime["metadata"]["name"]
+    patches = [{"manager": "example.com/a", "trainingRuntimeSpec": {"template": {}}}, {"manager": "example.com/b"}]
+    assert build(trainjob(trainer, name, runtimePatches=patches), runtime) == build(trainjob(trainer, name), runtime)

@@ -1,0 +1,40 @@
+"""A snapshot gives back the runtime that it holds, or refuses: never the runtime of another job."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from test_policies import runtime, trainjob
+
+from trainwright.api.errors import Invalid
+from trainwright.materialize import runtime_in, runtime_snapshot, snapshot_name
+
+
+@pytest.fixture
+def job() -> dict[str, Any]:
+    owned = trainjob({})
+    owned["metadata"]["uid"] = "1"
+    return owned
+
+
+def test_it_is_owned_by_its_trainjob(job: dict[str, Any]) -> None:
+    snapshot = runtime_snapshot(job, runtime({"torch": {}}))
+    assert snapshot["metadata"]["name"] == snapshot_name(job) == "demo-runtime-snapshot"
+    assert snapshot["metadata"]["ownerReferences"][0]["controller"] is True
+    assert runtime_in(snapshot, job)["spec"]["mlPolicy"] == {"numNodes": 1, "torch": {}}
+
+
+def test_what_is_no_snapshot_of_this_job_is_refused(job: dict[str, Any]) -> None:
+    good = runtime_snapshot(job, runtime({"torch": {}}))
+    other = trainjob({}) | {"metadata": {"name": "demo", "namespace": "ns", "uid": "2"}}
+    elsewhere = job | {"spec": {"runtimeRef": {"name": "another"}}}
+    for snapshot, asked, words in (
+        (good, other, "another object"),
+        (good | {"data": {}}, job, "no key"),
+        (good | {"data": {"runtime": "a: [b"}}, job, "no YAML"),
+        (good | {"data": {"runtime": "kind: Pod"}}, job, "holds no runtime"),
+        (good, elsewhere, "names 'another'"),
+    ):
+        with pytest.raises(Invalid, match=f"invalid runtime snapshot.*{words}"):
+            runtime_in(snapshot, asked)

@@ -1,0 +1,50 @@
+"""The bundled runtimes that have an upstream namesake are the same runtime: equal as data, and materialized alike."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from trainwright.materialize import materialize
+from trainwright.runtimes import bundled_runtime, bundled_runtimes
+
+STOCK = (
+    "deepspeed-distributed",
+    "jax-distributed",
+    "mlx-distributed",
+    "torch-distributed",
+    "torch-distributed-with-cache",
+    "torchtune-llama3.2-1b",
+    "torchtune-llama3.2-3b",
+    "torchtune-qwen2.5-1.5b",
+    "xgboost-distributed",
+)
+
+
+@pytest.mark.parametrize("name", STOCK)
+def test_a_stock_runtime_is_what_upstream_ships(name: str, shared: Path) -> None:
+    files = sorted((shared / "upstream" / "trainer" / "runtimes").rglob("*.yaml"))
+    documents = [document for file in files for document in yaml.safe_load_all(file.read_text("utf-8")) if document]
+    upstream = {document["metadata"]["name"]: document for document in documents}
+    assert set(upstream) == set(STOCK)
+    ours = bundled_runtime(name)
+    assert ours == upstream[name]
+    job = _trainjob(name)
+    assert ours is not None
+    assert materialize(job, ours) == materialize(job, upstream[name])
+
+
+@pytest.mark.parametrize("name", [runtime["metadata"]["name"] for runtime in bundled_runtimes()])
+def test_every_bundled_runtime_builds(name: str) -> None:
+    runtime = bundled_runtime(name)
+    assert runtime is not None
+    assert materialize(_trainjob(name), runtime)[-1]["kind"] == "JobSet"
+
+
+def _trainjob(runtime: str) -> dict[str, Any]:
+    spec = {"runtimeRef": {"name": runtime}, "trainer": {"numNodes": 2}}
+    metadata = {"name": "demo", "namespace": "ns", "uid": "1"}
+    return {"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob", "metadata": metadata, "spec": spec}
