@@ -6,15 +6,20 @@ SOURCES := trainwright components operators pipelines dags quickstart tests benc
 # Bytecode halves every start; see deploy/laptop/install.sh.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help finetune test test-fast test-slow chaos fuzz bench lint format clean
+.PHONY: help finetune retrain-demo test test-fast test-slow chaos fuzz bench lint format clean
 
 help:
 	@echo "make finetune [NAME=..] [MODEL=hf://org/name|path] [DATASET=..] [EXPORT=file:///..] [SETTINGS=json] [KEEP=1] [ORCHESTRATOR=airflow]"
+	@echo "make retrain-demo"
 	@echo "make test | test-fast | test-slow | chaos | fuzz | bench | lint | format | clean"
 
 finetune: .venv/.ready-$(if $(filter airflow,$(ORCHESTRATOR)),airflow,quickstart)
 	@$(PY) -m trainwright.quickstart --name "$(NAME)" --model "$(MODEL)" --dataset "$(DATASET)" --export "$(EXPORT)" \
 	  --settings '$(SETTINGS)' --orchestrator "$(or $(ORCHESTRATOR),kfp)" $(if $(KEEP),--keep)
+
+# The weekly retraining, three times in a row: new, unchanged, with new rows.
+retrain-demo: .venv/.ready-airflow
+	@$(PY) -m trainwright.quickstart.retrain_demo
 
 # Fast and medium: under 15 minutes on 2 cores.
 test: .venv/.ready-dev

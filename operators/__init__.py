@@ -14,6 +14,7 @@ _WHERE = {
     "InitializeDatasetOperator": "initialize_dataset",
     "InitializeModelOperator": "initialize_model",
     "TrainJobOperator": "train_job",
+    "TrainJobTrigger": "trigger",
     "TrainwrightHook": "hook",
 }
 __all__ = sorted(_WHERE)

@@ -18,6 +18,7 @@ def get_provider_info() -> dict[str, Any]:
             {"integration-name": integration, "external-doc-url": "https://www.kubeflow.org/docs/components/trainer/"}
         ],
         "operators": [{"integration-name": integration, "python-modules": [f"trainwright.operators.{name}" for name in modules]}],
+        "triggers": [{"integration-name": integration, "python-modules": ["trainwright.operators.trigger"]}],
         "hooks": [{"integration-name": integration, "python-modules": ["trainwright.operators.hook"]}],
         "connection-types": [
             {

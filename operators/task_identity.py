@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from trainwright.jobs import Identity
+from trainwright.operators.task_state import TaskId
 
 
 def task_identity(context: Any, run: str = "") -> Identity:
@@ -17,5 +20,12 @@ def task_identity(context: Any, run: str = "") -> Identity:
     retries = int(getattr(context.get("task"), "retries", 0) or 0)
     most = int(getattr(ti, "max_tries", retries) or 0)
     step = ti.task_id if most in (0, retries) else f"{ti.task_id}@{most}"
-    map_index = int(getattr(ti, "map_index", -1) if getattr(ti, "map_index", -1) is not None else -1)
-    return Identity(f"airflow/{ti.dag_id}", run or str(ti.run_id), step, map_index)
+    return Identity(f"airflow/{ti.dag_id}", run or str(ti.run_id), step, TaskId.of(context).map_index)
+
+
+def earlier_identities(identity: Identity) -> Iterator[Identity]:
+    """Those that the task had before it was cleared, as far as they can have been: none for a task that never was."""
+    task, cleared, most = identity.step.rpartition("@")
+    if cleared:
+        yield replace(identity, step=task)
+        yield from (replace(identity, step=f"{task}@{number}") for number in range(1, int(most)))

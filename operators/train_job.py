@@ -1,21 +1,31 @@
-"""Train: a TrainJob, submitted or adopted, followed to its end in the worker."""
+"""Train: a TrainJob, submitted or adopted, followed to its end in the worker or, deferred, in the triggerer."""
 
 from __future__ import annotations
 
 import json
+import time
+from datetime import timedelta
 from typing import Any
 
-from airflow.sdk import BaseOperator
+from airflow.sdk import BaseOperator, conf
+from airflow.sdk.bases.operator import TRIGGER_FAIL_REPR, TriggerFailureReason
 
+from trainwright.operators import leaving
 from trainwright.operators.hook import TrainwrightHook
 from trainwright.operators.task_identity import task_identity
+from trainwright.operators.task_state import TaskId
+from trainwright.operators.trigger import SETTLE_SECONDS, TrainJobTrigger
+
+_BACKSTOP_SECONDS = 120
+"""How much later than the trigger's own deadline Airflow's comes, which leaves the trigger no time to say anything."""
 
 
 class TrainJobOperator(BaseOperator):
     """Fine-tune in a TrainJob and wait until it has succeeded.
 
-    A retry adopts the job of the try before; clearing the task starts a new one. A task that is killed, marked failed or
-    out of time suspends its job: nothing keeps running, and the next try goes on from the last whole checkpoint.
+    A retry adopts the job of the try before; clearing the task starts a new one. A worker that goes away (SIGTERM, SIGKILL)
+    leaves the job running for the retry. A task that is marked failed, out of time, or that has no retry left when its
+    worker gets SIGTERM, suspends its job: nothing keeps running, and the next try goes on from the last whole checkpoint.
 
     :param workspace: pvc://CLAIM or pvc://CLAIM/FOLDER, the volume that initializers, nodes and exporter share.
     :param dataset_uri: as given to InitializeDatasetOperator.
@@ -24,7 +34,11 @@ class TrainJobOperator(BaseOperator):
     :param settings: training settings, as a dict or as JSON; see docs/settings.md.
     :param run: names the run in place of the DAG run's id: a DAG run of the same name goes on with its job.
     :param conn_id: a connection of the type `trainwright` or `kubernetes`; None uses the environment.
-    :param start_timeout: seconds until the nodes must train; run_timeout: seconds that they may train. None waits.
+    :param queue_timeout: seconds that the job may be queued or suspended; start_timeout: until its nodes must train;
+        run_timeout: that they may train. None waits. The task's execution_timeout counts as well, deferred or not.
+    :param deferrable: wait in the triggerer; default: [operators] default_deferrable.
+    :param stopping: what becomes of the job when the task is ended early: suspend, or delete.
+    :param settle_seconds: the least time between deferral and event, see SETTLE_SECONDS of the trigger.
     :return: trainjob, namespace, metrics.
     """
 
@@ -55,8 +69,12 @@ class TrainJobOperator(BaseOperator):
         num_proc_per_node: int | None = None,
         resources_per_node: dict[str, str] | None = None,
         env: dict[str, str] | None = None,
+        queue_timeout: float | None = None,
         start_timeout: float | None = None,
         run_timeout: float | None = None,
+        deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
+        stopping: str = "suspend",
+        settle_seconds: float = SETTLE_SECONDS,
         conn_id: str | None = None,
         **kwargs: Any,
     ):
@@ -65,26 +83,110 @@ class TrainJobOperator(BaseOperator):
         self.settings, self.namespace, self.run, self.conn_id = settings, namespace, run, conn_id
         self.num_nodes, self.num_proc_per_node = num_nodes, num_proc_per_node
         self.resources_per_node, self.env = resources_per_node or {}, env or {}
-        self.start_timeout, self.run_timeout = start_timeout, run_timeout
+        if stopping not in ("suspend", "delete"):
+            raise ValueError(f"stopping={stopping!r}: expected suspend or delete")
+        self.queue_timeout, self.start_timeout, self.run_timeout = queue_timeout, start_timeout, run_timeout
+        self.deferrable, self.stopping, self.settle_seconds = deferrable, stopping, settle_seconds
 
     def execute(self, context: Any) -> dict[str, Any]:
-        from trainwright.jobs import Deadlines
-        from trainwright.jobs.progress_line import progress_line
-        from trainwright.jobs.run import run_to_end
+        from trainwright.jobs import Phase, phase_of, submit_or_adopt
+        from trainwright.jobs.run import Cancelled, ended_by_signals, leave, run_to_end
 
         cluster = TrainwrightHook(self.conn_id).get_conn()
-        trainjob = run_to_end(
-            cluster,
-            self._request(),
-            task_identity(context, self.run),
-            self.namespace or cluster.default_namespace,
-            deadlines=Deadlines(start=self.start_timeout, run=self.run_timeout),
-            on_progress=lambda progress: self.log.info("%s", progress_line(progress)),
-        )
-        reported = (trainjob["status"].get("trainerStatus") or {}).get("metrics") or []
+        identity, namespace = task_identity(context, self.run), self._namespace(cluster)
+        leaving.stop_earlier(cluster, identity, namespace, self.stopping)
+        if not self.deferrable:
+            return _result(run_to_end(cluster, self._request(), identity, namespace, **self._waiting(context)))
+        with ended_by_signals() as stop:
+            trainjob = submit_or_adopt(cluster, self._request(), identity, namespace).trainjob
+            if phase_of(trainjob) is Phase.Succeeded:
+                return _result(trainjob)
+            if stop.is_set():
+                became = leave(cluster, trainjob, leaving.on_signal(context, self.stopping))
+                raise Cancelled(f"the task was ended before it was deferred; TrainJob {trainjob['metadata']['name']}: {became}")
+            self._defer(context, trainjob)
+
+    def execute_complete(self, context: Any, event: dict[str, Any]) -> dict[str, Any]:
+        """What the trigger has seen becomes the task's result, or its error with the report of the job's failure."""
+        from trainwright.api.errors import NotFound
+        from trainwright.api.kinds import TRAINJOB
+        from trainwright.jobs import TrainJobDeadline, TrainJobDeleted, TrainJobError, TrainJobFailed
+        from trainwright.jobs.report import failure_report, last_seen
+        from trainwright.jobs.run import leave
+
+        name, namespace, outcome = event["name"], event["namespace"], event["outcome"]
+        if outcome == "succeeded":
+            return {"trainjob": name, "namespace": namespace, "metrics": event.get("metrics") or {}}
+        if outcome == "deleted":
+            raise TrainJobDeleted(event["message"])
+        cluster = TrainwrightHook(self.conn_id).get_conn()
+        try:
+            trainjob = cluster.get(TRAINJOB, name, namespace)
+        except NotFound:
+            raise TrainJobDeleted(f"TrainJob {namespace}/{name} {outcome} and was deleted since: {event['message']}") from None
+        if outcome == "failed":
+            raise TrainJobFailed(failure_report(cluster, trainjob), trainjob)
+        became = leave(cluster, trainjob, leaving.on_error(self.stopping))
+        if outcome == "deadline":
+            raise TrainJobDeadline(f"{event['message']}; {last_seen(cluster, trainjob)}; {became}", "run")
+        raise TrainJobError(f"TrainJob {namespace}/{name} could not be followed: {event['message']}; {became}")
+
+    def resume_execution(self, next_method: str, next_kwargs: dict[str, Any] | None, context: Any) -> Any:
+        """As the base class; what Airflow tells nobody of, a timeout and a trigger that broke, is seen to as well.
+
+        After a timeout the job is stopped and the task fails. After a broken trigger the worker waits for the job itself.
+        """
+        if next_method != TRIGGER_FAIL_REPR:
+            return super().resume_execution(next_method, next_kwargs, context)
+        from trainwright.jobs.run import follow_to_end, leave
+        from trainwright.jobs.submit import find_job
+
+        cluster = TrainwrightHook(self.conn_id).get_conn()
+        trainjob = find_job(cluster, task_identity(context, self.run), self._namespace(cluster))
+        if trainjob is None:
+            return super().resume_execution(next_method, next_kwargs, context)
+        name = trainjob["metadata"]["name"]
+        reason = (next_kwargs or {}).get("error")
+        if reason == TriggerFailureReason.TRIGGER_TIMEOUT:
+            self.log.error("TrainJob %s took too long: %s", name, leave(cluster, trainjob, leaving.on_error(self.stopping)))
+            return super().resume_execution(next_method, next_kwargs, context)
+        self.log.warning("the trigger failed (%s); waiting for TrainJob %s in the worker", reason, name)
+        return _result(follow_to_end(cluster, trainjob, **self._waiting(context)))
+
+    def _defer(self, context: Any, trainjob: dict[str, Any]) -> None:
+        """Raises TaskDeferred."""
+        limit = self.execution_timeout.total_seconds() if self.execution_timeout else None
         metadata = trainjob["metadata"]
-        metrics = {metric["name"]: metric["value"] for metric in reported}
-        return {"trainjob": metadata["name"], "namespace": metadata["namespace"], "metrics": metrics}
+        self.defer(
+            trigger=TrainJobTrigger(
+                conn_id=self.conn_id,
+                namespace=metadata["namespace"],
+                name=metadata["name"],
+                uid=metadata["uid"],
+                task=TaskId.of(context).as_dict(),
+                stopping=self.stopping,
+                deadlines={"queue": self.queue_timeout, "start": self.start_timeout, "run": self.run_timeout},
+                until=time.time() + limit if limit is not None else None,
+                settle_seconds=self.settle_seconds,
+            ),
+            method_name="execute_complete",
+            timeout=timedelta(seconds=limit + self.settle_seconds + _BACKSTOP_SECONDS) if limit is not None else None,
+        )
+
+    def _waiting(self, context: Any) -> dict[str, Any]:
+        """How the worker waits, as arguments."""
+        from trainwright.jobs import Deadlines
+        from trainwright.jobs.progress_line import progress_line
+
+        return {
+            "deadlines": Deadlines(queue=self.queue_timeout, start=self.start_timeout, run=self.run_timeout),
+            "on_progress": lambda progress: self.log.info("%s", progress_line(progress)),
+            "on_signal": leaving.on_signal(context, self.stopping),
+            "on_error": leaving.on_error(self.stopping),
+        }
+
+    def _namespace(self, cluster: Any) -> str:
+        return self.namespace or str(cluster.default_namespace)
 
     def _request(self) -> Any:
         from trainwright.jobs import TrainRequest
@@ -104,3 +206,10 @@ class TrainJobOperator(BaseOperator):
             workspace=self.workspace,
             active_deadline_seconds=int(self.run_timeout) if self.run_timeout else None,
         )
+
+
+def _result(trainjob: dict[str, Any]) -> dict[str, Any]:
+    reported = (trainjob["status"].get("trainerStatus") or {}).get("metrics") or []
+    metrics = {metric["name"]: metric["value"] for metric in reported}
+    metadata = trainjob["metadata"]
+    return {"trainjob": metadata["name"], "namespace": metadata["namespace"], "metrics": metrics}

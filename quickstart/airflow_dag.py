@@ -1,7 +1,7 @@
-"""Run the DAG `trainwright_finetune` once with `dag.test()`, on an Airflow of its own: no scheduler, a database in the runs folder.
+"""Run one of our DAGs once with `dag.test()`, on an Airflow of its own: no scheduler, a database in the runs folder.
 
 A process of its own, since Airflow reads its configuration when it is imported.
-Usage: python -m trainwright.quickstart.airflow_dag PARAMETERS_JSON
+Usage: python -m trainwright.quickstart.airflow_dag MODULE PARAMETERS_JSON [REPORT_FILE]
 """
 
 from __future__ import annotations
@@ -11,8 +11,10 @@ import logging
 import os
 import sys
 from datetime import UTC, datetime
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 
 def configure(home: Path) -> dict[str, str]:
@@ -34,13 +36,32 @@ def configure(home: Path) -> dict[str, str]:
 
 
 def main() -> int:
-    """Exit status 0 when every task succeeded, else 1."""
-    parameters = json.loads(sys.argv[1])
+    """Exit status 0 when the run succeeded, else 1. The report is what `_report` gives, as JSON."""
+    module, parameters, *report = sys.argv[1:]
     _migrate()
-    from trainwright.example_dags.finetune import dag
-
-    run = dag.test(run_conf=parameters, logical_date=datetime.now(UTC))
+    dag = import_module(f"trainwright.example_dags.{module}").dag
+    run = dag.test(run_conf=json.loads(parameters), logical_date=datetime.now(UTC))
+    if report:
+        Path(report[0]).write_text(json.dumps(_report(run)), "utf-8")
     return 0 if str(run.state) in ("success", "DagRunState.SUCCESS") else 1
+
+
+def _report(run: Any) -> dict[str, Any]:
+    """What became of each task, why one was skipped (its XCom `reason`), and the `extra` of the asset events of the run."""
+    from airflow.models.asset import AssetEvent
+    from airflow.utils.session import create_session
+    from sqlalchemy import select
+
+    with create_session() as session:
+        tasks = run.get_task_instances(session=session)
+        events = session.scalars(select(AssetEvent).where(AssetEvent.source_run_id == run.run_id))
+        reasons = [ti.xcom_pull(task_ids=ti.task_id, key="reason", session=session) for ti in tasks]
+        return {
+            "run": run.run_id,
+            "tasks": {ti.task_id: str(ti.state) for ti in tasks},
+            "reason": next((reason for reason in reasons if reason), ""),
+            "events": [event.extra for event in events],
+        }
 
 
 def _migrate() -> None:

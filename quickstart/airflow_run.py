@@ -1,4 +1,4 @@
-"""The DAG `trainwright_finetune` in a process of its own, whose output is read as it comes."""
+"""One of our DAGs in a process of its own, whose output is read as it comes."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import subprocess
 import sys
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from trainwright.quickstart.airflow_dag import configure
 from trainwright.quickstart.orchestrator import Orchestrator, Parameters
@@ -19,13 +20,20 @@ _STRUCTURED = re.compile(r"^\d{4}-\d\d-\d\dT\S+ \[(\w+) *\] (.*?) *\[[\w.]+\](?:
 _STARTED = re.compile(r"^\[DAG TEST\] starting task_id=([\w-]+)")
 _ENDED = re.compile(r"^\[DAG TEST\] end task task_id=([\w-]+)")
 _FAILED = "Task failed with exception"
+_SKIPPED = "Skipping task."
 _LONGEST = 8000
 
 
-def run_dag(view: StepsView, folder: RunFolder, parameters: Parameters) -> bool:
-    """Set Airflow up if need be and run the DAG once; whether every task succeeded."""
-    env = {**os.environ, **configure(folder.path.parent / ".airflow"), "PYTHONUNBUFFERED": "1"}
-    command = [sys.executable, "-m", "trainwright.quickstart.airflow_dag", json.dumps(asdict(parameters))]
+def run_finetune(view: StepsView, folder: RunFolder, parameters: Parameters) -> bool:
+    """Run the DAG of `make finetune` once; whether every task succeeded."""
+    return run_dag(view, folder.path.parent / ".airflow", "finetune", asdict(parameters))
+
+
+def run_dag(view: StepsView, home: Path, module: str, parameters: dict[str, Any], report: Path | None = None) -> bool:
+    """Set Airflow up in its home if need be and run a DAG once; whether the run succeeded. See airflow_dag for the report."""
+    env = {**os.environ, **configure(home), "PYTHONUNBUFFERED": "1"}
+    command = [sys.executable, "-m", "trainwright.quickstart.airflow_dag", module, json.dumps(parameters)]
+    command += [str(report)] if report else []
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=env)
     assert process.stdout is not None
     try:
@@ -42,18 +50,20 @@ class Reader:
     """Understands the log of `dag.test()`, where a task that fails ends with the same words as one that succeeds."""
 
     def __init__(self) -> None:
-        self._failed = False
+        self._failed = self._skipped = False
 
     def __call__(self, line: str) -> Line:
         match = _STRUCTURED.match(line)
         text = match[2] if match else line.strip()
         if started := _STARTED.match(text):
-            self._failed = False
+            self._failed = self._skipped = False
             return Line(begins=started[1])
         if text.startswith(_FAILED):
             self._failed = True
+        elif text.startswith(_SKIPPED):
+            self._skipped = True
         if ended := _ENDED.match(text):
-            return Line(ends=ended[1], succeeded=not self._failed)
+            return Line(ends=ended[1], succeeded=not self._failed, skipped=self._skipped)
         return Line(text=text)
 
 
@@ -68,4 +78,4 @@ def last_words(log_file: Path) -> str:
     return "\n".join(line for line in said if line.strip() and not _STRUCTURED.match(line))[-_LONGEST:]
 
 
-AIRFLOW = Orchestrator(run_dag, Reader(), last_words)
+AIRFLOW = Orchestrator(run_finetune, Reader(), last_words)

@@ -28,6 +28,7 @@ class Line:
     begins: str = ""
     ends: str = ""
     succeeded: bool = False
+    skipped: bool = False
     text: str = ""
 
 
@@ -91,7 +92,7 @@ class StepsView(io.TextIOBase):
         if seen.begins:
             self._start(seen.begins)
         elif seen.ends:
-            self._end(seen.ends, seen.succeeded)
+            self._end(seen)
         elif (match := _PROGRESS.match(seen.text)) and self._step:
             self._progress(match[1], match[2], match[3].strip())
 
@@ -103,12 +104,13 @@ class StepsView(io.TextIOBase):
         else:
             self._say(f"  {step} ...")
 
-    def _end(self, step: str, succeeded: bool) -> None:
+    def _end(self, seen: Line) -> None:
+        step = seen.ends
         self.durations[step] = time.monotonic() - self.started.get(step, time.monotonic())
         if self._task is not None:
             self._bar.remove_task(self._task)  # type: ignore[arg-type]
             self._task = None
-        mark, colour = ("✓", "green") if succeeded else ("✗", "red")
+        mark, colour = ("○", "yellow") if seen.skipped else ("✓", "green") if seen.succeeded else ("✗", "red")
         self._console.print(f"  [{colour}]{mark}[/{colour}] {step:<20} {self.durations[step]:6.1f} s")
 
     def _progress(self, phase: str, percent: str | None, rest: str) -> None:

@@ -12,6 +12,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 FLOORS = [
     "api",
+    "migration",
     "runtimes",
     "materialize",
     "cluster",
@@ -27,7 +28,7 @@ EDGES = {
     "components": {"components"},
     "operators": {"operators"},
     "pipelines": {"pipelines", "components"},
-    "dags": {"operators"},
+    "dags": {"operators", "example_dags"},
     "quickstart": {"quickstart", "pipelines", "example_dags", "components"},
 }
 

@@ -17,9 +17,11 @@ from trainwright.api.kinds import JOBSET, POD, TRAINJOB
 from trainwright.controlplane.gates import FeatureGates
 from trainwright.controlplane.home import Home
 from trainwright.controlplane.plane import ControlPlane
-from trainwright.jobs import Deadlines, Identity, TrainJobDeadline, TrainRequest
+from trainwright.jobs import Deadlines, Identity, TrainJobDeadline, TrainRequest, submit_or_adopt, suspend_job
+from trainwright.jobs.cancel import Stopping, stop_job
 from trainwright.jobs.pods import pods_of
 from trainwright.jobs.run import run_to_end
+from trainwright.jobs.submit import find_job
 
 pytestmark = pytest.mark.medium
 STEP = Identity("kfp", "run", "train")
@@ -112,3 +114,28 @@ def test_in_another_thread_signals_stay_as_they_are(plane: ControlPlane) -> None
     assert signal.getsignal(signal.SIGTERM) is before
     assert run_to_end(plane.cluster, request, STEP, "default")["metadata"]["name"] == STEP.name()  # adopted as done
     assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_a_superseded_job_is_not_resumed_and_the_step_gets_the_next_generation(plane: ControlPlane) -> None:
+    request = TrainRequest(runtime="torch-distributed", command=["sleep", "600"])
+    first = submit_or_adopt(plane.cluster, request, STEP, "default").trainjob
+    assert suspend_job(plane.cluster, first, superseded=True)
+    assert suspend_job(plane.cluster, first, superseded=True)  # again changes nothing
+    second = submit_or_adopt(plane.cluster, request, STEP, "default")
+    assert (second.adopted, second.generation) == (False, 2)
+    assert find_job(plane.cluster, STEP, "default") == plane.cluster.get(TRAINJOB, second.name, "default")
+    assert find_job(plane.cluster, Identity("kfp", "run", "other"), "default") is None
+    left = plane.cluster.get(TRAINJOB, first["metadata"]["name"], "default")
+    assert left["spec"]["suspend"] is True
+
+
+@pytest.mark.parametrize(("how", "words"), [("suspend", "is suspended"), ("delete", "is deleted")])
+def test_a_job_is_left_as_it_was_asked_for(plane: ControlPlane, how: str, words: str) -> None:
+    request = TrainRequest(runtime="torch-distributed", command=["sleep", "600"])
+    job = submit_or_adopt(plane.cluster, request, STEP, "default").trainjob
+    assert words in stop_job(plane.cluster, job, Stopping(how))
+    if how == "delete":
+        eventually(lambda: not plane.cluster.list(TRAINJOB).items)
+        assert stop_job(plane.cluster, job, Stopping.delete) == stop_job(plane.cluster, job, Stopping.suspend) == "it is gone"
+    else:
+        assert plane.cluster.get(TRAINJOB, job["metadata"]["name"], "default")["spec"]["suspend"] is True

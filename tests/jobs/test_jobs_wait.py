@@ -26,6 +26,7 @@ from trainwright.jobs import (
     wait_for,
 )
 from trainwright.jobs import wait as module
+from trainwright.jobs.clock import Clock
 
 Started = Callable[..., "Waiting"]
 
@@ -142,7 +143,7 @@ def test_a_deadline_says_what_it_waited_for(
 def test_deadlines_count_only_their_own_time_and_sum_it_up(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
-    clock = module._Clock(Deadlines(queue=10, run=50))
+    clock = Clock(Deadlines(queue=10, run=50))
     assert clock.left(Phase.Queued) == 10
     now[0] += 4
     assert clock.left(Phase.Running) == 50

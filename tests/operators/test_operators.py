@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import trainwright.operators
-from trainwright.operators.task_identity import task_identity
+from trainwright.operators.task_identity import earlier_identities, task_identity
 
 OPERATORS = [name for name in trainwright.operators.__all__ if name.endswith("Operator")]
 
@@ -33,7 +33,7 @@ def test_every_module_of_the_provider_information_exists() -> None:
     from trainwright.operators.provider_info import get_provider_info
 
     info = get_provider_info()
-    named = [module for entry in [*info["operators"], *info["hooks"]] for module in entry["python-modules"]]
+    named = [module for entry in [*info["operators"], *info["hooks"], *info["triggers"]] for module in entry["python-modules"]]
     assert all(find_spec(name) for name in named)
 
 
@@ -66,3 +66,10 @@ def test_a_retry_is_the_same_step_and_a_clear_is_a_new_one() -> None:
 
 def test_a_named_run_stands_in_for_the_dag_run() -> None:
     assert task_identity(context(run_id="a"), "mine") == task_identity(context(run_id="b"), "mine")
+
+
+def test_what_a_cleared_task_was_before() -> None:
+    assert list(earlier_identities(task_identity(context()))) == []
+    cleared = task_identity(context(max_tries=4, map_index=1))
+    steps = [(earlier.step, earlier.map_index, earlier.run) for earlier in earlier_identities(cleared)]
+    assert steps == [("train", 1, "r"), ("train@1", 1, "r"), ("train@2", 1, "r"), ("train@3", 1, "r")]

@@ -1,13 +1,14 @@
 """The life of a TrainJob as its client sees it: submit or adopt, follow, wait, tell why it failed, cancel."""
 
 from trainwright.jobs.cancel import delete_job, suspend_job
+from trainwright.jobs.clock import Deadlines
 from trainwright.jobs.errors import TrainJobDeadline, TrainJobDeleted, TrainJobError, TrainJobFailed, TrainJobNameTaken
 from trainwright.jobs.identity import Identity
 from trainwright.jobs.manifest import trainjob_manifest
 from trainwright.jobs.phase import Phase, phase_of
 from trainwright.jobs.request import TrainRequest
 from trainwright.jobs.submit import Submitted, submit_or_adopt
-from trainwright.jobs.wait import Deadlines, Progress, wait_for
+from trainwright.jobs.wait import Progress, wait_for
 
 __all__ = [
     "Deadlines",

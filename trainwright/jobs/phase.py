@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import enum
 
+from trainwright.api import names
 from trainwright.api.conditions import is_true
 from trainwright.api.objects import Obj, labels_of
-
-QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 
 
 class Phase(enum.StrEnum):
@@ -31,7 +30,7 @@ def phase_of(trainjob: Obj, jobset: Obj | None = None) -> Phase:
     if is_true(trainjob, "Failed"):
         return Phase.Failed
     if trainjob["spec"].get("suspend"):
-        return Phase.Queued if QUEUE_LABEL in labels_of(trainjob) else Phase.Suspended
+        return Phase.Queued if names.QUEUE_LABEL in labels_of(trainjob) else Phase.Suspended
     if jobset is not None and is_true(jobset, "RestartingJobSet"):
         return Phase.Restarting
     for entry in (trainjob.get("status") or {}).get("jobsStatus") or []:

@@ -13,22 +13,25 @@ from contextlib import contextmanager
 from types import FrameType
 
 from trainwright.api.errors import ApiError
-from trainwright.api.objects import Obj
+from trainwright.api.objects import Obj, name_of
 from trainwright.cluster.protocol import Cluster
-from trainwright.jobs.cancel import suspend_job
+from trainwright.jobs.cancel import suspended
+from trainwright.jobs.clock import Deadlines
 from trainwright.jobs.errors import TrainJobDeleted, TrainJobError, TrainJobFailed
 from trainwright.jobs.identity import Identity
 from trainwright.jobs.phase import Phase, phase_of
 from trainwright.jobs.request import TrainRequest
 from trainwright.jobs.submit import submit_or_adopt
-from trainwright.jobs.wait import Deadlines, Progress, wait_for
+from trainwright.jobs.wait import Progress, wait_for
 
+Leave = Callable[[Cluster, Obj], str]
+"""What is done with a job that nobody waits for any more; returns what became of it, in words."""
 log = logging.getLogger(__name__)
 _NO_DEADLINES = Deadlines()
 
 
 class Cancelled(TrainJobError):
-    """The wait was ended by SIGTERM or Ctrl-C; the job was suspended and can go on when the step runs again."""
+    """The wait was ended by SIGTERM or Ctrl-C; the message says what became of the job."""
 
 
 def run_to_end(
@@ -39,39 +42,66 @@ def run_to_end(
     *,
     deadlines: Deadlines = _NO_DEADLINES,
     on_progress: Callable[[Progress], None] = lambda _progress: None,
+    on_signal: Leave = suspended,
+    on_error: Leave = suspended,
 ) -> Obj:
     """Submit or adopt the TrainJob of this step and wait for it; returns it when it has succeeded.
 
-    Ctrl-C and SIGTERM, a deadline and errors while waiting suspend it: its processes end, its checkpoints stay, and the
-    same step resumes it. Raises Cancelled, TrainJobFailed with a report, TrainJobDeadline, TrainJobDeleted, and what
-    `submit_or_adopt` raises.
+    Ctrl-C and SIGTERM (`on_signal`), a deadline and errors while waiting (`on_error`) suspend it: its processes end, its
+    checkpoints stay, and the same step resumes it. Raises Cancelled, TrainJobFailed with a report, TrainJobDeadline,
+    TrainJobDeleted, and what `submit_or_adopt` raises.
     """
-    with _signals() as stop:
-        submitted = submit_or_adopt(cluster, request, identity, namespace)
-        trainjob = submitted.trainjob
-        try:
-            seen = wait_for(cluster, trainjob, deadlines=deadlines, on_progress=on_progress, stop=stop)
-            if phase_of(seen) is Phase.Succeeded:
-                return seen
-            raise Cancelled(
-                f"the wait for TrainJob {submitted.name} was cancelled; it is suspended and goes on when this step runs again"
-            )
-        except (TrainJobFailed, TrainJobDeleted):
-            raise
-        except BaseException:
-            _suspend(cluster, trainjob)
-            raise
+    with ended_by_signals() as stop:
+        trainjob = submit_or_adopt(cluster, request, identity, namespace).trainjob
+        return _to_end(cluster, trainjob, stop, deadlines, on_progress, on_signal, on_error)
 
 
-def _suspend(cluster: Cluster, trainjob: Obj) -> None:
+def follow_to_end(
+    cluster: Cluster,
+    trainjob: Obj,
+    *,
+    deadlines: Deadlines = _NO_DEADLINES,
+    on_progress: Callable[[Progress], None] = lambda _progress: None,
+    on_signal: Leave = suspended,
+    on_error: Leave = suspended,
+) -> Obj:
+    """As `run_to_end`, for a job that has been submitted."""
+    with ended_by_signals() as stop:
+        return _to_end(cluster, trainjob, stop, deadlines, on_progress, on_signal, on_error)
+
+
+def _to_end(
+    cluster: Cluster,
+    trainjob: Obj,
+    stop: threading.Event,
+    deadlines: Deadlines,
+    on_progress: Callable[[Progress], None],
+    on_signal: Leave,
+    on_error: Leave,
+) -> Obj:
     try:
-        suspend_job(cluster, trainjob)
+        seen = wait_for(cluster, trainjob, deadlines=deadlines, on_progress=on_progress, stop=stop)
+    except (TrainJobFailed, TrainJobDeleted):
+        raise
+    except BaseException:
+        leave(cluster, trainjob, on_error)
+        raise
+    if phase_of(seen) is Phase.Succeeded:
+        return seen
+    raise Cancelled(f"the wait for TrainJob {name_of(trainjob)} was cancelled; {leave(cluster, trainjob, on_signal)}")
+
+
+def leave(cluster: Cluster, trainjob: Obj, how: Leave) -> str:
+    """Leave a job that nobody waits for any more; says what became of it, also where the cluster does not answer."""
+    try:
+        return how(cluster, trainjob)
     except ApiError as error:
-        log.error("the job could not be suspended name=%s error=%s", trainjob["metadata"]["name"], error.message)
+        log.error("the job could not be stopped name=%s error=%s", name_of(trainjob), error.message)
+        return f"it could not be stopped: {error.message}"
 
 
 @contextmanager
-def _signals() -> Iterator[threading.Event]:
+def ended_by_signals() -> Iterator[threading.Event]:
     """SIGTERM and SIGINT end the wait in order. Outside the main thread signals stay as they are."""
     stop = threading.Event()
     if threading.current_thread() is not threading.main_thread():

@@ -41,7 +41,8 @@ def submit_or_adopt(cluster: Cluster, request: TrainRequest, identity: Identity,
     """The TrainJob for this step of this run, made at most once.
 
     A job under the step's name with the same wanted spec is adopted: waited for while it runs, resumed when a cancel had
-    suspended it, taken as done when it is complete. After a failure the next generation is submitted. Before anything
+    suspended it, taken as done when it is complete. After one that failed, is being deleted or was superseded (see
+    `suspend_job`) the next generation is submitted. Before anything
     is created the runtime is resolved and the objects are built, so that a request that cannot work fails here.
     Raises RuntimeNotFound, Invalid, ValueError (bad workspace), TrainJobNameTaken.
     """
@@ -59,13 +60,24 @@ def submit_or_adopt(cluster: Cluster, request: TrainRequest, identity: Identity,
                 log.info("trainjob created namespace=%s name=%s step=%s", namespace, name_of(created), identity)
                 return Submitted(created, False, generation)
         _check_owner(existing, wanted)
-        if is_true(existing, "Failed") or is_deleting(existing):
-            log.info("trainjob of generation %d has ended name=%s; trying the next", generation, name_of(existing))
+        if _is_over(existing):
+            log.info("trainjob of generation %d is over name=%s; trying the next", generation, name_of(existing))
             continue
         _check_digest(existing, wanted)
         log.info("trainjob adopted namespace=%s name=%s step=%s", namespace, name_of(existing), identity)
         return Submitted(_resumed(cluster, existing), True, generation)
     raise TrainJobNameTaken(f"{identity}: {MOST_GENERATIONS} generations exist and have failed; delete some to go on")
+
+
+def find_job(cluster: Cluster, identity: Identity, namespace: str) -> Obj | None:
+    """The newest TrainJob of this step of this run, whatever its state; None where there is none. Makes nothing."""
+    ours = _ours(cluster, identity, namespace)
+    return max(ours, key=_generation, default=None)
+
+
+def jobs_of_run(cluster: Cluster, run: str, namespace: str) -> list[Obj]:
+    """The TrainJobs of all steps of runs of that name, whoever their owners are."""
+    return cluster.list(TRAINJOB, namespace, label_selector=f"{names.RUN_LABEL}={label_value(run)}").items
 
 
 def find_runtime(cluster: Cluster, request: TrainRequest, namespace: str) -> ResolvedRuntime:
@@ -90,11 +102,23 @@ def _known_runtimes(cluster: Cluster, kind: str, namespace: str) -> list[str]:
 
 def _latest_generation(cluster: Cluster, identity: Identity, namespace: str) -> int:
     """The newest generation of this step that exists, else 1: somebody may have deleted those before it."""
+    return max((_generation(job) for job in _ours(cluster, identity, namespace)), default=1)
+
+
+def _ours(cluster: Cluster, identity: Identity, namespace: str) -> list[Obj]:
     selector = f"{names.RUN_LABEL}={label_value(identity.run)},{names.STEP_LABEL}={label_value(identity.step)}"
     jobs = cluster.list(TRAINJOB, namespace, label_selector=selector).items
-    ours = [annotations_of(job) for job in jobs if annotations_of(job).get(names.OWNER_ANNOTATION) == str(identity)]
-    known = [int(text) for own in ours if (text := own.get(names.GENERATION_ANNOTATION, "")).isdecimal()]
-    return max([1, *known])
+    return [job for job in jobs if annotations_of(job).get(names.OWNER_ANNOTATION) == str(identity)]
+
+
+def _generation(trainjob: Obj) -> int:
+    text = annotations_of(trainjob).get(names.GENERATION_ANNOTATION, "")
+    return int(text) if text.isdecimal() else 1
+
+
+def _is_over(trainjob: Obj) -> bool:
+    """Nothing that can be waited for or resumed comes of it."""
+    return is_true(trainjob, "Failed") or is_deleting(trainjob) or names.SUPERSEDED_ANNOTATION in annotations_of(trainjob)
 
 
 def _existing(cluster: Cluster, wanted: Obj) -> Obj | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import queue
 import threading
 import time
@@ -14,6 +13,7 @@ from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import Obj, name_of, namespace_of, uid_of
 from trainwright.cluster.protocol import Cluster
 from trainwright.cluster.reflector import Reflector
+from trainwright.jobs.clock import Clock, Deadlines
 from trainwright.jobs.errors import TrainJobDeadline, TrainJobDeleted, TrainJobFailed
 from trainwright.jobs.phase import Phase, phase_of
 from trainwright.jobs.report import failure_report, last_seen
@@ -23,15 +23,6 @@ _CONNECTION_SECONDS = 30
 """How long a watch outlives its wait at most."""
 _LOST_SECONDS = 1800
 """A cluster that has answered nothing for so long will not tell how the job ended."""
-
-
-@dataclass(frozen=True)
-class Deadlines:
-    """Seconds that a job may be queued or suspended, starting (until it trains), and running; None is no limit."""
-
-    queue: float | None = None
-    start: float | None = None
-    run: float | None = None
 
 
 @dataclass(frozen=True)
@@ -74,47 +65,72 @@ def wait_for(
     )
     reflector.start()
     try:
-        return _follow(cluster, trainjob, changes, reflector, deadlines, on_progress, stop or threading.Event())
+        return _follow(cluster, Waited(trainjob, deadlines), changes, reflector, on_progress, stop or threading.Event())
     finally:
         ended.set()
 
 
 def _follow(
     cluster: Cluster,
-    trainjob: Obj,
+    waited: Waited,
     changes: queue.Queue[tuple[str, Obj]],
     reflector: Reflector,
-    deadlines: Deadlines,
     on_progress: Callable[[Progress], None],
     stop: threading.Event,
 ) -> Obj:
-    watch = _Clock(deadlines)
     shown: Progress | None = None
     while not stop.is_set():
-        progress = progress_of(trainjob)
+        progress = progress_of(waited.trainjob)
         if progress != shown:
             on_progress(progress)
             shown = progress
         if progress.phase is Phase.Succeeded:
-            return trainjob
+            return waited.trainjob
         if progress.phase is Phase.Failed:
-            raise TrainJobFailed(failure_report(cluster, trainjob), trainjob)
-        watch.check(cluster, trainjob, progress.phase)
+            raise TrainJobFailed(failure_report(cluster, waited.trainjob), waited.trainjob)
+        if late := waited.overdue():
+            raise TrainJobDeadline(f"{late}; {last_seen(cluster, waited.trainjob)}", late.what)
         try:
-            event, seen = changes.get(timeout=min(_LOOK_SECONDS, max(watch.left(progress.phase), 0.01)))
+            waited.saw(*changes.get(timeout=min(_LOOK_SECONDS, max(waited.left(), 0.01))))
         except queue.Empty:
-            _check_reachable(reflector)
+            check_reachable(reflector)
             if reflector.synced.is_set() and not reflector.known:
-                raise TrainJobDeleted(f"{_named(trainjob)} is gone: it was deleted while somebody waited for it") from None
-            continue
-        if event == "DELETED" or uid_of(seen) != uid_of(trainjob):
-            raise TrainJobDeleted(f"{_named(trainjob)} was deleted while somebody waited for it")
-        trainjob = seen
-    return trainjob
+                raise waited.gone() from None
+    return waited.trainjob
 
 
-def _check_reachable(reflector: Reflector) -> None:
-    """Raise the cluster's error when going on would be waiting for nothing."""
+class Waited:
+    """The one job that is waited for, as it was seen last. Does no I/O: threads and event loops share it."""
+
+    def __init__(self, trainjob: Obj, deadlines: Deadlines):
+        self.trainjob = trainjob
+        self._clock = Clock(deadlines)
+
+    def saw(self, event: str, seen: Obj) -> None:
+        """Take in one event of a watch. Raises TrainJobDeleted for the job's end, or another of its name."""
+        if event == "DELETED" or uid_of(seen) != uid_of(self.trainjob):
+            raise self.gone()
+        self.trainjob = seen
+
+    def gone(self) -> TrainJobDeleted:
+        return TrainJobDeleted(f"{_named(self.trainjob)} is gone: it was deleted while somebody waited for it")
+
+    def left(self) -> float:
+        """Seconds until the deadline of the phase that the job is in; endless without one."""
+        return self._clock.left(phase_of(self.trainjob))
+
+    def overdue(self) -> TrainJobDeadline | None:
+        """The error of a deadline that has passed."""
+        phase = phase_of(self.trainjob)
+        late = self._clock.overdue(phase)
+        if late is None:
+            return None
+        what, limit = late
+        return TrainJobDeadline(f"{_named(self.trainjob)} was {phase.value} for more than {limit:g} s", what)
+
+
+def check_reachable(reflector: Reflector) -> None:
+    """Raise the cluster's error when going on would be waiting for nothing: who may not read, a cluster lost for long."""
     if reflector.failure is None:
         return
     since, error = reflector.failure
@@ -128,40 +144,6 @@ def progress_of(trainjob: Obj) -> Progress:
     reported = (trainjob.get("status") or {}).get("trainerStatus") or {}
     metrics = tuple((metric["name"], metric["value"]) for metric in reported.get("metrics") or [])
     return Progress(phase_of(trainjob), reported.get("progressPercentage"), reported.get("estimatedRemainingSeconds"), metrics)
-
-
-class _Clock:
-    """The time spent in what each deadline counts, and which deadline counts in a phase.
-
-    Time is summed: a job that runs, is queued again and runs on has used up what it spent before.
-    """
-
-    def __init__(self, deadlines: Deadlines):
-        self._deadlines = deadlines
-        self._spent = {"queue": 0.0, "start": 0.0, "run": 0.0}
-        self._what, self._looked = "queue", time.monotonic()
-
-    def left(self, phase: Phase) -> float:
-        """Seconds until the deadline of this phase; endless without one."""
-        now = time.monotonic()
-        self._spent[self._what] += now - self._looked
-        self._looked = now
-        self._what, limit = self._limit(phase)
-        return math.inf if limit is None else limit - self._spent[self._what]
-
-    def check(self, cluster: Cluster, trainjob: Obj, phase: Phase) -> None:
-        """Raise TrainJobDeadline when it has passed."""
-        if self.left(phase) <= 0:
-            what, limit = self._limit(phase)
-            seen = last_seen(cluster, trainjob)
-            raise TrainJobDeadline(f"{_named(trainjob)} was {phase.value} for more than {limit:g} s; {seen}", what)
-
-    def _limit(self, phase: Phase) -> tuple[str, float | None]:
-        if phase in (Phase.Queued, Phase.Suspended):
-            return "queue", self._deadlines.queue
-        if phase is Phase.Starting:
-            return "start", self._deadlines.start
-        return "run", self._deadlines.run
 
 
 def _named(trainjob: Obj) -> str:

@@ -1,0 +1,47 @@
+"""What Airflow thinks of a task, asked from within: whether a user has ended it, or only its worker or triggerer goes away."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import asdict, dataclass
+from typing import Any
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class TaskId:
+    """Which task instance, whatever its try."""
+
+    dag_id: str
+    task_id: str
+    run_id: str
+    map_index: int = -1
+
+    @classmethod
+    def of(cls, context: Any) -> TaskId:
+        ti = context["ti"]
+        map_index = getattr(ti, "map_index", None)
+        return cls(ti.dag_id, ti.task_id, str(ti.run_id), -1 if map_index is None else int(map_index))
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    def state(self) -> str:
+        """The state of its current try, as Airflow writes it (`running`, `deferred`, `failed`, ...).
+
+        "" when there is none, or Airflow cannot tell.
+        """
+        from airflow.sdk.exceptions import AirflowRuntimeError
+        from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
+
+        try:
+            states = RuntimeTaskInstance.get_task_states(
+                dag_id=self.dag_id, task_ids=[self.task_id], run_ids=[self.run_id], map_index=self.map_index
+            )
+        except (AirflowRuntimeError, OSError) as error:
+            log.warning("the state of the task is not known dag=%s task=%s error=%s", self.dag_id, self.task_id, error)
+            return ""
+        key = self.task_id if self.map_index < 0 else f"{self.task_id}_{self.map_index}"
+        state = (states.get(self.run_id) or {}).get(key)
+        return str(getattr(state, "value", state) or "")

@@ -1,0 +1,164 @@
+"""Waits for a TrainJob in Airflow's triggerer, so that nobody holds a worker: all waiting tasks of a connection share one watch.
+
+What the trigger says is only that there is something to see; the task reads the job itself when it goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from typing import Any
+
+from airflow.triggers.base import BaseTrigger, TriggerEvent
+
+from trainwright.operators.hook import TrainwrightHook
+from trainwright.operators.task_state import TaskId
+
+SETTLE_SECONDS = 10.0
+"""An event fired sooner after the deferral can overtake the executor's own report, and Airflow 3.3 then fails the task."""
+_LOOK_SECONDS = 15.0
+_watches: Any = None
+
+
+class TrainJobTrigger(BaseTrigger):
+    """Fires once, when the TrainJob has ended, is gone, or a deadline has passed.
+
+    :param conn_id: as the operator's.
+    :param name: of the TrainJob in `namespace`; uid: of that very one.
+    :param task: the task that waits: dag_id, task_id, run_id, map_index.
+    :param stopping: what becomes of the job when a user ends the task: suspend or delete.
+    :param deadlines: seconds for `queue`, `start` and `run`; absent or None waits. They count anew in another triggerer.
+    :param until: seconds since the epoch when the wait ends in any case.
+    :param settle_seconds: the least time between the start of the trigger and its event.
+
+    The event: `name`, `namespace` and `uid` of the job, `outcome` (succeeded, failed, deleted, deadline, error), `message`
+    and the `metrics` last reported.
+    """
+
+    def __init__(
+        self,
+        *,
+        conn_id: str | None,
+        namespace: str,
+        name: str,
+        uid: str,
+        task: dict[str, Any],
+        stopping: str = "suspend",
+        deadlines: dict[str, float | None] | None = None,
+        until: float | None = None,
+        settle_seconds: float = SETTLE_SECONDS,
+    ):
+        super().__init__()
+        self.conn_id, self.namespace, self.name, self.uid = conn_id, namespace, name, uid
+        self.task_key, self.stopping = task, stopping
+        self.deadlines, self.until, self.settle_seconds = deadlines or {}, until, settle_seconds
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        arguments = {
+            "conn_id": self.conn_id,
+            "namespace": self.namespace,
+            "name": self.name,
+            "uid": self.uid,
+            "task": self.task_key,
+            "stopping": self.stopping,
+            "deadlines": self.deadlines,
+            "until": self.until,
+            "settle_seconds": self.settle_seconds,
+        }
+        return "trainwright.operators.trigger.TrainJobTrigger", arguments
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        from trainwright.api.errors import ApiError
+        from trainwright.cluster import NoCluster
+
+        began = time.monotonic()
+        try:
+            event = await self._end()
+        except (ApiError, NoCluster) as error:
+            event = {"outcome": "error", "message": str(error)}
+        await asyncio.sleep(max(0.0, self.settle_seconds - (time.monotonic() - began)))
+        yield TriggerEvent({**self._job()["metadata"], **event})
+
+    async def on_kill(self) -> None:
+        """A user has cleared the task, or marked it as failed or as succeeded.
+
+        Airflow calls this also when another triggerer takes the trigger over; the task still waits then, and the job stays.
+        """
+        task = TaskId(**self.task_key)
+        if await asyncio.to_thread(task.state) == "deferred":
+            self.log.info("the task still waits: TrainJob %s/%s is left alone", self.namespace, self.name)
+            return
+        became = await asyncio.to_thread(self._stop)
+        self.log.info("the task was ended by a user; TrainJob %s/%s: %s", self.namespace, self.name, became)
+
+    def _stop(self) -> str:
+        from trainwright.jobs.cancel import Stopping, stop_job
+
+        return stop_job(TrainwrightHook(self.conn_id).get_conn(), self._job(), Stopping(self.stopping))
+
+    def _job(self) -> dict[str, Any]:
+        """What is known of the job before it is seen."""
+        return {"metadata": {"name": self.name, "namespace": self.namespace, "uid": self.uid}, "spec": {}}
+
+    async def _end(self) -> dict[str, Any]:
+        """Follow the job until there is something to say."""
+        from trainwright.api.kinds import TRAINJOB
+
+        loop = asyncio.get_running_loop()
+        seen: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+
+        def told(kind: str, obj: dict[str, Any]) -> None:
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(seen.put_nowait, {"type": kind, "object": obj})
+
+        hook = TrainwrightHook(self.conn_id)
+        watches = _shared_watches()
+        follower = await asyncio.to_thread(watches.follow, self.conn_id, hook.get_conn, TRAINJOB, self.namespace, self.name, told)
+        try:
+            return await self._follow(follower, seen)
+        finally:
+            watches.leave(follower)
+
+    async def _follow(self, follower: Any, seen: asyncio.Queue[dict[str, Any]]) -> dict[str, Any]:
+        from trainwright.jobs import Deadlines, TrainJobDeleted
+        from trainwright.jobs.progress_line import progress_line
+        from trainwright.jobs.wait import Waited, check_reachable, progress_of
+
+        waited, shown = Waited(self._job(), Deadlines(**self.deadlines)), None
+        try:
+            while True:
+                progress = progress_of(waited.trainjob)
+                if progress != shown:
+                    self.log.info("%s", progress_line(progress))
+                    shown = progress
+                if progress.phase.is_final:
+                    return {"outcome": progress.phase.value.lower(), "message": "", "metrics": dict(progress.metrics)}
+                if late := waited.overdue():
+                    return {"outcome": "deadline", "message": str(late)}
+                if self.until is not None and time.time() >= self.until:
+                    return {"outcome": "deadline", "message": f"TrainJob {self.namespace}/{self.name} took too long"}
+                try:
+                    event = await asyncio.wait_for(seen.get(), self._next_look(waited.left()))
+                except TimeoutError:
+                    check_reachable(follower.reflector)
+                    if follower.is_absent():
+                        raise waited.gone() from None
+                else:
+                    waited.saw(event["type"], event["object"])
+        except TrainJobDeleted as gone:
+            return {"outcome": "deleted", "message": str(gone)}
+
+    def _next_look(self, left: float) -> float:
+        until = self.until - time.time() if self.until is not None else left
+        return max(0.01, min(_LOOK_SECONDS, left, until))
+
+
+def _shared_watches() -> Any:
+    """Those of this process; made late, since a trigger's module is imported wherever a DAG is parsed."""
+    global _watches
+    if _watches is None:
+        from trainwright.cluster.shared_watch import SharedWatches
+
+        _watches = SharedWatches()
+    return _watches

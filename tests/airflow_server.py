@@ -1,0 +1,137 @@
+"""A real Airflow: API server, scheduler, DAG processor and triggerer, on loopback, with a database and a DAGs folder of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.error import HTTPError
+from urllib.parse import quote
+
+from waiting import eventually
+
+from trainwright.quickstart.airflow_dag import configure
+
+_PARTS = ("api-server", "scheduler", "dag-processor", "triggerer")
+_HEALTH = ("metadatabase", "scheduler", "dag_processor", "triggerer")
+
+
+@dataclass(frozen=True)
+class AirflowServer:
+    """Its REST interface, and the processes behind a task."""
+
+    url: str
+    home: Path
+
+    def call(self, method: str, path: str, body: Any = None) -> Any:
+        """One request below `/api/v2/`; the answer's JSON. Raises HTTPError."""
+        data = json.dumps(body).encode() if body is not None else None
+        request = urllib.request.Request(f"{self.url}/api/v2/{path}", data, {"Content-Type": "application/json"}, method=method)
+        with urllib.request.urlopen(request, timeout=20) as answer:
+            return json.loads(answer.read() or b"null")
+
+    def is_healthy(self) -> bool:
+        try:
+            health = self.call("GET", "monitor/health")
+        except OSError:
+            return False
+        return all((health.get(part) or {}).get("status") == "healthy" for part in _HEALTH)
+
+    def knows(self, dag: str) -> bool:
+        try:
+            self.call("PATCH", f"dags/{dag}", {"is_paused": False})
+        except HTTPError as error:
+            if error.code != 404:
+                raise
+            return False
+        return True
+
+    def trigger(self, dag: str, run: str) -> None:
+        self.call("POST", f"dags/{dag}/dagRuns", {"dag_run_id": run, "logical_date": None, "conf": {}})
+
+    def task(self, dag: str, run: str, task: str = "train") -> dict[str, Any]:
+        found: dict[str, Any] = self.call("GET", f"dags/{dag}/dagRuns/{quote(run)}/taskInstances/{task}")
+        return found
+
+    def clear(self, dag: str, run: str) -> None:
+        body = {"dry_run": False, "dag_run_id": run, "only_failed": False, "reset_dag_runs": True}
+        self.call("POST", f"dags/{dag}/clearTaskInstances", body)
+
+    def mark(self, dag: str, run: str, state: str, task: str = "train") -> None:
+        self.call("PATCH", f"dags/{dag}/dagRuns/{quote(run)}/taskInstances/{task}", {"new_state": state})
+
+    def log(self, dag: str, run: str, files: str = "attempt=*.log*", task: str = "train") -> str:
+        """What the tries of a task and their triggers said."""
+        folder = self.home / "logs" / f"dag_id={dag}" / f"run_id={run}" / f"task_id={task}"
+        return "\n".join(path.read_text("utf-8") for path in sorted(folder.glob(files)))
+
+
+def worker_of(pid: int) -> int:
+    """The process that supervises a task's process: its parent."""
+    status = Path(f"/proc/{pid}/status").read_text("utf-8")
+    return int(next(line for line in status.splitlines() if line.startswith("PPid:")).split()[1])
+
+
+@contextmanager
+def running_airflow(home: Path, dags: Path, environment: dict[str, str]) -> Iterator[AirflowServer]:
+    """Migrate, start, wait until all parts are healthy; all their process groups end with the block."""
+    port, *log_ports = _free_ports(3)
+    url = f"http://127.0.0.1:{port}"
+    env = {
+        **{name: value for name, value in os.environ.items() if not name.startswith("AIRFLOW")},
+        **configure(home),
+        "AIRFLOW__CORE__DAGS_FOLDER": str(dags),
+        "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS": "True",
+        "AIRFLOW__CORE__PARALLELISM": "6",
+        "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"{url}/execution/",
+        "AIRFLOW__API__HOST": "127.0.0.1",
+        "AIRFLOW__API__PORT": str(port),
+        "AIRFLOW__API__BASE_URL": url,
+        "AIRFLOW__API__WORKERS": "1",
+        "AIRFLOW__DAG_PROCESSOR__PARSING_PROCESSES": "1",
+        "AIRFLOW__LOGGING__WORKER_LOG_SERVER_PORT": str(log_ports[0]),
+        "AIRFLOW__LOGGING__TRIGGER_LOG_SERVER_PORT": str(log_ports[1]),
+        "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_SEC": "2",
+        "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "12",
+        "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT_DETECTION_INTERVAL": "2",
+        **environment,
+    }
+    command = [sys.executable, "-m", "airflow"]
+    subprocess.run([*command, "db", "migrate"], env=env, check=True, capture_output=True, timeout=120)
+    server = AirflowServer(url, home)
+    with ExitStack() as stack:
+        for part in _PARTS:
+            output = stack.enter_context(open(home / f"{part}.log", "wb"))
+            process = subprocess.Popen([*command, part], env=env, stdout=output, stderr=output, start_new_session=True)
+            stack.callback(_end_group, process)
+        eventually(server.is_healthy, 120, "Airflow to be healthy")
+        yield server
+
+
+def _end_group(process: subprocess.Popen[bytes]) -> None:
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        try:
+            os.killpg(process.pid, number)
+        except ProcessLookupError:
+            break
+        try:
+            process.wait(5)
+        except subprocess.TimeoutExpired:
+            continue
+
+
+def _free_ports(number: int) -> list[int]:
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(number)]
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [one.getsockname()[1] for one in sockets]

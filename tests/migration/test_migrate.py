@@ -1,0 +1,367 @@
+"""The old kinds become TrainJobs that are admitted and materialize, with the environment that their programs read."""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trainwright.api import admit
+from trainwright.api.errors import BadRequest, Invalid
+from trainwright.materialize import materialize
+from trainwright.migration import KINDS, Migrated, migrate
+from trainwright.runtimes import bundled_runtime
+
+EXAMPLES = Path("../shared/upstream/training-operator-1.9/examples")
+
+
+def built(migrated: Migrated) -> dict[str, Any]:
+    """The JobSet that the migrated objects become; fails where they are not admitted."""
+    admitted = [admit(obj).object for obj in migrated.objects]
+    trainjob = admitted[-1]
+    name = trainjob["spec"]["runtimeRef"]["name"]
+    runtime = admitted[0] if len(admitted) == 2 else bundled_runtime(name)
+    assert runtime is not None
+    assert runtime["metadata"]["name"] == name
+    return next(obj for obj in materialize(trainjob, runtime) if obj["kind"] == "JobSet")
+
+
+def pods(jobset: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    jobs = jobset["spec"]["replicatedJobs"]
+    return {job["name"]: job["template"]["spec"]["template"]["spec"] for job in jobs}
+
+
+def env_of(pod: dict[str, Any]) -> dict[str, Any]:
+    return {entry["name"]: entry.get("value", entry.get("valueFrom")) for entry in pod["containers"][0].get("env") or []}
+
+
+def job(kind: str, field: str, version: str = "kubeflow.org/v1", **replicas: Any) -> dict[str, Any]:
+    """An old job with these replica types; a number stands for so many of a plain container."""
+    specs = {}
+    for name, wanted in replicas.items():
+        spec = {"replicas": wanted} if isinstance(wanted, int) else dict(wanted)
+        pod = {
+            "containers": [{"name": "main", "image": "example.com/train:1", **spec.pop("container", {})}],
+            **spec.pop("pod", {}),
+        }
+        specs[name] = {"template": {"spec": pod}, **spec}
+    return {"apiVersion": version, "kind": kind, "metadata": {"name": "old", "namespace": "team"}, "spec": {field: specs}}
+
+
+def said(migrated: Migrated, path: str) -> str:
+    return next(note.text for note in migrated.notes if note.path.endswith(path))
+
+
+def test_every_example_of_the_training_operator_migrates_and_materializes(shared: Path) -> None:
+    files = sorted((shared / "upstream/training-operator-1.9/examples").glob("*.yaml"))
+    assert len(files) >= 22
+    for file in files:
+        for document in yaml.safe_load_all(file.read_text("utf-8")):
+            before = copy.deepcopy(document)
+            jobset = built(migrate(document))
+            assert document == before
+            wanted = sum(
+                spec.get("replicas", 1) for spec in next(v for k, v in document["spec"].items() if k.endswith("Specs")).values()
+            )
+            made = sum(entry["template"]["spec"].get("parallelism", 1) for entry in jobset["spec"]["replicatedJobs"])
+            assert made == wanted, file.name
+
+
+def test_torchrun_needs_no_environment_of_ours_and_no_runtime_of_its_own() -> None:
+    old = job(
+        "PyTorchJob",
+        "pytorchReplicaSpecs",
+        Master={"container": {"command": ["torchrun", "t.py"]}},
+        Worker={"replicas": 3, "container": {"command": ["torchrun", "t.py"]}},
+    )
+    old["spec"]["nprocPerNode"] = "2"
+    migrated = migrate(old)
+    (trainjob,) = migrated.objects
+    assert trainjob["metadata"] == {"name": "old", "namespace": "team"}
+    assert trainjob["spec"]["trainer"] == {
+        "image": "example.com/train:1",
+        "command": ["torchrun", "t.py"],
+        "numNodes": 4,
+        "numProcPerNode": 2,
+    }
+    assert env_of(pods(built(migrated))["node"])["PET_NNODES"] == "4"
+    assert migrated.notes == []
+
+
+def test_a_program_without_a_launcher_gets_what_the_operator_gave_it() -> None:
+    migrated = migrate(job("PyTorchJob", "pytorchReplicaSpecs", Master=1, Worker=2))
+    env = env_of(pods(built(migrated))["node"])
+    assert env["MASTER_ADDR"] == "$(JOBSET_NAME)-node-0-0.$(JOBSET_NAME)"
+    assert (env["WORLD_SIZE"], env["MASTER_PORT"]) == ("3", "23456")
+    assert env["RANK"]["fieldRef"]["fieldPath"] == "metadata.annotations['batch.kubernetes.io/job-completion-index']"
+    names = list(env)
+    assert names.index("JOBSET_NAME") < names.index("MASTER_ADDR")
+
+
+def test_own_variables_win() -> None:
+    container = {"env": [{"name": "MASTER_PORT", "value": "1"}]}
+    migrated = migrate(job("PyTorchJob", "pytorchReplicaSpecs", Worker={"replicas": 2, "container": container}))
+    env = migrated.objects[0]["spec"]["trainer"]["env"]
+    assert [entry["value"] for entry in env if entry["name"] == "MASTER_PORT"] == ["1"]
+
+
+def test_what_a_stock_runtime_cannot_carry_becomes_a_runtime_of_its_own() -> None:
+    pod = {"volumes": [{"name": "data", "emptyDir": {}}], "nodeSelector": {"gpu": "a100"}}
+    container = {"volumeMounts": [{"name": "data", "mountPath": "/data"}], "command": ["torchrun", "t.py"]}
+    migrated = migrate(job("PyTorchJob", "pytorchReplicaSpecs", Worker={"replicas": 2, "pod": pod, "container": container}))
+    runtime, trainjob = migrated.objects
+    assert (runtime["kind"], runtime["metadata"]["namespace"]) == ("TrainingRuntime", "team")
+    assert trainjob["spec"] == {"runtimeRef": {"kind": "TrainingRuntime", "name": "old"}}
+    node = pods(built(migrated))["node"]
+    assert node["nodeSelector"] == {"gpu": "a100"}
+    assert node["containers"][0]["name"] == "node"
+    assert "is called 'node' now" in said(migrated, "containers")
+
+
+def test_workers_that_differ_from_their_master_are_named() -> None:
+    master, worker = {"container": {"args": ["--role=master"]}}, {"replicas": 2, "container": {"args": ["--role=worker"]}}
+    migrated = migrate(job("PyTorchJob", "pytorchReplicaSpecs", Master=master, Worker=worker))
+    assert "differs from Master's" in said(migrated, "Worker.template.spec.containers[0].args[0]")
+
+
+def test_elastic_training_says_what_it_loses() -> None:
+    old = job("PyTorchJob", "pytorchReplicaSpecs", Worker={"replicas": 2, "container": {"command": ["torchrun"]}})
+    old["spec"]["elasticPolicy"] = {"minReplicas": 1, "maxReplicas": 4, "maxRestarts": 9, "nProcPerNode": 2}
+    migrated = migrate(old)
+    assert "PET_MAX_RESTARTS" in said(migrated, "maxRestarts")
+    assert "do not grow or shrink" in said(migrated, "maxReplicas")
+    assert migrated.objects[0]["spec"]["trainer"]["numProcPerNode"] == 2
+
+
+@pytest.mark.parametrize(("given", "kept"), [("3", 3), ("auto", None), ("gpu", None)])
+def test_processes_on_a_node(given: str, kept: int | None) -> None:
+    old = job("PyTorchJob", "pytorchReplicaSpecs", Worker={"container": {"command": ["torchrun"]}})
+    old["spec"]["nprocPerNode"] = given
+    assert migrate(old).objects[0]["spec"]["trainer"].get("numProcPerNode") == kept
+
+
+def test_tf_config_names_every_host_and_the_pods_own_place() -> None:
+    migrated = migrate(job("TFJob", "tfReplicaSpecs", Chief=1, PS=2, Worker=3, Evaluator=1))
+    made = pods(built(migrated))
+    assert list(made) == ["chief", "ps", "worker", "evaluator"]
+    for name, pod in made.items():
+        env = env_of(pod)
+        text = env["TF_CONFIG"].replace("$(REPLICA_INDEX)", "7").replace("$(JOBSET_NAME)", "j")
+        config = json.loads(text)
+        assert config["task"] == {"type": name, "index": 7}
+        assert {kind: len(hosts) for kind, hosts in config["cluster"].items()} == {"chief": 1, "ps": 2, "worker": 3}
+        assert config["cluster"]["worker"][2] == "j-worker-0-2.j:2222"
+    assert built(migrated)["spec"]["successPolicy"]["targetReplicatedJobs"] == ["chief"]
+
+
+def test_a_single_worker_is_not_distributed() -> None:
+    made = pods(built(migrate(job("TFJob", "tfReplicaSpecs", Worker=1))))
+    assert "TF_CONFIG" not in env_of(made["worker"])
+
+
+@pytest.mark.parametrize("version", ["kubeflow.org/v1", "kubeflow.org/v2beta1"])
+def test_an_mpi_job_starts_its_launcher_when_the_workers_are_ready(version: str) -> None:
+    old = job("MPIJob", "mpiReplicaSpecs", version, Launcher={"container": {"command": ["mpirun", "t"]}}, Worker=2)
+    old["spec"]["slotsPerWorker"] = 4
+    migrated = migrate(old)
+    jobset = built(migrated)
+    assert [entry["name"] for entry in jobset["spec"]["replicatedJobs"]] == ["node", "launcher"]
+    assert jobset["spec"]["replicatedJobs"][1]["dependsOn"] == [{"name": "node", "status": "Ready"}]
+    assert pods(jobset)["node"]["containers"][0]["command"] == ["/usr/sbin/sshd", "-De"]
+    assert env_of(pods(jobset)["launcher"])["OMPI_MCA_orte_set_default_slots"] == "4"
+
+
+def test_paddle_and_xgboost_programs_find_their_peers() -> None:
+    container = {"ports": [{"name": "master", "containerPort": 37777}]}
+    env = env_of(
+        pods(built(migrate(job("PaddleJob", "paddleReplicaSpecs", Worker={"replicas": 2, "container": container}))))["node"]
+    )
+    assert env["PADDLE_MASTER"] == "$(JOBSET_NAME)-node-0-0.$(JOBSET_NAME):37777"
+    assert env["PADDLE_NNODES"] == "2"
+    env = env_of(pods(built(migrate(job("XGBoostJob", "xgbReplicaSpecs", Master=1, Worker=2))))["node"])
+    assert env["WORKER_ADDRS"].count("$(JOBSET_NAME)-node-0-") == 2
+    assert (env["WORLD_SIZE"], env["MASTER_PORT"]) == ("3", "9999")
+
+
+def test_a_jax_program_finds_its_coordinator_by_the_old_and_the_new_names() -> None:
+    env = env_of(pods(built(migrate(job("JAXJob", "jaxReplicaSpecs", Worker=2))))["node"])
+    assert env["COORDINATOR_ADDRESS"] == "$(JOBSET_NAME)-node-0-0.$(JOBSET_NAME)"
+    assert {"NUM_PROCESSES", "PROCESS_ID", "JAX_COORDINATOR_ADDRESS", "JAX_PROCESS_ID"} <= set(env)
+
+
+@pytest.mark.parametrize(
+    ("policy", "restart", "backoff", "failures"),
+    [
+        ("Never", "Never", 0, False),
+        ("OnFailure", "OnFailure", 3, False),
+        ("Always", "OnFailure", 3, False),
+        ("ExitCode", "Never", 3, True),
+    ],
+)
+def test_restart_policies(policy: str, restart: str, backoff: int, failures: bool) -> None:
+    old = job("TFJob", "tfReplicaSpecs", Worker={"restartPolicy": policy})
+    old["spec"]["runPolicy"] = {"backoffLimit": 3}
+    jobset = built(migrate(old))
+    spec = jobset["spec"]["replicatedJobs"][0]["template"]["spec"]
+    assert (spec["template"]["spec"]["restartPolicy"], spec["backoffLimit"]) == (restart, backoff)
+    assert ("podFailurePolicy" in spec) is failures
+
+
+def test_the_run_policy_has_its_places() -> None:
+    old = job("PyTorchJob", "pytorchReplicaSpecs", Worker={"container": {"command": ["torchrun"]}})
+    old["spec"]["runPolicy"] = {
+        "suspend": True,
+        "activeDeadlineSeconds": 60,
+        "ttlSecondsAfterFinished": 5,
+        "cleanPodPolicy": "All",
+        "schedulingPolicy": {"queue": "research", "priorityClass": "high", "minAvailable": 2, "scheduleTimeoutSeconds": 9},
+    }
+    migrated = migrate(old)
+    runtime, trainjob = migrated.objects
+    assert trainjob["spec"]["suspend"] is True
+    assert trainjob["spec"]["activeDeadlineSeconds"] == 60
+    assert trainjob["metadata"]["labels"] == {"kueue.x-k8s.io/queue-name": "research"}
+    assert runtime["spec"]["template"]["spec"]["ttlSecondsAfterFinished"] == 5
+    assert runtime["spec"]["podGroupPolicy"] == {"coscheduling": {"scheduleTimeoutSeconds": 9}}
+    assert pods(built(migrated))["node"]["priorityClassName"] == "high"
+    assert "All is not kept" in said(migrated, "cleanPodPolicy")
+
+
+@pytest.mark.parametrize(("given", "kept"), [("kueue.x-k8s.io/multikueue", True), ("kubeflow.org/training-operator", False)])
+def test_who_manages_the_job_is_kept_unless_it_was_the_old_operator(given: str, kept: bool) -> None:
+    old = job("PyTorchJob", "pytorchReplicaSpecs", Worker={"container": {"command": ["torchrun"]}})
+    old["spec"]["runPolicy"] = {"managedBy": given}
+    migrated = migrate(old)
+    assert migrated.objects[0]["spec"].get("managedBy") == (given if kept else None)
+    assert bool(migrated.notes) is not kept
+
+
+@pytest.mark.parametrize(
+    ("old", "field"),
+    [
+        ({"spec": {}}, "spec.pytorchReplicaSpecs"),
+        (
+            {"spec": {"pytorchReplicaSpecs": {"Boss": {"template": {"spec": {"containers": [{}]}}}}}},
+            "spec.pytorchReplicaSpecs.Boss",
+        ),
+        (
+            {"spec": {"pytorchReplicaSpecs": {"Worker": {"template": {}}}}},
+            "spec.pytorchReplicaSpecs.Worker.template.spec.containers",
+        ),
+        ({"metadata": {}, "spec": {}}, "metadata.name"),
+    ],
+)
+def test_what_the_operator_would_refuse_is_refused_with_its_field(old: dict[str, Any], field: str) -> None:
+    with pytest.raises(Invalid) as raised:
+        migrate({"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "metadata": {"name": "x"}, **old})
+    assert field in {problem.field for problem in raised.value.problems}
+
+
+def test_another_kind_is_refused() -> None:
+    with pytest.raises(BadRequest, match=r"Deployment \(apps/v1\) cannot be migrated; known are JAXJob"):
+        migrate({"apiVersion": "apps/v1", "kind": "Deployment"})
+
+
+def test_the_first_trainjobs_become_todays() -> None:
+    early = {
+        "apiVersion": "kubeflow.org/v2alpha1",
+        "kind": "TrainJob",
+        "metadata": {"name": "early"},
+        "spec": {
+            "runtimeRef": {"name": "torch-distributed", "apiGroup": "kubeflow.org"},
+            "numNodes": 2,
+            "datasetConfig": {"storageUri": "tatsu-lab/alpaca"},
+            "modelConfig": {"input": {"storageUri": "hf://a/b"}, "output": {"storageUri": "s3://out"}},
+            "trainer": {"image": "example.com/i:1", "numProcPerNode": "auto"},
+            "labels": {"team": "x"},
+            "podSpecOverrides": [{"targetJobs": [{"name": "node"}], "nodeSelector": {"gpu": "a"}}],
+        },
+    }
+    migrated = migrate(early)
+    spec = admit(migrated.objects[0]).object["spec"]
+    assert spec["initializer"] == {"dataset": {"storageUri": "hf://tatsu-lab/alpaca"}, "model": {"storageUri": "hf://a/b"}}
+    assert spec["trainer"] == {"image": "example.com/i:1", "numNodes": 2}
+    del migrated.objects[0]["spec"]["initializer"]  # torch-distributed has no step for it
+    jobset = built(migrated)
+    assert pods(jobset)["node"]["nodeSelector"] == {"gpu": "a"}
+    assert jobset["metadata"]["labels"]["team"] == "x"
+    assert "hf:// was added" in said(migrated, "dataset.storageUri")
+    assert "export the checkpoint" in said(migrated, "modelConfig.output")
+
+
+def test_pod_template_overrides_become_runtime_patches_and_the_later_wins() -> None:
+    override = {"targetJobs": [{"name": "node"}], "spec": {"serviceAccountName": "a", "nodeSelector": {"x": "1"}}}
+    later = {"targetJobs": [{"name": "node"}], "metadata": {"labels": {"l": "v"}}, "spec": {"serviceAccountName": "b"}}
+    early = {
+        "apiVersion": "trainer.kubeflow.org/v1alpha1",
+        "kind": "TrainJob",
+        "metadata": {"name": "early"},
+        "spec": {"runtimeRef": {"name": "torch-distributed"}, "podTemplateOverrides": [override, later, {"spec": {}}]},
+    }
+    migrated = migrate(early)
+    node = pods(built(migrated))["node"]
+    assert (node["serviceAccountName"], node["nodeSelector"]) == ("b", {"x": "1"})
+    assert "applied to nothing" in said(migrated, "targetJobs")
+
+
+@pytest.mark.parametrize("processes", ["auto", "gpu", 4])
+def test_a_runtimes_process_count_is_taken_out(processes: Any) -> None:
+    runtime = bundled_runtime("torch-distributed")
+    assert runtime is not None
+    runtime["spec"]["mlPolicy"]["torch"] = {"numProcPerNode": processes, "elasticPolicy": {"maxNodes": 2}}
+    migrated = migrate(runtime)
+    assert admit(migrated.objects[0]).object["spec"]["mlPolicy"]["torch"] == {}
+    assert said(migrated, "numProcPerNode")
+
+
+def test_todays_form_stays_as_it_is() -> None:
+    today = {
+        "apiVersion": "trainer.kubeflow.org/v1alpha1",
+        "kind": "TrainJob",
+        "metadata": {"name": "x"},
+        "spec": {"runtimeRef": {"name": "y"}},
+    }
+    assert migrate(today) == Migrated([today], [])
+
+
+FIELDS = {
+    "PyTorchJob": "pytorchReplicaSpecs",
+    "TFJob": "tfReplicaSpecs",
+    "MPIJob": "mpiReplicaSpecs",
+    "XGBoostJob": "xgbReplicaSpecs",
+    "PaddleJob": "paddleReplicaSpecs",
+    "JAXJob": "jaxReplicaSpecs",
+}
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-3, 9) | st.text(max_size=4),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["name", "spec", "template", "containers", "Worker", "Launcher", "replicas"]), inner, max_size=4
+        )
+    ),
+    max_leaves=12,
+)
+
+
+@given(
+    kind=st.sampled_from(sorted(FIELDS)),
+    replicas=JSON,
+    more=st.dictionaries(st.sampled_from(["runPolicy", "elasticPolicy", "nprocPerNode", "slotsPerWorker"]), JSON, max_size=3),
+)
+def test_property_whatever_is_given_only_the_typed_errors_come_out(kind: str, replicas: Any, more: dict[str, Any]) -> None:
+    old = {"apiVersion": "kubeflow.org/v1", "kind": kind, "metadata": {"name": "x"}, "spec": {FIELDS[kind]: replicas, **more}}
+    try:
+        migrate(old)
+    except (Invalid, BadRequest):
+        return
+
+
+def test_every_kind_is_known() -> None:
+    assert {kind for _, kind in KINDS} == set(FIELDS)

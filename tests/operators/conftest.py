@@ -1,0 +1,17 @@
+"""Operators are tested on the quiet cluster, which every hook of theirs connects to."""
+
+from __future__ import annotations
+
+import pytest
+from quiet_cluster import cluster, set_status  # noqa: F401  fixtures
+
+from trainwright.controlplane.embedded import EmbeddedCluster
+
+
+@pytest.fixture
+def connected(cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch) -> EmbeddedCluster:  # noqa: F811
+    from trainwright.operators.hook import TrainwrightHook
+
+    monkeypatch.setattr(cluster, "default_namespace", "default", raising=False)
+    monkeypatch.setattr(TrainwrightHook, "get_conn", lambda _hook: cluster)
+    return cluster

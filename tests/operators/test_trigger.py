@@ -1,0 +1,322 @@
+"""TrainJobOperator deferred: what is handed to the triggerer, what the trigger says, and what the task makes of it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from airflow.sdk.bases.operator import TRIGGER_FAIL_REPR, TriggerFailureReason
+from airflow.sdk.exceptions import TaskDeferralError, TaskDeferralTimeout, TaskDeferred
+from waiting import eventually
+
+from trainwright.api import names
+from trainwright.api.kinds import TRAINJOB
+from trainwright.controlplane.embedded import EmbeddedCluster
+from trainwright.jobs import TrainJobDeadline, TrainJobDeleted, TrainJobError, TrainJobFailed
+from trainwright.jobs.run import Cancelled
+from trainwright.operators import TrainJobOperator, TrainJobTrigger, leaving
+from trainwright.operators.task_state import TaskId
+
+pytestmark = pytest.mark.medium
+SetStatus = Callable[..., Any]
+
+
+def context(*, try_number: int = 1, max_tries: int = 2) -> dict[str, Any]:
+    ti = SimpleNamespace(dag_id="d", task_id="train", run_id="r", map_index=-1, try_number=try_number, max_tries=max_tries)
+    return {"ti": ti, "task": SimpleNamespace(retries=2)}
+
+
+def operator(**options: Any) -> TrainJobOperator:
+    defaults = {"task_id": "train", "workspace": "pvc://w", "deferrable": True, "retries": 2, "settle_seconds": 0}
+    return TrainJobOperator(**{**defaults, **options})
+
+
+def deferred(task: TrainJobOperator) -> TaskDeferred:
+    with pytest.raises(TaskDeferred) as raised:
+        task.execute(context())
+    return raised.value
+
+
+def jobs(cluster: EmbeddedCluster) -> list[dict[str, Any]]:
+    return cluster.list(TRAINJOB).items
+
+
+def the_job(cluster: EmbeddedCluster) -> dict[str, Any]:
+    (job,) = jobs(cluster)
+    return job
+
+
+def event_of(trigger: Any) -> dict[str, Any]:
+    """The one event of a trigger, made anew from what is stored of it."""
+    path, arguments = trigger.serialize()
+    assert path == "trainwright.operators.trigger.TrainJobTrigger"
+    again = TrainJobTrigger(**json.loads(json.dumps(arguments)))
+
+    async def first() -> dict[str, Any]:
+        events = [event async for event in again.run()]
+        assert len(events) == 1
+        payload: dict[str, Any] = events[0].payload
+        return payload
+
+    return asyncio.run(asyncio.wait_for(first(), 30))
+
+
+def in_state(monkeypatch: pytest.MonkeyPatch, state: str) -> None:
+    monkeypatch.setattr(TaskId, "state", lambda _self: state)
+
+
+def test_the_task_submits_once_and_hands_over_what_the_trigger_needs(connected: EmbeddedCluster) -> None:
+    first, again = deferred(operator()), deferred(operator())
+    job = the_job(connected)
+    assert first.trigger.serialize() == again.trigger.serialize()
+    _, arguments = first.trigger.serialize()
+    assert (arguments["name"], arguments["uid"]) == (job["metadata"]["name"], job["metadata"]["uid"])
+    assert first.method_name == "execute_complete"
+    assert first.timeout is None
+
+
+def test_execution_timeout_is_the_triggers_deadline_and_airflows_own_comes_later(connected: EmbeddedCluster) -> None:
+    from datetime import timedelta
+
+    before = time.time()
+    handed = deferred(operator(execution_timeout=timedelta(hours=1)))
+    assert before + 3600 <= handed.trigger.until <= time.time() + 3600
+    assert handed.timeout is not None
+    assert handed.timeout > timedelta(hours=1, seconds=60)
+
+
+def test_success_comes_back_as_the_result(connected: EmbeddedCluster, set_status: SetStatus) -> None:
+    task = operator()
+    trigger = deferred(task).trigger
+    metrics = [{"name": "loss", "value": "0.3"}]
+    reported = {"progressPercentage": 100, "lastUpdatedTime": "2026-01-01T00:00:00Z", "metrics": metrics}
+    set_status(the_job(connected), "Complete", trainerStatus=reported)
+    event = event_of(trigger)
+    assert event["outcome"] == "succeeded"
+    connected.delete(TRAINJOB, event["name"], "default")  # as its TTL does while the task waits for a worker
+    result = task.execute_complete(context(), event)
+    assert result == {"trainjob": event["name"], "namespace": "default", "metrics": {"loss": "0.3"}}
+
+
+def test_a_job_that_is_done_already_is_not_waited_for(connected: EmbeddedCluster, set_status: SetStatus) -> None:
+    deferred(operator())
+    set_status(the_job(connected), "Complete")
+    assert operator().execute(context())["trainjob"] == the_job(connected)["metadata"]["name"]
+
+
+def test_failure_comes_back_as_the_report(connected: EmbeddedCluster, set_status: SetStatus) -> None:
+    task = operator()
+    trigger = deferred(task).trigger
+    set_status(the_job(connected), "Failed")
+    event = event_of(trigger)
+    assert event["outcome"] == "failed"
+    with pytest.raises(TrainJobFailed, match="FailedReason: the Failed message"):
+        task.execute_complete(context(), event)
+    connected.delete(TRAINJOB, event["name"], "default")
+    with pytest.raises(TrainJobDeleted, match="failed and was deleted since"):
+        task.execute_complete(context(), event)
+
+
+def test_a_job_that_is_deleted_or_replaced_is_gone(connected: EmbeddedCluster) -> None:
+    task = operator()
+    trigger = deferred(task).trigger
+    job = the_job(connected)
+    connected.delete(TRAINJOB, job["metadata"]["name"], "default")
+    connected.create({**job, "metadata": {"name": job["metadata"]["name"], "namespace": "default"}})
+    event = event_of(trigger)
+    assert event["outcome"] == "deleted"
+    with pytest.raises(TrainJobDeleted, match="is gone"):
+        task.execute_complete(context(), event)
+
+
+@pytest.mark.parametrize("stopping", ["suspend", "delete"])
+def test_a_deadline_stops_the_job(connected: EmbeddedCluster, stopping: str) -> None:
+    task = operator(start_timeout=0.1, stopping=stopping)
+    event = event_of(deferred(task).trigger)
+    assert event["outcome"] == "deadline"
+    with pytest.raises(TrainJobDeadline, match=r"was Starting for more than 0\.1 s"):
+        task.execute_complete(context(), event)
+    job = the_job(connected)
+    assert "deletionTimestamp" in job["metadata"] if stopping == "delete" else job["spec"]["suspend"] is True
+
+
+def test_the_trigger_ends_at_its_time_in_any_phase(connected: EmbeddedCluster) -> None:
+    trigger = deferred(operator()).trigger
+    trigger.until = time.time() + 0.2
+    assert event_of(trigger)["message"].endswith("took too long")
+
+
+def test_an_event_waits_until_the_deferral_has_settled(connected: EmbeddedCluster, set_status: SetStatus) -> None:
+    trigger = deferred(operator(settle_seconds=1.0)).trigger
+    set_status(the_job(connected), "Complete")
+    began = time.monotonic()
+    event_of(trigger)
+    assert time.monotonic() - began >= 1.0
+
+
+def test_a_cluster_that_refuses_is_an_error_that_stops_the_job(
+    connected: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from trainwright.api.errors import Forbidden
+    from trainwright.operators.hook import TrainwrightHook
+
+    task = operator()
+    trigger = deferred(task).trigger
+
+    def refuse(_hook: Any) -> Any:
+        raise Forbidden("not you")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(TrainwrightHook, "get_conn", refuse)
+        event = event_of(trigger)
+    assert (event["outcome"], event["message"]) == ("error", "not you")
+    with pytest.raises(TrainJobError, match="could not be followed: not you; it is suspended"):
+        task.execute_complete(context(), event)
+
+
+@pytest.mark.parametrize(("state", "stopped"), [("deferred", False), ("failed", True), ("queued", True), ("", True)])
+def test_a_users_kill_stops_the_job_and_another_triggerer_does_not(
+    connected: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch, state: str, stopped: bool
+) -> None:
+    trigger = deferred(operator()).trigger
+    in_state(monkeypatch, state)
+    asyncio.run(trigger.on_kill())
+    assert bool(the_job(connected)["spec"].get("suspend")) is stopped
+
+
+def test_a_kill_of_one_job_leaves_its_successor_alone(connected: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    trigger = deferred(operator()).trigger
+    job = the_job(connected)
+    connected.delete(TRAINJOB, job["metadata"]["name"], "default")
+    connected.create({**job, "metadata": {"name": job["metadata"]["name"], "namespace": "default"}})
+    in_state(monkeypatch, "failed")
+    asyncio.run(trigger.on_kill())
+    assert not the_job(connected)["spec"].get("suspend")
+
+
+def fail(error: str) -> tuple[str, dict[str, Any]]:
+    return TRIGGER_FAIL_REPR, {"error": error, "traceback": ["a line"]}
+
+
+def test_airflows_own_timeout_stops_the_job_too(connected: EmbeddedCluster) -> None:
+    deferred(operator())
+    with pytest.raises(TaskDeferralTimeout):
+        operator().resume_execution(*fail(TriggerFailureReason.TRIGGER_TIMEOUT.value), context())
+    assert the_job(connected)["spec"]["suspend"] is True
+
+
+def test_after_a_broken_trigger_the_worker_waits_itself(connected: EmbeddedCluster, set_status: SetStatus) -> None:
+    deferred(operator())
+    set_status(the_job(connected), "Complete")
+    result = operator().resume_execution(*fail("Trigger failure"), context())
+    assert result["trainjob"] == the_job(connected)["metadata"]["name"]
+
+
+def test_a_broken_trigger_of_a_job_that_failed_reports_it_and_starts_no_other(
+    connected: EmbeddedCluster, set_status: SetStatus
+) -> None:
+    deferred(operator())
+    set_status(the_job(connected), "Failed")
+    with pytest.raises(TrainJobFailed):
+        operator().resume_execution(*fail("Trigger failure"), context())
+    assert len(jobs(connected)) == 1
+
+
+def test_a_broken_trigger_of_a_job_that_is_gone_is_airflows_error(connected: EmbeddedCluster) -> None:
+    with pytest.raises(TaskDeferralError):
+        operator().resume_execution(*fail("Trigger failure"), context())
+    assert not jobs(connected)
+
+
+@pytest.mark.parametrize(
+    ("state", "try_number", "suspended", "superseded"),
+    [
+        ("running", 1, False, False),  # the worker goes away, a retry comes
+        ("running", 3, True, False),  # no retry left
+        ("restarting", 1, True, True),  # cleared while it ran
+        ("failed", 1, True, False),
+        ("", 1, True, False),
+    ],
+)
+def test_what_a_signal_does_to_the_job_depends_on_what_airflow_says(
+    connected: EmbeddedCluster,
+    monkeypatch: pytest.MonkeyPatch,
+    state: str,
+    try_number: int,
+    suspended: bool,
+    superseded: bool,
+) -> None:
+    deferred(operator())
+    in_state(monkeypatch, state)
+    words = leaving.on_signal(context(try_number=try_number), "suspend")(connected, the_job(connected))
+    job = the_job(connected)
+    assert bool(job["spec"].get("suspend")) is suspended
+    assert (names.SUPERSEDED_ANNOTATION in job["metadata"]["annotations"]) is superseded
+    assert words
+
+
+def test_a_cleared_task_starts_a_new_job_and_a_retry_does_not(
+    connected: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deferred(operator())
+    deferred(operator())
+    assert len(jobs(connected)) == 1
+    in_state(monkeypatch, "restarting")
+    leaving.on_signal(context(), "suspend")(connected, the_job(connected))
+    deferred(operator())
+    assert len(jobs(connected)) == 2
+
+
+def test_a_signal_before_the_deferral_leaves_nothing_unwatched(
+    connected: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import os
+    import signal
+
+    in_state(monkeypatch, "failed")
+    create = connected.create
+
+    def kill_after(obj: dict[str, Any]) -> dict[str, Any]:
+        made = create(obj)
+        os.kill(os.getpid(), signal.SIGTERM)
+        return made
+
+    monkeypatch.setattr(connected, "create", kill_after)
+    with pytest.raises(Cancelled, match="before it was deferred"):
+        operator().execute(context())
+    assert the_job(connected)["spec"]["suspend"] is True
+
+
+def test_many_waiting_tasks_share_one_watch(connected: EmbeddedCluster, set_status: SetStatus) -> None:
+    lists: list[Any] = []
+    plain = connected.list
+
+    def counted(*arguments: Any, **more: Any) -> Any:
+        lists.append(arguments)
+        return plain(*arguments, **more)
+
+    triggers = []
+    for number in range(20):
+        triggers.append(deferred(operator(run=f"run-{number}")).trigger)
+
+    async def all_of_them() -> list[Any]:
+        waiting = [asyncio.ensure_future(anext(trigger.run())) for trigger in triggers]
+        await asyncio.sleep(0)
+        await asyncio.to_thread(lambda: eventually(lambda: lists))
+        for job in plain(TRAINJOB).items:
+            set_status(job, "Complete")
+        return [event.payload["outcome"] for event in await asyncio.gather(*waiting)]
+
+    connected.list = counted  # type: ignore[method-assign]
+    assert asyncio.run(all_of_them()) == ["succeeded"] * 20
+    assert len(lists) == 1
+
+
+def test_another_word_for_stopping_is_refused_when_the_dag_is_parsed() -> None:
+    with pytest.raises(ValueError, match="expected suspend or delete"):
+        operator(stopping="keep")

@@ -1,0 +1,36 @@
+"""What a migration made, and what it says about the fields that have no counterpart."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from trainwright.api.objects import Obj
+
+
+@dataclass(frozen=True)
+class Note:
+    """One field of the old manifest, and what became of it."""
+
+    path: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.text}"
+
+
+@dataclass
+class Notes:
+    """Collects notes in the order of the manifest's fields."""
+
+    notes: list[Note] = field(default_factory=list)
+
+    def add(self, path: str, text: str) -> None:
+        self.notes.append(Note(path, text))
+
+
+@dataclass(frozen=True)
+class Migrated:
+    """The objects to apply, in order: runtimes first, then the TrainJob."""
+
+    objects: list[Obj]
+    notes: list[Note]

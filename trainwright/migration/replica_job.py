@@ -1,0 +1,300 @@
+"""What the kinds of the training operator (kubeflow.org/v1) have in common: replicas of a few types, and a run policy.
+
+Source: the CRDs of training-operator 1.9; where the operator's behaviour is meant, the environment that it gave to pods.
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+from typing import Any
+
+from trainwright.api import names
+from trainwright.api.errors import Invalid, Problem
+from trainwright.api.objects import Obj
+from trainwright.migration.notes import Notes
+
+API_VERSION = "trainer.kubeflow.org/v1alpha1"
+ANCESTOR_LABEL = "trainer.kubeflow.org/trainjob-ancestor-step"
+FRAMEWORK_LABEL = "trainer.kubeflow.org/framework"
+_RETRIED_EXIT_CODES_FROM = 128
+_BACKOFF = 6
+"""The default backoffLimit of a batch/v1 Job."""
+
+
+@dataclass(frozen=True)
+class Replicas:
+    """One replica type of the old job."""
+
+    type: str
+    path: str
+    count: int
+    restart_policy: str
+    template: Obj
+
+    @property
+    def name(self) -> str:
+        """The name of the replicated job that it becomes."""
+        return self.type.lower()
+
+    def container(self, wanted: str) -> Obj:
+        """The container that trains: the one of the framework's name, else the first."""
+        containers: list[Obj] = self.template["spec"]["containers"]
+        return next((one for one in containers if one.get("name") == wanted), containers[0])
+
+
+@dataclass(frozen=True)
+class ReplicaJob:
+    """The old job, read."""
+
+    obj: Obj
+    replicas: dict[str, Replicas]
+    run_policy: Obj
+    notes: Notes
+
+    @property
+    def metadata(self) -> Obj:
+        """Name or generateName, namespace, labels and annotations: what the new objects take over."""
+        kept = {key: self.obj["metadata"][key] for key in ("name", "generateName", "namespace") if key in self.obj["metadata"]}
+        for key in ("labels", "annotations"):
+            own = {name: value for name, value in (self.obj["metadata"].get(key) or {}).items() if "kubectl" not in name}
+            if own:
+                kept[key] = own
+        return kept
+
+    @property
+    def name(self) -> str:
+        """A name for what belongs to the job."""
+        metadata = self.obj["metadata"]
+        return str(metadata.get("name") or str(metadata.get("generateName", "migrated")).rstrip("-"))
+
+    def at(self, *types: str) -> Replicas | None:
+        """The replicas of the first of these types that the job has."""
+        return next((self.replicas[name] for name in types if name in self.replicas), None)
+
+
+def read(obj: Obj, field: str, types: tuple[str, ...], notes: Notes) -> ReplicaJob:
+    """The job's replicas by type. Raises Invalid for what the old operator would not have run either."""
+    spec = obj.get("spec") or {}
+    given = spec.get(field) or {}
+    problems = [
+        Problem(f"spec.{field}.{name}", f"Unsupported value: expected one of {', '.join(types)}")
+        for name in given
+        if name not in types
+    ]
+    if not given:
+        problems.append(Problem(f"spec.{field}", "Required value"))
+    for name, replica in given.items():
+        if not (((replica or {}).get("template") or {}).get("spec") or {}).get("containers"):
+            problems.append(Problem(f"spec.{field}.{name}.template.spec.containers", "Required value"))
+    if not (obj.get("metadata") or {}).get("name") and not (obj.get("metadata") or {}).get("generateName"):
+        problems.append(Problem("metadata.name", "Required value: name or generateName is required"))
+    if problems:
+        raise Invalid(f"{obj.get('kind')} cannot be migrated", problems=problems)
+    replicas = {
+        name: Replicas(
+            name,
+            f"spec.{field}.{name}",
+            1 if given[name].get("replicas") is None else int(given[name]["replicas"]),
+            str(given[name].get("restartPolicy") or "Never"),
+            copy.deepcopy(given[name]["template"]),
+        )
+        for name in types
+        if name in given
+    }
+    return ReplicaJob(obj, replicas, dict(spec.get("runPolicy") or {}), notes)
+
+
+def trainjob(job: ReplicaJob, runtime: Obj, trainer: Obj | None = None) -> Obj:
+    """The TrainJob: the run policy's part of it, the runtime that it names, and what it sets for the nodes."""
+    spec: Obj = {"runtimeRef": runtime}
+    if trainer:
+        spec["trainer"] = trainer
+    policy = job.run_policy
+    if policy.get("suspend") is not None:
+        spec["suspend"] = policy["suspend"]
+    if policy.get("activeDeadlineSeconds") is not None:
+        spec["activeDeadlineSeconds"] = policy["activeDeadlineSeconds"]
+    managed_by = policy.get("managedBy")
+    if managed_by == names.MULTIKUEUE_CONTROLLER:
+        spec["managedBy"] = managed_by
+    elif managed_by:
+        job.notes.add("spec.runPolicy.managedBy", f"{managed_by} is the old controller's name; the new one is the default")
+    metadata = job.metadata
+    queue = (policy.get("schedulingPolicy") or {}).get("queue")
+    if queue:
+        metadata["labels"] = {**metadata.get("labels", {}), names.QUEUE_LABEL: queue}
+        job.notes.add(
+            "spec.runPolicy.schedulingPolicy.queue", f"became the label {names.QUEUE_LABEL} (Kueue); Volcano reads an annotation"
+        )
+    if not _needs_runtime(policy):
+        _note_clean_up(job)
+    return {"apiVersion": API_VERSION, "kind": "TrainJob", "metadata": metadata, "spec": spec}
+
+
+def runtime(
+    job: ReplicaJob,
+    framework: str,
+    ml_policy: Obj,
+    replicated_jobs: list[Obj],
+    *,
+    success: list[str],
+    network: Obj | None = None,
+) -> Obj:
+    """A TrainingRuntime of the job's own, named after it."""
+    policy = job.run_policy
+    template: Obj = {"successPolicy": {"operator": "All", "targetReplicatedJobs": success}, "replicatedJobs": replicated_jobs}
+    if network:
+        template["network"] = network
+    if policy.get("ttlSecondsAfterFinished") is not None:
+        template["ttlSecondsAfterFinished"] = policy["ttlSecondsAfterFinished"]
+    spec: Obj = {"mlPolicy": ml_policy, "template": {"spec": template}}
+    if gang := _gang(job):
+        spec["podGroupPolicy"] = gang
+    _note_clean_up(job)
+    metadata: Obj = {"name": job.name, "labels": {FRAMEWORK_LABEL: framework}}
+    if "namespace" in job.metadata:
+        metadata["namespace"] = job.metadata["namespace"]
+    return {"apiVersion": API_VERSION, "kind": "TrainingRuntime", "metadata": metadata, "spec": spec}
+
+
+def reference(own: Obj) -> Obj:
+    """How a TrainJob names a runtime of its own."""
+    return {"kind": own["kind"], "name": own["metadata"]["name"]}
+
+
+def replicated_job(
+    job: ReplicaJob, replicas: Replicas, name: str, *, count: int | None = None, container: Obj, ancestor: bool
+) -> Obj:
+    """One replicated job; `container` becomes `node`, the name that overrides and policies look for. `count` None leaves the
+    number to the policy."""
+    template = replicas.template
+    if container["name"] != names.NODE and ancestor:
+        job.notes.add(f"{replicas.path}.template.spec.containers", f"the container {container['name']!r} is called 'node' now")
+        container["name"] = names.NODE
+    pod = template["spec"]
+    spec: Obj = {"template": template}
+    if count is not None:
+        spec |= {"parallelism": count, "completions": count}
+    spec |= _restarts(job, replicas, pod)
+    priority = (job.run_policy.get("schedulingPolicy") or {}).get("priorityClass")
+    if priority:
+        pod.setdefault("priorityClassName", priority)
+    made: Obj = {"name": name, "template": {"spec": spec}}
+    if ancestor:
+        made["template"]["metadata"] = {"labels": {ANCESTOR_LABEL: "trainer"}}
+    return made
+
+
+def stock_fields(job: ReplicaJob, replicas: Replicas, container: Obj) -> Obj | None:
+    """What a TrainJob sets of a stock runtime's container, where the replicas ask for nothing beyond it; else None."""
+    pod = {key: value for key, value in replicas.template["spec"].items() if key not in ("containers", "restartPolicy")}
+    metadata = replicas.template.get("metadata") or {}
+    beyond = set(container) - {"name", "image", "command", "args", "env", "resources", "imagePullPolicy"}
+    extra = [key for key in ("labels", "annotations") if metadata.get(key)]
+    if pod or beyond or extra or len(replicas.template["spec"]["containers"]) > 1 or _needs_runtime(job.run_policy):
+        return None
+    if container.get("imagePullPolicy"):
+        job.notes.add(
+            f"{replicas.path}.template.spec.containers", f"imagePullPolicy {container['imagePullPolicy']} is left to the runtime"
+        )
+    if replicas.restart_policy != "Never":
+        job.notes.add(
+            f"{replicas.path}.restartPolicy", f"{replicas.restart_policy}: the runtime's backoffLimit decides on restarts"
+        )
+    trainer = {key: container[key] for key in ("image", "command", "args", "env") if container.get(key)}
+    if container.get("resources"):
+        trainer["resourcesPerNode"] = container["resources"]
+    return trainer
+
+
+def same_program(job: ReplicaJob, leader: Replicas, others: Replicas) -> None:
+    """Note where the others differ from the leader, whose template all nodes get: the nodes of a TrainJob are alike."""
+    for path in _differences(leader.template, others.template, f"{others.path}.template"):
+        job.notes.add(path, f"differs from {leader.type}'s, which all nodes have now")
+
+
+def index_env(name: str) -> Obj:
+    """A variable with the pod's completion index."""
+    return {
+        "name": name,
+        "valueFrom": {"fieldRef": {"fieldPath": "metadata.annotations['batch.kubernetes.io/job-completion-index']"}},
+    }
+
+
+JOBSET_NAME: Obj = {
+    "name": "JOBSET_NAME",
+    "valueFrom": {"fieldRef": {"fieldPath": "metadata.labels['jobset.sigs.k8s.io/jobset-name']"}},
+}
+"""For host names that do not depend on what the TrainJob is called."""
+
+
+def host(replicated: str, index: int | str) -> str:
+    """The host name of a pod, for a variable after JOBSET_NAME."""
+    return f"$(JOBSET_NAME)-{replicated}-0-{index}.$(JOBSET_NAME)"
+
+
+def add_env(container: Obj, variables: list[Obj]) -> None:
+    """Put variables before the container's own, which win and may refer to them."""
+    own = container.get("env") or []
+    mine = {variable.get("name") for variable in own}
+    container["env"] = [variable for variable in variables if variable["name"] not in mine] + own
+
+
+def _restarts(job: ReplicaJob, replicas: Replicas, pod: Obj) -> Obj:
+    """restartPolicy and backoffLimit, which the operator had for each replica type, as fields of the Job."""
+    limit = job.run_policy.get("backoffLimit")
+    policy, path = replicas.restart_policy, f"{replicas.path}.restartPolicy"
+    if policy in ("Always", "OnFailure"):
+        pod["restartPolicy"] = "OnFailure"
+        if policy == "Always":
+            job.notes.add(path, "Always became OnFailure: a Job's pod that has succeeded is not started again")
+        return {"backoffLimit": _BACKOFF if limit is None else limit}
+    pod["restartPolicy"] = "Never"
+    if policy == "ExitCode":
+        job.notes.add(path, "ExitCode became a podFailurePolicy: codes below 128 fail the job, those above are tried again")
+        last = _RETRIED_EXIT_CODES_FROM - 1
+        codes = {"operator": "In", "values": list(range(1, last + 1))}
+        return {
+            "backoffLimit": _BACKOFF if limit is None else limit,
+            "podFailurePolicy": {"rules": [{"action": "FailJob", "onExitCodes": codes}]},
+        }
+    return {"backoffLimit": 0}
+
+
+def _gang(job: ReplicaJob) -> Obj | None:
+    """The old gang scheduling was Volcano's or the scheduler plugins', by a flag of the operator; a policy says which now."""
+    scheduling = job.run_policy.get("schedulingPolicy") or {}
+    path = "spec.runPolicy.schedulingPolicy"
+    for field in ("minAvailable", "minResources"):
+        if scheduling.get(field) is not None:
+            job.notes.add(f"{path}.{field}", "is computed from all pods of the job now")
+    if not set(scheduling) & {"minAvailable", "minResources", "scheduleTimeoutSeconds"}:
+        return None
+    job.notes.add(path, "became podGroupPolicy.coscheduling; where Volcano schedules, write podGroupPolicy.volcano: {} instead")
+    seconds = scheduling.get("scheduleTimeoutSeconds")
+    return {"coscheduling": {"scheduleTimeoutSeconds": seconds} if seconds is not None else {}}
+
+
+def _needs_runtime(policy: Obj) -> bool:
+    """Whether the run policy has something that only a runtime can say."""
+    scheduling = set(policy.get("schedulingPolicy") or {}) - {"queue"}
+    return policy.get("ttlSecondsAfterFinished") is not None or policy.get("backoffLimit") is not None or bool(scheduling)
+
+
+def _note_clean_up(job: ReplicaJob) -> None:
+    for path, policy in (("spec.runPolicy.cleanPodPolicy", job.run_policy), ("spec.cleanPodPolicy", job.obj["spec"])):
+        wanted = policy.get("cleanPodPolicy")
+        if wanted == "None":
+            job.notes.add(path, "None is not kept: pods that still run are ended when the job ends; those that have ended stay")
+        elif wanted == "All":
+            job.notes.add(path, "All is not kept: pods that have ended stay until ttlSecondsAfterFinished removes the job")
+
+
+def _differences(one: Any, other: Any, path: str) -> list[str]:
+    if isinstance(one, dict) and isinstance(other, dict):
+        keys = [*one, *(key for key in other if key not in one)]
+        return [found for key in keys for found in _differences(one.get(key), other.get(key), f"{path}.{key}")]
+    if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
+        return [found for at, (a, b) in enumerate(zip(one, other, strict=True)) for found in _differences(a, b, f"{path}[{at}]")]
+    return [] if one == other else [path]
