@@ -30,6 +30,7 @@ from trainwright.controlplane.apiserver.pagination import Page
 from trainwright.controlplane.apiserver.registry import Strategy, strategy_of
 from trainwright.controlplane.apiserver.selection import Selection
 from trainwright.controlplane.apiserver.store import Store
+from trainwright.controlplane.apiserver.trainjob_updates import check_trainjob_update
 
 log = logging.getLogger(__name__)
 
@@ -261,6 +262,8 @@ class ResourceServer:
             admitted, warnings = self._admitted(new, old.object, options)
             # A status write changes nothing else, not even by a default that is newer than the object.
             new = _with_status(new, admitted.get("status")) if options.status else admitted
+            if kind == kinds.TRAINJOB and not options.status:
+                check_trainjob_update(old.object, new, self._lookup)
         if strategy.generation and not options.status:
             metadata.count_generation(new, old.object)
         if new == old.object:
