@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import cache
 from typing import Any
 
 from trainwright.api import names
@@ -15,6 +16,7 @@ from trainwright.materialize.compiled import CompiledRuntime, compiled
 from trainwright.materialize.draft import Draft, PodSet, ancestor_of
 from trainwright.materialize.keys import Keys, PlaceholderKeys
 from trainwright.materialize.patches import patch_problems, patched_template
+from trainwright.materialize.plugins import PHASES, installed_plugins
 from trainwright.materialize.policies.coscheduling import CoschedulingPolicy
 from trainwright.materialize.policies.flux import FluxPolicy
 from trainwright.materialize.policies.jax import JaxPolicy
@@ -43,11 +45,8 @@ POLICIES: tuple[Policy, ...] = (
     ProgressPolicy(),
     JobSetPolicy(),
 )
+"""In the order in which they run. Plugins come before the last, which writes the JobSet."""
 _NAMELESS = "Invalid value: every object is named after the TrainJob; give metadata.name instead"
-_STEPS: dict[str, list[Callable[[Draft], Any]]] = {
-    phase: [getattr(policy, phase) for policy in POLICIES if hasattr(policy, phase)]
-    for phase in (VALIDATE, *ENFORCE, CHECK, BUILD)
-}
 
 
 def materialize(trainjob: Obj, runtime: Obj, *, settings: Settings | None = None, keys: Keys | None = None) -> list[Obj]:
@@ -101,13 +100,19 @@ def _merge_resources(draft: Draft, override: Obj) -> None:
             container["resources"] = merged_resources(container.get("resources"), override)
 
 
+@cache
+def _steps() -> dict[str, list[Callable[[Draft], Any]]]:
+    policies = (*POLICIES[:-1], *installed_plugins(), POLICIES[-1])
+    return {phase: [getattr(policy, phase) for policy in policies if hasattr(policy, phase)] for phase in PHASES}
+
+
 def _run(phase: str, draft: Draft) -> None:
-    for step in _STEPS[phase]:
+    for step in _steps()[phase]:
         step(draft)
 
 
 def _problems(phase: str, draft: Draft) -> Iterator[Problem]:
-    for step in _STEPS[phase]:
+    for step in _steps()[phase]:
         yield from step(draft)
 
 
