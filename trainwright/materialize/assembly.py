@@ -16,7 +16,7 @@ from trainwright.materialize.compiled import CompiledRuntime, compiled
 from trainwright.materialize.draft import Draft, PodSet, ancestor_of
 from trainwright.materialize.keys import Keys, PlaceholderKeys
 from trainwright.materialize.patches import patch_problems, patched_template
-from trainwright.materialize.plugins import PHASES, installed_plugins
+from trainwright.materialize.plugins import PHASES, guarded, installed_plugins
 from trainwright.materialize.policies.coscheduling import CoschedulingPolicy
 from trainwright.materialize.policies.flux import FluxPolicy
 from trainwright.materialize.policies.jax import JaxPolicy
@@ -102,8 +102,13 @@ def _merge_resources(draft: Draft, override: Obj) -> None:
 
 @cache
 def _steps() -> dict[str, list[Callable[[Draft], Any]]]:
-    policies = (*POLICIES[:-1], *installed_plugins(), POLICIES[-1])
-    return {phase: [getattr(policy, phase) for policy in policies if hasattr(policy, phase)] for phase in PHASES}
+    own, plugins, last = POLICIES[:-1], installed_plugins(), POLICIES[-1]
+    steps: dict[str, list[Callable[[Draft], Any]]] = {}
+    for phase in PHASES:
+        steps[phase] = [getattr(policy, phase) for policy in own if hasattr(policy, phase)]
+        steps[phase] += [guarded(plugin, phase) for plugin in plugins if hasattr(plugin, phase)]
+        steps[phase] += [getattr(last, phase)] if hasattr(last, phase) else []
+    return steps
 
 
 def _run(phase: str, draft: Draft) -> None:
