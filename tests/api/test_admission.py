@@ -37,27 +37,29 @@ def test_the_argument_is_left_alone() -> None:
         ({"trainer": {"numProcPerNode": 0}}, "spec.trainer.numProcPerNode"),
         ({"trainer": {"comand": ["x"]}}, "spec.trainer.comand"),
         ({"trainer": {"env": [{"name": "A"}, {"name": "A"}]}}, "spec.trainer.env[1]"),
-        ({"trainer": {"resourcesPerNode": {"limits": {"cpu": "lots"}}}}, "spec.trainer.resourcesPerNode.limits[cpu]"),
-        ({"trainer": {"resourcesPerNode": {"limits": {"cpu": "-1"}}}}, "spec.trainer.resourcesPerNode.limits[cpu]"),
+        ({"trainer": {"resourcesPerNode": {"limits": {"cpu": "lots"}}}}, "spec.trainer.resourcesPerNode.limits.cpu"),
+        ({"trainer": {"resourcesPerNode": {"limits": {"cpu": []}}}}, "spec.trainer.resourcesPerNode.limits.cpu"),
         ({"initializer": {"dataset": {"storageUri": "no-scheme"}}}, "spec.initializer.dataset.storageUri"),
         ({"activeDeadlineSeconds": 0}, "spec.activeDeadlineSeconds"),
         ({"managedBy": "me"}, "spec.managedBy"),
         ({"runtimeRef": {}}, "spec.runtimeRef.name"),
         ({"runtimeRef": {"name": "x", "kind": "Other"}}, "spec.runtimeRef.kind"),
-        ({"runtimePatches": [{"manager": "nobody"}]}, "spec.runtimePatches.manager"),
+        ({"runtimePatches": [{"manager": "nobody"}]}, "spec.runtimePatches[0].manager"),
         ({"suspend": "yes"}, "spec.suspend"),
     ],
 )
 def test_a_bad_field_is_named(spec: dict[str, Any], field: str) -> None:
     with pytest.raises(Invalid) as refused:
         admit(trainjob(**spec))
-    assert field in [problem.field for problem in refused.value.problems]
+    assert field in [problem.where for problem in refused.value.problems]
 
 
 def test_all_problems_come_at_once() -> None:
     with pytest.raises(Invalid) as refused:
         admit(trainjob(trainer={"numNodes": -1, "numProcPerNode": 0}, suspend=3))
     assert len(refused.value.problems) == 3
+    with pytest.raises(Invalid) as refused:
+        admit(trainjob(trainer={"numNodes": -1, "image": "x" * 501}))
     assert refused.value.status()["details"]["causes"][0]["field"].startswith("spec.")
 
 

@@ -129,7 +129,7 @@ def test_a_policy_that_is_not_built_yet_is_refused_by_name() -> None:
 def test_a_name_too_long_for_its_pods_is_refused_at_once() -> None:
     long = job()
     long["metadata"]["name"] = "a" * 49
-    with pytest.raises(Invalid, match="DNS label"):
+    with pytest.raises(Invalid, match="JobSet name is too long"):
         materialize(long, runtime())
 
 

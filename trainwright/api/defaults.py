@@ -3,30 +3,41 @@
 from __future__ import annotations
 
 from trainwright.api import names
+from trainwright.api.jobset_shapes import JOBSET
 from trainwright.api.objects import Obj, name_of, uid_of
+from trainwright.api.rewriting import rewrite
 
 UNLIMITED = 2**31 - 1
 
 
-def jobset_defaults(jobset: Obj) -> None:
-    """Fill in, in place, what the JobSet webhook fills in on create."""
+def jobset_defaults(jobset: Obj, old: Obj | None) -> None:
+    """Fill in, in place, what the JobSet webhook fills in on create; and what it writes for required fields that are missing.
+
+    The templates get theirs on every write: a client that sends whole lists leaves out what was filled in before.
+    """
     spec = jobset.setdefault("spec", {})
+    if old is None:
+        _fill_policies(spec)
+    for job in spec.get("replicatedJobs") or []:
+        template = job.setdefault("template", {}).setdefault("spec", {})
+        template.setdefault("completionMode", "Indexed")
+        template.setdefault("template", {}).setdefault("spec", {}).setdefault("restartPolicy", "OnFailure")
+    rewrite(JOBSET, jobset)
+
+
+def _fill_policies(spec: Obj) -> None:
     spec.setdefault("successPolicy", {"operator": "All"})
     spec.setdefault("startupPolicy", {"startupPolicyOrder": "AnyOrder"})
     network = spec.setdefault("network", {})
     network.setdefault("enableDNSHostnames", True)
     network.setdefault("publishNotReadyAddresses", True)
-    for job in spec.get("replicatedJobs") or []:
-        template = (job.get("template") or {}).get("spec") or {}
-        template.setdefault("completionMode", "Indexed")
-        ((template.get("template") or {}).get("spec") or {}).setdefault("restartPolicy", "OnFailure")
     for index, rule in enumerate((spec.get("failurePolicy") or {}).get("rules") or []):
         rule["name"] = rule.get("name") or f"failurePolicyRule{index}"
     for policy in spec.get("volumeClaimPolicies") or []:
         policy.setdefault("retentionPolicy", {"whenDeleted": "Delete"})
 
 
-def job_defaults(job: Obj) -> None:
+def job_defaults(job: Obj, old: Obj | None = None) -> None:
     """Fill in, in place, what the API server fills into a batch/v1 Job.
 
     Selector and pod labels need the UID; they are left alone until the object has one.
@@ -40,9 +51,11 @@ def job_defaults(job: Obj) -> None:
     spec.setdefault("suspend", False)
     spec.setdefault("podReplacementPolicy", "Failed" if "podFailurePolicy" in spec else "TerminatingOrFailed")
     template = spec.setdefault("template", {})
-    if not spec.get("manualSelector") and "selector" not in spec and uid_of(job):
+    if old is None and not spec.get("manualSelector") and uid_of(job):
         spec["manualSelector"] = False
-        spec["selector"] = {"matchLabels": {names.CONTROLLER_UID_LABEL: uid_of(job)}}
+        chosen = (spec.get("selector") or {}).get("matchLabels") or {}
+        spec["selector"] = {**(spec.get("selector") or {})}
+        spec["selector"]["matchLabels"] = {**chosen, names.CONTROLLER_UID_LABEL: uid_of(job)}
         labels = template.setdefault("metadata", {}).setdefault("labels", {})
         labels |= {
             names.CONTROLLER_UID_LABEL: uid_of(job),
