@@ -16,6 +16,7 @@ from trainwright.api.metadata_rules import metadata_problems
 from trainwright.api.metadata_shapes import METADATA
 from trainwright.api.nearest import nearest
 from trainwright.api.objects import Obj, copy_of, name_of
+from trainwright.api.rewriting import read_nulls
 from trainwright.api.settling import Unknown, settled
 from trainwright.api.shape_check import Findings, findings
 from trainwright.api.webhook_rules import Case, Lookup, broken
@@ -99,6 +100,8 @@ class _Admission:
     obj: Obj
     old: Obj | None
     context: AdmissionContext
+    is_read: bool = True
+    """Whether code that needs its types could read the object: the rules are asked of nothing else."""
     refusal: Invalid | None = None
     problems: list[Problem] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
@@ -108,7 +111,7 @@ class _Admission:
         own = self._settle()
         found = self._default(own)
         self._judge(own, found)
-        if not found.malformed:
+        if self.is_read and not found.malformed:
             self._ask_webhook(own)
         if self.refusal is not None:
             self.refusal.problems = _distinct(self.problems)
@@ -136,7 +139,12 @@ class _Admission:
     def _settle(self) -> Obj:
         own, unknown = settled(self.governed.shape, self.obj)
         metadata, strange = settled(METADATA, self.obj.get("metadata") or {}, "metadata")
+        read_nulls(METADATA, metadata)
+        if not self.governed.custom:
+            read_nulls(self.governed.shape, own)
         own["metadata"] = metadata
+        if self.old is None and self.governed.custom:  # a server takes no status from a new object
+            own.pop("status", None)
         unknown += strange
         if self.governed.custom:
             unknown.sort(key=lambda item: item[0])
@@ -155,6 +163,7 @@ class _Admission:
         if found.schema and self.governed.is_read_by_code:
             unreadable = decoding_problems(self.governed.shape, own, self.governed.kind.kind)
         if unreadable:
+            self.is_read = False
             self._refuse(self._told_by_defaulter(unreadable[0].message), [])
             known = {problem.field for problem in found.schema}
             found.schema.extend(problem for problem in unreadable if problem.field not in known)
@@ -166,10 +175,7 @@ class _Admission:
 
     def _findings(self, own: Obj) -> Findings:
         if self.governed.custom:
-            judged = _named(own)
-            if self.old is None:  # a server takes no status from a new object
-                judged.pop("status", None)
-            return findings(self.governed.shape, judged, self.old)
+            return findings(self.governed.shape, _named(own), self.old)
         found = findings(self.governed.shape, own)
         # Built-in kinds have no schema beyond their types: what is required, and how much, their rules say.
         return Findings([problem for problem in found.schema if problem.reason == "FieldValueTypeInvalid"])
@@ -186,7 +192,7 @@ class _Admission:
         problems = list(metadata_problems(kind, named["metadata"], custom=self.governed.custom))
         if not self.context.now:  # away from a server owners have no UID yet
             problems = [problem for problem in problems if problem.field != "metadata.ownerReferences.uid"]
-        if not self.governed.custom and not found.malformed:
+        if not self.governed.custom and self.is_read and not found.malformed:
             problems += broken(self.governed.rules, Case(named, self.old, self.context.lookup))
         if told := problems + found.told():
             self._refuse(Invalid.of(kind.kind, name_of(named), told, kind.group), problems + found.all())

@@ -10,7 +10,7 @@ from typing import Any
 
 from trainwright.api.errors import Problem
 from trainwright.api.paths import child, element
-from trainwright.api.shape_check import as_json, type_of
+from trainwright.api.shape_check import as_json, fits, type_of
 from trainwright.api.shapes import Anything, Flag, IntOrText, Mapping, Quantity, Record, Sequence, Shape, Text, Whole
 
 _NUMERIC = ("integer", "number")
@@ -49,7 +49,7 @@ def _problems(shape: Shape, value: Any, path: str, fields: str, owner: str) -> I
 def _readable(shape: Shape, value: Any) -> bool:
     found = type_of(value)
     if isinstance(shape, Whole):
-        return found == "integer" and -(1 << shape.bits - 1) <= value < 1 << shape.bits - 1
+        return found == "integer" and fits(shape, value)
     wanted = {Text: ("string",), Flag: ("boolean",), IntOrText: ("integer", "string")}
     return found in wanted.get(type(shape), ())
 
@@ -67,7 +67,7 @@ def _misfit(shape: Shape, value: Any, path: str, place: str) -> Problem:
 def _go_type(shape: Shape) -> str:
     match shape:
         case Whole():
-            return f"int{shape.bits}"
+            return f"int{shape.bits or ''}"
         case Flag():
             return "bool"
         case Sequence():

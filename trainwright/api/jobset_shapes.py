@@ -9,6 +9,7 @@ from trainwright.api.shapes import (
     ANYTHING,
     FLAG,
     INT,
+    PLAIN_INT,
     TEXT,
     TEXTS,
     Record,
@@ -41,7 +42,7 @@ _ONE_ORDER = Rule(
     holds=_one_order,
 )
 _OWN_NAMESPACE = Rule(
-    "!has(self.templates) || self.templates.all(t, !has(t.metadata) || !has(t.metadata.namespace) || t.metadata.namespace == '')",
+    "!has(self.templates) || self.templates.all(t, !has(t.metadata) || !has(t.metadata.namespace) || size(t.metadata.namespace) == 0)",
     "namespace cannot be set for VolumeClaimPolicies templates",
     holds=_no_namespace,
 )
@@ -76,7 +77,7 @@ def jobset_spec(replicas: Whole) -> Record:
     """The shape of a JobSet's spec. A JobSet bounds its `replicas`, the copy inside a runtime does not."""
     fields: dict[str, Shape] = {
         "coordinator": Record(
-            {"jobIndex": INT, "podIndex": INT, "replicatedJob": TEXT}, ("replicatedJob",), type_name="Coordinator"
+            {"jobIndex": PLAIN_INT, "podIndex": PLAIN_INT, "replicatedJob": TEXT}, ("replicatedJob",), type_name="Coordinator"
         ),
         "failurePolicy": Record(
             {

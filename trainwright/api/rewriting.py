@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from trainwright.api.quantities import canonical
-from trainwright.api.shapes import Flag, Mapping, Quantity, Record, Sequence, Shape, Text, Whole
+from trainwright.api.shapes import ANYTHING, Flag, Mapping, Quantity, Record, Sequence, Shape, Text, Whole
 
 
 def rewrite(shape: Record, value: Any) -> None:
@@ -23,6 +23,27 @@ def rewrite(shape: Record, value: Any) -> None:
         content = value.get(name)
         if content is not None:
             value[name] = _rewritten(inner, content)
+
+
+def read_nulls(shape: Shape, value: Any) -> None:
+    """Change, in place, the nulls of lists into what typed code reads there: empty text, zero, an empty record."""
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            if isinstance(inner, dict | list):
+                read_nulls(_part(shape, name), inner)
+    elif isinstance(value, list):
+        item = shape.item if isinstance(shape, Sequence) else shape
+        for index, inner in enumerate(value):
+            if inner is None:
+                value[index] = {} if isinstance(item, Record) else _zero(item)
+            elif isinstance(inner, dict | list):
+                read_nulls(item, inner)
+
+
+def _part(shape: Shape, name: str) -> Shape:
+    if isinstance(shape, Record):
+        return shape.fields.get(name, ANYTHING)
+    return shape.value if isinstance(shape, Mapping) else ANYTHING
 
 
 def _rewritten(shape: Shape, value: Any) -> Any:

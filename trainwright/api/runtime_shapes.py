@@ -56,7 +56,7 @@ _ML_POLICY = Record(
     },
     rules=(_ONE_POLICY,),
 )
-_TOPOLOGY = Record({"highestTierAllowed": Whole(default=1), "mode": Text(one_of=("hard", "soft"), default="hard")})
+_TOPOLOGY = Record({"highestTierAllowed": Whole(bits=0, default=1), "mode": Text(one_of=("hard", "soft"), default="hard")})
 _POD_GROUP_POLICY = Record(
     {
         "coscheduling": Record({"scheduleTimeoutSeconds": Whole(default=60)}),

@@ -172,13 +172,23 @@ def _whole(shape: Whole, value: Any, _old: Any, path: str, found: Findings) -> b
     if isinstance(value, bool) or not (isinstance(value, int) or (isinstance(value, float) and value.is_integer())):
         found.schema.append(_wrong_type(path, value, "integer"))
         return False
-    if not -(1 << shape.bits - 1) <= value < 1 << shape.bits - 1:
-        _bad(found, path, f"Invalid value: {as_json(value)}: {path} in body must be of type int{shape.bits}: {as_json(value)}")
+    if not fits(shape, value):
+        _bad(
+            found,
+            path,
+            f"Invalid value: {as_json(value)}: {path} in body must be of type int{shape.bits or ''}: {as_json(value)}",
+        )
     if shape.at_least is not None and value < shape.at_least:
         _bad(found, path, f"Invalid value: {value}: {path} in body should be greater than or equal to {shape.at_least}")
     if shape.at_most is not None and value > shape.at_most:
         _bad(found, path, f"Invalid value: {value}: {path} in body should be less than or equal to {shape.at_most}")
     return True
+
+
+def fits(shape: Whole, value: float) -> bool:
+    """Whether a number is one of as many bits."""
+    most = 1 << (shape.bits or 64) - 1
+    return -most <= value < most
 
 
 def _flag(_shape: Flag, value: Any, _old: Any, path: str, found: Findings) -> bool:

@@ -55,7 +55,7 @@ class Text(Shape):
 
 @dataclass(frozen=True, eq=False)
 class Whole(Shape):
-    """An integer of 32 or 64 bits."""
+    """An integer of 32 or 64 bits; with 0 the schema does not say, and the servers' own 64 hold."""
 
     at_least: int | None = None
     at_most: int | None = None
@@ -110,6 +110,6 @@ class Record(Shape):
     """Optional fields that come back as an empty object when code rewrites the record."""
 
 
-TEXT, FLAG, INT, LONG = Text(), Flag(), Whole(), Whole(bits=64)
+TEXT, FLAG, INT, LONG, PLAIN_INT = Text(), Flag(), Whole(), Whole(bits=64), Whole(bits=0)
 QUANTITY, INT_OR_TEXT, ANYTHING = Quantity(), IntOrText(), Anything()
 TEXTS, TEXT_MAP, QUANTITIES = Sequence(TEXT), Mapping(TEXT), Mapping(QUANTITY)
