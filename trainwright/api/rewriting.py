@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from trainwright.api.quantities import canonical
-from trainwright.api.shapes import ANYTHING, Flag, Mapping, Quantity, Record, Sequence, Shape, Text, Whole
+from trainwright.api.shapes import ANYTHING, TEXT, Flag, Mapping, Quantity, Record, Sequence, Shape, Text, Whole
 
 
 def rewrite(shape: Record, value: Any) -> None:
@@ -19,9 +19,10 @@ def rewrite(shape: Record, value: Any) -> None:
             value[name] = _zero(shape.fields[name])
     for name in shape.written:
         value.setdefault(name, {})
-    for name, inner in shape.fields.items():
-        content = value.get(name)
-        if content is not None:
+    fields = shape.fields
+    for name, content in value.items():
+        inner = fields.get(name)
+        if inner is not None and inner is not TEXT and content is not None:
             value[name] = _rewritten(inner, content)
 
 
@@ -47,15 +48,15 @@ def _part(shape: Shape, name: str) -> Shape:
 
 
 def _rewritten(shape: Shape, value: Any) -> Any:
-    match shape:
-        case Record():
-            rewrite(shape, value)
-        case Sequence():
-            return [_rewritten(shape.item, item) for item in value]
-        case Mapping():
-            return {key: _rewritten(shape.value, item) for key, item in value.items()}
-        case Quantity():
-            return canonical(value)
+    kind = type(shape)
+    if kind is Record:
+        rewrite(shape, value)  # type: ignore[arg-type]
+    elif kind is Sequence and not isinstance(shape.item, Text):  # type: ignore[attr-defined]
+        return [_rewritten(shape.item, item) for item in value]  # type: ignore[attr-defined]
+    elif kind is Mapping and shape.value is not TEXT:  # type: ignore[attr-defined]
+        return {key: _rewritten(shape.value, item) for key, item in value.items()}  # type: ignore[attr-defined]
+    elif kind is Quantity:
+        return canonical(value)
     return value
 
 

@@ -15,6 +15,7 @@ from typing import Any
 from trainwright.api.errors import Problem
 from trainwright.api.paths import child, element
 from trainwright.api.shapes import (
+    TEXT,
     Anything,
     Flag,
     IntOrText,
@@ -215,10 +216,11 @@ def _sequence(shape: Sequence, value: Any, old: Any, path: str, found: Findings)
         _bad(found, path, f"Invalid value: {len(value)}: {path} in body should have at least {shape.at_least} items")
     if shape.at_most is not None and len(value) > shape.at_most:
         _bad(found, path, f"Too many: {len(value)}: must have at most {shape.at_most} items", "FieldValueTooMany")
-    before = _by_key(shape, old)
+    before = _by_key(shape, old) if old is not None else {}
     for index, item in enumerate(value):
-        _check(shape.item, item, before.get(_key(shape, item)), element(path, index), found)
-    if shape.keys or shape.distinct:
+        if not (shape.item is TEXT and type(item) is str):
+            _check(shape.item, item, before.get(_key(shape, item)) if before else None, element(path, index), found)
+    if (shape.keys or shape.distinct) and len(value) > 1:
         _distinct(shape, value, path, found)
     return True
 
@@ -240,16 +242,22 @@ def _by_key(shape: Sequence, old: Any) -> dict[Any, Any]:
 
 
 def _distinct(shape: Sequence, value: list[Any], path: str, found: Findings) -> None:
-    seen: set[str] = set()
+    seen: set[Any] = set()
     for index, item in enumerate(value):
-        if shape.keys:
-            if not isinstance(item, dict):
-                continue
-            item = {name: item[name] for name in shape.keys if name in item}
-        text = as_json(item)
-        if text in seen:
-            _bad(found, element(path, index), f"Duplicate value: {text}", "FieldValueDuplicate")
-        seen.add(text)
+        if shape.keys and not isinstance(item, dict):
+            continue
+        shown = {name: item[name] for name in shape.keys if name in item} if shape.keys else item
+        key = _hashable(shown)
+        if key in seen:
+            _bad(found, element(path, index), f"Duplicate value: {as_json(shown)}", "FieldValueDuplicate")
+        seen.add(key)
+
+
+def _hashable(value: Any) -> Any:
+    """Something that is equal where values are the same JSON, `1` and `true` apart."""
+    if isinstance(value, dict):
+        return tuple((name, _hashable(inner)) for name, inner in value.items())
+    return value if isinstance(value, str) else as_json(value)
 
 
 def _mapping(shape: Mapping, value: Any, old: Any, path: str, found: Findings) -> bool:
@@ -276,7 +284,8 @@ def _record(shape: Record, value: Any, old: Any, path: str, found: Findings) -> 
     fields = shape.fields
     for name, item in value.items():
         known = fields.get(name)
-        if known is not None:
+        # Text without limits is most of what there is: no path is built for it.
+        if known is not None and not (known is TEXT and type(item) is str):
             _check(known, item, before.get(name), child(path, name), found)
     return True
 
