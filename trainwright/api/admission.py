@@ -6,7 +6,7 @@ steps that could be found. Rules that need the patched template of a TrainJob's 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from trainwright.api.decoding import decoding_problems
@@ -16,7 +16,7 @@ from trainwright.api.metadata_rules import metadata_problems
 from trainwright.api.metadata_shapes import METADATA
 from trainwright.api.nearest import nearest
 from trainwright.api.objects import Obj, copy_of, name_of
-from trainwright.api.rewriting import read_nulls
+from trainwright.api.rewriting import read_nulls, read_quantities
 from trainwright.api.settling import Unknown, settled
 from trainwright.api.shape_check import Findings, findings
 from trainwright.api.webhook_rules import Case, Lookup, broken
@@ -34,6 +34,8 @@ class AdmissionContext:
     now: str = ""
     lookup: Lookup | None = None
     strictness: Literal["Strict", "Warn", "Ignore"] = "Strict"
+    only_status: bool = False
+    """A write of the status subresource: no webhook is asked about it."""
 
 
 @dataclass(frozen=True)
@@ -111,11 +113,13 @@ class _Admission:
         own = self._settle()
         found = self._default(own)
         self._judge(own, found)
-        if self.is_read and not found.malformed:
+        if self.is_read and not found.malformed and not self.context.only_status:
             self._ask_webhook(own)
         if self.refusal is not None:
             self.refusal.problems = _distinct(self.problems)
             raise self.refusal
+        if self.governed.finish is not None:
+            self.governed.finish(own)
         return Admitted(own, self.warnings)
 
     def _refuse(self, refusal: Invalid, problems: list[Problem]) -> None:
@@ -160,6 +164,9 @@ class _Admission:
         """Defaults that are no part of the schema; they are filled in by code that must be able to read the object."""
         found = self._findings(own)
         unreadable = []
+        if self.context.only_status:
+            found.schema = [_in_status(problem) for problem in found.schema]
+            return found
         if found.schema and self.governed.is_read_by_code:
             unreadable = decoding_problems(self.governed.shape, own, self.governed.kind.kind)
         if unreadable:
@@ -168,6 +175,8 @@ class _Admission:
             known = {problem.field for problem in found.schema}
             found.schema.extend(problem for problem in unreadable if problem.field not in known)
         elif self.governed.defaults is not None and not any(p.reason == "FieldValueTypeInvalid" for p in found.schema):
+            if not self.governed.custom:
+                read_quantities(self.governed.shape, own)
             self.governed.defaults(own, self.old, self.context.now)
             if self.governed.defaults_fill_required:
                 found = self._findings(own)
@@ -215,6 +224,11 @@ class _Admission:
             return refusal
         told = [str(problem) if problem.field else problem.message for problem in problems]
         return Denied(denial + (told[0] if len(told) == 1 else f"[{', '.join(told)}]"))
+
+
+def _in_status(problem: Problem) -> Problem:
+    """A problem as it is told of a status alone: the field is named whole, its place in the body is not."""
+    return replace(problem, message=problem.message.replace(": status.", ": "))
 
 
 def _unknown_field(unknown: Unknown) -> Problem:

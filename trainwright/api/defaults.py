@@ -1,10 +1,11 @@
-"""Defaults that depend on other fields: what the JobSet webhook and the API server fill into JobSets, Jobs and Pods."""
+"""Defaults that depend on other fields: what the JobSet webhook and the API server fill into JobSets and Jobs."""
 
 from __future__ import annotations
 
 from trainwright.api import names
 from trainwright.api.jobset_shapes import JOBSET
-from trainwright.api.objects import Obj, name_of, uid_of
+from trainwright.api.objects import Obj, labels_of, name_of, uid_of
+from trainwright.api.pod_defaults import pod_spec_defaults
 from trainwright.api.rewriting import rewrite
 
 UNLIMITED = 2**31 - 1
@@ -63,35 +64,11 @@ def job_defaults(job: Obj, old: Obj | None = None) -> None:
             "controller-uid": uid_of(job),
             "job-name": name_of(job),
         }
-    _pod_spec_defaults(template.get("spec") or {})
+    pod_spec_defaults(template.setdefault("spec", {}))
 
 
-def pod_defaults(pod: Obj) -> None:
-    """Fill in, in place, what the API server fills into a Pod."""
-    spec = pod.get("spec") or {}
-    spec.setdefault("restartPolicy", "Always")
-    _pod_spec_defaults(spec)
-
-
-def _pod_spec_defaults(spec: Obj) -> None:
-    spec.setdefault("dnsPolicy", "ClusterFirst")
-    spec.setdefault("schedulerName", "default-scheduler")
-    spec.setdefault("securityContext", {})
-    spec.setdefault("terminationGracePeriodSeconds", 30)
-    for container in [*(spec.get("initContainers") or []), *(spec.get("containers") or [])]:
-        container.setdefault("resources", {})
-        container.setdefault("terminationMessagePath", "/dev/termination-log")
-        container.setdefault("terminationMessagePolicy", "File")
-        if container.get("image"):
-            container.setdefault("imagePullPolicy", _pull_policy(container["image"]))
-        for port in container.get("ports") or []:
-            port.setdefault("protocol", "TCP")
-        for entry in container.get("env") or []:
-            field_ref = (entry.get("valueFrom") or {}).get("fieldRef")
-            if field_ref is not None:
-                field_ref.setdefault("apiVersion", "v1")
-
-
-def _pull_policy(image: str) -> str:
-    name, _, tag = image.rpartition("/")[2].partition(":")
-    return "Always" if "@" not in name and tag in ("", "latest") else "IfNotPresent"
+def job_labels(job: Obj) -> None:
+    """Give a Job without labels, in place, those of its pods: a server does so when it reads the Job back, unchecked."""
+    labels = labels_of(job["spec"]["template"])
+    if labels and not labels_of(job):
+        job["metadata"]["labels"] = dict(labels)

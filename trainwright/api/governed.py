@@ -6,13 +6,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from trainwright.api import kinds
-from trainwright.api.defaults import job_defaults, jobset_defaults, pod_defaults
+from trainwright.api.defaults import job_defaults, job_labels, jobset_defaults
 from trainwright.api.job_rules import JOB_RULES
 from trainwright.api.job_shapes import JOB_SPEC
 from trainwright.api.jobset_rules import JOBSET_RULES
 from trainwright.api.jobset_shapes import JOBSET, kind_shape
 from trainwright.api.kinds import Kind
 from trainwright.api.objects import Obj
+from trainwright.api.pod_defaults import pod_defaults
 from trainwright.api.pod_rules import POD_RULES
 from trainwright.api.pod_shapes import POD_SPEC
 from trainwright.api.runtime_rules import CLUSTER_RUNTIME_RULES, NAMESPACED_RUNTIME_RULES, cluster_runtime_warnings
@@ -35,6 +36,8 @@ class Governed:
     defaults: Callable[[Obj, Obj | None, str], None] | None = None
     """Fills in, in place, what the schema does not; gets the object, what it replaces, and the time."""
     defaults_fill_required: bool = False
+    finish: Callable[[Obj], None] | None = None
+    """Changes, in place, what has passed."""
     warns: Callable[[Case], Iterator[str]] | None = None
     defaulter: str = ""
     validator: str = ""
@@ -87,6 +90,7 @@ GOVERNED = {
             JOB_RULES,
             custom=False,
             defaults=lambda new, old, _now: job_defaults(new, old),
+            finish=job_labels,
         ),
         Governed(
             kinds.POD,

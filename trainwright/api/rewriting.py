@@ -26,6 +26,20 @@ def rewrite(shape: Record, value: Any) -> None:
             value[name] = _rewritten(inner, content)
 
 
+def read_quantities(shape: Shape, value: Any) -> None:
+    """Change, in place, quantities into their canonical form, as built-in kinds are stored."""
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            part = _part(shape, name)
+            if type(part) is Quantity:
+                value[name] = canonical(inner)
+            elif isinstance(inner, dict | list):
+                read_quantities(part, inner)
+    elif isinstance(value, list):
+        for inner in value:
+            read_quantities(shape.item if isinstance(shape, Sequence) else ANYTHING, inner)
+
+
 def read_nulls(shape: Shape, value: Any) -> None:
     """Change, in place, the nulls of lists into what typed code reads there: empty text, zero, an empty record."""
     if isinstance(value, dict):

@@ -275,9 +275,7 @@ class ResourceServer:
         return Answer(record.object, record.data, warnings)
 
     def _admitted(self, new: Obj, old: Obj | None, options: WriteOptions) -> tuple[Obj, Warnings]:
-        # Webhooks are not asked about a status, so the rules that look at other objects are not either.
-        lookup = None if options.status else self._lookup
-        context = AdmissionContext(now=self._now(), lookup=lookup, strictness=options.strictness)
+        context = AdmissionContext(self._now(), self._lookup, options.strictness, only_status=options.status)
         admitted = admit(new, old, context=context)
         return admitted.object, admitted.warnings
 
