@@ -13,7 +13,7 @@ from trainwright.cli import app
 ROOT = Path(__file__).parents[1]
 PAGES = [
     ROOT / "README.md",
-    *sorted((ROOT / "docs").glob("*.md")),
+    *sorted((ROOT / "docs").rglob("*.md")),
     *sorted(ROOT.glob("components/*/README.md")),
     *ROOT.glob("pipelines/*/README.md"),
 ]
