@@ -10,8 +10,9 @@ from trainwright.api import names
 from trainwright.api.admission import admit
 from trainwright.api.defaults import jobset_defaults
 from trainwright.api.errors import Invalid, Problem
+from trainwright.api.jobset_rules import JOBSET_RULES
 from trainwright.api.objects import Obj, copy_of, name_of
-from trainwright.api.rules import jobset_rules
+from trainwright.api.webhook_rules import Case, broken
 from trainwright.materialize.compiled import CompiledRuntime, compiled
 from trainwright.materialize.draft import Draft, PodSet, ancestor_of
 from trainwright.materialize.keys import Keys, PlaceholderKeys
@@ -126,8 +127,8 @@ def _refuse_what_jobset_would(jobset: Obj) -> None:
     stored = copy_of(jobset)
     for job in stored["spec"].get("replicatedJobs") or []:
         job.setdefault("replicas", 1)  # the schema's default for a zero that was not sent
-    jobset_defaults(stored)
-    if found := list(jobset_rules(stored, None)):
+    jobset_defaults(stored, None)
+    if found := broken(JOBSET_RULES, Case(stored)):
         raise Invalid.of("JobSet", name_of(jobset), found, "jobset.x-k8s.io")
 
 

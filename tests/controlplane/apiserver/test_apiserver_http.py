@@ -224,7 +224,9 @@ def test_openapi_leaves_validation_to_the_server(peer: Any) -> None:
     ("kind", "status", "cells"),
     [
         (TRAINJOB, None, ["a", None]),
-        (TRAINJOB, {"conditions": [{"type": "Suspended"}, {"type": "Complete"}]}, ["a", "Complete"]),
+        (TRAINJOB, {"conditions": [
+            {"type": kind, "status": "True", "reason": "R", "message": "", "lastTransitionTime": "2026-01-02T03:04:05Z"}
+            for kind in ("Suspended", "Complete")]}, ["a", "Complete"]),
         (JOB, {"succeeded": 1, "conditions": [{"type": "Complete", "status": "True"}]}, ["a", "Complete", "1/1", ""]),
         (JOBSET, {"restarts": 2, "terminalState": "Failed"}, ["a", "Failed", "2", None]),
         (POD, {"phase": "Running", "containerStatuses": [
