@@ -14,9 +14,9 @@ from trainwright.api.webhook_rules import Case, WebhookRule
 _COUNTERS = ("active", "ready", "succeeded", "failed", "terminating")
 _KEPT = ("succeeded", "failed")
 _CONDITIONS = "status.conditions"
-_TOGETHER = (("Complete", "Failed"), ("FailureTarget", "Complete"), ("SuccessCriteriaMet", "Failed"))
 _BEFORE = (("Failed", "FailureTarget"), ("Complete", "SuccessCriteriaMet"))
 """What a Job must say before it says that it has ended."""
+_APART = (("FailureTarget", "Complete"), ("SuccessCriteriaMet", "Failed"))
 
 
 def _status(obj: Obj | None) -> dict[str, Any]:
@@ -24,40 +24,62 @@ def _status(obj: Obj | None) -> dict[str, Any]:
 
 
 def _counters(case: Case) -> Iterator[Problem]:
-    status, before = _status(case.new), _status(case.old)
     for name in _COUNTERS:
-        yield from not_negative(status.get(name), f"status.{name}")
-    for name in _KEPT:
-        if (status.get(name) or 0) < (before.get(name) or 0):
-            shown = status.get(name) or 0
-            yield Problem(f"status.{name}", f"Invalid value: {shown}: cannot decrease the {name} counter")
+        yield from not_negative(_status(case.new).get(name), f"status.{name}")
 
 
-def _conditions(case: Case) -> Iterator[Problem]:
-    if _status(case.new).get("conditions") == _status(case.old).get("conditions"):
-        return
-    job = case.new
-    for one, other in _TOGETHER:
-        if is_true(job, one) and is_true(job, other):
-            yield Problem(_CONDITIONS, f"Invalid value: cannot set {one}=True and {other}=true conditions")
-    for end, before in _BEFORE:
-        if is_true(job, end) and not is_true(job, before):
-            yield Problem(_CONDITIONS, f"Invalid value: cannot set {end}=True condition without the {before}=true condition")
+def _one_end(case: Case) -> Iterator[Problem]:
+    if _said(case):
+        yield from _both(case.new, "Complete", "Failed")
 
 
-def _end(case: Case) -> Iterator[Problem]:
-    status = _status(case.new)
-    complete, failed = is_true(case.new, "Complete"), is_true(case.new, "Failed")
-    if complete and not status.get("completionTime"):
+def _time_of_completion(case: Case) -> Iterator[Problem]:
+    complete, completed = is_true(case.new, "Complete"), _status(case.new).get("completionTime")
+    if complete and not completed:
         yield required("status.completionTime", "completionTime is required for Complete jobs")
-    if status.get("completionTime") and not complete:
+    if completed and not complete:
         yield Problem("status.completionTime", "Invalid value: completionTime cannot be set for non-complete jobs")
-    if (complete or failed) and (status.get("active") or 0) > 0:
-        yield Problem("status.active", f"Invalid value: {status['active']}: active>0 is invalid for finished job")
+
+
+def _announced(case: Case) -> Iterator[Problem]:
+    if not _said(case):
+        return
+    for end, before in _BEFORE:
+        if is_true(case.new, end) and not is_true(case.new, before):
+            yield Problem(_CONDITIONS, f"Invalid value: cannot set {end}=True condition without the {before}=true condition")
+    for one, other in _APART:
+        yield from _both(case.new, one, other)
+
+
+def _said(case: Case) -> bool:
+    """Whether the conditions are new: old ones are not held against a Job."""
+    return bool(_status(case.new).get("conditions") != _status(case.old).get("conditions"))
+
+
+def _both(job: Obj, one: str, other: str) -> Iterator[Problem]:
+    if is_true(job, one) and is_true(job, other):
+        yield Problem(_CONDITIONS, f"Invalid value: cannot set {one}=True and {other}=true conditions")
+
+
+def _at_rest(case: Case) -> Iterator[Problem]:
+    active = _status(case.new).get("active") or 0
+    if active > 0 and (is_true(case.new, "Complete") or is_true(case.new, "Failed")):
+        yield Problem("status.active", f"Invalid value: {active}: active>0 is invalid for finished job")
+
+
+def _forward(case: Case) -> Iterator[Problem]:
+    status, before = _status(case.new), _status(case.old)
+    for name in _KEPT:
+        count = status.get(name) or 0
+        if count < (before.get(name) or 0):
+            yield Problem(f"status.{name}", f"Invalid value: {count}: cannot decrease the {name} counter")
 
 
 JOB_STATUS_RULES = (
-    WebhookRule("status", "counters that are not negative and do not run backwards", _counters),
-    WebhookRule(_CONDITIONS, "an end that was announced, and only one", _conditions),
-    WebhookRule("status", "a time of completion when it is complete, and no pods at its end", _end),
+    WebhookRule("status", "counters that are not negative", _counters),
+    WebhookRule(_CONDITIONS, "one end, not two", _one_end),
+    WebhookRule("status.completionTime", "a time when the Job is complete, and only then", _time_of_completion),
+    WebhookRule(_CONDITIONS, "an end that was announced", _announced),
+    WebhookRule("status.active", "no pods at the end", _at_rest),
+    WebhookRule("status", "counters that do not run backwards", _forward),
 )
