@@ -110,7 +110,11 @@ def test_the_upstream_runtimes_are_admitted(shared: Any) -> None:
 
 def test_the_page_lists_every_rule_of_the_webhooks() -> None:
     page = (Path(__file__).parents[2] / "docs/reference/admission.md").read_text("utf-8")
-    rows = {f"| {kind} | `{rule.field}` | {rule.demands} |" for kind, one in GOVERNED.items() for rule in one.rules}
+    rows = {
+        f"| {kind} | `{rule.field}` | {rule.demands} |"
+        for kind, one in GOVERNED.items()
+        for rule in (*one.rules, *one.status_rules)
+    }
     assert sorted(row for row in rows if row not in page) == []
 
 

@@ -12,7 +12,7 @@ from typing import Any, Literal
 from trainwright.api.decoding import decoding_problems
 from trainwright.api.errors import BadRequest, Denied, Invalid, Problem, Undecodable
 from trainwright.api.governed import GOVERNED, Governed
-from trainwright.api.metadata_rules import metadata_problems
+from trainwright.api.metadata_rules import metadata_problems, metadata_warnings
 from trainwright.api.metadata_shapes import METADATA
 from trainwright.api.nearest import nearest
 from trainwright.api.objects import Obj, copy_of, name_of
@@ -185,9 +185,10 @@ class _Admission:
     def _findings(self, own: Obj) -> Findings:
         if self.governed.custom:
             return findings(self.governed.shape, _named(own), self.old)
-        found = findings(self.governed.shape, own)
-        # Built-in kinds have no schema beyond their types: what is required, and how much, their rules say.
-        return Findings([problem for problem in found.schema if problem.reason == "FieldValueTypeInvalid"])
+        # Built-in kinds have no schema beyond what can be read: what is required, and how much, their rules say.
+        if not findings(self.governed.shape, own).schema:
+            return Findings()
+        return Findings(decoding_problems(self.governed.shape, own, self.governed.kind.kind))
 
     def _told_by_defaulter(self, why: str) -> Undecodable:
         if not self.governed.defaulter:
@@ -202,7 +203,8 @@ class _Admission:
         if not self.context.now:  # away from a server owners have no UID yet
             problems = [problem for problem in problems if problem.field != "metadata.ownerReferences.uid"]
         if not self.governed.custom and self.is_read and not found.malformed:
-            problems += broken(self.governed.rules, Case(named, self.old, self.context.lookup))
+            rules = self.governed.status_rules if self.context.only_status else self.governed.rules
+            problems += broken(rules, Case(named, self.old, self.context.lookup))
         if told := problems + found.told():
             self._refuse(Invalid.of(kind.kind, name_of(named), told, kind.group), problems + found.all())
 
@@ -212,8 +214,9 @@ class _Admission:
         case = Case(_named(own), self.old, self.context.lookup)
         if problems := broken(self.governed.rules, case):
             self._refuse(self._told_by_validator(case.new, problems), problems)
-        if self.refusal is None and self.governed.warns is not None:
-            self.warnings.extend(self.governed.warns(case))
+        if self.refusal is None:
+            self.warnings.extend(metadata_warnings(own["metadata"]))
+            self.warnings.extend(self.governed.warns(case) if self.governed.warns else ())
 
     def _told_by_validator(self, named: Obj, problems: list[Problem]) -> Invalid:
         denial = f'admission webhook "{self.governed.validator}" denied the request: '

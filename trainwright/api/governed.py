@@ -9,6 +9,7 @@ from trainwright.api import kinds
 from trainwright.api.defaults import job_defaults, job_labels, jobset_defaults
 from trainwright.api.job_rules import JOB_RULES
 from trainwright.api.job_shapes import JOB_SPEC
+from trainwright.api.job_status_rules import JOB_STATUS_RULES
 from trainwright.api.jobset_rules import JOBSET_RULES
 from trainwright.api.jobset_shapes import JOBSET, kind_shape
 from trainwright.api.kinds import Kind
@@ -36,6 +37,8 @@ class Governed:
     defaults: Callable[[Obj, Obj | None, str], None] | None = None
     """Fills in, in place, what the schema does not; gets the object, what it replaces, and the time."""
     defaults_fill_required: bool = False
+    status_rules: tuple[WebhookRule, ...] = ()
+    """Asked of a write of the status alone, instead of `rules`."""
     finish: Callable[[Obj], None] | None = None
     """Changes, in place, what has passed."""
     warns: Callable[[Case], Iterator[str]] | None = None
@@ -90,6 +93,7 @@ GOVERNED = {
             JOB_RULES,
             custom=False,
             defaults=lambda new, old, _now: job_defaults(new, old),
+            status_rules=JOB_STATUS_RULES,
             finish=job_labels,
         ),
         Governed(

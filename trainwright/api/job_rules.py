@@ -169,8 +169,8 @@ def _labels(case: Case) -> Iterator[Problem]:
             yield Problem(where, f"Invalid value: {as_json(value)}: {fault}", at=at)
     if uid_of(case.new) and "selector" not in spec:
         yield Problem("spec.selector", "Required value", "FieldValueRequired")
-    if not _finds(spec.get("selector"), has):
-        message = f"Invalid value: {as_json(has)}: `selector` does not match template `labels`"
+    if not _finds(spec.get("selector"), has) or (uid_of(case.new) and "selector" not in spec):
+        message = f"Invalid value: {as_json(has or None)}: `selector` does not match template `labels`"
         yield Problem("spec.template.metadata.labels", message)
 
 

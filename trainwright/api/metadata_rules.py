@@ -65,6 +65,16 @@ def metadata_problems(kind: Kind | None, metadata: Obj, *, custom: bool) -> Iter
             yield Problem(f"metadata.finalizers[{index}]", message)
 
 
+def metadata_warnings(metadata: Obj) -> Iterator[str]:
+    """What a custom resource may have, and had better not."""
+    for finalizer in metadata.get("finalizers") or []:
+        if "/" not in finalizer and finalizer not in _STANDARD_FINALIZERS:
+            yield (
+                f'metadata.finalizers: "{finalizer}": prefer a domain-qualified finalizer name to avoid accidental conflicts '
+                "with other finalizer writers"
+            )
+
+
 def is_subdomain(name: str) -> bool:
     """Whether a name is an RFC 1123 subdomain, without a look at its length."""
     return _SUBDOMAIN.match(name) is not None

@@ -32,7 +32,7 @@ def read_quantities(shape: Shape, value: Any) -> None:
         for name, inner in value.items():
             part = _part(shape, name)
             if type(part) is Quantity:
-                value[name] = canonical(inner)
+                value[name] = _canonical(inner)
             elif isinstance(inner, dict | list):
                 read_quantities(part, inner)
     elif isinstance(value, list):
@@ -70,8 +70,15 @@ def _rewritten(shape: Shape, value: Any) -> Any:
     elif kind is Mapping and shape.value is not TEXT:  # type: ignore[attr-defined]
         return {key: _rewritten(shape.value, item) for key, item in value.items()}  # type: ignore[attr-defined]
     elif kind is Quantity:
-        return canonical(value)
+        return _canonical(value)
     return value
+
+
+def _canonical(amount: Any) -> Any:
+    try:
+        return canonical(amount)
+    except (ValueError, ArithmeticError):  # an exponent beyond all bounds: left for the rules to judge
+        return amount
 
 
 def _zero(shape: Shape) -> Any:
