@@ -9,6 +9,7 @@ import typer
 from trainwright.api import admit
 from trainwright.api.errors import Invalid, Problem
 from trainwright.api.objects import Obj, name_of, namespace_of
+from trainwright.cli.advice import advised
 from trainwright.cli.manifests import read_manifests
 from trainwright.cli.output import Format, print_object
 from trainwright.cli.problems import bad_input_exits
@@ -31,7 +32,9 @@ def materialize_command(
     Runtimes are looked for among the given documents, then in the bundled catalogue.
     """
     with bad_input_exits():
-        print_object({"apiVersion": "v1", "kind": "List", "items": materialized(read_manifests(filename))}, output)
+        documents = read_manifests(filename)
+    with advised(documents), bad_input_exits():
+        print_object({"apiVersion": "v1", "kind": "List", "items": materialized(documents)}, output)
 
 
 def materialized(documents: list[Obj]) -> list[Obj]:

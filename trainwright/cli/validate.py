@@ -16,9 +16,11 @@ from trainwright.api.errors import ApiError, Invalid, Problem
 from trainwright.api.objects import Obj, described, name_of, namespace_of
 from trainwright.api.positions import Positions, positions
 from trainwright.api.shape_check import ROOT
+from trainwright.cli.advice import advise
 from trainwright.cli.manifests import read_text
 from trainwright.cli.materialize import materialized_one
 from trainwright.cli.problems import BAD_INPUT, bad_input_exits, one_line
+from trainwright.migration import KINDS
 from trainwright.runtimes import bundled_runtimes
 
 Files = Annotated[list[str], typer.Option("-f", "--filename", help="A manifest; may be given again. '-' is standard input.")]
@@ -72,6 +74,7 @@ def validate_command(filename: Files, output: Output = "text") -> None:
         if not problems:
             print(f"{len(documents)} object{'' if len(documents) == 1 else 's'}, nothing wrong")
     if problems:
+        advise(document.obj for document in documents)
         raise typer.Exit(BAD_INPUT)
 
 
@@ -102,6 +105,10 @@ def report(documents: list[_Document]) -> tuple[list[Finding], list[Finding]]:
 def _judged(document: _Document, admitted: list[Obj], given: set[tuple[Any, Any]]) -> tuple[list[Problem], list[Problem]]:
     """The problems and warnings of one object; it joins `admitted` when it may. `given` are kinds and names of all."""
     obj = _placed(document.obj)
+    if (obj.get("apiVersion"), obj.get("kind")) in KINDS:
+        return [
+            Problem("kind", f"Unsupported value: {obj['kind']} is a kind of the training operator", "FieldValueNotSupported")
+        ], []
     lookup: Lookup | None = _lookup(admitted)
     warnings: list[Problem] = []
     reference = _runtime_of(obj)

@@ -26,6 +26,11 @@ KINDS: dict[tuple[str, str], Callable[[Obj], Migrated]] = {
 }
 
 
+def is_outdated(obj: Obj) -> bool:
+    """Whether `migrate` has something to change."""
+    return is_early(obj) or (obj.get("apiVersion"), obj.get("kind")) in KINDS
+
+
 def migrate(obj: Obj) -> Migrated:
     """What a manifest becomes; one in today's form stays as it is. The given object is not changed.
 
