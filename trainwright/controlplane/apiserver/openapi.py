@@ -20,6 +20,7 @@ _PARAMETERS = [
     for name in ("dryRun", "fieldManager", "fieldValidation", "pretty")
 ]
 _FORCE = {"name": "force", "in": "query", "schema": {"type": "boolean", "uniqueItems": True}}
+_PROTO = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 _BODIES = ("application/json", "application/yaml")
 _PATCHES = ("application/apply-patch+yaml", "application/json-patch+json", "application/merge-patch+json")
 
@@ -33,6 +34,21 @@ def index() -> bytes:
         digest = hashlib.sha256(document(group, version) or b"").hexdigest().upper()
         paths[path] = {"serverRelativeURL": f"/openapi/v3/{path}?hash={digest}"}
     return orjson.dumps({"paths": paths})
+
+
+def version_two(accept: str) -> tuple[bytes, str]:
+    """`/openapi/v2` and its media type: a document without schemas, with which old clients leave validation to the server."""
+    title, version = b"Kubernetes", f"v{KUBERNETES_VERSION}".encode()
+    if "proto-openapi" in accept:
+        info = _text_field(1, title) + _text_field(2, version)
+        return _text_field(1, b"2.0") + _text_field(2, info) + _text_field(8, b"") + _text_field(9, b""), _PROTO
+    empty = {"swagger": "2.0", "info": {"title": title.decode(), "version": version.decode()}, "paths": {}, "definitions": {}}
+    return orjson.dumps(empty), "application/json"
+
+
+def _text_field(number: int, content: bytes) -> bytes:
+    """A field of bytes in protobuf; all of ours are shorter than 128."""
+    return bytes((number << 3 | 2, len(content))) + content
 
 
 @cache
