@@ -6,6 +6,7 @@ Every request ends in one of the verbs of `rest`. Writes run in threads, because
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -20,7 +21,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Mount
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from trainwright.api import kinds
 from trainwright.api.errors import ApiError, BadRequest, Forbidden, Invalid, MethodNotAllowed, Problem, Unauthorized
@@ -35,6 +36,7 @@ from trainwright.controlplane.apiserver.failures import TooLarge, not_found
 from trainwright.controlplane.apiserver.list_options import ListOptions, flag, too_large, version_number
 from trainwright.controlplane.apiserver.logs import LogOptions, Logs, NoLogs, open_log
 from trainwright.controlplane.apiserver.media import Media
+from trainwright.controlplane.apiserver.metrics import CONTENT_TYPE, Labels, Metrics
 from trainwright.controlplane.apiserver.open_streams import Streams
 from trainwright.controlplane.apiserver.pagination import Page
 from trainwright.controlplane.apiserver.paths import NoSuchPath, Target, parse_target
@@ -94,9 +96,17 @@ class Api:
         self._streams = streams
         self._clock = clock
         self._log_readers = anyio.CapacityLimiter(LOG_READERS)
+        self._metrics = Metrics()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive)
+        watch = _Stopwatch(send)
+        try:
+            await self._answered(request, scope, receive, watch)
+        finally:
+            self._metrics.observe(*_measured(request), watch.code, watch.seconds)
+
+    async def _answered(self, request: Request, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             answer = await self._answer(request)
         except NoSuchPath as missing:
@@ -118,6 +128,8 @@ class Api:
         path = request.url.path
         if path.startswith(HEALTH):
             return health(path)
+        if path == "/metrics" and request.method == "GET":
+            return self._measures(request)
         if path == "/version":
             return (
                 json_response(orjson.dumps(discovery.version()))
@@ -140,6 +152,16 @@ class Api:
         if parts[:1] not in (["api"], ["apis"]) or len(parts) < (3 if parts[0] == "api" else 4):
             raise NoSuchPath(text=parts[:1] != ["api"])
         return await self._resource(request, parse_target(parts))
+
+    def _measures(self, request: Request) -> ASGIApp:
+        token = bearer_token(request.headers.get("authorization"))
+        if token is None or not self._tokens.is_admin(token):
+            raise _anonymous("GET", "/metrics", ["metrics"]) if token is None else Unauthorized("Unauthorized")
+        store = self._server.store
+        gauges: dict[tuple[str, Labels], float] = {("apiserver_storage_revision", ()): store.revision}
+        for name, counts in (("apiserver_storage_objects", store.sizes()), ("apiserver_registered_watchers", store.watchers())):
+            gauges |= {(name, (("resource", resource),)): count for resource, count in sorted(counts.items())}
+        return Response(self._metrics.text(gauges), headers={"Content-Type": CONTENT_TYPE})
 
     async def _review(self, request: Request) -> ASGIApp:
         if request.method != "POST":
@@ -325,6 +347,39 @@ class Api:
                 target.kind.api_version, target.kind.kind, meta, [_item(target, record) for record in page.records]
             )
         return negotiated(request, wanted, data, 200, [])
+
+
+class _Stopwatch:
+    """The way out of an answer: its code, and when it was complete."""
+
+    def __init__(self, send: Send):
+        self._send = send
+        self._began = time.perf_counter()
+        self.code = 0
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.code = message["status"]
+        await self._send(message)
+
+    @property
+    def seconds(self) -> float:
+        return time.perf_counter() - self._began
+
+
+def _measured(request: Request) -> tuple[str, str]:
+    """Verb and resource of a request, as metrics tell them apart; no resource for what is none."""
+    parts = request.url.path.strip("/").split("/")
+    verb = _VERBS.get(request.method, request.method).upper()
+    try:
+        if parts[0] not in ("api", "apis"):
+            raise NoSuchPath(text=True)
+        target = parse_target(parts)
+    except (NoSuchPath, IndexError, ValueError):
+        return verb, ""
+    if verb == "GET" and not target.name:
+        verb = "WATCH" if flag(request.query_params.get("watch")) else "LIST"
+    return verb, target.kind.resource + (f"/{target.subresource}" if target.subresource else "")
 
 
 def _item(target: Target, record: Record) -> bytes:

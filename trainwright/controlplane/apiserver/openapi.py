@@ -13,13 +13,15 @@ import orjson
 from trainwright.api.kinds import Kind
 from trainwright.api.objects import Obj
 from trainwright.controlplane.apiserver.discovery import KUBERNETES_VERSION
-from trainwright.controlplane.apiserver.registry import BY_PATH, GROUP_VERSIONS
+from trainwright.controlplane.apiserver.registry import BY_PATH, GROUP_VERSIONS, strategy_of
+from trainwright.controlplane.apiserver.schemas import schema_for
 
 _PARAMETERS = [
     {"name": name, "in": "query", "schema": {"type": "string", "uniqueItems": True}}
     for name in ("dryRun", "fieldManager", "fieldValidation", "pretty")
 ]
 _FORCE = {"name": "force", "in": "query", "schema": {"type": "boolean", "uniqueItems": True}}
+_STRATEGIC = "application/strategic-merge-patch+json"
 _PROTO = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 _BODIES = ("application/json", "application/yaml")
 _PATCHES = ("application/apply-patch+yaml", "application/json-patch+json", "application/merge-patch+json")
@@ -73,7 +75,7 @@ def document(group: str, version: str) -> bytes | None:
             "openapi": "3.0.0",
             "info": {"title": "Kubernetes", "version": f"v{KUBERNETES_VERSION}"},
             "paths": paths,
-            "components": {"schemas": {_schema_name(kind): _schema(kind) for kind in chosen}},
+            "components": {"schemas": {_schema_name(kind): schema_for(kind) for kind in chosen}},
         }
     )
 
@@ -94,24 +96,6 @@ def _gvk(kind: Kind) -> Obj:
     return {"group": kind.group, "version": kind.version, "kind": kind.kind}
 
 
-def _schema(kind: Kind) -> Obj:
-    """An open schema: every field is the server's to judge."""
-    anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-    return {
-        "type": "object",
-        "description": f"{kind.kind} of {kind.api_version}.",
-        "properties": {
-            "apiVersion": {"type": "string", "description": "The version of the schema of this object."},
-            "kind": {"type": "string", "description": "The kind of this object."},
-            "metadata": {**anything, "description": "Name, labels, annotations, owners."},
-            "spec": {**anything, "description": "What is wanted."},
-            "status": {**anything, "description": "What is."},
-        },
-        "x-kubernetes-group-version-kind": [_gvk(kind)],
-        "x-kubernetes-preserve-unknown-fields": True,
-    }
-
-
 def _operation(kind: Kind, action: str, *, body: bool = False) -> Obj:
     reference = {"schema": {"$ref": f"#/components/schemas/{_schema_name(kind)}"}}
     operation: Obj = {
@@ -120,7 +104,8 @@ def _operation(kind: Kind, action: str, *, body: bool = False) -> Obj:
         "responses": {"200": {"description": "OK", "content": {"application/json": reference}}},
     }
     if body:
-        media_types = _PATCHES if action == "patch" else _BODIES
+        patches = _PATCHES if strategy_of(kind).custom else (*_PATCHES, _STRATEGIC)
+        media_types = patches if action == "patch" else _BODIES
         operation["parameters"] = [*_PARAMETERS, *([_FORCE] if action == "patch" else [])]
         operation["requestBody"] = {"required": True, "content": dict.fromkeys(media_types, reference)}
     return operation

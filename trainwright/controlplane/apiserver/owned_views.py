@@ -31,7 +31,6 @@ _ADDED_LATER: dict[Kind, tuple[tuple[str, ...], ...]] = {
     kinds.POD: (("spec", "tolerations"), ("spec", "priority"), ("spec", "preemptionPolicy")),
     kinds.JOB: (
         ("spec", "selector"),
-        ("spec", "manualSelector"),
         *(("spec", "template", "metadata", "labels", label) for label in _JOB_LABELS),
         ("spec", "template", "metadata"),
         ("metadata", "labels"),

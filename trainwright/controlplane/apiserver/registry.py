@@ -214,7 +214,7 @@ STRATEGIES = {
         Strategy(kinds.LIMIT_RANGE),
         Strategy(kinds.PRIORITY_CLASS, generation=True),
         Strategy(kinds.RUNTIME_CLASS),
-        Strategy(kinds.DEFINITION, read_only=True, generation=True),
+        Strategy(kinds.DEFINITION, read_only=True, generation=True, keeps_status_on_create=True),
     )
 }
 
