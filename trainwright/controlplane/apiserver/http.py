@@ -308,7 +308,8 @@ class Api:
         if target.strategy.custom and isinstance(obj, dict):
             for name, said in (("kind", "Kind"), ("apiVersion", "apiVersion")):
                 if not obj.get(name):
-                    why = f"Object '{said}' is missing in '{body.decode(errors='replace')}'"
+                    text = body.decode(errors="replace")
+                    why = f"Object '{said}' is missing in '{text}' ({media.summarised(body)})"
                     raise BadRequest(f"the object provided is unrecognized (must be of type {target.kind.kind}): {why}")
         if options.strictness != "Ignore" and media.media_type(content_type) == media.JSON:
             options = replace(options, duplicates=tuple(duplicate_fields(body)))
@@ -431,6 +432,14 @@ def _write_options(request: Request, *, status: bool = False) -> WriteOptions:
     if strictness not in ("Strict", "Warn", "Ignore"):
         _unsupported_value(request, "fieldValidation", f'"{strictness}"', '"Ignore", "Strict", "Warn"')
     force = flag(request.query_params.get("force"))
+    manager = request.query_params.get("fieldManager", "")
+    applies = media.media_type(request.headers.get("content-type")) == patches.APPLY
+    if "force" in request.query_params and request.method == "PATCH" and not applies:
+        problem = Problem("force", "Forbidden: may not be specified for non-apply patch", "FieldValueForbidden")
+        raise Invalid.of("PatchOptions", "", [problem], "meta.k8s.io")
+    if len(manager) > _LONGEST_MANAGER:
+        problem = Problem("fieldManager", f"Too long: may not be more than {_LONGEST_MANAGER} bytes", "FieldValueTooLong")
+        raise Invalid.of(_OPTIONS_OF.get(request.method, "Options"), "", [problem], "meta.k8s.io")
     return WriteOptions(_dry_run(request), strictness, status, _manager(request), force)  # type: ignore[arg-type]
 
 
