@@ -76,7 +76,7 @@ def _left_of_field(shape: Shape, key: str, value: Any, last: Fields, kept: Field
 
 
 def _left_of_item(shape: Sequence, item: Any, last: Fields, kept: Fields) -> Any:
-    element = _element(shape, item)
+    element = element_of(shape, item)
     before = last.get(element)
     if before is None:
         return item
@@ -98,7 +98,7 @@ def _set_by(shape: Shape, value: Any) -> Fields | None:
                 found[f"f:{key}"] = node
         return found or None
     if isinstance(value, list) and isinstance(shape, Sequence) and _is_taken_apart(shape):
-        return {_element(shape, item): as_member(_set_by(shape.item, item)) for item in value} or None
+        return {element_of(shape, item): as_member(_set_by(shape.item, item)) for item in value} or None
     return {}
 
 
@@ -109,7 +109,7 @@ def _whole(shape: Shape, value: Any) -> Fields:
         node[MEMBER] = {}
         return node
     if isinstance(value, list) and value and isinstance(shape, Sequence) and _is_taken_apart(shape):
-        node = {_element(shape, item): _whole(shape.item, item) for item in value}
+        node = {element_of(shape, item): _whole(shape.item, item) for item in value}
         node[MEMBER] = {}
         return node
     return {}
@@ -121,8 +121,8 @@ def _compare(shape: Shape, old: Any, new: Any, found: Changes) -> bool:
         _compare_parts(shape, {f"f:{key}": inner for key, inner in (old or {}).items()}, _by_field(new), found)
         return False
     if isinstance(shape, Sequence) and _is_taken_apart(shape) and (old or new):
-        before = {_element(shape, item): item for item in old or []}
-        _compare_parts(shape, before, {_element(shape, item): item for item in new or []}, found)
+        before = {element_of(shape, item): item for item in old or []}
+        _compare_parts(shape, before, {element_of(shape, item): item for item in new or []}, found)
         return False
     return True
 
@@ -181,7 +181,7 @@ def _is_whole(shape: Shape, value: Any) -> bool:
     return not (isinstance(shape, Sequence) and _is_taken_apart(shape))
 
 
-def _element(shape: Sequence, item: Any) -> str:
+def element_of(shape: Sequence, item: Any) -> str:
     """The path element of an item; keys that it leaves out have their default."""
     if not shape.keys or not isinstance(item, dict):
         return f"v:{orjson.dumps(item).decode()}"
@@ -197,8 +197,8 @@ def _element(shape: Sequence, item: Any) -> str:
 
 def _merged_lists(shape: Sequence, live: list[Any], config: list[Any]) -> list[Any]:
     """The elements of both in the order of `config`, those that only `live` has where they stood before the next common one."""
-    present = {_element(shape, item): item for item in live}
-    wanted = {_element(shape, item): item for item in config}
+    present = {element_of(shape, item): item for item in live}
+    wanted = {element_of(shape, item): item for item in config}
     common = [element for element in wanted if element in present]
     rest, result = list(present), []
     for element, item in wanted.items():

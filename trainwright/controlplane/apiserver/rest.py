@@ -20,7 +20,7 @@ from trainwright.api import kinds
 from trainwright.api.admission import AdmissionContext, admit, check_readable, governs
 from trainwright.api.errors import AlreadyExists, ApiError, BadRequest, Conflict, Expired, NotFound, Undecodable
 from trainwright.api.kinds import Kind
-from trainwright.api.objects import Obj, copy_of, is_deleting, name_of
+from trainwright.api.objects import Obj, is_deleting, name_of
 from trainwright.api.times import rfc3339
 from trainwright.controlplane.apiserver import metadata, namespaces, pagination, patches
 from trainwright.controlplane.apiserver.claim_protection import unprotected
@@ -261,7 +261,7 @@ class ResourceServer:
         self._name(kind, new)
         if not governs(new):
             metadata.check(kind, new)
-        asked = new if kind != kinds.JOB else copy_of(new)
+        asked = {**new, "metadata": dict(new["metadata"])}
         strategy.prepare_for_create(new)
         admitted, warnings = self._admitted(new, None, options)
         if not applied:
