@@ -9,7 +9,8 @@ import pytest
 from trainwright.api.errors import ApiError, BadRequest, Conflict
 from trainwright.api.kinds import CLAIM, CONFIG_MAP, POD
 from trainwright.controlplane.apiserver import patches
-from trainwright.controlplane.apiserver.rest import ResourceServer, WriteOptions
+from trainwright.controlplane.apiserver.rest import ResourceServer
+from trainwright.controlplane.apiserver.write_options import WriteOptions
 
 LAST = "kubectl.kubernetes.io/last-applied-configuration"
 
