@@ -6,6 +6,7 @@ shape is known lists are atomic and maps are not. The rules are those of server-
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -196,20 +197,19 @@ def element_of(shape: Sequence, item: Any) -> str:
 
 
 def _merged_lists(shape: Sequence, live: list[Any], config: list[Any]) -> list[Any]:
-    """The elements of both in the order of `config`, those that only `live` has where they stood before the next common one."""
+    """The elements of both in the order of `config`; those that only `live` has stay before the common one that they preceded."""
     present = {element_of(shape, item): item for item in live}
     wanted = {element_of(shape, item): item for item in config}
-    common = [element for element in wanted if element in present]
-    rest, result = list(present), []
+    rest, result = deque(present), []
+    shared = deque(element for element in wanted if element in present)
     for element, item in wanted.items():
-        if element in present or not common:
-            while rest and rest[0] != element:
-                other = rest.pop(0)
-                if other not in wanted:
-                    result.append(present[other])
-                elif element in present and element in rest:
-                    continue
-            if rest:
-                rest.pop(0)
+        while rest and not (shared and rest[0] == shared[0]):
+            other = rest.popleft()
+            if other not in wanted:
+                result.append(present[other])
+        if shared and shared[0] == element:
+            shared.popleft()
+            if rest and rest[0] == element:
+                rest.popleft()
         result.append(merged(shape.item, present[element], item) if element in present else item)
     return [*result, *(present[element] for element in rest if element not in wanted)]
