@@ -35,21 +35,29 @@ def key_of_controller(kind: str) -> Callable[[Obj], list[Key]]:
     return keys
 
 
+Delay = Callable[[str, Obj], float]
+"""After how many seconds a change (its event type and the object) is looked at; changes that come meanwhile are seen with it."""
+
+
 @dataclass
 class Controller:
-    """A reconciler and what wakes it. `watches` maps each kind to the keys that a changed object concerns."""
+    """A reconciler and what wakes it. `watches` maps each kind to the keys that a changed object concerns.
+
+    A change is looked at at once, or after what `delays` says for its kind.
+    """
 
     name: str
     reconcile: Reconcile
     watches: Mapping[Kind, Callable[[Obj], Iterable[Key]]]
     workers: int = 1
+    delays: Mapping[Kind, Delay] = field(default_factory=dict)
     queue: KeyQueue = field(default_factory=KeyQueue)
 
     def start(self, cluster: Cluster, stop: threading.Event) -> list[threading.Thread]:
         """Start watching and working, in daemon threads that end after `stop` is set."""
         threads = []
         for kind, keys in self.watches.items():
-            reflector = Reflector(cluster, kind, handler=self._enqueuer(keys), stop=stop)
+            reflector = Reflector(cluster, kind, handler=self._enqueuer(keys, self.delays.get(kind)), stop=stop)
             threads.append(reflector.start())
         for number in range(self.workers):
             worker = threading.Thread(target=self._work, name=f"{self.name}-{number}", daemon=True)
@@ -62,10 +70,14 @@ class Controller:
         stop.wait()
         self.queue.close()
 
-    def _enqueuer(self, keys: Callable[[Obj], Iterable[Key]]) -> Callable[[str, Obj], None]:
-        def enqueue(_event: str, obj: Obj) -> None:
+    def _enqueuer(self, keys: Callable[[Obj], Iterable[Key]], delay: Delay | None) -> Callable[[str, Obj], None]:
+        def enqueue(event: str, obj: Obj) -> None:
+            seconds = delay(event, obj) if delay is not None else 0.0
             for key in keys(obj):
-                self.queue.add(key)
+                if seconds > 0:
+                    self.queue.add_after(key, seconds)
+                else:
+                    self.queue.add(key)
 
         return enqueue
 

@@ -1,17 +1,12 @@
-"""The policies of JobSets and Jobs, as tables: pure functions over objects."""
+"""The policies of JobSets, as tables: pure functions over objects."""
 
 from __future__ import annotations
 
 import hashlib
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from trainwright.controlplane.controllers.job.indexes import indexes_text, parse_indexes
-from trainwright.controlplane.controllers.job.verdicts import backoff_seconds, failure_of
 from trainwright.controlplane.controllers.jobset.children import counters, sorted_children
 from trainwright.controlplane.controllers.jobset.construct import child_jobs
 from trainwright.controlplane.controllers.jobset.depends_on import dependencies_met
@@ -138,39 +133,3 @@ def test_children_know_their_place() -> None:
     assert {key: labels[f"jobset.sigs.k8s.io/{key}"] for key in expected} == expected
     assert labels["jobset.sigs.k8s.io/job-key"] == hashlib.sha1(b"ns/js-b-1").hexdigest()
     assert second["spec"]["template"]["spec"]["subdomain"] == "js"
-
-
-@pytest.mark.parametrize(
-    ("indexes", "text"),
-    [([], ""), ([0], "0"), ([0, 1], "0,1"), ([0, 1, 2], "0-2"), ([0, 2, 3, 4, 9], "0,2-4,9"), ([5, 4, 4], "4,5")],
-)
-def test_index_texts(indexes: list[int], text: str) -> None:
-    assert indexes_text(indexes) == text
-
-
-@given(st.sets(st.integers(0, 60)))
-def test_property_index_texts_can_be_read_back(indexes: set[int]) -> None:
-    assert parse_indexes(indexes_text(indexes)) == indexes
-
-
-@pytest.mark.parametrize(
-    ("policy", "limit", "failed", "restarts", "has_failed"),
-    [
-        ("Never", 0, 0, 0, False),
-        ("Never", 0, 1, 0, True),
-        ("Never", 2, 2, 0, False),
-        ("Never", 2, 3, 0, True),
-        ("OnFailure", 0, 0, 1, True),
-        ("OnFailure", 1, 0, 1, True),
-        ("OnFailure", 2, 0, 1, False),
-        ("OnFailure", 2, 0, 2, True),
-    ],
-)
-def test_back_off_limits(policy: str, limit: int, failed: int, restarts: int, has_failed: bool) -> None:
-    spec = {"backoffLimit": limit, "template": {"spec": {"restartPolicy": policy}}}
-    pod = {"metadata": {}, "status": {"phase": "Running", "containerStatuses": [{"restartCount": restarts}]}}
-    assert (failure_of({"spec": spec}, {"failed": failed}, [pod], datetime.now(UTC)) is not None) is has_failed
-
-
-def test_back_off_doubles_up_to_ten_minutes() -> None:
-    assert [backoff_seconds(n) for n in (0, 1, 2, 3, 7, 8, 50)] == [0, 10, 20, 40, 600, 600, 600]
