@@ -17,6 +17,11 @@ from trainwright.controlplane.controllers.queue import Key, KeyQueue
 
 log = logging.getLogger(__name__)
 
+
+class Stuck(Exception):
+    """A reconciler cannot go on with what it sees until somebody changes it; the message says what. Tried again later and later."""
+
+
 Reconcile = Callable[[Key], float | None]
 """Bring one object's world in order. Returns after how many seconds to look again, or None. May be run twice."""
 
@@ -92,6 +97,8 @@ class Controller:
                     self.queue.add_after(key, again)
             except Conflict as error:  # somebody wrote first: look again
                 log.debug("reconcile conflict controller=%s key=%s/%s error=%s", self.name, *key, error.message)
+            except Stuck as error:
+                log.warning("reconcile stuck controller=%s key=%s/%s error=%s", self.name, *key, error)
             except ApiError as error:
                 log.warning("reconcile failed controller=%s key=%s/%s error=%s", self.name, *key, error.message)
             except Exception:  # one broken object must not stop the controller for all others

@@ -46,10 +46,10 @@ class Look:
         return self.spec.get("podReplacementPolicy") == "Failed" or bool(self.spec.get("podFailurePolicy"))
 
     def has_failed(self, pod: Obj) -> bool:
-        """A pod that is being deleted counts as failed at once, unless only failed pods are replaced."""
+        """A pod that is being deleted counts as failed at once, unless only failed pods are replaced, or it goes with its Job."""
         if phase_of(pod) == "Failed":
             return True
-        return not self.replaces_only_failed and is_deleting(pod) and phase_of(pod) != "Succeeded"
+        return not is_deleting(self.job) and not self.replaces_only_failed and is_deleting(pod) and phase_of(pod) != "Succeeded"
 
     def belongs(self, pod: Obj) -> bool:
         """Whether the pod works on one of the completions that the Job wants."""

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from trainwright.api import names
-from trainwright.api.conditions import condition, is_finished, is_true, set_condition
+from trainwright.api.conditions import is_finished, is_true, set_condition
 from trainwright.api.errors import ApiError, NotFound
 from trainwright.api.kinds import JOB, POD
 from trainwright.api.objects import Obj, copy_of, is_controlled_by, is_deleting, name_of, namespace_of, uid_of
-from trainwright.api.times import rfc3339, seconds_between
+from trainwright.api.times import rfc3339
 from trainwright.cluster.protocol import Cluster
 from trainwright.controlplane.controllers.controller import Controller, key_of_controller, own_key
 from trainwright.controlplane.controllers.events import record_event
+from trainwright.controlplane.controllers.expiry import seconds_to_expiry
 from trainwright.controlplane.controllers.job import per_index, tracking
 from trainwright.controlplane.controllers.job.backoff import BackoffRecord
 from trainwright.controlplane.controllers.job.batching import BATCH_SECONDS, Batching
@@ -36,11 +38,17 @@ _OWN_MANAGER = "kubernetes.io/job-controller"
 _ZERO_IS_ABSENT = ("active", "succeeded", "failed", "completedIndexes")
 
 
-def job_controller(cluster: Cluster, batch_seconds: float = BATCH_SECONDS) -> Controller:
+PreparePod = Callable[[Obj], None]
+"""Completes, in place, a pod that is about to be created, or raises ApiError where it must not be yet."""
+
+
+def job_controller(
+    cluster: Cluster, prepare_pod: PreparePod = lambda _pod: None, batch_seconds: float = BATCH_SECONDS
+) -> Controller:
     batching = Batching(batch_seconds)
     watches = {JOB: own_key, POD: key_of_controller("Job")}
     delays = {JOB: batching.of_job, POD: batching.of_pod}
-    return Controller("job", JobReconciler(cluster).reconcile, watches, workers=2, delays=delays)
+    return Controller("job", JobReconciler(cluster, prepare_pod).reconcile, watches, workers=2, delays=delays)
 
 
 @dataclass
@@ -60,8 +68,8 @@ class _Running:
 
 
 class JobReconciler:
-    def __init__(self, cluster: Cluster):
-        self._cluster = cluster
+    def __init__(self, cluster: Cluster, prepare_pod: PreparePod):
+        self._cluster, self._prepare_pod = cluster, prepare_pod
         self._backoffs: dict[str, BackoffRecord] = {}
 
     def reconcile(self, key: Key) -> float | None:
@@ -176,7 +184,9 @@ class JobReconciler:
     def _create(self, look: Look, index: int | None) -> None:
         notes = per_index.replacement_notes(look.spec, look.awaiting_replacement.get(index or 0)) if look.per_index else {}
         try:
-            pod = self._cluster.create(new_pod(look.job, index, notes))
+            pod = new_pod(look.job, index, notes)
+            self._prepare_pod(pod)
+            pod = self._cluster.create(pod)
         except ApiError as error:
             self._tell(look.job, "Warning", "FailedCreate", f"Error creating: {error.message}")
             raise
@@ -198,12 +208,8 @@ class JobReconciler:
             tracking.release(self._cluster, [pod])
 
     def _expire(self, job: Obj) -> float | None:
-        ttl = job["spec"].get("ttlSecondsAfterFinished")
-        if ttl is None or is_deleting(job):
-            return None
-        ended = condition(job, "Complete") or condition(job, "Failed") or {}
-        left = float(ttl - seconds_between(ended["lastTransitionTime"], datetime.now(UTC)))
-        if left > 0:
+        left = seconds_to_expiry(job, datetime.now(UTC))
+        if left is None or left > 0 or is_deleting(job):
             return left
         self._cluster.delete(JOB, name_of(job), namespace_of(job), propagation="Foreground", uid=uid_of(job))
         return None
