@@ -12,7 +12,7 @@ import pytest
 import yaml
 from waiting import eventually
 
-from trainwright.api.kinds import TRAINJOB
+from trainwright.api.kinds import CLUSTER_TRAINING_RUNTIME, TRAINJOB
 from trainwright.controlplane.plane import ControlPlane
 from trainwright.jobs.pods import pods_of
 
@@ -134,3 +134,28 @@ def test_a_dead_cluster_is_one_line(plane: ControlPlane, run: Run, tmp_path: Pat
     refused(run(*command, "--kubeconfig", str(tmp_path / "dead")), 1, f"127.0.0.1:{port}")
     refused(run(*command, "--kubeconfig", str(tmp_path / "none")), 1, f"{tmp_path / 'none'} (argument) cannot be read")
     refused(run(*command, "--home", str(tmp_path / "nowhere")), 1, "cannot be read")
+
+
+def test_bundled_runtimes_are_applied_to_a_cluster(plane: ControlPlane, run: Run) -> None:
+    plane.cluster.delete(CLUSTER_TRAINING_RUNTIME, "jax-distributed")
+    plane.cluster.patch(CLUSTER_TRAINING_RUNTIME, "torch-distributed", {"spec": {"mlPolicy": {"numNodes": 3}}})
+    done = run("runtimes", "apply", "jax-distributed", "torch-distributed", "trl-sft")
+    lines = [line.removeprefix("clustertrainingruntime/") for line in done.stdout.splitlines()]
+    assert lines == ["jax-distributed created", "torch-distributed configured", "trl-sft unchanged"]
+    assert plane.cluster.get(CLUSTER_TRAINING_RUNTIME, "torch-distributed")["spec"]["mlPolicy"]["numNodes"] == 1
+    done = run("runtimes", "apply", "torch-distribute")
+    assert done.exit_code == 2
+    assert "did you mean 'torch-distributed'?" in done.stderr
+
+
+def test_an_early_trainjob_is_upgraded_with_a_note(plane: ControlPlane, run: Run, write: Any) -> None:
+    early = {
+        "apiVersion": "kubeflow.org/v2alpha1",
+        "kind": "TrainJob",
+        "metadata": {"name": "early"},
+        "spec": {"runtimeRef": {"name": "torch-distributed"}, "numNodes": 2, "labels": {"team": "x"}, "suspend": True},
+    }
+    done = run("submit", "-f", write(early))
+    assert done.exit_code == 0, done.stderr
+    assert "early: spec.labels: became a runtimePatch" in done.stderr
+    assert plane.cluster.get(TRAINJOB, "early", "default")["spec"]["trainer"] == {"numNodes": 2}

@@ -115,3 +115,30 @@ def test_bundled_runtimes_are_listed_and_shown_in_full(run: Run) -> None:
     assert unknown.exit_code == 2
     assert "did you mean 'trl-sft'?" in unknown.stderr
     assert len(unknown.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("command", ["materialize", "validate"])
+def test_manifests_of_earlier_versions_are_refused_with_what_mends_them(
+    run: Run, write: Any, trainjob: Any, command: str
+) -> None:
+    early = trainjob("early", labels={"team": "x"})
+    old = {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "metadata": {"name": "old"}, "spec": {}}
+    for document, kind in ((early, "TrainJob"), (old, "PyTorchJob")):
+        refused = run(command, "-f", write(document))
+        assert refused.exit_code == 2
+        assert f"{kind} ({document['apiVersion']}) is of an earlier version: `trainwright migrate`" in refused.stderr
+    mended = run("migrate", "-f", write(early))
+    assert mended.exit_code == 0
+    assert "early: spec.labels: became a runtimePatch" in mended.stderr
+    assert run(command, "-f", "-", stdin=mended.stdout).exit_code == 0
+
+
+def test_migrate_prints_json_for_machines(run: Run, write: Any) -> None:
+    pod = {"spec": {"containers": [{"name": "c", "image": "i:1"}]}}
+    job = {"apiVersion": "kubeflow.org/v1", "kind": "JAXJob", "metadata": {"name": "j"}}
+    done = run("migrate", "-o", "json", "-f", write({**job, "spec": {"jaxReplicaSpecs": {"Worker": {"template": pod}}}}))
+    printed = json.loads(done.stdout)
+    assert [obj["kind"] for obj in printed["objects"]] == ["TrainJob"]
+    assert printed["notes"] == []
+    refused = run("migrate", "-f", write({**job, "spec": {}}))
+    assert (refused.exit_code, refused.stderr) == (2, "spec.jaxReplicaSpecs: Required value\n")

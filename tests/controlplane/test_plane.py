@@ -10,7 +10,7 @@ import pytest
 from waiting import eventually
 
 from trainwright.api.conditions import condition, is_true
-from trainwright.api.errors import NotFound
+from trainwright.api.errors import Invalid, NotFound
 from trainwright.api.kinds import CLAIM, CLUSTER_TRAINING_RUNTIME, JOB, JOBSET, POD, TRAINJOB
 from trainwright.api.objects import name_of, uid_of
 from trainwright.controlplane.plane import ControlPlane
@@ -145,10 +145,10 @@ def test_a_jobset_restarts_within_its_maximum_and_then_fails(plane: ControlPlane
     assert plane.cluster.get(JOBSET, "demo", "default")["status"]["restarts"] == 2
 
 
-def test_an_unknown_runtime_is_told_as_an_event(plane: ControlPlane) -> None:
-    job = plane.cluster.create(trainjob("true", runtimeRef={"name": "torch-distribted"}))
-    with pytest.raises(TrainJobDeadline, match="did you mean 'torch-distributed'"):
-        wait_for(plane.cluster, job, deadlines=Deadlines(start=3))
+def test_an_unknown_runtime_is_refused_at_once(plane: ControlPlane) -> None:
+    with pytest.raises(Invalid, match="torch-distribted") as refused:
+        plane.cluster.create(trainjob("true", runtimeRef={"name": "torch-distribted"}))
+    assert refused.value.code == 403
 
 
 def test_a_pod_without_its_claim_stays_pending_and_says_why(plane: ControlPlane) -> None:

@@ -123,7 +123,7 @@ def test_a_workspace_that_is_none_is_refused_with_the_form(uri: str) -> None:
         ("num_nodes", 0),
         ("num_proc_per_node", 0),
         ("active_deadline_seconds", 0),
-        ("dataset_uri", "org/name"),
+        ("dataset_uri", "./folder"),
         ("model_uri", "hf://"),
         ("nonsense", 1),
     ],
@@ -131,3 +131,8 @@ def test_a_workspace_that_is_none_is_refused_with_the_form(uri: str) -> None:
 def test_a_bad_field_is_named(field: str, value: Any) -> None:
     with pytest.raises(ValidationError, match=field):
         TrainRequest(**{"runtime": "trl-sft", field: value})
+
+
+def test_a_bare_name_is_one_of_the_hub(request_of: Any) -> None:
+    made = request_of(dataset_uri="tatsu-lab/alpaca", model_uri="hf://a/b")
+    assert (made.dataset_uri, made.model_uri) == ("hf://tatsu-lab/alpaca", "hf://a/b")

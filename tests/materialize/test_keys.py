@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from base64 import b64decode
 
+from builders import mpi, of_kind, runtime, trainjob
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import load_pem_private_key, load_ssh_public_key
-from test_policies import mpi, of_kind, runtime, trainjob
 
 from trainwright.materialize import FreshKeys, materialize
 from trainwright.materialize.fresh_keys import z85

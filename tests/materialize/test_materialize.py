@@ -122,7 +122,7 @@ def test_what_cannot_be_built_is_refused(spec: dict[str, Any], words: str) -> No
 def test_a_name_too_long_for_its_pods_is_refused_at_once() -> None:
     long = job()
     long["metadata"]["name"] = "a" * 49
-    with pytest.raises(Invalid, match="DNS label"):
+    with pytest.raises(Invalid, match="JobSet name is too long"):
         materialize(long, runtime())
 
 

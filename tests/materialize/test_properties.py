@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from builders import STEP, trainjob
 from hypothesis import given
 from hypothesis import strategies as st
-from test_policies import STEP, trainjob
 
 from trainwright.api.errors import Invalid
 from trainwright.api.objects import copy_of
-from trainwright.materialize import due, materialize
+from trainwright.materialize import ProgressReports, Settings, due, materialize
 
 Obj = dict[str, Any]
 amounts = st.sampled_from(["1", "500m", "1.5Gi", 2, "0", "nonsense"])
@@ -33,14 +33,15 @@ containers = st.fixed_dictionaries(
 )
 jobs = st.lists(
     st.builds(
-        lambda name, trained, container, replicas: {
+        lambda name, trained, container, more, replicas: {
             "name": name,
             "replicas": replicas,
-            "template": {"metadata": STEP if trained else {}, "spec": {"template": {"spec": {"containers": [container]}}}},
+            "template": {"metadata": STEP if trained else {}, "spec": {"template": {"spec": {"containers": [container, *more]}}}},
         },
         st.sampled_from(["node", "launcher", "other"]),
         st.booleans(),
         containers,
+        st.sampled_from([[], [{"name": "helper", "image": "h:1"}]]),
         st.sampled_from([1, 1, 1, 0, 2]),
     ),
     max_size=3,
@@ -74,9 +75,12 @@ def runtimes(draw: st.DrawFn) -> Obj:
     return {**kind, "metadata": {"name": draw(names)}, "spec": spec}
 
 
-def build(job: Obj, runtime: Obj) -> list[Obj] | None:
+PROGRESS = Settings(progress=ProgressReports("https://127.0.0.1:1", "PEM"))
+
+
+def build(job: Obj, runtime: Obj, settings: Settings | None = None) -> list[Obj] | None:
     try:
-        return materialize(job, runtime)
+        return materialize(job, runtime, settings=settings)
     except Invalid as refusal:
         problems = refusal.problems
     assert problems
@@ -88,9 +92,9 @@ def build(job: Obj, runtime: Obj) -> list[Obj] | None:
 def test_property_materialize_is_pure_and_only_ever_refuses(runtime: Obj, trainer: Obj | None, suspend: bool) -> None:
     job = trainjob(trainer, runtime["metadata"]["name"], suspend=suspend)
     before = copy_of(job), copy_of(runtime)
-    built = build(job, runtime)
+    built = build(job, runtime, PROGRESS)
     assert (job, runtime) == before
-    assert build(copy_of(job), copy_of(runtime)) == built
+    assert build(copy_of(job), copy_of(runtime), PROGRESS) == built
     if built is None:
         return
     assert [obj["kind"] for obj in built].count("JobSet") == 1
@@ -102,6 +106,7 @@ def test_property_materialize_is_pure_and_only_ever_refuses(runtime: Obj, traine
     for replicated in built[-1]["spec"].get("replicatedJobs", []):
         spec = replicated["template"]["spec"]
         assert spec["parallelism"] == spec["completions"] >= 0
+    assert _shared_parts(built) == []
     assert due(built, job, lambda _wanted: None) == built
 
 
@@ -110,3 +115,18 @@ def test_property_patches_that_say_nothing_change_nothing(runtime: Obj, trainer:
     name = runtime["metadata"]["name"]
     patches = [{"manager": "example.com/a", "trainingRuntimeSpec": {"template": {}}}, {"manager": "example.com/b"}]
     assert build(trainjob(trainer, name, runtimePatches=patches), runtime) == build(trainjob(trainer, name), runtime)
+
+
+def _shared_parts(value: Any) -> list[Any]:
+    """Parts that stand in more than one place: a caller who changes one would change the other, and YAML would show anchors."""
+    seen: set[int] = set()
+    shared = []
+    todo = [value]
+    while todo:
+        part = todo.pop()
+        if isinstance(part, dict | list):
+            if id(part) in seen:
+                shared.append(part)
+            seen.add(id(part))
+            todo.extend(part.values() if isinstance(part, dict) else part)
+    return shared

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from test_policies import runtime, trainjob
+from builders import runtime, trainjob
 
 from trainwright.api.errors import Invalid
 from trainwright.materialize import runtime_in, runtime_snapshot, snapshot_name

@@ -242,19 +242,18 @@ def test_who_manages_the_job_is_kept_unless_it_was_the_old_operator(given: str, 
     assert bool(migrated.notes) is not kept
 
 
+POD = {"template": {"spec": {"containers": [{"name": "c"}]}}}
+
+
 @pytest.mark.parametrize(
     ("old", "field"),
     [
         ({"spec": {}}, "spec.pytorchReplicaSpecs"),
-        (
-            {"spec": {"pytorchReplicaSpecs": {"Boss": {"template": {"spec": {"containers": [{}]}}}}}},
-            "spec.pytorchReplicaSpecs.Boss",
-        ),
-        (
-            {"spec": {"pytorchReplicaSpecs": {"Worker": {"template": {}}}}},
-            "spec.pytorchReplicaSpecs.Worker.template.spec.containers",
-        ),
-        ({"metadata": {}, "spec": {}}, "metadata.name"),
+        ({"spec": {"pytorchReplicaSpecs": {}}}, "spec.pytorchReplicaSpecs"),
+        ({"spec": {"pytorchReplicaSpecs": {"Boss": POD}}}, "spec.pytorchReplicaSpecs.Boss"),
+        ({"spec": {"pytorchReplicaSpecs": {"Worker": {"template": {}}}}}, "spec.pytorchReplicaSpecs.Worker.template.spec"),
+        ({"spec": {"pytorchReplicaSpecs": {"Worker": POD | {"replicas": "2"}}}}, "spec.pytorchReplicaSpecs.Worker.replicas"),
+        ({"metadata": {}, "spec": {"pytorchReplicaSpecs": {"Worker": POD}}}, "metadata.name"),
     ],
 )
 def test_what_the_operator_would_refuse_is_refused_with_its_field(old: dict[str, Any], field: str) -> None:

@@ -1,33 +1,41 @@
-"""Admission: what an API server does to one object before it is stored - defaults, shape, rules - with every problem in one error.
+"""Admission: what an API server does to one object before it is stored - defaults, shape, rules - in the order it does it.
 
-Rules that need the patched template of a TrainJob's runtime live beside the policy that they belong to, in `materialize`.
+The answer is the one that a cluster with all CRDs and webhooks gives; the error carries, besides, every problem of the later
+steps that could be found. Rules that need the patched template of a TrainJob's runtime live beside their policy, in `materialize`.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from trainwright.api import jobset_schema, trainer_schema, workload_schema
-from trainwright.api.defaults import job_defaults, jobset_defaults, pod_defaults
-from trainwright.api.errors import BadRequest, Invalid, Problem
+from trainwright.api.decoding import decoding_problems
+from trainwright.api.errors import BadRequest, Denied, Invalid, Problem, Undecodable
+from trainwright.api.governed import GOVERNED, Governed
+from trainwright.api.metadata_rules import metadata_problems, metadata_warnings
+from trainwright.api.metadata_shapes import METADATA
+from trainwright.api.nearest import nearest
 from trainwright.api.objects import Obj, copy_of, name_of
-from trainwright.api.rules import job_rules, jobset_rules, runtime_rules, trainjob_rules
-from trainwright.api.schema import Record, changes, problems, with_defaults
+from trainwright.api.rewriting import read_nulls, read_quantities
+from trainwright.api.settling import Unknown, settled
+from trainwright.api.shape_check import Findings, findings
+from trainwright.api.webhook_rules import Case, Lookup, broken
 
-Lookup = Callable[[str, str, str], Obj | None]
-"""`(kind, namespace, name)` to an object, or None."""
+__all__ = ["AdmissionContext", "Admitted", "Lookup", "admit", "governs"]
+
+_SAMPLE_SUFFIX = "xxxxx"
+"""Stands for the five letters that a server draws, where an object has only the beginning of a name."""
 
 
 @dataclass(frozen=True)
 class AdmissionContext:
-    """What a rule may ask: the time (RFC 3339), other objects, and how strictly unknown fields are taken."""
+    """What a rule may ask: the time (RFC 3339; none without a clock), other objects, how strictly unknown fields are taken."""
 
-    now: str = "1970-01-01T00:00:00Z"
+    now: str = ""
     lookup: Lookup | None = None
     strictness: Literal["Strict", "Warn", "Ignore"] = "Strict"
+    only_status: bool = False
+    """A write of the status subresource: no webhook is asked about it."""
 
 
 @dataclass(frozen=True)
@@ -38,61 +46,32 @@ class Admitted:
     warnings: list[str] = field(default_factory=list)
 
 
-@dataclass(frozen=True)
-class _Rules:
-    shape: Record
-    defaults: Callable[[Obj], None]
-    check: Callable[[Obj, Obj | None], Iterator[Problem]]
-
-
-def _no_defaults(_obj: Obj) -> None:
-    """Kinds whose defaults all stand in their shape."""
-
-
-_KINDS = {
-    "TrainJob": _Rules(trainer_schema.TRAINJOB, _no_defaults, trainjob_rules),
-    "TrainingRuntime": _Rules(trainer_schema.RUNTIME, _no_defaults, runtime_rules),
-    "ClusterTrainingRuntime": _Rules(trainer_schema.RUNTIME, _no_defaults, runtime_rules),
-    "JobSet": _Rules(jobset_schema.JOBSET, jobset_defaults, jobset_rules),
-    "Job": _Rules(workload_schema.JOB, job_defaults, job_rules),
-    "Pod": _Rules(workload_schema.POD, pod_defaults, lambda _new, _old: iter(())),
-}
-_NAME = re.compile(r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$")
-_GROUP = {
-    "TrainJob": "trainer.kubeflow.org",
-    "TrainingRuntime": "trainer.kubeflow.org",
-    "ClusterTrainingRuntime": "trainer.kubeflow.org",
-}
-_GROUP |= {"JobSet": "jobset.x-k8s.io", "Job": "batch"}
 _DEFAULT_CONTEXT = AdmissionContext()
+
+
+def governs(obj: Obj) -> bool:
+    """Whether admission has a schema and rules for objects of this kind."""
+    return obj.get("kind") in GOVERNED
 
 
 def admit(obj: Obj, old: Obj | None = None, *, context: AdmissionContext = _DEFAULT_CONTEXT) -> Admitted:
     """One object as the API server would store it.
 
     `old` is the stored version on an update. Kinds that we have no rules for pass with their metadata checked.
-    Raises BadRequest for something that is no object of a kind, Invalid with all problems otherwise.
+    Raises BadRequest for something that is no object of a kind, otherwise Invalid (or, as a server tells apart, its
+    subclasses Undecodable and Denied) with all problems.
     """
     kind = _kind_of(obj)
-    found = list(_metadata_problems(obj))
-    rules = _KINDS.get(kind)
-    warnings: list[str] = []
-    if rules is None:
-        _raise(kind, obj, found)
-        return Admitted(obj)
-    admitted = with_defaults(rules.shape, copy_of(obj))
-    rules.defaults(admitted)
-    for problem in problems(rules.shape, admitted):
-        if problem.reason != "FieldUnknown" or context.strictness == "Strict":
-            found.append(problem)
-        elif context.strictness == "Warn":
-            warnings.append(problem.message)
-    if not found:  # rules may rely on the shape
-        if old is not None:
-            found.extend(changes(rules.shape, old, admitted))
-        found.extend(rules.check(admitted, old))
-    _raise(kind, obj, found)
-    return Admitted(admitted, warnings)
+    try:
+        own = copy_of(obj)
+    except TypeError as error:  # what YAML has and JSON has not: dates, binaries, numbers of more than 64 bits
+        raise BadRequest(f"the object holds a value that JSON does not have: {error}") from error
+    governed = GOVERNED.get(kind)
+    if governed is None:
+        if problems := list(metadata_problems(None, _named(own)["metadata"], custom=True)):
+            raise Invalid.of(kind, name_of(obj), problems)
+        return Admitted(own)
+    return _Admission(governed, own, old, context).run()
 
 
 def _kind_of(obj: Any) -> str:
@@ -106,19 +85,160 @@ def _kind_of(obj: Any) -> str:
     return kind
 
 
-def _metadata_problems(obj: Obj) -> Iterator[Problem]:
+def _named(obj: Obj) -> Obj:
+    """The object with a name to judge it by."""
     metadata = obj.get("metadata") or {}
-    name = metadata.get("name")
-    if not name and not metadata.get("generateName"):
-        yield Problem("metadata.name", "Required value: name or generateName is required", "FieldValueRequired")
-    elif name and (not isinstance(name, str) or len(name) > 253 or not _NAME.match(name)):
-        yield Problem(
-            "metadata.name",
-            f'Invalid value: "{name}": a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '
-            "'-' or '.', and must start and end with an alphanumeric character",
-        )
+    prefix = metadata.get("generateName")
+    if not metadata.get("name") and isinstance(prefix, str) and prefix:
+        metadata = {**metadata, "name": prefix[:58] + _SAMPLE_SUFFIX}
+    return {**obj, "metadata": metadata}
 
 
-def _raise(kind: str, obj: Obj, found: list[Problem]) -> None:
-    if found:
-        raise Invalid.of(kind, name_of(obj), found, _GROUP.get(kind, ""))
+@dataclass
+class _Admission:
+    """One object on its way; each step may refuse it, and the first that does speaks for the server."""
+
+    governed: Governed
+    obj: Obj
+    old: Obj | None
+    context: AdmissionContext
+    is_read: bool = True
+    """Whether code that needs its types could read the object: the rules are asked of nothing else."""
+    refusal: Invalid | None = None
+    problems: list[Problem] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+    def run(self) -> Admitted:
+        self._read_metadata()
+        own = self._settle()
+        found = self._default(own)
+        self._judge(own, found)
+        if self.is_read and not found.malformed and not self.context.only_status:
+            self._ask_webhook(own)
+        if self.refusal is not None:
+            self.refusal.problems = _distinct(self.problems)
+            raise self.refusal
+        if self.governed.finish is not None:
+            self.governed.finish(own)
+        return Admitted(own, self.warnings)
+
+    def _refuse(self, refusal: Invalid, problems: list[Problem]) -> None:
+        self.problems.extend(problems)
+        self.refusal = self.refusal or refusal
+
+    def _unreadable(self, why: str) -> Undecodable:
+        kind = self.governed.kind
+        return Undecodable(f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}: {why}')
+
+    def _read_metadata(self) -> None:
+        """Types of metadata; what is of a wrong type is put aside, so that the rest can be judged."""
+        metadata = self.obj.get("metadata") or {}
+        problems = decoding_problems(METADATA, metadata, "ObjectMeta")
+        if problems:
+            located = [Problem(f"metadata.{p.field}", p.message, p.reason) for p in problems]
+            self._refuse(self._unreadable(problems[0].message), located)
+            wrong = {p.field.partition(".")[0].partition("[")[0] for p in problems}
+            self.obj = {**self.obj, "metadata": {key: value for key, value in metadata.items() if key not in wrong}}
+
+    def _settle(self) -> Obj:
+        own, unknown = settled(self.governed.shape, self.obj)
+        metadata, strange = settled(METADATA, self.obj.get("metadata") or {}, "metadata")
+        read_nulls(METADATA, metadata)
+        if not self.governed.custom:
+            read_nulls(self.governed.shape, own)
+        own["metadata"] = metadata
+        if self.old is None and self.governed.custom:  # a server takes no status from a new object
+            own.pop("status", None)
+        unknown += strange
+        if self.governed.custom:
+            unknown.sort(key=lambda item: item[0])
+        problems = [_unknown_field(item) for item in unknown]
+        if unknown and self.context.strictness == "Strict":
+            told = ", ".join(problem.message for problem in problems)
+            self._refuse(self._unreadable(f"strict decoding error: {told}"), problems)
+        elif self.context.strictness == "Warn":
+            self.warnings.extend(problem.message for problem in problems)
+        return own
+
+    def _default(self, own: Obj) -> Findings:
+        """Defaults that are no part of the schema; they are filled in by code that must be able to read the object."""
+        found = self._findings(own)
+        unreadable = []
+        if self.context.only_status:
+            found.schema = [_in_status(problem) for problem in found.schema]
+            return found
+        if found.schema and self.governed.is_read_by_code:
+            unreadable = decoding_problems(self.governed.shape, own, self.governed.kind.kind)
+        if unreadable:
+            self.is_read = False
+            self._refuse(self._told_by_defaulter(unreadable[0].message), [])
+            known = {problem.field for problem in found.schema}
+            found.schema.extend(problem for problem in unreadable if problem.field not in known)
+        elif self.governed.defaults is not None and not any(p.reason == "FieldValueTypeInvalid" for p in found.schema):
+            if not self.governed.custom:
+                read_quantities(self.governed.shape, own)
+            self.governed.defaults(own, self.old, self.context.now)
+            if self.governed.defaults_fill_required:
+                found = self._findings(own)
+        return found
+
+    def _findings(self, own: Obj) -> Findings:
+        if self.governed.custom:
+            return findings(self.governed.shape, _named(own), self.old)
+        # Built-in kinds have no schema beyond what can be read: what is required, and how much, their rules say.
+        if not findings(self.governed.shape, own).schema:
+            return Findings()
+        return Findings(decoding_problems(self.governed.shape, own, self.governed.kind.kind))
+
+    def _told_by_defaulter(self, why: str) -> Undecodable:
+        if not self.governed.defaulter:
+            return self._unreadable(why)
+        refusal = Undecodable(f'admission webhook "{self.governed.defaulter}" denied the request: {why}')
+        refusal.reason = ""
+        return refusal
+
+    def _judge(self, own: Obj, found: Findings) -> None:
+        named, kind = _named(own), self.governed.kind
+        problems = list(metadata_problems(kind, named["metadata"], custom=self.governed.custom))
+        if not self.context.now:  # away from a server owners have no UID yet
+            problems = [problem for problem in problems if problem.field != "metadata.ownerReferences.uid"]
+        if not self.governed.custom and self.is_read and not found.malformed:
+            rules = self.governed.status_rules if self.context.only_status else self.governed.rules
+            problems += broken(rules, Case(named, self.old, self.context.lookup))
+        if told := problems + found.told():
+            self._refuse(Invalid.of(kind.kind, name_of(named), told, kind.group), problems + found.all())
+
+    def _ask_webhook(self, own: Obj) -> None:
+        if not self.governed.custom:
+            return
+        case = Case(_named(own), self.old, self.context.lookup)
+        if problems := broken(self.governed.rules, case):
+            self._refuse(self._told_by_validator(case.new, problems), problems)
+        if self.refusal is None:
+            self.warnings.extend(metadata_warnings(own["metadata"]))
+            self.warnings.extend(self.governed.warns(case) if self.governed.warns else ())
+
+    def _told_by_validator(self, named: Obj, problems: list[Problem]) -> Invalid:
+        denial = f'admission webhook "{self.governed.validator}" denied the request: '
+        kind = self.governed.kind
+        if self.governed.validator_tells_fields:
+            refusal = Invalid.of(kind.kind, name_of(named), problems, kind.group)
+            refusal.message = denial + refusal.message
+            return refusal
+        told = [str(problem) if problem.field else problem.message for problem in problems]
+        return Denied(denial + (told[0] if len(told) == 1 else f"[{', '.join(told)}]"))
+
+
+def _in_status(problem: Problem) -> Problem:
+    """A problem as it is told of a status alone: the field is named whole, its place in the body is not."""
+    return replace(problem, message=problem.message.replace(": status.", ": "))
+
+
+def _unknown_field(unknown: Unknown) -> Problem:
+    path, allowed = unknown
+    name = path.rpartition(".")[2]
+    return Problem(path, f'unknown field "{path}"', "FieldUnknown", hint=nearest(name, allowed))
+
+
+def _distinct(problems: list[Problem]) -> list[Problem]:
+    return list(dict.fromkeys(problems))

@@ -1,32 +1,44 @@
-"""Defaults that depend on other fields: what the JobSet webhook and the API server fill into JobSets, Jobs and Pods."""
+"""Defaults that depend on other fields: what the JobSet webhook and the API server fill into JobSets and Jobs."""
 
 from __future__ import annotations
 
 from trainwright.api import names
-from trainwright.api.objects import Obj, name_of, uid_of
+from trainwright.api.jobset_shapes import JOBSET
+from trainwright.api.objects import Obj, labels_of, name_of, uid_of
+from trainwright.api.pod_defaults import pod_spec_defaults
+from trainwright.api.rewriting import rewrite
 
 UNLIMITED = 2**31 - 1
 
 
-def jobset_defaults(jobset: Obj) -> None:
-    """Fill in, in place, what the JobSet webhook fills in on create."""
+def jobset_defaults(jobset: Obj, old: Obj | None) -> None:
+    """Fill in, in place, what the JobSet webhook fills in on create; and what it writes for required fields that are missing.
+
+    The templates get theirs on every write: a client that sends whole lists leaves out what was filled in before.
+    """
     spec = jobset.setdefault("spec", {})
+    if old is None:
+        _fill_policies(spec)
+    for job in spec.get("replicatedJobs") or []:
+        template = job.setdefault("template", {}).setdefault("spec", {})
+        template.setdefault("completionMode", "Indexed")
+        template.setdefault("template", {}).setdefault("spec", {}).setdefault("restartPolicy", "OnFailure")
+    rewrite(JOBSET, jobset)
+
+
+def _fill_policies(spec: Obj) -> None:
     spec.setdefault("successPolicy", {"operator": "All"})
     spec.setdefault("startupPolicy", {"startupPolicyOrder": "AnyOrder"})
     network = spec.setdefault("network", {})
     network.setdefault("enableDNSHostnames", True)
     network.setdefault("publishNotReadyAddresses", True)
-    for job in spec.get("replicatedJobs") or []:
-        template = (job.get("template") or {}).get("spec") or {}
-        template.setdefault("completionMode", "Indexed")
-        ((template.get("template") or {}).get("spec") or {}).setdefault("restartPolicy", "OnFailure")
     for index, rule in enumerate((spec.get("failurePolicy") or {}).get("rules") or []):
         rule["name"] = rule.get("name") or f"failurePolicyRule{index}"
     for policy in spec.get("volumeClaimPolicies") or []:
         policy.setdefault("retentionPolicy", {"whenDeleted": "Delete"})
 
 
-def job_defaults(job: Obj) -> None:
+def job_defaults(job: Obj, old: Obj | None = None) -> None:
     """Fill in, in place, what the API server fills into a batch/v1 Job.
 
     Selector and pod labels need the UID; they are left alone until the object has one.
@@ -40,9 +52,11 @@ def job_defaults(job: Obj) -> None:
     spec.setdefault("suspend", False)
     spec.setdefault("podReplacementPolicy", "Failed" if "podFailurePolicy" in spec else "TerminatingOrFailed")
     template = spec.setdefault("template", {})
-    if not spec.get("manualSelector") and "selector" not in spec and uid_of(job):
+    if old is None and not spec.get("manualSelector") and uid_of(job):
         spec["manualSelector"] = False
-        spec["selector"] = {"matchLabels": {names.CONTROLLER_UID_LABEL: uid_of(job)}}
+        chosen = (spec.get("selector") or {}).get("matchLabels") or {}
+        spec["selector"] = {**(spec.get("selector") or {})}
+        spec["selector"]["matchLabels"] = {**chosen, names.CONTROLLER_UID_LABEL: uid_of(job)}
         labels = template.setdefault("metadata", {}).setdefault("labels", {})
         labels |= {
             names.CONTROLLER_UID_LABEL: uid_of(job),
@@ -50,35 +64,11 @@ def job_defaults(job: Obj) -> None:
             "controller-uid": uid_of(job),
             "job-name": name_of(job),
         }
-    _pod_spec_defaults(template.get("spec") or {})
+    pod_spec_defaults(template.setdefault("spec", {}))
 
 
-def pod_defaults(pod: Obj) -> None:
-    """Fill in, in place, what the API server fills into a Pod."""
-    spec = pod.get("spec") or {}
-    spec.setdefault("restartPolicy", "Always")
-    _pod_spec_defaults(spec)
-
-
-def _pod_spec_defaults(spec: Obj) -> None:
-    spec.setdefault("dnsPolicy", "ClusterFirst")
-    spec.setdefault("schedulerName", "default-scheduler")
-    spec.setdefault("securityContext", {})
-    spec.setdefault("terminationGracePeriodSeconds", 30)
-    for container in [*(spec.get("initContainers") or []), *(spec.get("containers") or [])]:
-        container.setdefault("resources", {})
-        container.setdefault("terminationMessagePath", "/dev/termination-log")
-        container.setdefault("terminationMessagePolicy", "File")
-        if container.get("image"):
-            container.setdefault("imagePullPolicy", _pull_policy(container["image"]))
-        for port in container.get("ports") or []:
-            port.setdefault("protocol", "TCP")
-        for entry in container.get("env") or []:
-            field_ref = (entry.get("valueFrom") or {}).get("fieldRef")
-            if field_ref is not None:
-                field_ref.setdefault("apiVersion", "v1")
-
-
-def _pull_policy(image: str) -> str:
-    name, _, tag = image.rpartition("/")[2].partition(":")
-    return "Always" if "@" not in name and tag in ("", "latest") else "IfNotPresent"
+def job_labels(job: Obj) -> None:
+    """Give a Job without labels, in place, those of its pods: a server does so when it reads the Job back, unchecked."""
+    labels = labels_of(job["spec"]["template"])
+    if labels and not labels_of(job):
+        job["metadata"]["labels"] = dict(labels)

@@ -17,6 +17,15 @@ class Problem:
     field: str
     message: str
     reason: str = "FieldValueInvalid"
+    at: str = ""
+    """Where in the object to look, where `field` is no path in it: some rules name fields that do not exist."""
+
+    hint: str = ""
+    """What the author may have meant, for people; servers do not say it."""
+
+    @property
+    def where(self) -> str:
+        return self.at or self.field
 
     def __str__(self) -> str:
         return f"{self.field}: {self.message}"
@@ -47,6 +56,8 @@ class ApiError(Exception):
             "reason": self.reason,
             "code": self.code,
         }
+        if not self.reason:  # what a webhook could not read is answered without one
+            del status["reason"]
         if self.details:
             status["details"] = self.details
         return status
@@ -92,12 +103,14 @@ class Invalid(ApiError):
     """The object breaks the rules of its kind; `problems` holds every one of them, not only the first."""
 
     code, reason = 422, "Invalid"
+    tells_causes = True
+    """Whether the answer lists the problems apart from the message."""
 
     def __init__(
         self, message: str, *, problems: list[Problem] | None = None, details: Obj | None = None, **more: float | int | None
     ):
         self.problems = problems or []
-        if self.problems and "causes" not in (details or {}):
+        if self.tells_causes and self.problems and "causes" not in (details or {}):
             causes = [{"reason": p.reason, "message": p.message, "field": p.field} for p in self.problems]
             details = {**(details or {}), "causes": causes}
         super().__init__(message, details=details, **more)  # type: ignore[arg-type]
@@ -105,12 +118,26 @@ class Invalid(ApiError):
     @classmethod
     def of(cls, kind: str, name: str, problems: list[Problem], group: str = "") -> Invalid:
         """All problems of one object in one error, worded as the API server words it."""
-        joined = ", ".join(str(p) for p in problems)
-        text = joined if len(problems) == 1 else f"[{joined}]"
+        told = list(dict.fromkeys(str(p) for p in problems))
+        text = told[0] if len(told) == 1 else f"[{', '.join(told)}]"
         qualified = f"{kind}.{group}" if group else kind
         return cls(
             f'{qualified} "{name}" is invalid: {text}', problems=problems, details={"name": name, "kind": kind, "group": group}
         )
+
+
+class Undecodable(Invalid, BadRequest):
+    """The object cannot be read as one of its kind: an unknown field, a value of the wrong type."""
+
+    code, reason = 400, "BadRequest"
+    tells_causes = False
+
+
+class Denied(Invalid, Forbidden):
+    """A rule that a cluster asks by webhook, and not in the schema, is broken."""
+
+    code, reason = 403, "Forbidden"
+    tells_causes = False
 
 
 class TooManyRequests(ApiError):

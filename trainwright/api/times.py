@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
+
+_MOMENT = re.compile(r"^\d{4}-\d{2}-\d{2}[Tt]\d{2}:\d{2}:\d{2}(\.\d+)?([Zz]|[+-]\d{2}:\d{2})\Z", re.ASCII)
 
 
 def rfc3339(moment: datetime) -> str:
@@ -25,3 +28,14 @@ def parse_time(text: str) -> datetime:
 
 def seconds_between(earlier: str, later: datetime) -> float:
     return (later - parse_time(earlier)).total_seconds()
+
+
+def is_moment(text: str) -> bool:
+    """Whether a text is an RFC 3339 date and time of a day that exists."""
+    if not _MOMENT.match(text):
+        return False
+    try:
+        datetime.fromisoformat(text[:19].upper())
+    except ValueError:
+        return False
+    return True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Annotated
 
 import typer
@@ -16,12 +17,13 @@ from trainwright.cli.connection import HomeChoice, Kubeconfig, Namespace, cluste
 from trainwright.cli.manifests import read_manifests
 from trainwright.cli.materialize import Files
 from trainwright.cli.output import Format, ViewFormat, print_object, print_objects, print_table
-from trainwright.cli.problems import FAILURE, bad_input_exits, cluster_errors_exit, fail
+from trainwright.cli.problems import FAILURE, bad_input_exits, cluster_errors_exit, fail, one_line
 from trainwright.cluster.kubernetes_cluster import KubernetesCluster
 from trainwright.jobs import Deadlines, Phase, TrainJobError, delete_job, phase_of, suspend_job, wait_for
 from trainwright.jobs import Progress as JobProgress
 from trainwright.jobs.describe import description_of
 from trainwright.jobs.progress_line import progress_line
+from trainwright.migration import Migrated, is_early, migrate
 
 Name = Annotated[str, typer.Argument(help="Name of the TrainJob.")]
 
@@ -44,7 +46,7 @@ def submit(
 ) -> None:
     """Create TrainJobs (and runtimes that stand before them) from manifests; the API's rules are checked first."""
     with bad_input_exits():
-        documents = read_manifests(filename)
+        documents = _upgraded(read_manifests(filename))
         for document in documents:  # all of them, before the first is created; fields of a newer API are left to it
             admit(document, context=AdmissionContext(strictness="Ignore"))
         if not any(document["kind"] == "TrainJob" for document in documents):
@@ -58,6 +60,15 @@ def submit(
                 print(f"{described(created[-1])} created")
     if output is not None:
         print_objects(created, output)
+
+
+def _upgraded(documents: list[Obj]) -> list[Obj]:
+    """TrainJobs and runtimes of earlier versions in today's form, with a line for what was changed."""
+    migrated = [migrate(document) if is_early(document) else Migrated([document], []) for document in documents]
+    for one in migrated:
+        for note in one.notes:
+            print(one_line(f"{name_of(one.objects[-1])}: {note}"), file=sys.stderr)
+    return [obj for one in migrated for obj in one.objects]
 
 
 def _create(cluster: KubernetesCluster, document: Obj, namespace: str) -> Obj:

@@ -9,6 +9,7 @@ import typer
 from trainwright.api import admit
 from trainwright.api.errors import Invalid, Problem
 from trainwright.api.objects import Obj, name_of, namespace_of
+from trainwright.cli.advice import advised
 from trainwright.cli.manifests import read_manifests
 from trainwright.cli.output import Format, print_object
 from trainwright.cli.problems import bad_input_exits
@@ -31,19 +32,52 @@ def materialize_command(
     Runtimes are looked for among the given documents, then in the bundled catalogue.
     """
     with bad_input_exits():
-        print_object({"apiVersion": "v1", "kind": "List", "items": materialized(read_manifests(filename))}, output)
+        documents = read_manifests(filename)
+    with advised(documents), bad_input_exits():
+        print_object({"apiVersion": "v1", "kind": "List", "items": materialized(documents)}, output)
 
 
 def materialized(documents: list[Obj]) -> list[Obj]:
-    """The objects of every TrainJob among the documents. Raises Invalid or BadRequest."""
-    admitted = [admit(document).object for document in documents]
+    """The objects of every TrainJob among the documents. Raises Invalid, with the problems of all documents, or BadRequest."""
+    admitted = _all_admitted(documents)
     trainjobs = [document for document in admitted if document["kind"] == "TrainJob"]
     if not trainjobs:
         raise Invalid("kind: no TrainJob among the documents", problems=[Problem("kind", "no TrainJob among the documents")])
-    return [obj for trainjob in trainjobs for obj in _objects(trainjob, admitted)]
+    refusals: list[Invalid] = []
+    objects: list[Obj] = []
+    for trainjob in trainjobs:
+        try:
+            objects.extend(materialized_one(trainjob, admitted))
+        except Invalid as error:
+            refusals.append(error)
+    if refusals:
+        raise _together(refusals)
+    return objects
 
 
-def _objects(trainjob: Obj, documents: list[Obj]) -> list[Obj]:
+def _all_admitted(documents: list[Obj]) -> list[Obj]:
+    admitted: list[Obj] = []
+    refusals: list[Invalid] = []
+    for document in documents:
+        try:
+            admitted.append(admit(document).object)
+        except Invalid as error:
+            refusals.append(error)
+    if refusals:
+        raise _together(refusals)
+    return admitted
+
+
+def _together(refusals: list[Invalid]) -> Invalid:
+    """One error for all; of a single one nothing is lost."""
+    if len(refusals) == 1:
+        return refusals[0]
+    problems = [problem for refusal in refusals for problem in refusal.problems or [Problem("", refusal.message)]]
+    return Invalid("; ".join(refusal.message for refusal in refusals), problems=problems)
+
+
+def materialized_one(trainjob: Obj, documents: list[Obj]) -> list[Obj]:
+    """The objects of one admitted TrainJob. Raises Invalid."""
     namespace = namespace_of(trainjob) or "default"
     runtimes = [d for d in documents if d["kind"] in ("TrainingRuntime", "ClusterTrainingRuntime")]
 

@@ -9,7 +9,8 @@ from typing import NoReturn
 
 import typer
 
-from trainwright.api.errors import ApiError, Invalid
+from trainwright.api.errors import ApiError, Invalid, Problem
+from trainwright.api.shape_check import ROOT
 from trainwright.cluster.connect import NoCluster
 
 FAILURE, BAD_INPUT = 1, 2
@@ -21,11 +22,18 @@ def bad_input_exits() -> Iterator[None]:
     try:
         yield
     except Invalid as error:
-        for line in [str(problem) for problem in error.problems] or [error.message]:
+        for line in [told(problem) for problem in error.problems] or [error.message]:
             print(one_line(line), file=sys.stderr)
         raise typer.Exit(BAD_INPUT) from error
     except ApiError as error:
         fail(error.message, BAD_INPUT)
+
+
+def told(problem: Problem) -> str:
+    """A problem for people: where to look, what is wrong, and what may have been meant."""
+    place = problem.where if problem.where == problem.field else f"{problem.where}: {problem.field}"
+    place = problem.where if problem.field in ("", ROOT) else place
+    return f"{place}: {problem.message}" + (f" ({problem.hint})" if problem.hint else "")
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from trainwright.api.hub_names import with_scheme
 from trainwright.initializers.columns import is_empty, mapper_for
 from trainwright.initializers.errors import InitializerError
 from trainwright.initializers.placement import already_there, take_place
@@ -53,7 +54,7 @@ def initialize_dataset(
     it was prepared. The folder appears whole; `test.jsonl` is left out where it would have no rows.
     Raises InitializerError (nothing there, unknown columns, broken rows), StorageError, NoSpace.
     """
-    source = StorageUri.parse(uri)
+    source = StorageUri.parse(with_scheme(uri))
     wanted = Wanted("dataset", tuple(f"*{suffix}" for suffix in SUFFIXES), (*_NO_ROWS, *(options.ignore if options else ())))
     with disk_errors(target):
         revision = revision_of(source, wanted)

@@ -7,6 +7,7 @@ import logging
 import os
 from pathlib import Path
 
+from trainwright.api.hub_names import with_scheme
 from trainwright.initializers.errors import InitializerError
 from trainwright.initializers.placement import already_there, take_place
 from trainwright.initializers.receipt import Receipt, receipted
@@ -30,7 +31,7 @@ def initialize_model(
     A target that has it already, in the same state, is left as it is. The folder appears whole.
     Raises InitializerError (no config, no tokenizer, no safetensors weights, broken weights), StorageError, NoSpace.
     """
-    source = StorageUri.parse(uri)
+    source = StorageUri.parse(with_scheme(uri))
     wanted = Wanted("model", _ALLOWED, ignore)
     options = {"ignore": list(ignore)}
     with disk_errors(target):

@@ -7,6 +7,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from trainwright.api.hub_names import with_scheme
+
 _CLAIM = re.compile(r"^pvc://([a-z0-9]([-a-z0-9.]*[a-z0-9])?)(?:/(.*))?")
 
 
@@ -66,6 +68,7 @@ class TrainRequest(BaseModel):
     @field_validator("dataset_uri", "model_uri")
     @classmethod
     def _is_uri(cls, value: str) -> str:
+        value = with_scheme(value)
         if value and not re.match(r"^[A-Za-z][A-Za-z0-9+.-]*://.+$", value):
             raise ValueError(f"{value!r} is not a URI such as hf://org/name or file:///path")
         return value

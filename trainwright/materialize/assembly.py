@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import cache
 from typing import Any
 
 from trainwright.api import names
 from trainwright.api.admission import admit
 from trainwright.api.defaults import jobset_defaults
 from trainwright.api.errors import Invalid, Problem
+from trainwright.api.jobset_rules import JOBSET_RULES
 from trainwright.api.objects import Obj, copy_of, name_of
-from trainwright.api.rules import jobset_rules
+from trainwright.api.webhook_rules import Case, broken
 from trainwright.materialize.compiled import CompiledRuntime, compiled
 from trainwright.materialize.draft import Draft, PodSet, ancestor_of
 from trainwright.materialize.keys import Keys, PlaceholderKeys
 from trainwright.materialize.patches import patch_problems, patched_template
+from trainwright.materialize.plugins import PHASES, guarded, installed_plugins
 from trainwright.materialize.policies.coscheduling import CoschedulingPolicy
 from trainwright.materialize.policies.flux import FluxPolicy
 from trainwright.materialize.policies.jax import JaxPolicy
@@ -43,11 +46,8 @@ POLICIES: tuple[Policy, ...] = (
     ProgressPolicy(),
     JobSetPolicy(),
 )
+"""In the order in which they run. Plugins come before the last, which writes the JobSet."""
 _NAMELESS = "Invalid value: every object is named after the TrainJob; give metadata.name instead"
-_STEPS: dict[str, list[Callable[[Draft], Any]]] = {
-    phase: [getattr(policy, phase) for policy in POLICIES if hasattr(policy, phase)]
-    for phase in (VALIDATE, *ENFORCE, CHECK, BUILD)
-}
 
 
 def materialize(trainjob: Obj, runtime: Obj, *, settings: Settings | None = None, keys: Keys | None = None) -> list[Obj]:
@@ -101,13 +101,24 @@ def _merge_resources(draft: Draft, override: Obj) -> None:
             container["resources"] = merged_resources(container.get("resources"), override)
 
 
+@cache
+def _steps() -> dict[str, list[Callable[[Draft], Any]]]:
+    own, plugins, last = POLICIES[:-1], installed_plugins(), POLICIES[-1]
+    steps: dict[str, list[Callable[[Draft], Any]]] = {}
+    for phase in PHASES:
+        steps[phase] = [getattr(policy, phase) for policy in own if hasattr(policy, phase)]
+        steps[phase] += [guarded(plugin, phase) for plugin in plugins if hasattr(plugin, phase)]
+        steps[phase] += [getattr(last, phase)] if hasattr(last, phase) else []
+    return steps
+
+
 def _run(phase: str, draft: Draft) -> None:
-    for step in _STEPS[phase]:
+    for step in _steps()[phase]:
         step(draft)
 
 
 def _problems(phase: str, draft: Draft) -> Iterator[Problem]:
-    for step in _STEPS[phase]:
+    for step in _steps()[phase]:
         yield from step(draft)
 
 
@@ -116,8 +127,8 @@ def _refuse_what_jobset_would(jobset: Obj) -> None:
     stored = copy_of(jobset)
     for job in stored["spec"].get("replicatedJobs") or []:
         job.setdefault("replicas", 1)  # the schema's default for a zero that was not sent
-    jobset_defaults(stored)
-    if found := list(jobset_rules(stored, None)):
+    jobset_defaults(stored, None)
+    if found := broken(JOBSET_RULES, Case(stored)):
         raise Invalid.of("JobSet", name_of(jobset), found, "jobset.x-k8s.io")
 
 

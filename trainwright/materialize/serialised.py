@@ -25,7 +25,9 @@ def as_written(kind: Written, value: Obj, *, complete: bool = True) -> Obj:
         if key in kind.amounts:
             written[key] = {n: canonical(a) for n, a in item.items()} if isinstance(item, dict) else canonical(item)
         elif inner is None:
-            written[key] = _copied(item)
+            copied = _copied(item)
+            if copied or not (key in MAPS or isinstance(copied, list)):
+                written[key] = copied
         elif isinstance(item, list):
             written[key] = [as_written(inner, element, complete=complete) for element in item]
         else:
@@ -66,11 +68,8 @@ def quantity_error(amount: str | int | float) -> str:
 def _copied(value: Any) -> Any:
     """A copy of a part that is written as it is, but for empty lists and maps and nulls inside of it."""
     if isinstance(value, dict):
-        return {
-            key: _copied(item)
-            for key, item in value.items()
-            if item is not None and not (not item and (key in MAPS or isinstance(item, list)))
-        }
+        copied = {key: _copied(item) for key, item in value.items() if item is not None}
+        return {key: item for key, item in copied.items() if item or not (key in MAPS or isinstance(item, list))}
     if isinstance(value, list):
         return [_copied(item) for item in value]
     return value

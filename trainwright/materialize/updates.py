@@ -48,7 +48,7 @@ def update_problems(old: Obj, new: Obj, runtime: Obj, *, settings: Settings | No
     if before is None or after is None:
         return
     try:
-        admit(after, admit(before).object)
+        admit(admit(after).object, admit(before).object)  # an apply leaves what was filled in at creation where it is
     except Invalid as error:
         changed = [part for part in _PARTS if old["spec"].get(part) != new["spec"].get(part)] or ["suspend"]
         for problem in error.problems:

@@ -21,8 +21,18 @@ def upsert(items: list[Obj], item: Obj, key: str) -> None:
 
 
 def upsert_env(container: Obj, variables: Iterable[Obj]) -> None:
+    """Names are unique in a list of variables: the schema refuses others."""
+    positions: dict[str, int] | None = None
     for variable in variables:
-        upsert(container.setdefault("env", []), variable, "name")
+        env = container.setdefault("env", [])
+        if positions is None:
+            positions = {present["name"]: index for index, present in enumerate(env)}
+        name = variable["name"]
+        if name in positions:
+            env[positions[name]] = variable
+        else:
+            positions[name] = len(env)
+            env.append(variable)
 
 
 def upsert_volume(pod_spec: Obj, volume: Obj) -> None:

@@ -5,18 +5,23 @@ from __future__ import annotations
 import copy
 from typing import Any
 
+from trainwright.api.hub_names import is_bare_name
 from trainwright.api.objects import Obj
 from trainwright.migration.notes import Migrated, Notes
 from trainwright.migration.replica_job import API_VERSION
 
+OURS = ("TrainJob", "TrainingRuntime", "ClusterTrainingRuntime")
+VERSIONS = (API_VERSION, "kubeflow.org/v2alpha1")
 MANAGER = "trainwright.dev/migrate"
 _TOP_TO_TRAINER = ("numNodes", "image", "command", "args", "env", "resourcesPerNode", "numProcPerNode")
 
 
 def is_early(obj: Obj) -> bool:
-    """Whether a TrainJob or a runtime has a form that today's Trainer refuses."""
+    """Whether it is a TrainJob or a runtime in a form that today's Trainer refuses."""
     spec = obj.get("spec") or {}
-    if obj.get("apiVersion") == "kubeflow.org/v2alpha1":
+    if obj.get("kind") not in OURS or obj.get("apiVersion") not in VERSIONS or not isinstance(spec, dict):
+        return False
+    if obj["apiVersion"] != API_VERSION:
         return True
     if obj.get("kind") == "TrainJob":
         processes = (spec.get("trainer") or {}).get("numProcPerNode")
@@ -82,7 +87,7 @@ def _bare(spec: Obj) -> list[str]:
     """The initializers whose storageUri is the bare name of a repository."""
     initializers = spec.get("initializer") or {}
     uris = {which: str((initializers.get(which) or {}).get("storageUri") or "") for which in ("dataset", "model")}
-    return [which for which, uri in uris.items() if uri and "://" not in uri]
+    return [which for which, uri in uris.items() if is_bare_name(uri)]
 
 
 def _overrides(spec: Obj, notes: Notes) -> list[Obj]:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from trainwright.api.errors import BadRequest
 from trainwright.api.objects import Obj
-from trainwright.migration.early_trainjob import is_early, migrate_early
+from trainwright.migration.early_trainjob import OURS, VERSIONS, is_early, migrate_early
 from trainwright.migration.jax import migrate_jax_job
 from trainwright.migration.mpi import migrate_mpi_job
 from trainwright.migration.notes import Migrated
@@ -24,8 +24,11 @@ KINDS: dict[tuple[str, str], Callable[[Obj], Migrated]] = {
     ("kubeflow.org/v1", "PaddleJob"): migrate_paddle_job,
     ("kubeflow.org/v1", "JAXJob"): migrate_jax_job,
 }
-_OURS = ("TrainJob", "TrainingRuntime", "ClusterTrainingRuntime")
-_GROUPS = ("trainer.kubeflow.org/v1alpha1", "kubeflow.org/v2alpha1")
+
+
+def is_outdated(obj: Obj) -> bool:
+    """Whether `migrate` has something to change."""
+    return is_early(obj) or (obj.get("apiVersion"), obj.get("kind")) in KINDS
 
 
 def migrate(obj: Obj) -> Migrated:
@@ -37,8 +40,10 @@ def migrate(obj: Obj) -> Migrated:
     migration = KINDS.get((version, kind))
     if migration is not None:
         return migration(obj)
-    if kind in _OURS and version in _GROUPS:
-        return migrate_early(obj) if is_early(obj) else Migrated([obj], [])
+    if is_early(obj):
+        return migrate_early(obj)
+    if kind in OURS and version in VERSIONS:
+        return Migrated([obj], [])
     known = ", ".join(sorted({f"{name} ({group})" for group, name in KINDS}))
     raise BadRequest(
         f"kind: {kind or 'nothing'} ({version or 'no apiVersion'}) cannot be migrated; known are {known}, and early TrainJobs"

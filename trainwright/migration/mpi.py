@@ -14,7 +14,7 @@ def migrate_mpi_job(obj: Obj) -> Migrated:
     """Raises Invalid."""
     job = old.read(obj, "mpiReplicaSpecs", ("Launcher", "Worker"), Notes())
     launcher, workers = job.at("Launcher"), job.at("Worker")
-    spec = obj["spec"]
+    spec = job.obj["spec"]
     if launcher is None or workers is None:
         from trainwright.api.errors import Invalid, Problem
 

@@ -18,7 +18,7 @@ def migrate_paddle_job(obj: Obj) -> Migrated:
     container = leader.container("paddle")
     if workers is not None and workers is not leader:
         old.same_program(job, leader, workers)
-    for field in obj["spec"].get("elasticPolicy") or {}:
+    for field in job.obj["spec"].get("elasticPolicy") or {}:
         job.notes.add(f"spec.elasticPolicy.{field}", "is not kept: the number of nodes is fixed")
     old.add_env(container, _environment(container, nodes))
     node = old.replicated_job(job, leader, "node", container=container, ancestor=True)

@@ -21,8 +21,8 @@ def migrate_pytorch_job(obj: Obj) -> Migrated:
     container = leader.container("pytorch")
     if workers is not None and workers is not leader:
         old.same_program(job, leader, workers)
-    processes = _processes(obj["spec"], job.notes)
-    _elastic(obj["spec"].get("elasticPolicy"), job.notes)
+    processes = _processes(job.obj["spec"], job.notes)
+    _elastic(job.obj["spec"].get("elasticPolicy"), job.notes)
     if not _launches(container):
         old.add_env(container, _environment(nodes))
         if processes not in (None, 1):

@@ -5,14 +5,16 @@ Source: the CRDs of training-operator 1.9; where the operator's behaviour is mea
 
 from __future__ import annotations
 
-import copy
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from trainwright.api import names
 from trainwright.api.errors import Invalid, Problem
 from trainwright.api.objects import Obj
+from trainwright.api.shape_check import findings
 from trainwright.migration.notes import Notes
+from trainwright.migration.old_shapes import shape_of, without_nulls
 
 API_VERSION = "trainer.kubeflow.org/v1alpha1"
 ANCESTOR_LABEL = "trainer.kubeflow.org/trainjob-ancestor-step"
@@ -73,36 +75,32 @@ class ReplicaJob:
         return next((self.replicas[name] for name in types if name in self.replicas), None)
 
 
-def read(obj: Obj, field: str, types: tuple[str, ...], notes: Notes) -> ReplicaJob:
-    """The job's replicas by type. Raises Invalid for what the old operator would not have run either."""
-    spec = obj.get("spec") or {}
-    given = spec.get(field) or {}
-    problems = [
-        Problem(f"spec.{field}.{name}", f"Unsupported value: expected one of {', '.join(types)}")
-        for name in given
-        if name not in types
-    ]
-    if not given:
-        problems.append(Problem(f"spec.{field}", "Required value"))
-    for name, replica in given.items():
-        if not (((replica or {}).get("template") or {}).get("spec") or {}).get("containers"):
-            problems.append(Problem(f"spec.{field}.{name}.template.spec.containers", "Required value"))
-    if not (obj.get("metadata") or {}).get("name") and not (obj.get("metadata") or {}).get("generateName"):
-        problems.append(Problem("metadata.name", "Required value: name or generateName is required"))
+def read(given: Obj, field: str, types: tuple[str, ...], notes: Notes) -> ReplicaJob:
+    """The job, with its replicas by type. Raises Invalid for what the old operator would not have run either."""
+    obj = without_nulls(given)
+    problems = findings(shape_of(field), obj).all() or list(_problems(obj, field, types))
     if problems:
         raise Invalid(f"{obj.get('kind')} cannot be migrated", problems=problems)
-    replicas = {
-        name: Replicas(
-            name,
-            f"spec.{field}.{name}",
-            1 if given[name].get("replicas") is None else int(given[name]["replicas"]),
-            str(given[name].get("restartPolicy") or "Never"),
-            copy.deepcopy(given[name]["template"]),
-        )
-        for name in types
-        if name in given
-    }
-    return ReplicaJob(obj, replicas, dict(spec.get("runPolicy") or {}), notes)
+    specs = obj["spec"][field]
+    replicas = {name: _replicas(name, specs[name], f"spec.{field}.{name}") for name in types if name in specs}
+    return ReplicaJob(obj, replicas, obj["spec"].get("runPolicy") or {}, notes)
+
+
+def _problems(obj: Obj, field: str, types: tuple[str, ...]) -> Iterator[Problem]:
+    """What the shape does not say."""
+    if not obj["metadata"].get("name") and not obj["metadata"].get("generateName"):
+        yield Problem("metadata.name", "Required value: name or generateName is required")
+    if not obj["spec"][field]:
+        yield Problem(f"spec.{field}", "Required value")
+    for name, replica in obj["spec"][field].items():
+        if name not in types:
+            yield Problem(f"spec.{field}.{name}", f"Unsupported value: expected one of {', '.join(types)}")
+        if not replica["template"]["spec"]["containers"]:
+            yield Problem(f"spec.{field}.{name}.template.spec.containers", "Required value")
+
+
+def _replicas(name: str, spec: Obj, path: str) -> Replicas:
+    return Replicas(name, path, spec.get("replicas", 1), spec.get("restartPolicy") or "Never", spec["template"])
 
 
 def trainjob(job: ReplicaJob, runtime: Obj, trainer: Obj | None = None) -> Obj:

@@ -18,7 +18,7 @@ def migrate_tf_job(obj: Obj) -> Migrated:
     job = old.read(obj, "tfReplicaSpecs", _TYPES, Notes())
     trains = job.at("Worker", "Chief", "Master", "PS", "Evaluator")
     assert trains is not None
-    if obj["spec"].get("enableDynamicWorker"):
+    if job.obj["spec"].get("enableDynamicWorker"):
         job.notes.add("spec.enableDynamicWorker", "is not kept: the number of workers is fixed")
     jobs = []
     for replicas in job.replicas.values():

@@ -1,12 +1,19 @@
-"""The runtimes that come with Trainwright, as YAML files beside this one."""
+"""The runtimes that come with Trainwright, as YAML files beside this one, and those of a user's own folders."""
 
 from __future__ import annotations
 
+import os
 from functools import cache
 from importlib import resources
+from importlib.resources.abc import Traversable
+from pathlib import Path
 
 from trainwright.api.documents import load_documents
+from trainwright.api.errors import BadRequest
 from trainwright.api.objects import Obj, copy_of, name_of
+
+FOLDERS = "TRAINWRIGHT_RUNTIMES"
+"""The variable with folders of runtimes to add, separated like those of PATH."""
 
 
 def bundled_runtimes() -> list[Obj]:
@@ -21,7 +28,28 @@ def bundled_runtime(name: str) -> Obj | None:
 
 @cache
 def _catalogue() -> list[Obj]:
+    """By name; a runtime of the user's stands in for a bundled one of its name."""
     folder = resources.files("trainwright.runtimes") / "catalogue"
-    files = sorted(entry.name for entry in folder.iterdir() if entry.name.endswith(".yaml"))
-    runtimes = [document for file in files for document in load_documents((folder / file).read_text("utf-8"), file)]
-    return sorted(runtimes, key=name_of)
+    runtimes = {name_of(runtime): runtime for runtime in _runtimes_in(folder)}
+    for added in filter(None, os.environ.get(FOLDERS, "").split(os.pathsep)):
+        if not Path(added).is_dir():
+            raise BadRequest(f"{FOLDERS}: {added} is not a folder")
+        runtimes |= {name_of(runtime): runtime for runtime in _runtimes_in(Path(added))}
+    return [runtimes[name] for name in sorted(runtimes)]
+
+
+def _runtimes_in(folder: Traversable) -> list[Obj]:
+    """Raises BadRequest naming the file that cannot be read, or that holds something else."""
+    files = sorted(entry.name for entry in folder.iterdir() if entry.name.endswith((".yaml", ".yml")))
+    documents = [(file, document) for file in files for document in load_documents(_text(folder / file), file)]
+    for file, document in documents:
+        if document.get("kind") != "ClusterTrainingRuntime" or not (document.get("metadata") or {}).get("name"):
+            raise BadRequest(f"{file}: expected a ClusterTrainingRuntime with a name, found {document.get('kind')}")
+    return [document for _, document in documents]
+
+
+def _text(file: Traversable) -> str:
+    try:
+        return file.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadRequest(f"{file}: cannot be read: {error}") from error

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import urllib3
 
-from trainwright.api.kinds import Kind
+from trainwright.api.kinds import TRAINING_RUNTIME, Kind
 from trainwright.controlplane.apiserver.auth import Tokens
 from trainwright.controlplane.apiserver.credentials import Credentials, load_credentials, write_kubeconfig
 from trainwright.controlplane.apiserver.http import create_app
@@ -87,7 +87,13 @@ def store() -> Iterator[Store]:
 
 @pytest.fixture
 def server(store: Store, clock: Clock) -> ResourceServer:
-    return ResourceServer(store, clock=clock)
+    return with_runtime(ResourceServer(store, clock=clock))
+
+
+def with_runtime(server: ResourceServer) -> ResourceServer:
+    """The server with the runtime that the TrainJobs of these tests refer to: without it they would be refused."""
+    server.create(TRAINING_RUNTIME, "default", manifest(TRAINING_RUNTIME, "rt"))
+    return server
 
 
 @pytest.fixture
@@ -100,7 +106,7 @@ def cluster(server: ResourceServer) -> Iterator[EmbeddedCluster]:
 @pytest.fixture
 def peer(tmp_path: Path) -> Iterator[Peer]:
     store = Store(tmp_path / "cluster.db")
-    server = ResourceServer(store)
+    server = with_runtime(ResourceServer(store))
     credentials = load_credentials(tmp_path / "home")
     tokens = Tokens(credentials.admin_token, credentials.signing_key)
     with serve(create_app(server, tokens), cert=credentials.certificate, key=credentials.key) as serving:

@@ -14,7 +14,7 @@ import orjson
 import pytest
 import yaml
 
-from trainwright.api.kinds import CONFIG_MAP, JOB, POD, TRAINJOB
+from trainwright.api.kinds import CONFIG_MAP, JOB, POD, TRAINING_RUNTIME, TRAINJOB
 from trainwright.controlplane.apiserver import patches
 from trainwright.controlplane.apiserver.auth import Tokens
 from trainwright.controlplane.apiserver.credentials import load_credentials, write_kubeconfig
@@ -83,6 +83,10 @@ def test_client_sees_an_expired_version_as_410(client: Any, peer: Any) -> None:
     assert failed.value.status == 410
 
 
+NOW = "2026-01-02T03:04:05Z"
+RUNTIME = {"apiVersion": TRAINING_RUNTIME.api_version, "kind": TRAINING_RUNTIME.kind}
+
+
 class Lines:
     """A log with something in it."""
 
@@ -96,6 +100,7 @@ def kubectl(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     home = tmp_path_factory.mktemp("kubectl")
     store = Store(":memory:")
     server = ResourceServer(store)
+    server.create(TRAINING_RUNTIME, "default", {**RUNTIME, "metadata": {"name": "rt"}})
     credentials = load_credentials(home / "credentials")
     app = create_app(server, Tokens(credentials.admin_token, credentials.signing_key), Lines())
     with serve(app, cert=credentials.certificate, key=credentials.key) as serving:
@@ -174,7 +179,11 @@ def test_kubectl_waits_and_watches(kubectl: Any, manifest: Manifest) -> None:
     try:
         assert stream.stdout
         assert stream.stdout.readline() == "trainjob.trainer.kubeflow.org/w\n"
-        status = {"status": {"conditions": [{"type": "Complete", "status": "True", "reason": "r", "message": "m"}]}}
+        status = {
+            "status": {
+                "conditions": [{"type": "Complete", "status": "True", "reason": "r", "message": "m", "lastTransitionTime": NOW}]
+            }
+        }
         kubectl.server.patch(TRAINJOB, "default", "w", status, patches.MERGE, WriteOptions(status=True))
         assert stream.stdout.readline() == "trainjob.trainer.kubeflow.org/w\n"
     finally:

@@ -224,8 +224,11 @@ def test_openapi_leaves_validation_to_the_server(peer: Any) -> None:
     ("kind", "status", "cells"),
     [
         (TRAINJOB, None, ["a", None]),
-        (TRAINJOB, {"conditions": [{"type": "Suspended"}, {"type": "Complete"}]}, ["a", "Complete"]),
-        (JOB, {"succeeded": 1, "conditions": [{"type": "Complete", "status": "True"}]}, ["a", "Complete", "1/1", ""]),
+        (TRAINJOB, {"conditions": [
+            {"type": kind, "status": "True", "reason": "R", "message": "", "lastTransitionTime": "2026-01-02T03:04:05Z"}
+            for kind in ("Suspended", "Complete")]}, ["a", "Complete"]),
+        (JOB, {"succeeded": 1, "completionTime": "2026-01-02T03:04:05Z", "conditions": [
+            {"type": kind, "status": "True"} for kind in ("SuccessCriteriaMet", "Complete")]}, ["a", "Complete", "1/1", ""]),
         (JOBSET, {"restarts": 2, "terminalState": "Failed"}, ["a", "Failed", "2", None]),
         (POD, {"phase": "Running", "containerStatuses": [
             {"name": "main", "ready": True, "restartCount": 0, "image": "i", "imageID": "", "state": {"running": {}}}]},

@@ -11,7 +11,7 @@ import orjson
 import pytest
 
 from trainwright.api.errors import NotFound
-from trainwright.api.kinds import CONFIG_MAP, POD, TRAINJOB
+from trainwright.api.kinds import CONFIG_MAP, POD, TRAINING_RUNTIME, TRAINJOB
 from trainwright.controlplane.apiserver import patches, streams
 from trainwright.controlplane.apiserver.auth import Tokens
 from trainwright.controlplane.apiserver.events import Subscription
@@ -147,7 +147,9 @@ def test_versions_from_before_a_restart_are_expired_and_objects_are_kept(tmp_pat
     tokens = Tokens(token, b"k" * 32)
     headers = {"Authorization": f"Bearer {token}"}
     store = Store(path)
-    with serve(create_app(ResourceServer(store), tokens)) as serving:
+    server = ResourceServer(store)
+    server.create(TRAINING_RUNTIME, "default", manifest(TRAINING_RUNTIME, "rt"))
+    with serve(create_app(server, tokens)) as serving:
         body = orjson.dumps(manifest(TRAINJOB, "a"))
         url = serving.url + TRAINJOB.path("default")
         created = pool.request("POST", url, body=body, headers={**headers, "Content-Type": "application/json"}).json()

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from waiting import eventually
 
-from trainwright.api.errors import NotFound
+from trainwright.api.errors import Invalid, NotFound
 from trainwright.api.kinds import CLUSTER_TRAINING_RUNTIME, CONFIG_MAP, JOBSET, SECRET, TRAINJOB, VOLCANO_GROUP, Kind
 from trainwright.controlplane.plane import ControlPlane
 
@@ -65,3 +65,16 @@ def test_a_pod_group_is_created(nodeless: ControlPlane) -> None:
     create(nodeless, "gang")
     assert eventually(lambda: found(nodeless, VOLCANO_GROUP) is not None)
     assert nodeless.cluster.get(VOLCANO_GROUP, "demo", "default")["spec"]["minMember"] == 3
+
+
+def test_a_change_that_the_jobset_cannot_take_is_refused_at_once(nodeless: ControlPlane) -> None:
+    create(nodeless, "torch-distributed", suspend=True)
+    assert eventually(lambda: found(nodeless, JOBSET) is not None)
+    with pytest.raises(Invalid, match=r"spec\.trainer: Forbidden"):
+        nodeless.cluster.patch(TRAINJOB, "demo", {"spec": {"trainer": None}}, "default")
+    selector = {"nodeSelector": {"pool": "a"}}
+    job = {"name": "node", "template": {"spec": {"template": {"spec": selector}}}}
+    patch = {"manager": "example.com/queue", "trainingRuntimeSpec": {"template": {"spec": {"replicatedJobs": [job]}}}}
+    nodeless.cluster.patch(TRAINJOB, "demo", {"spec": {"runtimePatches": [patch], "suspend": False}}, "default")
+    assert eventually(lambda: "pool" in str(found(nodeless, JOBSET)))
+    assert eventually(lambda: not (found(nodeless, JOBSET) or {})["spec"]["suspend"])

@@ -10,9 +10,10 @@ from typing import Any
 
 from trainwright.api.errors import BadRequest, Invalid, Problem
 from trainwright.api.kinds import Kind
+from trainwright.api.metadata_rules import metadata_problems
 from trainwright.api.objects import Obj, name_of, uid_of
 from trainwright.controlplane.apiserver.failures import conflict, details_of, modified
-from trainwright.controlplane.apiserver.metadata_rules import metadata_problems
+from trainwright.controlplane.apiserver.registry import strategy_of
 
 SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 """What a generated suffix is made of: no vowels, so no words; none of the digits that look like letters."""
@@ -97,7 +98,7 @@ def name_new(obj: Obj, suffix: str) -> None:
 
 def check(kind: Kind, obj: Obj) -> None:
     """The rules of metadata that hold for every kind. Raises Invalid."""
-    problems = list(metadata_problems(kind, obj["metadata"]))
+    problems = list(metadata_problems(kind, obj["metadata"], custom=strategy_of(kind).custom))
     if problems:
         raise Invalid.of(kind.kind, name_of(obj), problems, kind.group)
 

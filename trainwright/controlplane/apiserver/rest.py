@@ -16,8 +16,8 @@ from typing import Any, Literal
 import orjson
 
 from trainwright.api import kinds
-from trainwright.api.admission import AdmissionContext, admit
-from trainwright.api.errors import AlreadyExists, ApiError, BadRequest, Conflict, Expired, Invalid, NotFound
+from trainwright.api.admission import AdmissionContext, admit, governs
+from trainwright.api.errors import AlreadyExists, ApiError, BadRequest, Conflict, Expired, NotFound
 from trainwright.api.kinds import Kind
 from trainwright.api.objects import Obj, is_deleting, name_of
 from trainwright.api.times import rfc3339
@@ -30,6 +30,7 @@ from trainwright.controlplane.apiserver.pagination import Page
 from trainwright.controlplane.apiserver.registry import Strategy, strategy_of
 from trainwright.controlplane.apiserver.selection import Selection
 from trainwright.controlplane.apiserver.store import Store
+from trainwright.controlplane.apiserver.trainjob_updates import check_trainjob_update
 
 log = logging.getLogger(__name__)
 
@@ -207,7 +208,8 @@ class ResourceServer:
             new.pop("status", None)
         metadata.start(new, str(uuid.uuid4()), self._now(), generation=strategy.generation)
         self._name(kind, new)
-        metadata.check(kind, new)
+        if not governs(new):
+            metadata.check(kind, new)
         strategy.prepare_for_create(new)
         admitted, warnings = self._admitted(new, None, options)
         namespace, name = new["metadata"].get("namespace", ""), name_of(new)
@@ -253,7 +255,7 @@ class ResourceServer:
                 new = _with_status(new, old.object.get("status"))
             metadata.carry_over(new, old.object)
             metadata.check_finalizers(kind, new, old.object)
-            if new["metadata"] != old.object["metadata"]:
+            if not governs(new) and new["metadata"] != old.object["metadata"]:
                 metadata.check(kind, new)
             strategy.prepare_for_update(new, old.object)
         warnings: Warnings = []
@@ -261,6 +263,8 @@ class ResourceServer:
             admitted, warnings = self._admitted(new, old.object, options)
             # A status write changes nothing else, not even by a default that is newer than the object.
             new = _with_status(new, admitted.get("status")) if options.status else admitted
+            if kind == kinds.TRAINJOB and not options.status:
+                check_trainjob_update(old.object, new, self._lookup)
         if strategy.generation and not options.status:
             metadata.count_generation(new, old.object)
         if new == old.object:
@@ -274,17 +278,8 @@ class ResourceServer:
         return Answer(record.object, record.data, warnings)
 
     def _admitted(self, new: Obj, old: Obj | None, options: WriteOptions) -> tuple[Obj, Warnings]:
-        context = AdmissionContext(now=self._now(), lookup=self._lookup, strictness=options.strictness)
-        try:
-            admitted = admit(new, old, context=context)
-        except Invalid as error:
-            if options.strictness == "Strict" and error.problems and all(p.reason == "FieldUnknown" for p in error.problems):
-                kind = new["kind"]
-                version = new["apiVersion"].rpartition("/")[2]
-                unknown = ", ".join(f'unknown field "{problem.field}"' for problem in error.problems)
-                message = f'{kind} in version "{version}" cannot be handled as a {kind}: strict decoding error: {unknown}'
-                raise BadRequest(message) from error
-            raise
+        context = AdmissionContext(self._now(), self._lookup, options.strictness, only_status=options.status)
+        admitted = admit(new, old, context=context)
         return admitted.object, admitted.warnings
 
     def _lookup(self, kind_name: str, namespace: str, name: str) -> Obj | None:

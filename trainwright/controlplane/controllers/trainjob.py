@@ -9,6 +9,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 
 from trainwright.api import names
+from trainwright.api.admission import admit
 from trainwright.api.conditions import condition, is_finished, is_true, set_condition
 from trainwright.api.errors import AlreadyExists, ApiError, Conflict, Invalid, NotFound
 from trainwright.api.kinds import (
@@ -147,7 +148,7 @@ class TrainJobReconciler:
         if foreign and (_is_leftover(existing, job) or is_finished(existing)):
             _refuse_foreign(existing, job)
         if due([wanted], job, lambda _wanted: existing):
-            self._change(kind, existing, wanted)
+            self._change(kind, existing, admit(wanted).object)  # with the defaults that the stored one has
 
     def _change(self, kind: Kind, existing: Obj, wanted: Obj) -> None:
         patch: Obj = {}

@@ -85,10 +85,10 @@ def _apply_trainer(pods: PodSet, trainer: Obj) -> None:
     if container is None:
         return
     for field in ("image", "command", "args"):
-        if trainer.get(field) is not None:
-            container[field] = trainer[field]
-            if container[field] == []:  # said to be nothing, and an empty list is not sent
-                del container[field]
+        if trainer.get(field) == []:  # said to be nothing, and an empty list is not sent
+            container.pop(field, None)
+        elif trainer.get(field) is not None:
+            container[field] = trainer[field] if field == "image" else list(trainer[field])
 
 
 def _step_problems(draft: Draft, field: str, step: str) -> Iterator[Problem]:

@@ -59,8 +59,8 @@ class MpiPolicy:
         nodes = (draft.trainer or {}).get("numNodes")
         if workers is not None and nodes is not None:
             workers.count = max(nodes - 1, 1) if mpi.get("runLauncherAsNode") else nodes
-        for pods in draft.pod_sets:
-            if pods in (workers, launcher):
+        for pods in (workers, launcher):
+            if pods is not None:
                 _give_keys(draft, pods, mpi["sshAuthMountPath"])
         if launcher is not None:
             _give_hostfile(draft, launcher, _slots(draft, mpi))

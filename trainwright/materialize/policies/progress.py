@@ -23,13 +23,8 @@ class ProgressPolicy:
         if progress is None or pods is None:
             return
         audience = names.progress_audience(draft.namespace, draft.name)
-        variables: list[Obj] = [
-            {"name": "KUBEFLOW_TRAINER_SERVER_URL", "value": f"{progress.server}/apis/{audience}"},
-            {"name": "KUBEFLOW_TRAINER_SERVER_CA_CERT", "value": f"{names.TOKEN_MOUNT}/{_CA_KEY}"},
-            {"name": "KUBEFLOW_TRAINER_SERVER_TOKEN", "value": f"{names.TOKEN_MOUNT}/token"},
-        ]
         for container in pods.pod_spec.get("containers") or []:
-            upsert_env(container, variables)
+            upsert_env(container, _variables(f"{progress.server}/apis/{audience}"))
             upsert_mount(container, {"name": names.TOKEN_VOLUME, "mountPath": names.TOKEN_MOUNT, "readOnly": True})
         token = {"audience": audience, "expirationSeconds": _EXPIRY_SECONDS, "path": "token"}
         ca = {"name": f"{draft.name}{names.TLS_CONFIG_SUFFIX}", "items": [{"key": _CA_KEY, "path": _CA_KEY}]}
@@ -42,3 +37,11 @@ class ProgressPolicy:
             return
         config = owned(draft, "v1", "ConfigMap", f"{draft.name}{names.TLS_CONFIG_SUFFIX}")
         draft.companions.append(config | {"data": {_CA_KEY: progress.ca_certificate}})
+
+
+def _variables(url: str) -> list[Obj]:
+    return [
+        {"name": "KUBEFLOW_TRAINER_SERVER_URL", "value": url},
+        {"name": "KUBEFLOW_TRAINER_SERVER_CA_CERT", "value": f"{names.TOKEN_MOUNT}/{_CA_KEY}"},
+        {"name": "KUBEFLOW_TRAINER_SERVER_TOKEN", "value": f"{names.TOKEN_MOUNT}/token"},
+    ]

@@ -44,17 +44,16 @@ class TorchPolicy:
             return
         pods, trainer = draft.trainer_pods(), draft.trainer
         set_nodes(draft, pods)
-        rendezvous = _rendezvous(draft, pods)
         container = pods.container(names.NODE) if pods is not None else None
         if container is not None and trainer is not None:
             upsert_env(container, trainer_env(trainer.get("env")))
             known = _MASTER if runs_torchtune(draft) else ()  # torchtune takes the address as a flag
-            upsert_env(container, [variable for variable in rendezvous if variable["name"] not in known])
+            upsert_env(container, [variable for variable in _rendezvous(draft, pods) if variable["name"] not in known])
             upsert_port(container, {"containerPort": names.RENDEZVOUS_PORT})
         for job, name in _injection_targets(torch):
             target = _target(draft, job, name)
             if target is not None:
-                upsert_env(target, rendezvous)
+                upsert_env(target, _rendezvous(draft, pods))
 
 
 def _rendezvous(draft: Draft, pods: PodSet | None) -> list[Obj]:

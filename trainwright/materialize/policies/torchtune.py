@@ -15,7 +15,9 @@ from trainwright.materialize.resources import counted_resources, gpu_count, proc
 
 COMMAND = ["tune", "run"]
 LLAMA_1B, LLAMA_3B, LLAMA_70B, QWEN = "llama3_2/1B", "llama3_2/3B", "llama3_3/70B", "qwen2_5/1.5B"
-MODELS = (LLAMA_1B, LLAMA_3B, LLAMA_70B, QWEN)
+LLAMA_8B = "llama3_1/8B"
+"""Beyond Trainer's own list: torchtune has the recipes and configs of the others for it."""
+MODELS = (LLAMA_1B, LLAMA_3B, LLAMA_70B, QWEN, LLAMA_8B)
 FIXED = ("output_dir", "tokenizer.path", "tokenizer.merges_file", "checkpointer.checkpoint_dir")
 """What the runtime decides: kept from its command, refused in a TrainJob's arguments."""
 

@@ -8,11 +8,10 @@ from collections.abc import Iterator
 from trainwright.api.errors import Problem
 from trainwright.api.kinds import NAMESPACE, SERVICE, Kind
 from trainwright.api.objects import Obj
-from trainwright.controlplane.apiserver.registry import strategy_of
 
-_SUBDOMAIN = re.compile(r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$")
-_LABEL = re.compile(r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")
-_NOT_SUBDOMAIN = (
+_SUBDOMAIN = re.compile(r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*\Z")
+_LABEL = re.compile(r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?\Z")
+NOT_SUBDOMAIN = (
     "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end "
     "with an alphanumeric character (e.g. 'example.com', regex used for validation is "
     "'[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
@@ -21,7 +20,12 @@ _NOT_LABEL = (
     "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end "
     "with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')"
 )
-_NAME_PART = re.compile(r"^([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]$")
+_DNS_1035 = re.compile(r"^[a-z]([-a-z0-9]*[a-z0-9])?\Z")
+_NOT_DNS_1035 = (
+    "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end with "
+    "an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')"
+)
+_NAME_PART = re.compile(r"^([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]\Z")
 _NOT_NAME_PART = (
     "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character "
     "(e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"
@@ -36,17 +40,18 @@ _ANNOTATIONS_LIMIT = 256 * 1024
 """Bytes of all annotations of an object together, as in Kubernetes."""
 
 
-def metadata_problems(kind: Kind, metadata: Obj) -> Iterator[Problem]:
-    """Everything wrong with metadata whose types are right."""
+def metadata_problems(kind: Kind | None, metadata: Obj, *, custom: bool) -> Iterator[Problem]:
+    """Everything wrong with metadata whose types are right. `custom` resources are freer in their finalizers."""
+    prefix = metadata.get("generateName") or ""
+    if prefix and not _SUBDOMAIN.match(prefix.rstrip("-.") + "x"):
+        yield Problem("metadata.generateName", f'Invalid value: "{prefix}": {NOT_SUBDOMAIN}')
     yield from _name_problems(kind, metadata.get("name", ""))
     yield from _owner_problems(metadata.get("ownerReferences") or [])
     for key, value in (metadata.get("labels") or {}).items():
         for why in _key_faults(key):
             yield Problem("metadata.labels", f'Invalid value: "{key}": {why}')
-        if len(value) > 63:
-            yield Problem("metadata.labels", f'Invalid value: "{value}": must be no more than 63 bytes')
-        elif value and not _NAME_PART.match(value):
-            yield Problem("metadata.labels", f'Invalid value: "{value}": {_NOT_VALUE}')
+        if fault := label_value_fault(value):
+            yield Problem("metadata.labels", f'Invalid value: "{value}": {fault}')
     annotations = metadata.get("annotations") or {}
     for key in annotations:
         for why in _key_faults(key.lower()):
@@ -55,15 +60,49 @@ def metadata_problems(kind: Kind, metadata: Obj) -> Iterator[Problem]:
         message = f"Too long: may not be more than {_ANNOTATIONS_LIMIT} bytes"
         yield Problem("metadata.annotations", message, "FieldValueTooLong")
     for index, finalizer in enumerate(metadata.get("finalizers") or []):
-        if "/" not in finalizer and finalizer not in _STANDARD_FINALIZERS and not strategy_of(kind).custom:
+        if "/" not in finalizer and finalizer not in _STANDARD_FINALIZERS and not custom:
             message = f'Invalid value: "{finalizer}": name is neither a standard finalizer name nor is it fully qualified'
             yield Problem(f"metadata.finalizers[{index}]", message)
+
+
+def metadata_warnings(metadata: Obj) -> Iterator[str]:
+    """What a custom resource may have, and had better not."""
+    for finalizer in metadata.get("finalizers") or []:
+        if "/" not in finalizer and finalizer not in _STANDARD_FINALIZERS:
+            yield (
+                f'metadata.finalizers: "{finalizer}": prefer a domain-qualified finalizer name to avoid accidental conflicts '
+                "with other finalizer writers"
+            )
+
+
+def is_subdomain(name: str) -> bool:
+    """Whether a name is an RFC 1123 subdomain, without a look at its length."""
+    return _SUBDOMAIN.match(name) is not None
+
+
+def label_fault(name: str) -> str:
+    """Why a name is no RFC 1035 label, without a look at its length; empty where it is one."""
+    return "" if _DNS_1035.match(name) else _NOT_DNS_1035
+
+
+def label_value_fault(value: str) -> str:
+    """Why a text is no value of a label; empty where it is one."""
+    if len(value) > 63:
+        return "must be no more than 63 bytes"
+    return "" if not value or _NAME_PART.match(value) else _NOT_VALUE
+
+
+def container_name_fault(name: str) -> str:
+    """Why a name is no RFC 1123 label; empty where it is one."""
+    if len(name) > 63:
+        return "must be no more than 63 bytes"
+    return "" if _LABEL.match(name) else _NOT_LABEL
 
 
 def _key_faults(key: str) -> Iterator[str]:
     prefix, slash, name = key.rpartition("/")
     if slash and (not prefix or len(prefix) > 253 or not _SUBDOMAIN.match(prefix)):
-        yield f"prefix part {_NOT_SUBDOMAIN}" if prefix else "prefix part must be non-empty"
+        yield f"prefix part {NOT_SUBDOMAIN}" if prefix else "prefix part must be non-empty"
     if not name:
         yield "name part must be non-empty"
     elif len(name) > 63:
@@ -72,7 +111,7 @@ def _key_faults(key: str) -> Iterator[str]:
         yield _NOT_NAME_PART
 
 
-def _name_problems(kind: Kind, name: str) -> Iterator[Problem]:
+def _name_problems(kind: Kind | None, name: str) -> Iterator[Problem]:
     if not name:
         yield Problem("metadata.name", "Required value: name or generateName is required", "FieldValueRequired")
     elif kind in (NAMESPACE, SERVICE):
@@ -84,7 +123,7 @@ def _name_problems(kind: Kind, name: str) -> Iterator[Problem]:
     elif len(name) > 253:
         yield Problem("metadata.name", f'Invalid value: "{name}": must be no more than 253 characters')
     elif not _SUBDOMAIN.match(name):
-        yield Problem("metadata.name", f'Invalid value: "{name}": {_NOT_SUBDOMAIN}')
+        yield Problem("metadata.name", f'Invalid value: "{name}": {NOT_SUBDOMAIN}')
 
 
 def _owner_problems(owners: list[Obj]) -> Iterator[Problem]:

@@ -1,0 +1,117 @@
+"""`trainwright validate`: every problem with its line, warnings, exit codes, JSON."""
+
+import json
+from typing import Any
+
+import pytest
+
+RUNTIME = """apiVersion: trainer.kubeflow.org/v1alpha1
+kind: ClusterTrainingRuntime
+metadata:
+  name: rt
+  labels:
+    trainer.kubeflow.org/support: deprecated
+spec:
+  mlPolicy:
+    torch: {}
+  template:
+    spec:
+      replicatedJobs:
+        - name: node
+          template:
+            metadata:
+              labels:
+                trainer.kubeflow.org/trainjob-ancestor-step: trainer
+            spec:
+              template:
+                spec:
+                  containers:
+                    - name: node
+"""
+TRAINJOB = """---
+# a comment moves the lines
+apiVersion: trainer.kubeflow.org/v1alpha1
+kind: TrainJob
+metadata:
+  name: demo
+spec:
+  runtimeRef:
+    name: rt
+  trainer:
+    image: example.com/train:1
+"""
+
+
+@pytest.fixture
+def manifest(tmp_path: Any) -> Any:
+    def write(text: str) -> str:
+        path = tmp_path / "manifest.yaml"
+        path.write_text(text, "utf-8")
+        return str(path)
+
+    return write
+
+
+def test_what_is_right_is_said_to_be(run: Any, manifest: Any) -> None:
+    answer = run("validate", "-f", manifest(RUNTIME + TRAINJOB))
+    assert answer.exit_code == 0, answer.output
+    assert "2 objects, nothing wrong" in answer.stdout
+    assert "warning: " in answer.stdout
+    assert "is deprecated" in answer.stdout
+
+
+def test_every_problem_has_its_line(run: Any, manifest: Any) -> None:
+    file = manifest(RUNTIME.replace("torch: {}", "torch: {}\n    mpi: {}") + TRAINJOB + "    numNodes: -1\n    comand: [a]\n")
+    answer = run("validate", "-f", file)
+    assert answer.exit_code == 2
+    lines = answer.stdout.splitlines()
+    assert [line.partition(": ")[0] for line in lines] == [f"{file}:{number}" for number in (8, 35, 36)]
+    assert ": spec.mlPolicy: FieldValueInvalid: " in lines[0]
+    assert ": spec.trainer.numNodes: FieldValueInvalid: " in lines[1]
+    assert lines[2].endswith("(did you mean command?)")
+
+
+def test_rules_of_a_policy_are_asked_too(run: Any, manifest: Any) -> None:
+    answer = run("validate", "-f", manifest(RUNTIME + TRAINJOB + "    env: [{name: PET_NNODES, value: x}]\n"))
+    assert answer.exit_code == 2
+    assert ": spec.trainer.env: " in answer.stdout
+    assert "PET_NNODES" in answer.stdout
+
+
+def test_json(run: Any, manifest: Any) -> None:
+    answer = run("validate", "--output", "json", "-f", manifest(TRAINJOB + "    numNodes: x\n"))
+    assert answer.exit_code == 2
+    (problem,) = json.loads(answer.stdout)["problems"]
+    assert (problem["line"], problem["path"], problem["reason"]) == (12, "spec.trainer.numNodes", "FieldValueTypeInvalid")
+    assert json.loads(answer.stdout)["warnings"][0]["reason"] == "Unchecked"
+
+
+def test_what_could_never_start_is_a_warning(run: Any, manifest: Any) -> None:
+    answer = run("validate", "-f", manifest(RUNTIME + TRAINJOB.replace("image: example.com/train:1", "numNodes: 1")))
+    assert answer.exit_code == 0
+    assert "no Job can be made of the step node: spec.template.spec.containers[0].image: Required value" in answer.stdout
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("a: [", "not YAML"),
+        ("- 1\n", "is a list"),
+        ("kind: TrainJob\nmetadata:\n", ":1: (object): BadRequest: metadata: must be an object"),
+        ("kind: List\nitems:\n- kind: TrainJob\n  metadata: {name: A}\n", ":4: metadata.name: "),
+        ("spec: 2026-11-20\n", "kind: Required value"),
+        ("kind: TrainJob\nmetadata: {name: a}\nspec: {x: 99999999999999999999999999}\n", "JSON does not have"),
+    ],
+)
+def test_what_cannot_be_read(run: Any, manifest: Any, text: str, said: str) -> None:
+    answer = run("validate", "-f", manifest(text))
+    assert answer.exit_code == 2
+    assert said in answer.stdout + answer.stderr
+
+
+def test_materialize_tells_the_problems_of_all_documents(run: Any, manifest: Any) -> None:
+    bad = RUNTIME.replace("torch: {}", "torch: {}\n    mpi: {}") + TRAINJOB + "    numNodes: -1\n"
+    answer = run("materialize", "-f", manifest(bad))
+    assert answer.exit_code == 2
+    assert "spec.mlPolicy: " in answer.stderr
+    assert "spec.trainer.numNodes: " in answer.stderr

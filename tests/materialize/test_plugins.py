@@ -1,0 +1,100 @@
+"""A policy of a third party takes part in materialization, and what is none is named."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterator
+from importlib.metadata import EntryPoint
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from builders import env, refused, runtime, trainjob
+
+from trainwright.api.errors import ApiError
+from trainwright.materialize import assembly, materialize
+from trainwright.materialize.draft import Draft
+from trainwright.materialize.plugins import GROUP
+
+
+class Greeting:
+    """Sets a variable in the container that trains."""
+
+    name = "greeting"
+
+    def enforce_ml_policy(self, draft: Draft) -> None:
+        pods = draft.trainer_pods()
+        container = pods.container("node") if pods is not None else None
+        if container is not None:
+            container.setdefault("env", []).append({"name": "GREETING", "value": draft.name})
+
+
+class Nothing:
+    pass
+
+
+@pytest.fixture
+def installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[EntryPoint]]:
+    found: list[EntryPoint] = []
+
+    def entry_points(**selection: Any) -> list[EntryPoint]:
+        return [entry for entry in found if entry.group == selection["group"]]
+
+    monkeypatch.setattr("importlib.metadata.entry_points", entry_points)
+    assembly._steps.cache_clear()
+    yield found
+    assembly._steps.cache_clear()
+
+
+def test_an_installed_policy_takes_part(installed: list[EntryPoint]) -> None:
+    installed.append(EntryPoint("greeting", f"{__name__}:Greeting", GROUP))
+    built = materialize(trainjob({}), runtime({"torch": {}}))
+    assert list(env(built))[-1] == "GREETING"
+    assert env(built)["GREETING"] == "demo"
+
+
+def test_what_is_no_policy_is_named(installed: list[EntryPoint]) -> None:
+    installed.append(EntryPoint("nothing", f"{__name__}:Nothing", GROUP))
+    with pytest.raises(TypeError, match=f"entry point nothing = {__name__}:Nothing of {GROUP} is no policy"):
+        materialize(trainjob({}), runtime({"torch": {}}))
+
+
+class Broken:
+    name = "broken"
+
+    def enforce_pod_spec(self, draft: Draft) -> None:
+        raise KeyError("volumes")
+
+
+def test_a_plugin_that_raises_is_named(installed: list[EntryPoint]) -> None:
+    installed.append(EntryPoint("broken", f"{__name__}:Broken", GROUP))
+    with pytest.raises(
+        ApiError, match=r"plugin 'broken' failed in its phase enforce_pod_spec for TrainJob ns/demo: KeyError: 'volumes'"
+    ):
+        materialize(trainjob({}), runtime({"torch": {}}))
+
+
+@pytest.fixture
+def documented(installed: list[EntryPoint], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The worked example of docs/plugins.md, installed."""
+    page = (Path(__file__).parents[2] / "docs/plugins.md").read_text("utf-8")
+    code = re.search(r"```python\n(.*?)```", page, re.DOTALL)
+    assert code is not None
+    module = ModuleType("documented_policy")
+    exec(compile(code[1], "docs/plugins.md", "exec"), module.__dict__)
+    monkeypatch.setitem(sys.modules, "documented_policy", module)
+    installed.append(EntryPoint("tensorflow", "documented_policy:TensorFlowPolicy", GROUP))
+
+
+@pytest.mark.usefixtures("documented")
+def test_the_worked_example_sets_tf_config_by_the_framework_label() -> None:
+    tensorflow = runtime({})
+    tensorflow["metadata"]["labels"] = {"trainer.kubeflow.org/framework": "tensorflow"}
+    text = env(materialize(trainjob({"numNodes": 2}), tensorflow))["TF_CONFIG"].replace("$(TF_INDEX)", "1")
+    hosts = ["demo-node-0-0.demo:2222", "demo-node-0-1.demo:2222"]
+    assert json.loads(text) == {"cluster": {"worker": hosts}, "task": {"type": "worker", "index": 1}}
+    assert "TF_CONFIG" not in env(materialize(trainjob({"numNodes": 2}), runtime({})))
+    assert refused({"env": [{"name": "TF_CONFIG", "value": "x"}]}, tensorflow) == {"spec.trainer.env"}

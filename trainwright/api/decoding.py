@@ -1,0 +1,99 @@
+"""How a server, or a webhook, fails to read a value of the wrong type into its own types; it tells the first failure only.
+
+Built-in kinds are read so by the API server, TrainJobs and JobSets by the webhooks that default them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from trainwright.api.errors import Problem
+from trainwright.api.paths import child, element
+from trainwright.api.shape_check import as_json, fits, type_of
+from trainwright.api.shapes import Anything, Flag, IntOrText, Mapping, Quantity, Record, Sequence, Shape, Text, Whole
+
+_NUMERIC = ("integer", "number")
+_PARSED = "FieldValueInvalid"
+"""Values that parse themselves (quantities, times) end the reading at once, whatever was wrong before them."""
+
+
+def decoding_problems(shape: Record, obj: Any, type_name: str) -> list[Problem]:
+    """Why `obj` cannot be read, in the order in which it is read; the first is what the server says."""
+    found = list(_problems(shape, obj, "", "", type_name))
+    return sorted(found, key=lambda problem: problem.reason != _PARSED)
+
+
+def _problems(shape: Shape, value: Any, path: str, fields: str, owner: str) -> Iterator[Problem]:
+    if value is None or isinstance(shape, Anything):
+        return
+    if isinstance(shape, Quantity):
+        yield from _quantity(value, path)
+    elif isinstance(shape, Text) and shape.moment and isinstance(value, str):
+        yield from _moment(value, path)
+    elif isinstance(shape, Record) and isinstance(value, dict):
+        inside = shape.type_name or owner
+        for name in sorted(value):
+            if name in shape.fields:
+                yield from _problems(shape.fields[name], value[name], child(path, name), child(fields, name), inside)
+    elif isinstance(shape, Sequence) and isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _problems(shape.item, item, element(path, index), fields, owner)
+    elif isinstance(shape, Mapping) and isinstance(value, dict):
+        for key in sorted(value):
+            yield from _problems(shape.value, value[key], child(path, key), fields, owner)
+    elif not _readable(shape, value):
+        yield _misfit(shape, value, path, f"{owner}.{fields}" if fields else "")
+
+
+def _readable(shape: Shape, value: Any) -> bool:
+    found = type_of(value)
+    if isinstance(shape, Whole):
+        return found == "integer" and fits(shape, value)
+    wanted = {Text: ("string",), Flag: ("boolean",), IntOrText: ("integer", "string")}
+    return found in wanted.get(type(shape), ())
+
+
+def _misfit(shape: Shape, value: Any, path: str, place: str) -> Problem:
+    found = type_of(value)
+    called = {"boolean": "bool"}.get(found, found)
+    if found in _NUMERIC:
+        called = f"number {as_json(value)}" if isinstance(shape, Whole) else "number"
+    into = f"Go struct field {place}" if place else "Go value"
+    wanted = _go_type(shape)
+    return Problem(path, f"json: cannot unmarshal {called} into {into} of type {wanted}", "FieldValueTypeInvalid")
+
+
+def _go_type(shape: Shape) -> str:
+    match shape:
+        case Whole():
+            return f"int{shape.bits or ''}"
+        case Flag():
+            return "bool"
+        case Sequence():
+            return f"[]{_go_type(shape.item)}"
+        case Mapping():
+            return f"map[string]{_go_type(shape.value)}"
+        case Record():
+            return shape.type_name or "object"
+    return "string"
+
+
+def _quantity(value: Any, path: str) -> Iterator[Problem]:
+    from trainwright.api.quantities import parse_quantity
+
+    try:
+        if isinstance(value, bool) or not isinstance(value, str | int | float):
+            raise ValueError
+        parse_quantity(value)
+    except (ValueError, ArithmeticError):
+        pattern = "^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$"
+        yield Problem(path, f"quantities must match the regular expression '{pattern}'", _PARSED)
+
+
+def _moment(value: str, path: str) -> Iterator[Problem]:
+    from trainwright.api.times import is_moment
+
+    if not is_moment(value):
+        layout = "2006-01-02T15:04:05Z07:00"
+        yield Problem(path, f'parsing time {as_json(value)} as "{layout}": cannot parse {as_json(value)} as "2006"', _PARSED)

@@ -1,0 +1,69 @@
+"""Shape of TrainingRuntime and ClusterTrainingRuntime (trainer.kubeflow.org/v1alpha1, Trainer 2.3 and later)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from trainwright.api.jobset_shapes import jobset_spec, kind_shape
+from trainwright.api.names import NODE
+from trainwright.api.reference_shapes import TEMPLATE_METADATA
+from trainwright.api.shapes import INT, Flag, Record, Rule, Sequence, Text, Whole
+
+POLICIES = ("torch", "mpi", "jax", "xgboost", "flux")
+
+
+def _at_most_one(policy: Any) -> bool:
+    return sum(name in policy for name in POLICIES) <= 1
+
+
+def at_least_one(message: str) -> Rule:
+    """The rule that a number is positive."""
+    return Rule("self >= 1", message, holds=lambda number: bool(number >= 1))
+
+
+_ONE_POLICY = Rule(
+    "[" + ", ".join(f"has(self.{name})" for name in POLICIES) + "].filter(given, given).size() <= 1",
+    "Only one of the policy can be configured",
+    holds=_at_most_one,
+)
+_NOT_NODE = Rule(
+    f"!('{NODE}' in self)",
+    "containerNames must not include the main node container because PET_* envs are always injected into it",
+    holds=lambda names: NODE not in names,
+)
+_TARGET = Record(
+    {
+        "containerNames": Sequence(Text(at_most=63), at_least=1, at_most=8, distinct=True, rules=(_NOT_NODE,)),
+        "jobName": Text(1, 253),
+    },
+    ("containerNames", "jobName"),
+)
+_ML_POLICY = Record(
+    {
+        "flux": Record({"numProcPerNode": Whole(default=1, rules=(at_least_one("NumProcPerNode in fluxPolicy must be >= 1"),))}),
+        "jax": Record(),
+        "mpi": Record(
+            {
+                "mpiImplementation": Text(one_of=("OpenMPI", ""), default="OpenMPI"),
+                "numProcPerNode": Whole(default=1, rules=(at_least_one("NumProcPerNode in mpiPolicy must be >= 1"),)),
+                "runLauncherAsNode": Flag(default=False),
+                "sshAuthMountPath": Text(at_most=4096, default="/root/.ssh"),
+            }
+        ),
+        "numNodes": INT,
+        "torch": Record({"envInjection": Record({"targets": Sequence(_TARGET, at_most=16, keys=("jobName",))})}),
+        "xgboost": Record(),
+    },
+    rules=(_ONE_POLICY,),
+)
+_TOPOLOGY = Record({"highestTierAllowed": Whole(bits=0, default=1), "mode": Text(one_of=("hard", "soft"), default="hard")})
+_POD_GROUP_POLICY = Record(
+    {
+        "coscheduling": Record({"scheduleTimeoutSeconds": Whole(default=60)}),
+        "volcano": Record({"networkTopology": _TOPOLOGY}),
+    }
+)
+_TEMPLATE = Record({"metadata": TEMPLATE_METADATA, "spec": jobset_spec(Whole(default=1))}, at_least_fields=1)
+RUNTIME = kind_shape(
+    Record({"mlPolicy": _ML_POLICY, "podGroupPolicy": _POD_GROUP_POLICY, "template": _TEMPLATE}, at_least_fields=1)
+)

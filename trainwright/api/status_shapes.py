@@ -1,0 +1,24 @@
+"""Shapes of what the status of TrainJobs and JobSets have in common."""
+
+from __future__ import annotations
+
+from trainwright.api.shapes import Record, Text, Whole
+
+COUNT = Whole(0)
+CONDITION = Record(
+    {
+        "lastTransitionTime": Text(moment=True),
+        "message": Text(at_most=32768),
+        "observedGeneration": Whole(0, bits=64),
+        "reason": Text(1, 1024, r"^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$"),
+        "status": Text(one_of=("True", "False", "Unknown")),
+        "type": Text(
+            at_most=316,
+            pattern=r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?"
+            r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])$",
+        ),
+    },
+    ("lastTransitionTime", "message", "reason", "status", "type"),
+    type_name="Condition",
+)
+COUNTS = {"active": COUNT, "failed": COUNT, "ready": COUNT, "succeeded": COUNT, "suspended": COUNT}

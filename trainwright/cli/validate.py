@@ -1,0 +1,205 @@
+"""`trainwright validate`: every problem of every object in manifests, with file and line, without any cluster."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict, dataclass
+from typing import Annotated, Any, Literal
+
+import typer
+
+from trainwright.api import AdmissionContext, admit
+from trainwright.api.admission import Lookup
+from trainwright.api.documents import load_documents
+from trainwright.api.errors import ApiError, Invalid, Problem
+from trainwright.api.objects import Obj, described, name_of, namespace_of
+from trainwright.api.positions import Positions, positions
+from trainwright.api.shape_check import ROOT
+from trainwright.cli.advice import advise
+from trainwright.cli.manifests import read_text
+from trainwright.cli.materialize import materialized_one
+from trainwright.cli.problems import BAD_INPUT, bad_input_exits, one_line
+from trainwright.migration import KINDS
+from trainwright.runtimes import bundled_runtimes
+
+Files = Annotated[list[str], typer.Option("-f", "--filename", help="A manifest; may be given again. '-' is standard input.")]
+Output = Annotated[Literal["text", "json"], typer.Option("-o", "--output", help="Lines for people, or one JSON document.")]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line of the report."""
+
+    file: str
+    line: int
+    path: str
+    reason: str
+    message: str
+    object: str
+    hint: str = ""
+
+    def __str__(self) -> str:
+        hint = f" ({self.hint})" if self.hint else ""
+        return one_line(f"{self.file}:{self.line}: {self.path}: {self.reason}: {self.message}{hint}")
+
+
+@dataclass(frozen=True)
+class _Document:
+    file: str
+    obj: Obj
+    where: Positions
+
+
+def register(app: typer.Typer) -> None:
+    app.command("validate")(validate_command)
+
+
+def validate_command(filename: Files, output: Output = "text") -> None:
+    """Check manifests as a cluster would, and as building their JobSets would; exit code 2 if anything is wrong.
+
+    Runtimes are looked for among the given documents, then in the bundled catalogue.
+    """
+    with bad_input_exits():
+        documents = [document for file in filename for document in _read(file)]
+    problems, warnings = report(documents)
+    if output == "json":
+        listed = {"problems": [asdict(p) for p in problems], "warnings": [asdict(w) for w in warnings]}
+        sys.stdout.write(json.dumps(listed, indent=2, ensure_ascii=False) + "\n")
+    else:
+        for finding in problems:
+            print(finding)
+        for finding in warnings:
+            print(f"warning: {finding}")
+        if not problems:
+            print(f"{len(documents)} object{'' if len(documents) == 1 else 's'}, nothing wrong")
+    if problems:
+        advise(document.obj for document in documents)
+        raise typer.Exit(BAD_INPUT)
+
+
+def _read(file: str) -> list[_Document]:
+    text = read_text(file)
+    objects = load_documents(text, file)
+    places = positions(text)
+    unknown = Positions({}, 1)
+    return [_Document(file, obj, places[i] if i < len(places) else unknown) for i, obj in enumerate(objects)]
+
+
+def report(documents: list[_Document]) -> tuple[list[Finding], list[Finding]]:
+    """The problems and the warnings of all documents, in the order of the lines."""
+    problems: list[Finding] = []
+    warnings: list[Finding] = []
+    admitted: list[Obj] = []
+    given = {(str(document.obj.get("kind")), _name(document.obj)) for document in documents}
+    for document in documents:
+        found, told = _judged(document, admitted, given)
+        problems.extend(_finding(document, problem) for problem in found)
+        warnings.extend(_finding(document, warning) for warning in told)
+    places = {document.file: place for place, document in enumerate(reversed(documents))}
+    for findings in (problems, warnings):
+        findings.sort(key=lambda finding: (-places[finding.file], finding.line))
+    return problems, warnings
+
+
+def _judged(document: _Document, admitted: list[Obj], given: set[tuple[Any, Any]]) -> tuple[list[Problem], list[Problem]]:
+    """The problems and warnings of one object; it joins `admitted` when it may. `given` are kinds and names of all."""
+    obj = _placed(document.obj)
+    if (obj.get("apiVersion"), obj.get("kind")) in KINDS:
+        return [
+            Problem("kind", f"Unsupported value: {obj['kind']} is a kind of the training operator", "FieldValueNotSupported")
+        ], []
+    lookup: Lookup | None = _lookup(admitted)
+    warnings: list[Problem] = []
+    reference = _runtime_of(obj)
+    if reference and lookup is not None and lookup(*reference) is None:
+        lookup = None
+        if (reference[0], reference[2]) not in given:
+            text = f"{reference[0]} {reference[2]} is neither among the manifests nor bundled: what depends on it was not checked"
+            warnings.append(Problem("spec.runtimeRef.name", text, "Unchecked"))
+    try:
+        answer = admit(obj, context=AdmissionContext(lookup=lookup))
+    except ApiError as error:
+        return _problems(error), warnings
+    admitted.append(answer.object)
+    warnings += [Problem("", text, "Warning") for text in answer.warnings]
+    if answer.object["kind"] != "TrainJob" or lookup is None:
+        return [], warnings
+    try:
+        objects = materialized_one(answer.object, admitted)
+    except ApiError as error:
+        return _problems(error), warnings
+    return [], warnings + [problem for built in objects for problem in _stillborn(built)]
+
+
+def _problems(error: ApiError) -> list[Problem]:
+    if isinstance(error, Invalid) and error.problems:
+        return error.problems
+    return [Problem("", error.message, error.reason)]
+
+
+def _stillborn(built: Obj) -> list[Problem]:
+    """What a cluster takes, and then cannot make Jobs of."""
+    found = []
+    for job in (built["spec"].get("replicatedJobs") or []) if built["kind"] == "JobSet" else []:
+        spec = admit(built).object["spec"]
+        template = next(j["template"]["spec"] for j in spec["replicatedJobs"] if j["name"] == job["name"])
+        try:
+            admit({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "job"}, "spec": template})
+        except Invalid as error:
+            found += [
+                Problem("", f"no Job can be made of the step {job['name']}: {problem}", "Stillborn") for problem in error.problems
+            ]
+    return found
+
+
+def _runtime_of(obj: Obj) -> tuple[str, str, str] | None:
+    """Kind, namespace and name of the runtime that a TrainJob refers to, where it can be told."""
+    spec = obj.get("spec")
+    reference = spec.get("runtimeRef") if isinstance(spec, dict) else None
+    if obj.get("kind") != "TrainJob" or not isinstance(reference, dict) or not isinstance(reference.get("name"), str):
+        return None
+    kind = reference.get("kind") or "ClusterTrainingRuntime"
+    if kind not in ("TrainingRuntime", "ClusterTrainingRuntime") or not reference["name"]:
+        return None
+    return kind, namespace_of(obj) if kind == "TrainingRuntime" else "", reference["name"]
+
+
+def _name(obj: Obj) -> Any:
+    metadata = obj.get("metadata")
+    name = metadata.get("name") if isinstance(metadata, dict) else None
+    return name if isinstance(name, str) else None
+
+
+def _placed(obj: Obj) -> Obj:
+    """The object in the namespace that it would get."""
+    metadata = obj.get("metadata")
+    if not isinstance(metadata, dict) or obj.get("kind") == "ClusterTrainingRuntime" or metadata.get("namespace"):
+        return obj
+    return {**obj, "metadata": {**metadata, "namespace": "default"}}
+
+
+def _lookup(admitted: list[Obj]) -> Lookup:
+    """Finds what stands in the same manifests, then the bundled runtimes."""
+
+    def lookup(kind: str, namespace: str, name: str) -> Obj | None:
+        for obj in [*admitted, *bundled_runtimes()]:
+            here = kind == "ClusterTrainingRuntime" or namespace_of(obj) == namespace
+            if here and obj["kind"] == kind and name_of(obj) == name:
+                return obj
+        return None
+
+    return lookup
+
+
+def _finding(document: _Document, problem: Problem) -> Finding:
+    path = "" if problem.where == ROOT else problem.where
+    return Finding(
+        document.file,
+        document.where.line(path),
+        path or "(object)",
+        problem.reason,
+        problem.message,
+        described(document.obj) if isinstance(document.obj.get("metadata"), dict) else str(document.obj.get("kind", "object")),
+        problem.hint,
+    )

@@ -1,0 +1,49 @@
+"""Policies of third parties: every entry point of the group `trainwright.plugins` names a class with some of the phases.
+
+They run after the built-in policies and before the JobSet is written; among each other in the order of their names. What
+they raise is told as theirs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from trainwright.api.errors import ApiError, Problem
+from trainwright.materialize.draft import Draft
+from trainwright.materialize.policy import BUILD, CHECK, ENFORCE, VALIDATE, Policy
+
+GROUP = "trainwright.plugins"
+PHASES = (VALIDATE, *ENFORCE, CHECK, BUILD)
+
+
+def installed_plugins() -> tuple[Policy, ...]:
+    """One instance of each. Raises TypeError naming the entry point that is no policy."""
+    from importlib.metadata import entry_points  # slow to import, and most processes never build anything
+
+    found = []
+    for entry in sorted(entry_points(group=GROUP), key=lambda entry: entry.name):
+        policy = entry.load()()
+        if not isinstance(getattr(policy, "name", None), str) or not any(hasattr(policy, phase) for phase in PHASES):
+            expected = f"a `name` and one of {', '.join(PHASES)}"
+            raise TypeError(f"entry point {entry.name} = {entry.value} of {GROUP} is no policy: expected {expected}")
+        found.append(policy)
+    return tuple(found)
+
+
+def guarded(policy: Policy, phase: str) -> Callable[[Draft], Any]:
+    """A phase of a plugin, whose errors name the plugin, the phase and the TrainJob. Problems and API errors pass as they are."""
+    step = getattr(policy, phase)
+
+    def run(draft: Draft) -> list[Problem]:
+        try:
+            found = step(draft)
+            return list(found) if isinstance(found, Iterator) else list(found or [])
+        except ApiError:
+            raise
+        except Exception as error:
+            where = f"TrainJob {draft.namespace}/{draft.name}"
+            problem = f"{type(error).__name__}: {error}"
+            raise ApiError(f"the plugin {policy.name!r} failed in its phase {phase} for {where}: {problem}") from error
+
+    return run
