@@ -55,7 +55,7 @@ class ControlPlane:
         self._agent: NodeAgent | None = None
         self._threads: list[threading.Thread] = []
         self._store = Store(home.database)
-        self._server = ResourceServer(self._store)
+        self._server = ResourceServer(self._store, gates=gates)
         self._credentials = load_credentials(home.credentials)
         self._tokens = Tokens(self._credentials.admin_token, self._credentials.signing_key)
         logs = ContainerLogs(home.node / "pods") if node else NoLogs()
