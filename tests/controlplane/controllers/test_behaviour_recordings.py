@@ -10,7 +10,36 @@ from behaviour_recordings import differences, gates_of
 
 pytestmark = pytest.mark.medium
 
-SAMPLE = ["job-indexed", "job-backoff-shared-by-indexes", "job-foreign-pod-adoption", "job-perindex-limit-one", "job-pfp-rule-order", "job-replacement-failed", "job-scale-parallelism-down", "job-success-slow-sibling", "job-suspend-keeps-failures", "job-ttl-zero", "jobset-delete-recreate-same-name", "jobset-depends-chain", "jobset-fail-rule-order-beats-time", "jobset-exclusive-followers-wait", "jobset-labels-priority", "jobset-managedby-default", "jobset-network-off", "jobset-restart-blocking-slow-pod", "jobset-startup-inorder-restart", "jobset-success-all-target", "jobset-suspend-second-admission", "jobset-ttl-zero-complete", "jobset-volumes-delete", "trainjob-deadline-resumed", "trainjob-initializers", "trainjob-complete", "trainjob-name-taken-jobset", "trainjob-suspend-create-resume"]
+SAMPLE = [
+    "job-indexed",
+    "job-backoff-shared-by-indexes",
+    "job-foreign-pod-adoption",
+    "job-perindex-limit-one",
+    "job-pfp-rule-order",
+    "job-replacement-failed",
+    "job-scale-parallelism-down",
+    "job-success-slow-sibling",
+    "job-suspend-keeps-failures",
+    "job-ttl-zero",
+    "jobset-delete-recreate-same-name",
+    "jobset-depends-chain",
+    "jobset-fail-rule-order-beats-time",
+    "jobset-exclusive-followers-wait",
+    "jobset-labels-priority",
+    "jobset-managedby-default",
+    "jobset-network-off",
+    "jobset-restart-blocking-slow-pod",
+    "jobset-startup-inorder-restart",
+    "jobset-success-all-target",
+    "jobset-suspend-second-admission",
+    "jobset-ttl-zero-complete",
+    "jobset-volumes-delete",
+    "trainjob-deadline-resumed",
+    "trainjob-initializers",
+    "trainjob-complete",
+    "trainjob-name-taken-jobset",
+    "trainjob-suspend-create-resume",
+]
 GATED = ["gate-restartjob-two-at-once-budget-one", "gate-inplace-two-jobs", "gate-elastic-down"]
 
 
