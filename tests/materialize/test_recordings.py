@@ -16,12 +16,6 @@ from trainwright.api.errors import Invalid
 from trainwright.cli import app
 from trainwright.materialize import ProgressReports, Settings, due, materialize, runtime_in, runtime_snapshot, update_problems
 
-# Cases that need rules of the schemas, which `trainwright.api` does not have yet.
-LATER = {
-    "tmpl-bad-port": "the real system admits a port beyond 65535 and fails later",
-    "tmpl-failure-rule-unnamed": "rules of CEL on names",
-    "tmpl-depends-and-in-order": "rules of CEL on the runtime's JobSet",
-}
 AREAS = {
     "example": 5, "flux": 10, "init": 5, "jax": 5, "meta": 5, "mix": 50, "mpi": 20, "nopol": 5, "over": 5, "patch": 20, "pg": 10,
     "plain": 5, "stock": 10, "tmpl": 10, "torch": 10, "tune": 20, "xgb": 10,
@@ -35,7 +29,7 @@ SETTINGS = Settings(
 
 @pytest.mark.parametrize("area", AREAS)
 def test_recorded_cases(area: str, shared: Path) -> None:
-    cases = [case for case in recordings(shared, "cases", f"{area}-*") if case.name not in {*LATER, *NEED_A_CLUSTER}]
+    cases = [case for case in recordings(shared, "cases", f"{area}-*") if case.name not in NEED_A_CLUSTER]
     assert len(cases) >= AREAS[area]
     wrong = {case.name: problem for case in cases if (problem := difference(case))}
     assert not wrong, json.dumps(wrong, indent=1)[:4000]
@@ -128,9 +122,6 @@ DIFFERENT = {
     "imm-sus-nothing": "nothing changed, so no event woke the real controller",
     "runtime-image-suspended": "a change of a runtime wakes nobody",
     "runtime-ns-image-suspended": "a change of a runtime wakes nobody",
-    "runtime-ns-replicas-bad": "admission: updates of a TrainingRuntime are not validated there",
-    "runtime-template-depends": "admission: the runtime's own immutable fields",
-    "runtime-template-startuppolicy": "admission: the runtime's own immutable fields",
     "suspend-off-flux": "our certificate is random, and therefore made once",
     "suspend-off-tune": "it can be resumed here: the claims of a JobSet do not change",
 }
