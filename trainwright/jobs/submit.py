@@ -12,6 +12,7 @@ from trainwright.api.kinds import CLUSTER_TRAINING_RUNTIME, TRAINING_RUNTIME, TR
 from trainwright.api.objects import Obj, annotations_of, is_deleting, name_of
 from trainwright.cluster.protocol import Cluster
 from trainwright.cluster.runtime_lookup import runtime_lookup
+from trainwright.jobs.capacity import check_capacity
 from trainwright.jobs.errors import TrainJobNameTaken
 from trainwright.jobs.identity import Identity, label_value
 from trainwright.jobs.manifest import trainjob_manifest
@@ -43,15 +44,18 @@ def submit_or_adopt(cluster: Cluster, request: TrainRequest, identity: Identity,
     A job under the step's name with the same wanted spec is adopted: waited for while it runs, resumed when a cancel had
     suspended it, taken as done when it is complete. After one that failed, is being deleted or was superseded (see
     `suspend_job`) the next generation is submitted. Before anything
-    is created the runtime is resolved and the objects are built, so that a request that cannot work fails here.
+    is created the runtime is resolved, the objects are built and nodes are looked at, so that a request that cannot work
+    fails here.
     Raises RuntimeNotFound, Invalid, ValueError (bad workspace), TrainJobNameTaken.
     """
     runtime = find_runtime(cluster, request, namespace).runtime
     for generation in range(_latest_generation(cluster, identity, namespace), MOST_GENERATIONS + 1):
         wanted = trainjob_manifest(request, identity, namespace, runtime, generation)
-        materialize(wanted, runtime)
+        objects = materialize(wanted, runtime)
         existing = _existing(cluster, wanted)
         if existing is None:
+            if objects:
+                check_capacity(cluster, objects[-1])
             try:
                 created = cluster.create(wanted)
             except AlreadyExists:  # another try of this step was faster
