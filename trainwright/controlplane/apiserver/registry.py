@@ -16,7 +16,6 @@ from trainwright.api.objects import Obj
 Prepare = Callable[[Obj], None]
 """Changes, in place, an object that is about to be created."""
 
-_LOST = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 CLAIM_PROTECTION = "kubernetes.io/pvc-protection"
 """The finalizer that keeps a claim while a pod uses it."""
 _EVERYWHERE = frozenset({"metadata.name", "metadata.namespace"})
@@ -51,23 +50,9 @@ def _pending(pod: Obj) -> None:
     """A new pod waits for a node; only the class of its service is known before."""
     spec = pod.get("spec") or {}
     pod["status"] = {"phase": "Pending", "qosClass": _qos_class(spec)}
-    _tolerate_for_a_while(spec)
     if spec.get("schedulingGates"):
         gated = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated", "lastProbeTime": None}
         pod["status"]["conditions"] = [{**gated, "message": "Scheduling is blocked due to non-empty scheduling gates"}]
-
-
-def _tolerate_for_a_while(spec: Obj) -> None:
-    """A pod stays five minutes on a node that is lost, unless it says otherwise."""
-    given = spec.get("tolerations") or []
-    if not isinstance(given, list) or not all(isinstance(entry, dict) for entry in given):
-        return  # left to the check of its shape
-    added = []
-    for key in _LOST:
-        if not any(entry.get("key") in (None, "", key) and entry.get("effect") in (None, "", "NoExecute") for entry in given):
-            added.append({"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300})
-    if added:
-        spec["tolerations"] = [*given, *added]
 
 
 def _qos_class(spec: Obj) -> str:
@@ -131,6 +116,8 @@ def _service(service: Obj) -> None:
 
 def _claim(claim: Obj) -> None:
     claim["status"] = {"phase": "Pending"}
+    if isinstance(claim.get("spec"), dict):
+        claim["spec"].setdefault("volumeMode", "Filesystem")
     finalizers = claim["metadata"].get("finalizers") or []
     if CLAIM_PROTECTION not in finalizers:
         claim["metadata"]["finalizers"] = [*finalizers, CLAIM_PROTECTION]

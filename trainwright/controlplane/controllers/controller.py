@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from trainwright.api.errors import ApiError, Conflict
+from trainwright.api.errors import ApiError, Conflict, NotFound
 from trainwright.api.kinds import Kind
 from trainwright.api.objects import Obj, controller_of, name_of, namespace_of
 from trainwright.cluster.protocol import Cluster
@@ -95,8 +95,8 @@ class Controller:
                 failed = False
                 if again is not None:
                     self.queue.add_after(key, again)
-            except Conflict as error:  # somebody wrote first: look again
-                log.debug("reconcile conflict controller=%s key=%s/%s error=%s", self.name, *key, error.message)
+            except (Conflict, NotFound) as error:  # somebody wrote, or removed, first: look again
+                log.debug("reconcile overtaken controller=%s key=%s/%s error=%s", self.name, *key, error.message)
             except Stuck as error:
                 log.warning("reconcile stuck controller=%s key=%s/%s error=%s", self.name, *key, error)
             except ApiError as error:

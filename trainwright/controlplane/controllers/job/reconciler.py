@@ -10,7 +10,7 @@ from trainwright.api import names
 from trainwright.api.conditions import is_finished, is_true, set_condition
 from trainwright.api.errors import ApiError, NotFound
 from trainwright.api.kinds import JOB, POD
-from trainwright.api.objects import Obj, copy_of, is_controlled_by, is_deleting, name_of, namespace_of, uid_of
+from trainwright.api.objects import Obj, controller_of, copy_of, is_controlled_by, is_deleting, name_of, namespace_of, uid_of
 from trainwright.api.times import rfc3339
 from trainwright.cluster.protocol import Cluster
 from trainwright.controlplane.controllers.controller import Controller, key_of_controller, own_key
@@ -81,14 +81,23 @@ class JobReconciler:
             return None
         if job["spec"].get("managedBy", _OWN_MANAGER) != _OWN_MANAGER:
             return None
-        listed = self._cluster.list(POD, namespace, label_selector=f"{names.JOB_NAME_LABEL}={name}").items
+        listed = self._pods_of(job)
         pods = [pod for pod in listed if is_controlled_by(pod, job)]
-        tracking.release(self._cluster, [pod for pod in listed if not is_controlled_by(pod, job)])
+        tracking.release(self._cluster, [pod for pod in listed if not controller_of(pod) or _is_predecessors(pod, job)])
         if is_finished(job):
             self._backoffs.pop(uid_of(job), None)
             tracking.release(self._cluster, pods)
             return self._expire(job)
         return self._pass(job, pods)
+
+    def _pods_of(self, job: Obj) -> list[Obj]:
+        """Pods that carry the Job's name, or what a Job with a selector of its own looks for."""
+        selectors = [f"{names.JOB_NAME_LABEL}={name_of(job)}"]
+        if job["spec"].get("manualSelector"):
+            wanted = (job["spec"].get("selector") or {}).get("matchLabels") or {}
+            selectors.append(",".join(f"{key}={value}" for key, value in wanted.items()))
+        listed = [self._cluster.list(POD, namespace_of(job), label_selector=text).items for text in selectors]
+        return list({uid_of(pod): pod for pods in listed for pod in pods}.values())
 
     def _pass(self, job: Obj, pods: list[Obj]) -> float | None:
         before = copy_of(job.get("status") or {})
@@ -224,3 +233,9 @@ class JobReconciler:
 
     def _tell(self, job: Obj, kind: str, reason: str, message: str) -> None:
         record_event(self._cluster, job, "Warning" if kind == "Warning" else "Normal", reason, message, SOURCE)
+
+
+def _is_predecessors(pod: Obj, job: Obj) -> bool:
+    """Whether the pod was made by an earlier Job of this name, which will not count it any more."""
+    owner = controller_of(pod) or {}
+    return (owner.get("kind"), owner.get("name")) == ("Job", name_of(job)) and owner.get("uid") != uid_of(job)

@@ -38,11 +38,8 @@ def headless_service(jobset: Obj) -> Obj | None:
         "apiVersion": "v1",
         "kind": "Service",
         "metadata": {"name": subdomain(jobset), "namespace": namespace_of(jobset), "ownerReferences": [owner_reference(jobset)]},
-        "spec": {
-            "clusterIP": "None",
-            "publishNotReadyAddresses": network.get("publishNotReadyAddresses", True),
-            "selector": {names.JOBSET_NAME_LABEL: name_of(jobset)},
-        },
+        "spec": {"clusterIP": "None", "selector": {names.JOBSET_NAME_LABEL: name_of(jobset)}}
+        | ({"publishNotReadyAddresses": True} if network.get("publishNotReadyAddresses", True) else {}),
     }
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from trainwright.api import names
 from trainwright.api.errors import Forbidden
 from trainwright.api.objects import Obj, annotations_of, labels_of, namespace_of
+from trainwright.api.pod_defaults import priority_of
 
 EXCLUSIVE = "alpha.jobset.sigs.k8s.io/exclusive-topology"
 NODE_SELECTOR = "alpha.jobset.sigs.k8s.io/node-selector"
@@ -44,7 +45,8 @@ def place(pod: Obj, domain_of: DomainOf) -> None:
     notes = annotations_of(pod)
     if names.JOBSET_NAME_LABEL not in notes:
         return
-    priority = str((pod.get("spec") or {}).get("priority") or 0)
+    spec = pod["spec"]
+    priority = str(spec["priority"] if spec.get("priority") is not None else priority_of(spec))
     pod["metadata"]["labels"] = {**labels_of(pod), PRIORITY_LABEL: priority}
     topology = notes.get(EXCLUSIVE)
     if topology is None or NODE_SELECTOR in notes:
