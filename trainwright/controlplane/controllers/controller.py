@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 from trainwright.api.errors import ApiError, Conflict, NotFound
 from trainwright.api.kinds import Kind
 from trainwright.api.objects import Obj, controller_of, name_of, namespace_of
-from trainwright.cluster.protocol import Cluster
-from trainwright.cluster.reflector import Reflector
+from trainwright.controlplane.controllers.local_cache import LocalCache
 from trainwright.controlplane.controllers.queue import Key, KeyQueue
 
 log = logging.getLogger(__name__)
@@ -58,12 +57,11 @@ class Controller:
     delays: Mapping[Kind, Delay] = field(default_factory=dict)
     queue: KeyQueue = field(default_factory=KeyQueue)
 
-    def start(self, cluster: Cluster, stop: threading.Event) -> list[threading.Thread]:
-        """Start watching and working, in daemon threads that end after `stop` is set."""
-        threads = []
+    def start(self, cache: LocalCache, stop: threading.Event) -> list[threading.Thread]:
+        """Follow what the cache watches, and work, in daemon threads that end after `stop` is set. Before the cache starts."""
         for kind, keys in self.watches.items():
-            reflector = Reflector(cluster, kind, handler=self._enqueuer(keys, self.delays.get(kind)), stop=stop)
-            threads.append(reflector.start())
+            cache.follow(kind, self._enqueuer(keys, self.delays.get(kind)))
+        threads = []
         for number in range(self.workers):
             worker = threading.Thread(target=self._work, name=f"{self.name}-{number}", daemon=True)
             worker.start()
