@@ -16,6 +16,8 @@ from trainwright.api.objects import Obj
 Prepare = Callable[[Obj], None]
 """Changes, in place, an object that is about to be created."""
 
+CLAIM_PROTECTION = "kubernetes.io/pvc-protection"
+"""The finalizer that keeps a claim while a pod uses it."""
 _EVERYWHERE = frozenset({"metadata.name", "metadata.namespace"})
 
 
@@ -114,6 +116,11 @@ def _service(service: Obj) -> None:
 
 def _claim(claim: Obj) -> None:
     claim["status"] = {"phase": "Pending"}
+    if isinstance(claim.get("spec"), dict):
+        claim["spec"].setdefault("volumeMode", "Filesystem")
+    finalizers = claim["metadata"].get("finalizers") or []
+    if CLAIM_PROTECTION not in finalizers:
+        claim["metadata"]["finalizers"] = [*finalizers, CLAIM_PROTECTION]
 
 
 def _event(event: Obj) -> None:

@@ -25,17 +25,20 @@ from trainwright.controlplane.apiserver import metadata, namespaces, pagination,
 from trainwright.controlplane.apiserver.deletion import DeleteOptions, check_preconditions, is_over, marked
 from trainwright.controlplane.apiserver.events import Record, Records, Subscription
 from trainwright.controlplane.apiserver.failures import Unspecified, conflict, details_of, forbidden, not_found
+from trainwright.controlplane.apiserver.jobset_gates import check_gates, resizable
 from trainwright.controlplane.apiserver.list_options import ListOptions, too_large, version_number
 from trainwright.controlplane.apiserver.pagination import Page
 from trainwright.controlplane.apiserver.registry import Strategy, strategy_of
 from trainwright.controlplane.apiserver.selection import Selection
 from trainwright.controlplane.apiserver.store import Store
 from trainwright.controlplane.apiserver.trainjob_updates import check_trainjob_update
+from trainwright.controlplane.gates import FeatureGates
 
 log = logging.getLogger(__name__)
 
 _KIND_NAMED = {kind.kind: kind for kind in kinds.ALL}
 _NAME_ATTEMPTS = 8
+_DEFAULT_GATES = FeatureGates()
 Warnings = list[str]
 
 
@@ -66,8 +69,14 @@ _DELETE = DeleteOptions()
 class ResourceServer:
     """The API without HTTP. Safe to use from many threads."""
 
-    def __init__(self, store: Store, *, clock: Callable[[], datetime] = lambda: datetime.now(UTC)):
-        self.store = store
+    def __init__(
+        self,
+        store: Store,
+        *,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        gates: FeatureGates = _DEFAULT_GATES,
+    ):
+        self.store, self._gates = store, gates
         self._clock = clock
         self._random = random.SystemRandom()
         for name in namespaces.FIRST:
@@ -279,7 +288,10 @@ class ResourceServer:
 
     def _admitted(self, new: Obj, old: Obj | None, options: WriteOptions) -> tuple[Obj, Warnings]:
         context = AdmissionContext(self._now(), self._lookup, options.strictness, only_status=options.status)
-        admitted = admit(new, old, context=context)
+        gated = new.get("kind") == kinds.JOBSET.kind and not options.status
+        admitted = admit(new, resizable(old, new, self._gates) if gated and old else old, context=context)
+        if gated:
+            check_gates(old, admitted.object, self._gates)
         return admitted.object, admitted.warnings
 
     def _lookup(self, kind_name: str, namespace: str, name: str) -> Obj | None:
