@@ -35,6 +35,7 @@ test-slow: .venv/.ready-dev
 
 # Every recorded scenario of the real controllers, as a table of areas: about 3 minutes. ARGS: beginnings of areas or names.
 goldens: .venv/.ready-dev
+	$(PY) tests/materialize/table.py
 	$(PY) tests/behaviour_recordings.py $(ARGS)
 
 # The same kinds of tests in large counts; not part of CI.

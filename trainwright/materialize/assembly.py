@@ -84,6 +84,14 @@ def build(trainjob: Obj, runtime: Obj, *, settings: Settings | None = None, keys
     return draft.companions
 
 
+def policy_problems(trainjob: Obj, runtime: Obj) -> list[Problem]:
+    """What the policies of its runtime hold against a TrainJob that has been admitted; the arguments are not changed."""
+    ready = compiled(runtime)
+    if found := list(patch_problems(trainjob, ready.runtime)):
+        return found
+    return list(_problems(VALIDATE, drafted(copy_of(trainjob), ready, Settings(), PlaceholderKeys())))
+
+
 def drafted(trainjob: Obj, ready: CompiledRuntime, settings: Settings, keys: Keys) -> Draft:
     """The draft before any policy has touched it. The TrainJob must have been admitted; policies may change it."""
     spec, labels, annotations = patched_template(trainjob, ready)

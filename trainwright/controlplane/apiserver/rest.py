@@ -31,6 +31,7 @@ from trainwright.controlplane.apiserver.pagination import Page
 from trainwright.controlplane.apiserver.registry import Strategy, strategy_of
 from trainwright.controlplane.apiserver.selection import Selection
 from trainwright.controlplane.apiserver.store import Store
+from trainwright.controlplane.apiserver.trainjob_policies import check_trainjob_policies
 from trainwright.controlplane.apiserver.trainjob_updates import check_trainjob_update
 from trainwright.controlplane.gates import FeatureGates
 
@@ -292,6 +293,8 @@ class ResourceServer:
         admitted = admit(new, resizable(old, new, self._gates) if gated and old else old, context=context)
         if gated:
             check_gates(old, admitted.object, self._gates)
+        if new.get("kind") == kinds.TRAINJOB.kind and not options.status:
+            check_trainjob_policies(admitted.object, self._lookup)
         return admitted.object, admitted.warnings
 
     def _lookup(self, kind_name: str, namespace: str, name: str) -> Obj | None:
