@@ -64,7 +64,8 @@ def main() -> int:
     areas, by_gates = {}, defaultdict(list)
     for case in sorted((recordings / "cases").iterdir()):
         areas[case.name] = str(_read(case / "scenario.yaml")["area"])
-        if not arguments.wanted or (areas[case.name] + "\n" + case.name).startswith(tuple(arguments.wanted)):
+        begins = tuple(arguments.wanted)
+        if not begins or areas[case.name].startswith(begins) or case.name.startswith(begins):
             by_gates[gates_of(case)].append(case.name)
     found: dict[str, list[str]] = {}
     for gates, names in by_gates.items():

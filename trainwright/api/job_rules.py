@@ -216,9 +216,12 @@ def _changes(case: Case) -> Iterator[Problem]:
 
 
 def _fixed(template: Obj) -> Obj:
-    """A template without what may change as long as its Job is suspended and has not started."""
+    """A template without what may change as long as its Job is suspended and has not started: also what its containers ask for."""
     metadata = {key: value for key, value in (template.get("metadata") or {}).items() if key not in ("labels", "annotations")}
     pod = {key: value for key, value in (template.get("spec") or {}).items() if key not in _MUTABLE_WHILE_SUSPENDED}
+    for part in ("containers", "initContainers"):
+        if part in pod:
+            pod[part] = [{key: value for key, value in entry.items() if key != "resources"} for entry in pod[part] or []]
     return {"metadata": metadata, "spec": pod}
 
 
