@@ -110,25 +110,25 @@ class TrainJobOperator(BaseOperator):
         """What the trigger has seen becomes the task's result, or its error with the report of the job's failure."""
         from trainwright.api.errors import NotFound
         from trainwright.api.kinds import TRAINJOB
-        from trainwright.jobs import TrainJobDeadline, TrainJobDeleted, TrainJobError, TrainJobFailed
-        from trainwright.jobs.report import failure_report, last_seen
+        from trainwright.jobs import JobDeleted, TrainJobError
         from trainwright.jobs.run import leave
+        from trainwright.jobs.verdict import deadline_of, failure_of
 
         name, namespace, outcome = event["name"], event["namespace"], event["outcome"]
         if outcome == "succeeded":
             return {"trainjob": name, "namespace": namespace, "metrics": event.get("metrics") or {}}
         if outcome == "deleted":
-            raise TrainJobDeleted(event["message"])
+            raise JobDeleted(event["message"])
         cluster = TrainwrightHook(self.conn_id).get_conn()
         try:
             trainjob = cluster.get(TRAINJOB, name, namespace)
         except NotFound:
-            raise TrainJobDeleted(f"TrainJob {namespace}/{name} {outcome} and was deleted since: {event['message']}") from None
+            raise JobDeleted(f"TrainJob {namespace}/{name} {outcome} and was deleted since: {event['message']}") from None
         if outcome == "failed":
-            raise TrainJobFailed(failure_report(cluster, trainjob), trainjob)
+            raise failure_of(cluster, trainjob)
         became = leave(cluster, trainjob, leaving.on_error(self.stopping))
         if outcome == "deadline":
-            raise TrainJobDeadline(f"{event['message']}; {last_seen(cluster, trainjob)}; {became}", "run")
+            raise deadline_of(cluster, trainjob, event["message"], event.get("what") or "run", after=became)
         raise TrainJobError(f"TrainJob {namespace}/{name} could not be followed: {event['message']}; {became}")
 
     def resume_execution(self, next_method: str, next_kwargs: dict[str, Any] | None, context: Any) -> Any:
