@@ -33,6 +33,9 @@ class TrainJobOperator(BaseOperator):
     :param runtime: a ClusterTrainingRuntime with the steps of trl-sft.
     :param settings: training settings, as a dict or as JSON; see docs/settings.md.
     :param run: names the run in place of the DAG run's id: a DAG run of the same name goes on with its job.
+    :param queue_name: a LocalQueue of Kueue, which lets the job start; priority_class: one of that queue.
+    :param topology: required:KEY, preferred:KEY, unconstrained or exclusive:KEY; see docs/settings.md, as for the next three.
+    :param node_selector: for the training steps, as a pod has it; likewise tolerations and affinity.
     :param conn_id: a connection of the type `trainwright` or `kubernetes`; None uses the environment.
     :param queue_timeout: seconds that the job may be queued or suspended; start_timeout: until its nodes must train;
         run_timeout: that they may train. None waits. The task's execution_timeout counts as well, deferred or not.
@@ -53,6 +56,12 @@ class TrainJobOperator(BaseOperator):
         "num_nodes",
         "env",
         "resources_per_node",
+        "queue_name",
+        "priority_class",
+        "topology",
+        "node_selector",
+        "tolerations",
+        "affinity",
     )
 
     def __init__(
@@ -69,6 +78,12 @@ class TrainJobOperator(BaseOperator):
         num_proc_per_node: int | None = None,
         resources_per_node: dict[str, str] | None = None,
         env: dict[str, str] | None = None,
+        queue_name: str = "",
+        priority_class: str = "",
+        topology: str = "",
+        node_selector: dict[str, str] | None = None,
+        tolerations: list[dict[str, Any]] | None = None,
+        affinity: dict[str, Any] | None = None,
         queue_timeout: float | None = None,
         start_timeout: float | None = None,
         run_timeout: float | None = None,
@@ -83,6 +98,8 @@ class TrainJobOperator(BaseOperator):
         self.settings, self.namespace, self.run, self.conn_id = settings, namespace, run, conn_id
         self.num_nodes, self.num_proc_per_node = num_nodes, num_proc_per_node
         self.resources_per_node, self.env = resources_per_node or {}, env or {}
+        self.queue_name, self.priority_class, self.topology = queue_name, priority_class, topology
+        self.node_selector, self.tolerations, self.affinity = node_selector or {}, tolerations or [], affinity or {}
         if stopping not in ("suspend", "delete"):
             raise ValueError(f"stopping={stopping!r}: expected suspend or delete")
         self.queue_timeout, self.start_timeout, self.run_timeout = queue_timeout, start_timeout, run_timeout
@@ -204,6 +221,12 @@ class TrainJobOperator(BaseOperator):
             num_proc_per_node=self.num_proc_per_node,
             resources_per_node={"limits": resources, "requests": resources} if resources else {},
             workspace=self.workspace,
+            queue_name=self.queue_name,
+            priority_class=self.priority_class,
+            topology=self.topology,
+            node_selector=self.node_selector,
+            tolerations=self.tolerations,
+            affinity=self.affinity,
             active_deadline_seconds=int(self.run_timeout) if self.run_timeout else None,
         )
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterator
 
 from trainwright.api import names
 from trainwright.api.objects import Obj, name_of
 from trainwright.jobs.identity import Identity, label_value
 from trainwright.jobs.request import TrainRequest, Workspace
+from trainwright.jobs.scheduling import scheduling_labels, scheduling_patch
 
 PATCH_MANAGER = "trainwright.dev/workspace"
 
@@ -24,6 +26,7 @@ def trainjob_manifest(request: TrainRequest, identity: Identity, namespace: str,
             "namespace": namespace,
             "labels": {
                 **request.labels,
+                **scheduling_labels(request.queue_name, request.priority_class),
                 names.MANAGED_BY_LABEL: "trainwright",
                 names.RUN_LABEL: label_value(identity.run),
                 names.STEP_LABEL: label_value(identity.step),
@@ -62,11 +65,27 @@ def _spec(request: TrainRequest, runtime: Obj) -> Obj:
         "resourcesPerNode": request.resources_per_node,
     }
     spec["trainer"] = {field: value for field, value in trainer.items() if value not in (None, "", [], {})}
-    if request.workspace:
-        spec["runtimePatches"] = [_workspace_patch(Workspace.parse(request.workspace), runtime)]
+    if request.queue_name:
+        spec["suspend"] = True  # the queue is what lets it start
+    if patches := list(_patches(request, runtime)):
+        spec["runtimePatches"] = patches
     if request.active_deadline_seconds is not None:
         spec["activeDeadlineSeconds"] = request.active_deadline_seconds
     return spec
+
+
+def _patches(request: TrainRequest, runtime: Obj) -> Iterator[Obj]:
+    if request.workspace:
+        yield _workspace_patch(Workspace.parse(request.workspace), runtime)
+    scheduling = scheduling_patch(
+        runtime,
+        topology=request.topology,
+        node_selector=request.node_selector,
+        tolerations=request.tolerations,
+        affinity=request.affinity,
+    )
+    if scheduling is not None:
+        yield scheduling
 
 
 def _initializer(uri: str, env: dict[str, str], secret: str) -> Obj:

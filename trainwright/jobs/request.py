@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from trainwright.api.hub_names import with_scheme
+from trainwright.api.names import QUEUE_LABEL
+from trainwright.jobs.scheduling import Topology, scheduling_problems
 
 _CLAIM = re.compile(r"^pvc://([a-z0-9]([-a-z0-9.]*[a-z0-9])?)(?:/(.*))?")
 
@@ -33,7 +35,7 @@ class Workspace(BaseModel):
 class TrainRequest(BaseModel):
     """One training job. Empty values leave the runtime's own in place."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     runtime: Annotated[str, Field(min_length=1, max_length=253)]
     runtime_kind: Literal["ClusterTrainingRuntime", "TrainingRuntime"] = "ClusterTrainingRuntime"
@@ -54,6 +56,16 @@ class TrainRequest(BaseModel):
     """`{"limits": {...}, "requests": {...}}`."""
     workspace: str = ""
     """`pvc://CLAIM[/FOLDER]`: mounted where the runtime mounts its volume `initializer`."""
+    queue_name: str = ""
+    """A LocalQueue of Kueue: the job is created suspended, and starts when the queue admits it."""
+    priority_class: str = ""
+    """A WorkloadPriorityClass of that queue."""
+    topology: str = ""
+    """`required:KEY`, `preferred:KEY` or `unconstrained` for Kueue, `exclusive:KEY` for the JobSet; KEY is a label of nodes."""
+    node_selector: dict[str, str] = {}
+    tolerations: list[dict[str, Any]] = []
+    """As a pod has them, besides those of the runtime. This, `node_selector` and `affinity` are for the training steps."""
+    affinity: dict[str, Any] = {}
     active_deadline_seconds: Annotated[int, Field(ge=1)] | None = None
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
@@ -64,6 +76,29 @@ class TrainRequest(BaseModel):
         if value:
             Workspace.parse(value)
         return value
+
+    @field_validator("topology")
+    @classmethod
+    def _topology_is_known(cls, value: str) -> str:
+        if value:
+            Topology.parse(value)
+        return value
+
+    @model_validator(mode="after")
+    def _can_be_scheduled(self) -> TrainRequest:
+        queue = self.labels.get(QUEUE_LABEL, "")
+        if self.queue_name and queue and queue != self.queue_name:
+            raise ValueError(f"queue_name: {self.queue_name!r}, and the label {QUEUE_LABEL} says {queue!r}")
+        problems = scheduling_problems(
+            queue=self.queue_name or queue,
+            priority_class=self.priority_class,
+            topology=self.topology,
+            tolerations=self.tolerations,
+            affinity=self.affinity,
+        )
+        if told := "; ".join(problems):
+            raise ValueError(told)
+        return self
 
     @field_validator("dataset_uri", "model_uri")
     @classmethod
