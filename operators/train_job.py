@@ -33,6 +33,8 @@ class TrainJobOperator(BaseOperator):
     :param runtime: a ClusterTrainingRuntime with the steps of trl-sft.
     :param settings: training settings, as a dict or as JSON; see docs/settings.md.
     :param run: names the run in place of the DAG run's id: a DAG run of the same name goes on with its job.
+    :param env: variables of the training program; credentials as {"valueFrom": {"secretKeyRef": ...}}, literal ones are refused.
+    :param dataset_secret: a Secret whose keys become variables of the dataset initializer; model_secret likewise.
     :param queue_name: a LocalQueue of Kueue, which lets the job start; priority_class: one of that queue.
     :param topology: required:KEY, preferred:KEY, unconstrained or exclusive:KEY; see docs/settings.md, as for the next three.
     :param node_selector: for the training steps, as a pod has it; likewise tolerations and affinity.
@@ -77,7 +79,9 @@ class TrainJobOperator(BaseOperator):
         num_nodes: int | str = 1,
         num_proc_per_node: int | None = None,
         resources_per_node: dict[str, str] | None = None,
-        env: dict[str, str] | None = None,
+        env: dict[str, Any] | None = None,
+        dataset_secret: str = "",
+        model_secret: str = "",
         queue_name: str = "",
         priority_class: str = "",
         topology: str = "",
@@ -98,6 +102,7 @@ class TrainJobOperator(BaseOperator):
         self.settings, self.namespace, self.run, self.conn_id = settings, namespace, run, conn_id
         self.num_nodes, self.num_proc_per_node = num_nodes, num_proc_per_node
         self.resources_per_node, self.env = resources_per_node or {}, env or {}
+        self.dataset_secret, self.model_secret = dataset_secret, model_secret
         self.queue_name, self.priority_class, self.topology = queue_name, priority_class, topology
         self.node_selector, self.tolerations, self.affinity = node_selector or {}, tolerations or [], affinity or {}
         if stopping not in ("suspend", "delete"):
@@ -214,7 +219,9 @@ class TrainJobOperator(BaseOperator):
         return TrainRequest(
             runtime=self.runtime,
             dataset_uri=self.dataset_uri,
+            dataset_secret=self.dataset_secret,
             model_uri=self.model_uri,
+            model_secret=self.model_secret,
             args=SftSettings.model_validate_json(text).arguments(),
             env=self.env,
             num_nodes=int(self.num_nodes),

@@ -22,7 +22,9 @@ def train(
     num_proc_per_node: int = 0,
     resources_per_node: Dict[str, str] = {},  # noqa: B006, UP006
     settings: str = "{}",
-    env: Dict[str, str] = {},  # noqa: B006, UP006
+    env: dict = {},  # noqa: B006
+    dataset_secret: str = "",
+    model_secret: str = "",
     queue_name: str = "",
     priority_class: str = "",
     topology: str = "",
@@ -53,7 +55,10 @@ def train(
         resources_per_node: Limits and requests of a node, such as {"nvidia.com/gpu": "1", "memory": "64Gi"}.
         settings: JSON of the training settings: method (lora or full), epochs, steps, learning_rate, batch_size,
             gradient_accumulation, max_length, lora_rank, lora_alpha, save_steps, logging_steps, seed, cpu, extra.
-        env: Variables of the training program. No secrets: use the TrainJob's secretRef for those.
+        env: Variables of the training program. A credential comes by reference, as {"HF_TOKEN": {"valueFrom":
+            {"secretKeyRef": {"name": SECRET, "key": KEY}}}}; one that is written out is refused.
+        dataset_secret: A Secret whose keys become variables of the dataset initializer.
+        model_secret: The same for the model initializer.
         queue_name: A LocalQueue of Kueue, which lets the job start.
         priority_class: A WorkloadPriorityClass of that queue.
         topology: required:KEY, preferred:KEY, unconstrained (Kueue) or exclusive:KEY (JobSet), KEY being a label of nodes.
@@ -83,7 +88,9 @@ def train(
         request = TrainRequest(
             runtime=runtime,
             dataset_uri=dataset_uri,
+            dataset_secret=dataset_secret,
             model_uri=model_uri,
+            model_secret=model_secret,
             args=SftSettings.model_validate_json(settings).arguments(),
             env=env,
             num_nodes=num_nodes,

@@ -11,6 +11,7 @@ from trainwright.api.objects import Obj, name_of
 from trainwright.jobs.identity import Identity, label_value
 from trainwright.jobs.request import TrainRequest, Workspace
 from trainwright.jobs.scheduling import scheduling_labels, scheduling_patch
+from trainwright.jobs.variables import Variables, env_of
 
 PATCH_MANAGER = "trainwright.dev/workspace"
 
@@ -59,7 +60,7 @@ def _spec(request: TrainRequest, runtime: Obj) -> Obj:
         "image": request.image,
         "command": request.command,
         "args": request.args,
-        "env": _env(request.env),
+        "env": env_of(request.env),
         "numNodes": request.num_nodes,
         "numProcPerNode": request.num_proc_per_node,
         "resourcesPerNode": request.resources_per_node,
@@ -88,20 +89,15 @@ def _patches(request: TrainRequest, runtime: Obj) -> Iterator[Obj]:
         yield scheduling
 
 
-def _initializer(uri: str, env: dict[str, str], secret: str) -> Obj:
+def _initializer(uri: str, env: Variables, secret: str) -> Obj:
     content: Obj = {}
     if uri:
         content["storageUri"] = uri
     if env:
-        content["env"] = _env(env)
+        content["env"] = env_of(env)
     if secret:
         content["secretRef"] = {"name": secret}
     return content
-
-
-def _env(variables: dict[str, str]) -> list[Obj]:
-    # Sorted: a mapping that went through an orchestrator has no order, and the digest of the spec must not depend on it.
-    return [{"name": name, "value": value} for name, value in sorted(variables.items())]
 
 
 def _workspace_patch(workspace: Workspace, runtime: Obj) -> Obj:

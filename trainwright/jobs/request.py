@@ -9,7 +9,9 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from trainwright.api.hub_names import with_scheme
 from trainwright.api.names import QUEUE_LABEL
+from trainwright.jobs.literal_secrets import refuse_literals
 from trainwright.jobs.scheduling import Topology, scheduling_problems
+from trainwright.jobs.variables import Variables, reference_problems
 
 _CLAIM = re.compile(r"^pvc://([a-z0-9]([-a-z0-9.]*[a-z0-9])?)(?:/(.*))?")
 
@@ -33,23 +35,26 @@ class Workspace(BaseModel):
 
 
 class TrainRequest(BaseModel):
-    """One training job. Empty values leave the runtime's own in place."""
+    """One training job. Empty values leave the runtime's own in place.
+
+    Credentials come by reference only: a literal that looks like one raises LiteralSecret.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     runtime: Annotated[str, Field(min_length=1, max_length=253)]
     runtime_kind: Literal["ClusterTrainingRuntime", "TrainingRuntime"] = "ClusterTrainingRuntime"
     dataset_uri: str = ""
-    dataset_env: dict[str, str] = {}
+    dataset_env: Variables = {}
     dataset_secret: str = ""
     """Name of a Secret whose keys become variables of the dataset initializer."""
     model_uri: str = ""
-    model_env: dict[str, str] = {}
+    model_env: Variables = {}
     model_secret: str = ""
     image: str = ""
     command: list[str] = []
     args: list[str] = []
-    env: dict[str, str] = {}
+    env: Variables = {}
     num_nodes: Annotated[int, Field(ge=1, le=100000)] | None = None
     num_proc_per_node: Annotated[int, Field(ge=1)] | None = None
     resources_per_node: dict[str, dict[str, str]] = {}
@@ -69,6 +74,22 @@ class TrainRequest(BaseModel):
     active_deadline_seconds: Annotated[int, Field(ge=1)] | None = None
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _no_credentials(cls, fields: Any) -> Any:
+        """Before all else: what is refused here is in no other error."""
+        if isinstance(fields, dict):
+            refuse_literals(fields)
+        return fields
+
+    @field_validator("env", "dataset_env", "model_env")
+    @classmethod
+    def _variables_are_known(cls, variables: Variables) -> Variables:
+        for name, value in variables.items():
+            if isinstance(value, dict) and (told := "; ".join(reference_problems(name, value))):
+                raise ValueError(told)
+        return variables
 
     @field_validator("workspace")
     @classmethod

@@ -11,13 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from trainwright.api import names
-from trainwright.api.decoding import decoding_problems
-from trainwright.api.nearest import nearest
 from trainwright.api.objects import Obj, labels_of
 from trainwright.api.pod_shapes import AFFINITY, TOLERATION
-from trainwright.api.settling import settled
-from trainwright.api.shape_check import findings
-from trainwright.api.shapes import Record
+from trainwright.jobs.field_shapes import shape_problems
 
 PATCH_MANAGER = "trainwright.dev/scheduling"
 PRIORITY_LABEL = "kueue.x-k8s.io/priority-class"
@@ -71,8 +67,8 @@ def scheduling_problems(
     if topology and not queue and Topology.parse(topology).is_kueues:
         yield f"topology: {topology!r} is for a queue to keep, and queue_name is empty; exclusive:KEY needs none"
     for index, toleration in enumerate(tolerations):
-        yield from _shape_problems(TOLERATION, toleration, f"tolerations[{index}]")
-    yield from _shape_problems(AFFINITY, affinity, "affinity")
+        yield from shape_problems(TOLERATION, toleration, f"tolerations[{index}]")
+    yield from shape_problems(AFFINITY, affinity, "affinity")
 
 
 def scheduling_labels(queue: str, priority_class: str) -> dict[str, str]:
@@ -130,13 +126,3 @@ def _training_jobs(runtime: Obj) -> Iterator[Obj]:
         step = labels_of(job.get("template") or {}).get(names.ANCESTOR_LABEL, "")
         if step not in _INITIALIZERS and job["name"] not in _INITIALIZERS:
             yield job
-
-
-def _shape_problems(shape: Record, value: dict[str, Any], path: str) -> Iterator[str]:
-    misread = decoding_problems(shape, value, shape.type_name)
-    if misread:
-        yield from (f"{path}.{problem.field}: {problem.message}" for problem in misread)
-        return
-    _, unknown = settled(shape, value)
-    yield from (f"{path}.{field}: unknown field; {nearest(field.rpartition('.')[2], known)}" for field, known in unknown)
-    yield from (f"{path}.{problem.field}: {problem.message}" for problem in findings(shape, value).schema)
