@@ -21,7 +21,7 @@ from trainwright.api.settling import Unknown, settled
 from trainwright.api.shape_check import Findings, findings
 from trainwright.api.webhook_rules import Case, Lookup, broken
 
-__all__ = ["AdmissionContext", "Admitted", "Lookup", "admit", "governs"]
+__all__ = ["AdmissionContext", "Admitted", "Lookup", "admit", "check_readable", "governs"]
 
 _SAMPLE_SUFFIX = "xxxxx"
 """Stands for the five letters that a server draws, where an object has only the beginning of a name."""
@@ -34,6 +34,8 @@ class AdmissionContext:
     now: str = ""
     lookup: Lookup | None = None
     strictness: Literal["Strict", "Warn", "Ignore"] = "Strict"
+    duplicates: tuple[str, ...] = ()
+    """Fields that the author wrote twice, by their paths; told like unknown fields."""
     only_status: bool = False
     """A write of the status subresource: no webhook is asked about it."""
 
@@ -72,6 +74,14 @@ def admit(obj: Obj, old: Obj | None = None, *, context: AdmissionContext = _DEFA
             raise Invalid.of(kind, name_of(obj), problems)
         return Admitted(own)
     return _Admission(governed, own, old, context).run()
+
+
+def check_readable(obj: Obj) -> None:
+    """Raises Undecodable for an object of a built-in kind that code with types cannot read, whatever else is wrong with it."""
+    governed = GOVERNED.get(str(obj.get("kind")))
+    if governed is not None and not governed.custom and (found := decoding_problems(governed.shape, obj, governed.kind.kind)):
+        kind = governed.kind
+        raise Undecodable(f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}: {found[0].message}')
 
 
 def _kind_of(obj: Any) -> str:
@@ -115,6 +125,8 @@ class _Admission:
         self._judge(own, found)
         if self.is_read and not found.malformed and not self.context.only_status:
             self._ask_webhook(own)
+            if not self.governed.custom and self.governed.warns is not None:
+                self.warnings.extend(self.governed.warns(Case(_named(own), self.old, self.context.lookup)))
         if self.refusal is not None:
             self.refusal.problems = _distinct(self.problems)
             raise self.refusal
@@ -152,8 +164,9 @@ class _Admission:
         unknown += strange
         if self.governed.custom:
             unknown.sort(key=lambda item: item[0])
-        problems = [_unknown_field(item) for item in unknown]
-        if unknown and self.context.strictness == "Strict":
+        problems = [_duplicate_field(path) for path in self.context.duplicates]
+        problems += [_unknown_field(item) for item in unknown]
+        if problems and self.context.strictness == "Strict":
             told = ", ".join(problem.message for problem in problems)
             self._refuse(self._unreadable(f"strict decoding error: {told}"), problems)
         elif self.context.strictness == "Warn":
@@ -238,6 +251,10 @@ def _unknown_field(unknown: Unknown) -> Problem:
     path, allowed = unknown
     name = path.rpartition(".")[2]
     return Problem(path, f'unknown field "{path}"', "FieldUnknown", hint=nearest(name, allowed))
+
+
+def _duplicate_field(path: str) -> Problem:
+    return Problem(path, f'duplicate field "{path}"', "FieldDuplicate")
 
 
 def _distinct(problems: list[Problem]) -> list[Problem]:

@@ -5,15 +5,17 @@ Built-in kinds are read so by the API server, TrainJobs and JobSets by the webho
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
 from trainwright.api.errors import Problem
 from trainwright.api.paths import child, element
-from trainwright.api.shape_check import as_json, fits, type_of
+from trainwright.api.shape_check import as_json, fits, is_base64, type_of
 from trainwright.api.shapes import Anything, Flag, IntOrText, Mapping, Quantity, Record, Sequence, Shape, Text, Whole
 
 _NUMERIC = ("integer", "number")
+_BASE64 = re.compile(r"[A-Za-z0-9+/]*")
 _PARSED = "FieldValueInvalid"
 """Values that parse themselves (quantities, times) end the reading at once, whatever was wrong before them."""
 
@@ -31,6 +33,8 @@ def _problems(shape: Shape, value: Any, path: str, fields: str, owner: str) -> I
         yield from _quantity(value, path)
     elif isinstance(shape, Text) and shape.moment and isinstance(value, str):
         yield from _moment(value, path)
+    elif isinstance(shape, Text) and shape.base64 and isinstance(value, str):
+        yield from _bytes(value, path)
     elif isinstance(shape, Record) and isinstance(value, dict):
         inside = shape.type_name or owner
         for name in sorted(value):
@@ -89,6 +93,12 @@ def _quantity(value: Any, path: str) -> Iterator[Problem]:
     except (ValueError, ArithmeticError):
         pattern = "^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$"
         yield Problem(path, f"quantities must match the regular expression '{pattern}'", _PARSED)
+
+
+def _bytes(value: str, path: str) -> Iterator[Problem]:
+    if not is_base64(value):
+        good = _BASE64.match(value)
+        yield Problem(path, f"illegal base64 data at input byte {good.end() if good else 0}", _PARSED)
 
 
 def _moment(value: str, path: str) -> Iterator[Problem]:

@@ -65,6 +65,20 @@ CLAIM = Kind("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims", status
 SERVICE_ACCOUNT = Kind("", "v1", "ServiceAccount", "serviceaccounts", short_names=("sa",))
 COSCHEDULING_GROUP = Kind("scheduling.x-k8s.io", "v1alpha1", "PodGroup", "podgroups", status=True)
 VOLCANO_GROUP = Kind("scheduling.volcano.sh", "v1beta1", "PodGroup", "podgroups", status=True)
+POD_TEMPLATE = Kind("", "v1", "PodTemplate", "podtemplates")
+LIMIT_RANGE = Kind("", "v1", "LimitRange", "limitranges", short_names=("limits",))
+PRIORITY_CLASS = Kind("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses", namespaced=False, short_names=("pc",))
+RUNTIME_CLASS = Kind("node.k8s.io", "v1", "RuntimeClass", "runtimeclasses", namespaced=False)
+DEFINITION = Kind(
+    "apiextensions.k8s.io",
+    "v1",
+    "CustomResourceDefinition",
+    "customresourcedefinitions",
+    namespaced=False,
+    status=True,
+    short_names=("crd", "crds"),
+    categories=("api-extensions",),
+)
 LEASE = Kind("coordination.k8s.io", "v1", "Lease", "leases")
 
 ALL = (
@@ -85,6 +99,11 @@ ALL = (
     LEASE,
     COSCHEDULING_GROUP,
     VOLCANO_GROUP,
+    POD_TEMPLATE,
+    LIMIT_RANGE,
+    PRIORITY_CLASS,
+    RUNTIME_CLASS,
+    DEFINITION,
 )
 _BY_GROUP_KIND = {(kind.group, kind.kind): kind for kind in ALL}
 

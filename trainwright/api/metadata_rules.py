@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 
@@ -57,13 +58,13 @@ def metadata_problems(kind: Kind | None, metadata: Obj, *, custom: bool) -> Iter
 def labelling_problems(metadata: Obj, path: str) -> Iterator[Problem]:
     """Everything wrong with labels and annotations, of an object or of a template for some."""
     for key, value in (metadata.get("labels") or {}).items():
-        for why in _key_faults(key):
+        for why in key_faults(key):
             yield Problem(f"{path}.labels", f'Invalid value: "{key}": {why}')
         if fault := label_value_fault(value):
             yield Problem(f"{path}.labels", f'Invalid value: "{value}": {fault}')
     annotations = metadata.get("annotations") or {}
     for key in annotations:
-        for why in _key_faults(key.lower()):
+        for why in key_faults(key.lower()):
             yield Problem(f"{path}.annotations", f'Invalid value: "{key}": {why}')
     if sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items()) > _ANNOTATIONS_LIMIT:
         yield Problem(f"{path}.annotations", f"Too long: may not be more than {_ANNOTATIONS_LIMIT} bytes", "FieldValueTooLong")
@@ -103,7 +104,8 @@ def container_name_fault(name: str) -> str:
     return "" if _LABEL.match(name) else _NOT_LABEL
 
 
-def _key_faults(key: str) -> Iterator[str]:
+def key_faults(key: str) -> Iterator[str]:
+    """Why a text is no key of a label."""
     prefix, slash, name = key.rpartition("/")
     if slash and (not prefix or len(prefix) > 253 or not _SUBDOMAIN.match(prefix)):
         yield f"prefix part {NOT_SUBDOMAIN}" if prefix else "prefix part must be non-empty"
@@ -135,5 +137,18 @@ def _owner_problems(owners: list[Obj]) -> Iterator[Problem]:
         for part in ("apiVersion", "kind", "name", "uid"):
             if not owner.get(part):
                 yield Problem(f"metadata.ownerReferences.{part}", 'Invalid value: "": must not be empty')
-    if sum(bool(owner.get("controller")) for owner in owners) > 1:
-        yield Problem("metadata.ownerReferences", "Only one reference can have Controller set to true")
+        if owner.get("apiVersion") == "v1" and owner.get("kind") == "Event":
+            why = "/v1, Kind=Event is disallowed from being an owner"
+            yield Problem("metadata.ownerReferences", f"Invalid value: {_owner(owner)}: {why}")
+    controllers = [f"{owner.get('kind')}/{owner.get('name')}" for owner in owners if owner.get("controller")]
+    if len(controllers) > 1:
+        shown = f"[{','.join(map(_owner, owners))}]"
+        why = 'Only one reference can have Controller set to true. Found "true" in references for '
+        yield Problem("metadata.ownerReferences", f"Invalid value: {shown}: {why}{' and '.join(controllers[:2])}")
+
+
+def _owner(owner: Obj) -> str:
+    ordered = {
+        key: owner[key] for key in ("apiVersion", "kind", "name", "uid", "controller", "blockOwnerDeletion") if key in owner
+    }
+    return json.dumps(ordered, separators=(",", ":"))

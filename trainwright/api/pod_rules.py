@@ -13,6 +13,8 @@ from trainwright.api.shape_check import as_json, quoted
 from trainwright.api.webhook_rules import Case, WebhookRule
 
 _SOURCES = ("fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef", "fileKeyRef")
+_VOLUME_KINDS = ("emptyDir", "hostPath", "secret", "nfs", "persistentVolumeClaim", "downwardAPI", "configMap", "projected", "csi")
+"""The first of two kinds of volume, in this order, is the one that counts."""
 _STANDARD = ("cpu", "memory", "ephemeral-storage")
 
 
@@ -51,6 +53,24 @@ def pod_spec_problems(spec: Obj, path: str) -> Iterator[Problem]:
             yield from one_of(toleration["operator"], f"{path}.tolerations[{index}].operator", ("Equal", "Exists"))
 
 
+def pod_name_warnings(case: Case) -> Iterator[str]:
+    """A Pod's name becomes its host's name, which is better without dots, and short."""
+    if case.old is not None:
+        return
+    name = str((case.new.get("metadata") or {}).get("name") or "")
+    faults = ["must not contain dots"] if "." in name else []
+    faults += ["must be no more than 63 characters"] if len(name) > 63 else []
+    if faults and not (case.new.get("spec") or {}).get("hostname"):
+        yield (
+            "metadata.name: this is used in the Pod's hostname, which can result in surprising behavior; "
+            f"a DNS label is recommended: [{' '.join(faults)}]"
+        )
+
+
+def _asked_in_order(kind: str) -> tuple[int, str]:
+    return (_VOLUME_KINDS.index(kind) if kind in _VOLUME_KINDS else len(_VOLUME_KINDS)), kind
+
+
 def _volumes(volumes: list[Obj], path: str) -> Iterator[Problem]:
     seen: set[str] = set()
     for index, volume in enumerate(volumes):
@@ -62,7 +82,7 @@ def _volumes(volumes: list[Obj], path: str) -> Iterator[Problem]:
         elif fault := container_name_fault(name):
             yield Problem(f"{where}.name", f"Invalid value: {as_json(name)}: {fault}")
         seen.add(name or "")
-        for kind in sorted(volume.keys() - {"name"})[1:]:
+        for kind in sorted(volume.keys() - {"name"}, key=_asked_in_order)[1:]:
             yield Problem(f"{where}.{kind}", "Forbidden: may not specify more than 1 volume type", "FieldValueForbidden")
 
 

@@ -14,17 +14,17 @@ from trainwright.api.reference_shapes import (
     TEMPLATE_METADATA,
     WINDOWS,
 )
-from trainwright.api.shapes import FLAG, INT, LONG, QUANTITIES, TEXT, TEXT_MAP, TEXTS, Record, Sequence
+from trainwright.api.shapes import FLAG, INT, LONG, QUANTITIES, TEXT, TEXTS, Mapping, Record, Sequence
 from trainwright.api.volume_shapes import VOLUME
 
-NODE_SELECTOR_TERM = Record({"matchExpressions": Sequence(REQUIREMENT), "matchFields": Sequence(REQUIREMENT)})
+NODE_SELECTOR_TERM = Record({"matchExpressions": Sequence(REQUIREMENT), "matchFields": Sequence(REQUIREMENT)}, atomic=True)
 NODE_AFFINITY = Record(
     {
         "preferredDuringSchedulingIgnoredDuringExecution": Sequence(
             Record({"preference": NODE_SELECTOR_TERM, "weight": INT}, ("preference", "weight"))
         ),
         "requiredDuringSchedulingIgnoredDuringExecution": Record(
-            {"nodeSelectorTerms": Sequence(NODE_SELECTOR_TERM)}, ("nodeSelectorTerms",)
+            {"nodeSelectorTerms": Sequence(NODE_SELECTOR_TERM)}, ("nodeSelectorTerms",), atomic=True
         ),
     }
 )
@@ -107,7 +107,7 @@ POD_SPEC = Record(
         "imagePullSecrets": Sequence(NAME_REF, keys=("name",)),
         "initContainers": Sequence(CONTAINER, keys=("name",)),
         "nodeName": TEXT,
-        "nodeSelector": TEXT_MAP,
+        "nodeSelector": Mapping(TEXT, atomic=True),
         "os": NAMED,
         "overhead": QUANTITIES,
         "preemptionPolicy": TEXT,

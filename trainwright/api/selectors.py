@@ -9,15 +9,10 @@ import re
 from collections.abc import Callable
 
 from trainwright.api.errors import BadRequest
+from trainwright.api.label_selector_text import requirements
 from trainwright.api.objects import Obj, labels_of
 
 Selector = Callable[[Obj], bool]
-
-_KEY = r"[A-Za-z0-9](?:[-A-Za-z0-9_.]*[A-Za-z0-9])?(?:/[A-Za-z0-9](?:[-A-Za-z0-9_.]*[A-Za-z0-9])?)?"
-_VALUE = r"(?:[A-Za-z0-9](?:[-A-Za-z0-9_.]*[A-Za-z0-9])?)?"
-_SET = re.compile(rf"^({_KEY})\s+(in|notin)\s*\(([^()]*)\)$")
-_EQUAL = re.compile(rf"^({_KEY})\s*(==|=|!=)\s*({_VALUE})$")
-_EXISTS = re.compile(rf"^(!?)\s*({_KEY})$")
 
 
 def label_selector(text: str) -> Selector:
@@ -25,7 +20,7 @@ def label_selector(text: str) -> Selector:
 
     Raises BadRequest when the text cannot be parsed.
     """
-    return labels_matching([_requirement(term) for term in _terms(text)])
+    return labels_matching([requirement.holds for requirement in requirements(text)])
 
 
 def match_labels(selector: Obj | None) -> Selector:
@@ -67,24 +62,6 @@ def _at(obj: Obj, path: str) -> object:
     for part in path.split("."):
         value = value.get(part) if isinstance(value, dict) else None
     return "" if value is None else value
-
-
-def _terms(text: str) -> list[str]:
-    """Split at commas that are not inside parentheses."""
-    return [term.strip() for term in re.split(r",(?![^()]*\))", text) if term.strip()]
-
-
-def _requirement(term: str) -> Callable[[dict[str, str]], bool]:
-    if match := _SET.match(term):
-        key, operator, values = match[1], match[2], {value.strip() for value in match[3].split(",")}
-        return _in(key, values) if operator == "in" else lambda labels: labels.get(key) not in values
-    if match := _EQUAL.match(term):
-        key, operator, value = match[1], match[2], match[3]
-        return _in(key, {value}) if operator != "!=" else lambda labels: labels.get(key) != value
-    if match := _EXISTS.match(term):
-        negated, key = bool(match[1]), match[2]
-        return lambda labels: (key in labels) is not negated
-    raise BadRequest(f"unable to parse requirement: {term!r} is not a label selector term")
 
 
 def _expression(key: str, operator: str, values: set[str]) -> Callable[[dict[str, str]], bool]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from base64 import b64decode
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -154,8 +155,18 @@ def _text(shape: Text, value: Any, _old: Any, path: str, found: Findings) -> boo
         _bad(found, path, f"Too long: may not be more than {shape.at_most} bytes", "FieldValueTooLong")
     if shape.pattern is not None and expression(shape.pattern).search(value) is None:
         _bad(found, path, f"Invalid value: {as_json(value)}: {path} in body should match '{shape.pattern}'")
+    if shape.base64 and not is_base64(value):
+        _bad(found, path, f"Invalid value: {as_json(value)}: {path} in body must be of type byte: {as_json(value)}")
     if shape.moment and not is_moment(value):
         _bad(found, path, f"Invalid value: {as_json(value)}: {path} in body must be of type date-time: {as_json(value)}")
+    return True
+
+
+def is_base64(text: str) -> bool:
+    try:
+        b64decode("".join(text.split("\n")), validate=True)
+    except ValueError:
+        return False
     return True
 
 

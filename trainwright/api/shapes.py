@@ -51,6 +51,8 @@ class Text(Shape):
     one_of: tuple[str, ...] = ()
     moment: bool = False
     """An RFC 3339 date and time."""
+    base64: bool = False
+    """Bytes, as JSON carries them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,6 +95,8 @@ class Mapping(Shape):
     """Free keys, values of one shape."""
 
     value: Shape = Text()
+    atomic: bool = field(default=False, kw_only=True)
+    """Owned and replaced as a whole by server-side apply."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,6 +110,8 @@ class Record(Shape):
     """Unknown fields are let through: a part of the API that we pass on without reading."""
     type_name: str = field(default="", kw_only=True)
     """How the servers call this type; their messages about values that cannot be read name it."""
+    atomic: bool = field(default=False, kw_only=True)
+    """Owned and replaced as a whole by server-side apply."""
     written: tuple[str, ...] = field(default=(), kw_only=True)
     """Optional fields that come back as an empty object when code rewrites the record."""
 

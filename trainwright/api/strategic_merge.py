@@ -60,7 +60,7 @@ def _merge_maps(original: Map, patch: Map, parent: str) -> Map:
     if directive == "delete":
         return {}
     if directive not in (None, "merge"):
-        raise ValueError(f"unknown directive $patch: {directive!r}; expected merge, replace or delete")
+        raise ValueError(f"unknown patch type: {directive} in map: {in_go(patch)}")
     merged = _retained(original, patch)
     for key, value in patch.items():
         if key.startswith(_REMOVE):
@@ -113,16 +113,19 @@ def _reorder(merged: Map, field: str, order: list[Any], parent: str) -> None:
     if key is None:
         merged[field] = _ordered(items, items, order, lambda item: item)
     else:
-        merged[field] = _ordered(items, items, [_identity(item, key, field) for item in order], lambda item: item.get(key))
+        merged[field] = _ordered(items, items, [_identity(item, key) for item in order], lambda item: item.get(key))
 
 
 def _merge_lists(original: list[Any], patch: list[Any], key: str, field: str, order: list[Any] | None) -> list[Any]:
-    changes = [item for item in patch if not (item.get(_DIRECTIVE) == "replace" and key not in item)]
-    wanted = [_identity(item, key, field) for item in changes]
+    for item in patch:
+        if item.get(_DIRECTIVE) not in (None, "merge", "replace", "delete"):
+            raise ValueError(f"unknown patch type: {item[_DIRECTIVE]} in map: {in_go(item)}")
+    changes = [item for item in patch if item.get(_DIRECTIVE) != "replace"]
+    if len(changes) < len(patch):  # the element that says so is none itself
+        return [item for item in changes if item.get(_DIRECTIVE) is None]
+    wanted = [_identity(item, key) for item in changes]
     deleted = [value for item, value in zip(changes, wanted, strict=True) if item.get(_DIRECTIVE) == "delete"]
     changes = [item for item in changes if item.get(_DIRECTIVE) != "delete"]
-    if len(patch) > len(changes) + len(deleted):  # a bare `$patch: replace`
-        return changes
     merged = [item for item in original if _value(item, key) not in deleted]
     for item in changes:
         position = next((i for i, present in enumerate(merged) if _value(present, key) == item[key]), None)
@@ -130,7 +133,7 @@ def _merge_lists(original: list[Any], patch: list[Any], key: str, field: str, or
             merged.append(_merge_maps({}, item, field))
         else:
             merged[position] = _merge_maps(merged[position], item, field)
-    ordering = [_identity(item, key, field) for item in (changes if order is None else order)]
+    ordering = [_identity(item, key) for item in (changes if order is None else order)]
     return _ordered(merged, original, ordering, lambda item: _value(item, key))
 
 
@@ -138,10 +141,21 @@ def _value(item: Any, key: str) -> Any:
     return item.get(key) if isinstance(item, dict) else None
 
 
-def _identity(item: Map, key: str, field: str) -> Any:
+def _identity(item: Map, key: str) -> Any:
     if key not in item:
-        raise ValueError(f"{field}: an element has no {key!r}, by which the list is merged")
+        raise ValueError(f"map: {in_go(item)} does not contain declared merge key: {key}")
     return item[key]
+
+
+def in_go(value: Any) -> str:
+    """A value as servers print it in such messages."""
+    if isinstance(value, dict):
+        return f"map[{' '.join(f'{key}:{in_go(value[key])}' for key in sorted(value))}]"
+    if isinstance(value, list):
+        return f"[{' '.join(map(in_go, value))}]"
+    if value is None:
+        return "<nil>"
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _ordered(merged: list[Any], original: list[Any], ordering: list[Any], identity: Callable[[Any], Any]) -> list[Any]:

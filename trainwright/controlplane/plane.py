@@ -17,6 +17,7 @@ from trainwright.api.objects import Obj, labels_of, name_of, namespace_of
 from trainwright.api.times import rfc3339
 from trainwright.controlplane.apiserver.auth import Tokens
 from trainwright.controlplane.apiserver.credentials import load_credentials, write_kubeconfig
+from trainwright.controlplane.apiserver.definitions import seed_definitions
 from trainwright.controlplane.apiserver.http import create_app
 from trainwright.controlplane.apiserver.logs import NoLogs
 from trainwright.controlplane.apiserver.progress import ProgressReports as ReportTaker
@@ -124,7 +125,8 @@ class ControlPlane:
         return self._tokens.issue(audience, namespace_of(pod), name_of(pod), seconds, datetime.now(UTC))
 
     def _seed(self) -> None:
-        """What a new cluster has, and what a newer Trainwright brings: the bundled runtimes and a claim to work in."""
+        """What a new cluster has, and what a newer Trainwright brings: definitions, bundled runtimes, a claim to work in."""
+        seed_definitions(self._server, rfc3339(datetime.now(UTC)))
         for runtime in bundled_runtimes():
             runtime["metadata"].setdefault("labels", {})[names.MANAGED_BY_LABEL] = OWNER
             try:

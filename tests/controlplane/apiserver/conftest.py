@@ -126,6 +126,7 @@ def manifest(kind: Kind, name: str, namespace: str = "default", **fields: Any) -
         "Pod": lambda: {"containers": [container]},
         "Job": lambda: {"template": {"spec": {"restartPolicy": "Never", "containers": [container]}}},
         "TrainJob": lambda: {"runtimeRef": {"name": "rt", "kind": "TrainingRuntime"}},
+        "Service": lambda: {"ports": [{"port": 80}]},
         "JobSet": lambda: {
             "replicatedJobs": [{"name": "w", "template": {"spec": {"template": {"spec": {"containers": [container]}}}}}]
         },

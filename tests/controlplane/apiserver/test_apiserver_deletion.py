@@ -31,7 +31,7 @@ def gone(server: ResourceServer, kind: Kind, name: str = "a") -> bool:
 )
 def test_at_once(server: ResourceServer, make: Any, kind: Kind, answer: str) -> None:
     uid = make(kind)["metadata"]["uid"]
-    found = server.delete(kind, "default", "a").object
+    found = server.delete(kind, "default", "a", DeleteOptions("Background")).object
     assert found["kind"] == answer
     assert answer != "Status" or found["details"] == {key: value for key, value in {
         "name": "a", "group": kind.group, "kind": kind.plural, "uid": uid}.items() if value}  # fmt: skip
@@ -81,7 +81,7 @@ def test_preconditions(server: ResourceServer, make: Any) -> None:
 
 @pytest.mark.parametrize(
     ("policy", "finalizers"),
-    [(None, None), ("Background", None), ("Foreground", ["foregroundDeletion"]), ("Orphan", ["orphan"])],
+    [(None, ["orphan"]), ("Background", None), ("Foreground", ["foregroundDeletion"]), ("Orphan", ["orphan"])],
 )
 def test_policy(server: ResourceServer, make: Any, policy: Any, finalizers: Any) -> None:
     make(JOB)

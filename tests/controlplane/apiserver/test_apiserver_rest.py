@@ -162,8 +162,10 @@ def test_stale_versions_conflict(server: ResourceServer, manifest: Manifest) -> 
         server.update(CONFIG_MAP, "default", "a", {**old, "data": {"k": "2"}})
     with pytest.raises(Conflict, match=MODIFIED):
         merge(server, CONFIG_MAP, "a", {"metadata": {"resourceVersion": old["metadata"]["resourceVersion"]}, "data": {"k": "2"}})
-    with pytest.raises(Conflict, match="UID in precondition: other"):
+    with pytest.raises(Invalid, match=r'metadata.uid: Invalid value: "other": field is immutable'):
         merge(server, CONFIG_MAP, "a", {"metadata": {"uid": "other"}})
+    with pytest.raises(Conflict, match="UID in precondition: other"):
+        server.update(CONFIG_MAP, "default", "a", {**old, "metadata": {"name": "a", "uid": "other"}})
     free = {**old, "metadata": {"name": "a"}, "data": {"k": "3"}}
     assert server.update(CONFIG_MAP, "default", "a", free).object["data"] == {"k": "3"}
 

@@ -41,6 +41,11 @@ class DeleteOptions:
         body = body or {}
         if not isinstance(body, dict) or not isinstance(body.get("preconditions") or {}, dict):
             raise BadRequest("the body of a DELETE must be a DeleteOptions object")
+        named = body.get("kind") or "DeleteOptions"
+        if named != "DeleteOptions":
+            version = body.get("apiVersion") or ""
+            scheme = 'in scheme "trainwright"'
+            raise BadRequest(f'no kind "{named}" is registered for version "{version}" {scheme}')
         policy = body.get("propagationPolicy") or query.get("propagationPolicy") or None
         orphan = body.get("orphanDependents", {"true": True, "false": False}.get(query.get("orphanDependents", "")))
         if policy is not None and orphan is not None:
@@ -56,7 +61,7 @@ class DeleteOptions:
         try:
             seconds = None if grace is None else int(grace)
         except (TypeError, ValueError):
-            raise BadRequest(f"gracePeriodSeconds: {grace!r} is not a whole number of seconds") from None
+            raise BadRequest(f'strconv.ParseInt: parsing "{grace}": invalid syntax') from None
         wanted = body.get("preconditions") or {}
         dry = dry_run or body.get("dryRun") == ["All"]
         return cls(cast(Policy | None, policy), seconds, wanted.get("uid") or None, wanted.get("resourceVersion") or None, dry)

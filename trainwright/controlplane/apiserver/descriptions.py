@@ -23,7 +23,7 @@ def description(request: Request, parts: list[str]) -> ASGIApp | None:
         return None
     match parts:
         case [""] | []:
-            paths = ["/api", "/api/v1", "/apis", "/healthz", "/livez", "/openapi/v3", "/readyz", "/version"]
+            paths = ["/api", "/api/v1", "/apis", "/healthz", "/livez", "/openapi/v2", "/openapi/v3", "/readyz", "/version"]
             return json_response(orjson.dumps({"paths": paths}))
         case ["api"] | ["apis"]:
             core = parts == ["api"]
@@ -38,6 +38,8 @@ def description(request: Request, parts: list[str]) -> ASGIApp | None:
             return _found(discovery.api_resources(group, version), text=True)
         case ["openapi", "v3"]:
             return tagged(request, openapi.index(), "text/plain; charset=utf-8")
+        case ["openapi", "v2"]:
+            return tagged(request, *openapi.version_two(request.headers.get("accept", "")))
         case ["openapi", "v3", "api", version]:
             return _document(request, "", version)
         case ["openapi", "v3", "apis", group, version]:
@@ -49,7 +51,7 @@ def _document(request: Request, group: str, version: str) -> ASGIApp:
     document = openapi.document(group, version)
     if document is None:
         raise NoSuchPath(text=True)
-    return tagged(request, document, media.JSON)
+    return tagged(request, document, media.JSON, lasting="hash" in request.query_params)
 
 
 def _found(description: Obj | None, *, text: bool) -> ASGIApp:

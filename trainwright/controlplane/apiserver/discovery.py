@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import platform
+from dataclasses import dataclass
 
 from trainwright import __version__
 from trainwright.api import kinds
 from trainwright.api.kinds import Kind
 from trainwright.api.objects import Obj
+from trainwright.controlplane.apiserver import access_reviews
 from trainwright.controlplane.apiserver.registry import BY_PATH, GROUP_VERSIONS, strategy_of
 
 KUBERNETES_VERSION = "1.36.0"
@@ -41,17 +43,21 @@ def api_versions() -> Obj:
 
 def api_groups() -> Obj:
     """`/apis` in the old form."""
-    groups = [_group(group) for group in _groups()]
+    groups = [*(_group(group) for group in _groups()), access_reviews.group()]
     return {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}
 
 
 def api_group(group: str) -> Obj | None:
     """`/apis/GROUP`; None for a group that is not served."""
+    if group == access_reviews.GROUP:
+        return {"kind": "APIGroup", "apiVersion": "v1", **access_reviews.group()}
     return {"kind": "APIGroup", "apiVersion": "v1", **_group(group)} if group in _groups() else None
 
 
 def api_resources(group: str, version: str) -> Obj | None:
     """`/api/v1` or `/apis/GROUP/VERSION`; None for what is not served."""
+    if (group, version) == (access_reviews.GROUP, access_reviews.VERSION):
+        return access_reviews.resource_list()
     if (group, version) not in GROUP_VERSIONS:
         return None
     resources = [entry for kind in _kinds_of(group, version) for entry in _resources(kind)]
@@ -66,7 +72,7 @@ def aggregated(*, core: bool) -> Obj:
         "kind": "APIGroupDiscoveryList",
         "apiVersion": "apidiscovery.k8s.io/v2",
         "metadata": {},
-        "items": [_group_discovery(group) for group in chosen],
+        "items": [*(_group_discovery(group) for group in chosen), *([] if core else [access_reviews.group_discovery()])],
     }
 
 
@@ -84,6 +90,8 @@ def _group(group: str) -> Obj:
 
 
 def _verbs(kind: Kind) -> list[str]:
+    if strategy_of(kind).read_only:
+        return ["get", "list", "watch"]
     verbs = _CUSTOM_VERBS if strategy_of(kind).custom else _VERBS
     return [verb for verb in verbs if kind != kinds.NAMESPACE or verb != "deletecollection"]
 
@@ -100,21 +108,44 @@ def _resources(kind: Kind) -> list[Obj]:
         entry["shortNames"] = list(kind.short_names)
     if kind.categories:
         entry["categories"] = list(kind.categories)
-    below = [{**_subresource(kind, name, verbs), "singularName": "", "kind": of} for name, of, verbs in _subresources(kind)]
-    return [entry, *below]
+    return [entry, *(_subresource(kind, below) for below in _subresources(kind))]
 
 
-def _subresource(kind: Kind, name: str, verbs: tuple[str, ...]) -> Obj:
-    return {"name": f"{kind.plural}/{name}", "namespaced": kind.namespaced, "verbs": list(verbs)}
+@dataclass(frozen=True)
+class _Below:
+    """Something that lies below an object; of the same group and version as the object, unless it says another."""
+
+    name: str
+    kind: str
+    verbs: tuple[str, ...]
+    group: str = ""
+    version: str = ""
 
 
-def _subresources(kind: Kind) -> list[tuple[str, str, tuple[str, ...]]]:
-    """Name, kind and verbs of what lies below an object."""
-    found: list[tuple[str, str, tuple[str, ...]]] = []
+def _subresource(kind: Kind, below: _Below) -> Obj:
+    entry: Obj = {
+        "name": f"{kind.plural}/{below.name}",
+        "singularName": "",
+        "namespaced": kind.namespaced,
+        "kind": below.kind,
+        "verbs": list(below.verbs),
+    }
+    return {**entry, "group": below.group, "version": below.version} if below.group else entry
+
+
+def _subresources(kind: Kind) -> list[_Below]:
+    found: list[_Below] = []
     if kind == kinds.POD:
-        found += [("binding", "Binding", ("create",)), ("log", "Pod", ("get",))]
+        found += [
+            _Below("binding", "Binding", ("create",)),
+            _Below("eviction", "Eviction", ("create",), "policy", "v1"),
+            _Below("log", "Pod", ("get",)),
+        ]
+    if kind == kinds.NAMESPACE:
+        found.append(_Below("finalize", "Namespace", ("update",)))
     if kind.status:
-        found.append(("status", kind.kind, _STATUS_VERBS))
+        verbs = ("get",) if strategy_of(kind).read_only else _STATUS_VERBS
+        found.append(_Below("status", kind.kind, verbs))
     return found
 
 
@@ -147,7 +178,11 @@ def _resource_discovery(kind: Kind) -> Obj:
     if kind.categories:
         entry["categories"] = list(kind.categories)
     below = [
-        {"subresource": name, "responseKind": {"group": group, "version": version, "kind": of}, "verbs": list(verbs)}
-        for name, of, verbs in _subresources(kind)
+        {
+            "subresource": one.name,
+            "responseKind": {"group": one.group or group, "version": one.version or version, "kind": one.kind},
+            "verbs": list(one.verbs),
+        }
+        for one in _subresources(kind)
     ]
     return {**entry, "subresources": below} if below else entry

@@ -6,7 +6,9 @@ Every request ends in one of the verbs of `rest`. Writes run in threads, because
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial as bound
 from typing import Any
@@ -19,20 +21,22 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Mount
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from trainwright.api import kinds
 from trainwright.api.errors import ApiError, BadRequest, Forbidden, Invalid, MethodNotAllowed, Problem, Unauthorized
 from trainwright.api.objects import Obj
-from trainwright.controlplane.apiserver import discovery, media, patches
+from trainwright.controlplane.apiserver import access_reviews, discovery, media, patches
 from trainwright.controlplane.apiserver.auth import Tokens, bearer_token
 from trainwright.controlplane.apiserver.deletion import DeleteOptions
 from trainwright.controlplane.apiserver.descriptions import HEALTH, description, health
+from trainwright.controlplane.apiserver.duplicate_fields import duplicate_fields
 from trainwright.controlplane.apiserver.events import Record
 from trainwright.controlplane.apiserver.failures import TooLarge, not_found
-from trainwright.controlplane.apiserver.list_options import ListOptions, too_large, version_number
+from trainwright.controlplane.apiserver.list_options import ListOptions, flag, too_large, version_number
 from trainwright.controlplane.apiserver.logs import LogOptions, Logs, NoLogs, open_log
 from trainwright.controlplane.apiserver.media import Media
+from trainwright.controlplane.apiserver.metrics import CONTENT_TYPE, Labels, Metrics
 from trainwright.controlplane.apiserver.open_streams import Streams
 from trainwright.controlplane.apiserver.pagination import Page
 from trainwright.controlplane.apiserver.paths import NoSuchPath, Target, parse_target
@@ -52,6 +56,8 @@ from trainwright.controlplane.apiserver.tables import Include, partial, table
 log = logging.getLogger(__name__)
 
 _VERBS = {"GET": "get", "HEAD": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
+_LONGEST_MANAGER = 128
+_DONE = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
 _OPTIONS_OF = {"POST": "CreateOptions", "PUT": "UpdateOptions", "PATCH": "PatchOptions", "DELETE": "DeleteOptions"}
 
 
@@ -90,9 +96,17 @@ class Api:
         self._streams = streams
         self._clock = clock
         self._log_readers = anyio.CapacityLimiter(LOG_READERS)
+        self._metrics = Metrics()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive)
+        watch = _Stopwatch(send)
+        try:
+            await self._answered(request, scope, receive, watch)
+        finally:
+            self._metrics.observe(*_measured(request), watch.code, watch.seconds)
+
+    async def _answered(self, request: Request, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             answer = await self._answer(request)
         except NoSuchPath as missing:
@@ -114,6 +128,8 @@ class Api:
         path = request.url.path
         if path.startswith(HEALTH):
             return health(path)
+        if path == "/metrics" and request.method == "GET":
+            return self._measures(request)
         if path == "/version":
             return (
                 json_response(orjson.dumps(discovery.version()))
@@ -128,12 +144,30 @@ class Api:
             raise _anonymous(request.method, path, parts)
         if not self._tokens.is_admin(token):
             raise Unauthorized("Unauthorized")
+        if parts[:4] == ["apis", access_reviews.GROUP, access_reviews.VERSION, access_reviews.PLURAL] and len(parts) == 4:
+            return await self._review(request)
         described = description(request, parts)
         if described is not None:
             return described
         if parts[:1] not in (["api"], ["apis"]) or len(parts) < (3 if parts[0] == "api" else 4):
             raise NoSuchPath(text=parts[:1] != ["api"])
         return await self._resource(request, parse_target(parts))
+
+    def _measures(self, request: Request) -> ASGIApp:
+        token = bearer_token(request.headers.get("authorization"))
+        if token is None or not self._tokens.is_admin(token):
+            raise _anonymous("GET", "/metrics", ["metrics"]) if token is None else Unauthorized("Unauthorized")
+        store = self._server.store
+        gauges: dict[tuple[str, Labels], float] = {("apiserver_storage_revision", ()): store.revision}
+        for name, counts in (("apiserver_storage_objects", store.sizes()), ("apiserver_registered_watchers", store.watchers())):
+            gauges |= {(name, (("resource", resource),)): count for resource, count in sorted(counts.items())}
+        return Response(self._metrics.text(gauges), headers={"Content-Type": CONTENT_TYPE})
+
+    async def _review(self, request: Request) -> ASGIApp:
+        if request.method != "POST":
+            raise MethodNotAllowed(WRONG_METHOD)
+        body = media.decode_body(await _read(request), request.headers.get("content-type", ""), access_reviews.KIND)
+        return json_response(orjson.dumps(access_reviews.reviewed(body)), 201)
 
     async def _resource(self, request: Request, target: Target) -> ASGIApp:
         """The verb that method and target make."""
@@ -142,6 +176,14 @@ class Api:
             return await self._log(request, target)
         if target.subresource == "binding" and method == "POST":
             return await self._bind(request, target)
+        if target.subresource == "eviction" and method == "POST":
+            return await self._evict(request, target)
+        if target.subresource == "finalize" and method == "PUT":
+            return await self._finalize(request, target)
+        if target.strategy.read_only and method not in ("GET", "HEAD"):
+            raise MethodNotAllowed(WRONG_METHOD)
+        if method == "HEAD" and target.strategy.custom:
+            method = "GET"
         if target.subresource not in ("", "status") or (target.subresource and not target.kind.status):
             raise not_found(target.kind, target.name)
         if target.subresource and method not in ("GET", "PUT", "PATCH"):
@@ -182,13 +224,12 @@ class Api:
     async def _create(self, request: Request, target: Target) -> ASGIApp:
         if target.kind.namespaced and target.namespace is None:
             raise _unsupported(target, "POST")
-        obj = await self._body(request, target)
-        create = bound(self._server.create, target.kind, target.space, obj, _write_options(request), name=target.name or None)
+        obj, options = await self._written(request, target)
+        create = bound(self._server.create, target.kind, target.space, obj, options, name=target.name or None)
         return self._object(request, target, await run_in_threadpool(create))
 
     async def _update(self, request: Request, target: Target) -> ASGIApp:
-        obj = await self._body(request, target)
-        options = _write_options(request, status=target.subresource == "status")
+        obj, options = await self._written(request, target)
         answer = await run_in_threadpool(self._server.update, target.kind, target.space, target.name, obj, options)
         return self._object(request, target, answer)
 
@@ -199,14 +240,14 @@ class Api:
         if name == patches.APPLY and not request.query_params.get("fieldManager"):
             problem = Problem("fieldManager", "Required value: is required for apply patch", "FieldValueRequired")
             raise Invalid.of("PatchOptions", "", [problem], "meta.k8s.io")
-        patch = media.decode(body, yaml_allowed=name == patches.APPLY, what="error decoding patch")
+        patch = media.decode_patch(body, yaml_allowed=name == patches.APPLY)
         options = _write_options(request, status=target.subresource == "status")
         answer = await run_in_threadpool(self._server.patch, target.kind, target.space, target.name, patch, name, options)
         return self._object(request, target, answer)
 
     async def _delete(self, request: Request, target: Target) -> ASGIApp:
         body = await _read(request)
-        content = media.decode_body(body, request.headers.get("content-type", ""), "DeleteOptions") if body else None
+        content = media.decode_options(body, request.headers.get("content-type", "")) if body else None
         options = DeleteOptions.parse(content, dict(request.query_params), dry_run=_dry_run(request))
         if target.name:
             answer = await run_in_threadpool(self._server.delete, target.kind, target.space, target.name, options)
@@ -219,8 +260,20 @@ class Api:
         body = await self._body(request, target)
         node = (body.get("target") or {}).get("name") if isinstance(body, dict) else None
         await run_in_threadpool(self._server.bind, target.space, target.name, str(node or ""))
-        done = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
-        return json_response(orjson.dumps(done), 201)
+        return json_response(orjson.dumps(_DONE), 201)
+
+    async def _evict(self, request: Request, target: Target) -> ASGIApp:
+        """A pod goes as it would by DELETE: there are no budgets that could forbid it."""
+        body = await self._body(request, target)
+        wanted = body.get("deleteOptions") if isinstance(body, dict) else None
+        options = DeleteOptions.parse(wanted, {}, dry_run=_dry_run(request))
+        await run_in_threadpool(self._server.delete, target.kind, target.space, target.name, options)
+        return json_response(orjson.dumps(_DONE), 201)
+
+    async def _finalize(self, request: Request, target: Target) -> ASGIApp:
+        obj, options = await self._written(request, target)
+        answer = await run_in_threadpool(self._server.finalize, target.name, obj, options)
+        return self._object(request, target, answer)
 
     async def _log(self, request: Request, target: Target) -> ASGIApp:
         pod = self._server.get(target.kind, target.space, target.name).object
@@ -246,6 +299,20 @@ class Api:
 
     async def _body(self, request: Request, target: Target) -> Any:
         return media.decode_body(await _read(request), request.headers.get("content-type", ""), target.kind.kind)
+
+    async def _written(self, request: Request, target: Target) -> tuple[Any, WriteOptions]:
+        """The object that a request writes, and how."""
+        options = _write_options(request, status=target.subresource == "status")
+        body, content_type = await _read(request), request.headers.get("content-type", "")
+        obj = media.decode_body(body, content_type, target.kind.kind)
+        if target.strategy.custom and isinstance(obj, dict):
+            for name, said in (("kind", "Kind"), ("apiVersion", "apiVersion")):
+                if not obj.get(name):
+                    why = f"Object '{said}' is missing in '{body.decode(errors='replace')}'"
+                    raise BadRequest(f"the object provided is unrecognized (must be of type {target.kind.kind}): {why}")
+        if options.strictness != "Ignore" and media.media_type(content_type) == media.JSON:
+            options = replace(options, duplicates=tuple(duplicate_fields(body)))
+        return obj, options
 
     def _object(self, request: Request, target: Target, answer: Answer) -> Response:
         """One object, or the Status of its deletion, in the form that the client asked for."""
@@ -280,6 +347,39 @@ class Api:
                 target.kind.api_version, target.kind.kind, meta, [_item(target, record) for record in page.records]
             )
         return negotiated(request, wanted, data, 200, [])
+
+
+class _Stopwatch:
+    """The way out of an answer: its code, and when it was complete."""
+
+    def __init__(self, send: Send):
+        self._send = send
+        self._began = time.perf_counter()
+        self.code = 0
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.code = message["status"]
+        await self._send(message)
+
+    @property
+    def seconds(self) -> float:
+        return time.perf_counter() - self._began
+
+
+def _measured(request: Request) -> tuple[str, str]:
+    """Verb and resource of a request, as metrics tell them apart; no resource for what is none."""
+    parts = request.url.path.strip("/").split("/")
+    verb = _VERBS.get(request.method, request.method).upper()
+    try:
+        if parts[0] not in ("api", "apis"):
+            raise NoSuchPath(text=True)
+        target = parse_target(parts)
+    except (NoSuchPath, IndexError, ValueError):
+        return verb, ""
+    if verb == "GET" and not target.name:
+        verb = "WATCH" if flag(request.query_params.get("watch")) else "LIST"
+    return verb, target.kind.resource + (f"/{target.subresource}" if target.subresource else "")
 
 
 def _item(target: Target, record: Record) -> bytes:
@@ -330,7 +430,14 @@ def _write_options(request: Request, *, status: bool = False) -> WriteOptions:
     strictness = request.query_params.get("fieldValidation") or "Warn"
     if strictness not in ("Strict", "Warn", "Ignore"):
         _unsupported_value(request, "fieldValidation", f'"{strictness}"', '"Ignore", "Strict", "Warn"')
-    return WriteOptions(_dry_run(request), strictness, status)  # type: ignore[arg-type]
+    force = flag(request.query_params.get("force"))
+    return WriteOptions(_dry_run(request), strictness, status, _manager(request), force)  # type: ignore[arg-type]
+
+
+def _manager(request: Request) -> str:
+    """Who owns what the request writes: the manager that it names, otherwise the program that sent it."""
+    named = request.query_params.get("fieldManager") or request.headers.get("user-agent", "").partition("/")[0]
+    return "".join(letter for letter in named if letter.isprintable())[:_LONGEST_MANAGER] or "unknown"
 
 
 def _dry_run(request: Request) -> bool:

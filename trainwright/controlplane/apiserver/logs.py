@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from trainwright.api.errors import BadRequest, Invalid, Problem
+from trainwright.api.kinds import POD
 from trainwright.api.objects import Obj, name_of
+from trainwright.controlplane.apiserver.failures import not_found
 from trainwright.controlplane.apiserver.list_options import flag, whole
 
 
@@ -38,7 +40,7 @@ class Logs(Protocol):
 
 
 class NoLogs:
-    """For a server without a node: every log is empty."""
+    """For a server without a node: there is nobody to ask for a log."""
 
     def open(
         self,
@@ -52,7 +54,7 @@ class NoLogs:
         timestamps: bool = False,
         previous: bool = False,
     ) -> Iterator[bytes]:
-        return iter(())
+        raise not_found(POD, str((pod.get("spec") or {}).get("nodeName") or ""))
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,11 @@ import yaml
 from trainwright.api.errors import BadRequest, UnsupportedMediaType
 from trainwright.api.objects import Obj
 from trainwright.controlplane.apiserver.failures import NotAcceptable
+from trainwright.controlplane.apiserver.protobuf import decode_protobuf
 
 JSON = "application/json"
 YAML = "application/yaml"
+PROTOBUF = "application/vnd.kubernetes.protobuf"
 BODY_LIMIT = 3 * 1024 * 1024
 """Bytes; as kube-apiserver's."""
 GZIP_FROM = 128 * 1024
@@ -70,13 +72,38 @@ def media_type(header: str | None) -> str:
 def decode_body(body: bytes, content_type: str, kind: str) -> Any:
     """The content of a request. Raises UnsupportedMediaType, BadRequest."""
     name = media_type(content_type)
+    if name == PROTOBUF:
+        return decode_protobuf(body, kind)
     if name not in (JSON, YAML):
-        # Protobuf is offered to no one who has just tried it in vain.
-        accepted = _READABLE[:2] if name == _READABLE[2] else _READABLE
         raise UnsupportedMediaType(
-            f"the body of the request was in an unknown format - accepted media types include: {', '.join(accepted)}"
+            f"the body of the request was in an unknown format - accepted media types include: {', '.join(_READABLE)}"
         )
     return decode(body, yaml_allowed=name == YAML, what=f"the object provided is unrecognized (must be of type {kind})")
+
+
+def decode_options(body: bytes, content_type: str) -> Any:
+    """DeleteOptions. Raises UnsupportedMediaType, BadRequest."""
+    if media_type(content_type) != JSON:
+        return decode_body(body, content_type, "DeleteOptions")
+    try:
+        return orjson.loads(body)
+    except ValueError as error:
+        raise BadRequest(f"couldn't get version/kind; json parse error: {error}") from None
+
+
+def decode_patch(body: bytes, *, yaml_allowed: bool) -> Any:
+    """A patch, whose mistakes are told without a word before them. Raises BadRequest."""
+    try:
+        return decode(body, yaml_allowed=yaml_allowed, what="error decoding YAML" if yaml_allowed else "error decoding patch")
+    except BadRequest as error:
+        if yaml_allowed:
+            raise
+        text = body.strip()
+        unfinished = not text or (text[:1] in b"{[" and text[-1:] not in b"}]")
+        if text[:1] == b"[":  # a JSON patch, read by another reader
+            raise
+        why = "unexpected end of JSON input" if unfinished else error.message.partition("json parse error: ")[2]
+        raise BadRequest(why) from None
 
 
 def decode(body: bytes, *, yaml_allowed: bool, what: str) -> Any:
@@ -91,7 +118,7 @@ def decode(body: bytes, *, yaml_allowed: bool, what: str) -> Any:
         content = yaml.load(body, Loader=_Loader)  # noqa: S506 - a SafeLoader with less
         return orjson.loads(orjson.dumps(content, option=orjson.OPT_NON_STR_KEYS))
     except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
-        raise BadRequest(f"{what}: error converting YAML to JSON: {error}") from None
+        raise BadRequest(f"{what}: yaml: {error}") from None
 
 
 class _Loader(yaml.SafeLoader):

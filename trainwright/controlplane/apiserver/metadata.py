@@ -25,6 +25,7 @@ _OTHER_UID = (
     "StorageError: invalid object, Code: 4, Key: {}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: "
     "UID in precondition: {}, UID in object meta: {}"
 )
+_SAID = {"kind": "Kind", "apiVersion": "apiVersion"}
 _MISSING_VERSION = (None, "", "0")
 
 
@@ -38,7 +39,7 @@ def decoded(kind: Kind, obj: Any, *, custom: bool) -> Obj:
     for name in ("kind", "apiVersion"):
         if not obj.get(name) and custom:
             raise BadRequest(
-                f"the object provided is unrecognized (must be of type {kind.kind}): Object '{name.capitalize()}' is missing"
+                f"the object provided is unrecognized (must be of type {kind.kind}): Object '{_SAID[name]}' is missing"
             )
     found = (obj.get("apiVersion") or kind.api_version, obj.get("kind") or kind.kind)
     if found != (kind.api_version, kind.kind):
@@ -137,6 +138,26 @@ def check_version(kind: Kind, obj: Obj, old: Obj, *, required: bool) -> None:
     if metadata.get("uid") and metadata["uid"] != uid_of(old):
         key = filter(None, ("/registry", kind.group, kind.plural, old["metadata"].get("namespace"), name))
         raise conflict(kind, name, _OTHER_UID.format("/".join(key), metadata["uid"], uid_of(old)))
+
+
+def check_identity(kind: Kind, new: Obj, old: Obj) -> None:
+    """Raises Invalid for a patch that would make another object of this one."""
+    uid = new["metadata"].get("uid")
+    if uid and uid != uid_of(old):
+        _fixed(kind, new, "uid", uid)
+
+
+def check_deletion(kind: Kind, new: Obj, old: Obj) -> None:
+    """Raises Invalid for a write that pretends a deletion; only a DELETE deletes."""
+    wanted = new["metadata"].get("deletionTimestamp")
+    if wanted and "deletionTimestamp" not in old["metadata"]:
+        _fixed(kind, new, "deletionTimestamp", wanted)
+
+
+def _fixed(kind: Kind, obj: Obj, name: str, value: str) -> None:
+    # Built-in kinds are asked twice on a cluster, and say so.
+    problem = Problem(f"metadata.{name}", f'Invalid value: "{value}": field is immutable')
+    raise Invalid.of(kind.kind, name_of(obj), [problem] * (1 if strategy_of(kind).custom else 2), kind.group)
 
 
 def check_finalizers(kind: Kind, new: Obj, old: Obj) -> None:

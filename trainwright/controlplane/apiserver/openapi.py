@@ -13,13 +13,16 @@ import orjson
 from trainwright.api.kinds import Kind
 from trainwright.api.objects import Obj
 from trainwright.controlplane.apiserver.discovery import KUBERNETES_VERSION
-from trainwright.controlplane.apiserver.registry import BY_PATH, GROUP_VERSIONS
+from trainwright.controlplane.apiserver.registry import BY_PATH, GROUP_VERSIONS, strategy_of
+from trainwright.controlplane.apiserver.schemas import schema_for
 
 _PARAMETERS = [
     {"name": name, "in": "query", "schema": {"type": "string", "uniqueItems": True}}
     for name in ("dryRun", "fieldManager", "fieldValidation", "pretty")
 ]
 _FORCE = {"name": "force", "in": "query", "schema": {"type": "boolean", "uniqueItems": True}}
+_STRATEGIC = "application/strategic-merge-patch+json"
+_PROTO = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 _BODIES = ("application/json", "application/yaml")
 _PATCHES = ("application/apply-patch+yaml", "application/json-patch+json", "application/merge-patch+json")
 
@@ -33,6 +36,21 @@ def index() -> bytes:
         digest = hashlib.sha256(document(group, version) or b"").hexdigest().upper()
         paths[path] = {"serverRelativeURL": f"/openapi/v3/{path}?hash={digest}"}
     return orjson.dumps({"paths": paths})
+
+
+def version_two(accept: str) -> tuple[bytes, str]:
+    """`/openapi/v2` and its media type: a document without schemas, with which old clients leave validation to the server."""
+    title, version = b"Kubernetes", f"v{KUBERNETES_VERSION}".encode()
+    if "proto-openapi" in accept:
+        info = _text_field(1, title) + _text_field(2, version)
+        return _text_field(1, b"2.0") + _text_field(2, info) + _text_field(8, b"") + _text_field(9, b""), _PROTO
+    empty = {"swagger": "2.0", "info": {"title": title.decode(), "version": version.decode()}, "paths": {}, "definitions": {}}
+    return orjson.dumps(empty), "application/json"
+
+
+def _text_field(number: int, content: bytes) -> bytes:
+    """A field of bytes in protobuf; all of ours are shorter than 128."""
+    return bytes((number << 3 | 2, len(content))) + content
 
 
 @cache
@@ -57,7 +75,7 @@ def document(group: str, version: str) -> bytes | None:
             "openapi": "3.0.0",
             "info": {"title": "Kubernetes", "version": f"v{KUBERNETES_VERSION}"},
             "paths": paths,
-            "components": {"schemas": {_schema_name(kind): _schema(kind) for kind in chosen}},
+            "components": {"schemas": {_schema_name(kind): schema_for(kind) for kind in chosen}},
         }
     )
 
@@ -78,24 +96,6 @@ def _gvk(kind: Kind) -> Obj:
     return {"group": kind.group, "version": kind.version, "kind": kind.kind}
 
 
-def _schema(kind: Kind) -> Obj:
-    """An open schema: every field is the server's to judge."""
-    anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-    return {
-        "type": "object",
-        "description": f"{kind.kind} of {kind.api_version}.",
-        "properties": {
-            "apiVersion": {"type": "string", "description": "The version of the schema of this object."},
-            "kind": {"type": "string", "description": "The kind of this object."},
-            "metadata": {**anything, "description": "Name, labels, annotations, owners."},
-            "spec": {**anything, "description": "What is wanted."},
-            "status": {**anything, "description": "What is."},
-        },
-        "x-kubernetes-group-version-kind": [_gvk(kind)],
-        "x-kubernetes-preserve-unknown-fields": True,
-    }
-
-
 def _operation(kind: Kind, action: str, *, body: bool = False) -> Obj:
     reference = {"schema": {"$ref": f"#/components/schemas/{_schema_name(kind)}"}}
     operation: Obj = {
@@ -104,7 +104,8 @@ def _operation(kind: Kind, action: str, *, body: bool = False) -> Obj:
         "responses": {"200": {"description": "OK", "content": {"application/json": reference}}},
     }
     if body:
-        media_types = _PATCHES if action == "patch" else _BODIES
+        patches = _PATCHES if strategy_of(kind).custom else (*_PATCHES, _STRATEGIC)
+        media_types = patches if action == "patch" else _BODIES
         operation["parameters"] = [*_PARAMETERS, *([_FORCE] if action == "patch" else [])]
         operation["requestBody"] = {"required": True, "content": dict.fromkeys(media_types, reference)}
     return operation

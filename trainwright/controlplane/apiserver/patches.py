@@ -4,11 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from trainwright.api.errors import ApiError, BadRequest, Invalid, UnsupportedMediaType
+import orjson
+
+from trainwright.api.errors import ApiError, BadRequest, Invalid, Problem, Undecodable, UnsupportedMediaType
 from trainwright.api.json_patch import PatchFailed, apply_json_patch
+from trainwright.api.kinds import Kind
 from trainwright.api.merge_patch import merge
 from trainwright.api.objects import Obj
-from trainwright.api.strategic_merge import strategic_merge
+from trainwright.api.settling import settled
+from trainwright.api.shapes import Record, Shape
+from trainwright.api.strategic_merge import in_go, strategic_merge
+from trainwright.controlplane.apiserver.failures import Unspecified
+from trainwright.controlplane.apiserver.ownership import check_config
 from trainwright.controlplane.apiserver.registry import Strategy
 
 MERGE = "application/merge-patch+json"
@@ -16,8 +23,27 @@ JSON_PATCH = "application/json-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
 APPLY = "application/apply-patch+yaml"
 WRONG_TYPE = "415: Unsupported Media Type"
+_REJECTED = "the server rejected our request due to an error in our request"
 _CUSTOM = (JSON_PATCH, MERGE, APPLY)
 _BUILT_IN = (*_CUSTOM, STRATEGIC)
+
+
+def unreadable(error: Undecodable, kind: Kind, changed: Obj, patch: Any, media_type: str) -> Undecodable | Invalid:
+    """What a patch is told whose result cannot be read: the same, but about the patch."""
+    _, known, why = error.message.partition(f" cannot be handled as a {kind.kind}: ")
+    if not known:
+        return error
+    shown = in_go(patch) if media_type == STRATEGIC else orjson.dumps(changed).decode()
+    quoted = orjson.dumps(shown).decode()
+    problem = Problem("patch", f"Invalid value: {quoted}: {why}")
+    return Invalid(f' "" is invalid: {problem}', problems=[problem])
+
+
+class _Rejected(Invalid):
+    """A JSON patch that does not fit the object; servers do not say why."""
+
+    def status(self) -> Obj:
+        return {**super().status(), "details": {}}
 
 
 def check_media_type(strategy: Strategy, media_type: str) -> None:
@@ -30,6 +56,21 @@ def check_media_type(strategy: Strategy, media_type: str) -> None:
     raise UnsupportedMediaType(WRONG_TYPE)
 
 
+def configuration(kind: Kind, patch: Any, shape: Shape) -> Obj:
+    """An apply patch, checked. Raises BadRequest, and ApiError for a field that the kind does not have."""
+    if not isinstance(patch, dict) or not isinstance(patch.get("metadata") or {}, dict):
+        raise BadRequest("error decoding patch: an object was expected")
+    check_config(patch, kind.api_version)
+    metadata = patch.get("metadata") or {}
+    unknown = [] if not isinstance(shape, Record) else [path for path, _ in settled(shape, patch)[1]]
+    if unknown:
+        name = f"{metadata.get('namespace', '')}/{metadata.get('name', '')}"
+        told = [f".{path}: field not declared in schema" for path in unknown]
+        text = told[0] if len(told) == 1 else "errors:" + "".join(f"\n  {line}" for line in told)
+        raise Unspecified(f"failed to create typed patch object ({name}; {kind.group}/{kind.version}, Kind={kind.kind}): {text}")
+    return {**patch, "metadata": metadata}
+
+
 def patched(strategy: Strategy, stored: Obj, patch: Any, media_type: str) -> Obj:
     """The object that the patch makes of the stored one; neither is changed. Raises BadRequest, Invalid."""
     if media_type == JSON_PATCH:
@@ -38,10 +79,10 @@ def patched(strategy: Strategy, stored: Obj, patch: Any, media_type: str) -> Obj
         try:
             result = apply_json_patch(stored, patch)
         except PatchFailed as error:
-            raise Invalid(f"the server rejected our request due to an error in our request: {error}") from error
+            raise _Rejected(_REJECTED) from error
     elif not isinstance(patch, dict):
         raise BadRequest(f"error decoding patch: an object was expected, not {type(patch).__name__}")
-    elif media_type == STRATEGIC or (media_type == APPLY and not strategy.custom):
+    elif media_type == STRATEGIC:
         try:
             result = strategic_merge(stored, patch)
         except ValueError as error:

@@ -58,4 +58,5 @@ def parse_target(parts: list[str]) -> Target:
 
 
 def _subresources(kind: Kind) -> set[str]:
-    return ({"status"} if kind.status else set()) | ({"log", "binding"} if kind.plural == "pods" else set())
+    own = {"pods": {"log", "binding", "eviction"}, "namespaces": {"finalize"}}
+    return ({"status"} if kind.status else set()) | own.get(kind.plural, set())

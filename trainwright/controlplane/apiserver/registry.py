@@ -12,12 +12,11 @@ from dataclasses import dataclass, field
 from trainwright.api import kinds
 from trainwright.api.kinds import Kind
 from trainwright.api.objects import Obj
+from trainwright.controlplane.apiserver.claim_protection import PROTECTED
 
 Prepare = Callable[[Obj], None]
 """Changes, in place, an object that is about to be created."""
 
-CLAIM_PROTECTION = "kubernetes.io/pvc-protection"
-"""The finalizer that keeps a claim while a pod uses it."""
 _EVERYWHERE = frozenset({"metadata.name", "metadata.namespace"})
 
 
@@ -36,6 +35,9 @@ class Strategy:
     keeps_status_on_create: bool = False
     answers_deleted_object: bool = False
     """DELETE answers with the object, not with a Status."""
+    orphans_by_default: bool = False
+    """A DELETE that does not say how leaves the dependents alone."""
+    read_only: bool = False
     selectable: frozenset[str] = field(default=_EVERYWHERE)
     """Paths that a field selector may name."""
     prepare_for_create: Prepare = lambda obj: None
@@ -101,6 +103,20 @@ def _service(service: Obj) -> None:
     service["status"] = {"loadBalancer": {}}
     spec = dict(service.get("spec") or {})
     service["spec"] = spec
+    _service_spec(spec)
+
+
+def _keep_service(new: Obj, old: Obj) -> None:
+    new["spec"] = dict(new.get("spec") or {})
+    before = old.get("spec") or {}
+    if new["spec"].get("type", "ClusterIP") != "ExternalName":
+        for name in ("clusterIP", "clusterIPs"):
+            if before.get(name) and not new["spec"].get(name):
+                new["spec"][name] = before[name]
+    _service_spec(new["spec"])
+
+
+def _service_spec(spec: Obj) -> None:
     spec.setdefault("type", "ClusterIP")
     spec.setdefault("sessionAffinity", "None")
     ports = spec.get("ports")
@@ -118,17 +134,10 @@ def _claim(claim: Obj) -> None:
     claim["status"] = {"phase": "Pending"}
     if isinstance(claim.get("spec"), dict):
         claim["spec"].setdefault("volumeMode", "Filesystem")
-    finalizers = claim["metadata"].get("finalizers") or []
-    if CLAIM_PROTECTION not in finalizers:
-        claim["metadata"]["finalizers"] = [*finalizers, CLAIM_PROTECTION]
-
-
-def _event(event: Obj) -> None:
-    for name in ("eventTime", "firstTimestamp", "lastTimestamp"):
-        event.setdefault(name, None)
-    event.setdefault("reportingComponent", "")
-    event.setdefault("reportingInstance", "")
-    event.setdefault("source", {})
+    metadata = claim["metadata"]
+    finalizers = metadata.get("finalizers") or []
+    if PROTECTED not in finalizers:
+        metadata["finalizers"] = [*finalizers, PROTECTED]
 
 
 _POD_FIELDS = frozenset(
@@ -154,7 +163,13 @@ STRATEGIES = {
         _custom(kinds.TRAINING_RUNTIME),
         _custom(kinds.CLUSTER_TRAINING_RUNTIME),
         _custom(kinds.JOBSET),
-        Strategy(kinds.JOB, generation=True, selectable=_EVERYWHERE | {"status.successful"}, prepare_for_create=_unstarted),
+        Strategy(
+            kinds.JOB,
+            generation=True,
+            orphans_by_default=True,
+            selectable=_EVERYWHERE | {"status.successful"},
+            prepare_for_create=_unstarted,
+        ),
         Strategy(
             kinds.POD,
             generation=True,
@@ -168,6 +183,7 @@ STRATEGIES = {
             answers_deleted_object=True,
             selectable=_EVERYWHERE | {"spec.clusterIP", "spec.type"},
             prepare_for_create=_service,
+            prepare_for_update=_keep_service,
         ),
         Strategy(kinds.CONFIG_MAP),
         Strategy(
@@ -180,8 +196,6 @@ STRATEGIES = {
             kinds.EVENT,
             created_by_put=True,
             selectable=_EVERYWHERE | _EVENT_FIELDS,
-            prepare_for_create=_event,
-            prepare_for_update=lambda new, old: _event(new),
         ),
         Strategy(
             kinds.NAMESPACE,
@@ -200,6 +214,11 @@ STRATEGIES = {
         Strategy(kinds.LEASE, needs_version=True, created_by_put=True),
         _custom(kinds.COSCHEDULING_GROUP),
         _custom(kinds.VOLCANO_GROUP),
+        Strategy(kinds.POD_TEMPLATE, generation=True),
+        Strategy(kinds.LIMIT_RANGE),
+        Strategy(kinds.PRIORITY_CLASS, generation=True),
+        Strategy(kinds.RUNTIME_CLASS),
+        Strategy(kinds.DEFINITION, read_only=True, generation=True, keeps_status_on_create=True),
     )
 }
 

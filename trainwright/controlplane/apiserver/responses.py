@@ -22,12 +22,14 @@ def json_response(data: bytes, code: int = 200, headers: dict[str, str] | None =
     return Response(data, code, headers=headers, media_type=media.JSON)
 
 
-def tagged(request: Request, data: bytes, content_type: str) -> Response:
-    """A document that clients keep, and ask for again by its tag."""
+def tagged(request: Request, data: bytes, content_type: str, *, lasting: bool = False) -> Response:
+    """A document that clients keep, and ask for again by its tag; `lasting` where its address changes with it."""
     tag = f'"{hashlib.sha256(data).hexdigest().upper()}"'
     if request.headers.get("if-none-match") == tag:
         return Response(status_code=304, headers={"ETag": tag})
     body, headers = media.packed(data, request.headers.get("accept-encoding"))
+    if lasting:
+        headers = {**headers, "Cache-Control": "public, immutable", "Expires": "Thu, 31 Dec 2099 23:59:59 GMT"}
     return Response(body, headers={**headers, "ETag": tag, "Content-Type": content_type})
 
 

@@ -9,24 +9,29 @@ import logging
 import random
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Literal
 
 import orjson
 
 from trainwright.api import kinds
-from trainwright.api.admission import AdmissionContext, admit, governs
-from trainwright.api.errors import AlreadyExists, ApiError, BadRequest, Conflict, Expired, NotFound
+from trainwright.api.admission import AdmissionContext, admit, check_readable, governs
+from trainwright.api.errors import AlreadyExists, ApiError, BadRequest, Conflict, Expired, NotFound, Undecodable
 from trainwright.api.kinds import Kind
-from trainwright.api.objects import Obj, is_deleting, name_of
+from trainwright.api.objects import Obj, copy_of, is_deleting, name_of
 from trainwright.api.times import rfc3339
 from trainwright.controlplane.apiserver import metadata, namespaces, pagination, patches
+from trainwright.controlplane.apiserver.claim_protection import unprotected
 from trainwright.controlplane.apiserver.deletion import DeleteOptions, check_preconditions, is_over, marked
 from trainwright.controlplane.apiserver.events import Record, Records, Subscription
 from trainwright.controlplane.apiserver.failures import Unspecified, conflict, details_of, forbidden, not_found
 from trainwright.controlplane.apiserver.jobset_gates import check_gates, resizable
+from trainwright.controlplane.apiserver.last_applied import kept_current, yielded_to
 from trainwright.controlplane.apiserver.list_options import ListOptions, too_large, version_number
+from trainwright.controlplane.apiserver.owned_views import blank, shape_of, status_of, view, without_status
+from trainwright.controlplane.apiserver.ownership import Owner, Ownership, is_reset
 from trainwright.controlplane.apiserver.pagination import Page
 from trainwright.controlplane.apiserver.registry import Strategy, strategy_of
 from trainwright.controlplane.apiserver.selection import Selection
@@ -40,6 +45,10 @@ log = logging.getLogger(__name__)
 _KIND_NAMED = {kind.kind: kind for kind in kinds.ALL}
 _NAME_ATTEMPTS = 8
 _DEFAULT_GATES = FeatureGates()
+_ORPHANED = (
+    "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set "
+    "propagationPolicy=Orphan to suppress this warning"
+)
 Warnings = list[str]
 
 
@@ -50,6 +59,12 @@ class WriteOptions:
     dry_run: bool = False
     strictness: Literal["Strict", "Warn", "Ignore"] = "Warn"
     status: bool = False
+    manager: str = "trainwright"
+    """Who comes to own what is written."""
+    force: bool = False
+    """An apply takes what others own, instead of reporting a conflict."""
+    duplicates: tuple[str, ...] = ()
+    """Fields that the author wrote twice."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +78,7 @@ class Answer:
 
 
 _PLAIN = WriteOptions()
+_NOBODY = Ownership()
 _ALL = ListOptions()
 _DELETE = DeleteOptions()
 
@@ -116,7 +132,7 @@ class ResourceServer:
         if new["metadata"].get("resourceVersion", "0") != "0":
             raise Unspecified("resourceVersion should not be set on objects to be created")
         with self.store.locked():
-            return self._create(strategy, new, options)
+            return self._create(strategy, new, options, Ownership.of(_managed(obj)))
 
     def update(self, kind: Kind, namespace: str, name: str, obj: Any, options: WriteOptions = _PLAIN) -> Answer:
         """Replace an object, or its status. Raises BadRequest, Conflict, Invalid, NotFound."""
@@ -132,8 +148,12 @@ class ResourceServer:
                 return self._create(strategy, new, options)
             if "resourceVersion" in new["metadata"]:
                 version_number(new["metadata"]["resourceVersion"], "")
-            metadata.check_version(kind, new, old.object, required=strategy.needs_version)
-            return self._change(strategy, old, new, options)
+            try:
+                metadata.check_version(kind, new, old.object, required=strategy.needs_version)
+            except ApiError:
+                check_readable(new)
+                raise
+            return self._change(strategy, old, new, options, _owners(obj, old.object, options))
 
     def patch(self, kind: Kind, namespace: str, name: str, patch: Any, media_type: str, options: WriteOptions = _PLAIN) -> Answer:
         """Change an object, or its status; an apply patch creates what is not there.
@@ -148,10 +168,17 @@ class ResourceServer:
                 if media_type != patches.APPLY or options.status:
                     raise not_found(kind, name)
                 return self._apply_new(strategy, namespace, name, patch, options)
-            new = metadata.decoded(kind, patches.patched(strategy, old.object, patch, media_type), custom=strategy.custom)
+            if media_type == patches.APPLY:
+                return self._apply(strategy, namespace, old, patch, options)
+            changed = patches.patched(strategy, old.object, patch, media_type)
+            new = metadata.decoded(kind, changed, custom=strategy.custom)
             metadata.place(kind, new, namespace, name)
+            metadata.check_identity(kind, new, old.object)
             metadata.check_version(kind, new, old.object, required=False)
-            return self._change(strategy, old, new, options)
+            try:
+                return self._change(strategy, old, new, options, _owners(changed, old.object, options))
+            except Undecodable as error:
+                raise patches.unreadable(error, kind, changed, patch, media_type) from error
 
     def delete(self, kind: Kind, namespace: str, name: str, options: DeleteOptions = _DELETE) -> Answer:
         """Delete an object, or mark it until its finalizers, its grace or its contents allow it.
@@ -164,6 +191,9 @@ class ResourceServer:
             check_preconditions(kind, old.object, options)
             if kind == kinds.NAMESPACE and name in namespaces.PERMANENT:
                 raise forbidden(kind, name, "this namespace may not be deleted")
+            warnings: Warnings = []
+            if options.propagation is None and strategy.orphans_by_default:
+                options, warnings = replace(options, propagation="Orphan"), [_ORPHANED]
             doomed, over = marked(strategy, old.object, options, self._clock())
             if options.dry_run:
                 return _answer(doomed) if not over or strategy.answers_deleted_object else _deleted(kind, old.object)
@@ -174,7 +204,9 @@ class ResourceServer:
                 old = self._put(kind, old, doomed)
             if kind == kinds.NAMESPACE:
                 self._empty(name)
-            return Answer(old.object, old.data)
+            if kind == kinds.CLAIM:
+                self._release_claims(namespace)
+            return Answer(old.object, old.data, warnings)
 
     def delete_collection(
         self, kind: Kind, namespace: str | None, listing: ListOptions, options: DeleteOptions = _DELETE
@@ -187,6 +219,22 @@ class ResourceServer:
             except NotFound:
                 continue  # somebody else was faster, which is what was wanted
         return page
+
+    def finalize(self, name: str, namespace: Any, options: WriteOptions = _PLAIN) -> Answer:
+        """Replace what holds a namespace; one that is being deleted goes with the last of it. Raises NotFound, Conflict."""
+        kind = kinds.NAMESPACE
+        new = metadata.decoded(kind, namespace, custom=False)
+        with self.store.locked():
+            old = self._stored(kind, "", name)
+            metadata.check_version(kind, new, old.object, required=False)
+            changed = {**old.object, "spec": new.get("spec") or {}}
+            if options.dry_run or changed == old.object:
+                return _answer(changed)
+            if is_over(changed):
+                self._remove(kind, old, changed)
+                return _answer(changed)
+            record = self._put(kind, old, changed)
+            return Answer(record.object, record.data)
 
     def bind(self, namespace: str, name: str, node: str) -> None:
         """Give a pod its node, once. Raises Conflict when it has one, NotFound."""
@@ -210,7 +258,10 @@ class ResourceServer:
             }
             self._put(kind, old, pod)
 
-    def _create(self, strategy: Strategy, new: Obj, options: WriteOptions) -> Answer:
+    def _create(
+        self, strategy: Strategy, new: Obj, options: WriteOptions, owners: Ownership = _NOBODY, *, applied: bool = False
+    ) -> Answer:
+        """Store a new object. Its owners are given where it was applied; otherwise its author is one of them."""
         kind = strategy.kind
         if kind.namespaced:
             namespaces.check_open(self.store, kind, new)
@@ -220,8 +271,13 @@ class ResourceServer:
         self._name(kind, new)
         if not governs(new):
             metadata.check(kind, new)
+        asked = new if kind != kinds.JOB else copy_of(new)
         strategy.prepare_for_create(new)
         admitted, warnings = self._admitted(new, None, options)
+        if not applied:
+            seen = view(strategy, asked, admitted, status=False)
+            owners = owners.written(shape_of(kind), blank(kind), seen, _updater(kind, options), self._now())
+        _own(admitted, owners)
         namespace, name = new["metadata"].get("namespace", ""), name_of(new)
         existing = self.store.get(kind.resource, namespace, name)
         if existing:
@@ -243,18 +299,44 @@ class ResourceServer:
                 return
 
     def _apply_new(self, strategy: Strategy, namespace: str, name: str, patch: Any, options: WriteOptions) -> Answer:
-        new = metadata.decoded(strategy.kind, patch, custom=strategy.custom)
+        kind = strategy.kind
+        config = patches.configuration(kind, patch, shape_of(kind))
+        new = metadata.decoded(kind, config, custom=strategy.custom)
         new["metadata"].setdefault("name", name)
-        metadata.place(strategy.kind, new, namespace, name)
+        metadata.place(kind, new, namespace, name)
         if new["metadata"].get("uid"):
             raise conflict(
                 strategy.kind, name, "uid mismatch: the provided object specified a uid, and no existing object was found"
             )
         new["metadata"].pop("resourceVersion", None)
-        return self._create(strategy, new, options)
+        config = without_status(kind, config)
+        _, owners = _NOBODY.applied(shape_of(kind), {"metadata": {}}, config, _applier(kind, options), self._now())
+        return self._create(strategy, new, options, owners, applied=True)
 
-    def _change(self, strategy: Strategy, old: Record, new: Obj, options: WriteOptions) -> Answer:
-        """The second half of update and patch: from the object that is wanted to the one that is stored."""
+    def _apply(self, strategy: Strategy, namespace: str, old: Record, patch: Any, options: WriteOptions) -> Answer:
+        kind, live, now = strategy.kind, old.object, self._now()
+        shape, owner = shape_of(kind), _applier(kind, options)
+        config = patches.configuration(kind, patch, shape)
+        checked = metadata.decoded(kind, config, custom=strategy.custom)
+        metadata.place(kind, checked, namespace, name_of(live))
+        metadata.check_version(kind, checked, live, required=False)
+        part = status_of if options.status else partial(without_status, kind)
+        owners = Ownership.of(live["metadata"].get("managedFields")).before_apply(shape, live, kind.api_version, now)
+        yielded = None if options.force else yielded_to(options.manager, shape, live)
+        found, owners = owners.applied(shape, part(live), part(config), owner, now, yielded=yielded)
+        found = kept_current(options.manager, live, found, config)
+        new = metadata.decoded(kind, {**live, **found}, custom=strategy.custom)
+        if not options.status:
+            new = {key: value for key, value in new.items() if key in found or key == "status"}
+        return self._change(strategy, old, new, options, owners, applied=True)
+
+    def _change(
+        self, strategy: Strategy, old: Record, new: Obj, options: WriteOptions, owners: Ownership, *, applied: bool = False
+    ) -> Answer:
+        """The second half of update and patch: from the object that is wanted to the one that is stored.
+
+        `owners` are those before the write; after an apply, those after it.
+        """
         kind = strategy.kind
         if options.status:
             if not kind.status:
@@ -263,12 +345,14 @@ class ResourceServer:
         else:
             if kind.status:
                 new = _with_status(new, old.object.get("status"))
+            metadata.check_deletion(kind, new, old.object)
             metadata.carry_over(new, old.object)
             metadata.check_finalizers(kind, new, old.object)
             if not governs(new) and new["metadata"] != old.object["metadata"]:
                 metadata.check(kind, new)
             strategy.prepare_for_update(new, old.object)
         warnings: Warnings = []
+        asked = new
         if not _only_releases(new, old.object):
             admitted, warnings = self._admitted(new, old.object, options)
             # A status write changes nothing else, not even by a default that is newer than the object.
@@ -277,8 +361,11 @@ class ResourceServer:
                 check_trainjob_update(old.object, new, self._lookup)
         if strategy.generation and not options.status:
             metadata.count_generation(new, old.object)
-        if new == old.object:
+        if not applied and owners.entries:
+            owners = self._written(strategy, old.object, asked, new, options, owners)
+        if _same(new, old.object, owners):
             return Answer(old.object, old.data, warnings)
+        _own(new, owners)
         if options.dry_run:
             return Answer(new, orjson.dumps(new), warnings)
         if is_over(new):
@@ -287,8 +374,15 @@ class ResourceServer:
         record = self._put(kind, old, new)
         return Answer(record.object, record.data, warnings)
 
+    def _written(self, strategy: Strategy, old: Obj, asked: Obj, new: Obj, options: WriteOptions, owners: Ownership) -> Ownership:
+        before = status_of(old) if options.status else without_status(strategy.kind, old)
+        after = view(strategy, asked, new, status=options.status)
+        return owners.written(shape_of(strategy.kind), before, after, _updater(strategy.kind, options), self._now())
+
     def _admitted(self, new: Obj, old: Obj | None, options: WriteOptions) -> tuple[Obj, Warnings]:
-        context = AdmissionContext(self._now(), self._lookup, options.strictness, only_status=options.status)
+        context = AdmissionContext(
+            self._now(), self._lookup, options.strictness, duplicates=options.duplicates, only_status=options.status
+        )
         gated = new.get("kind") == kinds.JOBSET.kind and not options.status
         admitted = admit(new, resizable(old, new, self._gates) if gated and old else old, context=context)
         if gated:
@@ -339,9 +433,18 @@ class ResourceServer:
     def _remove(self, kind: Kind, old: Record, last: Obj) -> Record:
         namespace, name = pagination.key_of(old)
         removed = self.store.delete(kind.resource, namespace, name, expected=old.revision, last=last)
+        if kind == kinds.POD:
+            self._release_claims(namespace)
         if kind.namespaced:
             self._finish(namespace)
         return removed
+
+    def _release_claims(self, namespace: str) -> None:
+        """Let go the claims that are being deleted and that no pod uses any more."""
+        pods = [record.object for record in self.store.list(kinds.POD.resource, namespace)[0]]
+        for record in self.store.list(kinds.CLAIM.resource, namespace)[0]:
+            if (released := unprotected(record.object, pods)) is not None:
+                (self._remove if is_over(released) else self._put)(kinds.CLAIM, record, released)
 
     def _empty(self, namespace: str) -> None:
         """Delete what a doomed namespace holds; what does not go at once takes the namespace with it when it goes."""
@@ -366,9 +469,48 @@ def _with_status(obj: Obj, status: Any) -> Obj:
     return changed
 
 
+def _managed(obj: Any) -> Any:
+    return obj["metadata"].get("managedFields") if isinstance(obj.get("metadata"), dict) else None
+
+
+def _owners(sent: Any, old: Obj, options: WriteOptions) -> Ownership:
+    """The owners that a write starts from: those that its author sends, where they make sense, otherwise the known ones."""
+    given = None if options.status else _managed(sent)
+    if is_reset(given):
+        return _NOBODY
+    found = Ownership.of(given)
+    return found if found.entries else Ownership.of(old["metadata"].get("managedFields"))
+
+
+def _updater(kind: Kind, options: WriteOptions) -> Owner:
+    return Owner(options.manager, "Update", kind.api_version, "status" if options.status else "")
+
+
+def _applier(kind: Kind, options: WriteOptions) -> Owner:
+    return Owner(options.manager, "Apply", kind.api_version, "status" if options.status else "")
+
+
+def _own(obj: Obj, owners: Ownership) -> None:
+    if owners.entries:
+        obj["metadata"]["managedFields"] = owners.encoded()
+    else:
+        obj["metadata"].pop("managedFields", None)
+
+
+def _same(new: Obj, old: Obj, owners: Ownership) -> bool:
+    """Whether a write changes nothing; that a field was written again counts for nothing."""
+    if any(new.get(key) != old.get(key) for key in (new.keys() | old.keys()) - {"metadata"}):
+        return False
+    before, after = dict(old["metadata"]), dict(new["metadata"])
+    known = Ownership.of(before.pop("managedFields", None))
+    after.pop("managedFields", None)
+    return before == after and owners.same_but_for_time(known)
+
+
 def _only_releases(new: Obj, old: Obj) -> bool:
     """Whether a write only takes finalizers away: rules that the object no longer meets must not keep it from going."""
     before, after = dict(old["metadata"]), dict(new["metadata"])
+    before.pop("managedFields", None), after.pop("managedFields", None)
     held, left = before.pop("finalizers", None) or [], after.pop("finalizers", None) or []
     return set(left) < set(held) and before == after and {**old, "metadata": 0} == {**new, "metadata": 0}
 

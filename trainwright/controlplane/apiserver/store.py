@@ -156,6 +156,16 @@ class Store:
             self._publish(Event("DELETED", resource, (namespace, name), record, previous))
             return record
 
+    def sizes(self) -> dict[str, int]:
+        """How many objects of each resource there are."""
+        with self._lock:
+            return {resource: len(objects) for resource, objects in self._objects.items() if objects}
+
+    def watchers(self) -> dict[str, int]:
+        """How many listen to each resource."""
+        with self._lock:
+            return {resource: len(group) for resource, group in self._subscriptions.items() if group}
+
     def events_since(self, revision: int) -> Events:
         """Every change after `revision`, oldest first. Raises Expired when some of them are forgotten."""
         with self._lock:

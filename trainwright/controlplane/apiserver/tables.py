@@ -200,6 +200,23 @@ def _node(node: Obj, now: datetime) -> list[Any]:
     ]
 
 
+def _template(template: Obj, _now: datetime) -> list[Any]:
+    inner = template.get("template") or {}
+    containers = (inner.get("spec") or {}).get("containers") or []
+    names, images = (",".join(str(container.get(part, "")) for container in containers) for part in ("name", "image"))
+    return [name_of(template), names, images, _pairs((inner.get("metadata") or {}).get("labels"))]
+
+
+def _priority(priority: Obj, now: datetime) -> list[Any]:
+    return [
+        name_of(priority),
+        priority.get("value") or 0,
+        bool(priority.get("globalDefault")),
+        _age(priority, now),
+        priority.get("preemptionPolicy") or "PreemptLowerPriority",
+    ]
+
+
 def _pairs(labels: Obj | None) -> str:
     return ",".join(f"{key}={value}" for key, value in sorted((labels or {}).items())) or NONE
 
@@ -231,6 +248,13 @@ COLUMNS = {
         ("Name", "Data", "Age"),
         lambda obj, now: [name_of(obj), len(obj.get("data") or {}) + len(obj.get("binaryData") or {}), _age(obj, now)],
     ),
+    kinds.POD_TEMPLATE: Columns(("Name", "Containers", "Images", "Pod Labels"), _template),
+    kinds.PRIORITY_CLASS: Columns(("Name", "Value", "Global-Default", "Age", "PreemptionPolicy"), _priority),
+    kinds.RUNTIME_CLASS: Columns(
+        ("Name", "Handler", "Age"), lambda obj, now: [name_of(obj), obj.get("handler") or "", _age(obj, now)]
+    ),
+    kinds.LIMIT_RANGE: Columns(("Name", "Created At"), lambda obj, now: [name_of(obj), obj["metadata"].get("creationTimestamp")]),
+    kinds.DEFINITION: Columns(("Name", "Created At"), lambda obj, now: [name_of(obj), obj["metadata"].get("creationTimestamp")]),
     kinds.NAMESPACE: Columns(
         ("Name", "Status", "Age"),
         lambda obj, now: [name_of(obj), (obj.get("status") or {}).get("phase") or "", _age(obj, now)],

@@ -1,0 +1,42 @@
+"""Fields that a JSON body says twice. Parsers take the last; strict clients want to know."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from trainwright.api.paths import child, element
+
+
+class _Pairs(list[tuple[str, Any]]):
+    """A JSON object with everything that it says."""
+
+
+def duplicate_fields(body: bytes) -> list[str]:
+    """The paths of fields that appear more than once, in the order of the text; none for a body that is no JSON."""
+    found = False
+
+    def pairs(entries: list[tuple[str, Any]]) -> _Pairs:
+        nonlocal found
+        found = found or len({key for key, _ in entries}) < len(entries)
+        return _Pairs(entries)
+
+    try:
+        content = json.loads(body, object_pairs_hook=pairs)
+    except (ValueError, RecursionError):
+        return []
+    return list(dict.fromkeys(_duplicates(content, ""))) if found else []
+
+
+def _duplicates(value: Any, path: str) -> Iterator[str]:
+    if isinstance(value, _Pairs):
+        seen: set[str] = set()
+        for key, inner in value:
+            if key in seen:
+                yield child(path, key)
+            seen.add(key)
+            yield from _duplicates(inner, child(path, key))
+    elif isinstance(value, list):
+        for index, inner in enumerate(value):
+            yield from _duplicates(inner, element(path, index))

@@ -1,0 +1,334 @@
+"""Bodies in protobuf, which kubectl's generators and typed Go clients send: read into the objects that JSON would have said.
+
+Only what such clients create is described here, field by field: number, name, type. What is not described is an error, never
+silently lost. Answers are JSON, as those clients accept it.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+from trainwright.api.errors import BadRequest
+from trainwright.api.objects import Obj
+
+MAGIC = b"k8s\0"
+_Field = tuple[str, str]
+"""Name and type: `s` text, `y` bytes, `i` number and `b` truth (left out when zero), `I` and `B` the same kept, `t` time, `u`
+time with microseconds, otherwise a message; `[` before it a list, `{` a map of texts to it."""
+_MESSAGES: dict[str, dict[int, _Field]] = {
+    "ObjectMeta": {
+        1: ("name", "s"),
+        2: ("generateName", "s"),
+        3: ("namespace", "s"),
+        4: ("selfLink", "s"),
+        5: ("uid", "s"),
+        6: ("resourceVersion", "s"),
+        7: ("generation", "i"),
+        8: ("creationTimestamp", "t"),
+        9: ("deletionTimestamp", "t"),
+        10: ("deletionGracePeriodSeconds", "I"),
+        11: ("labels", "{s"),
+        12: ("annotations", "{s"),
+        13: ("ownerReferences", "[OwnerReference"),
+        14: ("finalizers", "[s"),
+    },
+    "OwnerReference": {
+        1: ("kind", "s"),
+        3: ("name", "s"),
+        4: ("uid", "s"),
+        5: ("apiVersion", "s"),
+        6: ("controller", "B"),
+        7: ("blockOwnerDeletion", "B"),
+    },
+    "ConfigMap": {1: ("metadata", "ObjectMeta"), 2: ("data", "{s"), 3: ("binaryData", "{y"), 4: ("immutable", "B")},
+    "Secret": {
+        1: ("metadata", "ObjectMeta"),
+        2: ("data", "{y"),
+        3: ("type", "s"),
+        4: ("stringData", "{s"),
+        5: ("immutable", "B"),
+    },
+    "NameRef": {1: ("name", "s")},
+    "ServiceAccount": {
+        1: ("metadata", "ObjectMeta"),
+        3: ("imagePullSecrets", "[NameRef"),
+        4: ("automountServiceAccountToken", "B"),
+    },
+    "Namespace": {1: ("metadata", "ObjectMeta"), 2: ("spec", "NamespaceSpec"), 3: ("status", "NamespaceStatus")},
+    "NamespaceSpec": {1: ("finalizers", "[s")},
+    "NamespaceStatus": {1: ("phase", "s")},
+    "Pod": {1: ("metadata", "ObjectMeta"), 2: ("spec", "PodSpec"), 3: ("status", "Nothing")},
+    "Nothing": {},
+    "PodTemplateSpec": {1: ("metadata", "ObjectMeta"), 2: ("spec", "PodSpec")},
+    "PodSpec": {
+        2: ("containers", "[Container"),
+        3: ("restartPolicy", "s"),
+        4: ("terminationGracePeriodSeconds", "I"),
+        5: ("activeDeadlineSeconds", "I"),
+        6: ("dnsPolicy", "s"),
+        7: ("nodeSelector", "{s"),
+        8: ("serviceAccountName", "s"),
+        9: ("serviceAccount", "s"),
+        10: ("nodeName", "s"),
+        11: ("hostNetwork", "b"),
+        12: ("hostPID", "b"),
+        13: ("hostIPC", "b"),
+        14: ("securityContext", "Nothing"),
+        15: ("imagePullSecrets", "[NameRef"),
+        16: ("hostname", "s"),
+        17: ("subdomain", "s"),
+        19: ("schedulerName", "s"),
+        20: ("initContainers", "[Container"),
+        21: ("automountServiceAccountToken", "B"),
+        24: ("priorityClassName", "s"),
+        25: ("priority", "I"),
+    },
+    "Container": {
+        1: ("name", "s"),
+        2: ("image", "s"),
+        3: ("command", "[s"),
+        4: ("args", "[s"),
+        5: ("workingDir", "s"),
+        6: ("ports", "[ContainerPort"),
+        7: ("env", "[EnvVar"),
+        8: ("resources", "Resources"),
+        9: ("volumeMounts", "[VolumeMount"),
+        13: ("terminationMessagePath", "s"),
+        14: ("imagePullPolicy", "s"),
+        16: ("stdin", "b"),
+        17: ("stdinOnce", "b"),
+        18: ("tty", "b"),
+        20: ("terminationMessagePolicy", "s"),
+    },
+    "ContainerPort": {
+        1: ("name", "s"),
+        2: ("hostPort", "i"),
+        3: ("containerPort", "i"),
+        4: ("protocol", "s"),
+        5: ("hostIP", "s"),
+    },
+    "EnvVar": {1: ("name", "s"), 2: ("value", "s")},
+    "Resources": {1: ("limits", "{Quantity"), 2: ("requests", "{Quantity")},
+    "VolumeMount": {1: ("name", "s"), 2: ("readOnly", "b"), 3: ("mountPath", "s"), 4: ("subPath", "s")},
+    "Job": {1: ("metadata", "ObjectMeta"), 2: ("spec", "JobSpec"), 3: ("status", "JobStatus")},
+    "JobSpec": {
+        1: ("parallelism", "I"),
+        2: ("completions", "I"),
+        3: ("activeDeadlineSeconds", "I"),
+        4: ("selector", "LabelSelector"),
+        5: ("manualSelector", "B"),
+        6: ("template", "PodTemplateSpec"),
+        7: ("backoffLimit", "I"),
+        8: ("ttlSecondsAfterFinished", "I"),
+        9: ("completionMode", "s"),
+        10: ("suspend", "B"),
+    },
+    "JobStatus": {4: ("active", "i"), 5: ("succeeded", "i"), 6: ("failed", "i")},
+    "LabelSelector": {1: ("matchLabels", "{s")},
+    "Service": {1: ("metadata", "ObjectMeta"), 2: ("spec", "ServiceSpec"), 3: ("status", "ServiceStatus")},
+    "ServiceSpec": {
+        1: ("ports", "[ServicePort"),
+        2: ("selector", "{s"),
+        3: ("clusterIP", "s"),
+        4: ("type", "s"),
+        7: ("sessionAffinity", "s"),
+        8: ("loadBalancerIP", "s"),
+        10: ("externalName", "s"),
+        11: ("externalTrafficPolicy", "s"),
+        12: ("healthCheckNodePort", "i"),
+        13: ("publishNotReadyAddresses", "b"),
+    },
+    "ServiceStatus": {1: ("loadBalancer", "Nothing")},
+    "ServicePort": {
+        1: ("name", "s"),
+        2: ("protocol", "s"),
+        3: ("port", "i"),
+        4: ("targetPort", "IntOrString"),
+        5: ("nodePort", "i"),
+    },
+    "Lease": {1: ("metadata", "ObjectMeta"), 2: ("spec", "LeaseSpec")},
+    "LeaseSpec": {
+        1: ("holderIdentity", "s"),
+        2: ("leaseDurationSeconds", "I"),
+        3: ("acquireTime", "u"),
+        4: ("renewTime", "u"),
+        5: ("leaseTransitions", "I"),
+    },
+    "Event": {
+        1: ("metadata", "ObjectMeta"),
+        2: ("involvedObject", "Reference"),
+        3: ("reason", "s"),
+        4: ("message", "s"),
+        5: ("source", "EventSource"),
+        6: ("firstTimestamp", "t"),
+        7: ("lastTimestamp", "t"),
+        8: ("count", "i"),
+        9: ("type", "s"),
+        10: ("eventTime", "u"),
+        12: ("action", "s"),
+        14: ("reportingComponent", "s"),
+        15: ("reportingInstance", "s"),
+    },
+    "Reference": {
+        1: ("kind", "s"),
+        2: ("namespace", "s"),
+        3: ("name", "s"),
+        4: ("uid", "s"),
+        5: ("apiVersion", "s"),
+        6: ("resourceVersion", "s"),
+        7: ("fieldPath", "s"),
+    },
+    "EventSource": {1: ("component", "s"), 2: ("host", "s")},
+    "PriorityClass": {
+        1: ("metadata", "ObjectMeta"),
+        2: ("value", "I"),
+        3: ("globalDefault", "b"),
+        4: ("description", "s"),
+        5: ("preemptionPolicy", "s"),
+    },
+    "Eviction": {1: ("metadata", "ObjectMeta"), 2: ("deleteOptions", "DeleteOptions")},
+    "DeleteOptions": {
+        1: ("gracePeriodSeconds", "I"),
+        2: ("preconditions", "Preconditions"),
+        3: ("orphanDependents", "B"),
+        4: ("propagationPolicy", "s"),
+        5: ("dryRun", "[s"),
+    },
+    "Preconditions": {1: ("uid", "s"), 2: ("resourceVersion", "s")},
+    "SelfSubjectAccessReview": {
+        1: ("metadata", "ObjectMeta"),
+        2: ("spec", "AccessSpec"),
+        3: ("status", "AccessStatus"),
+    },
+    "AccessSpec": {1: ("resourceAttributes", "AccessResource"), 2: ("nonResourceAttributes", "AccessPath")},
+    "AccessResource": {
+        1: ("namespace", "s"),
+        2: ("verb", "s"),
+        3: ("group", "s"),
+        4: ("version", "s"),
+        5: ("resource", "s"),
+        6: ("subresource", "s"),
+        7: ("name", "s"),
+    },
+    "AccessPath": {1: ("path", "s"), 2: ("verb", "s")},
+    "AccessStatus": {1: ("allowed", "b"), 2: ("reason", "s"), 3: ("evaluationError", "s"), 4: ("denied", "b")},
+}
+_EMPTIED = ("status", "strategy")
+"""Parts that Go always writes and that say nothing when they are empty."""
+
+
+class _Unreadable(Exception):
+    """The bytes are no message of this kind."""
+
+
+def decode_protobuf(body: bytes, wanted: str) -> Obj:
+    """The object in a body. Raises BadRequest for bytes that are none, or of a kind that is not described here."""
+    if not body.startswith(MAGIC):
+        raise BadRequest(
+            f"the object provided is unrecognized (must be of type {wanted}): provided data does not appear to be a protobuf "
+            f"message, expected prefix [107 56 115 0] ({body[:16].hex()}{' ...' if len(body) > 16 else ''})"
+        )
+    try:
+        envelope = dict(_fields(body[len(MAGIC) :]))
+        kind_of = dict(_fields(_bytes(envelope.get(1, b""))))
+        api_version, kind = (_bytes(kind_of.get(number, b"")).decode() for number in (1, 2))
+        if kind not in _MESSAGES:
+            raise BadRequest(f"{kind or 'a body without a kind'} cannot be read from protobuf; send it as application/json")
+        return {"apiVersion": api_version, "kind": kind, **_message(kind, _bytes(envelope.get(2, b"")))}
+    except (_Unreadable, UnicodeDecodeError) as error:
+        raise BadRequest(f"proto: {error}") from None
+
+
+def _message(name: str, data: bytes) -> Obj:
+    known, found = _MESSAGES[name], {}  # type: tuple[dict[int, _Field], Obj]
+    for number, raw in _fields(data):
+        if number not in known:
+            if raw in (b"", 0):
+                continue
+            raise _Unreadable(f"field {number} of {name} is not understood; send it as application/json")
+        field, sort = known[number]
+        if sort[0] == "[":
+            found.setdefault(field, []).append(_value(sort[1:], raw))
+        elif sort[0] == "{":
+            pair = dict(_fields(_bytes(raw)))
+            key = _bytes(pair.get(1, b"")).decode()
+            found.setdefault(field, {})[key] = _value(sort[1:], pair.get(2, b""))
+        else:
+            value = _value(sort, raw)
+            if not (value is None or (sort in "sib" and not value) or (field in _EMPTIED and value == {})):
+                found[field] = value
+    return found
+
+
+def _value(sort: str, raw: bytes | int) -> Any:
+    match sort:
+        case "s":
+            return _bytes(raw).decode()
+        case "y":
+            return base64.b64encode(_bytes(raw)).decode()
+        case "i" | "I":
+            return _number(raw)
+        case "b" | "B":
+            return bool(_number(raw))
+        case "t" | "u":
+            return _time(_bytes(raw), micro=sort == "u")
+        case "Quantity":
+            return _bytes(dict(_fields(_bytes(raw))).get(1, b"")).decode()
+        case "IntOrString":
+            parts = dict(_fields(_bytes(raw)))
+            return _bytes(parts.get(3, b"")).decode() if parts.get(1) else _number(parts.get(2, 0))
+    return _message(sort, _bytes(raw))
+
+
+def _time(data: bytes, *, micro: bool) -> str | None:
+    parts = dict(_fields(data))
+    if not parts:
+        return None
+    moment = datetime.fromtimestamp(_number(parts.get(1, 0)), UTC)
+    fraction = f".{_number(parts.get(2, 0)) // 1000:06d}" if micro else ""
+    return moment.strftime("%Y-%m-%dT%H:%M:%S") + fraction + "Z"
+
+
+def _bytes(raw: bytes | int) -> bytes:
+    if not isinstance(raw, bytes):
+        raise _Unreadable("wrong wireType")
+    return raw
+
+
+def _number(raw: bytes | int) -> int:
+    if not isinstance(raw, int):
+        raise _Unreadable("wrong wireType")
+    return raw - (1 << 64) if raw >= 1 << 63 else raw
+
+
+def _fields(data: bytes) -> Iterator[tuple[int, bytes | int]]:
+    """Number and raw value of each field: a number, or the bytes of everything longer."""
+    at = 0
+    while at < len(data):
+        tag, at = _varint(data, at)
+        if tag & 7 == 0:
+            value, at = _varint(data, at)
+            yield tag >> 3, value
+        elif tag & 7 == 2:
+            size, at = _varint(data, at)
+            if at + size > len(data):
+                raise _Unreadable("unexpected EOF")
+            yield tag >> 3, data[at : at + size]
+            at += size
+        else:
+            raise _Unreadable(f"illegal wireType {tag & 7}")
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while at < len(data) and shift < 64:
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, at
+        shift += 7
+    raise _Unreadable("unexpected EOF")
