@@ -27,6 +27,8 @@ from trainwright.controlplane.plane import ControlPlane
 QUIET_SECONDS = 0.6
 """Nothing has changed for so long: settled. Longer than the Job controller lets pod events gather."""
 WORKERS = 6
+ON_PURPOSE = {"trainjob-patch-affinity-suspended"}
+"""A change that can never be applied is refused at once: docs/reference/differences.md. Shown, but no failure."""
 
 
 def differences(recordings: Path, names: list[str], gates: FeatureGates) -> dict[str, list[str]]:
@@ -71,7 +73,7 @@ def main() -> int:
     for gates, names in by_gates.items():
         found |= differences(recordings, names, gates)
     _tell(found, areas)
-    return 1 if any(found.values()) else 0
+    return 1 if any(wrong for name, wrong in found.items() if name not in ON_PURPOSE) else 0
 
 
 def _tell(found: dict[str, list[str]], areas: dict[str, str]) -> None:
