@@ -33,6 +33,11 @@ class TrainJobOperator(BaseOperator):
     :param runtime: a ClusterTrainingRuntime with the steps of trl-sft.
     :param settings: training settings, as a dict or as JSON; see docs/settings.md.
     :param run: names the run in place of the DAG run's id: a DAG run of the same name goes on with its job.
+    :param env: variables of the training program; credentials as {"valueFrom": {"secretKeyRef": ...}}, literal ones are refused.
+    :param dataset_secret: a Secret whose keys become variables of the dataset initializer; model_secret likewise.
+    :param queue_name: a LocalQueue of Kueue, which lets the job start; priority_class: one of that queue.
+    :param topology: required:KEY, preferred:KEY, unconstrained or exclusive:KEY; see docs/settings.md, as for the next three.
+    :param node_selector: for the training steps, as a pod has it; likewise tolerations and affinity.
     :param conn_id: a connection of the type `trainwright` or `kubernetes`; None uses the environment.
     :param queue_timeout: seconds that the job may be queued or suspended; start_timeout: until its nodes must train;
         run_timeout: that they may train. None waits. The task's execution_timeout counts as well, deferred or not.
@@ -53,6 +58,12 @@ class TrainJobOperator(BaseOperator):
         "num_nodes",
         "env",
         "resources_per_node",
+        "queue_name",
+        "priority_class",
+        "topology",
+        "node_selector",
+        "tolerations",
+        "affinity",
     )
 
     def __init__(
@@ -68,7 +79,15 @@ class TrainJobOperator(BaseOperator):
         num_nodes: int | str = 1,
         num_proc_per_node: int | None = None,
         resources_per_node: dict[str, str] | None = None,
-        env: dict[str, str] | None = None,
+        env: dict[str, Any] | None = None,
+        dataset_secret: str = "",
+        model_secret: str = "",
+        queue_name: str = "",
+        priority_class: str = "",
+        topology: str = "",
+        node_selector: dict[str, str] | None = None,
+        tolerations: list[dict[str, Any]] | None = None,
+        affinity: dict[str, Any] | None = None,
         queue_timeout: float | None = None,
         start_timeout: float | None = None,
         run_timeout: float | None = None,
@@ -83,6 +102,9 @@ class TrainJobOperator(BaseOperator):
         self.settings, self.namespace, self.run, self.conn_id = settings, namespace, run, conn_id
         self.num_nodes, self.num_proc_per_node = num_nodes, num_proc_per_node
         self.resources_per_node, self.env = resources_per_node or {}, env or {}
+        self.dataset_secret, self.model_secret = dataset_secret, model_secret
+        self.queue_name, self.priority_class, self.topology = queue_name, priority_class, topology
+        self.node_selector, self.tolerations, self.affinity = node_selector or {}, tolerations or [], affinity or {}
         if stopping not in ("suspend", "delete"):
             raise ValueError(f"stopping={stopping!r}: expected suspend or delete")
         self.queue_timeout, self.start_timeout, self.run_timeout = queue_timeout, start_timeout, run_timeout
@@ -110,25 +132,25 @@ class TrainJobOperator(BaseOperator):
         """What the trigger has seen becomes the task's result, or its error with the report of the job's failure."""
         from trainwright.api.errors import NotFound
         from trainwright.api.kinds import TRAINJOB
-        from trainwright.jobs import TrainJobDeadline, TrainJobDeleted, TrainJobError, TrainJobFailed
-        from trainwright.jobs.report import failure_report, last_seen
+        from trainwright.jobs import JobDeleted, TrainJobError
         from trainwright.jobs.run import leave
+        from trainwright.jobs.verdict import deadline_of, failure_of
 
         name, namespace, outcome = event["name"], event["namespace"], event["outcome"]
         if outcome == "succeeded":
             return {"trainjob": name, "namespace": namespace, "metrics": event.get("metrics") or {}}
         if outcome == "deleted":
-            raise TrainJobDeleted(event["message"])
+            raise JobDeleted(event["message"])
         cluster = TrainwrightHook(self.conn_id).get_conn()
         try:
             trainjob = cluster.get(TRAINJOB, name, namespace)
         except NotFound:
-            raise TrainJobDeleted(f"TrainJob {namespace}/{name} {outcome} and was deleted since: {event['message']}") from None
+            raise JobDeleted(f"TrainJob {namespace}/{name} {outcome} and was deleted since: {event['message']}") from None
         if outcome == "failed":
-            raise TrainJobFailed(failure_report(cluster, trainjob), trainjob)
+            raise failure_of(cluster, trainjob)
         became = leave(cluster, trainjob, leaving.on_error(self.stopping))
         if outcome == "deadline":
-            raise TrainJobDeadline(f"{event['message']}; {last_seen(cluster, trainjob)}; {became}", "run")
+            raise deadline_of(cluster, trainjob, event["message"], event.get("what") or "run", after=became)
         raise TrainJobError(f"TrainJob {namespace}/{name} could not be followed: {event['message']}; {became}")
 
     def resume_execution(self, next_method: str, next_kwargs: dict[str, Any] | None, context: Any) -> Any:
@@ -197,13 +219,21 @@ class TrainJobOperator(BaseOperator):
         return TrainRequest(
             runtime=self.runtime,
             dataset_uri=self.dataset_uri,
+            dataset_secret=self.dataset_secret,
             model_uri=self.model_uri,
+            model_secret=self.model_secret,
             args=SftSettings.model_validate_json(text).arguments(),
             env=self.env,
             num_nodes=int(self.num_nodes),
             num_proc_per_node=self.num_proc_per_node,
             resources_per_node={"limits": resources, "requests": resources} if resources else {},
             workspace=self.workspace,
+            queue_name=self.queue_name,
+            priority_class=self.priority_class,
+            topology=self.topology,
+            node_selector=self.node_selector,
+            tolerations=self.tolerations,
+            affinity=self.affinity,
             active_deadline_seconds=int(self.run_timeout) if self.run_timeout else None,
         )
 

@@ -32,8 +32,8 @@ class TrainJobTrigger(BaseTrigger):
     :param until: seconds since the epoch when the wait ends in any case.
     :param settle_seconds: the least time between the start of the trigger and its event.
 
-    The event: `name`, `namespace` and `uid` of the job, `outcome` (succeeded, failed, deleted, deadline, error), `message`
-    and the `metrics` last reported.
+    The event: `name`, `namespace` and `uid` of the job, `outcome` (succeeded, failed, deleted, deadline, error), `message`,
+    `what` deadline it was, and the `metrics` last reported.
     """
 
     def __init__(
@@ -135,7 +135,7 @@ class TrainJobTrigger(BaseTrigger):
                 if progress.phase.is_final:
                     return {"outcome": progress.phase.value.lower(), "message": "", "metrics": dict(progress.metrics)}
                 if late := waited.overdue():
-                    return {"outcome": "deadline", "message": str(late)}
+                    return {"outcome": "deadline", "message": str(late), "what": late.what}
                 if self.until is not None and time.time() >= self.until:
                     return {"outcome": "deadline", "message": f"TrainJob {self.namespace}/{self.name} took too long"}
                 try:

@@ -22,7 +22,16 @@ def train(
     num_proc_per_node: int = 0,
     resources_per_node: Dict[str, str] = {},  # noqa: B006, UP006
     settings: str = "{}",
-    env: Dict[str, str] = {},  # noqa: B006, UP006
+    env: dict = {},  # noqa: B006
+    dataset_secret: str = "",
+    model_secret: str = "",
+    queue_name: str = "",
+    priority_class: str = "",
+    topology: str = "",
+    node_selector: Dict[str, str] = {},  # noqa: B006, UP006
+    tolerations: list = [],  # noqa: B006
+    affinity: dict = {},  # noqa: B006
+    queue_timeout_seconds: int = 0,
     start_timeout_seconds: int = 0,
     run_timeout_seconds: int = 0,
 ) -> NamedTuple("Outputs", [("trainjob", str), ("namespace", str)]):
@@ -46,7 +55,17 @@ def train(
         resources_per_node: Limits and requests of a node, such as {"nvidia.com/gpu": "1", "memory": "64Gi"}.
         settings: JSON of the training settings: method (lora or full), epochs, steps, learning_rate, batch_size,
             gradient_accumulation, max_length, lora_rank, lora_alpha, save_steps, logging_steps, seed, cpu, extra.
-        env: Variables of the training program. No secrets: use the TrainJob's secretRef for those.
+        env: Variables of the training program. A credential comes by reference, as {"HF_TOKEN": {"valueFrom":
+            {"secretKeyRef": {"name": SECRET, "key": KEY}}}}; one that is written out is refused.
+        dataset_secret: A Secret whose keys become variables of the dataset initializer.
+        model_secret: The same for the model initializer.
+        queue_name: A LocalQueue of Kueue, which lets the job start.
+        priority_class: A WorkloadPriorityClass of that queue.
+        topology: required:KEY, preferred:KEY, unconstrained (Kueue) or exclusive:KEY (JobSet), KEY being a label of nodes.
+        node_selector: Labels of the nodes that may train; as in a pod, like the next two. Initializers run anywhere.
+        tolerations: Besides those of the runtime, such as [{"key": "nvidia.com/gpu", "operator": "Exists"}].
+        affinity: Node and pod affinity.
+        queue_timeout_seconds: Give up when the job is queued for longer; 0 waits.
         start_timeout_seconds: Give up when the nodes do not train by then; 0 waits.
         run_timeout_seconds: Stop a job that trains longer; 0 waits.
 
@@ -69,13 +88,21 @@ def train(
         request = TrainRequest(
             runtime=runtime,
             dataset_uri=dataset_uri,
+            dataset_secret=dataset_secret,
             model_uri=model_uri,
+            model_secret=model_secret,
             args=SftSettings.model_validate_json(settings).arguments(),
             env=env,
             num_nodes=num_nodes,
             num_proc_per_node=num_proc_per_node or None,
             resources_per_node={"limits": resources, "requests": resources} if resources else {},
             workspace=workspace,
+            queue_name=queue_name,
+            priority_class=priority_class,
+            topology=topology,
+            node_selector=node_selector,
+            tolerations=tolerations,
+            affinity=affinity,
             active_deadline_seconds=run_timeout_seconds or None,
             annotations={"trainwright.dev/dataset-digest": dataset_digest, "trainwright.dev/model-digest": model_digest},
         )
@@ -84,7 +111,9 @@ def train(
             request,
             Identity("kfp", run_id, "train"),
             namespace or cluster.default_namespace,
-            deadlines=Deadlines(start=start_timeout_seconds or None, run=run_timeout_seconds or None),
+            deadlines=Deadlines(
+                queue=queue_timeout_seconds or None, start=start_timeout_seconds or None, run=run_timeout_seconds or None
+            ),
             on_progress=lambda progress: print(progress_line(progress), flush=True),
         )
     except (TrainJobError, ApiError, NoCluster, ValidationError, ValueError) as error:

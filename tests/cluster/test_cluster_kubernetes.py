@@ -78,7 +78,6 @@ def test_a_page_that_expired_is_an_expired_list(stub: Any, cluster: KubernetesCl
         (409, "Conflict", Conflict),
         (410, "Gone", Expired),
         (410, "Expired", Expired),
-        (403, "Forbidden", Forbidden),
         (401, "Unauthorized", Unauthorized),
         (429, "TooManyRequests", TooManyRequests),
         (503, "", ServiceUnavailable),
@@ -95,6 +94,12 @@ def test_an_error_is_known_by_its_reason_and_else_by_its_code(
     assert type(raised.value) is expected
     assert raised.value.code == code
     assert str(raised.value) == "the words of the server"
+
+
+def test_a_refusal_names_the_right_that_is_missing(stub: Any, cluster: KubernetesCluster) -> None:
+    stub.fail(403, "Forbidden", "no")
+    with pytest.raises(Forbidden, match=r"no \(missing right: create configmaps in the namespace team\)"):
+        cluster.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "team"}})
 
 
 def test_every_cause_of_an_invalid_object_is_a_problem(stub: Any, cluster: KubernetesCluster) -> None:

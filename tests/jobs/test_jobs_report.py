@@ -143,6 +143,8 @@ def test_what_may_not_be_read_is_said_and_hides_nothing_else(
         def list(self, *_: Any, **__: Any) -> None:
             raise Forbidden("pods is forbidden")
 
+        get = cluster.get
+
     assert report(NoPods(), failed)[1:] == ["(its pods cannot be listed: pods is forbidden)"]
     assert last_seen(NoPods(), failed) == "last seen: nothing (pods is forbidden)"  # type: ignore[arg-type]
 

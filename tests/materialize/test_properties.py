@@ -5,14 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 from builders import STEP, trainjob
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from kubeflow_trainer_api.models import JobsetV1alpha2JobSet
 
+from trainwright.api import admit
 from trainwright.api.errors import Invalid
 from trainwright.api.objects import copy_of
 from trainwright.materialize import ProgressReports, Settings, due, materialize
 
 Obj = dict[str, Any]
+GENERATED = 2000 if settings.default.max_examples < 1000 else 100_000
 amounts = st.sampled_from(["1", "500m", "1.5Gi", 2, "0", "nonsense"])
 resources = st.fixed_dictionaries(
     {},
@@ -130,3 +133,13 @@ def _shared_parts(value: Any) -> list[Any]:
             seen.add(id(part))
             todo.extend(part.values() if isinstance(part, dict) else part)
     return shared
+
+
+@settings(max_examples=GENERATED)
+@given(runtimes(), trainers)
+def test_property_what_is_accepted_is_a_jobset_to_the_official_models_and_to_admission(runtime: Obj, trainer: Obj | None) -> None:
+    built = build(trainjob(trainer, runtime["metadata"]["name"]), runtime)
+    if built is None:
+        return
+    jobset = admit(copy_of(built[-1])).object
+    assert JobsetV1alpha2JobSet.from_dict(jobset) is not None

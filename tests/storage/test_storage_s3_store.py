@@ -165,6 +165,16 @@ def test_a_lock_whose_holder_was_killed_is_taken_over_and_one_that_is_renewed_is
         assert time.monotonic() - started >= 1.0
 
 
+def test_what_a_killed_exporter_left_unfinished_is_given_up_and_nobody_elses(store: S3Store, s3: S3Server) -> None:
+    client, folder = s3.client(), store.uri.key
+    for key in (f"{folder}/checkpoint-5/model.safetensors", f"{folder}/checkpoint-50/model.safetensors"):
+        upload = client.create_multipart_upload(Bucket=BUCKET, Key=key)["UploadId"]
+        client.upload_part(Bucket=BUCKET, Key=key, UploadId=upload, PartNumber=1, Body=b"x" * 1024)
+    with store.exclusive("checkpoint-5"):
+        left = client.list_multipart_uploads(Bucket=BUCKET, Prefix=f"{folder}/")["Uploads"]
+    assert [upload["Key"] for upload in left] == [f"{folder}/checkpoint-50/model.safetensors"]
+
+
 def test_whoever_lost_the_lock_hears_of_it(store: S3Store) -> None:
     with pytest.raises(StorageError, match="the lock was lost"), S3Store(store.uri, lease_term=0.4).exclusive("x"):  # noqa: PT012
         store.replace(_names(store)[0], b"another")

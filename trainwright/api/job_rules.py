@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from trainwright.api import names
 from trainwright.api.errors import Problem
-from trainwright.api.metadata_rules import label_value_fault
+from trainwright.api.metadata_rules import labelling_problems
 from trainwright.api.objects import Obj, labels_of, name_of, uid_of
 from trainwright.api.pod_rules import not_negative, pod_spec_problems
 from trainwright.api.serialised import serialised
@@ -161,12 +162,13 @@ def _template(case: Case) -> Iterator[Problem]:
 
 def _labels(case: Case) -> Iterator[Problem]:
     """What the server writes on the pods must be labels, and the selector must find them."""
-    spec, where = _spec(case), "spec.template.labels"
-    has = labels_of(spec.get("template") or {})
-    for value in has.values():
-        if fault := label_value_fault(value):
-            at = "metadata.name" if value == name_of(case.new) else "spec.template.metadata.labels"
-            yield Problem(where, f"Invalid value: {as_json(value)}: {fault}", at=at)
+    spec = _spec(case)
+    template = spec.get("template") or {}
+    has = labels_of(template)
+    for problem in labelling_problems(template.get("metadata") or {}, "spec.template"):
+        of_name = problem.message.startswith(f"Invalid value: {as_json(name_of(case.new))}: ")
+        field = problem.field.replace("spec.template.", "spec.template.metadata.")
+        yield replace(problem, at="metadata.name" if of_name else field)
     if uid_of(case.new) and "selector" not in spec:
         yield Problem("spec.selector", "Required value", "FieldValueRequired")
     if not _finds(spec.get("selector"), has) or (uid_of(case.new) and "selector" not in spec):
@@ -216,9 +218,12 @@ def _changes(case: Case) -> Iterator[Problem]:
 
 
 def _fixed(template: Obj) -> Obj:
-    """A template without what may change as long as its Job is suspended and has not started."""
+    """A template without what may change as long as its Job is suspended and has not started: also what its containers ask for."""
     metadata = {key: value for key, value in (template.get("metadata") or {}).items() if key not in ("labels", "annotations")}
     pod = {key: value for key, value in (template.get("spec") or {}).items() if key not in _MUTABLE_WHILE_SUSPENDED}
+    for part in ("containers", "initContainers"):
+        if part in pod:
+            pod[part] = [{key: value for key, value in entry.items() if key != "resources"} for entry in pod[part] or []]
     return {"metadata": metadata, "spec": pod}
 
 

@@ -48,22 +48,26 @@ def metadata_problems(kind: Kind | None, metadata: Obj, *, custom: bool) -> Iter
         yield Problem("metadata.generateName", f'Invalid value: "{prefix}": {NOT_SUBDOMAIN}')
     yield from _name_problems(kind, metadata.get("name", ""))
     yield from _owner_problems(metadata.get("ownerReferences") or [])
-    for key, value in (metadata.get("labels") or {}).items():
-        for why in key_faults(key):
-            yield Problem("metadata.labels", f'Invalid value: "{key}": {why}')
-        if fault := label_value_fault(value):
-            yield Problem("metadata.labels", f'Invalid value: "{value}": {fault}')
-    annotations = metadata.get("annotations") or {}
-    for key in annotations:
-        for why in key_faults(key.lower()):
-            yield Problem("metadata.annotations", f'Invalid value: "{key}": {why}')
-    if sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items()) > _ANNOTATIONS_LIMIT:
-        message = f"Too long: may not be more than {_ANNOTATIONS_LIMIT} bytes"
-        yield Problem("metadata.annotations", message, "FieldValueTooLong")
+    yield from labelling_problems(metadata, "metadata")
     for index, finalizer in enumerate(metadata.get("finalizers") or []):
         if "/" not in finalizer and finalizer not in _STANDARD_FINALIZERS and not custom:
             message = f'Invalid value: "{finalizer}": name is neither a standard finalizer name nor is it fully qualified'
             yield Problem(f"metadata.finalizers[{index}]", message)
+
+
+def labelling_problems(metadata: Obj, path: str) -> Iterator[Problem]:
+    """Everything wrong with labels and annotations, of an object or of a template for some."""
+    for key, value in (metadata.get("labels") or {}).items():
+        for why in key_faults(key):
+            yield Problem(f"{path}.labels", f'Invalid value: "{key}": {why}')
+        if fault := label_value_fault(value):
+            yield Problem(f"{path}.labels", f'Invalid value: "{value}": {fault}')
+    annotations = metadata.get("annotations") or {}
+    for key in annotations:
+        for why in key_faults(key.lower()):
+            yield Problem(f"{path}.annotations", f'Invalid value: "{key}": {why}')
+    if sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items()) > _ANNOTATIONS_LIMIT:
+        yield Problem(f"{path}.annotations", f"Too long: may not be more than {_ANNOTATIONS_LIMIT} bytes", "FieldValueTooLong")
 
 
 def metadata_warnings(metadata: Obj) -> Iterator[str]:

@@ -9,7 +9,9 @@ from trainwright.api.objects import Obj
 
 _PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
 _FILE_MODE = 0o644
+_LONGEST_IMAGE = 255
 _MODED = ("configMap", "secret", "projected", "downwardAPI")
+_SYSTEM_PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 _TAINTS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 
 
@@ -20,15 +22,25 @@ def pod_defaults(pod: Obj) -> None:
     pod_spec_defaults(spec)
     spec.setdefault("enableServiceLinks", True)
     spec.setdefault("preemptionPolicy", "PreemptLowerPriority")
-    spec.setdefault("priority", 0)
+    spec.setdefault("priority", priority_of(spec))
     for container in _containers(spec):
         resources = container["resources"]
         if limits := resources.get("limits"):
             resources["requests"] = {**limits, **(resources.get("requests") or {})}
-    known = {toleration.get("key") for toleration in spec.get("tolerations") or []}
-    if None not in known:  # a toleration without a key tolerates everything
-        tolerated = [_evicted_later(taint) for taint in _TAINTS if taint not in known]
-        spec["tolerations"] = [*(spec.get("tolerations") or []), *tolerated]
+    given = spec.get("tolerations") or []
+    tolerated = [_evicted_later(taint) for taint in _TAINTS if not any(_tolerates(entry, taint) for entry in given)]
+    if tolerated:
+        spec["tolerations"] = [*given, *tolerated]
+
+
+def priority_of(spec: Obj) -> int:
+    """The priority that a pod's class means; other classes than those of the system are not known here."""
+    return _SYSTEM_PRIORITIES.get(spec.get("priorityClassName") or "", 0)
+
+
+def _tolerates(toleration: Obj, taint: str) -> bool:
+    """No key and no effect stand for all of them."""
+    return toleration.get("key") in (None, "", taint) and toleration.get("effect") in (None, "", "NoExecute")
 
 
 def _evicted_later(taint: str) -> Obj:
@@ -41,6 +53,9 @@ def pod_spec_defaults(spec: Obj) -> None:
     spec.setdefault("schedulerName", "default-scheduler")
     spec.setdefault("securityContext", {})
     spec.setdefault("terminationGracePeriodSeconds", 30)
+    account = spec.get("serviceAccountName") or spec.get("serviceAccount")
+    if account:  # the older name stays readable
+        spec["serviceAccountName"] = spec["serviceAccount"] = account
     for container in _containers(spec):
         _container_defaults(container)
     for volume in spec.get("volumes") or []:
@@ -61,6 +76,8 @@ def _container_defaults(container: Obj) -> None:
     for port in container.get("ports") or []:
         port.setdefault("protocol", "TCP")
     for entry in container.get("env") or []:
+        if entry.get("value") == "":
+            del entry["value"]  # to a server the same as none
         _field_reference(entry.get("valueFrom"))
     for name in _PROBES:
         if container.get(name) is not None:
@@ -101,5 +118,7 @@ def _field_reference(holder: Any) -> None:
 
 
 def _pull_policy(image: str) -> str:
+    if len(image) > _LONGEST_IMAGE:  # no reference to an image any more, so nothing is known of its tag
+        return "IfNotPresent"
     name, _, tag = image.rpartition("/")[2].partition(":")
     return "Always" if "@" not in name and tag in ("", "latest") else "IfNotPresent"

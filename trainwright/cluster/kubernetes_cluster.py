@@ -16,6 +16,7 @@ import orjson
 from trainwright.api.errors import ApiError, BadRequest, ServiceUnavailable, Unauthorized, error_from_status
 from trainwright.api.kinds import POD, Kind, kind_of
 from trainwright.api.objects import Obj, name_of, namespace_of
+from trainwright.cluster.access import told_what_is_missing
 from trainwright.cluster.protocol import Listing, PatchType, Propagation, WatchEvent
 
 CONNECT_SECONDS = 10
@@ -210,7 +211,9 @@ class KubernetesCluster:
         except (ApiException, DynamicApiError) as error:
             if not error.status:  # TLS: the client knows of no answer
                 raise ServiceUnavailable(f"cannot reach the Kubernetes API at {self.host}: {_reason(error)}") from None
-            raise self._api_error(error) from None  # the client's own error holds headers, and says nothing more
+            raise told_what_is_missing(
+                self._api_error(error), method, path, query or []
+            ) from None  # the client's own error holds headers, and says nothing more
         except ConfigException as error:
             raise Unauthorized(f"the credentials for {self.host} cannot be renewed: {_reason(error)}") from error
         except (HTTPError, OSError) as error:

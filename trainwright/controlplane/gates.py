@@ -1,10 +1,8 @@
-"""Feature gates, with upstream's names; unknown ones are refused, and so are those that would change nothing here yet."""
+"""Feature gates, with upstream's names; unknown ones are refused."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-_UNBUILT = ("InPlaceRestart", "RestartJob", "ElasticJobSet")
+from dataclasses import dataclass, fields
 
 
 class GateError(ValueError):
@@ -13,23 +11,27 @@ class GateError(ValueError):
 
 @dataclass(frozen=True)
 class FeatureGates:
-    """`TrainJobStatus`: pods report progress. On by default here, off upstream."""
+    """`TrainJobStatus`: pods report progress. On by default here, off upstream.
+
+    The others are alpha gates of JobSet: `RestartJob` lets a failure policy restart single Jobs, `InPlaceRestart` the
+    containers of pods that stay, and `ElasticJobSet` lets a running JobSet change its size.
+    """
 
     TrainJobStatus: bool = True
+    RestartJob: bool = False
+    InPlaceRestart: bool = False
+    ElasticJobSet: bool = False
 
 
 def parse_gates(text: str) -> FeatureGates:
     """The gates that `A=true,B=false` sets. Raises GateError."""
+    known = [entry.name for entry in fields(FeatureGates)]
     chosen: dict[str, bool] = {}
     for entry in filter(None, (part.strip() for part in text.split(","))):
         name, _, value = entry.partition("=")
         if value.lower() not in ("true", "false"):
             raise GateError(f"feature gate {entry!r}: expected NAME=true or NAME=false")
-        on = value.lower() == "true"
-        if name in _UNBUILT and on:
-            raise GateError(f"feature gate {name!r} is not supported yet and can only be false")
-        if name == "TrainJobStatus":
-            chosen[name] = on
-        elif name not in _UNBUILT:
-            raise GateError(f"unknown feature gate {name!r}; known: TrainJobStatus, {', '.join(_UNBUILT)}")
+        if name not in known:
+            raise GateError(f"unknown feature gate {name!r}; known: {', '.join(known)}")
+        chosen[name] = value.lower() == "true"
     return FeatureGates(**chosen)

@@ -12,7 +12,7 @@ from starlette.applications import Starlette
 
 from trainwright.api import names
 from trainwright.api.errors import AlreadyExists
-from trainwright.api.kinds import CLUSTER_TRAINING_RUNTIME
+from trainwright.api.kinds import CLUSTER_TRAINING_RUNTIME, JOB, JOBSET, POD, TRAINJOB
 from trainwright.api.objects import Obj, labels_of, name_of, namespace_of
 from trainwright.api.times import rfc3339
 from trainwright.controlplane.apiserver.auth import Tokens
@@ -24,10 +24,12 @@ from trainwright.controlplane.apiserver.progress import ProgressReports as Repor
 from trainwright.controlplane.apiserver.rest import ResourceServer
 from trainwright.controlplane.apiserver.serve import PortInUse, Serving, serve
 from trainwright.controlplane.apiserver.store import Store
+from trainwright.controlplane.controllers.claim_protection import claim_protection
 from trainwright.controlplane.controllers.event_expiry import event_expiry
 from trainwright.controlplane.controllers.garbage import garbage_collector
 from trainwright.controlplane.controllers.job import job_controller
-from trainwright.controlplane.controllers.jobset import jobset_controller
+from trainwright.controlplane.controllers.jobset import jobset_controller, pod_admission
+from trainwright.controlplane.controllers.local_cache import LocalCache
 from trainwright.controlplane.controllers.scheduler import scheduler
 from trainwright.controlplane.controllers.trainjob import trainjob_controller
 from trainwright.controlplane.embedded import EmbeddedCluster
@@ -55,7 +57,7 @@ class ControlPlane:
         self._agent: NodeAgent | None = None
         self._threads: list[threading.Thread] = []
         self._store = Store(home.database)
-        self._server = ResourceServer(self._store)
+        self._server = ResourceServer(self._store, gates=gates)
         self._credentials = load_credentials(home.credentials)
         self._tokens = Tokens(self._credentials.admin_token, self._credentials.signing_key)
         logs = ContainerLogs(home.node / "pods") if node else NoLogs()
@@ -71,19 +73,21 @@ class ControlPlane:
         app = create_app(self._server, self._tokens, self._logs, ReportTaker(self._server, self._tokens))
         self._serving = self._listen(app, port)
         write_kubeconfig(self._home.kubeconfig, self._serving.url, self._credentials)
+        cache = LocalCache(self.cluster, (TRAINJOB, JOBSET, JOB, POD), self._stop)
         controllers = [
-            trainjob_controller(self.cluster, self._settings, bundled=True),
-            jobset_controller(self.cluster),
-            job_controller(self.cluster),
+            trainjob_controller(cache, self._settings, bundled=True),
+            jobset_controller(cache, self._gates),
+            job_controller(cache, pod_admission(cache)),
             garbage_collector(self.cluster),
             event_expiry(self.cluster),
         ]
         if self._with_node:
             self._agent = NodeAgent(self.cluster, self._home.node, self._issue_token)
             self._agent.start()
-            controllers.append(scheduler(self.cluster))
+            controllers += [scheduler(self.cluster), claim_protection(self.cluster)]
         for controller in controllers:
-            self._threads.extend(controller.start(self.cluster, self._stop))
+            self._threads.extend(controller.start(cache, self._stop))
+        self._threads.extend(cache.start())
         running = Running(os.getpid(), self._serving.port, self._serving.url, rfc3339(datetime.now(UTC)))
         self._home.announce(running)
         log.info("control plane ready url=%s home=%s", running.url, self._home.path)

@@ -50,7 +50,7 @@ def evaluate_export(
     arguments = ["--checkpoint", f"{inside}/checkpoint", "--out", f"{inside}/{RESULT}", "--sample-row", str(sample_row)]
     if max_rows:
         arguments += ["--max-rows", str(max_rows)]
-    request = TrainRequest(runtime=RUNTIME, workspace=workspace, args=arguments, env=env or {})
+    request = TrainRequest(runtime=RUNTIME, workspace=workspace, args=arguments, env={**(env or {})})
     run_to_end(cluster, request, Identity(owner, run, f"evaluate-{short}"), namespace, on_progress=on_progress)
     try:
         result: dict[str, Any] = json.loads((folder / RESULT).read_bytes())

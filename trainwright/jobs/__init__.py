@@ -2,19 +2,43 @@
 
 from trainwright.jobs.cancel import delete_job, suspend_job
 from trainwright.jobs.clock import Deadlines
-from trainwright.jobs.errors import TrainJobDeadline, TrainJobDeleted, TrainJobError, TrainJobFailed, TrainJobNameTaken
+from trainwright.jobs.errors import (
+    ImagePullFailed,
+    JobDeleted,
+    OutOfMemory,
+    Preempted,
+    QueueTimeout,
+    RunTimeout,
+    StartTimeout,
+    StepFailed,
+    TrainJobDeadline,
+    TrainJobDeleted,
+    TrainJobError,
+    TrainJobFailed,
+    TrainJobNameTaken,
+)
 from trainwright.jobs.identity import Identity
 from trainwright.jobs.manifest import trainjob_manifest
 from trainwright.jobs.phase import Phase, phase_of
+from trainwright.jobs.report import FailureReport
 from trainwright.jobs.request import TrainRequest
 from trainwright.jobs.submit import Submitted, submit_or_adopt
 from trainwright.jobs.wait import Progress, wait_for
 
 __all__ = [
     "Deadlines",
+    "FailureReport",
     "Identity",
+    "ImagePullFailed",
+    "JobDeleted",
+    "OutOfMemory",
     "Phase",
+    "Preempted",
     "Progress",
+    "QueueTimeout",
+    "RunTimeout",
+    "StartTimeout",
+    "StepFailed",
     "Submitted",
     "TrainJobDeadline",
     "TrainJobDeleted",

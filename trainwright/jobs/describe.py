@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from trainwright.api.errors import NotFound
-from trainwright.api.kinds import EVENT, JOBSET
+from trainwright.api.kinds import JOBSET
 from trainwright.api.objects import Obj, name_of, namespace_of
 from trainwright.cluster.protocol import Cluster
+from trainwright.jobs.job_events import events_of, said, steps_of, time_of
 from trainwright.jobs.phase import phase_of
 from trainwright.jobs.pods import index_of, pods_of, step_of
 from trainwright.jobs.progress_line import progress_line
@@ -35,7 +36,7 @@ def description_of(cluster: Cluster, trainjob: Obj) -> str:
         "Pods:",
         *(_pod(pod) for pod in pods),
         "Events:",
-        *_events(cluster, trainjob, {step_of(pod) for pod in pods} | _step_names(trainjob)),
+        *_events(cluster, trainjob, {step_of(pod) for pod in pods} | steps_of(trainjob)),
     ]
     return "\n".join(lines)
 
@@ -57,18 +58,6 @@ def _pod(pod: Obj) -> str:
     return f"  {name_of(pod)}  {step_of(pod)}[{index_of(pod)}]  {status.get('phase', 'Pending')}  {restarts} restarts"
 
 
-def _step_names(trainjob: Obj) -> set[str]:
-    return {str(entry["name"]) for entry in (trainjob.get("status") or {}).get("jobsStatus") or []}
-
-
 def _events(cluster: Cluster, trainjob: Obj, steps: set[str]) -> list[str]:
-    """Events of the TrainJob, its JobSet, and the Jobs and Pods of its steps, also of those that are gone."""
-    events = cluster.list(EVENT, namespace_of(trainjob)).items
-    name = name_of(trainjob)
-    prefixes = tuple(f"{name}-{step}-" for step in steps)
-    ours = [e for e in events if (about := e.get("involvedObject", {}).get("name", "")) == name or about.startswith(prefixes)]
-    ours.sort(key=lambda event: event.get("lastTimestamp") or "")
-    lines = [
-        f"  {e.get('lastTimestamp', '')} {e.get('type')} {e.get('reason')}: {e.get('message')}" for e in ours[-_MOST_EVENTS:]
-    ]
-    return lines or ["  none"]
+    ours = events_of(cluster, trainjob, steps)
+    return [f"  {time_of(e)} {e.get('type')} {said(e)}" for e in ours[-_MOST_EVENTS:]] or ["  none"]

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterator
 
 from trainwright.api import names
 from trainwright.api.objects import Obj, name_of
 from trainwright.jobs.identity import Identity, label_value
 from trainwright.jobs.request import TrainRequest, Workspace
+from trainwright.jobs.scheduling import scheduling_labels, scheduling_patch
+from trainwright.jobs.variables import Variables, env_of
 
 PATCH_MANAGER = "trainwright.dev/workspace"
 
@@ -24,6 +27,7 @@ def trainjob_manifest(request: TrainRequest, identity: Identity, namespace: str,
             "namespace": namespace,
             "labels": {
                 **request.labels,
+                **scheduling_labels(request.queue_name, request.priority_class),
                 names.MANAGED_BY_LABEL: "trainwright",
                 names.RUN_LABEL: label_value(identity.run),
                 names.STEP_LABEL: label_value(identity.step),
@@ -56,33 +60,44 @@ def _spec(request: TrainRequest, runtime: Obj) -> Obj:
         "image": request.image,
         "command": request.command,
         "args": request.args,
-        "env": _env(request.env),
+        "env": env_of(request.env),
         "numNodes": request.num_nodes,
         "numProcPerNode": request.num_proc_per_node,
         "resourcesPerNode": request.resources_per_node,
     }
     spec["trainer"] = {field: value for field, value in trainer.items() if value not in (None, "", [], {})}
-    if request.workspace:
-        spec["runtimePatches"] = [_workspace_patch(Workspace.parse(request.workspace), runtime)]
+    if request.queue_name:
+        spec["suspend"] = True  # the queue is what lets it start
+    if patches := list(_patches(request, runtime)):
+        spec["runtimePatches"] = patches
     if request.active_deadline_seconds is not None:
         spec["activeDeadlineSeconds"] = request.active_deadline_seconds
     return spec
 
 
-def _initializer(uri: str, env: dict[str, str], secret: str) -> Obj:
+def _patches(request: TrainRequest, runtime: Obj) -> Iterator[Obj]:
+    if request.workspace:
+        yield _workspace_patch(Workspace.parse(request.workspace), runtime)
+    scheduling = scheduling_patch(
+        runtime,
+        topology=request.topology,
+        node_selector=request.node_selector,
+        tolerations=request.tolerations,
+        affinity=request.affinity,
+    )
+    if scheduling is not None:
+        yield scheduling
+
+
+def _initializer(uri: str, env: Variables, secret: str) -> Obj:
     content: Obj = {}
     if uri:
         content["storageUri"] = uri
     if env:
-        content["env"] = _env(env)
+        content["env"] = env_of(env)
     if secret:
         content["secretRef"] = {"name": secret}
     return content
-
-
-def _env(variables: dict[str, str]) -> list[Obj]:
-    # Sorted: a mapping that went through an orchestrator has no order, and the digest of the spec must not depend on it.
-    return [{"name": name, "value": value} for name, value in sorted(variables.items())]
 
 
 def _workspace_patch(workspace: Workspace, runtime: Obj) -> Obj:

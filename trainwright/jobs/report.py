@@ -1,107 +1,225 @@
-"""Why a TrainJob failed, in one text: its condition, the pods that failed with exit codes and causes, their last log lines."""
+"""Why a TrainJob failed: its condition, the JobSet's, the pods that failed with exit codes and causes, their last log lines,
+events, restarts and hours used. One report, as text for people and as data for programs.
+"""
 
 from __future__ import annotations
 
-import signal
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
 
 from trainwright.api.conditions import condition
-from trainwright.api.errors import ApiError
-from trainwright.api.kinds import EVENT
-from trainwright.api.objects import Obj, name_of, namespace_of
+from trainwright.api.errors import ApiError, NotFound
+from trainwright.api.kinds import EVENT, JOBSET
+from trainwright.api.objects import Obj, name_of, namespace_of, uid_of
 from trainwright.cluster.protocol import Cluster
+from trainwright.jobs.job_events import events_of, queue_message, said, steps_of, time_of
 from trainwright.jobs.last_words import LAUNCHER_LINES, last_words
+from trainwright.jobs.log_signs import Sign, signs_in
+from trainwright.jobs.phase import Phase, phase_of
+from trainwright.jobs.pod_failure import PodFailure, Waiting, pod_failure, waiting_of
 from trainwright.jobs.pods import pods_of, step_of
+from trainwright.jobs.usage import NO_USAGE, Usage, usage_of
 
 LOG_LINES = 20
 _LOG_BYTES = 64 * 1024
 _MOST_PODS = 4
+_MOST_EVENTS = 5
+
+
+@dataclass(frozen=True)
+class Restarts:
+    """How often the JobSet began anew, and how often it may."""
+
+    used: int
+    allowed: int
+
+
+@dataclass(frozen=True)
+class FailureReport:
+    """What is known of a failure. What could not be read is in `unread`, and hides nothing else."""
+
+    namespace: str
+    name: str
+    uid: str
+    reason: str
+    message: str
+    jobset: str = ""
+    """`Reason: message` of the JobSet, where it says something else than the TrainJob."""
+    pods: tuple[PodFailure, ...] = ()
+    """Those that failed, the cause before its consequences; the logs of the first four are read."""
+    waiting: tuple[str, Waiting] | None = None
+    """The first pod that waits, and for what."""
+    events: tuple[str, ...] = ()
+    restarts: Restarts | None = None
+    usage: Usage = NO_USAGE
+    unread: tuple[str, ...] = ()
+    seen: str = ""
+    """What was seen last, where no pod has failed."""
+
+    @property
+    def cause(self) -> PodFailure | None:
+        """The pod that failed first."""
+        return self.pods[0] if self.pods else None
+
+    @property
+    def signs(self) -> tuple[Sign, ...]:
+        """What the logs are known to mean, each once; see `log_signs`."""
+        return tuple({sign.name: sign for pod in self.pods for sign in pod.signs}.values())
+
+    @property
+    def is_passing(self) -> bool:
+        """Whether all that is known of the cause is known to pass."""
+        signs = self.cause.signs if self.cause else ()
+        return bool(signs) and all(sign.passing for sign in signs)
+
+    def __str__(self) -> str:
+        return "\n".join(self._lines())
+
+    def as_dict(self) -> Obj:
+        """The report as JSON has it."""
+        return {
+            "trainjob": {"namespace": self.namespace, "name": self.name, "uid": self.uid},
+            "condition": {"reason": self.reason, "message": self.message},
+            "jobset": self.jobset,
+            "pods": [pod.as_dict() for pod in self.pods],
+            "waiting": {"pod": self.waiting[0], **asdict(self.waiting[1])} if self.waiting else None,
+            "signs": [sign.name for sign in self.signs],
+            "events": list(self.events),
+            "restarts": asdict(self.restarts) if self.restarts else None,
+            "nodeHours": round(self.usage.node_hours, 4),
+            "gpuHours": round(self.usage.gpu_hours, 4),
+            "unread": list(self.unread),
+        }
+
+    def _lines(self) -> Iterator[str]:
+        yield f"TrainJob {self.namespace}/{self.name} failed: {self.reason}: {self.message}"
+        if self.jobset:
+            yield f"its JobSet: {self.jobset}"
+        for pod in self.pods[:_MOST_PODS]:
+            container = f", container {pod.container}" if pod.container else ""
+            yield f"pod {pod.name} (step {pod.step}{container}) {pod.how()}"
+            yield from (f"    {line}" for line in pod.lines)
+        if len(self.pods) > _MOST_PODS:
+            yield f"... and {len(self.pods) - _MOST_PODS} more pods"
+        if self.seen:
+            yield self.seen
+        yield from (f"event: {event}" for event in self.events if self.pods)
+        if used := self._used():
+            yield f"used: {used}"
+        yield from (f"({words})" for words in self.unread)
+
+    def _used(self) -> str:
+        parts = []
+        if self.restarts is not None and (self.restarts.used or self.restarts.allowed):
+            parts.append(f"{self.restarts.used} of {self.restarts.allowed} restarts")
+        if self.usage.node_hours:
+            parts.append(f"{self.usage.node_hours:.2f} node-hours")
+        if self.usage.gpu_hours:
+            parts.append(f"{self.usage.gpu_hours:.2f} GPU-hours")
+        return ", ".join(parts)
 
 
 def failure_report(cluster: Cluster, trainjob: Obj) -> str:
-    """The report. What cannot be read (pods that are gone, logs that are forbidden) is said, and hides nothing else."""
+    """The report as text."""
+    return str(report_of(cluster, trainjob))
+
+
+def report_of(cluster: Cluster, trainjob: Obj, now: datetime | None = None) -> FailureReport:
+    """The report of a job that has failed. Raises nothing: what cannot be read (gone, forbidden) is said in it."""
     verdict = condition(trainjob, "Failed") or {}
-    why = f"{verdict.get('reason', 'unknown')}: {verdict.get('message', '')}"
-    head = f"TrainJob {namespace_of(trainjob)}/{name_of(trainjob)} failed: {why}"
+    report = FailureReport(
+        namespace=namespace_of(trainjob),
+        name=name_of(trainjob),
+        uid=uid_of(trainjob),
+        reason=str(verdict.get("reason", "unknown")),
+        message=str(verdict.get("message", "")),
+    )
+    report = _with_jobset(report, cluster, trainjob)
     try:
         pods = pods_of(cluster, trainjob)
     except ApiError as error:
-        return f"{head}\n(its pods cannot be listed: {error.message})"
-    failed = [(pod, ended) for pod in pods for ended in [_ended_badly(pod)] if ended is not None]
-    failed.sort(key=_came_first)
-    lines = [head]
-    for pod, (container, ended) in failed[:_MOST_PODS]:
-        lines.append(f"pod {name_of(pod)} (step {step_of(pod)}, container {container}) {_how(ended)}")
-        lines.extend(f"    {line}" for line in _last_lines(cluster, pod, container))
-    if len(failed) > _MOST_PODS:
-        lines.append(f"... and {len(failed) - _MOST_PODS} more pods")
-    if not failed:
-        lines.append(last_seen(cluster, trainjob))
-    return "\n".join(lines)
+        return _unread(report, f"its pods cannot be listed: {error.message}")
+    return _with_events(_with_pods(report, cluster, pods, now or datetime.now(UTC)), cluster, trainjob, pods)
 
 
 def last_seen(cluster: Cluster, trainjob: Obj) -> str:
-    """What was seen last of a job that does not get on: what its pods wait for, else its latest warning."""
+    """What was seen last of a job that does not get on: what its pods wait for, what its queue says, else its latest warning."""
     try:
         for pod in pods_of(cluster, trainjob):
-            if (reason := _waits_for(pod)) is not None:
-                return f"last seen: pod {name_of(pod)} waits: {reason}"
+            if (waiting := waiting_of(pod)) is not None:
+                return f"last seen: pod {name_of(pod)} waits: {waiting}"
+        if phase_of(trainjob) is Phase.Queued and (message := queue_message(cluster, trainjob)):
+            return f"last seen: the queue says {message}"
         events = cluster.list(EVENT, namespace_of(trainjob), field_selector=f"involvedObject.name={name_of(trainjob)}").items
     except ApiError as error:
         return f"last seen: nothing ({error.message})"
     warnings = [event for event in events if event.get("type") == "Warning"]
     if warnings:
-        latest = max(warnings, key=lambda event: event.get("lastTimestamp") or "")
-        return f"last seen: {latest.get('reason')}: {latest.get('message')}"
+        return f"last seen: {said(max(warnings, key=time_of))}"
     return "last seen: no pod waits and no warning was written"
 
 
-def _came_first(failed: tuple[Obj, tuple[str, Obj]]) -> tuple[bool, str]:
-    """The cause before its consequences: when one pod fails the others get SIGTERM, or end soon after it."""
-    _pod, (_container, ended) = failed
-    return ended["exitCode"] == 128 + signal.SIGTERM, str(ended.get("finishedAt") or "")
+def waits_for_image(cluster: Cluster, trainjob: Obj) -> bool:
+    """Whether a pod of the job waits for an image that cannot be pulled."""
+    try:
+        waits = [waiting_of(pod) for pod in pods_of(cluster, trainjob)]
+    except ApiError:
+        return False
+    return any(waiting is not None and waiting.part == "image" for waiting in waits)
 
 
-def _ended_badly(pod: Obj) -> tuple[str, Obj] | None:
-    """The first container of a pod that ended with an error, now or in its previous run unless it got over that, and how."""
-    status = pod.get("status") or {}
-    for container in [*(status.get("initContainerStatuses") or []), *(status.get("containerStatuses") or [])]:
-        for state in (container.get("state") or {}, container.get("lastState") or {}):
-            ended = state.get("terminated")
-            if ended and ended.get("exitCode"):
-                return container["name"], ended
-            if ended:
-                break
-    return None
+def _with_jobset(report: FailureReport, cluster: Cluster, trainjob: Obj) -> FailureReport:
+    try:
+        jobset = cluster.get(JOBSET, report.name, report.namespace)
+    except NotFound:
+        return report
+    except ApiError as error:
+        return _unread(report, f"its JobSet cannot be read: {error.message}")
+    verdict = condition(jobset, "Failed") or {}
+    differs = verdict and (verdict.get("reason"), verdict.get("message")) != (report.reason, report.message)
+    policy = jobset["spec"].get("failurePolicy") or {}
+    restarts = Restarts(int((jobset.get("status") or {}).get("restarts") or 0), int(policy.get("maxRestarts") or 0))
+    words = f"{verdict.get('reason')}: {verdict.get('message')}" if differs else ""
+    return replace(report, jobset=words, restarts=restarts)
 
 
-def _how(ended: Obj) -> str:
-    code = ended["exitCode"]
-    if ended.get("reason") == "OOMKilled":
-        return f"exited {code} (out of memory)"
-    if code > 128:
-        return f"exited {code} (ended by signal {code - 128})"
-    message = f": {ended['message']}" if ended.get("message") else ""
-    return f"exited {code}{message}"
+def _with_pods(report: FailureReport, cluster: Cluster, pods: list[Obj], now: datetime) -> FailureReport:
+    failed = [(pod, failure) for pod in pods if (failure := pod_failure(pod)) is not None]
+    failed.sort(key=lambda entry: (entry[1].is_consequence, entry[1].finished))
+    read = [_with_log(cluster, pod, failure) for pod, failure in failed[:_MOST_PODS]]
+    waits = next(((name_of(pod), waiting) for pod in pods if (waiting := waiting_of(pod)) is not None), None)
+    failures = (*read, *(failure for _, failure in failed[_MOST_PODS:]))
+    return replace(report, pods=failures, waiting=waits, usage=usage_of(pods, now))
 
 
-def _waits_for(pod: Obj) -> str | None:
-    status = pod.get("status") or {}
-    for entry in status.get("conditions") or []:
-        if entry.get("type") == "PodScheduled" and entry.get("status") == "False":
-            return str(entry.get("message") or entry.get("reason"))
-    for container in [*(status.get("initContainerStatuses") or []), *(status.get("containerStatuses") or [])]:
-        waiting = (container.get("state") or {}).get("waiting")
-        if waiting and waiting.get("message"):
-            return f"{waiting.get('reason')}: {waiting['message']}"
-    return None
+def _with_events(report: FailureReport, cluster: Cluster, trainjob: Obj, pods: list[Obj]) -> FailureReport:
+    if not report.pods:
+        report = replace(report, seen=last_seen(cluster, trainjob))
+    try:
+        events = events_of(cluster, trainjob, {step_of(pod) for pod in pods} | steps_of(trainjob))
+    except ApiError as error:
+        return _unread(report, f"its events cannot be listed: {error.message}")
+    warnings = [said(event) for event in events if event.get("type") == "Warning"]
+    return replace(report, events=tuple(dict.fromkeys(warnings))[-_MOST_EVENTS:])
 
 
-def _last_lines(cluster: Cluster, pod: Obj, container: str) -> list[str]:
+def _unread(report: FailureReport, words: str) -> FailureReport:
+    return replace(report, unread=(*report.unread, words))
+
+
+def _with_log(cluster: Cluster, pod: Obj, failure: PodFailure) -> PodFailure:
+    if not failure.container:  # evicted before anything ran, or with its containers
+        return failure
     try:
         chunks = cluster.logs(
-            name_of(pod), namespace_of(pod), container=container, tail_lines=LOG_LINES + LAUNCHER_LINES, limit_bytes=_LOG_BYTES
+            failure.name,
+            namespace_of(pod),
+            container=failure.container,
+            tail_lines=LOG_LINES + LAUNCHER_LINES,
+            limit_bytes=_LOG_BYTES,
         )
-        text = b"".join(chunks).decode("utf-8", "replace")
+        lines = b"".join(chunks).decode("utf-8", "replace").splitlines()
     except ApiError as error:
-        return [f"(its log cannot be read: {error.message})"]
-    return last_words(text.splitlines(), LOG_LINES) or ["(its log is empty)"]
+        return failure.with_log([f"(its log cannot be read: {error.message})"], ())
+    return failure.with_log(last_words(lines, LOG_LINES) or ["(its log is empty)"], signs_in(lines))

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from trainwright.api.hub_names import with_scheme
+from trainwright.api.names import QUEUE_LABEL
+from trainwright.jobs.literal_secrets import refuse_literals
+from trainwright.jobs.scheduling import Topology, scheduling_problems
+from trainwright.jobs.variables import Variables, reference_problems
 
 _CLAIM = re.compile(r"^pvc://([a-z0-9]([-a-z0-9.]*[a-z0-9])?)(?:/(.*))?")
 
@@ -31,32 +35,61 @@ class Workspace(BaseModel):
 
 
 class TrainRequest(BaseModel):
-    """One training job. Empty values leave the runtime's own in place."""
+    """One training job. Empty values leave the runtime's own in place.
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    Credentials come by reference only: a literal that looks like one raises LiteralSecret.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     runtime: Annotated[str, Field(min_length=1, max_length=253)]
     runtime_kind: Literal["ClusterTrainingRuntime", "TrainingRuntime"] = "ClusterTrainingRuntime"
     dataset_uri: str = ""
-    dataset_env: dict[str, str] = {}
+    dataset_env: Variables = {}
     dataset_secret: str = ""
     """Name of a Secret whose keys become variables of the dataset initializer."""
     model_uri: str = ""
-    model_env: dict[str, str] = {}
+    model_env: Variables = {}
     model_secret: str = ""
     image: str = ""
     command: list[str] = []
     args: list[str] = []
-    env: dict[str, str] = {}
+    env: Variables = {}
     num_nodes: Annotated[int, Field(ge=1, le=100000)] | None = None
     num_proc_per_node: Annotated[int, Field(ge=1)] | None = None
     resources_per_node: dict[str, dict[str, str]] = {}
     """`{"limits": {...}, "requests": {...}}`."""
     workspace: str = ""
     """`pvc://CLAIM[/FOLDER]`: mounted where the runtime mounts its volume `initializer`."""
+    queue_name: str = ""
+    """A LocalQueue of Kueue: the job is created suspended, and starts when the queue admits it."""
+    priority_class: str = ""
+    """A WorkloadPriorityClass of that queue."""
+    topology: str = ""
+    """`required:KEY`, `preferred:KEY` or `unconstrained` for Kueue, `exclusive:KEY` for the JobSet; KEY is a label of nodes."""
+    node_selector: dict[str, str] = {}
+    tolerations: list[dict[str, Any]] = []
+    """As a pod has them, besides those of the runtime. This, `node_selector` and `affinity` are for the training steps."""
+    affinity: dict[str, Any] = {}
     active_deadline_seconds: Annotated[int, Field(ge=1)] | None = None
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _no_credentials(cls, fields: Any) -> Any:
+        """Before all else: what is refused here is in no other error."""
+        if isinstance(fields, dict):
+            refuse_literals(fields)
+        return fields
+
+    @field_validator("env", "dataset_env", "model_env")
+    @classmethod
+    def _variables_are_known(cls, variables: Variables) -> Variables:
+        for name, value in variables.items():
+            if isinstance(value, dict) and (told := "; ".join(reference_problems(name, value))):
+                raise ValueError(told)
+        return variables
 
     @field_validator("workspace")
     @classmethod
@@ -64,6 +97,29 @@ class TrainRequest(BaseModel):
         if value:
             Workspace.parse(value)
         return value
+
+    @field_validator("topology")
+    @classmethod
+    def _topology_is_known(cls, value: str) -> str:
+        if value:
+            Topology.parse(value)
+        return value
+
+    @model_validator(mode="after")
+    def _can_be_scheduled(self) -> TrainRequest:
+        queue = self.labels.get(QUEUE_LABEL, "")
+        if self.queue_name and queue and queue != self.queue_name:
+            raise ValueError(f"queue_name: {self.queue_name!r}, and the label {QUEUE_LABEL} says {queue!r}")
+        problems = scheduling_problems(
+            queue=self.queue_name or queue,
+            priority_class=self.priority_class,
+            topology=self.topology,
+            tolerations=self.tolerations,
+            affinity=self.affinity,
+        )
+        if told := "; ".join(problems):
+            raise ValueError(told)
+        return self
 
     @field_validator("dataset_uri", "model_uri")
     @classmethod

@@ -10,6 +10,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from types import FrameType
 
 from trainwright.api.errors import ApiError
@@ -52,8 +53,9 @@ def run_to_end(
     TrainJobDeleted, and what `submit_or_adopt` raises.
     """
     with ended_by_signals() as stop:
-        trainjob = submit_or_adopt(cluster, request, identity, namespace).trainjob
-        return _to_end(cluster, trainjob, stop, deadlines, on_progress, on_signal, on_error)
+        submitted = submit_or_adopt(cluster, request, identity, namespace)
+        deadlines = _with_run(deadlines, submitted.run_deadline)
+        return _to_end(cluster, submitted.trainjob, stop, deadlines, on_progress, on_signal, on_error)
 
 
 def follow_to_end(
@@ -89,6 +91,13 @@ def _to_end(
     if phase_of(seen) is Phase.Succeeded:
         return seen
     raise Cancelled(f"the wait for TrainJob {name_of(trainjob)} was cancelled; {leave(cluster, trainjob, on_signal)}")
+
+
+def _with_run(deadlines: Deadlines, seconds: int | None) -> Deadlines:
+    """With the deadline of the request, where the cluster keeps none."""
+    if seconds is None:
+        return deadlines
+    return replace(deadlines, run=float(seconds) if deadlines.run is None else min(deadlines.run, float(seconds)))
 
 
 def leave(cluster: Cluster, trainjob: Obj, how: Leave) -> str:

@@ -7,15 +7,19 @@ from dataclasses import dataclass
 
 from trainwright.api import names
 from trainwright.api.conditions import is_true
-from trainwright.api.errors import AlreadyExists, ApiError, Invalid, NotFound
+from trainwright.api.errors import AlreadyExists, ApiError, Invalid, NotFound, Problem
 from trainwright.api.kinds import CLUSTER_TRAINING_RUNTIME, TRAINING_RUNTIME, TRAINJOB
-from trainwright.api.objects import Obj, annotations_of, is_deleting, name_of
+from trainwright.api.objects import Obj, annotations_of, is_deleting, labels_of, name_of, uid_of
 from trainwright.cluster.protocol import Cluster
 from trainwright.cluster.runtime_lookup import runtime_lookup
+from trainwright.cluster.served_schema import forget_served, served_trainjob
+from trainwright.jobs.capacity import check_capacity
+from trainwright.jobs.compatibility import check_compatible, steps_of_runtime
 from trainwright.jobs.errors import TrainJobNameTaken
 from trainwright.jobs.identity import Identity, label_value
 from trainwright.jobs.manifest import trainjob_manifest
 from trainwright.jobs.request import TrainRequest
+from trainwright.jobs.served_form import dropped_fields, served_form
 from trainwright.materialize import materialize
 from trainwright.runtimes import ResolvedRuntime, resolve_runtime
 
@@ -25,12 +29,27 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
+class RuntimeChoice:
+    """Which runtime a request was resolved to: `found` says where, `steps` those that it has, `warnings` what is odd."""
+
+    kind: str
+    name: str
+    found: str
+    framework: str = ""
+    steps: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Submitted:
-    """The TrainJob, and whether it was there already (running, suspended or complete)."""
+    """The TrainJob, whether it was there already (running, suspended or complete), and the runtime that was chosen."""
 
     trainjob: Obj
     adopted: bool
     generation: int
+    runtime: RuntimeChoice
+    run_deadline: int | None = None
+    """Seconds of the request's deadline where the cluster keeps none: whoever waits keeps it, see `run_to_end`."""
 
     @property
     def name(self) -> str:
@@ -43,30 +62,65 @@ def submit_or_adopt(cluster: Cluster, request: TrainRequest, identity: Identity,
     A job under the step's name with the same wanted spec is adopted: waited for while it runs, resumed when a cancel had
     suspended it, taken as done when it is complete. After one that failed, is being deleted or was superseded (see
     `suspend_job`) the next generation is submitted. Before anything
-    is created the runtime is resolved and the objects are built, so that a request that cannot work fails here.
+    is created the runtime is resolved, the objects are built and nodes are looked at, so that a request that cannot work
+    fails here.
     Raises RuntimeNotFound, Invalid, ValueError (bad workspace), TrainJobNameTaken.
     """
-    runtime = find_runtime(cluster, request, namespace).runtime
+    runtime, choice = _chosen(cluster, request, namespace)
     for generation in range(_latest_generation(cluster, identity, namespace), MOST_GENERATIONS + 1):
         wanted = trainjob_manifest(request, identity, namespace, runtime, generation)
-        materialize(wanted, runtime)
+        objects, form = materialize(wanted, runtime), served_form(wanted, served_trainjob(cluster))
         existing = _existing(cluster, wanted)
         if existing is None:
+            if objects:
+                check_capacity(cluster, objects[-1])
             try:
-                created = cluster.create(wanted)
+                created = _create(cluster, form.trainjob)
             except AlreadyExists:  # another try of this step was faster
                 existing = cluster.get(TRAINJOB, name_of(wanted), namespace)  # NotFound: made and deleted in this moment
             else:
                 log.info("trainjob created namespace=%s name=%s step=%s", namespace, name_of(created), identity)
-                return Submitted(created, False, generation)
+                return Submitted(created, False, generation, choice, form.run_deadline)
         _check_owner(existing, wanted)
         if _is_over(existing):
             log.info("trainjob of generation %d is over name=%s; trying the next", generation, name_of(existing))
             continue
         _check_digest(existing, wanted)
         log.info("trainjob adopted namespace=%s name=%s step=%s", namespace, name_of(existing), identity)
-        return Submitted(_resumed(cluster, existing), True, generation)
+        return Submitted(_resumed(cluster, existing), True, generation, choice, form.run_deadline)
     raise TrainJobNameTaken(f"{identity}: {MOST_GENERATIONS} generations exist and have failed; delete some to go on")
+
+
+def _create(cluster: Cluster, wanted: Obj) -> Obj:
+    """Create it, and see to it that it was taken as it is: a cluster drops fields that its version does not know.
+
+    Raises AlreadyExists, and Invalid naming what was dropped; the job is deleted then.
+    """
+    created = cluster.create(wanted)
+    dropped = dropped_fields(wanted, created)
+    if not dropped:
+        return created
+    forget_served(cluster)
+    cluster.delete(TRAINJOB, name_of(created), created["metadata"]["namespace"], uid=uid_of(created))
+    problems = [Problem(field, "this cluster has dropped it: its Trainer is of another version") for field in dropped]
+    raise Invalid.of("TrainJob", name_of(wanted), problems, "trainer.kubeflow.org")
+
+
+def _chosen(cluster: Cluster, request: TrainRequest, namespace: str) -> tuple[Obj, RuntimeChoice]:
+    """The runtime and how it was chosen; both are logged. Raises RuntimeNotFound, Invalid."""
+    found = find_runtime(cluster, request, namespace)
+    choice = RuntimeChoice(
+        kind=request.runtime_kind,
+        name=name_of(found.runtime),
+        found=found.source if request.runtime_kind == "ClusterTrainingRuntime" else f"namespace {namespace}",
+        framework=labels_of(found.runtime).get(names.FRAMEWORK_LABEL, ""),
+        steps=tuple(steps_of_runtime(found.runtime)),
+        warnings=tuple(check_compatible(request, found.runtime)),
+    )
+    log.info("runtime chosen kind=%s name=%s found=%s steps=%s", choice.kind, choice.name, choice.found, ",".join(choice.steps))
+    for warning in choice.warnings:
+        log.warning("runtime name=%s %s", choice.name, warning)
+    return found.runtime, choice
 
 
 def find_job(cluster: Cluster, identity: Identity, namespace: str) -> Obj | None:

@@ -14,9 +14,9 @@ from trainwright.api.objects import Obj, name_of, namespace_of, uid_of
 from trainwright.cluster.protocol import Cluster
 from trainwright.cluster.reflector import Reflector
 from trainwright.jobs.clock import Clock, Deadlines
-from trainwright.jobs.errors import TrainJobDeadline, TrainJobDeleted, TrainJobFailed
+from trainwright.jobs.errors import JobDeleted, TrainJobDeadline, deadline_passed
 from trainwright.jobs.phase import Phase, phase_of
-from trainwright.jobs.report import failure_report, last_seen
+from trainwright.jobs.verdict import deadline_of, failure_of
 
 _LOOK_SECONDS = 1.0
 _CONNECTION_SECONDS = 30
@@ -48,8 +48,9 @@ def wait_for(
 ) -> Obj:
     """Wait until the TrainJob has succeeded; returns it.
 
-    Raises TrainJobFailed with a report, TrainJobDeleted, TrainJobDeadline, and the cluster's own error when the job may
-    not be read or the cluster has been lost for half an hour. `on_progress` is called in this thread at every change.
+    Raises TrainJobFailed with a report, TrainJobDeleted, TrainJobDeadline (their subclasses tell causes apart), and the
+    cluster's own error when the job may not be read or the cluster has been lost for half an hour. `on_progress` is called
+    in this thread at every change.
     `stop`, when set from outside, ends the wait with the job as it was seen last.
     """
     changes: queue.Queue[tuple[str, Obj]] = queue.Queue(maxsize=1000)
@@ -87,9 +88,9 @@ def _follow(
         if progress.phase is Phase.Succeeded:
             return waited.trainjob
         if progress.phase is Phase.Failed:
-            raise TrainJobFailed(failure_report(cluster, waited.trainjob), waited.trainjob)
+            raise failure_of(cluster, waited.trainjob)
         if late := waited.overdue():
-            raise TrainJobDeadline(f"{late}; {last_seen(cluster, waited.trainjob)}", late.what)
+            raise deadline_of(cluster, waited.trainjob, str(late), late.what)
         try:
             waited.saw(*changes.get(timeout=min(_LOOK_SECONDS, max(waited.left(), 0.01))))
         except queue.Empty:
@@ -112,8 +113,8 @@ class Waited:
             raise self.gone()
         self.trainjob = seen
 
-    def gone(self) -> TrainJobDeleted:
-        return TrainJobDeleted(f"{_named(self.trainjob)} is gone: it was deleted while somebody waited for it")
+    def gone(self) -> JobDeleted:
+        return JobDeleted(f"{_named(self.trainjob)} is gone: it was deleted while somebody waited for it")
 
     def left(self) -> float:
         """Seconds until the deadline of the phase that the job is in; endless without one."""
@@ -126,7 +127,7 @@ class Waited:
         if late is None:
             return None
         what, limit = late
-        return TrainJobDeadline(f"{_named(self.trainjob)} was {phase.value} for more than {limit:g} s", what)
+        return deadline_passed(f"{_named(self.trainjob)} was {phase.value} for more than {limit:g} s", what)
 
 
 def check_reachable(reflector: Reflector) -> None:

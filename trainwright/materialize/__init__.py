@@ -1,6 +1,6 @@
 """From a TrainJob and its runtime to Kubernetes objects: a pure function, the one place where Trainer's rules are applied."""
 
-from trainwright.materialize.assembly import materialize
+from trainwright.materialize.assembly import materialize, policy_problems
 from trainwright.materialize.fresh_keys import FreshKeys
 from trainwright.materialize.keys import Keys, SshKeyPair
 from trainwright.materialize.settings import ProgressReports, Settings
@@ -15,6 +15,7 @@ __all__ = [
     "SshKeyPair",
     "due",
     "materialize",
+    "policy_problems",
     "runtime_in",
     "runtime_snapshot",
     "snapshot_name",

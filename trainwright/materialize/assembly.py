@@ -58,7 +58,17 @@ def materialize(trainjob: Obj, runtime: Obj, *, settings: Settings | None = None
     `keys` makes the keys of MPI and Flux; without it their Secrets hold a placeholder that opens nothing.
     Raises Invalid with every problem, each with its field path, before anything is built.
     """
-    trainjob = admit(trainjob).object
+    objects = build(admit(trainjob).object, runtime, settings=settings, keys=keys)
+    if objects:
+        _refuse_what_jobset_would(objects[-1])
+    return objects
+
+
+def build(trainjob: Obj, runtime: Obj, *, settings: Settings | None = None, keys: Keys | None = None) -> list[Obj]:
+    """As `materialize`, for a TrainJob that has been admitted and a JobSet that will be: without either's admission.
+
+    The TrainJob may be changed.
+    """
     if not name_of(trainjob):  # with generateName it gets one when it is created
         raise Invalid.of("TrainJob", "", [Problem("metadata.generateName", _NAMELESS)], "trainer.kubeflow.org")
     if trainjob["spec"]["managedBy"] != names.TRAINJOB_CONTROLLER:
@@ -71,8 +81,15 @@ def materialize(trainjob: Obj, runtime: Obj, *, settings: Settings | None = None
         _run(phase, draft)
     _refuse(trainjob, _problems(CHECK, draft))
     _run(BUILD, draft)
-    _refuse_what_jobset_would(draft.companions[-1])
     return draft.companions
+
+
+def policy_problems(trainjob: Obj, runtime: Obj) -> list[Problem]:
+    """What the policies of its runtime hold against a TrainJob that has been admitted; the arguments are not changed."""
+    ready = compiled(runtime)
+    if found := list(patch_problems(trainjob, ready.runtime)):
+        return found
+    return list(_problems(VALIDATE, drafted(copy_of(trainjob), ready, Settings(), PlaceholderKeys())))
 
 
 def drafted(trainjob: Obj, ready: CompiledRuntime, settings: Settings, keys: Keys) -> Draft:

@@ -19,6 +19,7 @@ from trainwright.storage.digests import CHUNK, Advance, file_digest, silent
 from trainwright.storage.errors import AlreadyThere, Damaged, NotSupported, NotThere, StorageError
 from trainwright.storage.s3_errors import s3_errors
 from trainwright.storage.s3_lease import TERM, leased
+from trainwright.storage.s3_leftovers import give_up_uploads
 from trainwright.storage.s3_listing import ListedObject
 from trainwright.storage.s3_settings import S3Settings
 from trainwright.storage.store import StoredFile
@@ -40,7 +41,8 @@ class S3Store:
 
     def __init__(self, uri: StorageUri, settings: S3Settings | None = None, *, lease_term: float = TERM):
         self.uri = uri
-        self._bucket: Any = (settings or S3Settings.from_environment()).store(uri)
+        self._settings = settings or S3Settings.from_environment()
+        self._bucket: Any = self._settings.store(uri)
         self._lease_term = lease_term
 
     def put(self, source: Path, key: str, advance: Advance = silent) -> StoredFile:
@@ -135,7 +137,10 @@ class S3Store:
 
     @contextlib.contextmanager
     def exclusive(self, key: str) -> Iterator[None]:
-        """By a hidden object beside the files, only while it is held. Where the store cannot keep others out it says so."""
+        """By a hidden object beside the files, only while it is held. Where the store cannot keep others out it says so.
+
+        Uploads that a killed holder left unfinished are given up.
+        """
         lock = f".{hashlib.sha256(key.encode()).hexdigest()[:16]}.lock"
         with contextlib.ExitStack() as stack:
             try:
@@ -148,6 +153,8 @@ class S3Store:
                     "at a time uri=%s",
                     self.uri.join(key),
                 )
+            else:  # nobody else writes here now: what is unfinished is of somebody who was killed
+                give_up_uploads(self._settings.control(), self.uri.join(key))
             yield
 
     def _look(self, key: str) -> tuple[bytes, str]:

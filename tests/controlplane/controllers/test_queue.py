@@ -58,6 +58,18 @@ def test_failures_back_off_and_success_forgets_them() -> None:
     assert len(queue) == 1
 
 
+def test_of_several_times_the_earliest_holds_and_is_the_only_one() -> None:
+    clock = Clock()
+    queue = KeyQueue(clock)
+    for seconds in (30.0, 5.0, 9.0):
+        queue.add_after(A, seconds)
+    clock.now = 6.0
+    assert queue.take() == A
+    queue.done(A)
+    clock.now = 60.0
+    assert len(queue) == 0
+
+
 def test_closing_wakes_everyone() -> None:
     queue = KeyQueue()
     taken: list[object] = []

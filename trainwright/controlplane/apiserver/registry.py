@@ -132,8 +132,12 @@ def _service_spec(spec: Obj) -> None:
 
 def _claim(claim: Obj) -> None:
     claim["status"] = {"phase": "Pending"}
+    if isinstance(claim.get("spec"), dict):
+        claim["spec"].setdefault("volumeMode", "Filesystem")
     metadata = claim["metadata"]
-    metadata["finalizers"] = [*(metadata.get("finalizers") or []), PROTECTED]
+    finalizers = metadata.get("finalizers") or []
+    if PROTECTED not in finalizers:
+        metadata["finalizers"] = [*finalizers, PROTECTED]
 
 
 _POD_FIELDS = frozenset(

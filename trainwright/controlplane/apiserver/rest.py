@@ -27,6 +27,7 @@ from trainwright.controlplane.apiserver.claim_protection import unprotected
 from trainwright.controlplane.apiserver.deletion import DeleteOptions, check_preconditions, is_over, marked
 from trainwright.controlplane.apiserver.events import Record, Records, Subscription
 from trainwright.controlplane.apiserver.failures import Unspecified, conflict, details_of, forbidden, not_found
+from trainwright.controlplane.apiserver.jobset_gates import check_gates, resizable
 from trainwright.controlplane.apiserver.last_applied import kept_current, yielded_to
 from trainwright.controlplane.apiserver.list_options import ListOptions, too_large, version_number
 from trainwright.controlplane.apiserver.owned_views import shape_of, status_of, without_status
@@ -45,13 +46,16 @@ from trainwright.controlplane.apiserver.pagination import Page
 from trainwright.controlplane.apiserver.registry import Strategy, strategy_of
 from trainwright.controlplane.apiserver.selection import Selection
 from trainwright.controlplane.apiserver.store import Store
+from trainwright.controlplane.apiserver.trainjob_policies import check_trainjob_policies
 from trainwright.controlplane.apiserver.trainjob_updates import check_trainjob_update
 from trainwright.controlplane.apiserver.write_options import WriteOptions
+from trainwright.controlplane.gates import FeatureGates
 
 log = logging.getLogger(__name__)
 
 _KIND_NAMED = {kind.kind: kind for kind in kinds.ALL}
 _NAME_ATTEMPTS = 8
+_DEFAULT_GATES = FeatureGates()
 _ORPHANED = (
     "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set "
     "propagationPolicy=Orphan to suppress this warning"
@@ -77,8 +81,14 @@ _DELETE = DeleteOptions()
 class ResourceServer:
     """The API without HTTP. Safe to use from many threads."""
 
-    def __init__(self, store: Store, *, clock: Callable[[], datetime] = lambda: datetime.now(UTC)):
-        self.store = store
+    def __init__(
+        self,
+        store: Store,
+        *,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        gates: FeatureGates = _DEFAULT_GATES,
+    ):
+        self.store, self._gates = store, gates
         self._clock = clock
         self._random = random.SystemRandom()
         for name in namespaces.FIRST:
@@ -362,7 +372,12 @@ class ResourceServer:
         context = AdmissionContext(
             self._now(), self._lookup, options.strictness, duplicates=options.duplicates, only_status=options.status
         )
-        admitted = admit(new, old, context=context)
+        gated = new.get("kind") == kinds.JOBSET.kind and not options.status
+        admitted = admit(new, resizable(old, new, self._gates) if gated and old else old, context=context)
+        if gated:
+            check_gates(old, admitted.object, self._gates)
+        if new.get("kind") == kinds.TRAINJOB.kind and not options.status:
+            check_trainjob_policies(admitted.object, self._lookup)
         return admitted.object, admitted.warnings
 
     def _lookup(self, kind_name: str, namespace: str, name: str) -> Obj | None:

@@ -8,14 +8,18 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from trainwright.api.errors import ApiError, Conflict
+from trainwright.api.errors import ApiError, Conflict, NotFound
 from trainwright.api.kinds import Kind
 from trainwright.api.objects import Obj, controller_of, name_of, namespace_of
-from trainwright.cluster.protocol import Cluster
-from trainwright.cluster.reflector import Reflector
+from trainwright.controlplane.controllers.local_cache import LocalCache
 from trainwright.controlplane.controllers.queue import Key, KeyQueue
 
 log = logging.getLogger(__name__)
+
+
+class Stuck(Exception):
+    """A reconciler cannot go on with what it sees until somebody changes it; the message says what. Tried again later and later."""
+
 
 Reconcile = Callable[[Key], float | None]
 """Bring one object's world in order. Returns after how many seconds to look again, or None. May be run twice."""
@@ -35,22 +39,29 @@ def key_of_controller(kind: str) -> Callable[[Obj], list[Key]]:
     return keys
 
 
+Delay = Callable[[str, Obj], float]
+"""After how many seconds a change (its event type and the object) is looked at; changes that come meanwhile are seen with it."""
+
+
 @dataclass
 class Controller:
-    """A reconciler and what wakes it. `watches` maps each kind to the keys that a changed object concerns."""
+    """A reconciler and what wakes it. `watches` maps each kind to the keys that a changed object concerns.
+
+    A change is looked at at once, or after what `delays` says for its kind.
+    """
 
     name: str
     reconcile: Reconcile
     watches: Mapping[Kind, Callable[[Obj], Iterable[Key]]]
     workers: int = 1
+    delays: Mapping[Kind, Delay] = field(default_factory=dict)
     queue: KeyQueue = field(default_factory=KeyQueue)
 
-    def start(self, cluster: Cluster, stop: threading.Event) -> list[threading.Thread]:
-        """Start watching and working, in daemon threads that end after `stop` is set."""
-        threads = []
+    def start(self, cache: LocalCache, stop: threading.Event) -> list[threading.Thread]:
+        """Follow what the cache watches, and work, in daemon threads that end after `stop` is set. Before the cache starts."""
         for kind, keys in self.watches.items():
-            reflector = Reflector(cluster, kind, handler=self._enqueuer(keys), stop=stop)
-            threads.append(reflector.start())
+            cache.follow(kind, self._enqueuer(keys, self.delays.get(kind)))
+        threads = []
         for number in range(self.workers):
             worker = threading.Thread(target=self._work, name=f"{self.name}-{number}", daemon=True)
             worker.start()
@@ -62,10 +73,14 @@ class Controller:
         stop.wait()
         self.queue.close()
 
-    def _enqueuer(self, keys: Callable[[Obj], Iterable[Key]]) -> Callable[[str, Obj], None]:
-        def enqueue(_event: str, obj: Obj) -> None:
+    def _enqueuer(self, keys: Callable[[Obj], Iterable[Key]], delay: Delay | None) -> Callable[[str, Obj], None]:
+        def enqueue(event: str, obj: Obj) -> None:
+            seconds = delay(event, obj) if delay is not None else 0.0
             for key in keys(obj):
-                self.queue.add(key)
+                if seconds > 0:
+                    self.queue.add_after(key, seconds)
+                else:
+                    self.queue.add(key)
 
         return enqueue
 
@@ -78,8 +93,10 @@ class Controller:
                 failed = False
                 if again is not None:
                     self.queue.add_after(key, again)
-            except Conflict as error:  # somebody wrote first: look again
-                log.debug("reconcile conflict controller=%s key=%s/%s error=%s", self.name, *key, error.message)
+            except (Conflict, NotFound) as error:  # somebody wrote, or removed, first: look again
+                log.debug("reconcile overtaken controller=%s key=%s/%s error=%s", self.name, *key, error.message)
+            except Stuck as error:
+                log.warning("reconcile stuck controller=%s key=%s/%s error=%s", self.name, *key, error)
             except ApiError as error:
                 log.warning("reconcile failed controller=%s key=%s/%s error=%s", self.name, *key, error.message)
             except Exception:  # one broken object must not stop the controller for all others

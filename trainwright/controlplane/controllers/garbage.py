@@ -69,15 +69,17 @@ class GarbageCollector:
         return None
 
     def _collect(self, kind: Kind, obj: Obj) -> None:
-        """Delete an object all of whose owners are gone, or whose owner is being deleted in the foreground."""
+        """Delete an object all of whose owners are gone, or are being deleted in the foreground; else drop the owners that are."""
         owners = [(reference, self._owner(reference, namespace_of(obj))) for reference in owners_of(obj)]
-        if any(owner == "unknown" for _, owner in owners):
+        waiting = [reference for reference, owner in owners if isinstance(owner, dict) and _waits(owner)]
+        kept = [reference for reference, owner in owners if owner is not None and reference not in waiting]
+        if kept:
+            if len(kept) < len(owners):
+                version = obj["metadata"]["resourceVersion"]
+                patch = {"metadata": {"ownerReferences": kept, "resourceVersion": version}}
+                self._cluster.patch(kind, name_of(obj), patch, namespace_of(obj) or None)
             return
-        live = [owner for _, owner in owners if isinstance(owner, dict)]
-        waiting = [owner for owner in live if is_deleting(owner) and FOREGROUND in (owner["metadata"].get("finalizers") or [])]
-        if live and len(waiting) < len(live):
-            return
-        propagation: Propagation = "Foreground" if self._live_dependents(obj) else "Background"
+        propagation: Propagation = "Foreground" if waiting and self._live_dependents(obj) else "Background"
         log.info("collecting kind=%s namespace=%s name=%s", kind.kind, namespace_of(obj), name_of(obj))
         try:
             self._cluster.delete(
@@ -96,7 +98,7 @@ class GarbageCollector:
             self._orphan(owner)
             self._remove_finalizer(kind, owner, ORPHAN)
         elif FOREGROUND in finalizers:
-            dependents = self._live_dependents(owner)
+            dependents = [entry for entry in self._live_dependents(owner) if _blocks(entry[1], owner)]
             for dependent_kind, dependent in dependents:
                 if not is_deleting(dependent):
                     self._collect(dependent_kind, dependent)
@@ -156,3 +158,13 @@ class GarbageCollector:
                 self._dependents[uid].discard(key)
                 if not self._dependents[uid]:
                     del self._dependents[uid]
+
+
+def _waits(owner: Obj) -> bool:
+    """Whether an owner is being deleted in the foreground, after its dependents."""
+    return is_deleting(owner) and FOREGROUND in (owner["metadata"].get("finalizers") or [])
+
+
+def _blocks(dependent: Obj, owner: Obj) -> bool:
+    """Whether the owner's deletion waits for this dependent; the others go after it."""
+    return any(reference["uid"] == uid_of(owner) and reference.get("blockOwnerDeletion") for reference in owners_of(dependent))

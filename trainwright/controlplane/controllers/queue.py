@@ -25,6 +25,7 @@ class KeyQueue:
         self._working: set[Key] = set()
         self._dirty: set[Key] = set()
         self._later: list[tuple[float, Key]] = []
+        self._due: dict[Key, float] = {}
         self._failures: dict[Key, int] = {}
         self._closed = False
         self._changed = threading.Condition()
@@ -39,10 +40,16 @@ class KeyQueue:
                 self._changed.notify()
 
     def add_after(self, key: Key, seconds: float) -> None:
-        """Add the key when `seconds` have passed; it may be added sooner by others."""
+        """Add the key when `seconds` have passed; it may be added sooner by others. Of several times the earliest holds."""
         with self._changed:
-            heapq.heappush(self._later, (self._clock() + max(seconds, 0.0), key))
+            self._schedule(key, max(seconds, 0.0))
             self._changed.notify()
+
+    def _schedule(self, key: Key, seconds: float) -> None:
+        due = self._clock() + seconds
+        if key not in self._due or due < self._due[key]:
+            self._due[key] = due
+            heapq.heappush(self._later, (due, key))
 
     def take(self) -> Key | None:
         """The next key, waiting for one; None once the queue is closed."""
@@ -64,7 +71,7 @@ class KeyQueue:
             if failed:
                 count = self._failures[key] = self._failures.get(key, 0) + 1
                 delay = min(FIRST_BACKOFF_SECONDS * 2 ** min(count - 1, 20), MOST_BACKOFF_SECONDS)
-                heapq.heappush(self._later, (self._clock() + delay, key))
+                self._schedule(key, delay)
             else:
                 self._failures.pop(key, None)
             if key in self._dirty:
@@ -87,7 +94,10 @@ class KeyQueue:
     def _wake(self) -> None:
         now = self._clock()
         while self._later and self._later[0][0] <= now:
-            _, key = heapq.heappop(self._later)
+            due, key = heapq.heappop(self._later)
+            if self._due.get(key) != due:
+                continue  # an earlier time has taken its place
+            del self._due[key]
             if key in self._working:
                 self._dirty.add(key)
             elif key not in self._waiting:

@@ -100,12 +100,13 @@ class TrainJobReconciler:
         return again if failure is None else 30.0  # a build that the rules refuse is tried again rarely: the runtime may change
 
     def _jobset(self, job: Obj) -> Obj | None:
-        """The TrainJob's own JobSet; one that a predecessor of the same name left behind is not it."""
+        """The JobSet of the TrainJob's name. One of somebody else is shown as it is, but never taken for the job's end."""
         try:
             jobset = self._cluster.get(JOBSET, name_of(job), namespace_of(job))
         except NotFound:
             return None
-        return jobset if is_controlled_by(jobset, job) else None
+        foreign = not is_controlled_by(jobset, job)
+        return None if foreign and (_is_leftover(jobset, job) or is_finished(jobset)) else jobset
 
     def _build(self, job: Obj) -> None:
         """Create or change what the TrainJob should have."""
@@ -143,7 +144,8 @@ class TrainJobReconciler:
             except AlreadyExists:  # between our look and our write; the next pass sees it
                 return
             return
-        if kind is JOBSET and not is_controlled_by(existing, job):
+        foreign = kind is JOBSET and not is_controlled_by(existing, job)
+        if foreign and (_is_leftover(existing, job) or is_finished(existing)):
             _refuse_foreign(existing, job)
         if due([wanted], job, lambda _wanted: existing):
             self._change(kind, existing, admit(wanted).object)  # with the defaults that the stored one has
@@ -187,10 +189,16 @@ class TrainJobReconciler:
 
 def _refuse_foreign(found: Obj, job: Obj) -> None:
     """What a predecessor has left goes by itself: Conflict, to be tried again soon. Anybody else's stays: Invalid."""
-    what, owner = f"the {found['kind']} {name_of(found)}", controller_of(found)
-    if is_deleting(found) or (owner is not None and owner.get("kind") == "TrainJob" and owner.get("name") == name_of(job)):
+    what = f"the {found['kind']} {name_of(found)}"
+    if _is_leftover(found, job):
         raise Conflict(f"{what} of an earlier TrainJob is not gone yet")
     raise Invalid(f"{what} exists and belongs to somebody else; give the TrainJob another name")
+
+
+def _is_leftover(found: Obj, job: Obj) -> bool:
+    """Whether an object is on its way out, or belongs to an earlier TrainJob of this name."""
+    owner = controller_of(found)
+    return is_deleting(found) or (owner is not None and owner.get("kind") == "TrainJob" and owner.get("name") == name_of(job))
 
 
 def _set_suspended(job: Obj, status: Obj, now: str) -> None:

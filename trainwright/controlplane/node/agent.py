@@ -117,10 +117,11 @@ class NodeAgent:
             "addresses": [{"type": "InternalIP", "address": "127.0.0.1"}, {"type": "Hostname", "address": NODE_NAME}],
         }
         labels = {"kubernetes.io/hostname": NODE_NAME, "kubernetes.io/os": os.uname().sysname.lower()}
+        metadata = {"name": NODE_NAME, "labels": labels, "annotations": {names.WHOLE_CLUSTER_ANNOTATION: "true"}}
         try:
-            self._cluster.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": NODE_NAME, "labels": labels}})
+            self._cluster.create({"apiVersion": "v1", "kind": "Node", "metadata": metadata})
         except AlreadyExists:
-            log.debug("node known name=%s", NODE_NAME)
+            self._cluster.patch(NODE, NODE_NAME, {"metadata": metadata})
         self._cluster.patch(NODE, NODE_NAME, {"status": status}, subresource="status")
 
     def _threads_for(self, pod: Obj) -> int:

@@ -1,38 +1,12 @@
-"""The pods of a Job: making one for an index, and telling what state one is in."""
+"""The pods of a Job: what state one is in, and when it ended."""
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
+
 from trainwright.api import names
-from trainwright.api.objects import Obj, annotations_of, copy_of, is_deleting, labels_of, name_of, namespace_of, owner_reference
-
-_NAME_LIMIT = 58
-
-
-def new_pod(job: Obj, index: int | None) -> Obj:
-    """The pod for a completion index (None for NonIndexed Jobs); the API server completes its name."""
-    template = copy_of(job["spec"]["template"])
-    metadata = template.get("metadata") or {}
-    labels, annotations = dict(metadata.get("labels") or {}), dict(metadata.get("annotations") or {})
-    spec = template["spec"]
-    prefix = f"{name_of(job)}-"
-    if index is not None:
-        annotations[names.COMPLETION_INDEX] = labels[names.COMPLETION_INDEX] = str(index)
-        spec.setdefault("hostname", f"{name_of(job)}-{index}")
-        prefix = f"{name_of(job)[: _NAME_LIMIT - len(str(index)) - 2]}-{index}-"
-        _add_index_variable(spec)
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {
-            "generateName": prefix[:_NAME_LIMIT],
-            "namespace": namespace_of(job),
-            "labels": labels,
-            "annotations": annotations,
-            "finalizers": [*(metadata.get("finalizers") or []), names.JOB_TRACKING_FINALIZER],
-            "ownerReferences": [owner_reference(job)],
-        },
-        "spec": spec,
-    }
+from trainwright.api.objects import Obj, annotations_of, is_deleting, labels_of
+from trainwright.api.times import parse_time
 
 
 def index_of(pod: Obj) -> int | None:
@@ -57,33 +31,57 @@ def is_terminating(pod: Obj) -> bool:
 
 
 def is_ready(pod: Obj) -> bool:
-    conditions = (pod.get("status") or {}).get("conditions") or []
-    return any(entry.get("type") == "Ready" and entry.get("status") == "True" for entry in conditions)
+    return _ready_since(pod) is not None
 
 
 def is_tracked(pod: Obj) -> bool:
     return names.JOB_TRACKING_FINALIZER in (pod["metadata"].get("finalizers") or [])
 
 
-def restarts_of(pod: Obj) -> int:
+def container_statuses(pod: Obj) -> list[Obj]:
+    """Of the containers first, then of the init containers."""
     status = pod.get("status") or {}
-    containers = [*(status.get("containerStatuses") or []), *(status.get("initContainerStatuses") or [])]
-    return sum(int(container.get("restartCount") or 0) for container in containers)
+    return [*(status.get("containerStatuses") or []), *(status.get("initContainerStatuses") or [])]
 
 
-def finished_at(pod: Obj) -> str:
-    """When the last container of a pod ended (RFC 3339); its deletion or creation where no container says."""
-    ended = [
-        (container.get("state") or {}).get("terminated", {}).get("finishedAt") or ""
-        for container in (pod.get("status") or {}).get("containerStatuses") or []
-    ]
-    metadata = pod["metadata"]
-    return max(ended, default="") or str(metadata.get("deletionTimestamp") or metadata.get("creationTimestamp"))
+def restarts_of(pod: Obj) -> int:
+    return sum(int(container.get("restartCount") or 0) for container in container_statuses(pod))
 
 
-def _add_index_variable(spec: Obj) -> None:
-    reference = {"fieldRef": {"fieldPath": f"metadata.labels['{names.COMPLETION_INDEX}']"}}
-    for container in [*(spec.get("initContainers") or []), *(spec.get("containers") or [])]:
-        env = container.setdefault("env", [])
-        if not any(entry["name"] == "JOB_COMPLETION_INDEX" for entry in env):
-            env.append({"name": "JOB_COMPLETION_INDEX", "valueFrom": reference})
+def finished_at(pod: Obj) -> datetime:
+    """When the last container of a pod ended; where they do not all say, when it stopped being ready, was deleted or created."""
+    status, metadata = pod.get("status") or {}, pod["metadata"]
+    ends = [((entry.get("state") or {}).get("terminated") or {}).get("finishedAt") for entry in container_statuses(pod)]
+    if ends and all(ends):
+        return max(parse_time(str(end)) for end in ends)
+    for entry in status.get("conditions") or []:
+        if entry.get("type") == "Ready" and entry.get("status") == "False" and entry.get("lastTransitionTime"):
+            return parse_time(entry["lastTransitionTime"])
+    if metadata.get("deletionTimestamp"):
+        grace = timedelta(seconds=int(metadata.get("deletionGracePeriodSeconds") or 0))
+        return parse_time(metadata["deletionTimestamp"]) - grace
+    return parse_time(metadata["creationTimestamp"])
+
+
+def removal_order(pod: Obj) -> tuple[object, ...]:
+    """Sort key: the pod whose removal costs least comes first (unbound, pending, not ready, ready shortly, restarted often, young)."""
+    ready = _ready_since(pod)
+    return (
+        bool((pod.get("spec") or {}).get("nodeName")),
+        {"Pending": 0, "Unknown": 1}.get(phase_of(pod), 2),
+        ready is not None,
+        _newest_first(ready or ""),
+        -max((int(entry.get("restartCount") or 0) for entry in container_statuses(pod)), default=0),
+        _newest_first(str(pod["metadata"].get("creationTimestamp") or "")),
+    )
+
+
+def _ready_since(pod: Obj) -> str | None:
+    for entry in (pod.get("status") or {}).get("conditions") or []:
+        if entry.get("type") == "Ready" and entry.get("status") == "True":
+            return str(entry.get("lastTransitionTime") or "")
+    return None
+
+
+def _newest_first(time: str) -> float:
+    return -parse_time(time).timestamp() if time else float("-inf")

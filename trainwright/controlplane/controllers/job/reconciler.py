@@ -1,217 +1,241 @@
-"""One pass over a Job: count what ended, judge, then create or remove pods, and write the status when it differs."""
+"""One pass over a Job: look, judge, create or remove pods, count what ended, and write the status when it differs."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from trainwright.api import names
-from trainwright.api.conditions import condition, is_finished, is_true, set_condition
+from trainwright.api.conditions import is_finished, is_true, set_condition
 from trainwright.api.errors import ApiError, NotFound
 from trainwright.api.kinds import JOB, POD
-from trainwright.api.objects import Obj, copy_of, is_controlled_by, is_deleting, name_of, namespace_of, uid_of
-from trainwright.api.times import parse_time, rfc3339, seconds_between
+from trainwright.api.objects import Obj, controller_of, copy_of, is_controlled_by, is_deleting, name_of, namespace_of, uid_of
+from trainwright.api.times import rfc3339
 from trainwright.cluster.protocol import Cluster
 from trainwright.controlplane.controllers.controller import Controller, key_of_controller, own_key
 from trainwright.controlplane.controllers.events import record_event
-from trainwright.controlplane.controllers.job import tracking
-from trainwright.controlplane.controllers.job.indexes import parse_indexes
-from trainwright.controlplane.controllers.job.pods import (
-    finished_at,
-    index_of,
-    is_active,
-    is_ready,
-    is_terminal,
-    is_terminating,
-    new_pod,
-    phase_of,
+from trainwright.controlplane.controllers.expiry import seconds_to_expiry
+from trainwright.controlplane.controllers.job import per_index, tracking
+from trainwright.controlplane.controllers.job.backoff import BackoffRecord
+from trainwright.controlplane.controllers.job.batching import BATCH_SECONDS, Batching
+from trainwright.controlplane.controllers.job.look import Look
+from trainwright.controlplane.controllers.job.new_pod import new_pod
+from trainwright.controlplane.controllers.job.pods import is_ready, is_terminal, is_terminating, is_tracked, phase_of
+from trainwright.controlplane.controllers.job.scaling import missing, surplus
+from trainwright.controlplane.controllers.job.verdicts import (
+    COMPLETED,
+    TARGET,
+    Verdict,
+    is_complete,
+    seconds_to_deadline,
+    verdict,
 )
-from trainwright.controlplane.controllers.job.verdicts import Failure, backoff_seconds, failure_of, seconds_to_deadline
 from trainwright.controlplane.controllers.queue import Key
 
 SOURCE = "job-controller"
+_OWN_MANAGER = "kubernetes.io/job-controller"
+_ZERO_IS_ABSENT = ("active", "succeeded", "failed", "completedIndexes")
 
 
-def job_controller(cluster: Cluster) -> Controller:
-    return Controller("job", JobReconciler(cluster).reconcile, {JOB: own_key, POD: key_of_controller("Job")}, workers=2)
+PreparePod = Callable[[Obj], None]
+"""Completes, in place, a pod that is about to be created, or raises ApiError where it must not be yet."""
+
+
+def job_controller(
+    cluster: Cluster, prepare_pod: PreparePod = lambda _pod: None, batch_seconds: float = BATCH_SECONDS
+) -> Controller:
+    batching = Batching(batch_seconds)
+    watches = {JOB: own_key, POD: key_of_controller("Job")}
+    delays = {JOB: batching.of_job, POD: batching.of_pod}
+    return Controller("job", JobReconciler(cluster, prepare_pod).reconcile, watches, workers=2, delays=delays)
+
+
+@dataclass
+class _Running:
+    """What is left of the Job's live pods after this pass has created and removed some."""
+
+    active: int
+    ready: int
+    terminating: int
+    again: float | None = None
+    error: ApiError | None = None
+
+    def remove(self, pods: list[Obj]) -> None:
+        self.active -= len(pods)
+        self.ready -= sum(is_ready(pod) for pod in pods)
+        self.terminating += len(pods)
 
 
 class JobReconciler:
-    def __init__(self, cluster: Cluster):
-        self._cluster = cluster
+    def __init__(self, cluster: Cluster, prepare_pod: PreparePod):
+        self._cluster, self._prepare_pod = cluster, prepare_pod
+        self._backoffs: dict[str, BackoffRecord] = {}
 
     def reconcile(self, key: Key) -> float | None:
         namespace, name = key
         try:
-            job: Obj | None = self._cluster.get(JOB, name, namespace)
+            job = self._cluster.get(JOB, name, namespace)
         except NotFound:
-            job = None
-        pods = self._cluster.list(POD, namespace, label_selector=f"{names.JOB_NAME_LABEL}={name}").items
-        if job is None or is_deleting(job):
-            tracking.release(self._cluster, pods)  # nobody will count them; they must be able to go
+            self._release_orphans(key)
             return None
-        if job["spec"].get("managedBy", "kubernetes.io/job-controller") != "kubernetes.io/job-controller":
+        if job["spec"].get("managedBy", _OWN_MANAGER) != _OWN_MANAGER:
             return None
-        pods = [pod for pod in pods if is_controlled_by(pod, job)]
-        before = copy_of(job.get("status") or {})
+        listed = self._pods_of(job)
+        pods = [pod for pod in listed if is_controlled_by(pod, job)]
+        tracking.release(self._cluster, [pod for pod in listed if not controller_of(pod) or _is_predecessors(pod, job)])
         if is_finished(job):
+            self._backoffs.pop(uid_of(job), None)
             tracking.release(self._cluster, pods)
             return self._expire(job)
-        again = self._pass(job, pods)
-        self._write(job, before)
-        return again
+        return self._pass(job, pods)
+
+    def _pods_of(self, job: Obj) -> list[Obj]:
+        """Pods that carry the Job's name, or what a Job with a selector of its own looks for."""
+        selectors = [f"{names.JOB_NAME_LABEL}={name_of(job)}"]
+        if job["spec"].get("manualSelector"):
+            wanted = (job["spec"].get("selector") or {}).get("matchLabels") or {}
+            selectors.append(",".join(f"{key}={value}" for key, value in wanted.items()))
+        listed = [self._cluster.list(POD, namespace_of(job), label_selector=text).items for text in selectors]
+        return list({uid_of(pod): pod for pods in listed for pod in pods}.values())
 
     def _pass(self, job: Obj, pods: list[Obj]) -> float | None:
-        now = datetime.now(UTC)
-        status: Obj = job.setdefault("status", {})
-        if not status.get("startTime") and not job["spec"].get("suspend"):
-            status["startTime"] = rfc3339(now)
-        noted = copy_of(status)
-        if tracking.note_finished(job, status, pods):
-            self._write(job, {**noted, "uncountedTerminatedPods": None})
-        counted = {uid for uids in (status.get("uncountedTerminatedPods") or {}).values() for uid in uids}
-        tracking.release(self._cluster, [pod for pod in pods if uid_of(pod) in counted])
-        tracking.count(job, status, pods)
-        again = self._act(job, pods, now)
-        active = [pod for pod in pods if is_active(pod)]
-        status["active"] = len(active)
-        status["ready"] = sum(is_ready(pod) for pod in active)
-        status["terminating"] = sum(is_terminating(pod) for pod in pods)
-        return again
+        before = copy_of(job.get("status") or {})
+        look = Look(job, pods, datetime.now(UTC))
+        if not look.status.get("startTime") and not look.suspended:
+            look.status["startTime"] = rfc3339(look.now)
+        record = self._record(look).after(look.new_succeeded, look.new_failed)
+        ready = sum(is_ready(pod) for pod in look.active)
+        running = _Running(len(look.active), ready, sum(is_terminating(pod) for pod in look.pods))
+        ending = verdict(look)
+        if ending is not None:
+            running.remove(self._delete(job, look.active))
+        elif not is_deleting(job):
+            self._manage(look, record, running)
+        if ending is None and is_complete(look, running.active):
+            ending = COMPLETED
+        elif ending is None and not is_deleting(job):
+            self._mark_suspension(look)
+        look.status |= {"active": running.active, "ready": running.ready, "terminating": running.terminating}
+        self._count(look, ending, before)
+        self._backoffs[uid_of(job)] = record
+        if running.error is not None:
+            raise running.error
+        return running.again
 
-    def _act(self, job: Obj, pods: list[Obj], now: datetime) -> float | None:
-        status = job["status"]
-        pending = condition(job, "FailureTarget")
-        failure = Failure(pending["reason"], pending["message"]) if pending else failure_of(job, status, pods, now)
-        if failure is not None:
-            self._fail(job, pods, failure, now)
-            return None
-        if job["spec"].get("suspend"):
-            self._suspend(job, pods, now)
-            return None
-        if is_true(job, "Suspended"):
-            set_condition(status, "Suspended", False, "JobResumed", "Job resumed", rfc3339(now))
-            status["startTime"] = rfc3339(now)
-            self._tell(job, "Normal", "Resumed", "Job resumed")
-        if _is_complete(job, pods):
-            message = "Reached expected number of succeeded pods"
-            set_condition(status, "SuccessCriteriaMet", True, "CompletionsReached", message, rfc3339(now))
-            set_condition(status, "Complete", True, "CompletionsReached", message, rfc3339(now))
-            status["completionTime"] = rfc3339(now)
-            self._tell(job, "Normal", "Completed", "Job completed")
-            return None
-        waits = [self._scale(job, pods, now), seconds_to_deadline(job, status, now)]
-        return min((wait for wait in waits if wait is not None), default=None)
+    def _record(self, look: Look) -> BackoffRecord:
+        """The back-off so far; after a restart of this process, what the pods that are left tell of it."""
+        known = self._backoffs.get(uid_of(look.job))
+        if known is not None:
+            return known
+        counted = [pod for pod in look.pods if is_terminal(pod) and not is_tracked(pod)]
+        succeeded = [pod for pod in counted if phase_of(pod) == "Succeeded"]
+        return BackoffRecord().after(succeeded, [pod for pod in counted if phase_of(pod) == "Failed"])
 
-    def _fail(self, job: Obj, pods: list[Obj], failure: Failure, now: datetime) -> None:
-        """Two steps: announce the failure and remove the pods; once none is left, the final verdict."""
-        status = job["status"]
-        set_condition(status, "FailureTarget", True, failure.reason, failure.message, rfc3339(now))
-        self._delete([pod for pod in pods if is_active(pod)], job)
-        if not any(is_active(pod) or is_terminating(pod) for pod in pods):
-            set_condition(status, "Failed", True, failure.reason, failure.message, rfc3339(now))
-            self._tell(job, "Warning", failure.reason, failure.message)
+    def _manage(self, look: Look, record: BackoffRecord, running: _Running) -> None:
+        """Remove what is too many or create what is missing, never both in one pass."""
+        deadline = seconds_to_deadline(look)
+        extra = surplus(look)
+        if extra:
+            tracking.release(self._cluster, extra)  # removed by us: neither failed nor succeeded
+            running.remove(self._delete(look.job, extra))
+            running.again = deadline
+            return
+        indexes, wait = missing(look, record)
+        for index in indexes:
+            try:
+                self._create(look, index)
+            except ApiError as error:  # what has ended is counted all the same
+                running.error = error
+                break
+            running.active += 1
+        running.again = min((left for left in (deadline, wait) if left is not None), default=None)
 
-    def _suspend(self, job: Obj, pods: list[Obj], now: datetime) -> None:
-        self._delete([pod for pod in pods if is_active(pod)], job)
-        if set_condition(job["status"], "Suspended", True, "JobSuspended", "Job suspended", rfc3339(now)):
-            self._tell(job, "Normal", "Suspended", "Job suspended")
-        job["status"].pop("startTime", None)
+    def _mark_suspension(self, look: Look) -> None:
+        if look.suspended:
+            if set_condition(look.status, "Suspended", True, "JobSuspended", "Job suspended", rfc3339(look.now)):
+                self._tell(look.job, "Normal", "Suspended", "Job suspended")
+            look.status.pop("startTime", None)
+        elif is_true(look.job, "Suspended"):
+            set_condition(look.status, "Suspended", False, "JobResumed", "Job resumed", rfc3339(look.now))
+            look.status["startTime"] = rfc3339(look.now)
+            self._tell(look.job, "Normal", "Resumed", "Job resumed")
 
-    def _scale(self, job: Obj, pods: list[Obj], now: datetime) -> float | None:
-        """Create missing pods, lowest indexes first, or remove what is too many; returns the back-off that is left."""
-        spec, status = job["spec"], job["status"]
-        active = [pod for pod in pods if is_active(pod)]
-        succeeded = status.get("succeeded") or 0
-        completions = spec.get("completions")
-        wanted = spec.get("parallelism", 1)
-        if completions is not None:
-            wanted = max(min(wanted, completions - succeeded), 0)
-        elif succeeded:
-            wanted = len(active)  # a work queue: no new pods after the first success
-        if len(active) > wanted:
-            surplus = sorted(active, key=lambda pod: (is_ready(pod), phase_of(pod) == "Running"))
-            self._delete(surplus[: len(active) - wanted], job)
-            return None
-        if spec.get("podReplacementPolicy") == "Failed":
-            wanted -= sum(is_terminating(pod) for pod in pods)
-        missing = wanted - len(active)
-        if missing <= 0:
-            return None
-        wait = _backoff_left(status, pods, now)
-        if wait > 0:
-            return wait
-        for index in _free_indexes(job, pods, missing):
-            created = self._create(job, index)
-            pods.append(created)
-        return None
+    def _count(self, look: Look, ending: Verdict | None, before: Obj) -> None:
+        """Count what ended and announce how the Job ends; state the end once no pod is left and all are counted."""
+        releasing = tracking.to_release(look, ending)
+        tracking.note(look, releasing, ending)
+        if ending is not None:
+            set_condition(look.status, TARGET[ending.end], True, ending.reason, ending.message, rfc3339(look.now))
+        if releasing or ending is not None:
+            before = self._write(look.job, before)
+        tracking.release(self._cluster, releasing)
+        tracking.count(look, {uid_of(pod) for pod in look.pods if is_tracked(pod)})
+        left = look.status["uncountedTerminatedPods"] or look.status["terminating"]
+        if ending is not None and not left:
+            set_condition(look.status, ending.end, True, ending.reason, ending.message, rfc3339(look.now))
+            if ending.end == "Complete":
+                look.status["completionTime"] = rfc3339(look.now)
+        self._write(look.job, before)
+        if ending is not None and not left:
+            self._tell_end(look, ending)
 
-    def _create(self, job: Obj, index: int | None) -> Obj:
+    def _tell_end(self, look: Look, ending: Verdict) -> None:
+        if ending.end == "Failed":
+            self._tell(look.job, "Warning", ending.reason, ending.message)
+            return
+        completions = look.spec.get("completions")
+        if completions is not None and look.succeeded > int(completions):
+            message = "Too many succeeded pods running after completion count reached"
+            self._tell(look.job, "Warning", "TooManySucceededPods", message)
+        self._tell(look.job, "Normal", "Completed", "Job completed")
+
+    def _create(self, look: Look, index: int | None) -> None:
+        notes = per_index.replacement_notes(look.spec, look.awaiting_replacement.get(index or 0)) if look.per_index else {}
         try:
-            pod = self._cluster.create(new_pod(job, index))
+            pod = new_pod(look.job, index, notes)
+            self._prepare_pod(pod)
+            pod = self._cluster.create(pod)
         except ApiError as error:
-            self._tell(job, "Warning", "FailedCreate", f"Error creating: {error.message}")
+            self._tell(look.job, "Warning", "FailedCreate", f"Error creating: {error.message}")
             raise
-        self._tell(job, "Normal", "SuccessfulCreate", f"Created pod: {name_of(pod)}")
-        return pod
+        self._tell(look.job, "Normal", "SuccessfulCreate", f"Created pod: {name_of(pod)}")
 
-    def _delete(self, pods: list[Obj], job: Obj) -> None:
+    def _delete(self, job: Obj, pods: list[Obj]) -> list[Obj]:
         for pod in pods:
             try:
                 self._cluster.delete(POD, name_of(pod), namespace_of(pod), uid=uid_of(pod))
             except NotFound:
                 continue
-            pod["metadata"]["deletionTimestamp"] = pod["metadata"].get("deletionTimestamp") or rfc3339(datetime.now(UTC))
             self._tell(job, "Normal", "SuccessfulDelete", f"Deleted pod: {name_of(pod)}")
+        return pods
+
+    def _release_orphans(self, key: Key) -> None:
+        """Let the pods of a Job that is gone go, too: nobody will count them."""
+        namespace, name = key
+        for pod in self._cluster.list(POD, namespace, label_selector=f"{names.JOB_NAME_LABEL}={name}").items:
+            tracking.release(self._cluster, [pod])
 
     def _expire(self, job: Obj) -> float | None:
-        ttl = job["spec"].get("ttlSecondsAfterFinished")
-        if ttl is None:
-            return None
-        ended = condition(job, "Complete") or condition(job, "Failed") or {}
-        left = float(ttl - seconds_between(ended["lastTransitionTime"], datetime.now(UTC)))
-        if left > 0:
+        left = seconds_to_expiry(job, datetime.now(UTC))
+        if left is None or left > 0 or is_deleting(job):
             return left
         self._cluster.delete(JOB, name_of(job), namespace_of(job), propagation="Foreground", uid=uid_of(job))
         return None
 
-    def _write(self, job: Obj, before: Obj) -> None:
-        """Store the status if it differs; the job takes over the new resource version, so that the next write fits."""
-        if {k: v for k, v in before.items() if v} == {k: v for k, v in job["status"].items() if v}:
-            return
-        stored = self._cluster.update_status(
-            {**job, "status": {k: v for k, v in job["status"].items() if v not in (None, {}, [])}}
-        )
-        job["metadata"]["resourceVersion"] = stored["metadata"]["resourceVersion"]
+    def _write(self, job: Obj, before: Obj) -> Obj:
+        """Store the status if it differs, and return what is stored; the job takes over the version, so that the next write fits."""
+        wanted = {field: value for field, value in job["status"].items() if value or field not in _ZERO_IS_ABSENT}
+        if wanted != before:
+            stored = self._cluster.update_status({**job, "status": wanted})
+            job["metadata"]["resourceVersion"] = stored["metadata"]["resourceVersion"]
+        return copy_of(wanted)
 
     def _tell(self, job: Obj, kind: str, reason: str, message: str) -> None:
         record_event(self._cluster, job, "Warning" if kind == "Warning" else "Normal", reason, message, SOURCE)
 
 
-def _is_complete(job: Obj, pods: list[Obj]) -> bool:
-    succeeded, completions = job["status"].get("succeeded") or 0, job["spec"].get("completions")
-    if any(is_active(pod) for pod in pods):
-        return False
-    return succeeded > 0 if completions is None else succeeded >= completions
-
-
-def _free_indexes(job: Obj, pods: list[Obj], count: int) -> list[int | None]:
-    """The lowest indexes that no live pod has and that have not succeeded; None for each pod of a NonIndexed Job."""
-    if job["spec"].get("completionMode") != "Indexed":
-        return [None] * count
-    taken = parse_indexes(job["status"].get("completedIndexes"))
-    taken |= {index for pod in pods if is_active(pod) and (index := index_of(pod)) is not None}
-    if job["spec"].get("podReplacementPolicy") == "Failed":
-        taken |= {index for pod in pods if is_terminating(pod) and (index := index_of(pod)) is not None}
-    free: list[int | None] = [index for index in range(job["spec"]["completions"]) if index not in taken]
-    return free[:count]
-
-
-def _backoff_left(status: Obj, pods: list[Obj], now: datetime) -> float:
-    """Seconds until a replacement may be created, counted from the end of the last failed pod."""
-    failed = [pod for pod in pods if phase_of(pod) == "Failed" and is_terminal(pod)]
-    last_success = max((finished_at(pod) for pod in pods if phase_of(pod) == "Succeeded"), default="")
-    since_success = [pod for pod in failed if finished_at(pod) > last_success]
-    if not since_success:
-        return 0.0
-    last = max(parse_time(finished_at(pod)) for pod in since_success)
-    return backoff_seconds(len(since_success)) - (now - last).total_seconds()
+def _is_predecessors(pod: Obj, job: Obj) -> bool:
+    """Whether the pod was made by an earlier Job of this name, which will not count it any more."""
+    owner = controller_of(pod) or {}
+    return (owner.get("kind"), owner.get("name")) == ("Job", name_of(job)) and owner.get("uid") != uid_of(job)

@@ -6,7 +6,12 @@ from dataclasses import dataclass, field
 
 from trainwright.api import names
 from trainwright.api.conditions import is_true
-from trainwright.api.objects import Obj, labels_of
+from trainwright.api.objects import Obj, labels_of, name_of, named
+from trainwright.controlplane.controllers.controller import Stuck
+
+JOB_INDEX_LABEL = "jobset.sigs.k8s.io/job-index"
+JOB_RESTART_ATTEMPT_LABEL = "jobset.sigs.k8s.io/job-restart-attempt"
+_COUNTERS = ("jobRestarts", "jobRestartsCountTowardsMax")
 
 
 @dataclass
@@ -22,13 +27,19 @@ class Children:
     def all(self) -> list[Obj]:
         return [*self.previous, *self.active, *self.successful, *self.failed]
 
+    def active_of(self, replicated: str) -> list[Obj]:
+        return [job for job in self.active if replicated_job_of(job) == replicated]
 
-def sorted_children(jobs: list[Obj], restarts: int) -> Children:
-    """Bucket the owned Jobs. A Job without a readable attempt label counts as current."""
+
+def sorted_children(jobs: list[Obj], status: Obj, *, single_restarts: bool = False) -> Children:
+    """Bucket the owned Jobs. Raises Stuck for one whose label does not say which attempt it belongs to.
+
+    `single_restarts`: Jobs may have been restarted one by one, so that an older one of these is a previous one, too.
+    """
     children = Children()
-    for job in sorted(jobs, key=lambda job: str(job["metadata"]["name"])):
-        attempt = labels_of(job).get(names.RESTART_ATTEMPT_LABEL, "")
-        if attempt.isdigit() and int(attempt) < restarts:
+    for job in sorted(jobs, key=name_of):
+        older = _number(job, names.RESTART_ATTEMPT_LABEL) < int(status.get("restarts") or 0)
+        if older or (single_restarts and _is_outdated(job, status)):
             children.previous.append(job)
         elif is_true(job, "Complete"):
             children.successful.append(job)
@@ -43,6 +54,18 @@ def replicated_job_of(job: Obj) -> str:
     return labels_of(job).get(names.REPLICATED_JOB_LABEL, "")
 
 
+def restarts_of(status: Obj, replicated: str, index: int) -> int:
+    """How often this one Job was restarted on its own."""
+    entry = named(status.get("replicatedJobsStatus"), replicated) or {}
+    restarts = entry.get("jobRestarts") or []
+    return int(restarts[index]) if index < len(restarts) else 0
+
+
+def index_of(job: Obj) -> int:
+    """The Job's place among its replicas. Raises Stuck."""
+    return _number(job, JOB_INDEX_LABEL)
+
+
 def is_ready(job: Obj) -> bool:
     """All pods of the Job are ready or have succeeded."""
     status, spec = job.get("status") or {}, job["spec"]
@@ -54,9 +77,11 @@ def is_ready(job: Obj) -> bool:
 def counters(jobset: Obj, children: Children) -> list[Obj]:
     """`status.replicatedJobsStatus`, in the order of the spec reversed by name, as the real controller stores it."""
     entries = []
+    before = (jobset.get("status") or {}).get("replicatedJobsStatus")
     for replicated in jobset["spec"].get("replicatedJobs") or []:
         name = replicated["name"]
-        active = [job for job in children.active if replicated_job_of(job) == name]
+        active = children.active_of(name)
+        known = named(before, name) or {}
         entries.append(
             {
                 "name": name,
@@ -66,5 +91,35 @@ def counters(jobset: Obj, children: Children) -> list[Obj]:
                 "active": sum(((job.get("status") or {}).get("active") or 0) > 0 for job in active),
                 "suspended": sum(bool(job["spec"].get("suspend")) for job in active),
             }
+            | {counter: known[counter] for counter in _COUNTERS if known.get(counter)}
         )
     return sorted(entries, key=lambda entry: entry["name"], reverse=True)
+
+
+def count_single_restart(status: Obj, job: Obj, replicas: int, *, counted: bool) -> None:
+    """Note in the counters that this one Job is restarted; its object then belongs to an earlier attempt."""
+    entry = named(status["replicatedJobsStatus"], replicated_job_of(job))
+    assert entry is not None
+    for counter in _COUNTERS if counted else _COUNTERS[:1]:
+        numbers = [*(entry.get(counter) or []), *[0] * replicas][:replicas]
+        numbers[index_of(job)] += 1
+        entry[counter] = numbers
+
+
+def counted_single_restarts(status: Obj) -> int:
+    """Restarts of single Jobs that use up the same budget as those of the whole set."""
+    entries = status.get("replicatedJobsStatus") or []
+    return sum(sum(entry.get("jobRestartsCountTowardsMax") or []) for entry in entries)
+
+
+def _is_outdated(job: Obj, status: Obj) -> bool:
+    if JOB_RESTART_ATTEMPT_LABEL not in labels_of(job):
+        return False
+    return _number(job, JOB_RESTART_ATTEMPT_LABEL) < restarts_of(status, replicated_job_of(job), index_of(job))
+
+
+def _number(job: Obj, label: str) -> int:
+    text = labels_of(job).get(label, "")
+    if not text.isdigit():
+        raise Stuck(f"the label {label} of Job {name_of(job)} must be a number, not {text!r}")
+    return int(text)

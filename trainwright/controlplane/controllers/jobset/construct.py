@@ -1,4 +1,4 @@
-"""The objects that a JobSet makes: its child Jobs with their labels, its headless Service, its volume claims."""
+"""The objects that a JobSet makes: its child Jobs with their labels, and its headless Service."""
 
 from __future__ import annotations
 
@@ -6,13 +6,19 @@ import hashlib
 
 from trainwright.api import names
 from trainwright.api.objects import Obj, copy_of, name_of, namespace_of, owner_reference, uid_of
+from trainwright.controlplane.controllers.jobset.children import JOB_RESTART_ATTEMPT_LABEL, restarts_of
+from trainwright.controlplane.controllers.jobset.placement import NODE_SELECTOR, ask_for_domain, placement_annotations
+from trainwright.controlplane.controllers.jobset.volume_claims import add_claims
 
 _PREFIX = "jobset.sigs.k8s.io/"
 
 
-def child_jobs(jobset: Obj, replicated: Obj) -> list[Obj]:
-    """All Jobs of one replicated job for the current attempt, in index order."""
-    return [_job(jobset, replicated, index) for index in range(replicated.get("replicas", 1))]
+def child_jobs(jobset: Obj, replicated: Obj, *, single_restarts: bool = False) -> list[Obj]:
+    """All Jobs of one replicated job for the current attempt, in index order.
+
+    `single_restarts`: they say, too, how often each was restarted on its own.
+    """
+    return [_job(jobset, replicated, index, single_restarts) for index in range(replicated.get("replicas", 1))]
 
 
 def job_name(jobset: Obj, replicated: Obj, index: int) -> str:
@@ -32,60 +38,36 @@ def headless_service(jobset: Obj) -> Obj | None:
         "apiVersion": "v1",
         "kind": "Service",
         "metadata": {"name": subdomain(jobset), "namespace": namespace_of(jobset), "ownerReferences": [owner_reference(jobset)]},
-        "spec": {
-            "clusterIP": "None",
-            "publishNotReadyAddresses": network.get("publishNotReadyAddresses", True),
-            "selector": {names.JOBSET_NAME_LABEL: name_of(jobset)},
-        },
+        "spec": {"clusterIP": "None", "selector": {names.JOBSET_NAME_LABEL: name_of(jobset)}}
+        | ({"publishNotReadyAddresses": True} if network.get("publishNotReadyAddresses", True) else {}),
     }
 
 
-def volume_claims(jobset: Obj) -> list[Obj]:
-    """The claims `<template>-<jobset>`; only those of the policy Delete go when the JobSet goes."""
-    claims = []
-    for policy in jobset["spec"].get("volumeClaimPolicies") or []:
-        deleted = (policy.get("retentionPolicy") or {}).get("whenDeleted", "Delete") == "Delete"
-        for template in policy.get("templates") or []:
-            metadata = template.get("metadata") or {}
-            claim = {
-                "apiVersion": "v1",
-                "kind": "PersistentVolumeClaim",
-                "metadata": {
-                    "name": claim_name(jobset, template),
-                    "namespace": namespace_of(jobset),
-                    "labels": {**(metadata.get("labels") or {}), names.JOBSET_NAME_LABEL: name_of(jobset)},
-                }
-                | ({"ownerReferences": [owner_reference(jobset)]} if deleted else {}),
-                "spec": copy_of(template.get("spec") or {}),
-            }
-            claims.append(claim)
-    return claims
-
-
-def claim_name(jobset: Obj, template: Obj) -> str:
-    return f"{(template.get('metadata') or {}).get('name', '')}-{name_of(jobset)}"
-
-
-def _job(jobset: Obj, replicated: Obj, index: int) -> Obj:
+def _job(jobset: Obj, replicated: Obj, index: int, single_restarts: bool) -> Obj:
     template = copy_of(replicated["template"])
+    name = job_name(jobset, replicated, index)
     keys = _place(jobset, replicated, index)
+    if single_restarts:
+        keys[JOB_RESTART_ATTEMPT_LABEL] = str(restarts_of(jobset.get("status") or {}, replicated["name"], index))
+    placement = placement_annotations(jobset, replicated)
     spec = template["spec"]
     spec["suspend"] = bool(jobset["spec"].get("suspend"))
     pods = spec["template"]
-    metadata = _with_place(template.get("metadata"), keys)
-    pods["metadata"] = _with_place(pods.get("metadata"), keys)
+    metadata = _with_place(template.get("metadata"), keys, placement)
+    pods["metadata"] = _with_place(pods.get("metadata"), keys, placement)
     if (jobset["spec"].get("network") or {}).get("enableDNSHostnames") is not False:
         pods["spec"]["subdomain"] = subdomain(jobset)
-    _add_claims(jobset, pods["spec"])
-    name = job_name(jobset, replicated, index)
+    if NODE_SELECTOR in placement:
+        ask_for_domain(pods["spec"], namespace_of(jobset), name)
+    add_claims(jobset, pods["spec"])
     metadata |= {"name": name, "namespace": namespace_of(jobset), "ownerReferences": [owner_reference(jobset)]}
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec}
 
 
-def _with_place(metadata: Obj | None, keys: dict[str, str]) -> Obj:
+def _with_place(metadata: Obj | None, keys: dict[str, str], notes: dict[str, str]) -> Obj:
     metadata = dict(metadata or {})
     metadata["labels"] = {**(metadata.get("labels") or {}), **keys}
-    metadata["annotations"] = {**(metadata.get("annotations") or {}), **keys}
+    metadata["annotations"] = {**(metadata.get("annotations") or {}), **keys, **notes}
     return metadata
 
 
@@ -120,15 +102,3 @@ def _place(jobset: Obj, replicated: Obj, index: int) -> dict[str, str]:
 
 def _replicas(jobs: list[Obj]) -> int:
     return sum(job.get("replicas", 1) for job in jobs)
-
-
-def _add_claims(jobset: Obj, pod_spec: Obj) -> None:
-    """Give the pods the volumes of the claim templates that they mount by name."""
-    containers = [*(pod_spec.get("initContainers") or []), *(pod_spec.get("containers") or [])]
-    mounted = {mount["name"] for container in containers for mount in container.get("volumeMounts") or []}
-    for policy in jobset["spec"].get("volumeClaimPolicies") or []:
-        for template in policy.get("templates") or []:
-            name = (template.get("metadata") or {}).get("name")
-            if name in mounted:
-                source = {"claimName": claim_name(jobset, template)}
-                pod_spec.setdefault("volumes", []).append({"name": name, "persistentVolumeClaim": source})

@@ -2,47 +2,59 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from dataclasses import dataclass
 from typing import Literal
 
 from trainwright.api.conditions import condition
 from trainwright.api.objects import Obj, name_of
-from trainwright.controlplane.controllers.jobset.children import replicated_job_of
+from trainwright.controlplane.controllers.jobset.children import counted_single_restarts, replicated_job_of
 
-RESTART, RESTART_UNCOUNTED, FAIL = "RestartJobSet", "RestartJobSetAndIgnoreMaxRestarts", "FailJobSet"
+FAIL, RESTART, RESTART_JOB = "FailJobSet", "RestartJobSet", "RestartJob"
+_UNCOUNTED = "AndIgnoreMaxRestarts"
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """`fail` with a reason, or `restart`, counted towards the maximum or not; `job` is the one that is named."""
+    """What to do about `job`; a restart counts towards the maximum or not, `rule` is the reason that the conditions give."""
 
-    outcome: Literal["fail", "restart"]
+    outcome: Literal["fail", "restart", "restart job"]
+    job: Obj
     reason: str
     message: str
+    rule: str = ""
     counted: bool = True
 
 
-def verdict(jobset: Obj, failed: list[Obj]) -> Verdict:
+def verdict(jobset: Obj, failed: list[Obj], *, single_restarts: bool = False) -> Verdict:
     """What the failure policy makes of the failed Jobs (at least one) of the current attempt."""
     policy = jobset["spec"].get("failurePolicy")
     first = min(failed, key=_failed_at)
     if policy is None:
-        return Verdict(
-            "fail", "FailedJobs", f"jobset failed due to one or more job failures (first failed job: {name_of(first)})"
-        )
+        return _fail(first, "FailedJobs", "jobset failed due to one or more job failures")
     rule, job = _matching(policy, failed) or ({"name": "", "action": RESTART}, first)
     action = rule["action"]
     if action == FAIL:
-        message = f"applying FailJobSet failure policy action (first failed job: {name_of(job)})"
-        return Verdict("fail", "FailJobSetFailurePolicyAction", message)
-    counted = action != RESTART_UNCOUNTED
-    used = (jobset.get("status") or {}).get("restartsCountTowardsMax") or 0
-    if counted and used >= (policy.get("maxRestarts") or 0):
-        message = f"jobset failed due to reaching max number of restarts (first failed job: {name_of(job)})"
-        return Verdict("fail", "ReachedMaxRestarts", message)
-    reason = f"FailurePolicy_{rule['name']}" if rule["name"] else "DefaultFailurePolicy"
-    return Verdict("restart", reason, f"applying {action} failure policy action (first failed job: {name_of(job)})", counted)
+        return _fail(job, "FailJobSetFailurePolicyAction", "applying FailJobSet failure policy action")
+    counted = not action.endswith(_UNCOUNTED)
+    if counted and _used(jobset, single_restarts) >= int(policy.get("maxRestarts") or 0):
+        return _fail(job, "ReachedMaxRestarts", "jobset failed due to reaching max number of restarts")
+    outcome: Literal["restart", "restart job"] = "restart job" if action.removesuffix(_UNCOUNTED) == RESTART_JOB else "restart"
+    message = f"applying {action} failure policy action (first failed job: {name_of(job)})"
+    named = f"FailurePolicy_{rule['name']}" if rule["name"] else "DefaultFailurePolicy"
+    return Verdict(outcome, job, f"{action}FailurePolicyAction", message, named, counted)
+
+
+def _fail(job: Obj, reason: str, words: str) -> Verdict:
+    return Verdict("fail", job, reason, f"{words} (first failed job: {name_of(job)})")
+
+
+def _used(jobset: Obj, single_restarts: bool) -> int:
+    """How much of the budget is gone; restarts of the set and of single Jobs share one."""
+    status = jobset.get("status") or {}
+    return int(status.get("restartsCountTowardsMax") or 0) + (counted_single_restarts(status) if single_restarts else 0)
 
 
 def _matching(policy: Obj, failed: list[Obj]) -> tuple[Obj, Obj] | None:
@@ -61,8 +73,17 @@ def _matches(rule: Obj, job: Obj) -> bool:
     return (
         (not targets or replicated_job_of(job) in targets)
         and (not reasons or verdict.get("reason") in reasons)
-        and (not patterns or any(re.search(pattern, verdict.get("message", "")) for pattern in patterns))
+        and (not patterns or any(_is_found(pattern, verdict.get("message", "")) for pattern in patterns))
     )
+
+
+def _is_found(pattern: str, message: str) -> bool:
+    """Patterns are not compiled at admission: a bad one matches nothing."""
+    try:
+        return re.search(pattern, message) is not None
+    except re.error as error:
+        log.warning("failure policy pattern not understood pattern=%r error=%s", pattern, error)
+        return False
 
 
 def _failed_at(job: Obj) -> tuple[str, str]:

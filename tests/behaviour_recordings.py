@@ -1,0 +1,118 @@
+"""Recorded scenarios, run against the embedded control plane. As a program: all of them, as a table of areas (`make goldens`).
+
+The runner and the comparison are those with which the recordings were made.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import os
+import sys
+import tempfile
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import yaml
+
+from trainwright.controlplane.gates import FeatureGates
+from trainwright.controlplane.home import Home
+from trainwright.controlplane.plane import ControlPlane
+
+QUIET_SECONDS = 0.6
+"""Nothing has changed for so long: settled. Longer than the Job controller lets pod events gather."""
+WORKERS = 6
+ON_PURPOSE = {"trainjob-patch-affinity-suspended"}
+"""A change that can never be applied is refused at once: docs/reference/differences.md. Shown, but no failure."""
+
+
+def differences(recordings: Path, names: list[str], gates: FeatureGates) -> dict[str, list[str]]:
+    """What differs from the recordings, for each of these scenarios; they must all want these gates."""
+    run, compare = _module(recordings / "run.py"), _module(recordings / "compare.py")
+    cases = [recordings / "cases" / name for name in names]
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        with _plane(folder, gates) as kubeconfig, ThreadPoolExecutor(WORKERS) as pool:
+            api = run.Api(str(kubeconfig))
+            seen = list(pool.map(lambda case: run.Run(api, str(case), QUIET_SECONDS).go()[0], cases))
+        found = {}
+        for case, observed in zip(cases, seen, strict=True):
+            run.write(str(folder / "observed.yaml"), observed)  # written and read: what YAML cannot tell apart is the same
+            found[case.name] = compare.compare(_read(case / "observed.yaml"), _read(folder / "observed.yaml"))
+    return found
+
+
+def gates_of(case: Path) -> FeatureGates:
+    """The gates that a scenario was recorded with."""
+    wanted = _read(case / "scenario.yaml").get("gates") or []
+    return FeatureGates(**{"TrainJobStatus": False, **dict.fromkeys(wanted, True)})
+
+
+def main() -> int:
+    """Run the scenarios whose area or name begins with one of the arguments (all without any). 1 when something differs."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--shared", type=Path, default=Path(os.environ.get("TRAINWRIGHT_SHARED", "../shared")))
+    parser.add_argument("wanted", nargs="*", help="beginnings of areas or names")
+    arguments = parser.parse_args()
+    recordings = arguments.shared / "goldens" / "behaviour"
+    if not recordings.is_dir():
+        print(f"the recordings are not in {recordings}; say with --shared where they are", file=sys.stderr)
+        return 2
+    areas, by_gates = {}, defaultdict(list)
+    for case in sorted((recordings / "cases").iterdir()):
+        areas[case.name] = str(_read(case / "scenario.yaml")["area"])
+        begins = tuple(arguments.wanted)
+        if not begins or areas[case.name].startswith(begins) or case.name.startswith(begins):
+            by_gates[gates_of(case)].append(case.name)
+    found: dict[str, list[str]] = {}
+    for gates, names in by_gates.items():
+        found |= differences(recordings, names, gates)
+    _tell(found, areas)
+    return 1 if any(wrong for name, wrong in found.items() if name not in ON_PURPOSE) else 0
+
+
+def _tell(found: dict[str, list[str]], areas: dict[str, str]) -> None:
+    for name, wrong in found.items():
+        if wrong:
+            print(f"{name}: {len(wrong)} differences")
+            print("".join(f"    {line}\n" for line in wrong), end="")
+    total = Counter(areas[name] for name in found)
+    same = Counter(areas[name] for name, wrong in found.items() if not wrong)
+    print(f"{'area':<24} {'same':>6} {'of':>5}")
+    for area in sorted(total):
+        print(f"{area:<24} {same[area]:>6} {total[area]:>5}")
+    print(f"{'all':<24} {sum(same.values()):>6} {sum(total.values()):>5}")
+
+
+@contextmanager
+def _plane(folder: Path, gates: FeatureGates) -> Iterator[Path]:
+    """A control plane without a node; gives its kubeconfig."""
+    home = Home(folder / "home")
+    plane = ControlPlane(home, gates=gates, node=False)
+    plane.start()
+    try:
+        yield home.kubeconfig
+    finally:
+        plane.stop(2)
+
+
+def _module(path: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"behaviour_{path.stem}", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _read(path: Path) -> Any:
+    return yaml.load(path.read_text("utf-8"), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,219 @@
+"""The policies of Jobs, as tables: pure functions over a Job and its pods."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trainwright.controlplane.controllers.job import per_index, pod_failure_policy, tracking
+from trainwright.controlplane.controllers.job.backoff import BackoffRecord, backoff_seconds
+from trainwright.controlplane.controllers.job.indexes import indexes_text, parse_indexes
+from trainwright.controlplane.controllers.job.look import Look
+from trainwright.controlplane.controllers.job.scaling import missing, surplus
+from trainwright.controlplane.controllers.job.success_policy import met_rule
+from trainwright.controlplane.controllers.job.verdicts import verdict
+
+NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
+TRACKING = "batch.kubernetes.io/job-tracking"
+INDEX = "batch.kubernetes.io/job-completion-index"
+
+
+def pod(phase: str = "Running", index: int | None = None, **given: Any) -> dict[str, Any]:
+    """A tracked pod; `exit`, `ended` (seconds ago), `restarts`, `deleting`, `ready`, `failures`, `conditions` say more."""
+    state = {"terminated": {"exitCode": given.get("exit", 1), "finishedAt": _ago(given.get("ended", 3600))}}
+    container = {"name": "main", "restartCount": given.get("restarts", 0)}
+    if phase in ("Succeeded", "Failed"):
+        container["state"] = state
+    conditions = given.get("conditions") or []
+    if given.get("ready"):
+        conditions = [*conditions, {"type": "Ready", "status": "True", "lastTransitionTime": _ago(60)}]
+    annotations = {} if index is None else {INDEX: str(index)}
+    if "failures" in given:
+        annotations[per_index.FAILURES] = str(given["failures"])
+    name = given.get("name", f"work-{index}")
+    metadata = {"name": name, "namespace": "ns", "uid": name, "annotations": annotations, "finalizers": [TRACKING]}
+    metadata["creationTimestamp"] = _ago(7200)
+    if given.get("deleting"):
+        metadata["deletionTimestamp"] = _ago(0)
+    return {
+        "metadata": metadata,
+        "spec": {"nodeName": given["node"]} if "node" in given else {},
+        "status": {"phase": phase, "containerStatuses": [container], "conditions": conditions},
+    }
+
+
+def look(pods: list[dict[str, Any]], status: dict[str, Any] | None = None, policy: str = "Never", **spec: Any) -> Look:
+    whole = {"parallelism": 2, "completions": 2, "completionMode": "Indexed", **spec}
+    whole["template"] = {"spec": {"restartPolicy": policy, "containers": []}}
+    return Look({"metadata": {"name": "work"}, "spec": whole, "status": status or {}}, pods, NOW)
+
+
+def _ago(seconds: int) -> str:
+    return datetime.fromtimestamp(NOW.timestamp() - seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+@pytest.mark.parametrize(
+    ("indexes", "text"),
+    [([], ""), ([0], "0"), ([0, 1], "0,1"), ([0, 1, 2], "0-2"), ([0, 2, 3, 4, 9], "0,2-4,9"), ([5, 4, 4], "4,5")],
+)
+def test_index_texts(indexes: list[int], text: str) -> None:
+    assert indexes_text(indexes) == text
+
+
+@given(st.sets(st.integers(0, 60)))
+def test_property_index_texts_can_be_read_back(indexes: set[int]) -> None:
+    assert parse_indexes(indexes_text(indexes)) == indexes
+
+
+@pytest.mark.parametrize(
+    ("policy", "limit", "failed", "restarts", "has_failed"),
+    [
+        ("Never", 0, 0, 0, False),
+        ("Never", 0, 1, 0, True),
+        ("Never", 2, 2, 0, False),
+        ("Never", 2, 3, 0, True),
+        ("OnFailure", 0, 0, 1, True),
+        ("OnFailure", 1, 0, 1, True),
+        ("OnFailure", 2, 0, 1, False),
+        ("OnFailure", 2, 0, 2, True),
+    ],
+)
+def test_back_off_limits(policy: str, limit: int, failed: int, restarts: int, has_failed: bool) -> None:
+    seen = look([pod(index=0, restarts=restarts)], {"failed": failed}, policy, backoffLimit=limit)
+    assert (verdict(seen) is not None) is has_failed
+
+
+FAIL_ON_42 = {"rules": [{"action": "FailJob", "onExitCodes": {"operator": "In", "values": [42]}}]}
+INDEX_0 = {"rules": [{"succeededIndexes": "0"}]}
+
+
+@pytest.mark.parametrize(
+    ("pods", "status", "spec", "reason"),
+    [
+        ([pod("Failed", 0, exit=42)], {}, {"podFailurePolicy": FAIL_ON_42, "backoffLimit": 0}, "PodFailurePolicy"),
+        ([pod("Failed", 0, exit=1)], {}, {"podFailurePolicy": FAIL_ON_42, "backoffLimit": 0}, "BackoffLimitExceeded"),
+        ([], {"startTime": _ago(10)}, {"activeDeadlineSeconds": 10}, "DeadlineExceeded"),
+        ([], {"startTime": _ago(10)}, {"activeDeadlineSeconds": 10, "suspend": True}, None),
+        ([pod(index=0, deleting=True)], {}, {"backoffLimit": 0}, "BackoffLimitExceeded"),
+        ([pod(index=0, deleting=True)], {}, {"backoffLimit": 0, "podReplacementPolicy": "Failed"}, None),
+        ([pod("Failed", 0), pod("Succeeded", 1)], {}, {"backoffLimitPerIndex": 0}, "FailedIndexes"),
+        ([pod("Failed", 0)], {}, {"backoffLimitPerIndex": 0, "maxFailedIndexes": 0}, "MaxFailedIndexesExceeded"),
+        ([pod("Failed", 0, failures=0)], {}, {"backoffLimitPerIndex": 1, "maxFailedIndexes": 0}, None),
+        ([pod("Succeeded", 0)], {}, {"successPolicy": INDEX_0}, "SuccessPolicy"),
+        ([pod("Succeeded", 0), pod("Failed", 1)], {}, {"successPolicy": INDEX_0, "backoffLimit": 0}, "BackoffLimitExceeded"),
+        ([pod("Failed", 5)], {}, {"backoffLimit": 0}, None),
+    ],
+)
+def test_what_ends_a_job(pods: list[dict[str, Any]], status: dict[str, Any], spec: dict[str, Any], reason: str | None) -> None:
+    decided = verdict(look(pods, status, **spec))
+    assert (decided.reason if decided else None) == reason
+
+
+@pytest.mark.parametrize(
+    ("rule", "ended", "action"),
+    [
+        ({"action": "Ignore", "onExitCodes": {"operator": "NotIn", "values": [1]}}, pod("Failed", exit=2), "Ignore"),
+        ({"action": "Ignore", "onExitCodes": {"operator": "NotIn", "values": [1]}}, pod("Failed", exit=1), None),
+        (
+            {"action": "Count", "onExitCodes": {"containerName": "other", "operator": "In", "values": [1]}},
+            pod("Failed", exit=1),
+            None,
+        ),
+        ({"action": "Count", "onExitCodes": {"operator": "NotIn", "values": [9]}}, pod("Failed", exit=0), None),
+        (
+            {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]},
+            pod("Failed", conditions=[{"type": "DisruptionTarget", "status": "True"}]),
+            "Ignore",
+        ),
+    ],
+)
+def test_rules_of_pod_failures(rule: dict[str, Any], ended: dict[str, Any], action: str | None) -> None:
+    match = pod_failure_policy.matching_rule({"podFailurePolicy": {"rules": [rule]}}, ended)
+    assert (match.action if match else None) == action
+
+
+@pytest.mark.parametrize(
+    ("rules", "completed", "met"),
+    [
+        ([{"succeededCount": 2}], {0}, None),
+        ([{"succeededCount": 2}], {0, 7}, 0),
+        ([{"succeededIndexes": "0,2-3"}], {0, 2}, None),
+        ([{"succeededIndexes": "0,2-3", "succeededCount": 2}], {0, 2}, 0),
+        ([{"succeededIndexes": "9"}, {"succeededCount": 1}], {3}, 1),
+        ([{"succeededCount": 0}], set(), None),
+    ],
+)
+def test_rules_of_success(rules: list[dict[str, Any]], completed: set[int], met: int | None) -> None:
+    assert met_rule({"successPolicy": {"rules": rules}}, completed) == met
+
+
+def test_back_off_doubles_up_to_ten_minutes() -> None:
+    assert [backoff_seconds(n) for n in (0, 1, 2, 3, 7, 8, 50)] == [0, 10, 20, 40, 600, 600, 600]
+
+
+def test_back_off_counts_failures_since_the_last_success() -> None:
+    twice = BackoffRecord().after([], [pod("Failed", ended=8), pod("Failed", ended=3)])
+    assert twice.seconds_left(NOW) == pytest.approx(17)
+    assert twice.after([pod("Succeeded", ended=1)], []).seconds_left(NOW) == 0
+    assert twice.after([pod("Succeeded", ended=2)], [pod("Failed", ended=1)]).seconds_left(NOW) == pytest.approx(9)
+
+
+@pytest.mark.parametrize(
+    ("pods", "spec", "indexes"),
+    [
+        ([], {}, [0, 1]),
+        ([pod(index=0)], {}, [1]),
+        ([pod("Succeeded", 0)], {"completions": 3}, [1, 2]),
+        ([pod(index=0, deleting=True)], {}, [0, 1]),
+        ([pod(index=0, deleting=True)], {"podReplacementPolicy": "Failed"}, [1]),
+        ([pod("Failed", 0)], {"completions": 3, "backoffLimitPerIndex": 0}, [1, 2]),
+        ([pod("Failed", 0, ended=1)], {"completions": 3, "backoffLimitPerIndex": 1}, [1]),
+        ([], {"suspend": True}, []),
+        ([], {"completionMode": "NonIndexed", "completions": None}, [None, None]),
+        ([pod("Succeeded", name="a")], {"completionMode": "NonIndexed", "completions": None}, []),
+    ],
+)
+def test_which_pods_are_missing(pods: list[dict[str, Any]], spec: dict[str, Any], indexes: list[int | None]) -> None:
+    assert missing(look(pods, **spec), BackoffRecord())[0] == indexes
+
+
+def test_a_failed_index_does_not_wait_for_another() -> None:
+    seen = look([pod("Failed", 0, ended=4), pod(index=1)], completions=3, backoffLimitPerIndex=2)
+    assert missing(seen, BackoffRecord()) == ([], pytest.approx(6))
+    assert list(seen.awaiting_replacement) == [0]
+    assert tracking.to_release(seen, None) == []
+
+
+@pytest.mark.parametrize(
+    ("pods", "parallelism", "removed"),
+    [
+        ([pod(index=0, ready=True), pod(index=1)], 1, ["work-1"]),
+        ([pod(index=0), pod("Pending", 1)], 1, ["work-1"]),
+        ([pod("Pending", 0), pod("Pending", 1, node="n")], 1, ["work-0"]),
+        ([pod(index=0, name="old", ready=True), pod(index=0, name="twin")], 2, ["twin"]),
+        ([pod(index=7, ready=True)], 2, ["work-7"]),
+    ],
+)
+def test_which_pods_are_too_many(pods: list[dict[str, Any]], parallelism: int, removed: list[str]) -> None:
+    assert [entry["metadata"]["name"] for entry in surplus(look(pods, parallelism=parallelism))] == removed
+
+
+def test_replacements_carry_the_failures_of_their_index() -> None:
+    ignoring = {"podFailurePolicy": {"rules": [{"action": "Ignore", "onExitCodes": {"operator": "In", "values": [9]}}]}}
+    assert per_index.replacement_notes({}, None) == {per_index.FAILURES: "0"}
+    assert per_index.replacement_notes({}, pod("Failed", 0, failures=1)) == {per_index.FAILURES: "2"}
+    ignored = per_index.replacement_notes(ignoring, pod("Failed", 0, failures=1, exit=9))
+    assert ignored == {per_index.FAILURES: "1", per_index.IGNORED_FAILURES: "1"}
+
+
+def test_what_still_runs_fails_with_its_job_but_not_when_the_job_succeeds() -> None:
+    for spec, failed in (({"backoffLimit": 0}, 2), ({"successPolicy": INDEX_0}, 0)):
+        seen = look([pod("Failed" if failed else "Succeeded", 0), pod(index=1)], **spec)
+        ending = verdict(seen)
+        tracking.note(seen, tracking.to_release(seen, ending), ending)
+        tracking.count(seen, set())
+        assert seen.status.get("failed", 0) == failed

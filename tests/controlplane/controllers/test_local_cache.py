@@ -1,0 +1,136 @@
+"""What controllers read: never behind their own writes, whatever the watch tells late."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from trainwright.api.errors import NotFound
+from trainwright.api.kinds import CLAIM, JOB, POD
+from trainwright.controlplane.apiserver.rest import ResourceServer
+from trainwright.controlplane.apiserver.store import Store
+from trainwright.controlplane.controllers.claim_protection import claim_protection
+from trainwright.controlplane.controllers.local_cache import Kept, LocalCache
+from trainwright.controlplane.embedded import EmbeddedCluster
+
+LABEL = "batch.kubernetes.io/job-name"
+
+
+def pod(name: str, version: int, uid: str = "", **metadata: Any) -> dict[str, Any]:
+    whole = {"name": name, "namespace": "ns", "uid": uid or name, "resourceVersion": str(version), **metadata}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": whole}
+
+
+def names(kept: Kept, selector: str = "") -> list[str]:
+    return [obj["metadata"]["name"] for obj in kept.among("ns", selector)]
+
+
+def test_what_is_older_takes_the_place_of_nothing() -> None:
+    kept = Kept()
+    kept.note(pod("a", 12, generation=2))
+    kept.note(pod("a", 9, generation=1))
+    assert (kept.get(("ns", "a")) or {})["metadata"]["generation"] == 2
+
+
+def test_what_was_asked_to_go_is_on_its_way_until_the_watch_tells() -> None:
+    kept = Kept()
+    kept.note(pod("a", 1))
+    kept.doom(pod("a", 1))
+    assert (kept.get(("ns", "a")) or {})["metadata"]["deletionTimestamp"]
+    kept.remove(pod("a", 3))
+    assert kept.get(("ns", "a")) is None
+
+
+def test_the_answer_to_a_write_does_not_bring_back_what_is_gone() -> None:
+    kept = Kept()
+    kept.note(pod("a", 1))
+    kept.remove(pod("a", 4))
+    kept.note(pod("a", 2))
+    assert kept.get(("ns", "a")) is None
+
+
+def test_a_successor_outlives_the_news_of_its_predecessors_end() -> None:
+    kept = Kept()
+    kept.note(pod("a", 1, uid="old"))
+    kept.note(pod("a", 5, uid="new"))
+    kept.remove(pod("a", 4, uid="old"))
+    assert (kept.get(("ns", "a")) or {})["metadata"]["uid"] == "new"
+
+
+def test_lists_by_label_follow_its_changes() -> None:
+    kept = Kept()
+    kept.note(pod("a", 1, labels={LABEL: "x"}))
+    kept.note(pod("b", 2, labels={LABEL: "y"}))
+    assert names(kept, f"{LABEL}=x") == ["a"]
+    kept.note(pod("a", 3, labels={LABEL: "y"}))
+    assert (names(kept, f"{LABEL}=x"), names(kept, f"{LABEL}=y,other=1")) == ([], ["a", "b"])
+    kept.remove(pod("b", 4))
+    assert names(kept, f"{LABEL}=y") == ["a"]
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[EmbeddedCluster]:
+    store = Store(tmp_path / "state.db")
+    embedded = EmbeddedCluster(ResourceServer(store))
+    yield embedded
+    embedded.close()
+    store.close()
+
+
+def a_pod(name: str, **spec: Any) -> dict[str, Any]:
+    metadata = {"name": name, "namespace": "default", "labels": {LABEL: "work"}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": metadata,
+        "spec": {"containers": [{"name": "main", "image": "i"}], **spec},
+    }
+
+
+@pytest.mark.medium
+def test_own_writes_are_read_at_once(cluster: EmbeddedCluster) -> None:
+    stop = threading.Event()
+    cache = LocalCache(cluster, (POD,), stop)
+    cache.start()
+    try:
+        for number in range(50):
+            cache.create(a_pod(f"p{number}"))
+            assert len(cache.list(POD, "default", label_selector=f"{LABEL}=work").items) == 1
+            cache.patch(POD, f"p{number}", {"metadata": {"labels": {"seen": str(number)}}}, "default")
+            found = cache.get(POD, f"p{number}", "default")
+            assert found["metadata"]["labels"]["seen"] == str(number)
+            found["metadata"]["labels"].clear()  # the caller's own
+            assert cache.get(POD, f"p{number}", "default")["metadata"]["labels"]["seen"] == str(number)
+            cache.delete(POD, f"p{number}", "default")
+            gone = cache.list(POD, "default").items
+            assert all("deletionTimestamp" in obj["metadata"] for obj in gone)
+            cluster_has = {obj["metadata"]["name"] for obj in cluster.list(POD, "default").items}
+            assert f"p{number}" not in cluster_has
+            while cache.list(POD, "default").items:
+                stop.wait(0.005)
+        with pytest.raises(NotFound):
+            cache.get(POD, "p0", "default")
+        with pytest.raises(NotFound):
+            cache.get(JOB, "read-from-the-api", "default")
+    finally:
+        stop.set()
+
+
+@pytest.mark.medium
+def test_a_claim_goes_when_no_pod_uses_it_any_more(cluster: EmbeddedCluster) -> None:
+    protection = claim_protection(cluster)
+    claim = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "data", "namespace": "default"}}
+    cluster.create({**claim, "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}})
+    cluster.create(a_pod("user", volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]))
+    cluster.delete(CLAIM, "data", "default")
+    protection.reconcile(("default", "data"))
+    assert cluster.get(CLAIM, "data", "default")["metadata"]["deletionTimestamp"]
+    assert list(protection.watches[POD](cluster.get(POD, "user", "default"))) == [("default", "data")]
+    cluster.delete(POD, "user", "default")
+    protection.reconcile(("default", "data"))
+    with pytest.raises(NotFound):
+        cluster.get(CLAIM, "data", "default")

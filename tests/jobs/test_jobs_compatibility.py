@@ -1,0 +1,112 @@
+"""What a runtime cannot serve is refused by field before anything is created; what is odd is a warning."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trainwright.api.errors import Invalid
+from trainwright.api.kinds import CLUSTER_TRAINING_RUNTIME, TRAINJOB
+from trainwright.controlplane.embedded import EmbeddedCluster
+from trainwright.jobs import Identity, TrainRequest, submit_or_adopt
+from trainwright.jobs.compatibility import check_compatible, steps_of_runtime
+from trainwright.runtimes import bundled_runtime
+
+
+def runtime(name: str = "torch-distributed") -> dict[str, Any]:
+    found = bundled_runtime(name)
+    assert found is not None
+    return copy.deepcopy(found)
+
+
+def without_labels() -> dict[str, Any]:
+    bare = runtime()
+    bare["metadata"].pop("labels")
+    for job in bare["spec"]["template"]["spec"]["replicatedJobs"]:
+        job["template"].pop("metadata")
+    return bare
+
+
+@pytest.mark.parametrize(
+    ("fields", "field", "words"),
+    [
+        ({"dataset_uri": "hf://a/b"}, "dataset_uri", "has no step 'dataset-initializer' that would take it (its steps: trainer)"),
+        ({"model_uri": "hf://a/b"}, "model_uri", "no step 'model-initializer'"),
+        ({"dataset_secret": "hub"}, "dataset_secret", "no step 'dataset-initializer'"),
+        ({"resources_per_node": {"limits": {"cpu": "many"}}}, "resources_per_node.limits.cpu", "'many' is not a quantity"),
+        ({"resources_per_node": {"limit": {"cpu": "1"}}}, "resources_per_node.limit", "expected limits or requests"),
+        (
+            {"resources_per_node": {"limits": {"memory": "1Gi"}, "requests": {"memory": "1.5Gi"}}},
+            "resources_per_node.requests.memory",
+            "1536Mi is more than the limit of 1Gi",
+        ),
+    ],
+)
+def test_what_the_runtime_cannot_serve_is_refused_by_field_before_anything_is_created(
+    cluster: EmbeddedCluster, request_of: Callable[..., TrainRequest], fields: Any, field: str, words: str
+) -> None:
+    with pytest.raises(Invalid) as raised:
+        submit_or_adopt(cluster, request_of(**fields), Identity("o", "r", "s"), "default")
+    (problem,) = raised.value.problems
+    assert problem.field == field
+    assert words in problem.message
+    assert not cluster.list(TRAINJOB).items
+
+
+def test_a_step_without_its_label_takes_nothing(request_of: Callable[..., TrainRequest]) -> None:
+    with pytest.raises(Invalid) as raised:
+        check_compatible(request_of(args=["a"], env={"A": "1"}), without_labels())
+    assert [problem.field for problem in raised.value.problems] == ["command", "args", "env"]
+    assert "its steps: none" in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"runtime": "torch-distributed"}, ["has no label trainer.kubeflow.org/framework"]),
+        ({"num_nodes": 2}, ["no label", "has no mlPolicy"]),
+        (
+            {"resources_per_node": {"limits": {"nvidia.com/gpu": "2"}}, "num_proc_per_node": 4},
+            ["no label", "no mlPolicy", "num_proc_per_node=4 is more than the 2 GPUs"],
+        ),
+    ],
+)
+def test_what_is_odd_is_told(fields: Any, words: list[str]) -> None:
+    odd = runtime()
+    odd["metadata"].pop("labels")
+    odd["spec"].pop("mlPolicy")
+    warnings = check_compatible(TrainRequest(**{"runtime": "torch-distributed", **fields}), odd)
+    assert len(warnings) == len(words)
+    assert all(word in warning for word, warning in zip(words, warnings, strict=True))
+
+
+def test_the_choice_is_logged_and_returned(
+    cluster: EmbeddedCluster, request_of: Callable[..., TrainRequest], caplog: pytest.LogCaptureFixture
+) -> None:
+    bare = runtime()
+    bare["metadata"] = {"name": "mine", "labels": {"trainer.kubeflow.org/support": "deprecated"}}
+    cluster.create(bare)
+    caplog.set_level("INFO", "trainwright.jobs.submit")
+    choice = submit_or_adopt(cluster, request_of(runtime="mine"), Identity("o", "r", "s"), "default").runtime
+    assert (choice.kind, choice.name, choice.found, choice.steps) == (
+        CLUSTER_TRAINING_RUNTIME.kind,
+        "mine",
+        "cluster",
+        ("trainer",),
+    )
+    assert len(choice.warnings) == 2
+    assert "runtime chosen kind=ClusterTrainingRuntime name=mine found=cluster steps=trainer" in caplog.text
+    assert "marked as deprecated" in caplog.text
+
+
+@given(st.sets(st.sampled_from(["dataset_uri", "model_uri", "args", "env", "image"])))
+def test_a_runtime_with_all_steps_serves_every_request(fields: set[str]) -> None:
+    values = {"dataset_uri": "hf://a/b", "model_uri": "hf://a/b", "args": ["x"], "env": {"A": "1"}, "image": "i"}
+    request = TrainRequest(runtime="trl-sft", **{field: values[field] for field in fields})
+    assert check_compatible(request, runtime("trl-sft")) == []
+    assert set(steps_of_runtime(runtime("trl-sft"))) == {"dataset-initializer", "model-initializer", "trainer"}

@@ -1,0 +1,42 @@
+"""Lines that PyTorch and NCCL write when a part of a distributed program gives up, and what they are taken for."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trainwright.jobs.log_signs import SIGNS, signs_in
+
+LINES = [
+    ("[rank1]:[E123 ProcessGroupNCCL.cpp:616] [Rank 1] Watchdog caught collective operation timeout: WorkNCCL(", "nccl-timeout"),
+    ("torch.distributed.DistBackendError: NCCL error in: X.cpp:94, ncclRemoteError: A call failed", "nccl-error"),
+    ("torch.distributed.elastic.rendezvous.api.RendezvousTimeoutError", "rendezvous-timeout"),
+    ("torch.distributed.DistNetworkError: The client socket has timed out after 60000ms", "rendezvous-timeout"),
+    ("torch.distributed.DistStoreError: Timed out after 901 seconds waiting for clients. 1/2", "rendezvous-timeout"),
+    ("RuntimeError: DataLoader timed out after 30 seconds", "data-loader-timeout"),
+    ("RuntimeError: DataLoader worker (pid(s) 12) exited unexpectedly", "data-loader-died"),
+    (
+        "RuntimeError: DataLoader worker (pid 7) is killed by signal: Bus error. It is possible that dataloader's workers are out",
+        "data-loader-shared-memory",
+    ),
+    ("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB", "gpu-out-of-memory"),
+    ("OSError: [Errno 28] No space left on device", "disk-full"),
+]
+
+
+@pytest.mark.parametrize(("line", "name"), LINES)
+def test_a_line_is_known(line: str, name: str) -> None:
+    assert signs_in(["step 1", line, line])[0].name == name
+
+
+def test_what_came_first_stands_first_and_a_program_that_just_fails_has_no_sign() -> None:
+    assert [sign.name for sign in signs_in([LINES[-1][0], LINES[0][0]])] == ["disk-full", "nccl-timeout"]
+    assert signs_in(["ValueError: bad learning rate", "loss 2.0 (took 30 seconds)"]) == ()
+
+
+@given(st.lists(st.sampled_from([line for line, _ in LINES]) | st.text(max_size=40)))
+def test_each_sign_is_told_once(lines: list[str]) -> None:
+    found = signs_in(lines)
+    assert len(set(found)) == len(found)
+    assert set(found) <= set(SIGNS)

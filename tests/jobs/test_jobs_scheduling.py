@@ -1,0 +1,119 @@
+"""Queue, topology, selectors and tolerations reach the pods that train, and what a TrainJob cannot say is refused by field."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from trainwright.api import admit
+from trainwright.jobs import Identity, TrainRequest, trainjob_manifest
+from trainwright.jobs.scheduling import Topology
+from trainwright.materialize import materialize
+from trainwright.runtimes import bundled_runtime
+
+STEP = Identity("kfp", "run", "train")
+GPU = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
+ZONE = {
+    "nodeAffinity": {
+        "requiredDuringSchedulingIgnoredDuringExecution": {
+            "nodeSelectorTerms": [{"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}]
+        }
+    }
+}
+
+
+def runtime(name: str = "trl-sft") -> dict[str, Any]:
+    found = bundled_runtime(name)
+    assert found is not None
+    return copy.deepcopy(found)
+
+
+def built(found: dict[str, Any], **fields: Any) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+    """The manifest, the JobSet, and its pod templates by step."""
+    request = TrainRequest(**{"runtime": found["metadata"]["name"], **fields})
+    manifest = admit(trainjob_manifest(request, STEP, "team", found)).object
+    jobset = next(obj for obj in materialize(manifest, found) if obj["kind"] == "JobSet")
+    return manifest, jobset, {job["name"]: job["template"]["spec"]["template"] for job in jobset["spec"]["replicatedJobs"]}
+
+
+def test_training_pods_are_placed_and_initializers_are_not() -> None:
+    found = runtime()
+    own = {"key": "own", "operator": "Exists"}
+    for job in found["spec"]["template"]["spec"]["replicatedJobs"]:
+        job["template"]["spec"]["template"]["spec"]["tolerations"] = [own]
+    _, _, pods = built(found, node_selector={"gpu": "h100"}, tolerations=[GPU, own], affinity=ZONE, workspace="pvc://w")
+    node = pods["node"]["spec"]
+    assert (node["nodeSelector"], node["tolerations"], node["affinity"]) == ({"gpu": "h100"}, [own, GPU], ZONE)
+    for step in ("dataset-initializer", "model-initializer"):
+        assert "nodeSelector" not in pods[step]["spec"]
+        assert pods[step]["spec"]["tolerations"] == [own]
+
+
+def test_a_queue_starts_the_job_and_keeps_its_topology() -> None:
+    manifest, _, pods = built(runtime(), queue_name="gpus", priority_class="high", topology="required:cloud.example/rack")
+    labels = manifest["metadata"]["labels"]
+    assert (labels["kueue.x-k8s.io/queue-name"], labels["kueue.x-k8s.io/priority-class"]) == ("gpus", "high")
+    assert manifest["spec"]["suspend"] is True
+    assert pods["node"]["metadata"]["annotations"]["kueue.x-k8s.io/podset-required-topology"] == "cloud.example/rack"
+    assert "annotations" not in pods["dataset-initializer"].get("metadata", {})
+
+
+def test_an_exclusive_topology_is_the_jobsets() -> None:
+    manifest, jobset, _ = built(runtime(), topology="exclusive:topology.kubernetes.io/zone")
+    key = "alpha.jobset.sigs.k8s.io/exclusive-topology"
+    assert jobset["metadata"]["annotations"][key] == "topology.kubernetes.io/zone"
+    assert not manifest["spec"].get("suspend")
+
+
+def test_a_request_without_scheduling_says_nothing() -> None:
+    manifest = trainjob_manifest(TrainRequest(runtime="trl-sft"), STEP, "team", runtime())
+    assert "runtimePatches" not in manifest["spec"]
+    assert "suspend" not in manifest["spec"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"priority_class": "high"}, "priority_class: only a queue knows it"),
+        ({"topology": "preferred:rack"}, "topology: 'preferred:rack' is for a queue to keep"),
+        ({"topology": "rack"}, "none of required:KEY"),
+        ({"queue_name": "Big Queue"}, "queue_name: 'Big Queue' is not the name of a queue"),
+        ({"queue_name": "a", "labels": {"kueue.x-k8s.io/queue-name": "b"}}, "queue_name: 'a', and the label"),
+        ({"tolerations": [{"kee": "a"}]}, r"tolerations\[0\].kee: unknown field; did you mean key"),
+        ({"tolerations": [{"key": 1}]}, r"tolerations\[0\].key: "),
+        ({"affinity": {"nodeAfinity": {}}}, "affinity.nodeAfinity: unknown field; did you mean nodeAffinity"),
+        (
+            {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {}}}},
+            "affinity.nodeAffinity.*nodeSelectorTerms: Required value",
+        ),
+    ],
+)
+def test_what_cannot_be_said_is_refused_by_field(fields: Any, words: str) -> None:
+    with pytest.raises(ValidationError, match=words):
+        TrainRequest(**{"runtime": "trl-sft", **fields})
+
+
+@given(st.text(max_size=30) | st.from_regex(r"(required|preferred|exclusive):[a-z./-]{1,20}", fullmatch=True))
+def test_a_topology_is_read_or_refused_and_says_itself_once(text: str) -> None:
+    try:
+        topology = Topology.parse(text)
+    except ValueError:
+        return
+    assert text == (f"{topology.mode}:{topology.key}" if topology.key else topology.mode)
+    assert len(topology.pod_annotations()) + len(topology.jobset_annotations()) == 1
+
+
+@given(
+    st.dictionaries(st.sampled_from(["a", "b", "c"]), st.sampled_from(["1", "2"])),
+    st.lists(st.sampled_from([GPU, {"operator": "Exists"}, {"key": "x", "operator": "Equal", "value": "y"}]), max_size=3),
+)
+def test_what_is_asked_for_is_what_pods_get(selector: dict[str, str], tolerations: list[Any]) -> None:
+    _, _, pods = built(runtime("torch-distributed"), node_selector=selector, tolerations=tolerations)
+    spec = pods["node"]["spec"]
+    assert spec.get("nodeSelector", {}) == selector
+    assert all(toleration in spec["tolerations"] for toleration in tolerations)

@@ -1,0 +1,178 @@
+"""What is sent follows the schema that the cluster serves: Trainer 2.1, 2.2, 2.3, and one that may not be read."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trainwright.api.errors import Forbidden, Invalid, ServiceUnavailable
+from trainwright.api.kinds import TRAINJOB, Kind
+from trainwright.cluster.served_schema import DEFINITION, ServedSchema, schema_in, served_trainjob
+from trainwright.controlplane.embedded import EmbeddedCluster
+from trainwright.jobs import Deadlines, Identity, TrainRequest, submit_or_adopt
+from trainwright.jobs.run import _with_run
+from trainwright.jobs.served_form import served_form
+
+STEP = Identity("o", "r", "s")
+FULL = {
+    "runtime": "trl-sft",
+    "command": [],
+    "workspace": "pvc://mine/run",
+    "node_selector": {"gpu": "h100"},
+    "topology": "exclusive:zone",
+    "active_deadline_seconds": 60,
+}
+
+
+class Serving:
+    """The quiet cluster with a CRD: as an API server it drops what the schema does not know."""
+
+    def __init__(self, cluster: EmbeddedCluster, definition: Any, readable: Exception | None = None):
+        self._cluster, self._definition, self._readable = cluster, definition, readable
+        self.asked, self.sent = 0, []  # type: ignore[var-annotated]
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._cluster, name)
+
+    def get(self, kind: Kind, name: str, namespace: str | None = None) -> Any:
+        if kind != DEFINITION:
+            return self._cluster.get(kind, name, namespace)
+        self.asked += 1
+        if self._readable is not None:
+            raise self._readable
+        return self._definition
+
+    def create(self, obj: dict[str, Any]) -> Any:
+        self.sent.append(obj)
+        kept = copy.deepcopy(obj)
+        for path in schema_in(self._definition).unserved(obj["spec"]):  # type: ignore[union-attr]
+            kept["spec"].pop(path.split(".")[1])
+        shown = copy.deepcopy(kept)
+        for old in ("podTemplateOverrides", "labels", "annotations"):  # not of the server's own version
+            kept["spec"].pop(old, None)
+        return {**self._cluster.create(kept), "spec": shown["spec"]}
+
+
+@pytest.fixture
+def definition(shared: Path) -> Callable[[str], Any]:
+    def read(version: str) -> Any:
+        path = shared / "upstream" / "trainer" / f"crds-v{version}" / "trainer.kubeflow.org_trainjobs.yaml"
+        return yaml.load(path.read_text(), yaml.CSafeLoader)
+
+    return read
+
+
+def submitted(cluster: Any, **fields: Any) -> Any:
+    return submit_or_adopt(cluster, TrainRequest(**{**FULL, **fields}), STEP, "default")
+
+
+@pytest.mark.parametrize("version", ["2.2.1", "2.3.0"])
+def test_a_cluster_of_today_gets_todays_form(cluster: EmbeddedCluster, definition: Any, version: str) -> None:
+    serving = Serving(cluster, definition(version))
+    made = submitted(serving)
+    (sent,) = serving.sent
+    assert [patch["manager"] for patch in sent["spec"]["runtimePatches"]] == [
+        "trainwright.dev/workspace",
+        "trainwright.dev/scheduling",
+    ]
+    assert sent["spec"]["activeDeadlineSeconds"] == 60
+    assert made.run_deadline is None
+
+
+def test_trainer_2_1_gets_overrides_and_the_client_keeps_the_deadline(cluster: EmbeddedCluster, definition: Any) -> None:
+    serving = Serving(cluster, definition("2.1.0"))
+    made = submitted(serving)
+    spec = serving.sent[0]["spec"]
+    assert not {"runtimePatches", "activeDeadlineSeconds"} & set(spec)
+    assert spec["annotations"] == {"alpha.jobset.sigs.k8s.io/exclusive-topology": "zone"}
+    by_step: dict[str, dict[str, Any]] = {}
+    for override in spec["podTemplateOverrides"]:
+        by_step.setdefault(override["targetJobs"][0]["name"], {}).update(override["spec"])
+    assert set(by_step) == {"dataset-initializer", "model-initializer", "node"}
+    assert by_step["node"]["nodeSelector"] == {"gpu": "h100"}
+    assert by_step["node"]["volumes"] == [{"name": "initializer", "persistentVolumeClaim": {"claimName": "mine"}}]
+    assert made.run_deadline == 60
+    assert _with_run(Deadlines(), made.run_deadline) == Deadlines(run=60)
+    assert _with_run(Deadlines(run=30), made.run_deadline) == _with_run(Deadlines(run=30), None) == Deadlines(run=30)
+    assert submitted(serving).adopted  # the digest is that of the request, whatever the version
+
+
+def test_the_definition_is_asked_for_once(cluster: EmbeddedCluster, definition: Any) -> None:
+    serving = Serving(cluster, definition("2.1.0"))
+    for run in range(3):
+        submit_or_adopt(serving, TrainRequest(**FULL), Identity("o", str(run), "s"), "default")  # type: ignore[arg-type]
+    assert serving.asked == 1
+
+
+def test_an_answer_of_the_moment_is_not_kept(cluster: EmbeddedCluster, definition: Any) -> None:
+    serving = Serving(cluster, definition("2.3.0"), ServiceUnavailable("down"))
+    assert served_trainjob(serving) is None  # type: ignore[arg-type]
+    serving._readable = None
+    assert served_trainjob(serving) is not None  # type: ignore[arg-type]
+    assert serving.asked == 2
+
+
+def test_where_the_definition_may_not_be_read_todays_form_is_sent(cluster: EmbeddedCluster, definition: Any) -> None:
+    serving = Serving(cluster, definition("2.3.0"), Forbidden("no"))
+    submitted(serving)
+    submit_or_adopt(serving, TrainRequest(**FULL), Identity("o", "again", "s"), "default")  # type: ignore[arg-type]
+    assert "runtimePatches" in serving.sent[0]["spec"]
+    assert serving.asked == 1
+
+
+def test_a_job_whose_fields_were_dropped_is_deleted_and_they_are_named(cluster: EmbeddedCluster, definition: Any) -> None:
+    serving = Serving(cluster, definition("2.1.0"), Forbidden("no"))
+    with pytest.raises(Invalid) as raised:
+        submitted(serving)
+    assert [problem.field for problem in raised.value.problems] == ["spec.runtimePatches", "spec.activeDeadlineSeconds"]
+    assert not cluster.list(TRAINJOB).items
+
+
+@pytest.mark.parametrize(
+    ("spec", "field"),
+    [
+        ({"managedBy": "x"}, "spec.managedBy"),
+        ({"trainer": {"image": "a", "speed": 1}}, "spec.trainer.speed"),
+    ],
+)
+def test_what_is_not_served_is_refused_by_field(definition: Any, spec: Any, field: str) -> None:
+    schema = schema_in(definition("2.1.0"))
+    assert schema is not None
+    schema.spec["properties"].pop("managedBy")
+    job = {"kind": "TrainJob", "metadata": {"name": "a"}, "spec": {"runtimeRef": {"name": "r"}, **spec}}
+    with pytest.raises(Invalid) as raised:
+        served_form(job, schema)
+    assert [problem.field for problem in raised.value.problems] == [field]
+
+
+def test_a_patch_of_jobs_cannot_be_said_to_trainer_2_1(definition: Any) -> None:
+    jobs = [{"name": "node", "template": {"metadata": {"labels": {"a": "b"}}}}]
+    patch = {"manager": "a.b/c", "trainingRuntimeSpec": {"template": {"spec": {"replicatedJobs": jobs}}}}
+    job = {"kind": "TrainJob", "metadata": {"name": "a"}, "spec": {"runtimeRef": {"name": "r"}, "runtimePatches": [patch]}}
+    with pytest.raises(Invalid, match=r"replicatedJobs\[node\].template.metadata: podTemplateOverrides"):
+        served_form(job, schema_in(definition("2.1.0")))
+
+
+NAMES = st.sampled_from(["a", "b", "c"])
+SCHEMA = {"properties": {"a": {}, "b": {"properties": {"a": {}}}, "c": {"items": {"properties": {"a": {}}}}}}
+
+
+@given(st.recursive(st.integers(), lambda inner: st.lists(inner, max_size=2) | st.dictionaries(NAMES, inner, max_size=3)))
+def test_only_what_the_schema_knows_is_served(value: Any) -> None:
+    spec = value if isinstance(value, dict) else {"a": value}
+    paths = ServedSchema(SCHEMA).unserved(spec)
+    assert len(set(paths)) == len(paths)
+    if not any(isinstance(inner, dict | list) for inner in spec.values()):
+        assert paths == []
+
+
+def test_a_definition_of_another_version_says_nothing() -> None:
+    assert schema_in({"spec": {"versions": [{"name": "v2", "schema": {}}]}}) is None
+    assert schema_in({}) is None

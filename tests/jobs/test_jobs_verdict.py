@@ -1,0 +1,184 @@
+"""Which error is raised for what, whether a retry may help, and the report as data."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from trainwright.api.kinds import JOBSET
+from trainwright.controlplane.embedded import EmbeddedCluster
+from trainwright.jobs import (
+    Deadlines,
+    Identity,
+    ImagePullFailed,
+    OutOfMemory,
+    Preempted,
+    QueueTimeout,
+    RunTimeout,
+    StartTimeout,
+    StepFailed,
+    TrainJobDeadline,
+    TrainJobFailed,
+    TrainRequest,
+    submit_or_adopt,
+    wait_for,
+)
+from trainwright.jobs.report import report_of
+from trainwright.jobs.verdict import failure_of
+
+PULLING = {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}
+
+
+class WithLog:
+    def __init__(self, cluster: EmbeddedCluster, log: str):
+        self._cluster, self._log = cluster, log
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._cluster, name)
+
+    def logs(self, *_: Any, **__: Any) -> Iterator[bytes]:
+        yield self._log.encode()
+
+
+@pytest.fixture
+def job(cluster: EmbeddedCluster, request_of: Callable[..., TrainRequest]) -> dict[str, Any]:
+    return submit_or_adopt(cluster, request_of(), Identity("o", "r", "s"), "default").trainjob
+
+
+def container(state: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {"name": "node", "ready": False, "restartCount": 0, "image": "", "imageID": "", "state": state, **more}
+
+
+def exited(code: int, reason: str = "Error") -> dict[str, Any]:
+    ended = {"exitCode": code, "reason": reason, "startedAt": "2026-01-01T00:00:00Z", "finishedAt": "2026-01-01T01:00:00Z"}
+    return {"phase": "Failed", "startTime": "2026-01-01T00:00:00Z", "containerStatuses": [container({"terminated": ended})]}
+
+
+def disrupted(reason: str, message: str = "") -> dict[str, Any]:
+    condition = {"type": "DisruptionTarget", "status": "True", "reason": reason, "message": message}
+    return {"phase": "Failed", "conditions": [condition]}
+
+
+@pytest.mark.parametrize(
+    ("status", "log", "error", "retryable", "words"),
+    [
+        (exited(1), "ValueError: x", StepFailed, False, "exited 1"),
+        (exited(137, "OOMKilled"), "", OutOfMemory, False, "out of memory"),
+        (exited(1), "torch.OutOfMemoryError: CUDA out of memory.", OutOfMemory, False, "the GPU was out of memory"),
+        (exited(1), "Watchdog caught collective operation timeout", StepFailed, True, "NCCL timed out"),
+        (exited(1), "RendezvousTimeoutError", StepFailed, True, "did not find each other"),
+        (exited(1), "RuntimeError: DataLoader timed out after 30 seconds", StepFailed, False, "the data loader timed out"),
+        (disrupted("PreemptionByScheduler", "for a higher priority"), "", Preempted, True, "preempted, PreemptionByScheduler"),
+        (disrupted("DeletionByTaintManager"), "", Preempted, True, "lost with its node"),
+        ({"phase": "Failed", "reason": "Evicted", "message": "low on memory"}, "", Preempted, True, "evicted, Evicted: low on"),
+        ({"phase": "Failed", "reason": "Evicted", "message": "usage exceeds the limit"}, "", StepFailed, False, "evicted"),
+        ({"phase": "Pending", "containerStatuses": [container(PULLING)]}, "", ImagePullFailed, False, "ImagePullBackOff"),
+    ],
+)
+def test_the_cause_decides_the_error(
+    cluster: EmbeddedCluster,
+    job: dict[str, Any],
+    set_status: Any,
+    add_pod: Any,
+    status: Any,
+    log: str,
+    error: type[TrainJobFailed],
+    retryable: bool,
+    words: str,
+) -> None:
+    failed = set_status(job, "Failed")
+    add_pod(failed, **status)
+    raised = failure_of(WithLog(cluster, log), failed)  # type: ignore[arg-type]
+    assert isinstance(raised, error)
+    assert isinstance(raised, TrainJobFailed)
+    assert raised.retryable is retryable
+    assert words in str(raised)
+    assert raised.report is not None
+    assert str(raised.report) == str(raised)
+
+
+def test_the_clusters_own_deadline_is_a_run_timeout_of_a_failed_job(
+    cluster: EmbeddedCluster, job: dict[str, Any], set_status: Any
+) -> None:
+    failed = set_status(job, "Failed")
+    failed["status"]["conditions"][0]["reason"] = "DeadlineExceeded"
+    raised = failure_of(cluster, failed)
+    assert isinstance(raised, TrainJobFailed)
+    assert isinstance(raised, RunTimeout)
+    assert (raised.what, raised.retryable) == ("run", True)
+
+
+@pytest.mark.parametrize(
+    ("deadlines", "suspend", "status", "errors", "retryable"),
+    [
+        (Deadlines(queue=0.01), True, {}, (QueueTimeout,), True),
+        (Deadlines(start=0.01), False, {}, (StartTimeout,), True),
+        (Deadlines(start=0.01), False, {"containerStatuses": [container(PULLING)]}, (StartTimeout, ImagePullFailed), False),
+    ],
+)
+def test_a_deadline_has_an_error_of_its_own(
+    cluster: EmbeddedCluster,
+    request_of: Callable[..., TrainRequest],
+    add_pod: Any,
+    deadlines: Deadlines,
+    suspend: bool,
+    status: Any,
+    errors: tuple[type[Exception], ...],
+    retryable: bool,
+) -> None:
+    job = submit_or_adopt(cluster, request_of(), Identity("o", "r", "s"), "default").trainjob
+    job["spec"]["suspend"] = suspend
+    cluster.update(job)
+    add_pod(job, phase="Pending", **status)
+    with pytest.raises(TrainJobDeadline) as raised:
+        wait_for(cluster, job, deadlines=deadlines)
+    assert not isinstance(raised.value, TrainJobFailed)
+    assert all(isinstance(raised.value, error) for error in errors)
+    assert raised.value.retryable is retryable
+
+
+def test_what_kueue_says_is_told_when_the_queue_is_too_long(
+    cluster: EmbeddedCluster, request_of: Callable[..., TrainRequest]
+) -> None:
+    request = request_of(labels={"kueue.x-k8s.io/queue-name": "gpus"})
+    job = submit_or_adopt(cluster, request, Identity("o", "r", "s"), "default").trainjob
+    job["spec"]["suspend"] = True
+    job = cluster.update(job)
+    name = job["metadata"]["name"]
+    for about, message in ((f"trainjob-{name}-ab1de", "insufficient quota for gpu"), (f"trainjob-{name}-2-ab1de", "another's")):
+        event = {"type": "Warning", "reason": "Pending", "message": message, "lastTimestamp": "2026-01-01T00:00:00Z"}
+        metadata = {"name": f"e-{about}", "namespace": "default"}
+        involved = {"kind": "Workload", "name": about, "namespace": "default"}
+        cluster.create({"apiVersion": "v1", "kind": "Event", "metadata": metadata, "involvedObject": involved, **event})
+    with pytest.raises(QueueTimeout, match="the queue says Pending: insufficient quota for gpu"):
+        wait_for(cluster, job, deadlines=Deadlines(queue=0.01))
+
+
+def test_the_report_as_data(cluster: EmbeddedCluster, job: dict[str, Any], set_status: Any, add_pod: Any) -> None:
+    failed = set_status(job, "Failed")
+    name = failed["metadata"]["name"]
+    jobset = {
+        "apiVersion": "jobset.x-k8s.io/v1alpha2",
+        "kind": "JobSet",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"failurePolicy": {"maxRestarts": 3}, "replicatedJobs": []},
+    }
+    cluster.create(jobset)
+    ended = {"type": "Failed", "status": "True", "reason": "ReachedMaxRestarts", "message": "3 of 3"}
+    ended["lastTransitionTime"] = "2026-01-01T00:00:00Z"
+    cluster.patch(JOBSET, name, {"status": {"restarts": 3, "conditions": [ended]}}, "default", subresource="status")
+    add_pod(failed, **exited(139))
+    report = report_of(WithLog(cluster, "boom"), failed, datetime(2026, 1, 1, 5, tzinfo=UTC))  # type: ignore[arg-type]
+    data = json.loads(json.dumps(report.as_dict()))
+    assert data["condition"] == {"reason": "FailedReason", "message": "the Failed message"}
+    assert data["jobset"] == "ReachedMaxRestarts: 3 of 3"
+    assert data["restarts"] == {"used": 3, "allowed": 3}
+    assert data["nodeHours"] == 1.0
+    (pod,) = data["pods"]
+    assert (pod["exitCode"], pod["signal"], pod["log"], pod["outOfMemory"]) == (139, 11, ["boom"], False)
+    assert str(report).splitlines()[1] == "its JobSet: ReachedMaxRestarts: 3 of 3"
+    assert str(report).splitlines()[-1] == "used: 3 of 3 restarts, 1.00 node-hours"

@@ -1,0 +1,64 @@
+"""Back-off limits per index: how often an index has failed travels in an annotation from a pod to its replacement."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from trainwright.api.objects import Obj, annotations_of
+from trainwright.controlplane.controllers.job import pod_failure_policy
+from trainwright.controlplane.controllers.job.indexes import parse_indexes
+from trainwright.controlplane.controllers.job.pods import index_of, is_tracked
+
+FAILURES = "batch.kubernetes.io/job-index-failure-count"
+IGNORED_FAILURES = "batch.kubernetes.io/job-index-ignored-failure-count"
+
+
+def failed_indexes(job: Obj, pods: list[Obj], has_failed: Callable[[Obj], bool]) -> set[int]:
+    """The indexes that have failed for good: as noted, and those of pods that ended since."""
+    known, spec = parse_indexes((job.get("status") or {}).get("failedIndexes")), job["spec"]
+    for pod in pods:
+        index = index_of(pod)
+        if index is None or index >= int(spec["completions"]) or not is_tracked(pod) or not has_failed(pod):
+            continue
+        if _ends_index(spec, pod):
+            known.add(index)
+    return known
+
+
+def last_failures(failed: Iterable[Obj]) -> dict[int, Obj]:
+    """For each index the failed pod that its replacement will count on from."""
+    last: dict[int, Obj] = {}
+    for pod in failed:
+        index = index_of(pod)
+        assert index is not None
+        if index not in last or all_failures(last[index]) <= all_failures(pod):
+            last[index] = pod
+    return last
+
+
+def replacement_notes(spec: Obj, replaced: Obj | None) -> dict[str, str]:
+    """The annotations with which the next pod of an index counts on."""
+    failures, ignored = (_count(replaced, FAILURES), _count(replaced, IGNORED_FAILURES)) if replaced else (0, 0)
+    if replaced is not None:
+        if pod_failure_policy.counts(spec, replaced):
+            failures += 1
+        else:
+            ignored += 1
+    return {FAILURES: str(failures)} | ({IGNORED_FAILURES: str(ignored)} if ignored else {})
+
+
+def all_failures(pod: Obj) -> int:
+    """How often the pod's index had failed before it, ignored failures included: the back-off grows with all of them."""
+    return _count(pod, FAILURES) + _count(pod, IGNORED_FAILURES)
+
+
+def _ends_index(spec: Obj, pod: Obj) -> bool:
+    match = pod_failure_policy.matching_rule(spec, pod)
+    if match is not None and match.action == "FailIndex":
+        return True
+    return (match is None or match.action != "Ignore") and _count(pod, FAILURES) >= int(spec["backoffLimitPerIndex"])
+
+
+def _count(pod: Obj, key: str) -> int:
+    text = annotations_of(pod).get(key, "0")
+    return int(text) if text.isdigit() else 0

@@ -1,0 +1,23 @@
+"""When does a Job succeed before all its indexes have? When one rule of its successPolicy is met; the first one that is, is named."""
+
+from __future__ import annotations
+
+from trainwright.api.objects import Obj
+from trainwright.controlplane.controllers.job.indexes import parse_indexes
+
+
+def met_rule(spec: Obj, completed: set[int]) -> int | None:
+    """The index of the first rule that the completed indexes meet."""
+    if completed:
+        for number, rule in enumerate((spec.get("successPolicy") or {}).get("rules") or []):
+            if _is_met(rule, completed):
+                return number
+    return None
+
+
+def _is_met(rule: Obj, completed: set[int]) -> bool:
+    count, text = rule.get("succeededCount"), rule.get("succeededIndexes")
+    if text is None:
+        return count is not None and len(completed) >= int(count)
+    listed = parse_indexes(text)
+    return listed <= completed or (count is not None and len(listed & completed) >= int(count))

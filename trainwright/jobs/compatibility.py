@@ -1,0 +1,83 @@
+"""Whether a runtime has what a request needs: steps, the labels that make them steps, sensible resources. Pure.
+
+Trainer itself ignores what no step takes: a job would train without its dataset, or without its arguments, and succeed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from trainwright.api import names
+from trainwright.api.errors import Invalid, Problem
+from trainwright.api.objects import Obj, labels_of, name_of
+from trainwright.api.quantities import Quantity, parse_quantity
+from trainwright.jobs.request import TrainRequest
+from trainwright.materialize.resources import gpu_count
+
+_STEP_OF_FIELD = {
+    "dataset_uri": names.ANCESTOR_DATASET,
+    "dataset_env": names.ANCESTOR_DATASET,
+    "dataset_secret": names.ANCESTOR_DATASET,
+    "model_uri": names.ANCESTOR_MODEL,
+    "model_env": names.ANCESTOR_MODEL,
+    "model_secret": names.ANCESTOR_MODEL,
+    "image": names.ANCESTOR_TRAINER,
+    "command": names.ANCESTOR_TRAINER,
+    "args": names.ANCESTOR_TRAINER,
+    "env": names.ANCESTOR_TRAINER,
+    "resources_per_node": names.ANCESTOR_TRAINER,
+}
+_GROUPS = ("limits", "requests")
+
+
+def check_compatible(request: TrainRequest, runtime: Obj) -> list[str]:
+    """What is odd about this pair, in words. Raises Invalid with every field that the runtime cannot serve."""
+    problems = [*_missing_steps(request, runtime), *_resource_problems(request.resources_per_node)]
+    if problems:
+        raise Invalid.of("TrainRequest", name_of(runtime), problems)
+    return list(_warnings(request, runtime))
+
+
+def steps_of_runtime(runtime: Obj) -> dict[str, str]:
+    """Ancestor label to the name of the replicated job that has it."""
+    found: dict[str, str] = {}
+    for job in runtime["spec"]["template"]["spec"].get("replicatedJobs") or []:
+        found.setdefault(labels_of(job.get("template") or {}).get(names.ANCESTOR_LABEL, ""), str(job["name"]))
+    return {step: job for step, job in found.items() if step}
+
+
+def _missing_steps(request: TrainRequest, runtime: Obj) -> Iterator[Problem]:
+    steps = steps_of_runtime(runtime)
+    for field, step in _STEP_OF_FIELD.items():
+        if getattr(request, field) and step not in steps:
+            has = ", ".join(steps) or "none"
+            yield Problem(field, f"the runtime {name_of(runtime)!r} has no step {step!r} that would take it (its steps: {has})")
+
+
+def _resource_problems(resources: dict[str, dict[str, str]]) -> Iterator[Problem]:
+    for group in sorted(set(resources) - set(_GROUPS)):
+        yield Problem(f"resources_per_node.{group}", "expected limits or requests")
+    amounts: dict[tuple[str, str], Quantity] = {}
+    for group in _GROUPS:
+        for resource, text in resources.get(group, {}).items():
+            try:
+                amounts[group, resource] = parse_quantity(text)
+            except ValueError as error:
+                yield Problem(f"resources_per_node.{group}.{resource}", str(error))
+    for (group, resource), wanted in amounts.items():
+        limit = amounts.get(("limits", resource))
+        if group == "requests" and limit is not None and wanted > limit:
+            yield Problem(f"resources_per_node.requests.{resource}", f"{wanted} is more than the limit of {limit}")
+
+
+def _warnings(request: TrainRequest, runtime: Obj) -> Iterator[str]:
+    labels = labels_of(runtime)
+    if names.FRAMEWORK_LABEL not in labels:
+        yield f"the runtime has no label {names.FRAMEWORK_LABEL}: clients cannot tell its framework"
+    if labels.get(names.SUPPORT_LABEL) == "deprecated":
+        yield "the runtime is marked as deprecated"
+    if not (runtime["spec"].get("mlPolicy")) and (request.resources_per_node or (request.num_nodes or 1) > 1):
+        yield "the runtime has no mlPolicy: Trainer ignores num_nodes and resources_per_node"
+    gpus = gpu_count(request.resources_per_node)
+    if gpus and (request.num_proc_per_node or 0) > gpus:
+        yield f"num_proc_per_node={request.num_proc_per_node} is more than the {gpus} GPUs of a node"

@@ -1,0 +1,50 @@
+"""The events of a TrainJob: its own, its JobSet's, those of the Jobs and Pods of its steps, and of its place in a queue."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from trainwright.api.kinds import EVENT
+from trainwright.api.objects import Obj, name_of, namespace_of
+from trainwright.cluster.protocol import Cluster
+
+
+def events_of(cluster: Cluster, trainjob: Obj, steps: Iterable[str]) -> list[Obj]:
+    """In the order of their time, also of pods that are gone. Raises ApiError."""
+    name = name_of(trainjob)
+    prefixes = tuple(f"{name}-{step}-" for step in steps)
+    workload = _workload(trainjob)
+    events = cluster.list(EVENT, namespace_of(trainjob)).items
+    ours = [e for e in events if (about := _about(e)) == name or about.startswith(prefixes) or workload.fullmatch(about)]
+    return sorted(ours, key=time_of)
+
+
+def queue_message(cluster: Cluster, trainjob: Obj) -> str:
+    """What Kueue said last of the job's Workload; empty where it said nothing. Raises ApiError."""
+    workload = _workload(trainjob)
+    events = cluster.list(EVENT, namespace_of(trainjob), field_selector="involvedObject.kind=Workload").items
+    ours = [event for event in events if workload.fullmatch(_about(event))]
+    return said(max(ours, key=time_of)) if ours else ""
+
+
+def steps_of(trainjob: Obj) -> set[str]:
+    """The steps that its status speaks of."""
+    return {str(entry["name"]) for entry in (trainjob.get("status") or {}).get("jobsStatus") or []}
+
+
+def said(event: Obj) -> str:
+    return f"{event.get('reason')}: {event.get('message')}"
+
+
+def time_of(event: Obj) -> str:
+    return str(event.get("lastTimestamp") or event.get("eventTime") or "")
+
+
+def _workload(trainjob: Obj) -> re.Pattern[str]:
+    """How Kueue names the Workload of a TrainJob: the end is a digest, so that the job `a-2` is not taken for `a`."""
+    return re.compile(rf"trainjob-{re.escape(name_of(trainjob))}-[a-z0-9]+")
+
+
+def _about(event: Obj) -> str:
+    return str((event.get("involvedObject") or {}).get("name") or "")

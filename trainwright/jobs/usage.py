@@ -1,0 +1,53 @@
+"""What a job has used: hours of nodes and of GPUs, counted from its pods. Pure.
+
+Only pods that are still there count: those of earlier restarts are gone, so the figures are lower bounds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from trainwright.api.objects import Obj
+from trainwright.api.times import parse_time
+from trainwright.jobs.pods import step_of
+from trainwright.materialize.resources import gpu_count
+
+_INITIALIZERS = ("dataset-initializer", "model-initializer")
+_HOUR = 3600.0
+
+
+@dataclass(frozen=True)
+class Usage:
+    """Hours that training nodes were held, and GPUs on them."""
+
+    node_hours: float = 0.0
+    gpu_hours: float = 0.0
+
+
+NO_USAGE = Usage()
+
+
+def usage_of(pods: list[Obj], now: datetime) -> Usage:
+    """Of the pods of training steps, from their start to the end of their last container, or to now."""
+    nodes = gpus = 0.0
+    for pod in pods:
+        if step_of(pod) in _INITIALIZERS:
+            continue
+        hours = _hours(pod.get("status") or {}, now)
+        nodes += hours
+        gpus += hours * sum(gpu_count(c.get("resources") or {}) for c in pod["spec"].get("containers") or [])
+    return Usage(nodes, gpus)
+
+
+def _hours(status: Obj, now: datetime) -> float:
+    if not status.get("startTime"):
+        return 0.0
+    ends = [_ended(entry) for entry in status.get("containerStatuses") or []]
+    over = bool(ends) and all(ends)
+    end = max(parse_time(text) for text in ends if text) if over else now
+    return max(0.0, (end - parse_time(str(status["startTime"]))).total_seconds()) / _HOUR
+
+
+def _ended(container: Obj) -> str:
+    return str(((container.get("state") or {}).get("terminated") or {}).get("finishedAt") or "")
