@@ -429,7 +429,9 @@ class ResourceServer:
         return removed
 
     def _release_claims(self, namespace: str) -> None:
-        """Let go the claims that are being deleted and that no pod uses any more."""
+        """Let go the claims that are being deleted and that no pod uses any more; without a node nobody knows who uses them."""
+        if not self.store.sizes().get(kinds.NODE.resource):
+            return
         pods = [record.object for record in self.store.list(kinds.POD.resource, namespace)[0]]
         for record in self.store.list(kinds.CLAIM.resource, namespace)[0]:
             if (released := unprotected(record.object, pods)) is not None:
