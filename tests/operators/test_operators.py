@@ -96,5 +96,5 @@ def test_a_literal_credential_in_an_operator_is_refused() -> None:
     from trainwright.jobs.literal_secrets import LiteralSecret
 
     task = trainwright.operators.TrainJobOperator(task_id="train", workspace="pvc://w", env={"HF_TOKEN": "hf_" + "a1" * 17})
-    with pytest.raises(LiteralSecret, match="env.HF_TOKEN"):
+    with pytest.raises(LiteralSecret, match=r"env\.HF_TOKEN"):
         task._request()
