@@ -17,7 +17,7 @@ from trainwright.api.metadata_shapes import METADATA
 from trainwright.api.nearest import nearest
 from trainwright.api.objects import Obj, copy_of, name_of
 from trainwright.api.rewriting import read_nulls, read_quantities
-from trainwright.api.settling import Unknown, settled
+from trainwright.api.settling import Unknown, settled, typed_nulls
 from trainwright.api.shape_check import Findings, findings
 from trainwright.api.webhook_rules import Case, Lookup, broken
 
@@ -153,7 +153,8 @@ class _Admission:
             self.obj = {**self.obj, "metadata": {key: value for key, value in metadata.items() if key not in wrong}}
 
     def _settle(self) -> Obj:
-        own, unknown = settled(self.governed.shape, self.obj)
+        given = self.obj if self.governed.custom else typed_nulls(self.governed.shape, self.obj)
+        own, unknown = settled(self.governed.shape, given)
         metadata, strange = settled(METADATA, self.obj.get("metadata") or {}, "metadata")
         read_nulls(METADATA, metadata)
         if not self.governed.custom:

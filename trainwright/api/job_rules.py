@@ -210,7 +210,9 @@ def _changes(case: Case) -> Iterator[Problem]:
     before, after = old.get("template") or {}, new.get("template") or {}
     started = not old.get("suspend") or (case.old.get("status") or {}).get("startTime")
     if started and before != after:
-        yield Problem("spec.template", f"Invalid value: {serialised(after)}: field is immutable")
+        # A server quotes its own form of the template: metadata first, without a name for it.
+        quoted = {**(after.get("metadata") or {}), "Spec": after.get("spec")}
+        yield Problem("spec.template", f"Invalid value: {serialised(quoted)}: field is immutable")
     elif _fixed(before) != _fixed(after):
         yield Problem("spec.template.spec", f"Invalid value: {serialised(after.get('spec'))}: field is immutable")
 

@@ -66,6 +66,8 @@ SERVICE_ACCOUNT = Kind("", "v1", "ServiceAccount", "serviceaccounts", short_name
 COSCHEDULING_GROUP = Kind("scheduling.x-k8s.io", "v1alpha1", "PodGroup", "podgroups", status=True)
 VOLCANO_GROUP = Kind("scheduling.volcano.sh", "v1beta1", "PodGroup", "podgroups", status=True)
 POD_TEMPLATE = Kind("", "v1", "PodTemplate", "podtemplates")
+RESOURCE_QUOTA = Kind("", "v1", "ResourceQuota", "resourcequotas", status=True, short_names=("quota",))
+ENDPOINT_SLICE = Kind("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices")
 LIMIT_RANGE = Kind("", "v1", "LimitRange", "limitranges", short_names=("limits",))
 PRIORITY_CLASS = Kind("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses", namespaced=False, short_names=("pc",))
 RUNTIME_CLASS = Kind("node.k8s.io", "v1", "RuntimeClass", "runtimeclasses", namespaced=False)
@@ -101,6 +103,8 @@ ALL = (
     VOLCANO_GROUP,
     POD_TEMPLATE,
     LIMIT_RANGE,
+    RESOURCE_QUOTA,
+    ENDPOINT_SLICE,
     PRIORITY_CLASS,
     RUNTIME_CLASS,
     DEFINITION,

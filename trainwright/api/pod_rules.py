@@ -15,6 +15,22 @@ from trainwright.api.webhook_rules import Case, WebhookRule
 _SOURCES = ("fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef", "fileKeyRef")
 _VOLUME_KINDS = ("emptyDir", "hostPath", "secret", "nfs", "persistentVolumeClaim", "downwardAPI", "configMap", "projected", "csi")
 """The first of two kinds of volume, in this order, is the one that counts."""
+_MAY_CHANGE = (
+    "activeDeadlineSeconds",
+    "tolerations",
+    "schedulingGates",
+    "nodeName",
+    "nodeSelector",
+    "affinity",
+    "containers",
+    "initContainers",
+)
+"""Parts of a Pod's spec that are compared otherwise, or that a scheduler may still set."""
+_CHANGEABLE = (
+    "`spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` "
+    "(only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was "
+    "previously negative)"
+)
 _STANDARD = ("cpu", "memory", "ephemeral-storage")
 
 
@@ -188,4 +204,34 @@ def _pod(case: Case) -> Iterator[Problem]:
     yield from one_of(spec.get("restartPolicy"), "spec.restartPolicy", ("Always", "OnFailure", "Never"))
 
 
-POD_RULES = (WebhookRule("spec", "containers that can be told apart and started", _pod),)
+def _same_pod(case: Case) -> Iterator[Problem]:
+    """What a Pod runs is fixed once it is made, but for its images."""
+    if case.old is None:
+        return
+    old, new = case.old.get("spec") or {}, case.new.get("spec") or {}
+    for group in ("initContainers", "containers"):
+        if len(old.get(group) or []) != len(new.get(group) or []):
+            why = "Forbidden: pod updates may not add or remove containers"
+            yield Problem(f"spec.{group}", why, "FieldValueForbidden")
+            return
+    if _unchangeable(old) != _unchangeable(new) or not _kept(old, new):
+        # On a cluster the difference follows, in the words of Go's types.
+        yield Problem("spec", f"Forbidden: pod updates may not change fields other than {_CHANGEABLE}", "FieldValueForbidden")
+
+
+def _unchangeable(spec: Obj) -> Obj:
+    kept = {key: value for key, value in spec.items() if key not in _MAY_CHANGE}
+    for group in ("initContainers", "containers"):
+        kept[group] = [{**container, "image": ""} for container in spec.get(group) or []]
+    return kept
+
+
+def _kept(old: Obj, new: Obj) -> bool:
+    """Whether every toleration is still there."""
+    return all(toleration in (new.get("tolerations") or []) for toleration in old.get("tolerations") or [])
+
+
+POD_RULES = (
+    WebhookRule("spec", "containers that can be told apart and started", _pod),
+    WebhookRule("spec", "what a pod runs stays, but for its images", _same_pod),
+)

@@ -9,7 +9,7 @@ from typing import Any
 
 from trainwright.api.objects import Obj
 from trainwright.api.paths import child, element
-from trainwright.api.shapes import Anything, Mapping, Record, Sequence, Shape
+from trainwright.api.shapes import Anything, Mapping, Record, Sequence, Shape, Text
 
 _NOTHING = Record()
 
@@ -19,7 +19,10 @@ Unknown = tuple[str, tuple[str, ...]]
 
 
 def settled(shape: Record, obj: Obj, path: str = "") -> tuple[Obj, list[Unknown]]:
-    """`obj` as a new object with what the schema knows and its defaults, and the fields that it does not know."""
+    """`obj` as a new object with what the schema knows and its defaults, and the fields that it does not know.
+
+    Nulls go, but for those in maps of texts of built-in kinds, which `typed_nulls` has read before.
+    """
     unknown: list[Unknown] = []
     return _record(shape, obj, path, unknown), unknown
 
@@ -73,3 +76,15 @@ def _defaults(shape: Record) -> tuple[tuple[str, Any], ...]:
         found = tuple((name, inner.default) for name, inner in shape.fields.items() if inner.default is not None)
         _DEFAULTS[id(shape)] = found
     return found
+
+
+def typed_nulls(shape: Shape, value: Any) -> Any:
+    """`value` as a new value in which the nulls of maps of texts are empty texts, as code with types reads them."""
+    if isinstance(shape, Mapping) and isinstance(value, dict) and isinstance(shape.value, Text):
+        return {key: "" if inner is None else inner for key, inner in value.items()}
+    if isinstance(shape, Record) and isinstance(value, dict):
+        return {
+            key: typed_nulls(shape.fields.get(key, _NOTHING), inner) if isinstance(inner, dict) else inner
+            for key, inner in value.items()
+        }
+    return value

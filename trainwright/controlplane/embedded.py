@@ -22,8 +22,9 @@ from trainwright.controlplane.apiserver.list_options import ListOptions
 from trainwright.controlplane.apiserver.logs import LogOptions, Logs, NoLogs, open_log
 from trainwright.controlplane.apiserver.open_streams import Streams
 from trainwright.controlplane.apiserver.registry import strategy_of
-from trainwright.controlplane.apiserver.rest import Answer, ResourceServer, WriteOptions
+from trainwright.controlplane.apiserver.rest import Answer, ResourceServer
 from trainwright.controlplane.apiserver.selection import Selection
+from trainwright.controlplane.apiserver.write_options import WriteOptions
 
 _MEDIA_TYPES = {"merge": patches.MERGE, "json": patches.JSON_PATCH, "apply": patches.APPLY}
 _STATUS = WriteOptions(status=True)

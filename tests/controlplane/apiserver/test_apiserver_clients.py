@@ -19,9 +19,10 @@ from trainwright.controlplane.apiserver import patches
 from trainwright.controlplane.apiserver.auth import Tokens
 from trainwright.controlplane.apiserver.credentials import load_credentials, write_kubeconfig
 from trainwright.controlplane.apiserver.http import create_app
-from trainwright.controlplane.apiserver.rest import ResourceServer, WriteOptions
+from trainwright.controlplane.apiserver.rest import ResourceServer
 from trainwright.controlplane.apiserver.serve import serve
 from trainwright.controlplane.apiserver.store import Store
+from trainwright.controlplane.apiserver.write_options import WriteOptions
 
 pytestmark = pytest.mark.medium
 Manifest = Callable[..., dict[str, Any]]

@@ -12,7 +12,8 @@ from trainwright.api.kinds import CONFIG_MAP, JOB, POD, SERVICE, TRAINJOB, Kind
 from trainwright.controlplane.apiserver import patches
 from trainwright.controlplane.apiserver.deletion import DeleteOptions
 from trainwright.controlplane.apiserver.list_options import ListOptions
-from trainwright.controlplane.apiserver.rest import ResourceServer, WriteOptions
+from trainwright.controlplane.apiserver.rest import ResourceServer
+from trainwright.controlplane.apiserver.write_options import WriteOptions
 
 Manifest = Callable[..., dict[str, Any]]
 

@@ -166,3 +166,12 @@ def test_what_is_no_longer_applied_goes_with_its_empty_parents() -> None:
     last = {"f:data": {"f:k": {}}, "f:list": {'k:{"name":"x"}': {".": {}, "f:name": {}, "f:value": {}}}}
     assert pruned(SHAPE, value, last, {}) == {}
     assert pruned(SHAPE, value, last, {"f:data": {"f:k": {}}}) == {"data": {"k": "1"}}
+
+
+@pytest.mark.parametrize(
+    ("live", "config", "order"),
+    [("", "ab", "ab"), ("a", "b", "ab"), ("abc", "ca", "bca"), ("abc", "b", "abc"), ("xa", "ya", "xya"), ("ab", "", "ab")],
+)
+def test_the_order_of_merged_elements(live: str, config: str, order: str) -> None:
+    both = merged(SHAPE, *({"list": [{"name": name} for name in names]} for names in (live, config)))
+    assert "".join(item["name"] for item in both["list"]) == order

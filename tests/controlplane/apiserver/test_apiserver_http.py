@@ -186,7 +186,7 @@ def test_discovery_in_both_forms(peer: Any) -> None:
     old = peer.json("GET", "/apis").body
     groups = {group["name"] for group in old["groups"]}
     ours = {"trainer.kubeflow.org", "jobset.x-k8s.io", "batch", "coordination.k8s.io"}
-    ours |= {"scheduling.k8s.io", "node.k8s.io", "apiextensions.k8s.io", "authorization.k8s.io"}
+    ours |= {"discovery.k8s.io", "scheduling.k8s.io", "node.k8s.io", "apiextensions.k8s.io", "authorization.k8s.io"}
     assert groups == ours | {"scheduling.x-k8s.io", "scheduling.volcano.sh"}
     accept = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json"
     new = peer.json("GET", "/apis", Accept=accept)

@@ -58,7 +58,7 @@ def test_each_report_replaces_the_one_before(server: ResourceServer, report: Any
 
 def test_the_rest_of_the_status_stays(server: ResourceServer, report: Any) -> None:
     from trainwright.controlplane.apiserver import patches
-    from trainwright.controlplane.apiserver.rest import WriteOptions
+    from trainwright.controlplane.apiserver.write_options import WriteOptions
 
     server.patch(TRAINJOB, "default", "j1", {"status": {"conditions": []}}, patches.MERGE, WriteOptions(status=True))
     report({"trainerStatus": WHOLE})

@@ -23,7 +23,8 @@ from trainwright.api.errors import (
 from trainwright.api.kinds import CONFIG_MAP, EVENT, JOB, LEASE, NAMESPACE, NODE, POD, SECRET, TRAINJOB, Kind
 from trainwright.controlplane.apiserver import patches
 from trainwright.controlplane.apiserver.list_options import ListOptions
-from trainwright.controlplane.apiserver.rest import ResourceServer, WriteOptions
+from trainwright.controlplane.apiserver.rest import ResourceServer
+from trainwright.controlplane.apiserver.write_options import WriteOptions
 
 Manifest = Callable[..., dict[str, Any]]
 STATUS = WriteOptions(status=True)

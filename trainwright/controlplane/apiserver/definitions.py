@@ -5,7 +5,8 @@ from __future__ import annotations
 from trainwright.api.crds import custom_resource_definitions
 from trainwright.api.kinds import DEFINITION
 from trainwright.api.objects import Obj, name_of
-from trainwright.controlplane.apiserver.rest import ResourceServer, WriteOptions
+from trainwright.controlplane.apiserver.rest import ResourceServer
+from trainwright.controlplane.apiserver.write_options import WriteOptions
 
 _ACCEPTED = {"NamesAccepted": "NoConflicts", "Established": "InitialNamesAccepted"}
 

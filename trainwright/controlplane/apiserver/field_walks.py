@@ -6,6 +6,7 @@ shape is known lists are atomic and maps are not. The rules are those of server-
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -76,7 +77,7 @@ def _left_of_field(shape: Shape, key: str, value: Any, last: Fields, kept: Field
 
 
 def _left_of_item(shape: Sequence, item: Any, last: Fields, kept: Fields) -> Any:
-    element = _element(shape, item)
+    element = element_of(shape, item)
     before = last.get(element)
     if before is None:
         return item
@@ -98,7 +99,7 @@ def _set_by(shape: Shape, value: Any) -> Fields | None:
                 found[f"f:{key}"] = node
         return found or None
     if isinstance(value, list) and isinstance(shape, Sequence) and _is_taken_apart(shape):
-        return {_element(shape, item): as_member(_set_by(shape.item, item)) for item in value} or None
+        return {element_of(shape, item): as_member(_set_by(shape.item, item)) for item in value} or None
     return {}
 
 
@@ -109,7 +110,7 @@ def _whole(shape: Shape, value: Any) -> Fields:
         node[MEMBER] = {}
         return node
     if isinstance(value, list) and value and isinstance(shape, Sequence) and _is_taken_apart(shape):
-        node = {_element(shape, item): _whole(shape.item, item) for item in value}
+        node = {element_of(shape, item): _whole(shape.item, item) for item in value}
         node[MEMBER] = {}
         return node
     return {}
@@ -121,8 +122,8 @@ def _compare(shape: Shape, old: Any, new: Any, found: Changes) -> bool:
         _compare_parts(shape, {f"f:{key}": inner for key, inner in (old or {}).items()}, _by_field(new), found)
         return False
     if isinstance(shape, Sequence) and _is_taken_apart(shape) and (old or new):
-        before = {_element(shape, item): item for item in old or []}
-        _compare_parts(shape, before, {_element(shape, item): item for item in new or []}, found)
+        before = {element_of(shape, item): item for item in old or []}
+        _compare_parts(shape, before, {element_of(shape, item): item for item in new or []}, found)
         return False
     return True
 
@@ -181,7 +182,7 @@ def _is_whole(shape: Shape, value: Any) -> bool:
     return not (isinstance(shape, Sequence) and _is_taken_apart(shape))
 
 
-def _element(shape: Sequence, item: Any) -> str:
+def element_of(shape: Sequence, item: Any) -> str:
     """The path element of an item; keys that it leaves out have their default."""
     if not shape.keys or not isinstance(item, dict):
         return f"v:{orjson.dumps(item).decode()}"
@@ -196,20 +197,19 @@ def _element(shape: Sequence, item: Any) -> str:
 
 
 def _merged_lists(shape: Sequence, live: list[Any], config: list[Any]) -> list[Any]:
-    """The elements of both in the order of `config`, those that only `live` has where they stood before the next common one."""
-    present = {_element(shape, item): item for item in live}
-    wanted = {_element(shape, item): item for item in config}
-    common = [element for element in wanted if element in present]
-    rest, result = list(present), []
+    """The elements of both in the order of `config`; those that only `live` has stay before the common one that they preceded."""
+    present = {element_of(shape, item): item for item in live}
+    wanted = {element_of(shape, item): item for item in config}
+    rest, result = deque(present), []
+    shared = deque(element for element in wanted if element in present)
     for element, item in wanted.items():
-        if element in present or not common:
-            while rest and rest[0] != element:
-                other = rest.pop(0)
-                if other not in wanted:
-                    result.append(present[other])
-                elif element in present and element in rest:
-                    continue
-            if rest:
-                rest.pop(0)
+        while rest and not (shared and rest[0] == shared[0]):
+            other = rest.popleft()
+            if other not in wanted:
+                result.append(present[other])
+        if shared and shared[0] == element:
+            shared.popleft()
+            if rest and rest[0] == element:
+                rest.popleft()
         result.append(merged(shape.item, present[element], item) if element in present else item)
     return [*result, *(present[element] for element in rest if element not in wanted)]

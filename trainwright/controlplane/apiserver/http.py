@@ -6,7 +6,6 @@ Every request ends in one of the verbs of `rest`. Writes run in threads, because
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -21,7 +20,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Mount
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from trainwright.api import kinds
 from trainwright.api.errors import ApiError, BadRequest, Forbidden, Invalid, MethodNotAllowed, Problem, Unauthorized
@@ -35,6 +34,7 @@ from trainwright.controlplane.apiserver.events import Record
 from trainwright.controlplane.apiserver.failures import TooLarge, not_found
 from trainwright.controlplane.apiserver.list_options import ListOptions, flag, too_large, version_number
 from trainwright.controlplane.apiserver.logs import LogOptions, Logs, NoLogs, open_log
+from trainwright.controlplane.apiserver.measuring import VERBS, Stopwatch, measured
 from trainwright.controlplane.apiserver.media import Media
 from trainwright.controlplane.apiserver.metrics import CONTENT_TYPE, Labels, Metrics
 from trainwright.controlplane.apiserver.open_streams import Streams
@@ -49,13 +49,13 @@ from trainwright.controlplane.apiserver.responses import (
     json_response,
     negotiated,
 )
-from trainwright.controlplane.apiserver.rest import Answer, ResourceServer, WriteOptions
+from trainwright.controlplane.apiserver.rest import Answer, ResourceServer
 from trainwright.controlplane.apiserver.streams import LOG_READERS, LogStream, WatchStream
 from trainwright.controlplane.apiserver.tables import Include, partial, table
+from trainwright.controlplane.apiserver.write_options import WriteOptions
 
 log = logging.getLogger(__name__)
 
-_VERBS = {"GET": "get", "HEAD": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 _LONGEST_MANAGER = 128
 _DONE = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
 _OPTIONS_OF = {"POST": "CreateOptions", "PUT": "UpdateOptions", "PATCH": "PatchOptions", "DELETE": "DeleteOptions"}
@@ -100,11 +100,11 @@ class Api:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive)
-        watch = _Stopwatch(send)
+        watch = Stopwatch(send)
         try:
             await self._answered(request, scope, receive, watch)
         finally:
-            self._metrics.observe(*_measured(request), watch.code, watch.seconds)
+            self._metrics.observe(*measured(request), watch.code, watch.seconds)
 
     async def _answered(self, request: Request, scope: Scope, receive: Receive, send: Send) -> None:
         try:
@@ -308,7 +308,8 @@ class Api:
         if target.strategy.custom and isinstance(obj, dict):
             for name, said in (("kind", "Kind"), ("apiVersion", "apiVersion")):
                 if not obj.get(name):
-                    why = f"Object '{said}' is missing in '{body.decode(errors='replace')}'"
+                    text = body.decode(errors="replace")
+                    why = f"Object '{said}' is missing in '{text}' ({media.summarised(body)})"
                     raise BadRequest(f"the object provided is unrecognized (must be of type {target.kind.kind}): {why}")
         if options.strictness != "Ignore" and media.media_type(content_type) == media.JSON:
             options = replace(options, duplicates=tuple(duplicate_fields(body)))
@@ -349,39 +350,6 @@ class Api:
         return negotiated(request, wanted, data, 200, [])
 
 
-class _Stopwatch:
-    """The way out of an answer: its code, and when it was complete."""
-
-    def __init__(self, send: Send):
-        self._send = send
-        self._began = time.perf_counter()
-        self.code = 0
-
-    async def __call__(self, message: Message) -> None:
-        if message["type"] == "http.response.start":
-            self.code = message["status"]
-        await self._send(message)
-
-    @property
-    def seconds(self) -> float:
-        return time.perf_counter() - self._began
-
-
-def _measured(request: Request) -> tuple[str, str]:
-    """Verb and resource of a request, as metrics tell them apart; no resource for what is none."""
-    parts = request.url.path.strip("/").split("/")
-    verb = _VERBS.get(request.method, request.method).upper()
-    try:
-        if parts[0] not in ("api", "apis"):
-            raise NoSuchPath(text=True)
-        target = parse_target(parts)
-    except (NoSuchPath, IndexError, ValueError):
-        return verb, ""
-    if verb == "GET" and not target.name:
-        verb = "WATCH" if flag(request.query_params.get("watch")) else "LIST"
-    return verb, target.kind.resource + (f"/{target.subresource}" if target.subresource else "")
-
-
 def _item(target: Target, record: Record) -> bytes:
     """An element of a list: for built-in kinds without apiVersion and kind, which the list says for all."""
     if target.strategy.custom:
@@ -409,9 +377,9 @@ def _anonymous(method: str, path: str, parts: list[str]) -> Forbidden:
             raise NoSuchPath(text=True)
         target = parse_target(parts)
     except NoSuchPath:
-        return Forbidden(f'forbidden: {who} cannot {_VERBS.get(method, method.lower())} path "{path}"')
+        return Forbidden(f'forbidden: {who} cannot {VERBS.get(method, method.lower())} path "{path}"')
     kind = target.kind
-    verb = "list" if method == "GET" and not target.name else _VERBS.get(method, method.lower())
+    verb = "list" if method == "GET" and not target.name else VERBS.get(method, method.lower())
     where = f' in the namespace "{target.namespace}"' if target.namespace else " at the cluster scope"
     subject = f'{kind.resource} "{target.name}"' if target.name else kind.resource
     text = f'{subject} is forbidden: {who} cannot {verb} resource "{kind.plural}" in API group "{kind.group}"{where}'
@@ -422,7 +390,7 @@ def _anonymous(method: str, path: str, parts: list[str]) -> Forbidden:
 def _unsupported(target: Target, method: str) -> ApiError:
     if not target.strategy.custom:
         return MethodNotAllowed(WRONG_METHOD)
-    text = f'{_VERBS.get(method, "")} is not supported on resources of kind "{target.kind.resource}"'
+    text = f'{VERBS.get(method, "")} is not supported on resources of kind "{target.kind.resource}"'
     return MethodNotAllowed(text, details={"group": target.kind.group, "kind": target.kind.plural})
 
 
@@ -431,6 +399,14 @@ def _write_options(request: Request, *, status: bool = False) -> WriteOptions:
     if strictness not in ("Strict", "Warn", "Ignore"):
         _unsupported_value(request, "fieldValidation", f'"{strictness}"', '"Ignore", "Strict", "Warn"')
     force = flag(request.query_params.get("force"))
+    manager = request.query_params.get("fieldManager", "")
+    applies = media.media_type(request.headers.get("content-type")) == patches.APPLY
+    if "force" in request.query_params and request.method == "PATCH" and not applies:
+        problem = Problem("force", "Forbidden: may not be specified for non-apply patch", "FieldValueForbidden")
+        raise Invalid.of("PatchOptions", "", [problem], "meta.k8s.io")
+    if len(manager) > _LONGEST_MANAGER:
+        problem = Problem("fieldManager", f"Too long: may not be more than {_LONGEST_MANAGER} bytes", "FieldValueTooLong")
+        raise Invalid.of(_OPTIONS_OF.get(request.method, "Options"), "", [problem], "meta.k8s.io")
     return WriteOptions(_dry_run(request), strictness, status, _manager(request), force)  # type: ignore[arg-type]
 
 

@@ -19,6 +19,8 @@ YAML = "application/yaml"
 PROTOBUF = "application/vnd.kubernetes.protobuf"
 BODY_LIMIT = 3 * 1024 * 1024
 """Bytes; as kube-apiserver's."""
+_SUMMARY = 30
+"""Bytes of a body that an error shows."""
 GZIP_FROM = 128 * 1024
 """Bytes; smaller answers are not worth packing on a loopback."""
 _READABLE = ("application/json", "application/yaml", "application/vnd.kubernetes.protobuf")
@@ -72,13 +74,28 @@ def media_type(header: str | None) -> str:
 def decode_body(body: bytes, content_type: str, kind: str) -> Any:
     """The content of a request. Raises UnsupportedMediaType, BadRequest."""
     name = media_type(content_type)
+    unrecognised = f"the object provided is unrecognized (must be of type {kind})"
     if name == PROTOBUF:
-        return decode_protobuf(body, kind)
+        try:
+            return decode_protobuf(body)
+        except BadRequest as error:
+            raise BadRequest(f"{unrecognised}: {error} ({summarised(body)})") from None
     if name not in (JSON, YAML):
         raise UnsupportedMediaType(
             f"the body of the request was in an unknown format - accepted media types include: {', '.join(_READABLE)}"
         )
-    return decode(body, yaml_allowed=name == YAML, what=f"the object provided is unrecognized (must be of type {kind})")
+    try:
+        return decode(body, yaml_allowed=name == YAML, what=unrecognised)
+    except BadRequest as error:
+        raise BadRequest(f"{error} ({summarised(body)})") from None
+
+
+def summarised(body: bytes) -> str:
+    """How an error shows the body that it is about."""
+    if not body:
+        return "<empty>"
+    shown = body[:_SUMMARY].decode(errors="replace") if body[:1] == b"{" else body[:_SUMMARY].hex()
+    return f"{shown} ..." if len(body) > _SUMMARY else shown
 
 
 def decode_options(body: bytes, content_type: str) -> Any:

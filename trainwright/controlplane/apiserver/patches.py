@@ -11,9 +11,9 @@ from trainwright.api.json_patch import PatchFailed, apply_json_patch
 from trainwright.api.kinds import Kind
 from trainwright.api.merge_patch import merge
 from trainwright.api.objects import Obj
-from trainwright.api.settling import settled
-from trainwright.api.shapes import Record, Shape
+from trainwright.api.shapes import Shape
 from trainwright.api.strategic_merge import in_go, strategic_merge
+from trainwright.controlplane.apiserver.configurations import configuration_faults
 from trainwright.controlplane.apiserver.failures import Unspecified
 from trainwright.controlplane.apiserver.ownership import check_config
 from trainwright.controlplane.apiserver.registry import Strategy
@@ -62,10 +62,8 @@ def configuration(kind: Kind, patch: Any, shape: Shape) -> Obj:
         raise BadRequest("error decoding patch: an object was expected")
     check_config(patch, kind.api_version)
     metadata = patch.get("metadata") or {}
-    unknown = [] if not isinstance(shape, Record) else [path for path, _ in settled(shape, patch)[1]]
-    if unknown:
+    if told := list(configuration_faults(shape, patch)):
         name = f"{metadata.get('namespace', '')}/{metadata.get('name', '')}"
-        told = [f".{path}: field not declared in schema" for path in unknown]
         text = told[0] if len(told) == 1 else "errors:" + "".join(f"\n  {line}" for line in told)
         raise Unspecified(f"failed to create typed patch object ({name}; {kind.group}/{kind.version}, Kind={kind.kind}): {text}")
     return {**patch, "metadata": metadata}

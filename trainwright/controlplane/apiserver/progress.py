@@ -20,7 +20,8 @@ from trainwright.api.names import progress_audience
 from trainwright.api.objects import Obj, copy_of
 from trainwright.api.times import parse_time, rfc3339
 from trainwright.controlplane.apiserver.auth import Tokens
-from trainwright.controlplane.apiserver.rest import ResourceServer, WriteOptions
+from trainwright.controlplane.apiserver.rest import ResourceServer
+from trainwright.controlplane.apiserver.write_options import WriteOptions
 
 log = logging.getLogger(__name__)
 

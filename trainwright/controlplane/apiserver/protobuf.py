@@ -224,13 +224,10 @@ class _Unreadable(Exception):
     """The bytes are no message of this kind."""
 
 
-def decode_protobuf(body: bytes, wanted: str) -> Obj:
+def decode_protobuf(body: bytes) -> Obj:
     """The object in a body. Raises BadRequest for bytes that are none, or of a kind that is not described here."""
     if not body.startswith(MAGIC):
-        raise BadRequest(
-            f"the object provided is unrecognized (must be of type {wanted}): provided data does not appear to be a protobuf "
-            f"message, expected prefix [107 56 115 0] ({body[:16].hex()}{' ...' if len(body) > 16 else ''})"
-        )
+        raise BadRequest("provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]")
     try:
         envelope = dict(_fields(body[len(MAGIC) :]))
         kind_of = dict(_fields(_bytes(envelope.get(1, b""))))

@@ -215,6 +215,8 @@ STRATEGIES = {
         _custom(kinds.VOLCANO_GROUP),
         Strategy(kinds.POD_TEMPLATE, generation=True),
         Strategy(kinds.LIMIT_RANGE),
+        Strategy(kinds.RESOURCE_QUOTA),
+        Strategy(kinds.ENDPOINT_SLICE, generation=True),
         Strategy(kinds.PRIORITY_CLASS, generation=True),
         Strategy(kinds.RUNTIME_CLASS),
         Strategy(kinds.DEFINITION, read_only=True, generation=True, keeps_status_on_create=True),

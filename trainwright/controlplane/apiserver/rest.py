@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 import orjson
 
@@ -20,7 +20,7 @@ from trainwright.api import kinds
 from trainwright.api.admission import AdmissionContext, admit, check_readable, governs
 from trainwright.api.errors import AlreadyExists, ApiError, BadRequest, Conflict, Expired, NotFound, Undecodable
 from trainwright.api.kinds import Kind
-from trainwright.api.objects import Obj, copy_of, is_deleting, name_of
+from trainwright.api.objects import Obj, is_deleting, name_of
 from trainwright.api.times import rfc3339
 from trainwright.controlplane.apiserver import metadata, namespaces, pagination, patches
 from trainwright.controlplane.apiserver.deletion import DeleteOptions, check_preconditions, is_over, marked
@@ -29,14 +29,25 @@ from trainwright.controlplane.apiserver.failures import Unspecified, conflict, d
 from trainwright.controlplane.apiserver.jobset_gates import check_gates, resizable
 from trainwright.controlplane.apiserver.last_applied import kept_current, yielded_to
 from trainwright.controlplane.apiserver.list_options import ListOptions, too_large, version_number
-from trainwright.controlplane.apiserver.owned_views import blank, shape_of, status_of, view, without_status
-from trainwright.controlplane.apiserver.ownership import Owner, Ownership, is_reset
+from trainwright.controlplane.apiserver.owned_views import shape_of, status_of, without_status
+from trainwright.controlplane.apiserver.owned_writes import (
+    NOBODY,
+    applier,
+    is_same,
+    managed_in,
+    owners_after,
+    owners_before,
+    owners_of_new,
+    record_owners,
+)
+from trainwright.controlplane.apiserver.ownership import Ownership
 from trainwright.controlplane.apiserver.pagination import Page
 from trainwright.controlplane.apiserver.registry import Strategy, strategy_of
 from trainwright.controlplane.apiserver.selection import Selection
 from trainwright.controlplane.apiserver.store import Store
 from trainwright.controlplane.apiserver.trainjob_policies import check_trainjob_policies
 from trainwright.controlplane.apiserver.trainjob_updates import check_trainjob_update
+from trainwright.controlplane.apiserver.write_options import WriteOptions
 from trainwright.controlplane.gates import FeatureGates
 
 log = logging.getLogger(__name__)
@@ -52,21 +63,6 @@ Warnings = list[str]
 
 
 @dataclass(frozen=True)
-class WriteOptions:
-    """How a write is meant. `status` addresses the status subresource, which writes the status and nothing else."""
-
-    dry_run: bool = False
-    strictness: Literal["Strict", "Warn", "Ignore"] = "Warn"
-    status: bool = False
-    manager: str = "trainwright"
-    """Who comes to own what is written."""
-    force: bool = False
-    """An apply takes what others own, instead of reporting a conflict."""
-    duplicates: tuple[str, ...] = ()
-    """Fields that the author wrote twice."""
-
-
-@dataclass(frozen=True)
 class Answer:
     """The object after a verb, as JSON too, with what its author should be told."""
 
@@ -77,7 +73,6 @@ class Answer:
 
 
 _PLAIN = WriteOptions()
-_NOBODY = Ownership()
 _ALL = ListOptions()
 _DELETE = DeleteOptions()
 
@@ -131,7 +126,7 @@ class ResourceServer:
         if new["metadata"].get("resourceVersion", "0") != "0":
             raise Unspecified("resourceVersion should not be set on objects to be created")
         with self.store.locked():
-            return self._create(strategy, new, options, Ownership.of(_managed(obj)))
+            return self._create(strategy, new, options, Ownership.of(managed_in(obj)))
 
     def update(self, kind: Kind, namespace: str, name: str, obj: Any, options: WriteOptions = _PLAIN) -> Answer:
         """Replace an object, or its status. Raises BadRequest, Conflict, Invalid, NotFound."""
@@ -152,7 +147,7 @@ class ResourceServer:
             except ApiError:
                 check_readable(new)
                 raise
-            return self._change(strategy, old, new, options, _owners(obj, old.object, options))
+            return self._change(strategy, old, new, options, owners_before(obj, old.object, options))
 
     def patch(self, kind: Kind, namespace: str, name: str, patch: Any, media_type: str, options: WriteOptions = _PLAIN) -> Answer:
         """Change an object, or its status; an apply patch creates what is not there.
@@ -175,7 +170,7 @@ class ResourceServer:
             metadata.check_identity(kind, new, old.object)
             metadata.check_version(kind, new, old.object, required=False)
             try:
-                return self._change(strategy, old, new, options, _owners(changed, old.object, options))
+                return self._change(strategy, old, new, options, owners_before(changed, old.object, options))
             except Undecodable as error:
                 raise patches.unreadable(error, kind, changed, patch, media_type) from error
 
@@ -256,7 +251,7 @@ class ResourceServer:
             self._put(kind, old, pod)
 
     def _create(
-        self, strategy: Strategy, new: Obj, options: WriteOptions, owners: Ownership = _NOBODY, *, applied: bool = False
+        self, strategy: Strategy, new: Obj, options: WriteOptions, owners: Ownership = NOBODY, *, applied: bool = False
     ) -> Answer:
         """Store a new object. Its owners are given where it was applied; otherwise its author is one of them."""
         kind = strategy.kind
@@ -268,13 +263,12 @@ class ResourceServer:
         self._name(kind, new)
         if not governs(new):
             metadata.check(kind, new)
-        asked = new if kind != kinds.JOB else copy_of(new)
+        asked = {**new, "metadata": dict(new["metadata"])}
         strategy.prepare_for_create(new)
         admitted, warnings = self._admitted(new, None, options)
         if not applied:
-            seen = view(strategy, asked, admitted, status=False)
-            owners = owners.written(shape_of(kind), blank(kind), seen, _updater(kind, options), self._now())
-        _own(admitted, owners)
+            owners = owners_of_new(strategy, asked, admitted, options, owners, self._now())
+        record_owners(admitted, owners)
         namespace, name = new["metadata"].get("namespace", ""), name_of(new)
         existing = self.store.get(kind.resource, namespace, name)
         if existing:
@@ -307,12 +301,12 @@ class ResourceServer:
             )
         new["metadata"].pop("resourceVersion", None)
         config = without_status(kind, config)
-        _, owners = _NOBODY.applied(shape_of(kind), {"metadata": {}}, config, _applier(kind, options), self._now())
+        _, owners = NOBODY.applied(shape_of(kind), {"metadata": {}}, config, applier(kind, options), self._now())
         return self._create(strategy, new, options, owners, applied=True)
 
     def _apply(self, strategy: Strategy, namespace: str, old: Record, patch: Any, options: WriteOptions) -> Answer:
         kind, live, now = strategy.kind, old.object, self._now()
-        shape, owner = shape_of(kind), _applier(kind, options)
+        shape, owner = shape_of(kind), applier(kind, options)
         config = patches.configuration(kind, patch, shape)
         checked = metadata.decoded(kind, config, custom=strategy.custom)
         metadata.place(kind, checked, namespace, name_of(live))
@@ -359,10 +353,10 @@ class ResourceServer:
         if strategy.generation and not options.status:
             metadata.count_generation(new, old.object)
         if not applied and owners.entries:
-            owners = self._written(strategy, old.object, asked, new, options, owners)
-        if _same(new, old.object, owners):
+            owners = owners_after(strategy, old.object, asked, new, options, owners, self._now())
+        if is_same(new, old.object, owners):
             return Answer(old.object, old.data, warnings)
-        _own(new, owners)
+        record_owners(new, owners)
         if options.dry_run:
             return Answer(new, orjson.dumps(new), warnings)
         if is_over(new):
@@ -370,11 +364,6 @@ class ResourceServer:
             return Answer(new, orjson.dumps(new), warnings)
         record = self._put(kind, old, new)
         return Answer(record.object, record.data, warnings)
-
-    def _written(self, strategy: Strategy, old: Obj, asked: Obj, new: Obj, options: WriteOptions, owners: Ownership) -> Ownership:
-        before = status_of(old) if options.status else without_status(strategy.kind, old)
-        after = view(strategy, asked, new, status=options.status)
-        return owners.written(shape_of(strategy.kind), before, after, _updater(strategy.kind, options), self._now())
 
     def _admitted(self, new: Obj, old: Obj | None, options: WriteOptions) -> tuple[Obj, Warnings]:
         context = AdmissionContext(
@@ -455,44 +444,6 @@ def _with_status(obj: Obj, status: Any) -> Obj:
     if status is None:
         del changed["status"]
     return changed
-
-
-def _managed(obj: Any) -> Any:
-    return obj["metadata"].get("managedFields") if isinstance(obj.get("metadata"), dict) else None
-
-
-def _owners(sent: Any, old: Obj, options: WriteOptions) -> Ownership:
-    """The owners that a write starts from: those that its author sends, where they make sense, otherwise the known ones."""
-    given = None if options.status else _managed(sent)
-    if is_reset(given):
-        return _NOBODY
-    found = Ownership.of(given)
-    return found if found.entries else Ownership.of(old["metadata"].get("managedFields"))
-
-
-def _updater(kind: Kind, options: WriteOptions) -> Owner:
-    return Owner(options.manager, "Update", kind.api_version, "status" if options.status else "")
-
-
-def _applier(kind: Kind, options: WriteOptions) -> Owner:
-    return Owner(options.manager, "Apply", kind.api_version, "status" if options.status else "")
-
-
-def _own(obj: Obj, owners: Ownership) -> None:
-    if owners.entries:
-        obj["metadata"]["managedFields"] = owners.encoded()
-    else:
-        obj["metadata"].pop("managedFields", None)
-
-
-def _same(new: Obj, old: Obj, owners: Ownership) -> bool:
-    """Whether a write changes nothing; that a field was written again counts for nothing."""
-    if any(new.get(key) != old.get(key) for key in (new.keys() | old.keys()) - {"metadata"}):
-        return False
-    before, after = dict(old["metadata"]), dict(new["metadata"])
-    known = Ownership.of(before.pop("managedFields", None))
-    after.pop("managedFields", None)
-    return before == after and owners.same_but_for_time(known)
 
 
 def _only_releases(new: Obj, old: Obj) -> bool:
