@@ -123,7 +123,8 @@ class TrainJobTrigger(BaseTrigger):
     async def _follow(self, follower: Any, seen: asyncio.Queue[dict[str, Any]]) -> dict[str, Any]:
         from trainwright.jobs import Deadlines, TrainJobDeleted
         from trainwright.jobs.progress_line import progress_line
-        from trainwright.jobs.wait import Waited, check_reachable, progress_of
+        from trainwright.jobs.wait import Waited, progress_of
+        from trainwright.jobs.watching import check_reachable
 
         waited, shown = Waited(self._job(), Deadlines(**self.deadlines)), None
         try:

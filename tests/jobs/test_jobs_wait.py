@@ -24,6 +24,7 @@ from trainwright.jobs import (
     TrainRequest,
     submit_or_adopt,
     wait_for,
+    watching,
 )
 from trainwright.jobs import wait as module
 from trainwright.jobs.clock import Clock
@@ -190,6 +191,6 @@ def test_a_cluster_that_stays_away_ends_the_wait_and_one_that_comes_back_does_no
             return cluster.list(*arguments, **more)
 
     assert wait_for(Flaky(), job)["metadata"]["uid"] == job["metadata"]["uid"]  # type: ignore[arg-type]
-    monkeypatch.setattr(module, "_LOST_SECONDS", 0.1)
+    monkeypatch.setattr(watching, "LOST_SECONDS", 0.1)
     with pytest.raises(ServiceUnavailable, match="down"):
         wait_for(Refusing(ServiceUnavailable("down")), job)  # type: ignore[arg-type]

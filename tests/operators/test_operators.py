@@ -73,3 +73,28 @@ def test_what_a_cleared_task_was_before() -> None:
     cleared = task_identity(context(max_tries=4, map_index=1))
     steps = [(earlier.step, earlier.map_index, earlier.run) for earlier in earlier_identities(cleared)]
     assert steps == [("train", 1, "r"), ("train@1", 1, "r"), ("train@2", 1, "r"), ("train@3", 1, "r")]
+
+
+def test_placement_and_secrets_of_the_operator_reach_the_request() -> None:
+    fields: dict[str, Any] = {
+        "queue_name": "gpus",
+        "priority_class": "high",
+        "topology": "preferred:rack",
+        "node_selector": {"gpu": "h100"},
+        "tolerations": [{"key": "gpu", "operator": "Exists"}],
+        "affinity": {"podAntiAffinity": {}},
+        "dataset_secret": "data",
+        "model_secret": "hub",
+        "env": {"HF_TOKEN": {"valueFrom": {"secretKeyRef": {"name": "hub", "key": "token"}}}},
+    }
+    task = trainwright.operators.TrainJobOperator(task_id="train", workspace="pvc://w", **fields)
+    request = task._request()
+    assert {field: getattr(request, field) for field in fields} == fields
+
+
+def test_a_literal_credential_in_an_operator_is_refused() -> None:
+    from trainwright.jobs.literal_secrets import LiteralSecret
+
+    task = trainwright.operators.TrainJobOperator(task_id="train", workspace="pvc://w", env={"HF_TOKEN": "hf_" + "a1" * 17})
+    with pytest.raises(LiteralSecret, match=r"env\.HF_TOKEN"):
+        task._request()

@@ -40,6 +40,9 @@ REPLICATED_JOB_LABEL = "jobset.sigs.k8s.io/replicatedjob-name"
 RESTART_ATTEMPT_LABEL = "jobset.sigs.k8s.io/restart-attempt"
 JOBSET_CONTROLLER = "jobset.sigs.k8s.io/jobset-controller"
 
+CLAIM_PROTECTION = "kubernetes.io/pvc-protection"
+"""The finalizer that keeps a claim while a pod uses it."""
+
 # ours
 OWNER_ANNOTATION = "trainwright.dev/owner"
 GENERATION_ANNOTATION = "trainwright.dev/generation"

@@ -77,14 +77,14 @@ class _Watch:
     def __init__(self, cluster: Cluster, kind: Kind, namespace: str):
         self.cluster = cluster
         self.reflector = Reflector(cluster, kind, namespace, handler=self._tell)
-        self._followers: set[Follower] = set()
+        self._followers: dict[tuple[str, str], set[Follower]] = {}
         self._lock = threading.Lock()
         self.reflector.start()
 
     def join(self, follower: Follower) -> None:
         """Under the lock that every change takes: who joins never hears something older after something newer."""
         with self._lock:
-            self._followers.add(follower)
+            self._followers.setdefault((follower.namespace, follower.name), set()).add(follower)
             known = self.reflector.known.get((follower.namespace, follower.name))
             if known is not None:
                 follower.told("ADDED", known)
@@ -92,12 +92,16 @@ class _Watch:
     def part(self, follower: Follower) -> bool:
         """Whether nobody is left; the reflector is stopped then."""
         with self._lock:
-            self._followers.discard(follower)
+            key = (follower.namespace, follower.name)
+            if followers := self._followers.get(key):
+                followers.discard(follower)
+                if not followers:
+                    del self._followers[key]
             if not self._followers:
                 self.reflector.stop.set()
             return not self._followers
 
     def _tell(self, event: str, obj: Obj) -> None:
         with self._lock:
-            for follower in [f for f in self._followers if (f.namespace, f.name) == (namespace_of(obj), name_of(obj))]:
+            for follower in tuple(self._followers.get((namespace_of(obj), name_of(obj)), ())):
                 follower.told(event, obj)

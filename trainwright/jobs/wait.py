@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-import queue
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from trainwright.api.errors import Forbidden, Unauthorized
+from trainwright.api.errors import ApiError, Forbidden, NotFound, Unauthorized
 from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import Obj, name_of, namespace_of, uid_of
 from trainwright.cluster.protocol import Cluster
-from trainwright.cluster.reflector import Reflector
 from trainwright.jobs.clock import Clock, Deadlines
 from trainwright.jobs.errors import JobDeleted, TrainJobDeadline, deadline_passed
 from trainwright.jobs.phase import Phase, phase_of
 from trainwright.jobs.verdict import deadline_of, failure_of
+from trainwright.jobs.watching import Watching
 
 _LOOK_SECONDS = 1.0
-_CONNECTION_SECONDS = 30
-"""How long a watch outlives its wait at most."""
-_LOST_SECONDS = 1800
-"""A cluster that has answered nothing for so long will not tell how the job ended."""
 
 
 @dataclass(frozen=True)
@@ -53,29 +47,14 @@ def wait_for(
     in this thread at every change.
     `stop`, when set from outside, ends the wait with the job as it was seen last.
     """
-    changes: queue.Queue[tuple[str, Obj]] = queue.Queue(maxsize=1000)
-    ended = threading.Event()
-    reflector = Reflector(
-        cluster,
-        TRAINJOB,
-        namespace_of(trainjob),
-        handler=lambda event, obj: changes.put((event, obj)),
-        field_selector=f"metadata.name={name_of(trainjob)}",
-        stop=ended,
-        connection_seconds=_CONNECTION_SECONDS,
-    )
-    reflector.start()
-    try:
-        return _follow(cluster, Waited(trainjob, deadlines), changes, reflector, on_progress, stop or threading.Event())
-    finally:
-        ended.set()
+    with Watching(cluster, trainjob) as watching:
+        return _follow(cluster, Waited(trainjob, deadlines), watching, on_progress, stop or threading.Event())
 
 
 def _follow(
     cluster: Cluster,
     waited: Waited,
-    changes: queue.Queue[tuple[str, Obj]],
-    reflector: Reflector,
+    watching: Watching,
     on_progress: Callable[[Progress], None],
     stop: threading.Event,
 ) -> Obj:
@@ -91,13 +70,32 @@ def _follow(
             raise failure_of(cluster, waited.trainjob)
         if late := waited.overdue():
             raise deadline_of(cluster, waited.trainjob, str(late), late.what)
-        try:
-            waited.saw(*changes.get(timeout=min(_LOOK_SECONDS, max(waited.left(), 0.01))))
-        except queue.Empty:
-            check_reachable(reflector)
-            if reflector.synced.is_set() and not reflector.known:
-                raise waited.gone() from None
+        change = watching.next_change(min(_LOOK_SECONDS, max(waited.left(), 0.01)))
+        if change is not None:
+            _take_in(cluster, waited, change)
+        elif watching.is_absent():
+            waited.saw("MODIFIED", _as_it_is(cluster, waited))
     return waited.trainjob
+
+
+def _take_in(cluster: Cluster, waited: Waited, change: tuple[str, Obj]) -> None:
+    """A watch that others had begun may lag behind: it tells of the end of an earlier job of that name."""
+    try:
+        waited.saw(*change)
+    except JobDeleted:
+        waited.saw("MODIFIED", _as_it_is(cluster, waited))
+
+
+def _as_it_is(cluster: Cluster, waited: Waited) -> Obj:
+    """The job as the cluster has it now. Raises JobDeleted; where the cluster cannot say, it is as it was."""
+    try:
+        return cluster.get(TRAINJOB, name_of(waited.trainjob), namespace_of(waited.trainjob))
+    except NotFound:
+        raise waited.gone() from None
+    except ApiError as error:
+        if isinstance(error, Forbidden | Unauthorized):
+            raise waited.gone() from None  # a watch said so, and nobody can say otherwise
+        return waited.trainjob
 
 
 class Waited:
@@ -128,16 +126,6 @@ class Waited:
             return None
         what, limit = late
         return deadline_passed(f"{_named(self.trainjob)} was {phase.value} for more than {limit:g} s", what)
-
-
-def check_reachable(reflector: Reflector) -> None:
-    """Raise the cluster's error when going on would be waiting for nothing: who may not read, a cluster lost for long."""
-    if reflector.failure is None:
-        return
-    since, error = reflector.failure
-    refused = isinstance(error, Forbidden | Unauthorized) and not reflector.synced.is_set()
-    if refused or time.monotonic() - since > _LOST_SECONDS:
-        raise error
 
 
 def progress_of(trainjob: Obj) -> Progress:

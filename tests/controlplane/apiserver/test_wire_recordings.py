@@ -41,6 +41,7 @@ HTTP_DIFFERENCES = {
     "update-no-version-event": _EXPIRY,
 }
 SESSION_DIFFERENCES = {
+    "delete": "kubectl logs a watch that ended within a second, or does not: by timing",
     "describe": "resource quotas and endpoint slices are not served; " + _EXPIRY,
     "diff-replace-edit": "the session edits with a text tool that may hit the namespace's name",
     "mistakes": "the kubectl in use may word its own mistakes otherwise than the recorded one",

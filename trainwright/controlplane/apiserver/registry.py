@@ -9,10 +9,9 @@ import base64
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from trainwright.api import kinds
+from trainwright.api import kinds, names
 from trainwright.api.kinds import Kind
 from trainwright.api.objects import Obj
-from trainwright.controlplane.apiserver.claim_protection import PROTECTED
 
 Prepare = Callable[[Obj], None]
 """Changes, in place, an object that is about to be created."""
@@ -136,8 +135,8 @@ def _claim(claim: Obj) -> None:
         claim["spec"].setdefault("volumeMode", "Filesystem")
     metadata = claim["metadata"]
     finalizers = metadata.get("finalizers") or []
-    if PROTECTED not in finalizers:
-        metadata["finalizers"] = [*finalizers, PROTECTED]
+    if names.CLAIM_PROTECTION not in finalizers:
+        metadata["finalizers"] = [*finalizers, names.CLAIM_PROTECTION]
 
 
 _POD_FIELDS = frozenset(

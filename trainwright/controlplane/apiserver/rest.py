@@ -23,7 +23,6 @@ from trainwright.api.kinds import Kind
 from trainwright.api.objects import Obj, is_deleting, name_of
 from trainwright.api.times import rfc3339
 from trainwright.controlplane.apiserver import metadata, namespaces, pagination, patches
-from trainwright.controlplane.apiserver.claim_protection import unprotected
 from trainwright.controlplane.apiserver.deletion import DeleteOptions, check_preconditions, is_over, marked
 from trainwright.controlplane.apiserver.events import Record, Records, Subscription
 from trainwright.controlplane.apiserver.failures import Unspecified, conflict, details_of, forbidden, not_found
@@ -199,8 +198,6 @@ class ResourceServer:
                 old = self._put(kind, old, doomed)
             if kind == kinds.NAMESPACE:
                 self._empty(name)
-            if kind == kinds.CLAIM:
-                self._release_claims(namespace)
             return Answer(old.object, old.data, warnings)
 
     def delete_collection(
@@ -422,20 +419,9 @@ class ResourceServer:
     def _remove(self, kind: Kind, old: Record, last: Obj) -> Record:
         namespace, name = pagination.key_of(old)
         removed = self.store.delete(kind.resource, namespace, name, expected=old.revision, last=last)
-        if kind == kinds.POD:
-            self._release_claims(namespace)
         if kind.namespaced:
             self._finish(namespace)
         return removed
-
-    def _release_claims(self, namespace: str) -> None:
-        """Let go the claims that are being deleted and that no pod uses any more; without a node nobody knows who uses them."""
-        if not self.store.sizes().get(kinds.NODE.resource):
-            return
-        pods = [record.object for record in self.store.list(kinds.POD.resource, namespace)[0]]
-        for record in self.store.list(kinds.CLAIM.resource, namespace)[0]:
-            if (released := unprotected(record.object, pods)) is not None:
-                (self._remove if is_over(released) else self._put)(kinds.CLAIM, record, released)
 
     def _empty(self, namespace: str) -> None:
         """Delete what a doomed namespace holds; what does not go at once takes the namespace with it when it goes."""

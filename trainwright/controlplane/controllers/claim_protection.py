@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+from trainwright.api import names
 from trainwright.api.errors import NotFound
 from trainwright.api.kinds import CLAIM, POD
 from trainwright.api.objects import Obj, is_deleting, name_of, namespace_of
 from trainwright.cluster.protocol import Cluster
 from trainwright.controlplane.controllers.controller import Controller, own_key
 from trainwright.controlplane.controllers.queue import Key
-
-FINALIZER = "kubernetes.io/pvc-protection"
 
 
 def claim_protection(cluster: Cluster) -> Controller:
@@ -20,11 +19,11 @@ def claim_protection(cluster: Cluster) -> Controller:
         except NotFound:
             return None
         finalizers = claim["metadata"].get("finalizers") or []
-        if not is_deleting(claim) or FINALIZER not in finalizers:
+        if not is_deleting(claim) or names.CLAIM_PROTECTION not in finalizers:
             return None
         if any(key in _claims_of(pod) and _may_run(pod) for pod in cluster.list(POD, namespace).items):
             return None
-        kept = [entry for entry in finalizers if entry != FINALIZER]
+        kept = [entry for entry in finalizers if entry != names.CLAIM_PROTECTION]
         patch = {"metadata": {"finalizers": kept or None, "resourceVersion": claim["metadata"]["resourceVersion"]}}
         cluster.patch(CLAIM, name_of(claim), patch, namespace)
         return None

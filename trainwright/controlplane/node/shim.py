@@ -15,21 +15,25 @@ import time
 
 PR_SET_CHILD_SUBREAPER = 36
 COMMAND_NOT_FOUND = 127
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def main() -> None:
     folder, lock = sys.argv[1], int(sys.argv[2])
     os.set_inheritable(lock, False)
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    for number in ENDING:
         signal.signal(number, signal.SIG_IGN)
     if sys.platform == "linux":  # orphans of the container become ours, to be ended with it
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     with open(os.path.join(folder, "spec.json"), encoding="utf-8") as file:
         spec = json.load(file)
     os.unlink(os.path.join(folder, "spec.json"))
+    # The child begins with our dispositions: a signal sent before it has its own must wait, or it would be ignored.
+    signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
     pid = os.fork()
     if pid == 0:
         become(spec)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
     write(folder, "state.json", {"pid": pid, "startedAt": time.time()})
     status = wait_for(pid)
     end_descendants()
@@ -40,9 +44,10 @@ def main() -> None:
 
 def become(spec: dict) -> None:  # type: ignore[type-arg]
     """In the child: turn into the container's process; never returns."""
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    for number in ENDING:
         signal.signal(number, signal.SIG_DFL)
     os.setsid()
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
     os.umask(0o077)
     output = os.open(spec["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)

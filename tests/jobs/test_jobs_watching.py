@@ -1,0 +1,140 @@
+"""One waiter has a watch of its own, all others share one; a shared watch that lags behind ends no wait."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from waiting import eventually
+
+from trainwright.api.errors import Forbidden
+from trainwright.api.kinds import TRAINJOB
+from trainwright.cluster.protocol import Listing
+from trainwright.controlplane.embedded import EmbeddedCluster
+from trainwright.jobs import Identity, JobDeleted, TrainRequest, submit_or_adopt, wait_for
+from trainwright.jobs import wait as module
+from trainwright.jobs.watching import Latest, Watching
+
+
+class Counting:
+    """The quiet cluster; remembers what was asked of it, narrowed to one name or not."""
+
+    def __init__(self, cluster: EmbeddedCluster, refuse_all: bool = False):
+        self._cluster, self._refuse_all = cluster, refuse_all
+        self.narrow: list[str] = []
+        self.wide: list[str] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._cluster, name)
+
+    def list(self, *arguments: Any, **more: Any) -> Listing:
+        self._note("list", more)
+        return self._cluster.list(*arguments, **more)
+
+    def watch(self, *arguments: Any, **more: Any) -> Iterator[Any]:
+        self._note("watch", more)
+        return self._cluster.watch(*arguments, **more)
+
+    def _note(self, verb: str, more: dict[str, Any]) -> None:
+        narrow = bool(more.get("field_selector"))
+        (self.narrow if narrow else self.wide).append(verb)
+        if self._refuse_all and not narrow:
+            raise Forbidden("only that one")
+
+
+@pytest.fixture(autouse=True)
+def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_LOOK_SECONDS", 0.05)
+
+
+@pytest.fixture
+def jobs(cluster: EmbeddedCluster, request_of: Callable[..., TrainRequest]) -> list[dict[str, Any]]:
+    request = request_of()
+    return [submit_or_adopt(cluster, request, Identity("o", str(run), "s"), "default").trainjob for run in range(8)]
+
+
+class Waits:
+    """`wait_for` of many jobs, each in a thread, begun one after the other."""
+
+    def __init__(self, cluster: Any, jobs: list[dict[str, Any]]):
+        self.outcomes: dict[str, Any] = {}
+        self.threads = []
+        for job in jobs:
+            begun = threading.Event()
+            thread = threading.Thread(target=self._wait, args=(cluster, job, begun), daemon=True)
+            thread.start()
+            assert begun.wait(10)
+            self.threads.append(thread)
+
+    def _wait(self, cluster: Any, job: dict[str, Any], begun: threading.Event) -> None:
+        try:
+            seen = wait_for(cluster, job, on_progress=lambda _: begun.set())
+            self.outcomes[job["metadata"]["name"]] = seen["metadata"]["name"]
+        except Exception as error:
+            self.outcomes[job["metadata"]["name"]] = error
+
+    def end(self) -> dict[str, Any]:
+        for thread in self.threads:
+            thread.join(20)
+            assert not thread.is_alive()
+        return self.outcomes
+
+
+def test_one_waiter_asks_for_its_job_alone(cluster: EmbeddedCluster, jobs: list[dict[str, Any]], set_status: Any) -> None:
+    counting = Counting(cluster)
+    waits = Waits(counting, jobs[:1])
+    set_status(jobs[0], "Complete")
+    waits.end()
+    assert counting.narrow == ["list", "watch"]
+    assert counting.wide == []
+
+
+def test_many_waiters_cost_one_watch_more(cluster: EmbeddedCluster, jobs: list[dict[str, Any]], set_status: Any) -> None:
+    counting = Counting(cluster)
+    waits = Waits(counting, jobs)
+    for job in jobs[1:]:
+        set_status(job, "Complete")
+    cluster.delete(TRAINJOB, jobs[0]["metadata"]["name"], "default")
+    outcomes = waits.end()
+    assert isinstance(outcomes.pop(jobs[0]["metadata"]["name"]), JobDeleted)
+    assert outcomes == {name: name for name in outcomes}
+    assert (counting.narrow.count("list"), counting.wide.count("list")) == (1, 1)
+
+
+def test_who_may_not_watch_the_namespace_watches_its_own_job(
+    cluster: EmbeddedCluster, jobs: list[dict[str, Any]], set_status: Any
+) -> None:
+    counting = Counting(cluster, refuse_all=True)
+    waits = Waits(counting, jobs[:3])
+    eventually(lambda: counting.narrow.count("list") == 3)
+    for job in jobs[:3]:
+        set_status(job, "Complete")
+    assert set(waits.end()) == {job["metadata"]["name"] for job in jobs[:3]}
+
+
+def test_a_watch_that_lags_behind_ends_no_wait(
+    cluster: EmbeddedCluster, jobs: list[dict[str, Any]], set_status: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = jobs[0]
+    earlier = {**job, "metadata": {**job["metadata"], "uid": "of-an-earlier-one"}}
+    changes: list[Any] = [("DELETED", earlier), ("MODIFIED", earlier), None, None]
+
+    def late(_self: Watching, _seconds: float) -> Any:
+        if not changes:
+            return "MODIFIED", set_status(job, "Complete")
+        return changes.pop(0)
+
+    monkeypatch.setattr(Watching, "next_change", late)
+    monkeypatch.setattr(Watching, "is_absent", lambda _self: True)
+    assert wait_for(cluster, job)["metadata"]["uid"] == job["metadata"]["uid"]
+
+
+def test_only_the_latest_change_is_kept() -> None:
+    latest = Latest()
+    assert latest.take(0) is None
+    latest.put("ADDED", {"a": 1})
+    latest.put("MODIFIED", {"a": 2})
+    assert latest.take(0) == ("MODIFIED", {"a": 2})
+    assert latest.take(0) is None
