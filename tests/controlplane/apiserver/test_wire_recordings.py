@@ -23,26 +23,19 @@ from trainwright.controlplane.plane import ControlPlane
 pytestmark = pytest.mark.medium
 
 WIRE = Path(os.environ.get("TRAINWRIGHT_SHARED", "../shared")) / "goldens" / "wire"
-_EXPIRY = "events expire an hour after they were last seen, these were seen long ago; a real server counts from the last write"
 HTTP_DIFFERENCES = {
     "create-protobuf": "answers are JSON, also where protobuf is asked for",
     "discovery-aggregated-core": "only subresources that are served are listed: no exec, attach, proxy, token",
     "discovery-core-v1": "no tokens are issued on request",
-    "event-aggregate": _EXPIRY,
-    "kind-event-update-patch-delete": _EXPIRY,
     "list-resourceversion": "version 1 is still known: the store keeps more history than the recorded one had left",
-    "partialmetadata-event": _EXPIRY,
     "patch-json": "a real server checks labels four times in a patch, and tells it four times",
-    "table-event": _EXPIRY,
-    "table-others-states": _EXPIRY,
     "table-pod-states": "an age in days is counted from the day of the recording",
     "update-immutable-misc": "a merge patch that changes the kind is told that kinds do not match",
     "update-mismatch": "a PUT of another kind is refused when it is read, not by the schema",
-    "update-no-version-event": _EXPIRY,
 }
 SESSION_DIFFERENCES = {
     "delete": "kubectl logs a watch that ended within a second, or does not: by timing",
-    "describe": "resource quotas and endpoint slices are not served; " + _EXPIRY,
+    "describe": "resource quotas and endpoint slices are not described as kubectl describes a server that has them",
     "diff-replace-edit": "the session edits with a text tool that may hit the namespace's name",
     "mistakes": "the kubectl in use may word its own mistakes otherwise than the recorded one",
 }

@@ -1,4 +1,7 @@
-"""Events go an hour after they were last seen, as Kubernetes has it; else a home that lives for years would fill with them."""
+"""Events go an hour after they were last written, as Kubernetes has it; else a home that lives for years would fill with them.
+
+The last write is the creation, or the last sighting where that came later: sightings can lie before the creation.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +23,8 @@ def event_expiry(cluster: Cluster, clock: Callable[[], datetime] = lambda: datet
         namespace, name = key
         try:
             event = cluster.get(EVENT, name, namespace)
-            seen = event.get("lastTimestamp") or event.get("eventTime") or event["metadata"]["creationTimestamp"]
-            left = LIFETIME_SECONDS - seconds_between(seen, clock())
+            times = (event["metadata"]["creationTimestamp"], event.get("lastTimestamp"), event.get("eventTime"))
+            left = LIFETIME_SECONDS - min(seconds_between(time, clock()) for time in times if time)
             if left > 0:
                 return left
             cluster.delete(EVENT, name, namespace)
