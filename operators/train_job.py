@@ -239,7 +239,7 @@ class TrainJobOperator(BaseOperator):
 
 
 def _result(trainjob: dict[str, Any]) -> dict[str, Any]:
-    reported = (trainjob["status"].get("trainerStatus") or {}).get("metrics") or []
-    metrics = {metric["name"]: metric["value"] for metric in reported}
+    from trainwright.jobs.wait import progress_of
+
     metadata = trainjob["metadata"]
-    return {"trainjob": metadata["name"], "namespace": metadata["namespace"], "metrics": metrics}
+    return {"trainjob": metadata["name"], "namespace": metadata["namespace"], "metrics": dict(progress_of(trainjob).metrics)}

@@ -81,6 +81,7 @@ def train(
     from trainwright.jobs.progress_line import progress_line
     from trainwright.jobs.run import run_to_end
     from trainwright.jobs.sft import SftSettings
+    from trainwright.jobs.wait import progress_of
 
     try:
         cluster = connect()
@@ -118,10 +119,9 @@ def train(
         )
     except (TrainJobError, ApiError, NoCluster, ValidationError, ValueError) as error:
         raise SystemExit(str(error)) from None
-    reported = (trainjob["status"].get("trainerStatus") or {}).get("metrics") or []
-    for metric in reported:
+    for name, value in progress_of(trainjob).metrics:
         try:
-            metrics.log_metric(metric["name"], float(metric["value"]))
+            metrics.log_metric(name, float(value))
         except ValueError:
-            metrics.metadata[metric["name"]] = metric["value"]
+            metrics.metadata[name] = value
     return trainjob["metadata"]["name"], trainjob["metadata"]["namespace"]
