@@ -16,6 +16,7 @@ from trainwright.api.kinds import CLUSTER_TRAINING_RUNTIME, JOB, JOBSET, POD, TR
 from trainwright.api.objects import Obj, labels_of, name_of, namespace_of
 from trainwright.api.times import rfc3339
 from trainwright.controlplane.apiserver.auth import Tokens
+from trainwright.controlplane.apiserver.certificate_rotation import CertificateRotation
 from trainwright.controlplane.apiserver.credentials import load_credentials, write_kubeconfig
 from trainwright.controlplane.apiserver.definitions import seed_definitions
 from trainwright.controlplane.apiserver.http import create_app
@@ -88,6 +89,7 @@ class ControlPlane:
         for controller in controllers:
             self._threads.extend(controller.start(cache, self._stop))
         self._threads.extend(cache.start())
+        self._threads.append(self._rotation(self._serving))
         running = Running(os.getpid(), self._serving.port, self._serving.url, rfc3339(datetime.now(UTC)))
         self._home.announce(running)
         log.info("control plane ready url=%s home=%s", running.url, self._home.path)
@@ -116,10 +118,17 @@ class ControlPlane:
                 raise
             return serve(app, port=0, cert=self._credentials.certificate, key=self._credentials.key)
 
+    def _rotation(self, serving: Serving) -> threading.Thread:
+        """The thread that renews the server's certificate in time."""
+        rotation = CertificateRotation(self._home.credentials, serving)
+        thread = threading.Thread(target=rotation.run, args=(self._stop,), name="certificate", daemon=True)
+        thread.start()
+        return thread
+
     def _settings(self) -> Settings:
         if not self._gates.TrainJobStatus or self._serving is None:
             return Settings()
-        return Settings(progress=ProgressReports(self._serving.url, self._credentials.certificate.read_text("ascii")))
+        return Settings(progress=ProgressReports(self._serving.url, self._credentials.authority.read_text("ascii")))
 
     def _issue_token(self, audience: str, pod: Obj, seconds: int) -> str:
         return self._tokens.issue(audience, namespace_of(pod), name_of(pod), seconds, datetime.now(UTC))

@@ -6,6 +6,7 @@ import asyncio
 import errno
 import logging
 import socket
+import ssl
 import threading
 from pathlib import Path
 from types import TracebackType
@@ -14,8 +15,11 @@ from typing import Self
 import uvicorn
 from starlette.applications import Starlette
 
+from trainwright.controlplane.apiserver.connections import MOST_HEADERS, Patience, impatient
+
 log = logging.getLogger(__name__)
 
+PATIENT = Patience()
 LOOPBACK = "127.0.0.1"
 _START_SECONDS = 30.0
 _STOP_SECONDS = 10.0
@@ -39,13 +43,34 @@ class PortInUse(OSError):
 class Serving:
     """A running server; `stop` it, or use it as a context."""
 
-    def __init__(self, server: uvicorn.Server, app: Starlette, thread: threading.Thread, host: str, port: int, tls: bool):
+    def __init__(self, server: _Server, app: Starlette, thread: threading.Thread, host: str, port: int, tls: bool):
         self._server = server
         self._app = app
         self._thread = thread
         self.host = host
         self.port = port
         self.url = f"{'https' if tls else 'http'}://{host}:{port}"
+
+    def reload(self, cert: Path, key: Path) -> None:
+        """Prove itself with another certificate from now on; connections that are open stay as they are.
+
+        Raises OSError, ssl.SSLError for files that are no such pair; then the old one stays in use.
+        """
+        context = self._server.config.ssl
+        if context is None:
+            raise ValueError("this server speaks plain HTTP")
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(
+            cert, key
+        )  # a failure in the context in use could be half a change
+        loaded = threading.Event()
+
+        def load() -> None:
+            context.load_cert_chain(cert, key)
+            loaded.set()
+
+        self._server.loop.call_soon_threadsafe(load)
+        if not loaded.wait(_STOP_SECONDS):
+            raise TimeoutError(f"the server at {self.url} has not taken its new certificate within {_STOP_SECONDS:.0f} seconds")
 
     def stop(self) -> None:
         """End the streams, let requests in flight finish, close the port. May be called again."""
@@ -70,8 +95,10 @@ class _Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config):
         super().__init__(config)
         self.ready = threading.Event()
+        self.loop: asyncio.AbstractEventLoop
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        self.loop = asyncio.get_running_loop()
         try:
             await super().startup(sockets)
         finally:
@@ -93,7 +120,15 @@ class _Server(uvicorn.Server):
                     connection.transport.abort()
 
 
-def serve(app: Starlette, host: str = LOOPBACK, port: int = 0, cert: Path | None = None, key: Path | None = None) -> Serving:
+def serve(
+    app: Starlette,
+    host: str = LOOPBACK,
+    port: int = 0,
+    cert: Path | None = None,
+    key: Path | None = None,
+    *,
+    patience: Patience = PATIENT,
+) -> Serving:
     """Serve `app` (from `create_app`) until it is stopped; port 0 takes a free one, which `Serving.port` tells.
 
     Without certificate and key it speaks plain HTTP, over which kubectl sends no token.
@@ -110,7 +145,8 @@ def serve(app: Starlette, host: str = LOOPBACK, port: int = 0, cert: Path | None
         log_config=None,
         log_level="warning",
         loop="asyncio",
-        http="h11",  # the same answers to odd requests, whichever faster parser is installed
+        http=impatient(patience),  # h11: the same answers to odd requests, whichever faster parser is installed
+        h11_max_incomplete_event_size=MOST_HEADERS,
         lifespan="off",
         ws="none",
         server_header=False,
