@@ -15,6 +15,8 @@ def reviewed(review: Any) -> Obj:
     if not isinstance(review, dict) or review.get("kind", KIND) != KIND:
         raise BadRequest(f"the object provided is unrecognized (must be of type {KIND})")
     spec = review.get("spec") or {}
+    if not isinstance(spec, dict):
+        raise BadRequest(f"the object provided is unrecognized (must be of type {KIND}): spec is an object")
     asked = [name for name in ("resourceAttributes", "nonResourceAttributes") if spec.get(name) is not None]
     if len(asked) != 1:
         message = "Invalid value: null: exactly one of nonResourceAttributes or resourceAttributes must be specified"

@@ -27,11 +27,13 @@ from trainwright.api.errors import ApiError, BadRequest, Forbidden, Invalid, Met
 from trainwright.api.objects import Obj
 from trainwright.controlplane.apiserver import access_reviews, discovery, media, patches
 from trainwright.controlplane.apiserver.auth import Tokens, bearer_token
+from trainwright.controlplane.apiserver.bodies import BODY_SECONDS, read_body
 from trainwright.controlplane.apiserver.deletion import DeleteOptions
 from trainwright.controlplane.apiserver.descriptions import HEALTH, description, health
 from trainwright.controlplane.apiserver.duplicate_fields import duplicate_fields
 from trainwright.controlplane.apiserver.events import Record
 from trainwright.controlplane.apiserver.failures import TooLarge, not_found
+from trainwright.controlplane.apiserver.limits import BODY_LIMIT
 from trainwright.controlplane.apiserver.list_options import ListOptions, flag, too_large, version_number
 from trainwright.controlplane.apiserver.logs import LogOptions, Logs, NoLogs, open_log
 from trainwright.controlplane.apiserver.measuring import VERBS, Stopwatch, measured
@@ -57,6 +59,10 @@ from trainwright.controlplane.apiserver.write_options import WriteOptions
 log = logging.getLogger(__name__)
 
 _LONGEST_MANAGER = 128
+_LONGEST_LENGTH = 20
+"""Digits of a Content-Length."""
+_LARGE = 64 * 1024
+"""Bytes of a body that is read beside the event loop."""
 _DONE = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
 _OPTIONS_OF = {"POST": "CreateOptions", "PUT": "UpdateOptions", "PATCH": "PatchOptions", "DELETE": "DeleteOptions"}
 
@@ -68,10 +74,13 @@ def create_app(
     reports: ProgressReports | None = None,
     *,
     clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    body_seconds: float = BODY_SECONDS,
 ) -> Starlette:
     """The ASGI application. `app.state.streams.close()` ends its watches and followed logs, which a stop has to do first."""
     streams = Streams()
-    api = Api(server, tokens, logs or NoLogs(), reports or ProgressReports(server, tokens, clock=clock), streams, clock)
+    api = Api(
+        server, tokens, logs or NoLogs(), reports or ProgressReports(server, tokens, clock=clock), streams, clock, body_seconds
+    )
     app = Starlette(routes=[Mount("/", app=api)])
     app.state.streams = streams
     return app
@@ -88,7 +97,9 @@ class Api:
         reports: ProgressReports,
         streams: Streams,
         clock: Callable[[], datetime],
+        body_seconds: float,
     ):
+        self._body_seconds = body_seconds
         self._server = server
         self._tokens = tokens
         self._logs = logs
@@ -166,7 +177,7 @@ class Api:
     async def _review(self, request: Request) -> ASGIApp:
         if request.method != "POST":
             raise MethodNotAllowed(WRONG_METHOD)
-        body = media.decode_body(await _read(request), request.headers.get("content-type", ""), access_reviews.KIND)
+        body = media.decode_body(await self._read(request), request.headers.get("content-type", ""), access_reviews.KIND)
         return json_response(orjson.dumps(access_reviews.reviewed(body)), 201)
 
     async def _resource(self, request: Request, target: Target) -> ASGIApp:
@@ -236,17 +247,17 @@ class Api:
     async def _patch(self, request: Request, target: Target) -> ASGIApp:
         name = media.media_type(request.headers.get("content-type"))
         patches.check_media_type(target.strategy, name)
-        body = await _read(request)
+        body = await self._read(request)
         if name == patches.APPLY and not request.query_params.get("fieldManager"):
             problem = Problem("fieldManager", "Required value: is required for apply patch", "FieldValueRequired")
             raise Invalid.of("PatchOptions", "", [problem], "meta.k8s.io")
-        patch = media.decode_patch(body, yaml_allowed=name == patches.APPLY)
+        patch = await _aside(body, bound(media.decode_patch, body, yaml_allowed=name == patches.APPLY))
         options = _write_options(request, status=target.subresource == "status")
         answer = await run_in_threadpool(self._server.patch, target.kind, target.space, target.name, patch, name, options)
         return self._object(request, target, answer)
 
     async def _delete(self, request: Request, target: Target) -> ASGIApp:
-        body = await _read(request)
+        body = await self._read(request)
         content = media.decode_options(body, request.headers.get("content-type", "")) if body else None
         options = DeleteOptions.parse(content, dict(request.query_params), dry_run=_dry_run(request))
         if target.name:
@@ -258,7 +269,8 @@ class Api:
 
     async def _bind(self, request: Request, target: Target) -> ASGIApp:
         body = await self._body(request, target)
-        node = (body.get("target") or {}).get("name") if isinstance(body, dict) else None
+        wanted = body.get("target") if isinstance(body, dict) else None
+        node = wanted.get("name") if isinstance(wanted, dict) else None
         await run_in_threadpool(self._server.bind, target.space, target.name, str(node or ""))
         return json_response(orjson.dumps(_DONE), 201)
 
@@ -287,24 +299,29 @@ class Api:
 
     async def _report(self, request: Request, namespace: str, name: str, token: str | None) -> ASGIApp:
         declared = request.headers.get("content-length", "")
-        size = int(declared) if declared.isdigit() else 0
+        size = int(declared[:_LONGEST_LENGTH]) if declared.isdecimal() else 0
         body = b""
         if size <= MAX_BODY:
             try:
-                body = await _read(request, MAX_BODY)
+                body = await self._read(request, MAX_BODY)
             except TooLarge:
                 size = MAX_BODY + 1
         code, answer = await run_in_threadpool(self._reports, Report(namespace, name, token, max(size, len(body)), body))
         return json_response(orjson.dumps(answer), code)
 
+    async def _read(self, request: Request, limit: int = BODY_LIMIT) -> bytes:
+        """The body. Raises TooLarge, Timeout for a client that does not send it."""
+        return await read_body(request, limit, self._body_seconds)
+
     async def _body(self, request: Request, target: Target) -> Any:
-        return media.decode_body(await _read(request), request.headers.get("content-type", ""), target.kind.kind)
+        body = await self._read(request)
+        return await _aside(body, bound(media.decode_body, body, request.headers.get("content-type", ""), target.kind.kind))
 
     async def _written(self, request: Request, target: Target) -> tuple[Any, WriteOptions]:
         """The object that a request writes, and how."""
         options = _write_options(request, status=target.subresource == "status")
-        body, content_type = await _read(request), request.headers.get("content-type", "")
-        obj = media.decode_body(body, content_type, target.kind.kind)
+        body, content_type = await self._read(request), request.headers.get("content-type", "")
+        obj = await _aside(body, bound(media.decode_body, body, content_type, target.kind.kind))
         if target.strategy.custom and isinstance(obj, dict):
             for name, said in (("kind", "Kind"), ("apiVersion", "apiVersion")):
                 if not obj.get(name):
@@ -312,7 +329,7 @@ class Api:
                     why = f"Object '{said}' is missing in '{text}' ({media.summarised(body)})"
                     raise BadRequest(f"the object provided is unrecognized (must be of type {target.kind.kind}): {why}")
         if options.strictness != "Ignore" and media.media_type(content_type) == media.JSON:
-            options = replace(options, duplicates=tuple(duplicate_fields(body)))
+            options = replace(options, duplicates=tuple(await _aside(body, bound(duplicate_fields, body))))
         return obj, options
 
     def _object(self, request: Request, target: Target, answer: Answer) -> Response:
@@ -433,11 +450,6 @@ def _include(request: Request) -> Include:
     return wanted if wanted in ("None", "Object") else "Metadata"  # type: ignore[return-value]
 
 
-async def _read(request: Request, limit: int = media.BODY_LIMIT) -> bytes:
-    chunks, size = [], 0
-    async for chunk in request.stream():
-        size += len(chunk)
-        if size > limit:
-            raise TooLarge(f"Request entity too large: limit is {limit}")
-        chunks.append(chunk)
-    return b"".join(chunks)
+async def _aside(body: bytes, function: Callable[[], Any]) -> Any:
+    """The result of reading a body; in a thread where it is large, so that nobody else waits for it."""
+    return await run_in_threadpool(function) if len(body) > _LARGE else function()

@@ -13,6 +13,7 @@ from trainwright.api.kinds import Kind
 from trainwright.api.metadata_rules import metadata_problems
 from trainwright.api.objects import Obj, name_of, uid_of
 from trainwright.controlplane.apiserver.failures import conflict, details_of, modified
+from trainwright.controlplane.apiserver.limits import check_depth
 from trainwright.controlplane.apiserver.registry import strategy_of
 
 SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
@@ -50,6 +51,7 @@ def decoded(kind: Kind, obj: Any, *, custom: bool) -> Obj:
         raise BadRequest(f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}: {wrong}')
     kept = {key: value for key, value in metadata.items() if key != "managedFields" and value not in (None, {}, [])}
     given = {key: value for key, value in obj.items() if value is not None}
+    check_depth({**given, "metadata": kept})
     return {**given, "apiVersion": kind.api_version, "kind": kind.kind, "metadata": kept}
 
 
@@ -58,7 +60,7 @@ def _wrong_types(metadata: Any) -> Iterator[str]:
         yield "metadata must be an object"
         return
     for name in ("name", "namespace", "generateName", "resourceVersion", "uid"):
-        if not isinstance(metadata.get(name) or "", str):
+        if not isinstance(metadata.get(name, ""), str | None):
             yield f"metadata.{name} must be a string"
     for name in ("labels", "annotations"):
         entries = metadata.get(name) or {}

@@ -50,12 +50,13 @@ def parse_token(token: str) -> tuple[int, Key]:
     """The version of the list and the last key that was sent. Raises BadRequest."""
     try:
         content: Any = orjson.loads(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
-        if content["v"] != _VERSION or not isinstance(content["rv"], int) or not content["start"]:
+        version, start = content["rv"], content["start"]
+        if content["v"] != _VERSION or type(version) is not int or version <= 0 or not start:
             raise ValueError("unknown version")
-        namespace, _, name = content["start"].rstrip("\0").rpartition("/")
+        namespace, _, name = start.rstrip("\0").rpartition("/")
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise BadRequest(f"invalid continue token: continue key is not valid: {error}") from None
-    return content["rv"], (namespace, name)
+    return version, (namespace, name)
 
 
 def expired() -> Expired:

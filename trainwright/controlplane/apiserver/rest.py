@@ -388,6 +388,8 @@ class ResourceServer:
         """The objects before selection, at the version that the options ask for."""
         if options.token:
             revision, _ = pagination.parse_token(options.token)
+            if revision > self.store.revision:
+                raise too_large(revision, self.store.revision)
             try:
                 return self.store.list_at(kind.resource, namespace, revision), revision
             except Expired as error:

@@ -21,6 +21,7 @@ from trainwright.api.errors import Expired
 from trainwright.api.objects import Obj
 from trainwright.controlplane.apiserver.events import Event, Events, Key, Record, Records, Subscription
 from trainwright.controlplane.apiserver.failures import StorageFailed
+from trainwright.controlplane.apiserver.limits import check_stored_size
 
 log = logging.getLogger(__name__)
 
@@ -239,6 +240,7 @@ class Store:
     def _next(self, obj: Obj) -> Record:
         revision = self._revision + 1
         data = orjson.dumps({**obj, "metadata": {**(obj.get("metadata") or {}), "resourceVersion": str(revision)}})
+        check_stored_size(len(data))
         return Record(revision, orjson.loads(data), data)
 
     def _journal(self, revision: int, entry: tuple[object, ...], statement: str, values: tuple[object, ...]) -> None:
