@@ -25,8 +25,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from trainwright.api import kinds
 from trainwright.api.errors import ApiError, BadRequest, Forbidden, Invalid, MethodNotAllowed, Problem, Unauthorized
 from trainwright.api.objects import Obj
-from trainwright.controlplane.apiserver import access_reviews, discovery, media, patches
-from trainwright.controlplane.apiserver.auth import Tokens, bearer_token
+from trainwright.controlplane.apiserver import discovery, media, patches, token_requests
+from trainwright.controlplane.apiserver.auth import API_AUDIENCE, Tokens, bearer_token
 from trainwright.controlplane.apiserver.bodies import BODY_SECONDS, read_body
 from trainwright.controlplane.apiserver.deletion import DeleteOptions
 from trainwright.controlplane.apiserver.descriptions import HEALTH, description, health
@@ -52,6 +52,7 @@ from trainwright.controlplane.apiserver.responses import (
     negotiated,
 )
 from trainwright.controlplane.apiserver.rest import Answer, ResourceServer
+from trainwright.controlplane.apiserver.reviews import Review, review_at
 from trainwright.controlplane.apiserver.streams import LOG_READERS, LogStream, WatchStream
 from trainwright.controlplane.apiserver.tables import Include, partial, table
 from trainwright.controlplane.apiserver.write_options import WriteOptions
@@ -152,11 +153,12 @@ class Api:
         if _is_report(request.method, parts) and not (token and self._tokens.is_admin(token)):
             return await self._report(request, parts[4], parts[6], token)
         if token is None:
-            raise _anonymous(request.method, path, parts)
+            raise _refused(request.method, path, parts)
         if not self._tokens.is_admin(token):
-            raise Unauthorized("Unauthorized")
-        if parts[:4] == ["apis", access_reviews.GROUP, access_reviews.VERSION, access_reviews.PLURAL] and len(parts) == 4:
-            return await self._review(request)
+            # A service account's token is known, and may do nothing here.
+            raise _refused(request.method, path, parts, str(self._tokens.verify(token, API_AUDIENCE).get("sub")))
+        if review := review_at(parts):
+            return await self._review(request, review)
         described = description(request, parts)
         if described is not None:
             return described
@@ -167,18 +169,18 @@ class Api:
     def _measures(self, request: Request) -> ASGIApp:
         token = bearer_token(request.headers.get("authorization"))
         if token is None or not self._tokens.is_admin(token):
-            raise _anonymous("GET", "/metrics", ["metrics"]) if token is None else Unauthorized("Unauthorized")
+            raise _refused("GET", "/metrics", ["metrics"]) if token is None else Unauthorized("Unauthorized")
         store = self._server.store
         gauges: dict[tuple[str, Labels], float] = {("apiserver_storage_revision", ()): store.revision}
         for name, counts in (("apiserver_storage_objects", store.sizes()), ("apiserver_registered_watchers", store.watchers())):
             gauges |= {(name, (("resource", resource),)): count for resource, count in sorted(counts.items())}
         return Response(self._metrics.text(gauges), headers={"Content-Type": CONTENT_TYPE})
 
-    async def _review(self, request: Request) -> ASGIApp:
+    async def _review(self, request: Request, review: Review) -> ASGIApp:
         if request.method != "POST":
             raise MethodNotAllowed(WRONG_METHOD)
-        body = media.decode_body(await self._read(request), request.headers.get("content-type", ""), access_reviews.KIND)
-        return json_response(orjson.dumps(access_reviews.reviewed(body)), 201)
+        body = media.decode_body(await self._read(request), request.headers.get("content-type", ""), review.kind)
+        return json_response(orjson.dumps(review.reviewed(body, self._tokens)), 201)
 
     async def _resource(self, request: Request, target: Target) -> ASGIApp:
         """The verb that method and target make."""
@@ -189,6 +191,8 @@ class Api:
             return await self._bind(request, target)
         if target.subresource == "eviction" and method == "POST":
             return await self._evict(request, target)
+        if target.subresource == "token" and method == "POST":
+            return await self._issue(request, target)
         if target.subresource == "finalize" and method == "PUT":
             return await self._finalize(request, target)
         if target.strategy.read_only and method not in ("GET", "HEAD"):
@@ -281,6 +285,12 @@ class Api:
         options = DeleteOptions.parse(wanted, {}, dry_run=_dry_run(request))
         await run_in_threadpool(self._server.delete, target.kind, target.space, target.name, options)
         return json_response(orjson.dumps(_DONE), 201)
+
+    async def _issue(self, request: Request, target: Target) -> ASGIApp:
+        body = await self._read(request)
+        wanted = media.decode_body(body, request.headers.get("content-type", ""), token_requests.KIND)
+        answer = token_requests.issued(self._server, self._tokens, target.space, target.name, wanted, self._clock())
+        return json_response(orjson.dumps(answer), 201)
 
     async def _finalize(self, request: Request, target: Target) -> ASGIApp:
         obj, options = await self._written(request, target)
@@ -386,9 +396,9 @@ def _is_report(method: str, parts: list[str]) -> bool:
     )
 
 
-def _anonymous(method: str, path: str, parts: list[str]) -> Forbidden:
-    """What a request without a token is told."""
-    who = 'User "system:anonymous"'
+def _refused(method: str, path: str, parts: list[str], user: str = "system:anonymous") -> Forbidden:
+    """What a request without a token is told, or one of a user who may do nothing."""
+    who = f'User "{user}"'
     try:
         if parts[:1] not in (["api"], ["apis"]) or len(parts) < (3 if parts[0] == "api" else 4):
             raise NoSuchPath(text=True)

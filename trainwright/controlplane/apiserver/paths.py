@@ -58,5 +58,5 @@ def parse_target(parts: list[str]) -> Target:
 
 
 def _subresources(kind: Kind) -> set[str]:
-    own = {"pods": {"log", "binding", "eviction"}, "namespaces": {"finalize"}}
+    own = {"pods": {"log", "binding", "eviction"}, "namespaces": {"finalize"}, "serviceaccounts": {"token"}}
     return ({"status"} if kind.status else set()) | own.get(kind.plural, set())

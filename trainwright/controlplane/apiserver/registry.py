@@ -8,8 +8,10 @@ from __future__ import annotations
 import base64
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 from trainwright.api import kinds, names
+from trainwright.api.event_forms import FIELD_LABELS
 from trainwright.api.kinds import Kind
 from trainwright.api.objects import Obj
 
@@ -100,13 +102,17 @@ def _secret(secret: Obj) -> None:
 
 def _service(service: Obj) -> None:
     service["status"] = {"loadBalancer": {}}
-    spec = dict(service.get("spec") or {})
-    service["spec"] = spec
-    _service_spec(spec)
+    spec = service.get("spec") or {}
+    if isinstance(spec, dict):  # otherwise it is refused when it is read
+        service["spec"] = dict(spec)
+        _service_spec(service["spec"])
 
 
 def _keep_service(new: Obj, old: Obj) -> None:
-    new["spec"] = dict(new.get("spec") or {})
+    spec = new.get("spec") or {}
+    if not isinstance(spec, dict):
+        return
+    new["spec"] = dict(spec)
     before = old.get("spec") or {}
     if new["spec"].get("type", "ClusterIP") != "ExternalName":
         for name in ("clusterIP", "clusterIPs"):
@@ -120,13 +126,17 @@ def _service_spec(spec: Obj) -> None:
     spec.setdefault("sessionAffinity", "None")
     ports = spec.get("ports")
     if isinstance(ports, list):
-        spec["ports"] = [{"protocol": "TCP", "targetPort": port.get("port"), **port} for port in ports if isinstance(port, dict)]
+        spec["ports"] = [_service_port(port) for port in ports]
     if spec["type"] != "ExternalName":
         spec.setdefault("internalTrafficPolicy", "Cluster")
         spec.setdefault("ipFamilies", ["IPv4"])
         spec.setdefault("ipFamilyPolicy", "SingleStack")
     if spec.get("clusterIP"):
         spec.setdefault("clusterIPs", [spec["clusterIP"]])
+
+
+def _service_port(port: Any) -> Any:
+    return {"protocol": "TCP", "targetPort": port.get("port"), **port} if isinstance(port, dict) else port
 
 
 def _claim(claim: Obj) -> None:
@@ -196,6 +206,7 @@ STRATEGIES = {
             created_by_put=True,
             selectable=_EVERYWHERE | _EVENT_FIELDS,
         ),
+        Strategy(kinds.NEW_EVENT, created_by_put=True, selectable=FIELD_LABELS),
         Strategy(
             kinds.NAMESPACE,
             answers_deleted_object=True,

@@ -47,12 +47,13 @@ from trainwright.controlplane.apiserver.selection import Selection
 from trainwright.controlplane.apiserver.store import Store
 from trainwright.controlplane.apiserver.trainjob_policies import check_trainjob_policies
 from trainwright.controlplane.apiserver.trainjob_updates import check_trainjob_update
+from trainwright.controlplane.apiserver.views import View, stored_kind, view_of
 from trainwright.controlplane.apiserver.write_options import WriteOptions
 from trainwright.controlplane.gates import FeatureGates
 
 log = logging.getLogger(__name__)
 
-_KIND_NAMED = {kind.kind: kind for kind in kinds.ALL}
+_KIND_NAMED = {kind.kind: kind for kind in kinds.ALL if view_of(kind) is None}
 _NAME_ATTEMPTS = 8
 _DEFAULT_GATES = FeatureGates()
 _ORPHANED = (
@@ -96,15 +97,16 @@ class ResourceServer:
 
     def get(self, kind: Kind, namespace: str, name: str) -> Answer:
         """One object. Raises NotFound."""
-        record = self._stored(kind, namespace, name)
+        view, record = view_of(kind), self._stored(stored_kind(kind), namespace, name)
+        record = view.record(record) if view else record
         return Answer(record.object, record.data)
 
     def list(self, kind: Kind, namespace: str | None, options: ListOptions = _ALL) -> Page:
         """The objects that match, or a page of them. Raises BadRequest, Expired, Timeout (for a version of the future)."""
         selection = Selection.parse(strategy_of(kind), options.label_selector, options.field_selector)
-        records, revision = self._listed(kind, namespace, options)
-        if not selection.everything:
-            records = [record for record in records if selection.matches(record.object)]
+        records, revision = self._listed(stored_kind(kind), namespace, options)
+        if not selection.everything or selection.view:
+            records = [shown for shown in map(selection.shown, records) if shown is not None]
         if options.token:
             _, last = pagination.parse_token(options.token)
             records = [record for record in records if pagination.key_of(record) > last]
@@ -116,13 +118,16 @@ class ResourceServer:
         self, kind: Kind, namespace: str | None, since: int | None, wake: Callable[[], None] | None = None
     ) -> Subscription:
         """Hear of changes after `since` (None: from now on, with what there is). Raises Expired."""
-        return self.store.subscribe(kind.resource, namespace, since, wake=wake)
+        return self.store.subscribe(stored_kind(kind).resource, namespace, since, wake=wake)
 
     def create(self, kind: Kind, namespace: str, obj: Any, options: WriteOptions = _PLAIN, *, name: str | None = None) -> Answer:
         """Raises AlreadyExists, BadRequest, Forbidden, Invalid, NotFound (for the namespace)."""
         strategy = strategy_of(kind)
         new = metadata.decoded(kind, obj, custom=strategy.custom)
         metadata.place(kind, new, namespace, name)
+        if view := view_of(kind):
+            kept, warnings = view.taken(new, None, options)
+            return _seen(view, self.create(view.stored, namespace, kept, options, name=name), warnings)
         if new["metadata"].get("resourceVersion", "0") != "0":
             raise Unspecified("resourceVersion should not be set on objects to be created")
         with self.store.locked():
@@ -133,6 +138,11 @@ class ResourceServer:
         strategy = strategy_of(kind)
         new = metadata.decoded(kind, obj, custom=strategy.custom)
         metadata.place(kind, new, namespace, name)
+        if view := view_of(kind):
+            with self.store.locked():
+                before = self.store.get(view.stored.resource, namespace, name)
+                kept, warnings = view.taken(new, before.object if before else None, options)
+                return _seen(view, self.update(view.stored, namespace, name, kept, options), warnings)
         with self.store.locked():
             old = self.store.get(kind.resource, namespace, name)
             if old is None:
@@ -156,6 +166,8 @@ class ResourceServer:
         """
         strategy = strategy_of(kind)
         patches.check_media_type(strategy, media_type)
+        if view := view_of(kind):
+            return self._patch_view(view, namespace, name, patch, media_type, options)
         with self.store.locked():
             old = self.store.get(kind.resource, namespace, name)
             if old is None:
@@ -179,6 +191,9 @@ class ResourceServer:
 
         Raises Conflict for a precondition, Forbidden for a namespace that has to be, NotFound.
         """
+        if view := view_of(kind):
+            answer = self.delete(view.stored, namespace, name, options)
+            return answer if answer.object["kind"] == "Status" else _seen(view, answer, [])
         strategy = strategy_of(kind)
         with self.store.locked():
             old = self._stored(kind, namespace, name)
@@ -278,6 +293,16 @@ class ResourceServer:
             return Answer(admitted, orjson.dumps(admitted), warnings, created=True)
         record = self.store.put(kind.resource, namespace, name, admitted, expected=0)
         return Answer(record.object, record.data, warnings, created=True)
+
+    def _patch_view(self, view: View, namespace: str, name: str, patch: Any, media_type: str, options: WriteOptions) -> Answer:
+        """A patch of another form of what is stored: of that form, and then stored as any replacement of it."""
+        with self.store.locked():
+            if media_type == patches.APPLY:
+                config, warnings = patches.configuration(view.kind, patch, shape_of(view.kind)), list[str]()
+                return _seen(view, self.patch(view.stored, namespace, name, view.kept(config), media_type, options), warnings)
+            old = self._stored(view.stored, namespace, name)
+            changed = patches.patched(strategy_of(view.kind), view.shown(old.object), patch, media_type)
+            return self.update(view.kind, namespace, name, changed, options)
 
     def _name(self, kind: Kind, new: Obj) -> None:
         """The object's name, generated where that is wanted and, within reason, free."""
@@ -454,6 +479,11 @@ def _only_releases(new: Obj, old: Obj) -> bool:
     before.pop("managedFields", None), after.pop("managedFields", None)
     held, left = before.pop("finalizers", None) or [], after.pop("finalizers", None) or []
     return set(left) < set(held) and before == after and {**old, "metadata": 0} == {**new, "metadata": 0}
+
+
+def _seen(view: View, answer: Answer, warnings: Warnings) -> Answer:
+    shown = view.shown(answer.object)
+    return replace(answer, object=shown, data=orjson.dumps(shown), warnings=[*warnings, *answer.warnings])
 
 
 def _answer(obj: Obj) -> Answer:

@@ -5,7 +5,7 @@ For a watch, an object that enters or leaves the selection was, to this watcher,
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import orjson
 
@@ -15,6 +15,7 @@ from trainwright.api.objects import Obj
 from trainwright.api.selectors import Selector, field_selector, field_terms, label_selector
 from trainwright.controlplane.apiserver.events import Event, Record
 from trainwright.controlplane.apiserver.registry import Strategy
+from trainwright.controlplane.apiserver.views import View, view_of
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,8 @@ class Selection:
     everything: bool
     labels: Selector
     fields: Selector
+    view: View | None = None
+    """How the objects are shown, where they are stored in another form."""
 
     @classmethod
     def parse(cls, strategy: Strategy, labels: str = "", fields: str = "") -> Selection:
@@ -36,13 +39,21 @@ class Selection:
         for path, _, _ in terms:
             if path not in strategy.selectable:
                 raise BadRequest(_unsupported(strategy, path))
-        return cls(not (labels.strip() or fields.strip()), label_selector(labels), field_selector(fields))
+        return cls(not (labels.strip() or fields.strip()), label_selector(labels), field_selector(fields), view_of(strategy.kind))
+
+    def shown(self, record: Record) -> Record | None:
+        """A stored object as it is seen, or nothing where it is not selected."""
+        record = self.view.record(record) if self.view else record
+        return record if self.matches(record.object) else None
 
     def matches(self, obj: Obj) -> bool:
         return self.everything or (self.labels(obj) and self.fields(obj))
 
     def seen(self, event: Event) -> tuple[str, Record] | None:
         """What the event is to a watcher of this selection: ADDED, MODIFIED, DELETED and an object, or nothing."""
+        if self.view:
+            previous = self.view.record(event.previous) if event.previous else None
+            event = replace(event, record=self.view.record(event.record), previous=previous)
         if self.everything:
             return event.type, event.record
         before = event.previous if event.previous and self.matches(event.previous.object) else None

@@ -18,7 +18,7 @@ from trainwright.controlplane.controllers.controller import Controller
 from trainwright.controlplane.controllers.queue import Key
 
 FOREGROUND, ORPHAN = "foregroundDeletion", "orphan"
-_SKIPPED = (kinds.EVENT, kinds.NODE, kinds.LEASE)
+_SKIPPED = (kinds.EVENT, kinds.NEW_EVENT, kinds.NODE, kinds.LEASE)
 log = logging.getLogger(__name__)
 
 
