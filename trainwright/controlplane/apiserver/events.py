@@ -1,4 +1,4 @@
-"""What the store remembers of an object, what it tells of a change, and the bounded queue in which one watcher hears of it."""
+"""What the store tells of a change, and the bounded queue in which one watcher hears of it."""
 
 from __future__ import annotations
 
@@ -7,22 +7,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from trainwright.api.objects import Obj
-
-Key = tuple[str, str]
-"""Namespace (empty for cluster-scoped kinds) and name."""
-
-
-@dataclass(frozen=True, slots=True)
-class Record:
-    """One state of one object. `data` is the JSON of `object`, made once for the journal, the answers and the watches.
-
-    `object` is shared by everybody who reads: never change it.
-    """
-
-    revision: int
-    object: Obj
-    data: bytes
+from trainwright.controlplane.apiserver.records import Key, Record
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +24,12 @@ class Event:
     def revision(self) -> int:
         return self.record.revision
 
+    @property
+    def left(self) -> Record | None:
+        """What is there after the change."""
+        return None if self.type == "DELETED" else self.record
 
-Records = list[Record]
+
 Events = list[Event]
 
 

@@ -23,8 +23,9 @@ from trainwright.api.kinds import Kind
 from trainwright.api.objects import Obj, is_deleting, name_of
 from trainwright.api.times import rfc3339
 from trainwright.controlplane.apiserver import metadata, namespaces, pagination, patches
+from trainwright.controlplane.apiserver.collection import Records
 from trainwright.controlplane.apiserver.deletion import DeleteOptions, check_preconditions, is_over, marked
-from trainwright.controlplane.apiserver.events import Record, Records, Subscription
+from trainwright.controlplane.apiserver.events import Subscription
 from trainwright.controlplane.apiserver.failures import Unspecified, conflict, details_of, forbidden, not_found
 from trainwright.controlplane.apiserver.jobset_gates import check_gates, resizable
 from trainwright.controlplane.apiserver.last_applied import kept_current, yielded_to
@@ -42,6 +43,7 @@ from trainwright.controlplane.apiserver.owned_writes import (
 )
 from trainwright.controlplane.apiserver.ownership import Ownership
 from trainwright.controlplane.apiserver.pagination import Page
+from trainwright.controlplane.apiserver.records import Record
 from trainwright.controlplane.apiserver.registry import Strategy, strategy_of
 from trainwright.controlplane.apiserver.selection import Selection
 from trainwright.controlplane.apiserver.store import Store
@@ -102,12 +104,12 @@ class ResourceServer:
     def list(self, kind: Kind, namespace: str | None, options: ListOptions = _ALL) -> Page:
         """The objects that match, or a page of them. Raises BadRequest, Expired, Timeout (for a version of the future)."""
         selection = Selection.parse(strategy_of(kind), options.label_selector, options.field_selector)
-        records, revision = self._listed(kind, namespace, options)
+        records, revision = self._listed(kind, namespace, options, selection)
         if not selection.everything:
             records = [record for record in records if selection.matches(record.object)]
         if options.token:
             _, last = pagination.parse_token(options.token)
-            records = [record for record in records if pagination.key_of(record) > last]
+            records = [record for record in records if record.key > last]
         # As kube-apiserver's watch cache does: version 0 is answered whole, whatever the limit.
         limit = 0 if options.resource_version == "0" else options.limit
         return pagination.cut(records, revision, limit, counted=selection.everything)
@@ -207,7 +209,7 @@ class ResourceServer:
         page = self.list(kind, namespace, listing)
         for record in page.records:
             try:
-                self.delete(kind, *pagination.key_of(record), options)
+                self.delete(kind, *record.key, options)
             except NotFound:
                 continue  # somebody else was faster, which is what was wanted
         return page
@@ -384,8 +386,8 @@ class ResourceServer:
         record = self.store.get(kind.resource, namespace if kind.namespaced else "", name)
         return record.object if record else None
 
-    def _listed(self, kind: Kind, namespace: str | None, options: ListOptions) -> tuple[Records, int]:
-        """The objects before selection, at the version that the options ask for."""
+    def _listed(self, kind: Kind, namespace: str | None, options: ListOptions, selection: Selection) -> tuple[Records, int]:
+        """The objects that may be selected, at the version that the options ask for."""
         if options.token:
             revision, _ = pagination.parse_token(options.token)
             try:
@@ -393,7 +395,7 @@ class ResourceServer:
             except Expired as error:
                 raise pagination.expired() from error
         if options.resource_version in ("", "0"):
-            return self.store.list(kind.resource, namespace)
+            return self.store.list(kind.resource, namespace, label=selection.indexed)
         try:
             wanted = version_number(options.resource_version)
         except ApiError as error:
@@ -401,7 +403,7 @@ class ResourceServer:
         if wanted > self.store.revision:
             raise too_large(wanted, self.store.revision)
         if options.match != "Exact" and not (options.limit and not options.match):
-            return self.store.list(kind.resource, namespace)
+            return self.store.list(kind.resource, namespace, label=selection.indexed)
         try:
             return self.store.list_at(kind.resource, namespace, wanted), wanted
         except Expired as error:
@@ -414,10 +416,10 @@ class ResourceServer:
         return record
 
     def _put(self, kind: Kind, old: Record, new: Obj) -> Record:
-        return self.store.put(kind.resource, *pagination.key_of(old), new, expected=old.revision)
+        return self.store.put(kind.resource, *old.key, new, expected=old.revision)
 
     def _remove(self, kind: Kind, old: Record, last: Obj) -> Record:
-        namespace, name = pagination.key_of(old)
+        namespace, name = old.key
         removed = self.store.delete(kind.resource, namespace, name, expected=old.revision, last=last)
         if kind.namespaced:
             self._finish(namespace)

@@ -14,6 +14,8 @@ from typing import Self
 import uvicorn
 from starlette.applications import Starlette
 
+from trainwright.controlplane.apiserver.connections import Connection
+
 log = logging.getLogger(__name__)
 
 LOOPBACK = "127.0.0.1"
@@ -109,8 +111,8 @@ def serve(app: Starlette, host: str = LOOPBACK, port: int = 0, cert: Path | None
         access_log=False,
         log_config=None,
         log_level="warning",
-        loop="asyncio",
-        http="h11",  # the same answers to odd requests, whichever faster parser is installed
+        loop="uvloop",
+        http=Connection,
         lifespan="off",
         ws="none",
         server_header=False,
@@ -139,8 +141,7 @@ def _run(server: _Server, listener: socket.socket) -> None:
 
 
 def _listen(host: str, port: int) -> socket.socket:
-    # Named as TCP, or asyncio does not turn Nagle's delay off, and every answer takes 40 ms.
-    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     try:
         # A port whose last connections linger in TIME_WAIT may be taken again; one that is listened on may not.
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

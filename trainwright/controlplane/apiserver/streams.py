@@ -19,10 +19,11 @@ from starlette.types import Receive, Scope, Send
 
 from trainwright.api.errors import Expired
 from trainwright.api.objects import Obj
-from trainwright.controlplane.apiserver.events import Record, Subscription
+from trainwright.controlplane.apiserver.events import Subscription
 from trainwright.controlplane.apiserver.list_options import ListOptions
 from trainwright.controlplane.apiserver.open_streams import Streams
 from trainwright.controlplane.apiserver.paths import Target
+from trainwright.controlplane.apiserver.records import Record
 from trainwright.controlplane.apiserver.rest import ResourceServer
 from trainwright.controlplane.apiserver.selection import Selection
 from trainwright.controlplane.apiserver.tables import Include, partial, table
