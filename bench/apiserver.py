@@ -30,6 +30,7 @@ import orjson
 import uvloop
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
 from trainwright.controlplane.apiserver.auth import Tokens
 from trainwright.controlplane.apiserver.credentials import load_credentials
@@ -68,6 +69,19 @@ def serve_here(home: Path) -> None:
     _announce(app, home, began)
 
 
+class Bare:
+    """The least that a write over HTTP can be."""
+
+    def __init__(self, database: sqlite3.Connection):
+        self._database = database
+        self.streams = Streams()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        body = await Request(scope, receive).body()
+        self._database.execute("INSERT INTO log (data) VALUES (?)", (body,))
+        await Response(body, 201, media_type="application/json")(scope, receive, send)
+
+
 def serve_bare(home: Path) -> None:
     """The peer: one insert and an answer."""
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
@@ -77,24 +91,15 @@ def serve_bare(home: Path) -> None:
         "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; CREATE TABLE log (id INTEGER PRIMARY KEY, data BLOB)"
     )
 
-    async def handler(scope: Any, receive: Any, send: Any) -> None:
-        body = await Request(scope, receive).body()
-        database.execute("INSERT INTO log (data) VALUES (?)", (body,))
-        await Response(body, 201, media_type="application/json")(scope, receive, send)
-
-    from starlette.applications import Starlette
-    from starlette.routing import Mount
-
-    app = Starlette(routes=[Mount("/", app=handler)])
-    app.state.streams = Streams()
-    _announce(app, home, time.monotonic())
+    _announce(Bare(database), home, time.monotonic())
 
 
 def _announce(app: Any, home: Path, began: float) -> None:
     credentials = load_credentials(home)
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     serving = serve(app, cert=credentials.certificate, key=credentials.key)
     print(serving.port, time.monotonic() - began, flush=True)
-    signal.sigwait({signal.SIGTERM, signal.SIGINT})
+    signal.sigwait({signal.SIGTERM})
     serving.stop()
 
 

@@ -17,11 +17,9 @@ from typing import Any, TypeVar
 import anyio
 import orjson
 from anyio.to_thread import run_sync
-from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import ClientDisconnect
 from starlette.responses import Response
-from starlette.routing import Mount
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from trainwright.api import kinds
@@ -43,6 +41,7 @@ from trainwright.controlplane.apiserver.pagination import Page
 from trainwright.controlplane.apiserver.paths import NoSuchPath, Target, parse_target
 from trainwright.controlplane.apiserver.progress import MAX_BODY, ProgressReports, Report
 from trainwright.controlplane.apiserver.records import Record
+from trainwright.controlplane.apiserver.requests import Request
 from trainwright.controlplane.apiserver.responses import (
     NOT_FOUND,
     WRONG_METHOD,
@@ -73,13 +72,9 @@ def create_app(
     reports: ProgressReports | None = None,
     *,
     clock: Callable[[], datetime] = lambda: datetime.now(UTC),
-) -> Starlette:
-    """The ASGI application. `app.state.streams.close()` ends its watches and followed logs, which a stop has to do first."""
-    streams = Streams()
-    api = Api(server, tokens, logs or NoLogs(), reports or ProgressReports(server, tokens, clock=clock), streams, clock)
-    app = Starlette(routes=[Mount("/", app=api)])
-    app.state.streams = streams
-    return app
+) -> Api:
+    """The ASGI application. `streams.close()` ends its watches and followed logs, which a stop has to do first."""
+    return Api(server, tokens, logs or NoLogs(), reports or ProgressReports(server, tokens, clock=clock), Streams(), clock)
 
 
 class Api:
@@ -98,7 +93,7 @@ class Api:
         self._tokens = tokens
         self._logs = logs
         self._reports = reports
-        self._streams = streams
+        self.streams = streams
         self._clock = clock
         self._log_readers = anyio.CapacityLimiter(LOG_READERS)
         self._metrics = Metrics()
@@ -130,7 +125,7 @@ class Api:
         await answer(scope, receive, send)
 
     async def _answer(self, request: Request) -> ASGIApp:
-        path = request.url.path
+        path: str = request.scope["path"]
         if path.startswith(HEALTH):
             return health(path)
         if path == "/metrics" and request.method == "GET":
@@ -156,7 +151,8 @@ class Api:
             return described
         if parts[:1] not in (["api"], ["apis"]) or len(parts) < (3 if parts[0] == "api" else 4):
             raise NoSuchPath(text=parts[:1] != ["api"])
-        return await self._resource(request, parse_target(parts))
+        request.target = parse_target(parts)
+        return await self._resource(request, request.target)
 
     def _measures(self, request: Request) -> ASGIApp:
         token = bearer_token(request.headers.get("authorization"))
@@ -223,7 +219,7 @@ class Api:
         options = ListOptions.parse(request.query_params)
         view = Media.accepted(request.headers.get("accept"))
         if options.watch:
-            return WatchStream(self._server, self._streams, target, options, view.view, _include(request), self._clock)
+            return WatchStream(self._server, self.streams, target, options, view.view, _include(request), self._clock)
         return self._page(request, target, self._server.list(target.kind, target.namespace, options))
 
     async def _create(self, request: Request, target: Target) -> ASGIApp:
@@ -289,7 +285,7 @@ class Api:
             return Response(status_code=204)
         # The first chunk before the answer begins: what is wrong with the log shows when it is read.
         first = await run_sync(next, chunks, None, limiter=self._log_readers)
-        return LogStream(self._streams, first, chunks, self._log_readers)
+        return LogStream(self.streams, first, chunks, self._log_readers)
 
     async def _report(self, request: Request, namespace: str, name: str, token: str | None) -> ASGIApp:
         declared = request.headers.get("content-length", "")
@@ -338,7 +334,7 @@ class Api:
                     why = f"Object '{said}' is missing in '{text}' ({media.summarised(body)})"
                     raise BadRequest(f"the object provided is unrecognized (must be of type {target.kind.kind}): {why}")
         if options.strictness != "Ignore" and media.media_type(content_type) == media.JSON:
-            found = await _unless_large(body, bound(duplicate_fields, body))
+            found = await _unless_large(body, bound(duplicate_fields, body, obj))
             options = replace(options, duplicates=tuple(found)) if found else options
         return obj, options, len(body)
 
@@ -346,11 +342,11 @@ class Api:
         """One object, or the Status of its deletion, in the form that the client asked for."""
         wanted = Media.accepted(request.headers.get("accept"))
         data = answer.data
-        if answer.object["kind"] != "Status":
+        if wanted.view and not answer.is_status:
             if wanted.view == "Table":
                 meta = {"resourceVersion": answer.object["metadata"].get("resourceVersion", "")}
                 data = orjson.dumps(table(target.kind, [answer.object], meta, self._clock(), include=_include(request)))
-            elif wanted.view:
+            else:
                 data = orjson.dumps(partial(answer.object))
         return negotiated(request, wanted, data, 201 if answer.created else 200, answer.warnings)
 

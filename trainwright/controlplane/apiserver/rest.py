@@ -66,12 +66,20 @@ Warnings = list[str]
 
 @dataclass(frozen=True)
 class Answer:
-    """The object after a verb, as JSON too, with what its author should be told."""
+    """The object after a verb, or the Status of its deletion, with what its author should be told."""
 
-    object: Obj
-    data: bytes
+    record: Record
     warnings: Warnings = field(default_factory=list)
     created: bool = False
+    is_status: bool = False
+
+    @property
+    def object(self) -> Obj:
+        return self.record.object
+
+    @property
+    def data(self) -> bytes:
+        return self.record.data
 
 
 _PLAIN = WriteOptions()
@@ -98,8 +106,7 @@ class ResourceServer:
 
     def get(self, kind: Kind, namespace: str, name: str) -> Answer:
         """One object. Raises NotFound."""
-        record = self._stored(kind, namespace, name)
-        return Answer(record.object, record.data)
+        return Answer(self._stored(kind, namespace, name))
 
     def list(self, kind: Kind, namespace: str | None, options: ListOptions = _ALL) -> Page:
         """The objects that match, or a page of them. Raises BadRequest, Expired, Timeout (for a version of the future)."""
@@ -195,12 +202,12 @@ class ResourceServer:
                 return _answer(doomed) if not over or strategy.answers_deleted_object else _deleted(kind, old.object)
             if over:
                 last = self._remove(kind, old, doomed)
-                return Answer(last.object, last.data) if strategy.answers_deleted_object else _deleted(kind, old.object)
+                return Answer(last) if strategy.answers_deleted_object else _deleted(kind, old.object)
             if doomed != old.object:
                 old = self._put(kind, old, doomed)
             if kind == kinds.NAMESPACE:
                 self._empty(name)
-            return Answer(old.object, old.data, warnings)
+            return Answer(old, warnings)
 
     def delete_collection(
         self, kind: Kind, namespace: str | None, listing: ListOptions, options: DeleteOptions = _DELETE
@@ -227,8 +234,7 @@ class ResourceServer:
             if is_over(changed):
                 self._remove(kind, old, changed)
                 return _answer(changed)
-            record = self._put(kind, old, changed)
-            return Answer(record.object, record.data)
+            return Answer(self._put(kind, old, changed))
 
     def bind(self, namespace: str, name: str, node: str) -> None:
         """Give a pod its node, once. Raises Conflict when it has one, NotFound."""
@@ -277,16 +283,16 @@ class ResourceServer:
             prefix = "object is being deleted: " if is_deleting(existing.object) else ""
             raise AlreadyExists(f'{prefix}{kind.resource} "{name}" already exists', details=details_of(kind, name))
         if options.dry_run:
-            return Answer(admitted, orjson.dumps(admitted), warnings, created=True)
+            return _answer(admitted, warnings, created=True)
         record = self.store.put(kind.resource, namespace, name, admitted, expected=0)
-        return Answer(record.object, record.data, warnings, created=True)
+        return Answer(record, warnings, created=True)
 
     def _name(self, kind: Kind, new: Obj) -> None:
         """The object's name, generated where that is wanted and, within reason, free."""
-        generated = not new["metadata"].get("name")
-        for _ in range(_NAME_ATTEMPTS if generated else 1):
-            if generated:
-                new["metadata"].pop("name", None)
+        if new["metadata"].get("name"):
+            return
+        for _ in range(_NAME_ATTEMPTS):
+            new["metadata"].pop("name", None)
             metadata.name_new(new, "".join(self._random.choices(metadata.SUFFIX_LETTERS, k=metadata.SUFFIX_LENGTH)))
             if self.store.get(kind.resource, new["metadata"].get("namespace", ""), name_of(new)) is None:
                 return
@@ -357,15 +363,14 @@ class ResourceServer:
         if not applied and owners.entries:
             owners = owners_after(strategy, old.object, asked, new, options, owners, self._now())
         if is_same(new, old.object, owners):
-            return Answer(old.object, old.data, warnings)
+            return Answer(old, warnings)
         record_owners(new, owners)
         if options.dry_run:
-            return Answer(new, orjson.dumps(new), warnings)
+            return _answer(new, warnings)
         if is_over(new):
             self._remove(kind, old, new)
-            return Answer(new, orjson.dumps(new), warnings)
-        record = self._put(kind, old, new)
-        return Answer(record.object, record.data, warnings)
+            return _answer(new, warnings)
+        return Answer(self._put(kind, old, new), warnings)
 
     def _admitted(self, new: Obj, old: Obj | None, options: WriteOptions) -> tuple[Obj, Warnings]:
         context = AdmissionContext(
@@ -456,10 +461,12 @@ def _only_releases(new: Obj, old: Obj) -> bool:
     return set(left) < set(held) and before == after and {**old, "metadata": 0} == {**new, "metadata": 0}
 
 
-def _answer(obj: Obj) -> Answer:
-    return Answer(obj, orjson.dumps(obj))
+def _answer(obj: Obj, warnings: Warnings | None = None, *, created: bool = False, is_status: bool = False) -> Answer:
+    """An answer that is not what the store holds."""
+    return Answer(Record(0, ("", ""), orjson.dumps(obj), obj), warnings or [], created, is_status)
 
 
 def _deleted(kind: Kind, obj: Obj) -> Answer:
     details = {**details_of(kind, name_of(obj)), "uid": obj["metadata"]["uid"]}
-    return _answer({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details})
+    status = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}
+    return _answer(status, is_status=True)
