@@ -1,34 +1,41 @@
-"""Connections of clients that are slow, silent, or too many: they are cut, and nobody else waits for them.
+"""One client's connection: a parser that is fast, kept from what it would take without limit, and heard out where it gives up.
 
-Go's server has the same limits; uvicorn has none for a header that never ends or a reader who has stopped reading.
+The parser knows the methods of HTTP and no others, and has no limit of its own on heads.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import resource
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import h11
-from uvicorn.protocols.http.h11_impl import H11Protocol
+import orjson
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from trainwright.controlplane.apiserver.responses import WRONG_METHOD
 
 log = logging.getLogger(__name__)
 
-MOST_HEADERS = 64 * 1024
-"""Bytes of a request line with its headers."""
+HEAD_BYTES = 1024 * 1024
+"""Of a request's line and headers together; as kube-apiserver's."""
+_REQUEST_LINE = re.compile(rb"[A-Z]{1,20} /[!-~]* HTTP/1\.[01]\r\n")
+_KNOWN = re.compile(rb"(GET|HEAD|POST|PUT|PATCH|DELETE|OPTIONS|CONNECT|TRACE) ")
+_PHRASES = {400: b"Bad Request", 405: b"Method Not Allowed", 408: b"Request Timeout", 431: b"Request Header Fields Too Large"}
 
 
 @dataclass(frozen=True)
 class Patience:
-    """How long a client may take, in seconds, and how many there may be."""
+    """How long clients may take, in seconds, and how many there may be."""
 
-    header: float = 32.0
-    """From the first byte of a connection, or of a later request, to the end of its headers; as kube-apiserver's."""
+    head: float = 32.0
+    """From the beginning of a connection, or the first byte of a request, until its head is complete; as kube-apiserver's.
+    Also for the rest of a body whose request has been answered already."""
     reading: float = 60.0
-    """Without taking anything of an answer that waits for it, a watch for instance."""
+    """Without taking anything of an answer that waits, a watch for instance."""
     connections: int = 0
     """0: as many as leave the process half of its files."""
 
@@ -37,64 +44,117 @@ class Patience:
         return self.connections or max(64, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2)
 
 
-def impatient(patience: Patience) -> type[H11Protocol]:
-    """The protocol of one connection, for uvicorn."""
-    return type("Connection", (_Connection,), {"patience": patience})
+PATIENT = Patience()
 
 
-class _Connection(H11Protocol):
-    patience = Patience()
+def connection(patience: Patience) -> type[Connection]:
+    """The protocol of a connection, for uvicorn."""
+    return type("Connection", (Connection,), {"patience": patience})
 
-    def __init__(self, *args: Any, **named: Any):
-        super().__init__(*args, **named)
-        self._sending = _Timer(self.loop, self._cut, "sending")
-        self._reading = _Timer(self.loop, self._cut, "reading")
+
+class Connection(HttpToolsProtocol):
+    """HTTP/1.1, with limits on what comes before a request is one, and on clients that do not go on."""
+
+    patience = PATIENT
+
+    def __init__(self, *arguments: Any, **settings: Any):
+        super().__init__(*arguments, **settings)
+        self._is_in_head, self._head, self._received = False, 0, b""
+        self._is_in_body = False
+        self._overdue = _Timer(self.loop, self._late)
+        self._reading = _Timer(self.loop, self._cut)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         if len(self.connections) > self.patience.most_connections:
             self._make_room()
-        self._sending.start(self.patience.header)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._sending.stop()
-        self._reading.stop()
-        super().connection_lost(exc)
+        self._overdue.start(self.patience.head)
 
     def data_received(self, data: bytes) -> None:
+        if not self._is_in_head:
+            self._received = data
         super().data_received(data)
-        if self._owes_something():
-            self._sending.start(self.patience.header)
+        if not self._is_in_head:
+            return
+        self._head += len(data)
+        if self._head > HEAD_BYTES:
+            self._refuse(431, "RequestHeaderFieldsTooLarge", f"the head of the request is larger than {HEAD_BYTES} bytes")
         else:
-            self._sending.stop()
+            self._overdue.start(self.patience.head)
+
+    def on_message_begin(self) -> None:
+        self._is_in_head, self._head = True, 0
+        super().on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        self._headed()
+        self._is_in_body = True
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        self._is_in_body = False
+        self._overdue.stop()
+        super().on_message_complete()
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
-        if self._owes_something():
-            self._sending.start(self.patience.header)
+        if self._is_in_body:
+            self._overdue.start(self.patience.head)
         if self.transport.is_closing():
             self._reading.start(self.patience.reading)
 
     def pause_writing(self) -> None:
         """More waits to be sent than should: the client has to read on."""
-        self.flow.pause_writing()
+        super().pause_writing()
         self._reading.start(self.patience.reading)
 
     def resume_writing(self) -> None:
         self._reading.stop()
-        self.flow.resume_writing()
+        super().resume_writing()
 
     @property
     def is_idle(self) -> bool:
         """Whether no request is being worked on."""
         return self.cycle is None or self.cycle.response_complete
 
-    def _owes_something(self) -> bool:
-        """Whether the client has begun a header, or not finished a body that has been answered already."""
-        theirs = self.conn.their_state
-        return (theirs is h11.IDLE and bool(self.conn.trailing_data[0])) or (
-            theirs is h11.SEND_BODY and self.conn.our_state is h11.DONE
-        )
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._headed()
+        self._reading.stop()
+        super().connection_lost(exc)
+
+    def send_400_response(self, msg: str) -> None:
+        """What is no request gets an answer that clients can read; an unknown method the one that it has everywhere."""
+        if _REQUEST_LINE.match(self._received) and not _KNOWN.match(self._received):
+            self._refuse(405, "MethodNotAllowed", WRONG_METHOD)
+        else:
+            self._refuse(400, "BadRequest", "the request could not be read as HTTP/1.1")
+
+    def _headed(self) -> None:
+        self._is_in_head = False
+        self._overdue.stop()
+
+    def _refuse(self, code: int, reason: str, message: str) -> None:
+        """Say why, and hang up."""
+        self._headed()
+        if self.transport.is_closing():
+            return
+        status = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": message}
+        body = orjson.dumps({**status, "reason": reason, "details": {}, "code": code})
+        head = b"HTTP/1.1 %d %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\nConnection: close\r\n\r\n"
+        self.transport.write(head % (code, _PHRASES[code], len(body)) + body)
+        self.transport.close()
+
+    def _late(self) -> None:
+        """The head of a request has not come, or the rest of a body that nobody needs any more."""
+        if self._is_in_head:
+            self._refuse(408, "Timeout", "the head of the request did not come")
+            self._reading.start(self.patience.reading)
+        else:
+            self._cut()
+
+    def _cut(self) -> None:
+        log.info("event=slow_client_cut")
+        self.transport.abort()
 
     def _make_room(self) -> None:
         """Drop one connection that does nothing, this one where all others work."""
@@ -102,21 +162,17 @@ class _Connection(H11Protocol):
         log.warning("event=too_many_connections most=%d", self.patience.most_connections)
         idle.transport.abort()
 
-    def _cut(self, what: str) -> None:
-        log.info("event=connection_cut too_slow=%s", what)
-        self.transport.abort()
-
 
 class _Timer:
     """Calls once, so many seconds after it was started first, unless it is stopped before."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, call: Callable[[str], None], what: str):
-        self._loop, self._call, self._what = loop, call, what
+    def __init__(self, loop: asyncio.AbstractEventLoop, call: Callable[[], None]):
+        self._loop, self._call = loop, call
         self._handle: asyncio.TimerHandle | None = None
 
     def start(self, seconds: float) -> None:
         if self._handle is None:
-            self._handle = self._loop.call_later(seconds, self._call, self._what)
+            self._handle = self._loop.call_later(seconds, self._call)
 
     def stop(self) -> None:
         if self._handle is not None:

@@ -10,16 +10,16 @@ import ssl
 import threading
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Protocol, Self
 
 import uvicorn
-from starlette.applications import Starlette
+from starlette.types import Receive, Scope, Send
 
-from trainwright.controlplane.apiserver.connections import MOST_HEADERS, Patience, impatient
+from trainwright.controlplane.apiserver.connections import PATIENT, Patience, connection
+from trainwright.controlplane.apiserver.open_streams import Streams
 
 log = logging.getLogger(__name__)
 
-PATIENT = Patience()
 LOOPBACK = "127.0.0.1"
 _START_SECONDS = 30.0
 _STOP_SECONDS = 10.0
@@ -40,10 +40,18 @@ class PortInUse(OSError):
         self.port = port
 
 
+class Application(Protocol):
+    """What can be served: an ASGI application that can end its long answers."""
+
+    streams: Streams
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None: ...
+
+
 class Serving:
     """A running server; `stop` it, or use it as a context."""
 
-    def __init__(self, server: _Server, app: Starlette, thread: threading.Thread, host: str, port: int, tls: bool):
+    def __init__(self, server: _Server, app: Application, thread: threading.Thread, host: str, port: int, tls: bool):
         self._server = server
         self._app = app
         self._thread = thread
@@ -74,7 +82,7 @@ class Serving:
 
     def stop(self) -> None:
         """End the streams, let requests in flight finish, close the port. May be called again."""
-        self._app.state.streams.close()
+        self._app.streams.close()
         self._server.should_exit = True
         self._thread.join(_STOP_SECONDS)
         if self._thread.is_alive():
@@ -121,7 +129,7 @@ class _Server(uvicorn.Server):
 
 
 def serve(
-    app: Starlette,
+    app: Application,
     host: str = LOOPBACK,
     port: int = 0,
     cert: Path | None = None,
@@ -144,10 +152,10 @@ def serve(
         access_log=False,
         log_config=None,
         log_level="warning",
-        loop="asyncio",
-        http=impatient(patience),  # h11: the same answers to odd requests, whichever faster parser is installed
-        h11_max_incomplete_event_size=MOST_HEADERS,
+        loop="uvloop",
+        http=connection(patience),
         lifespan="off",
+        proxy_headers=False,
         ws="none",
         server_header=False,
         timeout_keep_alive=75,
@@ -175,8 +183,7 @@ def _run(server: _Server, listener: socket.socket) -> None:
 
 
 def _listen(host: str, port: int) -> socket.socket:
-    # Named as TCP, or asyncio does not turn Nagle's delay off, and every answer takes 40 ms.
-    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     try:
         # A port whose last connections linger in TIME_WAIT may be taken again; one that is listened on may not.
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -11,7 +11,7 @@ from trainwright.api import event_forms
 from trainwright.api.errors import BadRequest, Invalid, Problem
 from trainwright.api.kinds import EVENT, NEW_EVENT, Kind
 from trainwright.api.objects import Obj, name_of
-from trainwright.controlplane.apiserver.events import Record
+from trainwright.controlplane.apiserver.records import Record
 from trainwright.controlplane.apiserver.write_options import WriteOptions
 
 
@@ -32,7 +32,7 @@ class View:
 
     def record(self, record: Record) -> Record:
         shown = self.shown(record.object)
-        return Record(record.revision, shown, orjson.dumps(shown))
+        return Record(record.revision, record.key, orjson.dumps(shown), shown, labels=record.labels)
 
     def taken(self, obj: Obj, old: Obj | None, options: WriteOptions) -> tuple[Obj, list[str]]:
         """An object of this kind in the stored form, with warnings. Raises BadRequest, Invalid."""
