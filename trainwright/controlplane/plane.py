@@ -18,6 +18,7 @@ from trainwright.controlplane.apiserver.certificate_rotation import CertificateR
 from trainwright.controlplane.apiserver.credentials import load_credentials, write_kubeconfig
 from trainwright.controlplane.apiserver.definitions import seed_definitions
 from trainwright.controlplane.apiserver.http import create_app
+from trainwright.controlplane.apiserver.journal import Durability
 from trainwright.controlplane.apiserver.logs import NoLogs
 from trainwright.controlplane.apiserver.progress import ProgressReports as ReportTaker
 from trainwright.controlplane.apiserver.rest import ResourceServer
@@ -48,14 +49,14 @@ log = logging.getLogger(__name__)
 class ControlPlane:
     """One embedded cluster. The caller holds the home's lock."""
 
-    def __init__(self, home: Home, *, gates: FeatureGates, node: bool = True):
+    def __init__(self, home: Home, *, gates: FeatureGates, node: bool = True, durability: Durability = "normal"):
         home.make()
         self._home, self._gates, self._with_node = home, gates, node
         self._stop = threading.Event()
         self._serving: Serving | None = None
         self._agent: NodeAgent | None = None
         self._threads: list[threading.Thread] = []
-        self._store = Store(home.database)
+        self._store = Store(home.database, durability=durability)
         self._server = ResourceServer(self._store, gates=gates)
         self._credentials = load_credentials(home.credentials)
         self._tokens = Tokens(self._credentials.admin_token, self._credentials.signing_key)

@@ -59,7 +59,8 @@ class Failures(logging.Handler):
         self.found: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        self.found.append(self.format(record))
+        if record.exc_info:
+            self.found.append(self.format(record))
 
 
 class InProcess:

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from trainwright.api.errors import Expired
 from trainwright.api.names import JOB_NAME_LABEL
 from trainwright.controlplane.apiserver.failures import StorageFailed
-from trainwright.controlplane.apiserver.journal import RESTART_GAP, UnknownSchema
+from trainwright.controlplane.apiserver.journal import RESTART_GAP
+from trainwright.controlplane.apiserver.journal_schema import UnknownSchema
 from trainwright.controlplane.apiserver.records import Record
 from trainwright.controlplane.apiserver.store import RevisionMismatch, Store
 
