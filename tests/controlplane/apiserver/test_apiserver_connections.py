@@ -11,6 +11,8 @@ from dataclasses import dataclass
 import orjson
 import pytest
 from hostile import ADMIN
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from waiting import eventually
 
 from trainwright.api.kinds import CONFIG_MAP
@@ -19,6 +21,7 @@ from trainwright.controlplane.apiserver.connections import Patience
 from trainwright.controlplane.apiserver.http import create_app
 from trainwright.controlplane.apiserver.rest import ResourceServer
 from trainwright.controlplane.apiserver.serve import Serving, serve
+from trainwright.controlplane.apiserver.store import Store
 
 pytestmark = pytest.mark.medium
 MAPS = "/api/v1/namespaces/default/configmaps"
@@ -188,3 +191,56 @@ def test_what_is_hardly_http(port: Port, request_: bytes, code: int) -> None:
     said = port.answer(request_)
     assert said.startswith(f"HTTP/1.1 {code}".encode()), said[:200]
     assert quick(port)
+
+
+_PIECES = st.sampled_from(
+    [b"", b"\r\n", b"\0", b"\n", b" ", b":", b"%00", b"\xff" * 9, b"HTTP/1.1", b"0\r\n\r\n", b"GET ", b"x" * 3000, b"//", b"?a=b",
+     b"Content-Length: 99999999999999999999\r\n", b"Transfer-Encoding: chunked\r\n", b"Expect: 100-continue\r\n",
+     b"Upgrade: websocket\r\nConnection: upgrade\r\n"]
+)  # fmt: skip
+_WHOLE = st.sampled_from(
+    [
+        head("GET", "/api/v1/pods"),
+        head("GET", f"{MAPS}?watch=1&timeoutSeconds=1"),
+        head("POST", MAPS, "Content-Type: application/json", "Content-Length: 33") + b'{"metadata":{"name":"a"},"data":{}}',
+        head("PATCH", f"{MAPS}/a", "Transfer-Encoding: chunked") + b"2\r\n{}\r\n0\r\n\r\n",
+        head("GET", "/readyz") + head("GET", "/version"),
+    ]
+)
+
+
+@st.composite
+def torn(draw: st.DrawFn) -> bytes:
+    """A request, or two, with pieces of it replaced."""
+    data = draw(_WHOLE)
+    for _ in range(draw(st.integers(1, 4))):
+        start = draw(st.integers(0, len(data)))
+        data = data[:start] + draw(_PIECES) + data[draw(st.integers(start, min(len(data), start + 20))) :]
+    return data
+
+
+@pytest.fixture(scope="module")
+def lasting_port() -> Iterator[Port]:
+    store = Store(":memory:")
+    server = ResourceServer(store)
+    app = create_app(server, Tokens(ADMIN, b"k" * 32), body_seconds=0.2)
+    with serve(app, patience=Patience(head=0.2, reading=0.5, connections=40)) as serving:
+        yield Port(serving.port, server, serving)
+    store.close()
+
+
+@settings(suppress_health_check=list(HealthCheck), max_examples=max(20, settings().max_examples // 10))
+@given(requests=st.lists(torn(), min_size=3, max_size=3))
+def test_property_torn_requests(lasting_port: Port, requests: list[bytes]) -> None:
+    """Three at a time: each is answered or hung up on, and the next client is served."""
+    open_ones = [lasting_port.open() for _ in requests]
+    for connection, request in zip(open_ones, requests, strict=True):
+        connection.sendall(request)
+    for connection in open_ones:
+        connection.shutdown(socket.SHUT_WR)
+        said = until_closed(connection)
+        assert not said or said.startswith(b"HTTP/1.1 "), said[:100]
+        assert b" 500 " not in said.partition(b"\r\n")[0], said[:300]
+        connection.close()
+    assert quick(lasting_port)
+    assert not lasting_port.server.store.watchers()

@@ -15,12 +15,17 @@ from hypothesis import strategies as st
 from trainwright.api.kinds import NAMESPACE, TRAINING_RUNTIME
 from trainwright.controlplane.apiserver.rest import ResourceServer
 from trainwright.controlplane.apiserver.store import Store
+from trainwright.controlplane.apiserver.views import stored_kind
 
 MOST_OBJECTS = 400
 PER_EXAMPLE = 5
 """Requests of one example: with the 5,000 examples of `make fuzz`, the four tests below send 100,000."""
 TABLE = {"accept": "application/json;as=Table;v=v1;g=meta.k8s.io"}
-hostile_settings = settings(suppress_health_check=list(HealthCheck))
+FEW = 25
+"""Examples of the everyday tests; `make fuzz` has its own number."""
+hostile_settings = settings(
+    suppress_health_check=list(HealthCheck), max_examples=settings().max_examples if settings().max_examples > 100 else FEW
+)
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +42,7 @@ def peer() -> Iterator[InProcess]:
 def furnish(peer: InProcess) -> None:
     """One object of every kind, where the examples before have left none."""
     for kind in WRITTEN:
-        if peer.server.store.get(kind.resource, "default" if kind.namespaced else "", "a") is None:
+        if peer.server.store.get(stored_kind(kind).resource, "default" if kind.namespaced else "", "a") is None:
             made = peer.send(Ask("POST", path_of(kind), body=orjson.dumps(valid(kind))))
             assert made.status == 201, (kind, made)
 
