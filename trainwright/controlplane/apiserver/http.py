@@ -26,6 +26,7 @@ from trainwright.api import kinds
 from trainwright.api.errors import ApiError, BadRequest, Forbidden, Invalid, MethodNotAllowed, Problem, Unauthorized
 from trainwright.api.objects import Obj
 from trainwright.controlplane.apiserver import access_reviews, discovery, media, patches
+from trainwright.controlplane.apiserver.answers import Answer
 from trainwright.controlplane.apiserver.auth import Tokens, bearer_token
 from trainwright.controlplane.apiserver.deletion import DeleteOptions
 from trainwright.controlplane.apiserver.descriptions import HEALTH, description, health
@@ -50,7 +51,7 @@ from trainwright.controlplane.apiserver.responses import (
     json_response,
     negotiated,
 )
-from trainwright.controlplane.apiserver.rest import Answer, ResourceServer
+from trainwright.controlplane.apiserver.rest import ResourceServer
 from trainwright.controlplane.apiserver.streams import LOG_READERS, LogStream, WatchStream
 from trainwright.controlplane.apiserver.tables import Include, partial, table
 from trainwright.controlplane.apiserver.write_options import WriteOptions
