@@ -11,7 +11,7 @@ import re
 import resource
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import orjson
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -52,6 +52,32 @@ def connection(patience: Patience) -> type[Connection]:
     return type("Connection", (Connection,), {"patience": patience})
 
 
+class _Gathered:
+    """A transport that sends in one piece what is written in one turn of the loop: the head of an answer with its body."""
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop):
+        self._transport, self._loop = transport, loop
+        self._parts: list[bytes] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def write(self, data: bytes) -> None:
+        if not self._parts:
+            self._loop.call_soon(self._flush)
+        self._parts.append(data)
+
+    def close(self) -> None:
+        self._flush()
+        self._transport.close()
+
+    def _flush(self) -> None:
+        if self._parts:
+            data = b"".join(self._parts)
+            self._parts.clear()
+            self._transport.write(data)
+
+
 class Connection(HttpToolsProtocol):
     """HTTP/1.1, with limits on what comes before a request is one, and on clients that do not go on."""
 
@@ -65,7 +91,7 @@ class Connection(HttpToolsProtocol):
         self._reading = _Timer(self.loop, self._cut)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
+        super().connection_made(cast(asyncio.Transport, _Gathered(transport, self.loop)))
         if len(self.connections) > self.patience.most_connections:
             self._make_room()
         self._overdue.start(self.patience.head)
