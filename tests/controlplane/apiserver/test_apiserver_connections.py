@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import orjson
 import pytest
@@ -18,6 +20,7 @@ from waiting import eventually
 from trainwright.api.kinds import CONFIG_MAP
 from trainwright.controlplane.apiserver.auth import Tokens
 from trainwright.controlplane.apiserver.connections import Patience
+from trainwright.controlplane.apiserver.credentials import load_credentials
 from trainwright.controlplane.apiserver.http import create_app
 from trainwright.controlplane.apiserver.rest import ResourceServer
 from trainwright.controlplane.apiserver.serve import Serving, serve
@@ -146,6 +149,23 @@ def test_a_watcher_who_stops_reading_is_cut(port: Port) -> None:
         assert port.server.store.watchers()
         assert quick(port)
         eventually(lambda: not port.server.store.watchers(), SOON, "the watch of the silent reader ends")
+
+
+def test_over_tls_too(server: ResourceServer, tmp_path: Path) -> None:
+    """Between the socket and the server is another buffer: it has to notice as well."""
+    credentials = load_credentials(tmp_path)
+    app = create_app(server, Tokens(ADMIN, b"k" * 32))
+    context = ssl.create_default_context(cadata=credentials.authority.read_text())
+    patience = Patience(head=0.5, reading=0.5)
+    with serve(app, cert=credentials.certificate, key=credentials.key, patience=patience) as serving:
+        silent = context.wrap_socket(Port(serving.port, server, serving).open(receive_buffer=4096), server_hostname="localhost")
+        with silent:
+            silent.sendall(head("GET", f"{MAPS}?watch=1"))
+            assert silent.recv(20)
+            for number in range(60):
+                server.create(CONFIG_MAP, "default", {"metadata": {"name": f"m{number}"}, "data": {"a": "x" * 200_000}})
+            assert server.store.watchers()
+            eventually(lambda: not server.store.watchers(), SOON, "the watch of the silent reader ends")
 
 
 def test_an_answer_that_nobody_reads_is_cut(port: Port) -> None:

@@ -19,6 +19,7 @@ import orjson
 
 from trainwright.api.errors import Expired
 from trainwright.api.objects import Obj
+from trainwright.controlplane.apiserver.bounded import Bounded
 from trainwright.controlplane.apiserver.collection import Collection, Records, indexed_labels, labels_in
 from trainwright.controlplane.apiserver.events import Event, Events, Subscription
 from trainwright.controlplane.apiserver.failures import StorageFailed
@@ -30,6 +31,8 @@ log = logging.getLogger(__name__)
 
 RING_SIZE = 2000
 """Recent events kept for watchers that resume; at 4 KB an object this is some 50 MB at the very worst."""
+RING_BYTES = 32 * 1024 * 1024
+"""JSON of the recent events, and of the young records; parsed it takes several times as much."""
 QUEUE_SIZE = 4096
 """Events that may wait for one watcher before it is told to list again."""
 YOUNG = 2000
@@ -59,9 +62,9 @@ class Store:
     ):
         self._lock, self._writing = threading.RLock(), threading.Lock()
         self._holder, self._depth, self._is_deferred = 0, 0, False
-        self._queue_size, self._ring_size = queue_size, ring_size
-        self._ring: deque[Event] = deque()
-        self._young: deque[tuple[Collection, Record]] = deque()
+        self._queue_size = queue_size
+        self._ring: Bounded[Event] = Bounded(ring_size, RING_BYTES)
+        self._young: Bounded[tuple[Collection, Record]] = Bounded(YOUNG, RING_BYTES)
         self._subscriptions: dict[str, list[Subscription]] = {}
         self._decided: list[Event] = []
         self._coming: dict[tuple[str, Key], Event] = {}
@@ -351,16 +354,13 @@ class Store:
             self._age(collection, event.left)
         if self._coming.get(place) is event:
             del self._coming[place]
-        self._ring.append(event)
-        if len(self._ring) > self._ring_size:
-            self._floor = self._ring.popleft().revision
+        for forgotten in self._ring.append(event, len(event.record.data)):
+            self._floor = forgotten.revision
         self._tell(event)
 
     def _age(self, collection: Collection, record: Record) -> None:
         """Pack what was written long ago; what is not current any more goes by itself, and few objects of a kind may stay."""
-        self._young.append((collection, record))
-        if len(self._young) > YOUNG:
-            whose, old = self._young.popleft()
+        for whose, old in self._young.append((collection, record), len(record.data)):
             if len(whose) > FEW and whose.get(old.key) is old:
                 old.pack()
 
