@@ -12,7 +12,7 @@ import orjson
 import pytest
 from hostile import ADMIN, Ask, InProcess, Reply, deep, valid
 
-from trainwright.api.kinds import CONFIG_MAP, JOB, POD, TRAINJOB
+from trainwright.api.kinds import CONFIG_MAP, JOB, NODE, POD, SERVICE, TRAINJOB
 from trainwright.controlplane.apiserver import patches
 from trainwright.controlplane.apiserver.limits import OBJECT_DEPTH
 from trainwright.controlplane.apiserver.rest import ResourceServer
@@ -295,3 +295,33 @@ def test_nothing_is_open_without_the_token(peer: InProcess, token: str | None) -
 def test_progress_reports_are_the_only_other_door(peer: InProcess) -> None:
     reply = peer.send(Ask("POST", f"{TRAINJOB.path('default', 'a')}/status", body=b"{}", token="wrong"))
     assert (reply.status, reply.status_object["reason"]) == (403, "Forbidden")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"status": {"conditions": [[]]}},
+        {"status": {"addresses": {"a": 1}}},
+        {"status": 5},
+        {"status": {"nodeInfo": []}},
+        {"spec": [1]},
+        {"spec": {"taints": "x"}},
+    ],
+)
+def test_a_node_that_could_not_be_shown_is_not_stored(peer: InProcess, change: dict[str, Any]) -> None:
+    """Found by the fuzz: `kubectl get nodes` failed ever after."""
+    peer.send(Ask("POST", NODE.path(), body=orjson.dumps(valid(NODE))))
+    for path in (NODE.path(None, "a"), NODE.path(None, "a") + "/status"):
+        assert patch(peer, patches.MERGE, change, path=path).status in (200, 400, 422)
+    assert peer.send(Ask("POST", NODE.path(), body=orjson.dumps({**valid(NODE, "b"), **change}))).status in (400, 422)
+    assert peer.send(Ask("GET", NODE.path(), headers={"accept": "application/json;as=Table;v=v1;g=meta.k8s.io"})).status == 200
+
+
+def test_services_of_the_wrong_type(peer: InProcess) -> None:
+    """Found by the fuzz: a spec that is a list."""
+    path = SERVICE.path("default")
+    peer.send(Ask("POST", path, body=orjson.dumps(valid(SERVICE))))
+    for spec in ([["a", 1]], [1], "x", {"ports": [5]}, {"ports": 5}, {"type": []}):
+        broken = {**valid(SERVICE), "spec": spec}
+        assert peer.send(Ask("PUT", f"{path}/a", body=orjson.dumps(broken))).status in (400, 422), spec
+        assert peer.send(Ask("POST", path, body=orjson.dumps({**broken, "metadata": {"name": "b"}}))).status in (400, 422), spec
