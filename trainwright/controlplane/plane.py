@@ -5,12 +5,11 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import threading
 from datetime import UTC, datetime
 
 from trainwright.api import names
 from trainwright.api.errors import AlreadyExists
-from trainwright.api.kinds import CLUSTER_TRAINING_RUNTIME, JOB, JOBSET, POD, TRAINJOB
+from trainwright.api.kinds import CLUSTER_TRAINING_RUNTIME
 from trainwright.api.objects import Obj, labels_of, name_of, namespace_of
 from trainwright.api.times import rfc3339
 from trainwright.controlplane.apiserver.auth import Tokens
@@ -27,7 +26,7 @@ from trainwright.controlplane.controllers.event_expiry import event_expiry
 from trainwright.controlplane.controllers.garbage import garbage_collector
 from trainwright.controlplane.controllers.job import job_controller
 from trainwright.controlplane.controllers.jobset import jobset_controller, pod_admission
-from trainwright.controlplane.controllers.local_cache import LocalCache
+from trainwright.controlplane.controllers.loop import ControllerLoop
 from trainwright.controlplane.controllers.scheduler import scheduler
 from trainwright.controlplane.controllers.trainjob import trainjob_controller
 from trainwright.controlplane.embedded import EmbeddedCluster
@@ -50,13 +49,13 @@ class ControlPlane:
     def __init__(self, home: Home, *, gates: FeatureGates, node: bool = True):
         home.make()
         self._home, self._gates, self._with_node = home, gates, node
-        self._stop = threading.Event()
         self._serving: Serving | None = None
         self._agent: NodeAgent | None = None
-        self._threads: list[threading.Thread] = []
+        self._controllers: ControllerLoop | None = None
         self._store = Store(home.database)
         self._server = ResourceServer(self._store, gates=gates)
         self._credentials = load_credentials(home.credentials)
+        self._authority = self._credentials.certificate.read_text("ascii")
         self._tokens = Tokens(self._credentials.admin_token, self._credentials.signing_key)
         logs = ContainerLogs(home.node / "pods") if node else NoLogs()
         self._logs = logs
@@ -71,21 +70,20 @@ class ControlPlane:
         app = create_app(self._server, self._tokens, self._logs, ReportTaker(self._server, self._tokens))
         self._serving = self._listen(app, port)
         write_kubeconfig(self._home.kubeconfig, self._serving.url, self._credentials)
-        cache = LocalCache(self.cluster, (TRAINJOB, JOBSET, JOB, POD), self._stop)
+        shared = EmbeddedCluster(self._server, self._logs, shared=True)
         controllers = [
-            trainjob_controller(cache, self._settings, bundled=True),
-            jobset_controller(cache, self._gates),
-            job_controller(cache, pod_admission(cache)),
-            garbage_collector(self.cluster),
-            event_expiry(self.cluster),
+            trainjob_controller(shared, self._settings, bundled=True),
+            jobset_controller(shared, self._gates),
+            job_controller(shared, pod_admission(shared)),
+            garbage_collector(shared),
+            event_expiry(shared),
         ]
         if self._with_node:
             self._agent = NodeAgent(self.cluster, self._home.node, self._issue_token)
             self._agent.start()
             controllers += [scheduler(self.cluster), claim_protection(self.cluster)]
-        for controller in controllers:
-            self._threads.extend(controller.start(cache, self._stop))
-        self._threads.extend(cache.start())
+        self._controllers = ControllerLoop(self._server, shared, controllers)
+        self._controllers.start()
         running = Running(os.getpid(), self._serving.port, self._serving.url, rfc3339(datetime.now(UTC)))
         self._home.announce(running)
         log.info("control plane ready url=%s home=%s", running.url, self._home.path)
@@ -94,14 +92,13 @@ class ControlPlane:
     def stop(self, grace_seconds: float = 10.0) -> None:
         """Stop in order: nobody decides any more, then the processes end, then the API, then the store."""
         self._home.withdraw()
-        self._stop.set()
+        if self._controllers is not None:
+            self._controllers.stop()
         if self._agent is not None:
             self._agent.stop(grace_seconds)
         if self._serving is not None:
             self._serving.stop()
         self.cluster.close()
-        for thread in self._threads:
-            thread.join(2)
         self._store.close()
         log.info("control plane stopped home=%s", self._home.path)
 
@@ -117,7 +114,7 @@ class ControlPlane:
     def _settings(self) -> Settings:
         if not self._gates.TrainJobStatus or self._serving is None:
             return Settings()
-        return Settings(progress=ProgressReports(self._serving.url, self._credentials.certificate.read_text("ascii")))
+        return Settings(progress=ProgressReports(self._serving.url, self._authority))
 
     def _issue_token(self, audience: str, pod: Obj, seconds: int) -> str:
         return self._tokens.issue(audience, namespace_of(pod), name_of(pod), seconds, datetime.now(UTC))

@@ -74,7 +74,8 @@ class ResourceServer:
     ):
         self.store, self._webhooks = store, Webhooks(store, gates)
         self._clock = clock
-        self._random = random.SystemRandom()
+        # Seeded by the system; to ask it each time would let another thread in, in the midst of a write.
+        self._random = random.Random()
         for name in namespaces.FIRST:
             if store.get(kinds.NAMESPACE.resource, "", name) is None:
                 self.create(kinds.NAMESPACE, "", {"metadata": {"name": name}})
@@ -233,7 +234,9 @@ class ResourceServer:
             namespaces.check_open(self.store, kind, new)
         if kind.status and not strategy.keeps_status_on_create:
             new.pop("status", None)
-        metadata.start(new, str(uuid.uuid4()), self._now(), generation=strategy.generation)
+        metadata.start(
+            new, str(uuid.UUID(int=self._random.getrandbits(128), version=4)), self._now(), generation=strategy.generation
+        )
         self._name(kind, new)
         if not governs(new):
             metadata.check(kind, new)
