@@ -278,7 +278,7 @@ class Api:
     async def _log(self, request: Request, target: Target) -> ASGIApp:
         pod = self._server.get(target.kind, target.space, target.name).object
         options = LogOptions.parse(target.name, request.query_params)
-        chunks = await run_in_threadpool(open_log, self._logs, pod, options)
+        chunks = await run_in_threadpool(open_log, self._logs, pod, options, self._clock())
         if chunks is None:
             return Response(status_code=204)
         # The first chunk before the answer begins: what is wrong with the log shows when it is read.
