@@ -1,4 +1,4 @@
-"""What a container printed comes back byte for byte, each line with its stream and time, however it was printed and wherever it lies."""
+"""What a container printed comes back byte for byte, each line with its stream and time, however and wherever it was written."""
 
 from __future__ import annotations
 

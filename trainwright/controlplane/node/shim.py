@@ -61,7 +61,7 @@ def main() -> None:
 
 def become(spec: dict, stdout: int, stderr: int) -> None:  # type: ignore[type-arg]
     """In the child: turn into the container's process; never returns."""
-    for number in ENDING:
+    for number in (*ENDING, signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores the last two
         signal.signal(number, signal.SIG_DFL)
     os.setsid()
     signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
