@@ -182,7 +182,9 @@ class Api:
     async def _resource(self, request: Request, target: Target) -> ASGIApp:
         """The verb that method and target make."""
         method = request.method
-        if target.subresource in CONNECTED and method in ("GET", "POST"):
+        if target.subresource in CONNECTED:
+            if method not in ("GET", "POST"):
+                raise MethodNotAllowed(WRONG_METHOD)
             return await connected(request, self._server, self._sessions, self._streams, target)
         if "subprotocols" in request.scope:
             raise BadRequest("WebSockets are spoken below pods only: at exec, attach and portforward")

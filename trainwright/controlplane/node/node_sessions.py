@@ -13,6 +13,7 @@ from trainwright.api.objects import Obj, name_of, named, namespace_of, uid_of
 from trainwright.controlplane.apiserver.sessions import ContainerNotFound, Session, Wanted
 from trainwright.controlplane.node.attached import Attached
 from trainwright.controlplane.node.container import EXEC_MARK, ContainerRun, exec_mark, latest_run
+from trainwright.controlplane.node.copying import archive_of
 from trainwright.controlplane.node.executed import Executed
 from trainwright.controlplane.node.rewriting import LOOPBACK
 from trainwright.controlplane.node.surroundings import NodeServices, rendezvous_port, surroundings
@@ -34,7 +35,8 @@ class NodeSessions:
         try:
             found = await run_sync(surroundings, pod, _spec_of(pod, container), folder, self._services)
             env = {**found.env, EXEC_MARK: exec_mark(run, uid_of(pod))}
-            session = await Executed.start([found.rewrite(word) for word in command], env, found.cwd, wanted, run)
+            argv = archive_of(command, found.mounts, folder / "links" / container) or [found.rewrite(word) for word in command]
+            session = await Executed.start(argv, env, found.cwd, wanted, run)
         except (VolumeError, OSError) as error:
             raise ApiError(f"Internal error occurred: error executing command in container: {error}") from error
         log.info("command executed pod=%s/%s container=%s tty=%s", namespace_of(pod), name_of(pod), container, wanted.tty)

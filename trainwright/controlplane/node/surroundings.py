@@ -37,6 +37,8 @@ class Surroundings:
     env: dict[str, str]
     cwd: Path
     rewrite: Callable[[str], str]
+    mounts: tuple[tuple[str, Path], ...]
+    """Paths in the container and on the host."""
 
 
 def surroundings(pod: Obj, container: Obj, folder: Path, services: NodeServices) -> Surroundings:
@@ -54,7 +56,7 @@ def surroundings(pod: Obj, container: Obj, folder: Path, services: NodeServices)
     env = VariableResolver(services.cluster, pod).variables(container, base, rewriting.text)
     directory = container.get("workingDir")
     cwd = (rewriting.host_path(directory) or Path(directory)) if directory else work
-    return Surroundings(rewriting.variables(env), cwd if cwd.is_dir() else work, rewriting.text)
+    return Surroundings(rewriting.variables(env), cwd if cwd.is_dir() else work, rewriting.text, rewriting.mounts)
 
 
 def rendezvous_port(pod: Obj, ports: RendezvousPorts) -> int | None:
