@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from starlette.requests import Request
 from starlette.types import ASGIApp
 
 from trainwright.api.errors import BadRequest
@@ -12,6 +11,7 @@ from trainwright.controlplane.apiserver.open_streams import Streams
 from trainwright.controlplane.apiserver.paths import Target
 from trainwright.controlplane.apiserver.port_forward import V4, ChannelForward, ports_of
 from trainwright.controlplane.apiserver.remote_command import PROTOCOLS, CommandOptions, RemoteCommand
+from trainwright.controlplane.apiserver.requests import Request
 from trainwright.controlplane.apiserver.rest import ResourceServer
 from trainwright.controlplane.apiserver.sessions import Sessions, check_assigned
 from trainwright.controlplane.apiserver.spdy_forward import PROTOCOL as SPDY

@@ -1,25 +1,25 @@
 """The API over HTTP: who may come in, which verb a request is, and how the answer looks.
 
-Every request ends in one of the verbs of `rest`. Writes run in threads, because they wait for the disk; reads are memory.
+Every request ends in one of the verbs of `rest`, which are carried out here, one after the other: they take less time than handing
+them to a thread would. What may take long is handed to one.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial as bound
-from typing import Any
+from typing import Any, TypeVar
 
 import anyio
 import orjson
 from anyio.to_thread import run_sync
-from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import ClientDisconnect
 from starlette.responses import Response
-from starlette.routing import Mount
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from trainwright.api import kinds
@@ -31,7 +31,6 @@ from trainwright.controlplane.apiserver.connecting import connected
 from trainwright.controlplane.apiserver.deletion import DeleteOptions
 from trainwright.controlplane.apiserver.descriptions import HEALTH, description, health
 from trainwright.controlplane.apiserver.duplicate_fields import duplicate_fields
-from trainwright.controlplane.apiserver.events import Record
 from trainwright.controlplane.apiserver.failures import TooLarge, not_found
 from trainwright.controlplane.apiserver.list_options import ListOptions, flag, too_large, version_number
 from trainwright.controlplane.apiserver.logs import LogOptions, Logs, NoLogs, open_log
@@ -42,6 +41,8 @@ from trainwright.controlplane.apiserver.open_streams import Streams
 from trainwright.controlplane.apiserver.pagination import Page
 from trainwright.controlplane.apiserver.paths import CONNECTED, NoSuchPath, Target, parse_target
 from trainwright.controlplane.apiserver.progress import MAX_BODY, ProgressReports, Report
+from trainwright.controlplane.apiserver.records import Record
+from trainwright.controlplane.apiserver.requests import Request
 from trainwright.controlplane.apiserver.responses import (
     NOT_FOUND,
     WRONG_METHOD,
@@ -59,6 +60,9 @@ from trainwright.controlplane.apiserver.write_options import WriteOptions
 
 log = logging.getLogger(__name__)
 
+T = TypeVar("T")
+LARGE = 64 * 1024
+"""Bytes of a body from which on it is dealt with in a thread: everybody else would wait for it."""
 _LONGEST_MANAGER = 128
 _DONE = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
 _OPTIONS_OF = {"POST": "CreateOptions", "PUT": "UpdateOptions", "PATCH": "PatchOptions", "DELETE": "DeleteOptions"}
@@ -72,14 +76,10 @@ def create_app(
     sessions: Sessions | None = None,
     *,
     clock: Callable[[], datetime] = lambda: datetime.now(UTC),
-) -> Starlette:
-    """The ASGI application. `app.state.streams.close()` ends its watches, followed logs and sessions; a stop has to do it first."""
-    streams = Streams()
+) -> Api:
+    """The ASGI application. `streams.close()` ends its watches, followed logs and sessions; a stop has to do it first."""
     reports = reports or ProgressReports(server, tokens, clock=clock)
-    api = Api(server, tokens, logs or NoLogs(), reports, sessions or NoSessions(), streams, clock)
-    app = Starlette(routes=[Mount("/", app=api)])
-    app.state.streams = streams
-    return app
+    return Api(server, tokens, logs or NoLogs(), reports, sessions or NoSessions(), Streams(), clock)
 
 
 class Api:
@@ -100,7 +100,7 @@ class Api:
         self._logs = logs
         self._reports = reports
         self._sessions = sessions
-        self._streams = streams
+        self.streams = streams
         self._clock = clock
         self._log_readers = anyio.CapacityLimiter(LOG_READERS)
         self._metrics = Metrics()
@@ -135,7 +135,7 @@ class Api:
         await answer(scope, receive, send)
 
     async def _answer(self, request: Request) -> ASGIApp:
-        path = request.url.path
+        path: str = request.scope["path"]
         if path.startswith(HEALTH):
             return health(path)
         if path == "/metrics" and request.method == "GET":
@@ -161,7 +161,8 @@ class Api:
             return described
         if parts[:1] not in (["api"], ["apis"]) or len(parts) < (3 if parts[0] == "api" else 4):
             raise NoSuchPath(text=parts[:1] != ["api"])
-        return await self._resource(request, parse_target(parts))
+        request.target = parse_target(parts)
+        return await self._resource(request, request.target)
 
     def _measures(self, request: Request) -> ASGIApp:
         token = bearer_token(request.headers.get("authorization"))
@@ -185,7 +186,7 @@ class Api:
         if target.subresource in CONNECTED:
             if method not in ("GET", "POST"):
                 raise MethodNotAllowed(WRONG_METHOD)
-            return await connected(request, self._server, self._sessions, self._streams, target)
+            return await connected(request, self._server, self._sessions, self.streams, target)
         if "subprotocols" in request.scope:
             raise BadRequest("WebSockets are spoken below pods only: at exec, attach and portforward")
         if target.subresource == "log" and method == "GET":
@@ -234,20 +235,20 @@ class Api:
         options = ListOptions.parse(request.query_params)
         view = Media.accepted(request.headers.get("accept"))
         if options.watch:
-            return WatchStream(self._server, self._streams, target, options, view.view, _include(request), self._clock)
+            return WatchStream(self._server, self.streams, target, options, view.view, _include(request), self._clock)
         return self._page(request, target, self._server.list(target.kind, target.namespace, options))
 
     async def _create(self, request: Request, target: Target) -> ASGIApp:
         if target.kind.namespaced and target.namespace is None:
             raise _unsupported(target, "POST")
-        obj, options = await self._written(request, target)
+        obj, options, size = await self._written(request, target)
         create = bound(self._server.create, target.kind, target.space, obj, options, name=target.name or None)
-        return self._object(request, target, await run_in_threadpool(create))
+        return self._object(request, target, await self._done(create, size))
 
     async def _update(self, request: Request, target: Target) -> ASGIApp:
-        obj, options = await self._written(request, target)
-        answer = await run_in_threadpool(self._server.update, target.kind, target.space, target.name, obj, options)
-        return self._object(request, target, answer)
+        obj, options, size = await self._written(request, target)
+        update = bound(self._server.update, target.kind, target.space, target.name, obj, options)
+        return self._object(request, target, await self._done(update, size))
 
     async def _patch(self, request: Request, target: Target) -> ASGIApp:
         name = media.media_type(request.headers.get("content-type"))
@@ -256,17 +257,19 @@ class Api:
         if name == patches.APPLY and not request.query_params.get("fieldManager"):
             problem = Problem("fieldManager", "Required value: is required for apply patch", "FieldValueRequired")
             raise Invalid.of("PatchOptions", "", [problem], "meta.k8s.io")
-        patch = media.decode_patch(body, yaml_allowed=name == patches.APPLY)
+        patch = await _unless_large(body, bound(media.decode_patch, body, yaml_allowed=name == patches.APPLY))
         options = _write_options(request, status=target.subresource == "status")
-        answer = await run_in_threadpool(self._server.patch, target.kind, target.space, target.name, patch, name, options)
-        return self._object(request, target, answer)
+        change = bound(self._server.patch, target.kind, target.space, target.name, patch, name, options)
+        return self._object(request, target, await self._done(change, len(body)))
 
     async def _delete(self, request: Request, target: Target) -> ASGIApp:
         body = await _read(request)
         content = media.decode_options(body, request.headers.get("content-type", "")) if body else None
         options = DeleteOptions.parse(content, dict(request.query_params), dry_run=_dry_run(request))
         if target.name:
-            answer = await run_in_threadpool(self._server.delete, target.kind, target.space, target.name, options)
+            delete = bound(self._server.delete, target.kind, target.space, target.name, options)
+            # A namespace takes all that is in it along.
+            answer = await (run_in_threadpool(delete) if target.kind == kinds.NAMESPACE else self._done(delete))
             return self._object(request, target, answer)
         listing = ListOptions.parse(request.query_params)
         page = await run_in_threadpool(self._server.delete_collection, target.kind, target.namespace, listing, options)
@@ -275,7 +278,7 @@ class Api:
     async def _bind(self, request: Request, target: Target) -> ASGIApp:
         body = await self._body(request, target)
         node = (body.get("target") or {}).get("name") if isinstance(body, dict) else None
-        await run_in_threadpool(self._server.bind, target.space, target.name, str(node or ""))
+        await self._done(bound(self._server.bind, target.space, target.name, str(node or "")))
         return json_response(orjson.dumps(_DONE), 201)
 
     async def _evict(self, request: Request, target: Target) -> ASGIApp:
@@ -283,13 +286,12 @@ class Api:
         body = await self._body(request, target)
         wanted = body.get("deleteOptions") if isinstance(body, dict) else None
         options = DeleteOptions.parse(wanted, {}, dry_run=_dry_run(request))
-        await run_in_threadpool(self._server.delete, target.kind, target.space, target.name, options)
+        await self._done(bound(self._server.delete, target.kind, target.space, target.name, options))
         return json_response(orjson.dumps(_DONE), 201)
 
     async def _finalize(self, request: Request, target: Target) -> ASGIApp:
-        obj, options = await self._written(request, target)
-        answer = await run_in_threadpool(self._server.finalize, target.name, obj, options)
-        return self._object(request, target, answer)
+        obj, options, size = await self._written(request, target)
+        return self._object(request, target, await self._done(bound(self._server.finalize, target.name, obj, options), size))
 
     async def _log(self, request: Request, target: Target) -> ASGIApp:
         pod = self._server.get(target.kind, target.space, target.name).object
@@ -299,7 +301,7 @@ class Api:
             return Response(status_code=204)
         # The first chunk before the answer begins: what is wrong with the log shows when it is read.
         first = await run_sync(next, chunks, None, limiter=self._log_readers)
-        return LogStream(self._streams, first, chunks, self._log_readers)
+        return LogStream(self.streams, first, chunks, self._log_readers)
 
     async def _report(self, request: Request, namespace: str, name: str, token: str | None) -> ASGIApp:
         declared = request.headers.get("content-length", "")
@@ -313,14 +315,34 @@ class Api:
         code, answer = await run_in_threadpool(self._reports, Report(namespace, name, token, max(size, len(body)), body))
         return json_response(orjson.dumps(answer), code)
 
+    async def _done(self, write: Callable[[], T], size: int = 0) -> T:
+        """A write: decided at once, then on disk together with what others decide in the same turn of the loop.
+
+        In a thread where either would take long: of large objects (`size` in bytes), and with a disk to wait for.
+        """
+        if size > LARGE:
+            return await run_in_threadpool(write)
+        store = self._server.store
+        try:
+            with store.deferred():
+                answer = write()
+        finally:
+            if store.durability == "full":
+                await run_in_threadpool(store.settle, store.decided)
+            else:
+                decided = store.decided
+                await asyncio.sleep(0)
+                store.settle(decided)
+        return answer
+
     async def _body(self, request: Request, target: Target) -> Any:
         return media.decode_body(await _read(request), request.headers.get("content-type", ""), target.kind.kind)
 
-    async def _written(self, request: Request, target: Target) -> tuple[Any, WriteOptions]:
-        """The object that a request writes, and how."""
+    async def _written(self, request: Request, target: Target) -> tuple[Any, WriteOptions, int]:
+        """The object that a request writes, how, and the bytes of it."""
         options = _write_options(request, status=target.subresource == "status")
         body, content_type = await _read(request), request.headers.get("content-type", "")
-        obj = media.decode_body(body, content_type, target.kind.kind)
+        obj = await _unless_large(body, bound(media.decode_body, body, content_type, target.kind.kind))
         if target.strategy.custom and isinstance(obj, dict):
             for name, said in (("kind", "Kind"), ("apiVersion", "apiVersion")):
                 if not obj.get(name):
@@ -328,18 +350,19 @@ class Api:
                     why = f"Object '{said}' is missing in '{text}' ({media.summarised(body)})"
                     raise BadRequest(f"the object provided is unrecognized (must be of type {target.kind.kind}): {why}")
         if options.strictness != "Ignore" and media.media_type(content_type) == media.JSON:
-            options = replace(options, duplicates=tuple(duplicate_fields(body)))
-        return obj, options
+            found = await _unless_large(body, bound(duplicate_fields, body, obj))
+            options = replace(options, duplicates=tuple(found)) if found else options
+        return obj, options, len(body)
 
     def _object(self, request: Request, target: Target, answer: Answer) -> Response:
         """One object, or the Status of its deletion, in the form that the client asked for."""
         wanted = Media.accepted(request.headers.get("accept"))
         data = answer.data
-        if answer.object["kind"] != "Status":
+        if wanted.view and not answer.is_status:
             if wanted.view == "Table":
                 meta = {"resourceVersion": answer.object["metadata"].get("resourceVersion", "")}
                 data = orjson.dumps(table(target.kind, [answer.object], meta, self._clock(), include=_include(request)))
-            elif wanted.view:
+            else:
                 data = orjson.dumps(partial(answer.object))
         return negotiated(request, wanted, data, 201 if answer.created else 200, answer.warnings)
 
@@ -447,6 +470,11 @@ def _unsupported_value(request: Request, field: str, value: str, supported: str)
 def _include(request: Request) -> Include:
     wanted = request.query_params.get("includeObject")
     return wanted if wanted in ("None", "Object") else "Metadata"  # type: ignore[return-value]
+
+
+async def _unless_large(body: bytes, read: Callable[[], T]) -> T:
+    """What is read from a body, in a thread where that takes long."""
+    return await run_in_threadpool(read) if len(body) > LARGE else read()
 
 
 async def _read(request: Request, limit: int = media.BODY_LIMIT) -> bytes:

@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 
 from trainwright.api.errors import BadRequest, Expired
-from trainwright.controlplane.apiserver.events import Key, Record
+from trainwright.controlplane.apiserver.records import Key, Record
 
 _VERSION = "meta.k8s.io/v1"
 
@@ -27,17 +27,12 @@ class Page:
     remaining: int | None = None
 
 
-def key_of(record: Record) -> Key:
-    metadata = record.object["metadata"]
-    return (metadata.get("namespace", ""), metadata["name"])
-
-
 def cut(records: list[Record], revision: int, limit: int, *, counted: bool) -> Page:
     """The first `limit` of these records (all for 0), with the token for the rest."""
     if limit <= 0 or len(records) <= limit:
         return Page(records, revision)
     page = records[:limit]
-    return Page(page, revision, _token(revision, key_of(page[-1])), len(records) - limit if counted else None)
+    return Page(page, revision, _token(revision, page[-1].key), len(records) - limit if counted else None)
 
 
 def _token(revision: int, last: Key) -> str:

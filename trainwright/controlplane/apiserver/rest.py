@@ -23,8 +23,9 @@ from trainwright.api.kinds import Kind
 from trainwright.api.objects import Obj, is_deleting, name_of
 from trainwright.api.times import rfc3339
 from trainwright.controlplane.apiserver import metadata, namespaces, pagination, patches
+from trainwright.controlplane.apiserver.collection import Records
 from trainwright.controlplane.apiserver.deletion import DeleteOptions, check_preconditions, is_over, marked
-from trainwright.controlplane.apiserver.events import Record, Records, Subscription
+from trainwright.controlplane.apiserver.events import Subscription
 from trainwright.controlplane.apiserver.failures import Unspecified, conflict, details_of, forbidden, not_found
 from trainwright.controlplane.apiserver.jobset_gates import check_gates, resizable
 from trainwright.controlplane.apiserver.last_applied import kept_current, yielded_to
@@ -42,6 +43,7 @@ from trainwright.controlplane.apiserver.owned_writes import (
 )
 from trainwright.controlplane.apiserver.ownership import Ownership
 from trainwright.controlplane.apiserver.pagination import Page
+from trainwright.controlplane.apiserver.records import Record
 from trainwright.controlplane.apiserver.registry import Strategy, strategy_of
 from trainwright.controlplane.apiserver.selection import Selection
 from trainwright.controlplane.apiserver.store import Store
@@ -64,12 +66,20 @@ Warnings = list[str]
 
 @dataclass(frozen=True)
 class Answer:
-    """The object after a verb, as JSON too, with what its author should be told."""
+    """The object after a verb, or the Status of its deletion, with what its author should be told."""
 
-    object: Obj
-    data: bytes
+    record: Record
     warnings: Warnings = field(default_factory=list)
     created: bool = False
+    is_status: bool = False
+
+    @property
+    def object(self) -> Obj:
+        return self.record.object
+
+    @property
+    def data(self) -> bytes:
+        return self.record.data
 
 
 _PLAIN = WriteOptions()
@@ -96,18 +106,17 @@ class ResourceServer:
 
     def get(self, kind: Kind, namespace: str, name: str) -> Answer:
         """One object. Raises NotFound."""
-        record = self._stored(kind, namespace, name)
-        return Answer(record.object, record.data)
+        return Answer(self._stored(kind, namespace, name))
 
     def list(self, kind: Kind, namespace: str | None, options: ListOptions = _ALL) -> Page:
         """The objects that match, or a page of them. Raises BadRequest, Expired, Timeout (for a version of the future)."""
         selection = Selection.parse(strategy_of(kind), options.label_selector, options.field_selector)
-        records, revision = self._listed(kind, namespace, options)
+        records, revision = self._listed(kind, namespace, options, selection)
         if not selection.everything:
             records = [record for record in records if selection.matches(record.object)]
         if options.token:
             _, last = pagination.parse_token(options.token)
-            records = [record for record in records if pagination.key_of(record) > last]
+            records = [record for record in records if record.key > last]
         # As kube-apiserver's watch cache does: version 0 is answered whole, whatever the limit.
         limit = 0 if options.resource_version == "0" else options.limit
         return pagination.cut(records, revision, limit, counted=selection.everything)
@@ -193,12 +202,12 @@ class ResourceServer:
                 return _answer(doomed) if not over or strategy.answers_deleted_object else _deleted(kind, old.object)
             if over:
                 last = self._remove(kind, old, doomed)
-                return Answer(last.object, last.data) if strategy.answers_deleted_object else _deleted(kind, old.object)
+                return Answer(last) if strategy.answers_deleted_object else _deleted(kind, old.object)
             if doomed != old.object:
                 old = self._put(kind, old, doomed)
             if kind == kinds.NAMESPACE:
                 self._empty(name)
-            return Answer(old.object, old.data, warnings)
+            return Answer(old, warnings)
 
     def delete_collection(
         self, kind: Kind, namespace: str | None, listing: ListOptions, options: DeleteOptions = _DELETE
@@ -207,7 +216,7 @@ class ResourceServer:
         page = self.list(kind, namespace, listing)
         for record in page.records:
             try:
-                self.delete(kind, *pagination.key_of(record), options)
+                self.delete(kind, *record.key, options)
             except NotFound:
                 continue  # somebody else was faster, which is what was wanted
         return page
@@ -225,8 +234,7 @@ class ResourceServer:
             if is_over(changed):
                 self._remove(kind, old, changed)
                 return _answer(changed)
-            record = self._put(kind, old, changed)
-            return Answer(record.object, record.data)
+            return Answer(self._put(kind, old, changed))
 
     def bind(self, namespace: str, name: str, node: str) -> None:
         """Give a pod its node, once. Raises Conflict when it has one, NotFound."""
@@ -275,16 +283,16 @@ class ResourceServer:
             prefix = "object is being deleted: " if is_deleting(existing.object) else ""
             raise AlreadyExists(f'{prefix}{kind.resource} "{name}" already exists', details=details_of(kind, name))
         if options.dry_run:
-            return Answer(admitted, orjson.dumps(admitted), warnings, created=True)
+            return _answer(admitted, warnings, created=True)
         record = self.store.put(kind.resource, namespace, name, admitted, expected=0)
-        return Answer(record.object, record.data, warnings, created=True)
+        return Answer(record, warnings, created=True)
 
     def _name(self, kind: Kind, new: Obj) -> None:
         """The object's name, generated where that is wanted and, within reason, free."""
-        generated = not new["metadata"].get("name")
-        for _ in range(_NAME_ATTEMPTS if generated else 1):
-            if generated:
-                new["metadata"].pop("name", None)
+        if new["metadata"].get("name"):
+            return
+        for _ in range(_NAME_ATTEMPTS):
+            new["metadata"].pop("name", None)
             metadata.name_new(new, "".join(self._random.choices(metadata.SUFFIX_LETTERS, k=metadata.SUFFIX_LENGTH)))
             if self.store.get(kind.resource, new["metadata"].get("namespace", ""), name_of(new)) is None:
                 return
@@ -355,15 +363,14 @@ class ResourceServer:
         if not applied and owners.entries:
             owners = owners_after(strategy, old.object, asked, new, options, owners, self._now())
         if is_same(new, old.object, owners):
-            return Answer(old.object, old.data, warnings)
+            return Answer(old, warnings)
         record_owners(new, owners)
         if options.dry_run:
-            return Answer(new, orjson.dumps(new), warnings)
+            return _answer(new, warnings)
         if is_over(new):
             self._remove(kind, old, new)
-            return Answer(new, orjson.dumps(new), warnings)
-        record = self._put(kind, old, new)
-        return Answer(record.object, record.data, warnings)
+            return _answer(new, warnings)
+        return Answer(self._put(kind, old, new), warnings)
 
     def _admitted(self, new: Obj, old: Obj | None, options: WriteOptions) -> tuple[Obj, Warnings]:
         context = AdmissionContext(
@@ -384,8 +391,8 @@ class ResourceServer:
         record = self.store.get(kind.resource, namespace if kind.namespaced else "", name)
         return record.object if record else None
 
-    def _listed(self, kind: Kind, namespace: str | None, options: ListOptions) -> tuple[Records, int]:
-        """The objects before selection, at the version that the options ask for."""
+    def _listed(self, kind: Kind, namespace: str | None, options: ListOptions, selection: Selection) -> tuple[Records, int]:
+        """The objects that may be selected, at the version that the options ask for."""
         if options.token:
             revision, _ = pagination.parse_token(options.token)
             try:
@@ -393,7 +400,7 @@ class ResourceServer:
             except Expired as error:
                 raise pagination.expired() from error
         if options.resource_version in ("", "0"):
-            return self.store.list(kind.resource, namespace)
+            return self.store.list(kind.resource, namespace, label=selection.indexed)
         try:
             wanted = version_number(options.resource_version)
         except ApiError as error:
@@ -401,7 +408,7 @@ class ResourceServer:
         if wanted > self.store.revision:
             raise too_large(wanted, self.store.revision)
         if options.match != "Exact" and not (options.limit and not options.match):
-            return self.store.list(kind.resource, namespace)
+            return self.store.list(kind.resource, namespace, label=selection.indexed)
         try:
             return self.store.list_at(kind.resource, namespace, wanted), wanted
         except Expired as error:
@@ -414,10 +421,10 @@ class ResourceServer:
         return record
 
     def _put(self, kind: Kind, old: Record, new: Obj) -> Record:
-        return self.store.put(kind.resource, *pagination.key_of(old), new, expected=old.revision)
+        return self.store.put(kind.resource, *old.key, new, expected=old.revision)
 
     def _remove(self, kind: Kind, old: Record, last: Obj) -> Record:
-        namespace, name = pagination.key_of(old)
+        namespace, name = old.key
         removed = self.store.delete(kind.resource, namespace, name, expected=old.revision, last=last)
         if kind.namespaced:
             self._finish(namespace)
@@ -454,10 +461,12 @@ def _only_releases(new: Obj, old: Obj) -> bool:
     return set(left) < set(held) and before == after and {**old, "metadata": 0} == {**new, "metadata": 0}
 
 
-def _answer(obj: Obj) -> Answer:
-    return Answer(obj, orjson.dumps(obj))
+def _answer(obj: Obj, warnings: Warnings | None = None, *, created: bool = False, is_status: bool = False) -> Answer:
+    """An answer that is not what the store holds."""
+    return Answer(Record(0, ("", ""), orjson.dumps(obj), obj), warnings or [], created, is_status)
 
 
 def _deleted(kind: Kind, obj: Obj) -> Answer:
     details = {**details_of(kind, name_of(obj)), "uid": obj["metadata"]["uid"]}
-    return _answer({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details})
+    status = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}
+    return _answer(status, is_status=True)
