@@ -7,19 +7,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import fcntl
 import logging
 import os
 import signal
-import struct
 import subprocess
 import sys
-import termios
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import IO
 
 from trainwright.controlplane.apiserver.sessions import STDERR, STDOUT, Wanted
 from trainwright.controlplane.node.container import ContainerRun
+from trainwright.controlplane.node.terminal import Terminal
 
 CHILD = Path(__file__).with_name("exec_child.py")
 _READ_BYTES = 32 * 1024
@@ -41,7 +40,7 @@ class Executed:
         self._readers: list[asyncio.Task[None]] = []
         self._transports: list[asyncio.BaseTransport] = []
         self._stdin: asyncio.StreamWriter | None = None
-        self._terminal: int | None = None
+        self._terminal: Terminal | None = None
         self._watcher: asyncio.Task[None] | None = None
         self._moved = False
 
@@ -93,9 +92,8 @@ class Executed:
         finally:
             os.close(theirs)
         session = cls(process, run)
-        session._terminal = ours
-        await session._write_to(os.fdopen(os.dup(ours), "wb", buffering=0))
-        await session._read_from(STDOUT, os.fdopen(ours, "rb", buffering=0))
+        session._terminal = terminal = Terminal(ours)
+        session._readers.append(asyncio.ensure_future(session._pump(STDOUT, terminal.read)))
         return session
 
     async def _write_to(self, pipe: IO[bytes]) -> None:
@@ -109,15 +107,12 @@ class Executed:
         protocol = asyncio.StreamReaderProtocol(reader)
         transport, _ = await asyncio.get_running_loop().connect_read_pipe(lambda: protocol, pipe)
         self._transports.append(transport)
-        self._readers.append(asyncio.ensure_future(self._pump(stream, reader)))
+        self._readers.append(asyncio.ensure_future(self._pump(stream, lambda: reader.read(_READ_BYTES))))
 
-    async def _pump(self, stream: int, reader: asyncio.StreamReader) -> None:
-        try:
-            while data := await reader.read(_READ_BYTES):
-                self._moved = True
-                await self._outputs.put((stream, data))
-        except OSError as error:  # how a terminal says that the last process on it has gone
-            log.debug("event=exec_output_ended errno=%s", error.errno)
+    async def _pump(self, stream: int, read: Callable[[], Awaitable[bytes]]) -> None:
+        while data := await read():
+            self._moved = True
+            await self._outputs.put((stream, data))
 
     async def _watch(self) -> None:
         """Until the command and its output have ended; ends it when its container does."""
@@ -139,25 +134,24 @@ class Executed:
         return await self._outputs.get()
 
     async def write(self, data: bytes) -> None:
-        if self._stdin is None or self._stdin.is_closing():
-            return
         try:
-            self._stdin.write(data)
-            await self._stdin.drain()
+            if self._terminal is not None:
+                await self._terminal.write(data)
+            elif self._stdin is not None and not self._stdin.is_closing():
+                self._stdin.write(data)
+                await self._stdin.drain()
         except OSError as error:  # it has closed its input, which is its own affair
             log.debug("event=exec_input_closed errno=%s", error.errno)
 
     async def close_stdin(self) -> None:
-        if self._stdin is None:
-            return
         if self._terminal is not None:
             await self.write(_END_OF_INPUT)
-        else:
+        elif self._stdin is not None:
             self._stdin.close()
 
     def resize(self, width: int, height: int) -> None:
         if self._terminal is not None and self._process.poll() is None:
-            fcntl.ioctl(self._terminal, termios.TIOCSWINSZ, struct.pack("HHHH", height, width, 0, 0))
+            self._terminal.resize(width, height)
 
     async def exit_code(self) -> int:
         """The code, and 128 + n for a signal n, as shells have it."""
@@ -173,12 +167,15 @@ class Executed:
             self._watcher.cancel()
         for reader in self._readers:
             reader.cancel()
+        await asyncio.gather(*self._readers, return_exceptions=True)
         for transport in self._transports:
             if not isinstance(transport, asyncio.WriteTransport):
                 transport.close()
             elif not transport.is_closing() or transport.get_write_buffer_size():
                 transport.abort()  # what it holds back, nobody reads any more
-        self._terminal = None
+        if self._terminal is not None:
+            self._terminal.close()
+            self._terminal = None
 
     async def _wait(self, seconds: float) -> None:
         loop = asyncio.get_running_loop()
