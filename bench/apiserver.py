@@ -12,6 +12,7 @@ import argparse
 import asyncio
 import multiprocessing
 import os
+import re
 import signal
 import sqlite3
 import ssl
@@ -20,6 +21,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -32,6 +34,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from trainwright.api.kinds import JOB, JOBSET, POD, SERVICE, TRAINJOB, Kind
 from trainwright.controlplane.apiserver.auth import Tokens
 from trainwright.controlplane.apiserver.credentials import load_credentials
 from trainwright.controlplane.apiserver.definitions import seed_definitions
@@ -41,11 +44,16 @@ from trainwright.controlplane.apiserver.rest import ResourceServer
 from trainwright.controlplane.apiserver.serve import serve
 from trainwright.controlplane.apiserver.store import Store
 from trainwright.controlplane.gates import FeatureGates
+from trainwright.controlplane.home import Home
+from trainwright.controlplane.plane import ControlPlane
 from trainwright.runtimes import bundled_runtime
 
 CLIENTS = 8
 SECONDS = 5.0
 WATCHERS = 200
+JOBS = 10_000
+SAMPLE = "sample-job"
+_UID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 TRAINJOBS = "/apis/trainer.kubeflow.org/v1alpha1/namespaces/default/trainjobs"
 RUNTIMES = "/apis/trainer.kubeflow.org/v1alpha1/clustertrainingruntimes"
 GOALS = {"creates": 2500, "list": 50, "rss": 300, "start": 5}
@@ -246,6 +254,95 @@ def rates(home: Path) -> None:
         watchers.kill()
 
 
+def sample() -> dict[Kind, list[dict[str, Any]]]:
+    """A finished TrainJob of two nodes and all that came of it, as the control plane leaves them."""
+    with tempfile.TemporaryDirectory() as folder:
+        plane = ControlPlane(Home(Path(folder)), gates=FeatureGates(), node=False)
+        plane.start()
+        cluster = plane.cluster
+        cluster.create(orjson.loads(trainjob(SAMPLE)))
+        while len(pods := cluster.list(POD).items) < 2:
+            time.sleep(0.05)
+        for pod in pods:
+            cluster.patch(POD, pod["metadata"]["name"], {"status": _ended(pod)}, "default", subresource="status")
+        while not any(
+            condition["type"] == "Complete"
+            for condition in (cluster.get(TRAINJOB, SAMPLE, "default").get("status") or {}).get("conditions") or []
+        ):
+            time.sleep(0.05)
+        found = {kind: cluster.list(kind, "default").items for kind in (TRAINJOB, JOBSET, JOB, POD, SERVICE)}
+        plane.stop()
+    return found
+
+
+def _ended(pod: dict[str, Any]) -> dict[str, Any]:
+    moment = "2026-01-01T00:10:00Z"
+    ended = {"exitCode": 0, "reason": "Completed", "startedAt": "2026-01-01T00:00:00Z", "finishedAt": moment}
+    statuses = [
+        {
+            "name": container["name"],
+            "image": container["image"],
+            "ready": False,
+            "restartCount": 0,
+            "state": {"terminated": ended},
+        }
+        for container in pod["spec"]["containers"]
+    ]
+    conditions = [
+        {"type": name, "status": "False", "reason": "PodCompleted", "lastTransitionTime": moment, "lastProbeTime": None}
+        for name in ("Initialized", "Ready", "ContainersReady", "PodScheduled")
+    ]
+    return {"phase": "Succeeded", "startTime": moment, "conditions": conditions, "containerStatuses": statuses}
+
+
+def fill(home: Path) -> tuple[int, int]:
+    """A store with ten thousand of them; returns the objects and their bytes."""
+    texts = {kind: [orjson.dumps(obj).decode() for obj in objects] for kind, objects in sample().items()}
+    uids = sorted({uid for group in texts.values() for text in group for uid in _UID.findall(text)})
+    store, objects, size = Store(home / "state.db"), 0, 0
+    for first in range(0, JOBS, 100):
+        with store.locked():
+            for number in range(first, first + 100):
+                fresh = {uid: str(uuid.uuid4()) for uid in uids}
+                for kind, group in texts.items():
+                    for text in group:
+                        own = _UID.sub(lambda found, fresh=fresh: fresh[found[0]], text).replace(SAMPLE, f"job-{number:05d}")
+                        obj = orjson.loads(own)
+                        store.put(kind.resource, "default", obj["metadata"]["name"], obj)
+                        objects, size = objects + 1, size + len(own)
+    store.close()
+    return objects, size
+
+
+async def lists(server: Server) -> None:
+    connection = await Connection.open(server)
+    for what, query in (
+        ("list of 500 out of 10,000", "?limit=500"),
+        ("  a page in the middle", ""),
+        ("list of all 10,000", ""),
+        ("list by a label", "?labelSelector=team%3Dvision&limit=500"),
+    ):
+        times = []
+        for _ in range(5):
+            if what.startswith("  "):
+                page = orjson.loads(await connection.ask("GET", f"{TRAINJOBS}?limit=5000"))
+                query = f"?limit=500&continue={page['metadata']['continue']}"
+            began = time.monotonic()
+            size = len(await connection.ask("GET", TRAINJOBS + query))
+            times.append(time.monotonic() - began)
+        print(f"{what:25} {min(times) * 1e3:8.1f} ms  ({size / 1e6:.1f} MB)")
+
+
+def store_of_many(home: Path) -> None:
+    home.mkdir()
+    objects, size = fill(home)
+    with running(home) as server:
+        print(f"start with {objects} objects ({size / 1e6:.0f} MB of JSON)  {server.started:.2f} s   goal {GOALS['start']} s")
+        print(f"resident after start       {server.rss():8.0f} MB   goal {GOALS['rss']} MB")
+        uvloop.run(lists(server))
+        print(f"resident after the lists   {server.rss():8.0f} MB")
+
+
 def main() -> None:
     arguments = argparse.ArgumentParser()
     arguments.add_argument("--serve", type=Path)
@@ -257,6 +354,7 @@ def main() -> None:
         return serve_bare(given.serve_bare)
     with tempfile.TemporaryDirectory() as folder:
         rates(Path(folder))
+        store_of_many(Path(folder) / "many")
     return None
 
 

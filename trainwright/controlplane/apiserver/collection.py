@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 
+import orjson
+
 from trainwright.api import names
 from trainwright.api.objects import Obj, labels_of
 from trainwright.controlplane.apiserver.records import Key, Labels, Record
@@ -11,6 +13,9 @@ from trainwright.controlplane.apiserver.records import Key, Labels, Record
 Records = list[Record]
 INDEXED = (names.JOB_NAME_LABEL, names.JOBSET_NAME_LABEL)
 """Whoever selects by one of these looks at the objects that have it alone: the pods of a Job, the Jobs of a JobSet."""
+
+
+_AS_BYTES = tuple(label.encode() for label in INDEXED)
 
 
 class Collection:
@@ -73,6 +78,11 @@ class Collection:
 
 def _by_key(record: Record) -> Key:
     return record.key
+
+
+def labels_in(data: bytes) -> Labels:
+    """The same, from an object's JSON; most is not worth a look."""
+    return indexed_labels(orjson.loads(data)) if any(label in data for label in _AS_BYTES) else ()
 
 
 def indexed_labels(obj: Obj) -> Labels:

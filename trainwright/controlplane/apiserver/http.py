@@ -26,6 +26,7 @@ from trainwright.api import kinds
 from trainwright.api.errors import ApiError, BadRequest, Forbidden, Invalid, MethodNotAllowed, Problem, Unauthorized
 from trainwright.api.objects import Obj
 from trainwright.controlplane.apiserver import access_reviews, discovery, media, patches
+from trainwright.controlplane.apiserver.answers import Answer
 from trainwright.controlplane.apiserver.auth import Tokens, bearer_token
 from trainwright.controlplane.apiserver.connecting import connected
 from trainwright.controlplane.apiserver.deletion import DeleteOptions
@@ -51,7 +52,7 @@ from trainwright.controlplane.apiserver.responses import (
     json_response,
     negotiated,
 )
-from trainwright.controlplane.apiserver.rest import Answer, ResourceServer
+from trainwright.controlplane.apiserver.rest import ResourceServer
 from trainwright.controlplane.apiserver.sessions import NoSessions, Sessions
 from trainwright.controlplane.apiserver.streams import LOG_READERS, LogStream, WatchStream
 from trainwright.controlplane.apiserver.tables import Include, partial, table
@@ -63,6 +64,8 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 LARGE = 64 * 1024
 """Bytes of a body from which on it is dealt with in a thread: everybody else would wait for it."""
+MANY = 1000
+"""Objects of a kind from which on lists of it are put together in a thread."""
 _LONGEST_MANAGER = 128
 _DONE = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
 _OPTIONS_OF = {"POST": "CreateOptions", "PUT": "UpdateOptions", "PATCH": "PatchOptions", "DELETE": "DeleteOptions"}
@@ -207,7 +210,7 @@ class Api:
             raise _unsupported(target, method)
         match method, bool(target.name):
             case "GET", False:
-                return self._list(request, target)
+                return await self._list(request, target)
             case "GET", True:
                 return self._get(request, target)
             case "POST", _ if not target.name or target.strategy.custom:
@@ -231,12 +234,16 @@ class Api:
         answer = self._server.get(target.kind, target.space, target.name)
         return self._object(request, target, answer)
 
-    def _list(self, request: Request, target: Target) -> ASGIApp:
+    async def _list(self, request: Request, target: Target) -> ASGIApp:
         options = ListOptions.parse(request.query_params)
         view = Media.accepted(request.headers.get("accept"))
         if options.watch:
             return WatchStream(self._server, self.streams, target, options, view.view, _include(request), self._clock)
-        return self._page(request, target, self._server.list(target.kind, target.namespace, options))
+
+        def page() -> Response:
+            return self._page(request, target, self._server.list(target.kind, target.namespace, options))
+
+        return await run_in_threadpool(page) if self._server.store.size(target.kind.resource) > MANY else page()
 
     async def _create(self, request: Request, target: Target) -> ASGIApp:
         if target.kind.namespaced and target.namespace is None:
@@ -375,12 +382,15 @@ class Api:
             meta["continue"] = ""
         if page.remaining is not None:
             meta["remainingItemCount"] = page.remaining
-        objects = [record.object for record in page.records]
         if wanted.view == "Table":
+            objects = [record.object for record in page.records]
             data = orjson.dumps(table(target.kind, objects, meta, self._clock(), include=_include(request)))
         elif wanted.view:
             data = media.list_body(
-                "meta.k8s.io/v1", "PartialObjectMetadata", meta, [orjson.dumps(partial(obj)) for obj in objects]
+                "meta.k8s.io/v1",
+                "PartialObjectMetadata",
+                meta,
+                [orjson.dumps(partial(record.object)) for record in page.records],
             )
         else:
             data = media.list_body(

@@ -76,6 +76,10 @@ class Journal:
         """All that there is: resource, namespace, name, revision and JSON."""
         yield from self._db.execute("SELECT resource, namespace, name, revision, data FROM current")
 
+    def sizes(self) -> dict[str, int]:
+        """How many objects of each resource there are."""
+        return dict(self._db.execute("SELECT resource, COUNT(*) FROM current GROUP BY resource").fetchall())
+
     def append(self, changes: list[Change]) -> None:
         """Write a batch, all of it or nothing. Raises StorageFailed."""
         last = {(change.resource, change.namespace, change.name): change for change in changes}

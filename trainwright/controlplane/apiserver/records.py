@@ -6,9 +6,8 @@ packed they take what they are, and are unpacked for who asks.
 
 from __future__ import annotations
 
-import zlib
-
 import orjson
+import zstandard
 
 from trainwright.api.objects import Obj
 
@@ -17,6 +16,7 @@ Key = tuple[str, str]
 Labels = tuple[tuple[str, str], ...]
 _PACKED_FROM = 512
 """Bytes; less is not worth packing."""
+_PACKER = zstandard.ZstdCompressor(level=1)
 
 
 class Record:
@@ -38,7 +38,7 @@ class Record:
     @property
     def data(self) -> bytes:
         data = self._data  # read once: another thread may be packing
-        return data if data[:1] == b"{" else zlib.decompress(data)
+        return data if data[:1] == b"{" else zstandard.decompress(data)
 
     @property
     def object(self) -> Obj:
@@ -50,8 +50,9 @@ class Record:
         return known
 
     def pack(self) -> None:
-        """Keep no more than needed to give everything back. One thread at a time."""
+        """Keep no more than needed to give everything back. One thread at a time, for all records together."""
         self._is_young, data = False, self._data
         if data[:1] == b"{" and len(data) >= _PACKED_FROM:
-            self._data = zlib.compress(data, 1)
+            # A copy: what comes from there keeps the room that it might have needed.
+            self._data = bytes(memoryview(_PACKER.compress(data)))
         self._object = None

@@ -9,27 +9,25 @@ import logging
 import random
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
-import orjson
-
 from trainwright.api import kinds
-from trainwright.api.admission import AdmissionContext, admit, check_readable, governs
-from trainwright.api.errors import AlreadyExists, ApiError, BadRequest, Conflict, Expired, NotFound, Undecodable
+from trainwright.api.admission import check_readable, governs
+from trainwright.api.errors import AlreadyExists, ApiError, Conflict, NotFound, Undecodable
 from trainwright.api.kinds import Kind
 from trainwright.api.objects import Obj, is_deleting, name_of
 from trainwright.api.times import rfc3339
-from trainwright.controlplane.apiserver import metadata, namespaces, pagination, patches
-from trainwright.controlplane.apiserver.collection import Records
+from trainwright.controlplane.apiserver import metadata, namespaces, patches
+from trainwright.controlplane.apiserver.answers import Answer, Warnings, answer_with, deleted
 from trainwright.controlplane.apiserver.deletion import DeleteOptions, check_preconditions, is_over, marked
 from trainwright.controlplane.apiserver.events import Subscription
 from trainwright.controlplane.apiserver.failures import Unspecified, conflict, details_of, forbidden, not_found
-from trainwright.controlplane.apiserver.jobset_gates import check_gates, resizable
 from trainwright.controlplane.apiserver.last_applied import kept_current, yielded_to
-from trainwright.controlplane.apiserver.list_options import ListOptions, too_large, version_number
+from trainwright.controlplane.apiserver.list_options import ListOptions, version_number
+from trainwright.controlplane.apiserver.listing import listed
 from trainwright.controlplane.apiserver.owned_views import shape_of, status_of, without_status
 from trainwright.controlplane.apiserver.owned_writes import (
     NOBODY,
@@ -45,43 +43,20 @@ from trainwright.controlplane.apiserver.ownership import Ownership
 from trainwright.controlplane.apiserver.pagination import Page
 from trainwright.controlplane.apiserver.records import Record
 from trainwright.controlplane.apiserver.registry import Strategy, strategy_of
-from trainwright.controlplane.apiserver.selection import Selection
 from trainwright.controlplane.apiserver.store import Store
-from trainwright.controlplane.apiserver.trainjob_policies import check_trainjob_policies
 from trainwright.controlplane.apiserver.trainjob_updates import check_trainjob_update
+from trainwright.controlplane.apiserver.webhooks import Webhooks
 from trainwright.controlplane.apiserver.write_options import WriteOptions
 from trainwright.controlplane.gates import FeatureGates
 
 log = logging.getLogger(__name__)
 
-_KIND_NAMED = {kind.kind: kind for kind in kinds.ALL}
 _NAME_ATTEMPTS = 8
 _DEFAULT_GATES = FeatureGates()
 _ORPHANED = (
     "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set "
     "propagationPolicy=Orphan to suppress this warning"
 )
-Warnings = list[str]
-
-
-@dataclass(frozen=True)
-class Answer:
-    """The object after a verb, or the Status of its deletion, with what its author should be told."""
-
-    record: Record
-    warnings: Warnings = field(default_factory=list)
-    created: bool = False
-    is_status: bool = False
-
-    @property
-    def object(self) -> Obj:
-        return self.record.object
-
-    @property
-    def data(self) -> bytes:
-        return self.record.data
-
-
 _PLAIN = WriteOptions()
 _ALL = ListOptions()
 _DELETE = DeleteOptions()
@@ -97,7 +72,7 @@ class ResourceServer:
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         gates: FeatureGates = _DEFAULT_GATES,
     ):
-        self.store, self._gates = store, gates
+        self.store, self._webhooks = store, Webhooks(store, gates)
         self._clock = clock
         self._random = random.SystemRandom()
         for name in namespaces.FIRST:
@@ -110,16 +85,7 @@ class ResourceServer:
 
     def list(self, kind: Kind, namespace: str | None, options: ListOptions = _ALL) -> Page:
         """The objects that match, or a page of them. Raises BadRequest, Expired, Timeout (for a version of the future)."""
-        selection = Selection.parse(strategy_of(kind), options.label_selector, options.field_selector)
-        records, revision = self._listed(kind, namespace, options, selection)
-        if not selection.everything:
-            records = [record for record in records if selection.matches(record.object)]
-        if options.token:
-            _, last = pagination.parse_token(options.token)
-            records = [record for record in records if record.key > last]
-        # As kube-apiserver's watch cache does: version 0 is answered whole, whatever the limit.
-        limit = 0 if options.resource_version == "0" else options.limit
-        return pagination.cut(records, revision, limit, counted=selection.everything)
+        return listed(self.store, kind, namespace, options)
 
     def subscribe(
         self, kind: Kind, namespace: str | None, since: int | None, wake: Callable[[], None] | None = None
@@ -199,10 +165,10 @@ class ResourceServer:
                 options, warnings = replace(options, propagation="Orphan"), [_ORPHANED]
             doomed, over = marked(strategy, old.object, options, self._clock())
             if options.dry_run:
-                return _answer(doomed) if not over or strategy.answers_deleted_object else _deleted(kind, old.object)
+                return answer_with(doomed) if not over or strategy.answers_deleted_object else deleted(kind, old.object)
             if over:
                 last = self._remove(kind, old, doomed)
-                return Answer(last) if strategy.answers_deleted_object else _deleted(kind, old.object)
+                return Answer(last) if strategy.answers_deleted_object else deleted(kind, old.object)
             if doomed != old.object:
                 old = self._put(kind, old, doomed)
             if kind == kinds.NAMESPACE:
@@ -230,10 +196,10 @@ class ResourceServer:
             metadata.check_version(kind, new, old.object, required=False)
             changed = {**old.object, "spec": new.get("spec") or {}}
             if options.dry_run or changed == old.object:
-                return _answer(changed)
+                return answer_with(changed)
             if is_over(changed):
                 self._remove(kind, old, changed)
-                return _answer(changed)
+                return answer_with(changed)
             return Answer(self._put(kind, old, changed))
 
     def bind(self, namespace: str, name: str, node: str) -> None:
@@ -273,7 +239,7 @@ class ResourceServer:
             metadata.check(kind, new)
         asked = {**new, "metadata": dict(new["metadata"])}
         strategy.prepare_for_create(new)
-        admitted, warnings = self._admitted(new, None, options)
+        admitted, warnings = self._webhooks.admitted(new, None, options, self._now())
         if not applied:
             owners = owners_of_new(strategy, asked, admitted, options, owners, self._now())
         record_owners(admitted, owners)
@@ -283,7 +249,7 @@ class ResourceServer:
             prefix = "object is being deleted: " if is_deleting(existing.object) else ""
             raise AlreadyExists(f'{prefix}{kind.resource} "{name}" already exists', details=details_of(kind, name))
         if options.dry_run:
-            return _answer(admitted, warnings, created=True)
+            return answer_with(admitted, warnings, created=True)
         record = self.store.put(kind.resource, namespace, name, admitted, expected=0)
         return Answer(record, warnings, created=True)
 
@@ -353,11 +319,11 @@ class ResourceServer:
         warnings: Warnings = []
         asked = new
         if not _only_releases(new, old.object):
-            admitted, warnings = self._admitted(new, old.object, options)
+            admitted, warnings = self._webhooks.admitted(new, old.object, options, self._now())
             # A status write changes nothing else, not even by a default that is newer than the object.
             new = _with_status(new, admitted.get("status")) if options.status else admitted
             if kind == kinds.TRAINJOB and not options.status:
-                check_trainjob_update(old.object, new, self._lookup)
+                check_trainjob_update(old.object, new, self._webhooks.lookup)
         if strategy.generation and not options.status:
             metadata.count_generation(new, old.object)
         if not applied and owners.entries:
@@ -366,53 +332,11 @@ class ResourceServer:
             return Answer(old, warnings)
         record_owners(new, owners)
         if options.dry_run:
-            return _answer(new, warnings)
+            return answer_with(new, warnings)
         if is_over(new):
             self._remove(kind, old, new)
-            return _answer(new, warnings)
+            return answer_with(new, warnings)
         return Answer(self._put(kind, old, new), warnings)
-
-    def _admitted(self, new: Obj, old: Obj | None, options: WriteOptions) -> tuple[Obj, Warnings]:
-        context = AdmissionContext(
-            self._now(), self._lookup, options.strictness, duplicates=options.duplicates, only_status=options.status
-        )
-        gated = new.get("kind") == kinds.JOBSET.kind and not options.status
-        admitted = admit(new, resizable(old, new, self._gates) if gated and old else old, context=context)
-        if gated:
-            check_gates(old, admitted.object, self._gates)
-        if new.get("kind") == kinds.TRAINJOB.kind and not options.status:
-            check_trainjob_policies(admitted.object, self._lookup)
-        return admitted.object, admitted.warnings
-
-    def _lookup(self, kind_name: str, namespace: str, name: str) -> Obj | None:
-        kind = _KIND_NAMED.get(kind_name)
-        if kind is None:
-            return None
-        record = self.store.get(kind.resource, namespace if kind.namespaced else "", name)
-        return record.object if record else None
-
-    def _listed(self, kind: Kind, namespace: str | None, options: ListOptions, selection: Selection) -> tuple[Records, int]:
-        """The objects that may be selected, at the version that the options ask for."""
-        if options.token:
-            revision, _ = pagination.parse_token(options.token)
-            try:
-                return self.store.list_at(kind.resource, namespace, revision), revision
-            except Expired as error:
-                raise pagination.expired() from error
-        if options.resource_version in ("", "0"):
-            return self.store.list(kind.resource, namespace, label=selection.indexed)
-        try:
-            wanted = version_number(options.resource_version)
-        except ApiError as error:
-            raise BadRequest(f"invalid resource version: {error}") from None
-        if wanted > self.store.revision:
-            raise too_large(wanted, self.store.revision)
-        if options.match != "Exact" and not (options.limit and not options.match):
-            return self.store.list(kind.resource, namespace, label=selection.indexed)
-        try:
-            return self.store.list_at(kind.resource, namespace, wanted), wanted
-        except Expired as error:
-            raise Expired("The resourceVersion for the provided list is too old.") from error
 
     def _stored(self, kind: Kind, namespace: str, name: str) -> Record:
         record = self.store.get(kind.resource, namespace, name)
@@ -459,14 +383,3 @@ def _only_releases(new: Obj, old: Obj) -> bool:
     before.pop("managedFields", None), after.pop("managedFields", None)
     held, left = before.pop("finalizers", None) or [], after.pop("finalizers", None) or []
     return set(left) < set(held) and before == after and {**old, "metadata": 0} == {**new, "metadata": 0}
-
-
-def _answer(obj: Obj, warnings: Warnings | None = None, *, created: bool = False, is_status: bool = False) -> Answer:
-    """An answer that is not what the store holds."""
-    return Answer(Record(0, ("", ""), orjson.dumps(obj), obj), warnings or [], created, is_status)
-
-
-def _deleted(kind: Kind, obj: Obj) -> Answer:
-    details = {**details_of(kind, name_of(obj)), "uid": obj["metadata"]["uid"]}
-    status = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}
-    return _answer(status, is_status=True)

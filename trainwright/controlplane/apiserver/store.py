@@ -19,7 +19,7 @@ import orjson
 
 from trainwright.api.errors import Expired
 from trainwright.api.objects import Obj
-from trainwright.controlplane.apiserver.collection import Collection, Records, indexed_labels
+from trainwright.controlplane.apiserver.collection import Collection, Records, indexed_labels, labels_in
 from trainwright.controlplane.apiserver.events import Event, Events, Subscription
 from trainwright.controlplane.apiserver.failures import StorageFailed
 from trainwright.controlplane.apiserver.journal import Change, Durability, Journal
@@ -189,6 +189,11 @@ class Store:
             self._decide(Event("DELETED", resource, record.key, record, previous))
         return record
 
+    def size(self, resource: str) -> int:
+        """How many objects of a resource there are."""
+        collection = self._objects.get(resource)
+        return len(collection) if collection is not None else 0
+
     def sizes(self) -> dict[str, int]:
         """How many objects of each resource there are."""
         with self._lock:
@@ -263,13 +268,12 @@ class Store:
         log.info("event=store_closed revision=%d", self._revision)
 
     def _load(self) -> None:
+        sizes = self._journal.sizes()
         for resource, namespace, name, revision, data in self._journal.objects():
-            labels = indexed_labels(orjson.loads(data))
-            self._collection(resource).put(Record(revision, (namespace, name), data, labels=labels))
-        for collection in self._objects.values():
-            if len(collection) > FEW:
-                for record in collection.all():
-                    record.pack()
+            record = Record(revision, (namespace, name), data, labels=labels_in(data))
+            if sizes[resource] > FEW:
+                record.pack()
+            self._collection(resource).put(record)
 
     def _collection(self, resource: str) -> Collection:
         found = self._objects.get(resource)
