@@ -135,6 +135,7 @@ def test_attach_follows_both_streams_to_the_end(entered: Any, tmp_path: Path) ->
     go = tmp_path / "go"
     script = "echo early; until [ -e $0 ]; do echo tick; sleep 0.1; done; echo out; echo err >&2"
     entered.run("spoken", script, container={"args": [str(go)]})
+    eventually(lambda: b"tick" in b"".join(entered.plane.cluster.logs("spoken", "default")))
     with entered.started("attach", "spoken") as kubectl:
         assert kubectl.stdout.readline() == b"tick\n"
         go.touch()
