@@ -8,6 +8,7 @@ import json
 import logging
 import os
 import pty
+import select
 import shutil
 import signal
 import ssl
@@ -106,6 +107,7 @@ def terminal() -> Iterator[tuple[int, int]]:
 def read_until(terminal: int, text: bytes) -> bytes:
     seen = b""
     while text not in seen:
+        assert select.select([terminal], [], [], 20)[0], f"{text!r} did not come; seen: {seen!r}"
         seen += os.read(terminal, 4096)
     return seen
 
@@ -123,8 +125,11 @@ def test_a_terminal_has_a_size_a_name_and_an_end(pod: Any, terminal: tuple[int, 
         assert b"22 77" in read_until(ours, b"resized")
         os.write(ours, b"echo sl''eeping; sleep 1000\n")
         read_until(ours, b"sleeping")
-        os.write(ours, b"\x03")  # Control-C ends what runs, not the shell
-        read_until(ours, b"ready> ")
+        seen = b""
+        while b"ready> " not in seen:
+            os.write(ours, b"\x03")  # Control-C ends what runs, not the shell; which may not have begun yet
+            while select.select([ours], [], [], 0.5)[0]:
+                seen += os.read(ours, 4096)
         os.write(ours, b"echo st''ill here; exit 5\n")
         read_until(ours, b"still here")
         assert kubectl.wait(20) == 5
@@ -221,8 +226,6 @@ def fill(pipe: Any) -> None:
 
 
 def writable(file: int) -> bool:
-    import select
-
     return bool(select.select([], [file], [], 0.3)[1])
 
 
