@@ -20,6 +20,7 @@ from trainwright.controlplane.apiserver.logs import NoLogs
 from trainwright.controlplane.apiserver.progress import ProgressReports as ReportTaker
 from trainwright.controlplane.apiserver.rest import ResourceServer
 from trainwright.controlplane.apiserver.serve import Application, PortInUse, Serving, serve
+from trainwright.controlplane.apiserver.sessions import NoSessions
 from trainwright.controlplane.apiserver.store import Store
 from trainwright.controlplane.controllers.claim_protection import claim_protection
 from trainwright.controlplane.controllers.event_expiry import event_expiry
@@ -67,7 +68,10 @@ class ControlPlane:
         Raises PortInUse for a port that was asked for.
         """
         self._seed()
-        app = create_app(self._server, self._tokens, self._logs, ReportTaker(self._server, self._tokens))
+        if self._with_node:
+            self._agent = NodeAgent(self.cluster, self._home.node, self._issue_token)
+        sessions = self._agent.sessions if self._agent is not None else NoSessions()
+        app = create_app(self._server, self._tokens, self._logs, ReportTaker(self._server, self._tokens), sessions)
         self._serving = self._listen(app, port)
         write_kubeconfig(self._home.kubeconfig, self._serving.url, self._credentials)
         shared = EmbeddedCluster(self._server, self._logs, shared=True)
@@ -78,8 +82,7 @@ class ControlPlane:
             garbage_collector(shared),
             event_expiry(shared),
         ]
-        if self._with_node:
-            self._agent = NodeAgent(self.cluster, self._home.node, self._issue_token)
+        if self._agent is not None:
             self._agent.start()
             controllers += [scheduler(self.cluster), claim_protection(self.cluster)]
         self._controllers = ControllerLoop(self._server, shared, controllers)

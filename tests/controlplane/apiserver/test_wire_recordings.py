@@ -25,7 +25,7 @@ pytestmark = pytest.mark.medium
 WIRE = Path(os.environ.get("TRAINWRIGHT_SHARED", "../shared")) / "goldens" / "wire"
 HTTP_DIFFERENCES = {
     "create-protobuf": "answers are JSON, also where protobuf is asked for",
-    "discovery-aggregated-core": "only subresources that are served are listed: no exec, attach, proxy, token",
+    "discovery-aggregated-core": "only subresources that are served are listed: no ephemeralcontainers, proxy, token",
     "discovery-core-v1": "no tokens are issued on request",
     "list-resourceversion": "version 1 is still known: the store keeps more history than the recorded one had left",
     "patch-json": "a real server checks labels four times in a patch, and tells it four times",

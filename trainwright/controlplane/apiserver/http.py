@@ -28,6 +28,7 @@ from trainwright.api.objects import Obj
 from trainwright.controlplane.apiserver import access_reviews, discovery, media, patches
 from trainwright.controlplane.apiserver.answers import Answer
 from trainwright.controlplane.apiserver.auth import Tokens, bearer_token
+from trainwright.controlplane.apiserver.connecting import connected
 from trainwright.controlplane.apiserver.deletion import DeleteOptions
 from trainwright.controlplane.apiserver.descriptions import HEALTH, description, health
 from trainwright.controlplane.apiserver.duplicate_fields import duplicate_fields
@@ -39,7 +40,7 @@ from trainwright.controlplane.apiserver.media import Media
 from trainwright.controlplane.apiserver.metrics import CONTENT_TYPE, Labels, Metrics
 from trainwright.controlplane.apiserver.open_streams import Streams
 from trainwright.controlplane.apiserver.pagination import Page
-from trainwright.controlplane.apiserver.paths import NoSuchPath, Target, parse_target
+from trainwright.controlplane.apiserver.paths import CONNECTED, NoSuchPath, Target, parse_target
 from trainwright.controlplane.apiserver.progress import MAX_BODY, ProgressReports, Report
 from trainwright.controlplane.apiserver.records import Record
 from trainwright.controlplane.apiserver.requests import Request
@@ -52,8 +53,10 @@ from trainwright.controlplane.apiserver.responses import (
     negotiated,
 )
 from trainwright.controlplane.apiserver.rest import ResourceServer
+from trainwright.controlplane.apiserver.sessions import NoSessions, Sessions
 from trainwright.controlplane.apiserver.streams import LOG_READERS, LogStream, WatchStream
 from trainwright.controlplane.apiserver.tables import Include, partial, table
+from trainwright.controlplane.apiserver.websocket import split_protocols
 from trainwright.controlplane.apiserver.write_options import WriteOptions
 
 log = logging.getLogger(__name__)
@@ -73,11 +76,13 @@ def create_app(
     tokens: Tokens,
     logs: Logs | None = None,
     reports: ProgressReports | None = None,
+    sessions: Sessions | None = None,
     *,
     clock: Callable[[], datetime] = lambda: datetime.now(UTC),
 ) -> Api:
-    """The ASGI application. `streams.close()` ends its watches and followed logs, which a stop has to do first."""
-    return Api(server, tokens, logs or NoLogs(), reports or ProgressReports(server, tokens, clock=clock), Streams(), clock)
+    """The ASGI application. `streams.close()` ends its watches, followed logs and sessions; a stop has to do it first."""
+    reports = reports or ProgressReports(server, tokens, clock=clock)
+    return Api(server, tokens, logs or NoLogs(), reports, sessions or NoSessions(), Streams(), clock)
 
 
 class Api:
@@ -89,6 +94,7 @@ class Api:
         tokens: Tokens,
         logs: Logs,
         reports: ProgressReports,
+        sessions: Sessions,
         streams: Streams,
         clock: Callable[[], datetime],
     ):
@@ -96,13 +102,17 @@ class Api:
         self._tokens = tokens
         self._logs = logs
         self._reports = reports
+        self._sessions = sessions
         self.streams = streams
         self._clock = clock
         self._log_readers = anyio.CapacityLimiter(LOG_READERS)
         self._metrics = Metrics()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        request = Request(scope, receive)
+        # The handshake of a WebSocket is a GET as any other, until it is answered.
+        request = Request(scope if scope["type"] == "http" else {**scope, "type": "http", "method": "GET"}, receive)
+        if scope["type"] == "websocket":
+            scope["query_string"] = b""  # uvicorn logs what it finds here, and a command may hold a secret
         watch = Stopwatch(send)
         try:
             await self._answered(request, scope, receive, watch)
@@ -140,7 +150,7 @@ class Api:
                 else generic(405, "MethodNotAllowed", WRONG_METHOD)
             )
         parts = path.removesuffix("/").split("/")[1:]
-        token = bearer_token(request.headers.get("authorization"))
+        token = bearer_token(request.headers.get("authorization")) or split_protocols(request.scope)[1]
         if _is_report(request.method, parts) and not (token and self._tokens.is_admin(token)):
             return await self._report(request, parts[4], parts[6], token)
         if token is None:
@@ -176,6 +186,12 @@ class Api:
     async def _resource(self, request: Request, target: Target) -> ASGIApp:
         """The verb that method and target make."""
         method = request.method
+        if target.subresource in CONNECTED:
+            if method not in ("GET", "POST"):
+                raise MethodNotAllowed(WRONG_METHOD)
+            return await connected(request, self._server, self._sessions, self.streams, target)
+        if "subprotocols" in request.scope:
+            raise BadRequest("WebSockets are spoken below pods only: at exec, attach and portforward")
         if target.subresource == "log" and method == "GET":
             return await self._log(request, target)
         if target.subresource == "binding" and method == "POST":
@@ -287,7 +303,7 @@ class Api:
     async def _log(self, request: Request, target: Target) -> ASGIApp:
         pod = self._server.get(target.kind, target.space, target.name).object
         options = LogOptions.parse(target.name, request.query_params)
-        chunks = await run_in_threadpool(open_log, self._logs, pod, options)
+        chunks = await run_in_threadpool(open_log, self._logs, pod, options, self._clock())
         if chunks is None:
             return Response(status_code=204)
         # The first chunk before the answer begins: what is wrong with the log shows when it is read.
