@@ -130,7 +130,7 @@ class Api:
             return health(path)
         if path == "/metrics" and request.method == "GET":
             return self._measures(request)
-        if path == "/version":
+        if path in ("/version", "/version/"):  # clients made from newer descriptions ask with a slash
             return (
                 json_response(orjson.dumps(discovery.version()))
                 if request.method == "GET"

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from trainwright.api.errors import BadRequest, NotFound
+from trainwright.api.errors import BadRequest
 from trainwright.api.objects import Obj, name_of, uid_of
 from trainwright.controlplane.node.container import ContainerRun, latest_run, run_of
 
@@ -37,7 +37,7 @@ class ContainerLogs:
     ) -> Iterator[bytes]:
         """A container's log in chunks; with `follow`, `b""` now and then while it waits for more.
 
-        Raises NotFound for a run that never was, BadRequest while the container has not started, or for what is not
+        Raises BadRequest for a run that never was, while the container has not started, or for what is not
         recorded here: the time of each line.
         """
         if timestamps or since_seconds is not None:
@@ -56,7 +56,7 @@ class ContainerLogs:
         if not previous:
             return run
         if run.attempt == 0:
-            raise NotFound(f'previous terminated container "{container}" in pod "{name_of(pod)}" not found')
+            raise BadRequest(f'previous terminated container "{container}" in pod "{name_of(pod)}" not found')
         return run_of(container, run.attempt - 1, folder)
 
 
