@@ -85,6 +85,8 @@ def patched(strategy: Strategy, stored: Obj, patch: Any, media_type: str) -> Obj
             result = strategic_merge(stored, patch)
         except ValueError as error:
             raise ApiError(str(error)) from error
+        # Merged into an object whose kind is known: what the patch says of it is not read.
+        result |= {name: stored[name] for name in ("apiVersion", "kind")}
     else:
         result = merge(stored, patch)
     if not isinstance(result, dict):

@@ -106,11 +106,11 @@ class ResourceServer:
         if not selection.everything:
             records = [record for record in records if selection.matches(record.object)]
         if options.token:
-            _, last = pagination.parse_token(options.token)
+            _, last = pagination.parse_token(options.token, namespace)
             records = [record for record in records if pagination.key_of(record) > last]
         # As kube-apiserver's watch cache does: version 0 is answered whole, whatever the limit.
         limit = 0 if options.resource_version == "0" else options.limit
-        return pagination.cut(records, revision, limit, counted=selection.everything)
+        return pagination.cut(records, revision, limit, namespace, counted=selection.everything)
 
     def subscribe(
         self, kind: Kind, namespace: str | None, since: int | None, wake: Callable[[], None] | None = None
@@ -131,7 +131,8 @@ class ResourceServer:
     def update(self, kind: Kind, namespace: str, name: str, obj: Any, options: WriteOptions = _PLAIN) -> Answer:
         """Replace an object, or its status. Raises BadRequest, Conflict, Invalid, NotFound."""
         strategy = strategy_of(kind)
-        new = metadata.decoded(kind, obj, custom=strategy.custom)
+        known = self.store.get(kind.resource, namespace, name)
+        new = metadata.decoded(kind, obj, custom=strategy.custom, old=known.object if known else None)
         metadata.place(kind, new, namespace, name)
         with self.store.locked():
             old = self.store.get(kind.resource, namespace, name)
@@ -165,11 +166,11 @@ class ResourceServer:
             if media_type == patches.APPLY:
                 return self._apply(strategy, namespace, old, patch, options)
             changed = patches.patched(strategy, old.object, patch, media_type)
-            new = metadata.decoded(kind, changed, custom=strategy.custom)
-            metadata.place(kind, new, namespace, name)
-            metadata.check_identity(kind, new, old.object)
-            metadata.check_version(kind, new, old.object, required=False)
             try:
+                new = metadata.decoded(kind, changed, custom=strategy.custom, old=old.object)
+                metadata.place(kind, new, namespace, name)
+                metadata.check_identity(kind, new, old.object)
+                metadata.check_version(kind, new, old.object, required=False)
                 return self._change(strategy, old, new, options, owners_before(changed, old.object, options))
             except Undecodable as error:
                 raise patches.unreadable(error, kind, changed, patch, media_type) from error
@@ -340,7 +341,7 @@ class ResourceServer:
             metadata.carry_over(new, old.object)
             metadata.check_finalizers(kind, new, old.object)
             if not governs(new) and new["metadata"] != old.object["metadata"]:
-                metadata.check(kind, new)
+                metadata.check(kind, new, changed=True)
             strategy.prepare_for_update(new, old.object)
         warnings: Warnings = []
         asked = new
@@ -387,11 +388,13 @@ class ResourceServer:
     def _listed(self, kind: Kind, namespace: str | None, options: ListOptions) -> tuple[Records, int]:
         """The objects before selection, at the version that the options ask for."""
         if options.token:
-            revision, _ = pagination.parse_token(options.token)
+            revision, last = pagination.parse_token(options.token, namespace)
+            if revision == pagination.ANY_VERSION:
+                return self.store.list(kind.resource, namespace)
             try:
                 return self.store.list_at(kind.resource, namespace, revision), revision
             except Expired as error:
-                raise pagination.expired() from error
+                raise pagination.expired(last, namespace) from error
         if options.resource_version in ("", "0"):
             return self.store.list(kind.resource, namespace)
         try:

@@ -1,4 +1,4 @@
-"""The cluster that conformance is measured on: the embedded one, or any other whose kubeconfig TRAINWRIGHT_TEST_KUBECONFIG names."""
+"""Clusters to measure on: the embedded one, or for conformance any other whose kubeconfig TRAINWRIGHT_TEST_KUBECONFIG names."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from trainwright.controlplane.home import Home
 from trainwright.controlplane.plane import ControlPlane
 
 VARIABLE = "TRAINWRIGHT_TEST_KUBECONFIG"
+_GATES = FeatureGates()
 
 
 def other_cluster() -> Path | None:
@@ -27,15 +28,22 @@ def other_cluster() -> Path | None:
 
 @contextmanager
 def cluster(folder: Path, *, node: bool) -> Iterator[Path]:
-    """A running cluster's kubeconfig. `node` tells whether the embedded one runs pods; recordings were made without."""
+    """The kubeconfig of the cluster that conformance is measured on. `node`: whether the embedded one runs pods."""
     other = other_cluster()
     if other is not None:
         yield other
         return
+    with embedded(folder, node=node) as kubeconfig:
+        yield kubeconfig
+
+
+@contextmanager
+def embedded(folder: Path, *, node: bool, gates: FeatureGates = _GATES) -> Iterator[Path]:
+    """An embedded cluster's kubeconfig. Its first versions are forgotten, as on a cluster that has lived for a while."""
     home = Home(folder / "home")
     home.make()
-    Store(home.database).close()  # opened once before: the first versions are forgotten, as on a cluster that has lived a while
-    plane = ControlPlane(home, gates=FeatureGates(), node=node)
+    Store(home.database).close()
+    plane = ControlPlane(home, gates=gates, node=node)
     plane.start()
     try:
         yield home.kubeconfig
