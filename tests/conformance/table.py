@@ -14,7 +14,6 @@ import pytest
 TESTS = Path(__file__).parents[1]
 FILES = (
     "controlplane/apiserver/test_wire_recordings.py",
-    "controlplane/apiserver/test_progress_recordings.py",
     "conformance/test_python_clients.py",
     "conformance/test_kubeflow_sdk.py",
 )
