@@ -37,7 +37,8 @@ def decoded(kind: Kind, obj: Any, *, custom: bool, old: Obj | None = None) -> Ob
     Raises BadRequest, Undecodable, Invalid for a custom resource of another kind.
     """
     if not isinstance(obj, dict):
-        raise BadRequest(f"the object provided is unrecognized (must be of type {kind.kind}): it is no JSON object")
+        why = "couldn't get version/kind; json parse error: it is no JSON object"
+        raise BadRequest(f"the object provided is unrecognized (must be of type {kind.kind}): {why}")
     for name in ("kind", "apiVersion"):
         if not obj.get(name) and custom:
             raise BadRequest(

@@ -170,6 +170,7 @@ class ResourceServer:
                 new = metadata.decoded(kind, changed, custom=strategy.custom, old=old.object)
                 metadata.place(kind, new, namespace, name)
                 metadata.check_identity(kind, new, old.object)
+                version_number(new["metadata"].get("resourceVersion") or "0", "")
                 metadata.check_version(kind, new, old.object, required=False)
                 return self._change(strategy, old, new, options, owners_before(changed, old.object, options))
             except Undecodable as error:
