@@ -13,6 +13,7 @@ from trainwright.api.errors import Problem
 from trainwright.api.paths import child, element
 from trainwright.api.shape_check import as_json, fits, is_base64, type_of
 from trainwright.api.shapes import Anything, Flag, IntOrText, Mapping, Quantity, Record, Sequence, Shape, Text, Whole
+from trainwright.api.times import is_moment
 
 _NUMERIC = ("integer", "number")
 _BASE64 = re.compile(r"[A-Za-z0-9+/]*")
@@ -22,8 +23,29 @@ _PARSED = "FieldValueInvalid"
 
 def decoding_problems(shape: Record, obj: Any, type_name: str) -> list[Problem]:
     """Why `obj` cannot be read, in the order in which it is read; the first is what the server says."""
+    if _is_plain(shape, obj):
+        return []
     found = list(_problems(shape, obj, "", "", type_name))
     return sorted(found, key=lambda problem: problem.reason != _PARSED)
+
+
+def _is_plain(shape: Shape, value: Any) -> bool:
+    """Whether a value can be read without a closer look: most can."""
+    kind, found = type(shape), type(value)
+    if value is None or kind is Anything:
+        return True
+    if kind is Text:
+        return found is str and not shape.base64 and (not shape.moment or is_moment(value))  # type: ignore[attr-defined]
+    if kind is Whole:
+        return found is int and fits(shape, value)  # type: ignore[arg-type]
+    if kind is Record and found is dict:
+        fields = shape.fields  # type: ignore[attr-defined]
+        return all(name not in fields or _is_plain(fields[name], inner) for name, inner in value.items())
+    if kind is Mapping and found is dict:
+        return all(_is_plain(shape.value, inner) for inner in value.values())  # type: ignore[attr-defined]
+    if kind is Sequence and found is list:
+        return all(_is_plain(shape.item, inner) for inner in value)  # type: ignore[attr-defined]
+    return False
 
 
 def _problems(shape: Shape, value: Any, path: str, fields: str, owner: str) -> Iterator[Problem]:
@@ -102,8 +124,6 @@ def _bytes(value: str, path: str) -> Iterator[Problem]:
 
 
 def _moment(value: str, path: str) -> Iterator[Problem]:
-    from trainwright.api.times import is_moment
-
     if not is_moment(value):
         layout = "2006-01-02T15:04:05Z07:00"
         yield Problem(path, f'parsing time {as_json(value)} as "{layout}": cannot parse {as_json(value)} as "2006"', _PARSED)

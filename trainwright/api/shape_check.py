@@ -119,19 +119,14 @@ def _wrong_type(path: str, value: Any, wanted: str) -> Problem:
     )
 
 
+_TYPES = {bool: "boolean", int: "integer", float: "number", str: "string", list: "array", dict: "object"}
+
+
 def type_of(value: Any) -> str:
     """What JSON Schema calls the type of a value."""
-    kinds: tuple[tuple[type, str], ...] = (
-        (bool, "boolean"),
-        (int, "integer"),
-        (float, "number"),
-        (str, "string"),
-        (list, "array"),
-        (dict, "object"),
-    )
     if isinstance(value, float) and value.is_integer():
         return "integer"
-    return next((name for kind, name in kinds if isinstance(value, kind)), "null")
+    return _TYPES.get(type(value), "null")
 
 
 def _bad(found: Findings, path: str, message: str, reason: str = "FieldValueInvalid") -> None:

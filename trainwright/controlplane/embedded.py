@@ -16,13 +16,14 @@ from trainwright.api.kinds import POD, Kind, kind_of
 from trainwright.api.objects import Obj, name_of, namespace_of
 from trainwright.cluster.protocol import Listing, PatchType, Propagation, WatchEvent
 from trainwright.controlplane.apiserver import patches
+from trainwright.controlplane.apiserver.answers import Answer
 from trainwright.controlplane.apiserver.deletion import DeleteOptions
 from trainwright.controlplane.apiserver.events import Subscription
 from trainwright.controlplane.apiserver.list_options import ListOptions
 from trainwright.controlplane.apiserver.logs import LogOptions, Logs, NoLogs, open_log
 from trainwright.controlplane.apiserver.open_streams import Streams
 from trainwright.controlplane.apiserver.registry import strategy_of
-from trainwright.controlplane.apiserver.rest import Answer, ResourceServer
+from trainwright.controlplane.apiserver.rest import ResourceServer
 from trainwright.controlplane.apiserver.selection import Selection
 from trainwright.controlplane.apiserver.write_options import WriteOptions
 

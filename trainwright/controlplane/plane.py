@@ -8,8 +8,6 @@ import os
 import threading
 from datetime import UTC, datetime
 
-from starlette.applications import Starlette
-
 from trainwright.api import names
 from trainwright.api.errors import AlreadyExists
 from trainwright.api.kinds import CLUSTER_TRAINING_RUNTIME, JOB, JOBSET, POD, TRAINJOB
@@ -22,7 +20,7 @@ from trainwright.controlplane.apiserver.http import create_app
 from trainwright.controlplane.apiserver.logs import NoLogs
 from trainwright.controlplane.apiserver.progress import ProgressReports as ReportTaker
 from trainwright.controlplane.apiserver.rest import ResourceServer
-from trainwright.controlplane.apiserver.serve import PortInUse, Serving, serve
+from trainwright.controlplane.apiserver.serve import Application, PortInUse, Serving, serve
 from trainwright.controlplane.apiserver.store import Store
 from trainwright.controlplane.controllers.claim_protection import claim_protection
 from trainwright.controlplane.controllers.event_expiry import event_expiry
@@ -111,7 +109,7 @@ class ControlPlane:
         self._store.close()
         log.info("control plane stopped home=%s", self._home.path)
 
-    def _listen(self, app: Starlette, port: int | None) -> Serving:
+    def _listen(self, app: Application, port: int | None) -> Serving:
         wanted = self._home.last_port() if port is None else port
         try:
             return serve(app, port=wanted, cert=self._credentials.certificate, key=self._credentials.key)

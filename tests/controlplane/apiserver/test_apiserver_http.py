@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
+import http.client
+import json
+import socket
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +15,11 @@ import pytest
 import yaml
 
 from trainwright.api.kinds import CONFIG_MAP, EVENT, JOB, JOBSET, POD, TRAINJOB
+from trainwright.controlplane.apiserver.auth import Tokens
+from trainwright.controlplane.apiserver.connections import HEAD_BYTES
+from trainwright.controlplane.apiserver.http import create_app
+from trainwright.controlplane.apiserver.rest import ResourceServer
+from trainwright.controlplane.apiserver.serve import serve
 
 pytestmark = pytest.mark.medium
 Manifest = Callable[..., dict[str, Any]]
@@ -261,3 +270,29 @@ def test_secrets_stay_out_of_errors(peer: Any) -> None:
     answer = peer.send("GET", MAPS, token="hunter2hunter2hunter2")
     assert "hunter2" not in answer.data.decode()
     assert peer.credentials.admin_token not in repr(peer.credentials) + repr(peer.tokens)
+
+
+@pytest.mark.parametrize(
+    ("sent", "status", "reason"),
+    [
+        (b"FOO /api/v1/pods HTTP/1.1\r\nHost: x\r\n\r\n", 405, "MethodNotAllowed"),
+        (b"no request at all\r\n\r\n", 400, "BadRequest"),
+        (b"GET / HTTP/1.1\r\nHost: x\r\nX: \x00\r\n\r\n", 400, "BadRequest"),
+        (b"GET / HTTP/1.1\r\nHost: x\r\n" + b"X-Long: " + b"y" * (HEAD_BYTES + 1), 431, "RequestHeaderFieldsTooLarge"),
+        (b"GET / HTTP/1.1\r\nHost: x\r\nX-Slow: ", 408, "Timeout"),
+    ],
+)
+def test_what_is_no_request_gets_a_status_and_is_hung_up_on(
+    server: ResourceServer, monkeypatch: pytest.MonkeyPatch, sent: bytes, status: int, reason: str
+) -> None:
+    monkeypatch.setattr("trainwright.controlplane.apiserver.connections.HEAD_SECONDS", 0.2)
+    with (
+        serve(create_app(server, Tokens("a" * 32, b"k" * 32))) as serving,
+        socket.create_connection(("127.0.0.1", serving.port), 20) as client,
+    ):
+        with contextlib.suppress(ConnectionError):  # hung up on while still sending
+            client.sendall(sent)
+        answer = http.client.HTTPResponse(client)
+        answer.begin()
+        body = json.loads(answer.read())
+    assert (answer.status, body["reason"], body["code"], answer.getheader("connection")) == (status, reason, status, "close")

@@ -8,14 +8,17 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trainwright.api.errors import Expired
-from trainwright.controlplane.apiserver.events import Record
+from trainwright.api.names import JOB_NAME_LABEL
 from trainwright.controlplane.apiserver.failures import StorageFailed
-from trainwright.controlplane.apiserver.store import RESTART_GAP, RevisionMismatch, Store, UnknownSchema
+from trainwright.controlplane.apiserver.journal import RESTART_GAP, UnknownSchema
+from trainwright.controlplane.apiserver.records import Record
+from trainwright.controlplane.apiserver.store import RevisionMismatch, Store
 
 THINGS = "things.example.com"
 
@@ -208,16 +211,16 @@ def test_full_disk_is_one_clear_error_and_changes_nothing(tmp_path: Path) -> Non
     store = Store(tmp_path / "store.db")
     first = store.put(THINGS, "", "a", thing("small"))
     subscription = store.subscribe(THINGS)
-    pages = store._db.execute("PRAGMA page_count").fetchone()[0]
-    store._db.execute(f"PRAGMA max_page_count = {pages}")
+    pages = store._journal._db.execute("PRAGMA page_count").fetchone()[0]
+    store._journal._db.execute(f"PRAGMA max_page_count = {pages}")
     with pytest.raises(StorageFailed, match=r"full.*free some space") as failed:
         store.put(THINGS, "", "a", thing("x" * 100_000))
     assert (failed.value.code, failed.value.reason) == (507, "InternalError")
     assert store.get(THINGS, "", "a") is first
     assert store.revision == first.revision
     assert subscription.take() == []
-    store._db.execute("PRAGMA max_page_count = 100000")
-    assert store.put(THINGS, "", "a", thing("again"), expected=first.revision).revision == first.revision + 1
+    store._journal._db.execute("PRAGMA max_page_count = 100000")
+    assert store.put(THINGS, "", "a", thing("again"), expected=first.revision).revision > first.revision
     store.close()
 
 
@@ -234,6 +237,104 @@ def test_unknown_schema_is_refused(tmp_path: Path) -> None:
         db.execute("UPDATE meta SET value = 99 WHERE key = 'schema'")
     with pytest.raises(UnknownSchema, match="schema 99"):
         Store(tmp_path / "store.db")
+
+
+def test_writes_of_one_lock_are_decided_together_and_seen_together(store: Store) -> None:
+    subscription = store.subscribe(THINGS)
+    with store.locked():
+        first = store.put(THINGS, "", "a", thing(1))
+        assert store.get(THINGS, "", "a") is first
+        assert [record.key for record in store.list(THINGS)[0]] == [("", "a")]
+        store.delete(THINGS, "", "a", expected=first.revision)
+        assert store.get(THINGS, "", "a") is None
+        store.put(THINGS, "", "b", thing(2), expected=0)
+        assert subscription.take() == []
+        assert store.revision == 0
+    assert [event.type for event in subscription.take()] == ["ADDED", "DELETED", "ADDED"]
+    assert [record.key for record in store.list(THINGS)[0]] == [("", "b")]
+
+
+def test_deferred_writes_are_seen_when_they_are_settled(tmp_path: Path) -> None:
+    store = Store(tmp_path / "store.db")
+    with store.deferred():
+        store.put(THINGS, "", "a", thing(1))
+    assert (store.get(THINGS, "", "a"), store.revision, store.decided) == (None, 0, 1)
+    # A decision that comes before the disk knows what was decided.
+    with store.deferred(), pytest.raises(RevisionMismatch):
+        store.put(THINGS, "", "a", thing(2), expected=0)
+    store.settle(store.decided)
+    found = store.get(THINGS, "", "a")
+    assert found is not None
+    assert found.object["value"] == 1
+    store.close()
+
+
+def test_failed_batch_takes_everything_back_that_was_built_on_it(tmp_path: Path) -> None:
+    store = Store(tmp_path / "store.db")
+    before = store.put(THINGS, "", "a", thing("before"))
+    pages = store._journal._db.execute("PRAGMA page_count").fetchone()[0]
+    store._journal._db.execute(f"PRAGMA max_page_count = {pages}")
+    with store.deferred():
+        store.put(THINGS, "", "b", thing("x" * 100_000))
+        large = store.decided
+        store.put(THINGS, "", "a", thing("after"), expected=before.revision)
+    for revision in (large, store.decided):
+        with pytest.raises(StorageFailed):
+            store.settle(revision)
+    store._journal._db.execute("PRAGMA max_page_count = 100000")
+    assert store.get(THINGS, "", "a") is before
+    assert store.put(THINGS, "", "a", thing("again"), expected=before.revision).revision > large
+    store.close()
+
+
+@pytest.mark.medium
+def test_many_writers_share_transactions_and_lose_nothing(tmp_path: Path) -> None:
+    store = Store(tmp_path / "store.db", durability="full")
+    batches, append = [], store._journal.append
+    store._journal.append = lambda changes: (batches.append(len(changes)), append(changes))  # type: ignore[func-returns-value, assignment]
+
+    def write(number: int) -> None:
+        for count in range(50):
+            store.put(THINGS, "", f"{number}-{count}", thing(count), expected=0)
+
+    writers = [threading.Thread(target=write, args=(number,)) for number in range(8)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join(60)
+    assert sum(batches) == 400
+    assert [event.revision for event in store.events_since(0)] == list(range(1, 401))
+    store.close()
+    assert len(Store(tmp_path / "store.db").list(THINGS)[0]) == 400
+
+
+def test_old_objects_of_a_large_collection_are_packed_and_come_back_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trainwright.controlplane.apiserver.store.FEW", 3)
+    monkeypatch.setattr("trainwright.controlplane.apiserver.store.YOUNG", 4)
+    store = Store(tmp_path / "store.db")
+    for number in range(10):
+        store.put(THINGS, "", str(number), thing("x" * 1000 + str(number), labels={"team": "ö"}))
+    for _ in range(2):
+        packed = [record for record in store.list(THINGS)[0] if len(record._data) < 500]
+        assert len(packed) >= 6
+        assert [record.object["value"][1000:] for record in store.list(THINGS)[0]] == [str(number) for number in range(10)]
+        assert orjson.loads(packed[0].data) == packed[0].object
+        store.close()
+        store = Store(tmp_path / "store.db")
+    assert store.put(THINGS, "", "0", thing("y"), expected=store.get(THINGS, "", "0").revision).object["value"] == "y"  # type: ignore[union-attr]
+    store.close()
+
+
+def test_objects_are_found_by_label() -> None:
+    store, label = Store(":memory:"), (JOB_NAME_LABEL, "train")
+    for namespace, name, job in (("n", "b", "train"), ("n", "a", "train"), ("m", "a", "train"), ("n", "c", "other")):
+        store.put(THINGS, namespace, name, thing(labels={JOB_NAME_LABEL: job}))
+    assert [record.key for record in store.list(THINGS, label=label)[0]] == [("m", "a"), ("n", "a"), ("n", "b")]
+    store.put(THINGS, "n", "a", thing())
+    store.delete(THINGS, "m", "a")
+    assert [record.key for record in store.list(THINGS, "n", label=label)[0]] == [("n", "b")]
 
 
 keys = st.tuples(st.sampled_from(["r1", "r2"]), st.sampled_from(["", "n"]), st.sampled_from(["a", "b"]))

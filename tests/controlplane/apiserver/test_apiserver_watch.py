@@ -14,7 +14,6 @@ from trainwright.api.errors import NotFound
 from trainwright.api.kinds import CONFIG_MAP, POD, TRAINING_RUNTIME, TRAINJOB
 from trainwright.controlplane.apiserver import patches, streams
 from trainwright.controlplane.apiserver.auth import Tokens
-from trainwright.controlplane.apiserver.events import Subscription
 from trainwright.controlplane.apiserver.http import create_app
 from trainwright.controlplane.apiserver.rest import ResourceServer
 from trainwright.controlplane.apiserver.serve import serve
@@ -122,15 +121,13 @@ def test_a_client_that_goes_is_forgotten(peer: Any) -> None:
 
 def test_a_slow_client_is_cut_off_and_nobody_waits(peer: Any, manifest: Manifest, monkeypatch: pytest.MonkeyPatch) -> None:
     peer.server.store._queue_size = 1
-    overflown = threading.Event()
-    take = Subscription.take
-    # A reader that gets to its queue only after it has overflown.
-    monkeypatch.setattr(Subscription, "take", lambda self, timeout=0.0: take(self, timeout) if overflown.is_set() else [])
+    monkeypatch.setattr("trainwright.controlplane.apiserver.streams.PACE", (1.0, 1.0))
     _, events = watch(peer)
-    for number in range(4):
+    peer.server.create(CONFIG_MAP, "default", manifest(CONFIG_MAP, "heard"))
+    assert next(events)["object"]["metadata"]["name"] == "heard"
+    # The reader is busy for a second; one more event may wait for it, and no third.
+    for number in range(3):
         peer.server.create(CONFIG_MAP, "default", manifest(CONFIG_MAP, f"m{number}"))
-    overflown.set()
-    peer.server.create(CONFIG_MAP, "default", manifest(CONFIG_MAP, "last"))
     assert list(events) == []
 
 

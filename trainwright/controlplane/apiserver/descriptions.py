@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import orjson
-from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp
 
@@ -11,6 +10,7 @@ from trainwright.api.objects import Obj
 from trainwright.controlplane.apiserver import discovery, media, openapi
 from trainwright.controlplane.apiserver.media import Media
 from trainwright.controlplane.apiserver.paths import NoSuchPath
+from trainwright.controlplane.apiserver.requests import Request
 from trainwright.controlplane.apiserver.responses import json_response, tagged
 
 HEALTH = ("/readyz", "/livez", "/healthz")

@@ -1,4 +1,4 @@
-"""What the store remembers of an object, what it tells of a change, and the bounded queue in which one watcher hears of it."""
+"""What the store tells of a change, and the bounded queue in which one watcher hears of it."""
 
 from __future__ import annotations
 
@@ -7,22 +7,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from trainwright.api.objects import Obj
-
-Key = tuple[str, str]
-"""Namespace (empty for cluster-scoped kinds) and name."""
-
-
-@dataclass(frozen=True, slots=True)
-class Record:
-    """One state of one object. `data` is the JSON of `object`, made once for the journal, the answers and the watches.
-
-    `object` is shared by everybody who reads: never change it.
-    """
-
-    revision: int
-    object: Obj
-    data: bytes
+from trainwright.controlplane.apiserver.records import Key, Record
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +24,12 @@ class Event:
     def revision(self) -> int:
         return self.record.revision
 
+    @property
+    def left(self) -> Record | None:
+        """What is there after the change."""
+        return None if self.type == "DELETED" else self.record
 
-Records = list[Record]
+
 Events = list[Event]
 
 
@@ -70,13 +59,15 @@ class Subscription:
         self._queue: deque[Event] = deque()
         self._capacity = capacity
         self._wake = wake
-        self._closed = False
-        self._changed = threading.Condition()
+        self._closed = self._is_woken = False
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
+        self._waiting = 0
 
     @property
     def ended(self) -> bool:
         """Whether nothing will ever come any more."""
-        with self._changed:
+        with self._lock:
             return self._closed and not self._queue
 
     def wants(self, event: Event) -> bool:
@@ -84,7 +75,7 @@ class Subscription:
 
     def push(self, event: Event) -> None:
         """For the store: one more event, or the end when the queue is full."""
-        with self._changed:
+        with self._lock:
             if self._closed or event.revision <= self._revision:
                 return
             if len(self._queue) >= self._capacity:
@@ -92,17 +83,20 @@ class Subscription:
                 self._queue.clear()
             else:
                 self._queue.append(event)
-            self._changed.notify_all()
-        if self._wake:
-            self._wake()
+            wakes = self._stir()
+        if wakes:
+            wakes()
 
     def take(self, timeout: float | None = 0.0) -> list[Event]:
         """All events that wait; with none, waits up to `timeout` seconds. Empty when none came or the subscription ended."""
-        with self._changed:
+        with self._lock:
             if not self._queue and not self._closed and timeout != 0:
+                self._waiting += 1
                 self._changed.wait(timeout)
+                self._waiting -= 1
             events = list(self._queue)
             self._queue.clear()
+            self._is_woken = False
             if events:
                 self._revision = events[-1].revision
             return events
@@ -112,15 +106,25 @@ class Subscription:
 
         To be called by the store, which holds off writes meanwhile.
         """
-        with self._changed:
+        with self._lock:
             if not self._queue and not self._closed:
                 self._revision = max(self._revision, revision)
             return self._revision
 
     def close(self) -> None:
         """End it; what is queued can still be taken."""
-        with self._changed:
+        with self._lock:
             self._closed = True
+            self._is_woken = False
+            wakes = self._stir()
+        if wakes:
+            wakes()
+
+    def _stir(self) -> Callable[[], None] | None:
+        """Under the lock: let those go on who wait; returns what wakes the reader, once until it takes what there is."""
+        if self._waiting:
             self._changed.notify_all()
-        if self._wake:
-            self._wake()
+        if self._is_woken:
+            return None
+        self._is_woken = True
+        return self._wake

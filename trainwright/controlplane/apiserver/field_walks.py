@@ -105,11 +105,13 @@ def _set_by(shape: Shape, value: Any) -> Fields | None:
 
 def _whole(shape: Shape, value: Any) -> Fields:
     """The node of a value that is there on one side only."""
-    if isinstance(value, dict) and value and not _is_atomic(shape):
-        node = {f"f:{key}": _whole(_part(shape, key), inner) for key, inner in value.items()}
+    if not value or not isinstance(value, dict | list):
+        return {}
+    if isinstance(value, dict) and not _is_atomic(shape):
+        node: Fields = {f"f:{key}": _whole(_part(shape, key), inner) if inner else {} for key, inner in value.items()}
         node[MEMBER] = {}
         return node
-    if isinstance(value, list) and value and isinstance(shape, Sequence) and _is_taken_apart(shape):
+    if isinstance(value, list) and isinstance(shape, Sequence) and _is_taken_apart(shape):
         node = {element_of(shape, item): _whole(shape.item, item) for item in value}
         node[MEMBER] = {}
         return node

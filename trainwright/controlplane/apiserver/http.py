@@ -1,36 +1,36 @@
 """The API over HTTP: who may come in, which verb a request is, and how the answer looks.
 
-Every request ends in one of the verbs of `rest`. Writes run in threads, because they wait for the disk; reads are memory.
+Every request ends in one of the verbs of `rest`, which are carried out here, one after the other: they take less time than handing
+them to a thread would. What may take long is handed to one.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial as bound
-from typing import Any
+from typing import Any, TypeVar
 
 import anyio
 import orjson
 from anyio.to_thread import run_sync
-from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import ClientDisconnect
 from starlette.responses import Response
-from starlette.routing import Mount
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from trainwright.api import kinds
 from trainwright.api.errors import ApiError, BadRequest, Forbidden, Invalid, MethodNotAllowed, Problem, Unauthorized
 from trainwright.api.objects import Obj
 from trainwright.controlplane.apiserver import access_reviews, discovery, media, patches
+from trainwright.controlplane.apiserver.answers import Answer
 from trainwright.controlplane.apiserver.auth import Tokens, bearer_token
 from trainwright.controlplane.apiserver.deletion import DeleteOptions
 from trainwright.controlplane.apiserver.descriptions import HEALTH, description, health
 from trainwright.controlplane.apiserver.duplicate_fields import duplicate_fields
-from trainwright.controlplane.apiserver.events import Record
 from trainwright.controlplane.apiserver.failures import NotAcceptable, TooLarge, not_found
 from trainwright.controlplane.apiserver.list_options import ListOptions, flag, too_large, version_number
 from trainwright.controlplane.apiserver.logs import LogOptions, Logs, NoLogs, open_log
@@ -41,6 +41,8 @@ from trainwright.controlplane.apiserver.open_streams import Streams
 from trainwright.controlplane.apiserver.pagination import Page
 from trainwright.controlplane.apiserver.paths import NoSuchPath, Target, parse_target
 from trainwright.controlplane.apiserver.progress import MAX_BODY, ProgressReports, Report
+from trainwright.controlplane.apiserver.records import Record
+from trainwright.controlplane.apiserver.requests import Request
 from trainwright.controlplane.apiserver.responses import (
     NOT_FOUND,
     WRONG_METHOD,
@@ -49,13 +51,18 @@ from trainwright.controlplane.apiserver.responses import (
     json_response,
     negotiated,
 )
-from trainwright.controlplane.apiserver.rest import Answer, ResourceServer
+from trainwright.controlplane.apiserver.rest import ResourceServer
 from trainwright.controlplane.apiserver.streams import LOG_READERS, LogStream, WatchStream
 from trainwright.controlplane.apiserver.tables import Include, partial, table
 from trainwright.controlplane.apiserver.write_options import WriteOptions
 
 log = logging.getLogger(__name__)
 
+T = TypeVar("T")
+LARGE = 64 * 1024
+"""Bytes of a body from which on it is dealt with in a thread: everybody else would wait for it."""
+MANY = 1000
+"""Objects of a kind from which on lists of it are put together in a thread."""
 _LONGEST_MANAGER = 128
 _ONE_METHOD = ("log", "binding", "eviction", "finalize")
 """Subresources that are there for one method, which was looked for before."""
@@ -70,13 +77,9 @@ def create_app(
     reports: ProgressReports | None = None,
     *,
     clock: Callable[[], datetime] = lambda: datetime.now(UTC),
-) -> Starlette:
-    """The ASGI application. `app.state.streams.close()` ends its watches and followed logs, which a stop has to do first."""
-    streams = Streams()
-    api = Api(server, tokens, logs or NoLogs(), reports or ProgressReports(server, tokens, clock=clock), streams, clock)
-    app = Starlette(routes=[Mount("/", app=api)])
-    app.state.streams = streams
-    return app
+) -> Api:
+    """The ASGI application. `streams.close()` ends its watches and followed logs, which a stop has to do first."""
+    return Api(server, tokens, logs or NoLogs(), reports or ProgressReports(server, tokens, clock=clock), Streams(), clock)
 
 
 class Api:
@@ -95,7 +98,7 @@ class Api:
         self._tokens = tokens
         self._logs = logs
         self._reports = reports
-        self._streams = streams
+        self.streams = streams
         self._clock = clock
         self._log_readers = anyio.CapacityLimiter(LOG_READERS)
         self._metrics = Metrics()
@@ -127,7 +130,7 @@ class Api:
         await answer(scope, receive, send)
 
     async def _answer(self, request: Request) -> ASGIApp:
-        path = request.url.path
+        path: str = request.scope["path"]
         if path.startswith(HEALTH):
             return health(path)
         if path == "/metrics" and request.method == "GET":
@@ -153,7 +156,8 @@ class Api:
             return described
         if parts[:1] not in (["api"], ["apis"]) or len(parts) < (3 if parts[0] == "api" else 4):
             raise NoSuchPath(text=parts[:1] != ["api"])
-        return await self._resource(request, parse_target(parts))
+        request.target = parse_target(parts)
+        return await self._resource(request, request.target)
 
     def _measures(self, request: Request) -> ASGIApp:
         token = bearer_token(request.headers.get("authorization"))
@@ -194,7 +198,7 @@ class Api:
             raise _unsupported(target, method)
         match method, bool(target.name):
             case "GET", False:
-                return self._list(request, target)
+                return await self._list(request, target)
             case "GET", True:
                 return self._get(request, target)
             case "POST", _ if not target.name or target.strategy.custom:
@@ -218,25 +222,29 @@ class Api:
         answer = self._server.get(target.kind, target.space, target.name)
         return self._object(request, target, answer)
 
-    def _list(self, request: Request, target: Target) -> ASGIApp:
+    async def _list(self, request: Request, target: Target) -> ASGIApp:
         options = ListOptions.parse(request.query_params)
         view = Media.accepted(request.headers.get("accept"))
         if options.watch:
             include = _include(request) if view.view == "Table" else "Metadata"
-            return WatchStream(self._server, self._streams, target, options, view.view, include, self._clock)
-        return self._page(request, target, self._server.list(target.kind, target.namespace, options))
+            return WatchStream(self._server, self.streams, target, options, view.view, include, self._clock)
+
+        def page() -> Response:
+            return self._page(request, target, self._server.list(target.kind, target.namespace, options))
+
+        return await run_in_threadpool(page) if self._server.store.size(target.kind.resource) > MANY else page()
 
     async def _create(self, request: Request, target: Target) -> ASGIApp:
         if target.kind.namespaced and target.namespace is None:
             raise _unsupported(target, "POST")
-        obj, options = await self._written(request, target)
+        obj, options, size = await self._written(request, target)
         create = bound(self._server.create, target.kind, target.space, obj, options, name=target.name or None)
-        return self._object(request, target, await run_in_threadpool(create))
+        return self._object(request, target, await self._done(create, size))
 
     async def _update(self, request: Request, target: Target) -> ASGIApp:
-        obj, options = await self._written(request, target)
-        answer = await run_in_threadpool(self._server.update, target.kind, target.space, target.name, obj, options)
-        return self._object(request, target, answer)
+        obj, options, size = await self._written(request, target)
+        update = bound(self._server.update, target.kind, target.space, target.name, obj, options)
+        return self._object(request, target, await self._done(update, size))
 
     async def _patch(self, request: Request, target: Target) -> ASGIApp:
         name = media.media_type(request.headers.get("content-type"))
@@ -245,19 +253,21 @@ class Api:
         if name == patches.APPLY and not request.query_params.get("fieldManager"):
             problem = Problem("fieldManager", "Required value: is required for apply patch", "FieldValueRequired")
             raise Invalid.of("PatchOptions", "", [problem], "meta.k8s.io")
-        patch = media.decode_patch(body, yaml_allowed=name == patches.APPLY)
+        patch = await _unless_large(body, bound(media.decode_patch, body, yaml_allowed=name == patches.APPLY))
         options = _write_options(request, status=target.subresource == "status")
         if options.strictness != "Ignore" and name in (patches.MERGE, patches.STRATEGIC):
-            options = replace(options, duplicates=tuple(duplicate_fields(body)))
-        answer = await run_in_threadpool(self._server.patch, target.kind, target.space, target.name, patch, name, options)
-        return self._object(request, target, answer)
+            options = replace(options, duplicates=tuple(await _unless_large(body, bound(duplicate_fields, body, patch))))
+        change = bound(self._server.patch, target.kind, target.space, target.name, patch, name, options)
+        return self._object(request, target, await self._done(change, len(body)))
 
     async def _delete(self, request: Request, target: Target) -> ASGIApp:
         body = await _read(request)
         content = media.decode_options(body, request.headers.get("content-type", "")) if body else None
         options = DeleteOptions.parse(content, dict(request.query_params), dry_run=_dry_run(request))
         if target.name:
-            answer = await run_in_threadpool(self._server.delete, target.kind, target.space, target.name, options)
+            delete = bound(self._server.delete, target.kind, target.space, target.name, options)
+            # A namespace takes all that is in it along.
+            answer = await (run_in_threadpool(delete) if target.kind == kinds.NAMESPACE else self._done(delete))
             return self._object(request, target, answer)
         listing = ListOptions.parse(request.query_params)
         page = await run_in_threadpool(self._server.delete_collection, target.kind, target.namespace, listing, options)
@@ -266,7 +276,7 @@ class Api:
     async def _bind(self, request: Request, target: Target) -> ASGIApp:
         body = await self._body(request, target)
         node = (body.get("target") or {}).get("name") if isinstance(body, dict) else None
-        await run_in_threadpool(self._server.bind, target.space, target.name, str(node or ""))
+        await self._done(bound(self._server.bind, target.space, target.name, str(node or "")))
         return json_response(orjson.dumps(_DONE), 201)
 
     async def _evict(self, request: Request, target: Target) -> ASGIApp:
@@ -274,13 +284,12 @@ class Api:
         body = await self._body(request, target)
         wanted = body.get("deleteOptions") if isinstance(body, dict) else None
         options = DeleteOptions.parse(wanted, {}, dry_run=_dry_run(request))
-        await run_in_threadpool(self._server.delete, target.kind, target.space, target.name, options)
+        await self._done(bound(self._server.delete, target.kind, target.space, target.name, options))
         return json_response(orjson.dumps(_DONE), 201)
 
     async def _finalize(self, request: Request, target: Target) -> ASGIApp:
-        obj, options = await self._written(request, target)
-        answer = await run_in_threadpool(self._server.finalize, target.name, obj, options)
-        return self._object(request, target, answer)
+        obj, options, size = await self._written(request, target)
+        return self._object(request, target, await self._done(bound(self._server.finalize, target.name, obj, options), size))
 
     async def _log(self, request: Request, target: Target) -> ASGIApp:
         pod = self._server.get(target.kind, target.space, target.name).object
@@ -290,7 +299,7 @@ class Api:
             return Response(status_code=204)
         # The first chunk before the answer begins: what is wrong with the log shows when it is read.
         first = await run_sync(next, chunks, None, limiter=self._log_readers)
-        return LogStream(self._streams, first, chunks, self._log_readers)
+        return LogStream(self.streams, first, chunks, self._log_readers)
 
     async def _report(self, request: Request, namespace: str, name: str, token: str | None) -> ASGIApp:
         declared = request.headers.get("content-length", "")
@@ -304,14 +313,34 @@ class Api:
         code, answer = await run_in_threadpool(self._reports, Report(namespace, name, token, max(size, len(body)), body))
         return json_response(orjson.dumps(answer), code)
 
+    async def _done(self, write: Callable[[], T], size: int = 0) -> T:
+        """A write: decided at once, then on disk together with what others decide in the same turn of the loop.
+
+        In a thread where either would take long: of large objects (`size` in bytes), and with a disk to wait for.
+        """
+        if size > LARGE:
+            return await run_in_threadpool(write)
+        store = self._server.store
+        try:
+            with store.deferred():
+                answer = write()
+        finally:
+            if store.durability == "full":
+                await run_in_threadpool(store.settle, store.decided)
+            else:
+                decided = store.decided
+                await asyncio.sleep(0)
+                store.settle(decided)
+        return answer
+
     async def _body(self, request: Request, target: Target) -> Any:
         return media.decode_body(await _read(request), request.headers.get("content-type", ""), target.kind.kind)
 
-    async def _written(self, request: Request, target: Target) -> tuple[Any, WriteOptions]:
-        """The object that a request writes, and how."""
+    async def _written(self, request: Request, target: Target) -> tuple[Any, WriteOptions, int]:
+        """The object that a request writes, how, and the bytes of it."""
         options = _write_options(request, status=target.subresource == "status")
         body, content_type = await _read(request), request.headers.get("content-type", "")
-        obj = media.decode_body(body, content_type, target.kind.kind)
+        obj = await _unless_large(body, bound(media.decode_body, body, content_type, target.kind.kind))
         if obj is None and not target.strategy.custom:  # `null` says as little as `{}`
             obj = {}
         if target.strategy.custom and isinstance(obj, dict):
@@ -321,14 +350,15 @@ class Api:
                     why = f"Object '{said}' is missing in '{text}' ({media.summarised(body)})"
                     raise BadRequest(f"the object provided is unrecognized (must be of type {target.kind.kind}): {why}")
         if options.strictness != "Ignore" and media.media_type(content_type) == media.JSON:
-            options = replace(options, duplicates=tuple(duplicate_fields(body)))
-        return obj, options
+            found = await _unless_large(body, bound(duplicate_fields, body, obj))
+            options = replace(options, duplicates=tuple(found)) if found else options
+        return obj, options, len(body)
 
     def _object(self, request: Request, target: Target, answer: Answer) -> Response:
         """One object, or the Status of its deletion, in the form that the client asked for."""
         wanted = Media.accepted(request.headers.get("accept"))
         data = answer.data
-        if answer.object["kind"] != "Status":
+        if wanted.view and not answer.is_status:
             if wanted.view == "PartialObjectMetadataList":
                 raise NotAcceptable(
                     f"you requested PartialObjectMetadataList, but the requested object is not a list ({_in_go(target)})"
@@ -336,7 +366,7 @@ class Api:
             if wanted.view == "Table":
                 meta = {"resourceVersion": answer.object["metadata"].get("resourceVersion", "")}
                 data = orjson.dumps(table(target.kind, [answer.object], meta, self._clock(), include=_include(request)))
-            elif wanted.view:
+            else:
                 data = orjson.dumps(partial(answer.object))
         return negotiated(request, wanted, data, 201 if answer.created else 200, answer.warnings)
 
@@ -351,12 +381,15 @@ class Api:
             meta["continue"] = ""
         if page.remaining is not None:
             meta["remainingItemCount"] = page.remaining
-        objects = [record.object for record in page.records]
         if wanted.view == "Table":
+            objects = [record.object for record in page.records]
             data = orjson.dumps(table(target.kind, objects, meta, self._clock(), include=_include(request)))
         elif wanted.view:
             data = media.list_body(
-                "meta.k8s.io/v1", "PartialObjectMetadata", meta, [orjson.dumps(partial(obj)) for obj in objects]
+                "meta.k8s.io/v1",
+                "PartialObjectMetadata",
+                meta,
+                [orjson.dumps(partial(record.object)) for record in page.records],
             )
         else:
             data = media.list_body(
@@ -457,6 +490,11 @@ def _include(request: Request) -> Include:
         why = "must be 'Metadata', 'Object', 'None', or empty"
         raise BadRequest(f'Unable to convert to Table as requested: includeObject: Invalid value: "{wanted}": {why}')
     return wanted  # type: ignore[return-value]
+
+
+async def _unless_large(body: bytes, read: Callable[[], T]) -> T:
+    """What is read from a body, in a thread where that takes long."""
+    return await run_in_threadpool(read) if len(body) > LARGE else read()
 
 
 async def _read(request: Request, limit: int = media.BODY_LIMIT) -> bytes:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import time
 
-from starlette.requests import Request
 from starlette.types import Message, Send
 
 from trainwright.controlplane.apiserver.list_options import flag
-from trainwright.controlplane.apiserver.paths import NoSuchPath, parse_target
+from trainwright.controlplane.apiserver.requests import Request
 
 VERBS = {"GET": "get", "HEAD": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 
@@ -33,13 +32,8 @@ class Stopwatch:
 
 def measured(request: Request) -> tuple[str, str]:
     """Verb and resource of a request, as metrics tell them apart; no resource for what is none."""
-    parts = request.url.path.strip("/").split("/")
-    verb = VERBS.get(request.method, request.method).upper()
-    try:
-        if parts[0] not in ("api", "apis"):
-            raise NoSuchPath(text=True)
-        target = parse_target(parts)
-    except (NoSuchPath, IndexError, ValueError):
+    verb, target = VERBS.get(request.method, request.method).upper(), request.target
+    if target is None:
         return verb, ""
     if verb == "GET" and not target.name:
         verb = "WATCH" if flag(request.query_params.get("watch")) else "LIST"

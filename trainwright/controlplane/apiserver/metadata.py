@@ -14,6 +14,7 @@ from trainwright.api.metadata_rules import changed_metadata_problems, metadata_p
 from trainwright.api.objects import Obj, name_of, uid_of
 from trainwright.controlplane.apiserver.failures import conflict, details_of, modified
 from trainwright.controlplane.apiserver.other_kinds import of_another_kind
+from trainwright.controlplane.apiserver.records import Record
 from trainwright.controlplane.apiserver.registry import strategy_of
 
 SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
@@ -30,7 +31,7 @@ _SAID = {"kind": "Kind", "apiVersion": "apiVersion"}
 _MISSING_VERSION = (None, "", "0")
 
 
-def decoded(kind: Kind, obj: Any, *, custom: bool, old: Obj | None = None) -> Obj:
+def decoded(kind: Kind, obj: Any, *, custom: bool, old: Record | None = None) -> Obj:
     """A copy of a client's object, two levels deep, that is certain to be of `kind` and to have metadata of the right types.
 
     Built-in kinds may leave apiVersion and kind out; custom resources may not. `old` is what it is to replace.
@@ -46,7 +47,7 @@ def decoded(kind: Kind, obj: Any, *, custom: bool, old: Obj | None = None) -> Ob
             )
     found = (obj.get("apiVersion") or kind.api_version, obj.get("kind") or kind.kind)
     if found != (kind.api_version, kind.kind):
-        raise of_another_kind(kind, obj, custom=custom, old=old)
+        raise of_another_kind(kind, obj, custom=custom, old=old.object if old else None)
     metadata = obj.get("metadata") or {}
     wrong = next(_wrong_types(metadata), None)
     if wrong:

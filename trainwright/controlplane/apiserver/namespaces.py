@@ -6,8 +6,8 @@ from trainwright.api import kinds
 from trainwright.api.kinds import Kind
 from trainwright.api.objects import Obj, is_deleting, name_of, namespace_of
 from trainwright.controlplane.apiserver.deletion import is_over
-from trainwright.controlplane.apiserver.events import Record
 from trainwright.controlplane.apiserver.failures import forbidden, not_found
+from trainwright.controlplane.apiserver.records import Record
 from trainwright.controlplane.apiserver.registry import STRATEGIES
 from trainwright.controlplane.apiserver.store import Store
 

@@ -14,6 +14,9 @@ class Streams:
         self._open: set[Callable[[], None]] = set()
         self.closed = False
 
+    def __len__(self) -> int:
+        return len(self._open)
+
     def add(self, end: Callable[[], None]) -> None:
         """Remember how to end a stream; ends it at once when the server is already going."""
         with self._lock:

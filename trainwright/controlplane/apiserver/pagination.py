@@ -13,7 +13,7 @@ import orjson
 
 from trainwright.api.errors import BadRequest, Expired
 from trainwright.api.objects import Obj
-from trainwright.controlplane.apiserver.events import Key, Record
+from trainwright.controlplane.apiserver.records import Key, Record
 
 _VERSION = "meta.k8s.io/v1"
 ANY_VERSION = -1
@@ -28,11 +28,6 @@ class Page:
     revision: int
     token: str = ""
     remaining: int | None = None
-
-
-def key_of(record: Record) -> Key:
-    metadata = record.object["metadata"]
-    return (metadata.get("namespace", ""), metadata["name"])
 
 
 class ContinueExpired(Expired):
@@ -56,7 +51,7 @@ def cut(records: list[Record], revision: int, limit: int, namespace: str | None,
     if limit <= 0 or len(records) <= limit:
         return Page(records, revision)
     page = records[:limit]
-    return Page(page, revision, _token(revision, key_of(page[-1]), namespace), len(records) - limit if counted else None)
+    return Page(page, revision, _token(revision, page[-1].key, namespace), len(records) - limit if counted else None)
 
 
 def _token(revision: int, last: Key, namespace: str | None) -> str:

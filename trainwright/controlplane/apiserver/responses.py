@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 
 import orjson
-from starlette.requests import Request
 from starlette.responses import Response
 
 from trainwright.api.errors import ApiError, Forbidden, MethodNotAllowed
 from trainwright.controlplane.apiserver import media, patches
 from trainwright.controlplane.apiserver.failures import NotAcceptable
 from trainwright.controlplane.apiserver.media import Media
+from trainwright.controlplane.apiserver.requests import Request
 
 NOT_FOUND = "the server could not find the requested resource"
 WRONG_METHOD = "the server does not allow this method on the requested resource"

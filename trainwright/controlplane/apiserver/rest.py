@@ -9,26 +9,25 @@ import logging
 import random
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
-import orjson
-
 from trainwright.api import kinds
-from trainwright.api.admission import AdmissionContext, admit, check_readable, governs
-from trainwright.api.errors import AlreadyExists, ApiError, BadRequest, Conflict, Expired, NotFound, Undecodable
+from trainwright.api.admission import check_readable, governs
+from trainwright.api.errors import AlreadyExists, ApiError, Conflict, NotFound, Undecodable
 from trainwright.api.kinds import Kind
 from trainwright.api.objects import Obj, is_deleting, name_of
 from trainwright.api.times import rfc3339
-from trainwright.controlplane.apiserver import metadata, namespaces, pagination, patches
+from trainwright.controlplane.apiserver import metadata, namespaces, patches
+from trainwright.controlplane.apiserver.answers import Answer, Warnings, answer_with, deleted
 from trainwright.controlplane.apiserver.deletion import DeleteOptions, check_preconditions, is_over, marked
-from trainwright.controlplane.apiserver.events import Record, Records, Subscription
+from trainwright.controlplane.apiserver.events import Subscription
 from trainwright.controlplane.apiserver.failures import Unspecified, conflict, details_of, forbidden, not_found
-from trainwright.controlplane.apiserver.jobset_gates import check_gates, resizable
 from trainwright.controlplane.apiserver.last_applied import kept_current, yielded_to
-from trainwright.controlplane.apiserver.list_options import ListOptions, too_large, version_number
+from trainwright.controlplane.apiserver.list_options import ListOptions, version_number
+from trainwright.controlplane.apiserver.listing import listed
 from trainwright.controlplane.apiserver.owned_views import shape_of, status_of, without_status
 from trainwright.controlplane.apiserver.owned_writes import (
     NOBODY,
@@ -42,36 +41,22 @@ from trainwright.controlplane.apiserver.owned_writes import (
 )
 from trainwright.controlplane.apiserver.ownership import Ownership
 from trainwright.controlplane.apiserver.pagination import Page
+from trainwright.controlplane.apiserver.records import Record
 from trainwright.controlplane.apiserver.registry import Strategy, strategy_of
-from trainwright.controlplane.apiserver.selection import Selection
 from trainwright.controlplane.apiserver.store import Store
-from trainwright.controlplane.apiserver.trainjob_policies import check_trainjob_policies
 from trainwright.controlplane.apiserver.trainjob_updates import check_trainjob_update
+from trainwright.controlplane.apiserver.webhooks import Webhooks
 from trainwright.controlplane.apiserver.write_options import WriteOptions
 from trainwright.controlplane.gates import FeatureGates
 
 log = logging.getLogger(__name__)
 
-_KIND_NAMED = {kind.kind: kind for kind in kinds.ALL}
 _NAME_ATTEMPTS = 8
 _DEFAULT_GATES = FeatureGates()
 _ORPHANED = (
     "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set "
     "propagationPolicy=Orphan to suppress this warning"
 )
-Warnings = list[str]
-
-
-@dataclass(frozen=True)
-class Answer:
-    """The object after a verb, as JSON too, with what its author should be told."""
-
-    object: Obj
-    data: bytes
-    warnings: Warnings = field(default_factory=list)
-    created: bool = False
-
-
 _PLAIN = WriteOptions()
 _ALL = ListOptions()
 _DELETE = DeleteOptions()
@@ -87,7 +72,7 @@ class ResourceServer:
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         gates: FeatureGates = _DEFAULT_GATES,
     ):
-        self.store, self._gates = store, gates
+        self.store, self._webhooks = store, Webhooks(store, gates)
         self._clock = clock
         self._random = random.SystemRandom()
         for name in namespaces.FIRST:
@@ -96,21 +81,11 @@ class ResourceServer:
 
     def get(self, kind: Kind, namespace: str, name: str) -> Answer:
         """One object. Raises NotFound."""
-        record = self._stored(kind, namespace, name)
-        return Answer(record.object, record.data)
+        return Answer(self._stored(kind, namespace, name))
 
     def list(self, kind: Kind, namespace: str | None, options: ListOptions = _ALL) -> Page:
         """The objects that match, or a page of them. Raises BadRequest, Expired, Timeout (for a version of the future)."""
-        selection = Selection.parse(strategy_of(kind), options.label_selector, options.field_selector)
-        records, revision = self._listed(kind, namespace, options)
-        if not selection.everything:
-            records = [record for record in records if selection.matches(record.object)]
-        if options.token:
-            _, last = pagination.parse_token(options.token, namespace)
-            records = [record for record in records if pagination.key_of(record) > last]
-        # As kube-apiserver's watch cache does: version 0 is answered whole, whatever the limit.
-        limit = 0 if options.resource_version == "0" else options.limit
-        return pagination.cut(records, revision, limit, namespace, counted=selection.everything)
+        return listed(self.store, kind, namespace, options)
 
     def subscribe(
         self, kind: Kind, namespace: str | None, since: int | None, wake: Callable[[], None] | None = None
@@ -132,7 +107,7 @@ class ResourceServer:
         """Replace an object, or its status. Raises BadRequest, Conflict, Invalid, NotFound."""
         strategy = strategy_of(kind)
         known = self.store.get(kind.resource, namespace, name)
-        new = metadata.decoded(kind, obj, custom=strategy.custom, old=known.object if known else None)
+        new = metadata.decoded(kind, obj, custom=strategy.custom, old=known)
         metadata.place(kind, new, namespace, name)
         with self.store.locked():
             old = self.store.get(kind.resource, namespace, name)
@@ -167,7 +142,7 @@ class ResourceServer:
                 return self._apply(strategy, namespace, old, patch, options)
             changed = patches.patched(strategy, old.object, patch, media_type)
             try:
-                new = metadata.decoded(kind, changed, custom=strategy.custom, old=old.object)
+                new = metadata.decoded(kind, changed, custom=strategy.custom, old=old)
                 metadata.place(kind, new, namespace, name)
                 metadata.check_identity(kind, new, old.object)
                 version_number(new["metadata"].get("resourceVersion") or "0", "")
@@ -192,15 +167,15 @@ class ResourceServer:
                 options, warnings = replace(options, propagation="Orphan"), [_ORPHANED]
             doomed, over = marked(strategy, old.object, options, self._clock())
             if options.dry_run:
-                return _answer(doomed) if not over or strategy.answers_deleted_object else _deleted(kind, old.object)
+                return answer_with(doomed) if not over or strategy.answers_deleted_object else deleted(kind, old.object)
             if over:
                 last = self._remove(kind, old, doomed)
-                return Answer(last.object, last.data) if strategy.answers_deleted_object else _deleted(kind, old.object)
+                return Answer(last) if strategy.answers_deleted_object else deleted(kind, old.object)
             if doomed != old.object:
                 old = self._put(kind, old, doomed)
             if kind == kinds.NAMESPACE:
                 self._empty(name)
-            return Answer(old.object, old.data, warnings)
+            return Answer(old, warnings)
 
     def delete_collection(
         self, kind: Kind, namespace: str | None, listing: ListOptions, options: DeleteOptions = _DELETE
@@ -209,7 +184,7 @@ class ResourceServer:
         page = self.list(kind, namespace, listing)
         for record in page.records:
             try:
-                self.delete(kind, *pagination.key_of(record), options)
+                self.delete(kind, *record.key, options)
             except NotFound:
                 continue  # somebody else was faster, which is what was wanted
         return page
@@ -223,12 +198,11 @@ class ResourceServer:
             metadata.check_version(kind, new, old.object, required=False)
             changed = {**old.object, "spec": new.get("spec") or {}}
             if options.dry_run or changed == old.object:
-                return _answer(changed)
+                return answer_with(changed)
             if is_over(changed):
                 self._remove(kind, old, changed)
-                return _answer(changed)
-            record = self._put(kind, old, changed)
-            return Answer(record.object, record.data)
+                return answer_with(changed)
+            return Answer(self._put(kind, old, changed))
 
     def bind(self, namespace: str, name: str, node: str) -> None:
         """Give a pod its node, once. Raises Conflict when it has one, NotFound."""
@@ -267,7 +241,7 @@ class ResourceServer:
             metadata.check(kind, new)
         asked = {**new, "metadata": dict(new["metadata"])}
         strategy.prepare_for_create(new)
-        admitted, warnings = self._admitted(new, None, options)
+        admitted, warnings = self._webhooks.admitted(new, None, options, self._now())
         if not applied:
             owners = owners_of_new(strategy, asked, admitted, options, owners, self._now())
         record_owners(admitted, owners)
@@ -277,16 +251,16 @@ class ResourceServer:
             prefix = "object is being deleted: " if is_deleting(existing.object) else ""
             raise AlreadyExists(f'{prefix}{kind.resource} "{name}" already exists', details=details_of(kind, name))
         if options.dry_run:
-            return Answer(admitted, orjson.dumps(admitted), warnings, created=True)
+            return answer_with(admitted, warnings, created=True)
         record = self.store.put(kind.resource, namespace, name, admitted, expected=0)
-        return Answer(record.object, record.data, warnings, created=True)
+        return Answer(record, warnings, created=True)
 
     def _name(self, kind: Kind, new: Obj) -> None:
         """The object's name, generated where that is wanted and, within reason, free."""
-        generated = not new["metadata"].get("name")
-        for _ in range(_NAME_ATTEMPTS if generated else 1):
-            if generated:
-                new["metadata"].pop("name", None)
+        if new["metadata"].get("name"):
+            return
+        for _ in range(_NAME_ATTEMPTS):
+            new["metadata"].pop("name", None)
             metadata.name_new(new, "".join(self._random.choices(metadata.SUFFIX_LETTERS, k=metadata.SUFFIX_LENGTH)))
             if self.store.get(kind.resource, new["metadata"].get("namespace", ""), name_of(new)) is None:
                 return
@@ -347,69 +321,24 @@ class ResourceServer:
         warnings: Warnings = []
         asked = new
         if not _only_releases(new, old.object):
-            admitted, warnings = self._admitted(new, old.object, options)
+            admitted, warnings = self._webhooks.admitted(new, old.object, options, self._now())
             # A status write changes nothing else, not even by a default that is newer than the object.
             new = _with_status(new, admitted.get("status")) if options.status else admitted
             if kind == kinds.TRAINJOB and not options.status:
-                check_trainjob_update(old.object, new, self._lookup)
+                check_trainjob_update(old.object, new, self._webhooks.lookup)
         if strategy.generation and not options.status:
             metadata.count_generation(new, old.object)
         if not applied and owners.entries:
             owners = owners_after(strategy, old.object, asked, new, options, owners, self._now())
         if is_same(new, old.object, owners):
-            return Answer(old.object, old.data, warnings)
+            return Answer(old, warnings)
         record_owners(new, owners)
         if options.dry_run:
-            return Answer(new, orjson.dumps(new), warnings)
+            return answer_with(new, warnings)
         if is_over(new):
             self._remove(kind, old, new)
-            return Answer(new, orjson.dumps(new), warnings)
-        record = self._put(kind, old, new)
-        return Answer(record.object, record.data, warnings)
-
-    def _admitted(self, new: Obj, old: Obj | None, options: WriteOptions) -> tuple[Obj, Warnings]:
-        context = AdmissionContext(
-            self._now(), self._lookup, options.strictness, duplicates=options.duplicates, only_status=options.status
-        )
-        gated = new.get("kind") == kinds.JOBSET.kind and not options.status
-        admitted = admit(new, resizable(old, new, self._gates) if gated and old else old, context=context)
-        if gated:
-            check_gates(old, admitted.object, self._gates)
-        if new.get("kind") == kinds.TRAINJOB.kind and not options.status:
-            check_trainjob_policies(admitted.object, self._lookup)
-        return admitted.object, admitted.warnings
-
-    def _lookup(self, kind_name: str, namespace: str, name: str) -> Obj | None:
-        kind = _KIND_NAMED.get(kind_name)
-        if kind is None:
-            return None
-        record = self.store.get(kind.resource, namespace if kind.namespaced else "", name)
-        return record.object if record else None
-
-    def _listed(self, kind: Kind, namespace: str | None, options: ListOptions) -> tuple[Records, int]:
-        """The objects before selection, at the version that the options ask for."""
-        if options.token:
-            revision, last = pagination.parse_token(options.token, namespace)
-            if revision == pagination.ANY_VERSION:
-                return self.store.list(kind.resource, namespace)
-            try:
-                return self.store.list_at(kind.resource, namespace, revision), revision
-            except Expired as error:
-                raise pagination.expired(last, namespace) from error
-        if options.resource_version in ("", "0"):
-            return self.store.list(kind.resource, namespace)
-        try:
-            wanted = version_number(options.resource_version)
-        except ApiError as error:
-            raise BadRequest(f"invalid resource version: {error}") from None
-        if wanted > self.store.revision:
-            raise too_large(wanted, self.store.revision)
-        if options.match != "Exact" and not (options.limit and not options.match):
-            return self.store.list(kind.resource, namespace)
-        try:
-            return self.store.list_at(kind.resource, namespace, wanted), wanted
-        except Expired as error:
-            raise Expired("The resourceVersion for the provided list is too old.") from error
+            return answer_with(new, warnings)
+        return Answer(self._put(kind, old, new), warnings)
 
     def _stored(self, kind: Kind, namespace: str, name: str) -> Record:
         record = self.store.get(kind.resource, namespace, name)
@@ -418,10 +347,10 @@ class ResourceServer:
         return record
 
     def _put(self, kind: Kind, old: Record, new: Obj) -> Record:
-        return self.store.put(kind.resource, *pagination.key_of(old), new, expected=old.revision)
+        return self.store.put(kind.resource, *old.key, new, expected=old.revision)
 
     def _remove(self, kind: Kind, old: Record, last: Obj) -> Record:
-        namespace, name = pagination.key_of(old)
+        namespace, name = old.key
         removed = self.store.delete(kind.resource, namespace, name, expected=old.revision, last=last)
         if kind.namespaced:
             self._finish(namespace)
@@ -456,12 +385,3 @@ def _only_releases(new: Obj, old: Obj) -> bool:
     before.pop("managedFields", None), after.pop("managedFields", None)
     held, left = before.pop("finalizers", None) or [], after.pop("finalizers", None) or []
     return set(left) < set(held) and before == after and {**old, "metadata": 0} == {**new, "metadata": 0}
-
-
-def _answer(obj: Obj) -> Answer:
-    return Answer(obj, orjson.dumps(obj))
-
-
-def _deleted(kind: Kind, obj: Obj) -> Answer:
-    details = {**details_of(kind, name_of(obj)), "uid": obj["metadata"]["uid"]}
-    return _answer({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details})

@@ -13,7 +13,9 @@ from trainwright.api.errors import BadRequest
 from trainwright.api.kinds import EVENT, JOB, NAMESPACE, NODE, POD, SECRET, SERVICE
 from trainwright.api.objects import Obj
 from trainwright.api.selectors import Selector, field_selector, field_terms, label_selector
-from trainwright.controlplane.apiserver.events import Event, Record
+from trainwright.controlplane.apiserver.collection import INDEXED
+from trainwright.controlplane.apiserver.events import Event
+from trainwright.controlplane.apiserver.records import Record
 from trainwright.controlplane.apiserver.registry import Strategy
 
 _OWN_FIELDS = (POD, NODE, EVENT, NAMESPACE, SECRET, SERVICE)
@@ -27,6 +29,8 @@ class Selection:
     everything: bool
     labels: Selector
     fields: Selector
+    indexed: tuple[str, str] | None = None
+    """A label that everything selected has, where the store finds objects by it."""
 
     @classmethod
     def parse(cls, strategy: Strategy, labels: str = "", fields: str = "") -> Selection:
@@ -39,7 +43,7 @@ class Selection:
         for path, _, _ in terms:
             if path not in strategy.selectable:
                 raise BadRequest(_unsupported(strategy, path))
-        return cls(not (labels.strip() or fields.strip()), label_selector(labels), field_selector(fields))
+        return cls(not (labels.strip() or fields.strip()), label_selector(labels), field_selector(fields), _indexed(labels))
 
     def matches(self, obj: Obj) -> bool:
         return self.everything or (self.labels(obj) and self.fields(obj))
@@ -56,10 +60,16 @@ class Selection:
         return ("DELETED", _at(before, event.revision)) if before else None
 
 
+def _indexed(labels: str) -> tuple[str, str] | None:
+    label, _, value = labels.partition(",")[0].partition("=")
+    value = value.removeprefix("=")
+    return (label, value) if label in INDEXED and value and value.strip() == value else None
+
+
 def _at(record: Record, revision: int) -> Record:
     """The state in which an object was last seen here, with the version of the change that took it away."""
     obj = {**record.object, "metadata": {**record.object["metadata"], "resourceVersion": str(revision)}}
-    return Record(revision, obj, orjson.dumps(obj))
+    return Record(revision, record.key, orjson.dumps(obj), obj)
 
 
 def _unsupported(strategy: Strategy, path: str) -> str:

@@ -9,10 +9,13 @@ import socket
 import threading
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Protocol, Self
 
 import uvicorn
-from starlette.applications import Starlette
+from starlette.types import Receive, Scope, Send
+
+from trainwright.controlplane.apiserver.connections import Connection
+from trainwright.controlplane.apiserver.open_streams import Streams
 
 log = logging.getLogger(__name__)
 
@@ -36,10 +39,18 @@ class PortInUse(OSError):
         self.port = port
 
 
+class Application(Protocol):
+    """What can be served: an ASGI application that can end its long answers."""
+
+    streams: Streams
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None: ...
+
+
 class Serving:
     """A running server; `stop` it, or use it as a context."""
 
-    def __init__(self, server: uvicorn.Server, app: Starlette, thread: threading.Thread, host: str, port: int, tls: bool):
+    def __init__(self, server: uvicorn.Server, app: Application, thread: threading.Thread, host: str, port: int, tls: bool):
         self._server = server
         self._app = app
         self._thread = thread
@@ -49,7 +60,7 @@ class Serving:
 
     def stop(self) -> None:
         """End the streams, let requests in flight finish, close the port. May be called again."""
-        self._app.state.streams.close()
+        self._app.streams.close()
         self._server.should_exit = True
         self._thread.join(_STOP_SECONDS)
         if self._thread.is_alive():
@@ -93,7 +104,7 @@ class _Server(uvicorn.Server):
                     connection.transport.abort()
 
 
-def serve(app: Starlette, host: str = LOOPBACK, port: int = 0, cert: Path | None = None, key: Path | None = None) -> Serving:
+def serve(app: Application, host: str = LOOPBACK, port: int = 0, cert: Path | None = None, key: Path | None = None) -> Serving:
     """Serve `app` (from `create_app`) until it is stopped; port 0 takes a free one, which `Serving.port` tells.
 
     Without certificate and key it speaks plain HTTP, over which kubectl sends no token.
@@ -109,9 +120,10 @@ def serve(app: Starlette, host: str = LOOPBACK, port: int = 0, cert: Path | None
         access_log=False,
         log_config=None,
         log_level="warning",
-        loop="asyncio",
-        http="h11",  # the same answers to odd requests, whichever faster parser is installed
+        loop="uvloop",
+        http=Connection,
         lifespan="off",
+        proxy_headers=False,
         ws="none",
         server_header=False,
         timeout_keep_alive=75,
@@ -139,8 +151,7 @@ def _run(server: _Server, listener: socket.socket) -> None:
 
 
 def _listen(host: str, port: int) -> socket.socket:
-    # Named as TCP, or asyncio does not turn Nagle's delay off, and every answer takes 40 ms.
-    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     try:
         # A port whose last connections linger in TIME_WAIT may be taken again; one that is listened on may not.
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

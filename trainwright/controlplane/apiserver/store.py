@@ -1,49 +1,42 @@
-"""The objects of the cluster and the history of their changes: all in memory, with sqlite as the journal.
+"""The objects of the cluster and the history of their changes: all in memory, with a journal on disk.
 
-One counter of revisions for everything; an object's revision is its resourceVersion. Disk first, then memory, then watchers,
-under one lock: nobody sees a state that a crash could take back. Of Kubernetes the store knows only where that version goes.
+One counter of revisions for everything; an object's revision is its resourceVersion. A write is decided under a lock, goes to disk
+together with whatever else was decided by then, and only then into memory and to the watchers: nobody sees a state that a crash
+could take back. Of Kubernetes the store knows only where that version goes.
 """
 
 from __future__ import annotations
 
 import logging
-import os
-import sqlite3
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from threading import get_ident
 
 import orjson
 
 from trainwright.api.errors import Expired
 from trainwright.api.objects import Obj
-from trainwright.controlplane.apiserver.events import Event, Events, Key, Record, Records, Subscription
+from trainwright.controlplane.apiserver.collection import Collection, Records, indexed_labels, labels_in
+from trainwright.controlplane.apiserver.events import Event, Events, Subscription
 from trainwright.controlplane.apiserver.failures import StorageFailed
+from trainwright.controlplane.apiserver.journal import Change, Durability, Journal
+from trainwright.controlplane.apiserver.records import Key, Record
 
 log = logging.getLogger(__name__)
 
-SCHEMA_VERSION = 1
 RING_SIZE = 2000
 """Recent events kept for watchers that resume; at 4 KB an object this is some 50 MB at the very worst."""
-LOG_SIZE = 1000
-"""Revisions that stay in the journal's log after compaction (as in kine)."""
 QUEUE_SIZE = 4096
 """Events that may wait for one watcher before it is told to list again."""
-RESTART_GAP = 1000
-"""How far the counter jumps when a file is opened: synchronous=NORMAL may lose the last commits with the power, and a
-version that a client has seen must never be given out for something else."""
-
-_TABLES = """
-CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS log (
-  revision INTEGER PRIMARY KEY,
-  resource TEXT NOT NULL, namespace TEXT NOT NULL, name TEXT NOT NULL, type TEXT NOT NULL, data BLOB);
-CREATE TABLE IF NOT EXISTS current (
-  resource TEXT NOT NULL, namespace TEXT NOT NULL, name TEXT NOT NULL, revision INTEGER NOT NULL, data BLOB NOT NULL,
-  PRIMARY KEY (resource, namespace, name));
-"""
+YOUNG = 2000
+"""Records that stay parsed: those that were written last."""
+FEW = 1000
+"""Objects of one kind that stay parsed for ever: runtimes and namespaces are read with every write."""
+_LOSSES = 100
+"""Failed batches that are remembered for those who wait for them."""
 
 
 class RevisionMismatch(Exception):
@@ -54,112 +47,157 @@ class RevisionMismatch(Exception):
         self.found = found
 
 
-class UnknownSchema(Exception):
-    """The file was written by a version of Trainwright that this one does not understand."""
-
-
 class Store:
     """Open, or create, the store in the file `path` (`:memory:` for one that nothing outlives).
 
-    One process may own a file; that is for its caller to ensure.
+    Safe to use from many threads. One process may own a file; that is for its caller to ensure.
     """
 
-    def __init__(self, path: Path | str, *, ring_size: int = RING_SIZE, queue_size: int = QUEUE_SIZE):
-        self._lock = threading.RLock()
-        self._queue_size = queue_size
-        self._objects: dict[str, dict[Key, Record]] = {}
+    def __init__(
+        self, path: Path | str, *, durability: Durability = "normal", ring_size: int = RING_SIZE, queue_size: int = QUEUE_SIZE
+    ):
+        self._lock, self._writing = threading.RLock(), threading.Lock()
+        self._holder, self._depth, self._is_deferred = 0, 0, False
+        self._queue_size, self._ring_size = queue_size, ring_size
         self._ring: deque[Event] = deque()
-        self._ring_size = ring_size
+        self._young: deque[tuple[Collection, Record]] = deque()
         self._subscriptions: dict[str, list[Subscription]] = {}
+        self._decided: list[Event] = []
+        self._coming: dict[tuple[str, Key], Event] = {}
+        self._lost: deque[tuple[int, int, StorageFailed]] = deque(maxlen=_LOSSES)
         self._closed = False
-        self._db = _open(str(path))
-        try:
-            self._revision = self._load()
-        except BaseException:
-            self._db.close()
-            raise
-        self._floor = self._revision
-        self._written = 0
+        self.durability = durability
+        self._journal = Journal(path, durability)
+        self._objects: dict[str, Collection] = {}
+        self._load()
+        self._revision = self._floor = self._last = self._settled = self._journal.revision
         log.info("event=store_opened revision=%d objects=%d", self._revision, sum(map(len, self._objects.values())))
 
     @property
     def revision(self) -> int:
-        """The revision of the latest change to anything."""
+        """The revision of the latest change to anything that is on disk."""
         return self._revision
+
+    @property
+    def decided(self) -> int:
+        """The revision of the latest change that was decided; `settle` brings it to disk."""
+        return self._last
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Nothing changes meanwhile: for a read, a decision and a write that belong together."""
-        with self._lock:
+        """Nothing is decided by others meanwhile: for reads, decisions and writes that belong together.
+
+        Who holds the lock reads what has been decided, on disk or not. At the end the writes are settled; raises StorageFailed.
+        """
+        self._lock.acquire()
+        self._depth += 1
+        self._holder = get_ident()
+        try:
             yield
+        finally:
+            self._depth -= 1
+            is_outermost, last = self._depth == 0, self._last
+            settles = is_outermost and not self._is_deferred
+            if is_outermost:
+                self._holder = 0
+            self._lock.release()
+            if settles:
+                self.settle(last)
+
+    @contextmanager
+    def deferred(self) -> Iterator[None]:
+        """As `locked`, without waiting for the disk: whoever uses it calls `settle` before anybody hears of what was done."""
+        with self._lock:
+            self._is_deferred = True
+            try:
+                with self.locked():
+                    yield
+            finally:
+                self._is_deferred = False
+
+    def settle(self, revision: int) -> None:
+        """Return once everything up to this revision is on disk and visible, together with what else was decided by now.
+
+        Raises StorageFailed when it could not be written; it is then as if it had never been decided.
+        """
+        while self._settled < revision:
+            with self._writing:
+                if self._settled < revision:
+                    self._write()
+        for first, last, error in list(self._lost):
+            if first <= revision <= last:
+                raise StorageFailed(error.message, code=error.code) from error
 
     def get(self, resource: str, namespace: str, name: str) -> Record | None:
-        return self._objects.get(resource, {}).get((namespace, name))
+        if self._holder == get_ident():
+            coming = self._coming.get((resource, (namespace, name)))
+            if coming is not None:
+                return coming.left
+        collection = self._objects.get(resource)
+        return collection.get((namespace, name)) if collection is not None else None
 
-    def list(self, resource: str, namespace: str | None = None) -> tuple[Records, int]:
-        """All objects of a resource, by namespace and name, and the revision at which that is so."""
+    def list(self, resource: str, namespace: str | None = None, *, label: tuple[str, str] | None = None) -> tuple[Records, int]:
+        """All objects of a resource, by namespace and name, and the revision at which that is so.
+
+        `label` (one of `collection.INDEXED`, and its value) leaves out those that have it not.
+        """
         with self._lock:
-            return _sorted(self._objects.get(resource, {}), namespace), self._revision
+            collection = self._collection(resource)
+            found = collection.labelled(*label, namespace) if label else collection.all(namespace)
+            if self._holder == get_ident() and self._coming:
+                found = self._with_coming(resource, namespace, found)
+            return found, self._revision
 
     def list_at(self, resource: str, namespace: str | None, revision: int) -> Records:
         """The list as it was at an earlier revision. Raises Expired when that is longer ago than the store remembers."""
         with self._lock:
-            later = self.events_since(revision)
+            later = [event for event in self.events_since(revision) if event.resource == resource]
+            records = self._collection(resource).all(namespace)
             if not later:
-                return _sorted(self._objects.get(resource, {}), namespace)
-            objects = dict(self._objects.get(resource, {}))
+                return records
+            objects = {record.key: record for record in records}
             for event in reversed(later):
-                if event.resource != resource:
+                if namespace not in (None, event.key[0]):
                     continue
                 if event.previous is None:
                     objects.pop(event.key, None)
                 else:
                     objects[event.key] = event.previous
-            return _sorted(objects, namespace)
+            return [objects[key] for key in sorted(objects)]
 
     def put(self, resource: str, namespace: str, name: str, obj: Obj, expected: int | None = None) -> Record:
         """Write an object, if it is still at `expected` (0: if it does not exist; None: in any case).
 
         The object is copied and gets its resourceVersion. Raises RevisionMismatch, StorageFailed.
         """
-        with self._lock:
+        with self.locked():
             previous = self._at(resource, (namespace, name), expected)
-            record = self._next(obj)
-            kind = "MODIFIED" if previous else "ADDED"
-            self._journal(
-                record.revision,
-                (resource, namespace, name, kind, record.data),
-                "INSERT OR REPLACE INTO current (resource, namespace, name, revision, data) VALUES (?, ?, ?, ?, ?)",
-                (resource, namespace, name, record.revision, record.data),
-            )
-            self._objects.setdefault(resource, {})[(namespace, name)] = record
-            self._publish(Event(kind, resource, (namespace, name), record, previous))
-            return record
+            record = self._next((namespace, name), obj)
+            self._decide(Event("MODIFIED" if previous else "ADDED", resource, record.key, record, previous))
+        return record
 
     def delete(self, resource: str, namespace: str, name: str, expected: int | None = None, last: Obj | None = None) -> Record:
         """Remove an object; `last` is the state that its watchers see (the stored one unless given).
 
         Raises RevisionMismatch (also when there is none), StorageFailed.
         """
-        with self._lock:
+        with self.locked():
             previous = self._at(resource, (namespace, name), expected)
             if previous is None:
                 raise RevisionMismatch(0)
-            record = self._next(previous.object if last is None else last)
-            self._journal(
-                record.revision,
-                (resource, namespace, name, "DELETED", None),
-                "DELETE FROM current WHERE resource = ? AND namespace = ? AND name = ?",
-                (resource, namespace, name),
-            )
-            del self._objects[resource][(namespace, name)]
-            self._publish(Event("DELETED", resource, (namespace, name), record, previous))
-            return record
+            record = self._next(previous.key, previous.object if last is None else last)
+            self._decide(Event("DELETED", resource, record.key, record, previous))
+        return record
+
+    def size(self, resource: str) -> int:
+        """How many objects of a resource there are."""
+        collection = self._objects.get(resource)
+        return len(collection) if collection is not None else 0
 
     def sizes(self) -> dict[str, int]:
         """How many objects of each resource there are."""
         with self._lock:
-            return {resource: len(objects) for resource, objects in self._objects.items() if objects}
+            return {resource: len(objects) for resource, objects in self._objects.items() if len(objects)}
 
     def watchers(self) -> dict[str, int]:
         """How many listen to each resource."""
@@ -190,7 +228,7 @@ class Store:
         `wake` is called under the lock of a write: it must return at once. Raises Expired. End it with `unsubscribe`.
         """
         with self._lock:
-            initial = _sorted(self._objects.get(resource, {}), namespace) if since is None else []
+            initial = self._collection(resource).all(namespace) if since is None else []
             missed = [] if since is None else self.events_since(since)
             start = self._revision if since is None else since
             subscription = Subscription(resource, namespace, initial, start, self._queue_size, wake)
@@ -217,64 +255,114 @@ class Store:
             return subscription.advance(self._revision)
 
     def close(self) -> None:
-        """End every subscription and close the journal."""
-        with self._lock:
+        """End every subscription and close the journal; what was decided and not settled is lost."""
+        with self._writing, self._lock:
             if self._closed:
                 return
             self._closed = True
             open_ones = [subscription for group in self._subscriptions.values() for subscription in group]
             self._subscriptions.clear()
-            self._db.close()
+            self._journal.close()
         for subscription in open_ones:
             subscription.close()
         log.info("event=store_closed revision=%d", self._revision)
 
+    def _load(self) -> None:
+        sizes = self._journal.sizes()
+        for resource, namespace, name, revision, data in self._journal.objects():
+            record = Record(revision, (namespace, name), data, labels=labels_in(data))
+            if sizes[resource] > FEW:
+                record.pack()
+            self._collection(resource).put(record)
+
+    def _collection(self, resource: str) -> Collection:
+        found = self._objects.get(resource)
+        if found is None:
+            found = self._objects[resource] = Collection()
+        return found
+
+    def _with_coming(self, resource: str, namespace: str | None, found: Records) -> Records:
+        """The list as it will be when everything decided is on disk."""
+        objects = {record.key: record for record in found}
+        for event in self._coming.values():
+            if event.resource != resource or namespace not in (None, event.key[0]):
+                continue
+            if event.left is None:
+                objects.pop(event.key, None)
+            else:
+                objects[event.key] = event.left
+        return [objects[key] for key in sorted(objects)]
+
     def _at(self, resource: str, key: Key, expected: int | None) -> Record | None:
-        previous = self._objects.get(resource, {}).get(key)
+        previous = self.get(resource, *key)
         found = previous.revision if previous else 0
         if expected is not None and expected != found:
             raise RevisionMismatch(found)
         return previous
 
-    def _next(self, obj: Obj) -> Record:
-        revision = self._revision + 1
+    def _next(self, key: Key, obj: Obj) -> Record:
+        revision = self._last + 1
         data = orjson.dumps({**obj, "metadata": {**(obj.get("metadata") or {}), "resourceVersion": str(revision)}})
-        return Record(revision, orjson.loads(data), data)
+        return Record(revision, key, data, labels=indexed_labels(obj))
 
-    def _journal(self, revision: int, entry: tuple[object, ...], statement: str, values: tuple[object, ...]) -> None:
-        """One change, on disk before anybody hears of it."""
+    def _decide(self, event: Event) -> None:
         if self._closed:
             raise StorageFailed("the store is closed", code=503)
-        try:
-            self._db.execute("BEGIN IMMEDIATE")
-            self._db.execute(
-                "INSERT INTO log (revision, resource, namespace, name, type, data) VALUES (?, ?, ?, ?, ?, ?)", (revision, *entry)
-            )
-            self._db.execute(statement, values)
-            self._db.execute("COMMIT")
-        except sqlite3.Error as error:
-            if self._db.in_transaction:
-                self._db.execute("ROLLBACK")
-            log.error("event=journal_failed resource=%s namespace=%s name=%s error=%r", *entry[:3], str(error))
-            hint = ": free some space, then try again" if "full" in str(error) else ""
-            raise StorageFailed(f"the change could not be written to the cluster's database ({error}){hint}") from error
-        self._written += 1
-        if self._written >= LOG_SIZE // 2:
-            self._compact(revision)
+        self._last = event.revision
+        self._decided.append(event)
+        self._coming[event.resource, event.key] = event
 
-    def _compact(self, revision: int) -> None:
-        """Forget what is older than the last `LOG_SIZE` revisions; a failure costs only space, and is tried again later."""
+    def _write(self) -> None:
+        """Bring what has been decided to disk, then to memory and the watchers; or take it back."""
+        with self._lock:
+            batch, self._decided = self._decided, []
+            closed = self._closed
+        if not batch:
+            return
         try:
-            self._db.execute("DELETE FROM log WHERE revision <= ?", (revision - LOG_SIZE,))
-            self._written = 0
-        except sqlite3.Error as error:
-            log.warning("event=compaction_failed error=%r", str(error))
+            if closed:
+                raise StorageFailed("the store is closed", code=503)
+            self._journal.append([_change(event) for event in batch])
+        except StorageFailed as error:
+            self._take_back(batch[0].revision, error)
+            return
+        with self._lock:
+            for event in batch:
+                self._publish(event)
+            self._settled = self._revision
+
+    def _take_back(self, first: int, error: StorageFailed) -> None:
+        """Nothing decided from this revision on has happened: later decisions were built on it."""
+        with self._lock:
+            self._decided.clear()
+            self._coming.clear()
+            self._lost.append((first, self._last, error))
+            self._settled = self._last
 
     def _publish(self, event: Event) -> None:
+        collection, place = self._collection(event.resource), (event.resource, event.key)
         self._revision = event.revision
+        if event.left is None:
+            collection.remove(event.key)
+        else:
+            collection.put(event.left)
+            self._age(collection, event.left)
+        if self._coming.get(place) is event:
+            del self._coming[place]
         self._ring.append(event)
         if len(self._ring) > self._ring_size:
             self._floor = self._ring.popleft().revision
+        self._tell(event)
+
+    def _age(self, collection: Collection, record: Record) -> None:
+        """Pack what was written long ago; what is not current any more goes by itself, and few objects of a kind may stay."""
+        self._young.append((collection, record))
+        if len(self._young) > YOUNG:
+            whose, old = self._young.popleft()
+            if len(whose) > FEW and whose.get(old.key) is old:
+                old.pack()
+
+    def _tell(self, event: Event) -> None:
         listeners = self._subscriptions.get(event.resource)
         if not listeners:
             return
@@ -285,38 +373,7 @@ class Store:
             self._subscriptions[event.resource] = [subscription for subscription in listeners if not subscription.overflowed]
             log.warning("event=watcher_too_slow resource=%s queue=%d", event.resource, self._queue_size)
 
-    def _load(self) -> int:
-        """Read the journal; returns the revision to go on from."""
-        self._db.executescript(_TABLES)
-        row = self._db.execute("SELECT value FROM meta WHERE key = 'schema'").fetchone()
-        if row and row[0] != SCHEMA_VERSION:
-            raise UnknownSchema(f"the cluster's database has schema {row[0]}, this version of Trainwright reads {SCHEMA_VERSION}")
-        for resource, namespace, name, revision, data in self._db.execute(
-            "SELECT resource, namespace, name, revision, data FROM current"
-        ):
-            self._objects.setdefault(resource, {})[(namespace, name)] = Record(revision, orjson.loads(data), data)
-        last = self._db.execute(
-            "SELECT value FROM meta WHERE key = 'revision' UNION ALL SELECT MAX(revision) FROM log"
-        ).fetchall()
-        before = max((value or 0 for (value,) in last), default=0)
-        revision = before + RESTART_GAP if row else before
-        with self._db:
-            self._db.execute(
-                "INSERT OR REPLACE INTO meta (key, value) VALUES ('schema', ?), ('revision', ?)", (SCHEMA_VERSION, revision)
-            )
-        return revision
 
-
-def _open(path: str) -> sqlite3.Connection:
-    """The database, readable by its owner only: it holds the Secrets (sqlite gives its side files the same mode)."""
-    if path != ":memory:":
-        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
-        os.chmod(path, 0o600)
-    db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-    db.execute("PRAGMA journal_mode = WAL")
-    db.execute("PRAGMA synchronous = NORMAL")
-    return db
-
-
-def _sorted(objects: dict[Key, Record], namespace: str | None) -> Records:
-    return [objects[key] for key in sorted(objects) if namespace in (None, key[0])]
+def _change(event: Event) -> Change:
+    data = event.left.data if event.left is not None else None
+    return Change(event.revision, event.resource, *event.key, event.type, data)

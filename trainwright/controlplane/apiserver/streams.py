@@ -8,9 +8,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from datetime import datetime
+from threading import get_ident
 
 import anyio
 import orjson
@@ -19,10 +20,11 @@ from starlette.types import Receive, Scope, Send
 
 from trainwright.api.errors import Expired
 from trainwright.api.objects import Obj
-from trainwright.controlplane.apiserver.events import Record, Subscription
+from trainwright.controlplane.apiserver.events import Subscription
 from trainwright.controlplane.apiserver.list_options import ListOptions
 from trainwright.controlplane.apiserver.open_streams import Streams
 from trainwright.controlplane.apiserver.paths import Target
+from trainwright.controlplane.apiserver.records import Record
 from trainwright.controlplane.apiserver.rest import ResourceServer
 from trainwright.controlplane.apiserver.selection import Selection
 from trainwright.controlplane.apiserver.tables import Include, partial, table
@@ -32,6 +34,10 @@ log = logging.getLogger(__name__)
 BOOKMARK_SECONDS = 60.0
 DEFAULT_TIMEOUT = (1800.0, 3600.0)
 """Seconds between which a watch ends that did not say when; spread, so that not all come back at once."""
+PACE = (0.005, 0.25)
+"""Least and most seconds between two deliveries to one watcher. What comes meanwhile goes out together."""
+_PACE_EACH = 0.0005
+"""Seconds by which one watcher slows down all: a delivery takes a fifth of that, and so they never take all the time there is."""
 LOG_READERS = 64
 """Threads that wait for logs at the same time; each is free again at the next chunk or heartbeat."""
 
@@ -63,14 +69,7 @@ class WatchStream:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         wake = asyncio.Event()
-        loop = asyncio.get_running_loop()
-
-        def awake() -> None:
-            try:
-                loop.call_soon_threadsafe(wake.set)
-            except RuntimeError:
-                log.debug("event=watch_outlived_by_writer")  # the loop is gone, and this stream with it
-
+        awake = _waker(wake)
         try:
             subscription = self._server.subscribe(self._target.kind, self._target.namespace, self._since, awake)
         except Expired as error:
@@ -81,7 +80,7 @@ class WatchStream:
         self._streams.add(end)
         try:
             await _start(send, "application/json")
-            async with _until_gone(receive) as gone:
+            async with _until_gone(receive, wake) as gone:
                 await self._pump(subscription, wake, gone, send)
             if not gone.is_set():
                 await _body(send, b"", more=False)
@@ -108,7 +107,9 @@ class WatchStream:
                     lines.append(self._line(*seen))
             if lines:
                 await _body(send, b"".join(lines))
-                continue  # more may have come while the client was reading
+                pace = min(max(len(self._streams) * _PACE_EACH, PACE[0]), PACE[1])
+                await asyncio.sleep(random.uniform(0.5, 1.0) * pace)  # not all at the same moment
+                continue  # more may have come meanwhile
             now = loop.time()
             over = now >= deadline
             if self._options.bookmarks and (over or now >= bookmark) and not subscription.overflowed:
@@ -116,7 +117,9 @@ class WatchStream:
                 await _body(send, self._bookmark(subscription))
             if over or subscription.ended or gone.is_set():
                 return
-            await _first_of(wake, gone, min(deadline, bookmark) - now)
+            timer = loop.call_later(max(min(deadline, bookmark) - now, 0), wake.set)
+            await wake.wait()
+            timer.cancel()
 
     def _line(self, change: str, record: Record) -> bytes:
         if not self._view:
@@ -183,32 +186,36 @@ async def _body(send: Send, data: bytes, *, more: bool = True) -> None:
     await send({"type": "http.response.body", "body": data, "more_body": more})
 
 
+def _waker(wake: asyncio.Event) -> Callable[[], None]:
+    """What sets the event, from any thread."""
+    loop, home = asyncio.get_running_loop(), get_ident()
+
+    def awake() -> None:
+        if get_ident() == home:
+            wake.set()
+            return
+        try:
+            loop.call_soon_threadsafe(wake.set)
+        except RuntimeError:
+            log.debug("event=watch_outlived_by_writer")  # the loop is gone, and this stream with it
+
+    return awake
+
+
 @asynccontextmanager
-async def _until_gone(receive: Receive) -> AsyncIterator[asyncio.Event]:
-    """An event that is set when the client has gone."""
+async def _until_gone(receive: Receive, wake: asyncio.Event | None = None) -> AsyncIterator[asyncio.Event]:
+    """An event that is set when the client has gone, and `wake` with it."""
     gone = asyncio.Event()
 
     async def listen() -> None:
         while (await receive())["type"] != "http.disconnect":
             pass
         gone.set()
+        if wake is not None:
+            wake.set()
 
     listener = asyncio.ensure_future(listen())
     try:
         yield gone
     finally:
         listener.cancel()
-
-
-async def _first_of(one: asyncio.Event, other: asyncio.Event, seconds: float) -> None:
-    """Wait until one of the events is set, or so many seconds have passed."""
-    waiting: list[asyncio.Future[bool]] = [asyncio.ensure_future(_wait(event.wait)) for event in (one, other)]
-    try:
-        await asyncio.wait(waiting, timeout=max(seconds, 0), return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for task in waiting:
-            task.cancel()
-
-
-async def _wait(wait: Callable[[], Awaitable[bool]]) -> bool:
-    return await wait()

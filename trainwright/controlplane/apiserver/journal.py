@@ -1,0 +1,152 @@
+"""The store on disk: one sqlite file in WAL mode with the current state and a log of revisions.
+
+Changes come in batches, one transaction each. `durability` says what a batch has survived when it is written: `normal` the end of
+this process, `full` the loss of power.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sqlite3
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from trainwright.controlplane.apiserver.failures import StorageFailed
+
+log = logging.getLogger(__name__)
+
+Durability = Literal["full", "normal"]
+SCHEMA_VERSION = 1
+LOG_SIZE = 1000
+"""Revisions that stay in the log after compaction (as in kine)."""
+RESTART_GAP = 1000
+"""How far the counter jumps when a file is opened: `normal` durability may lose the last commits with the power, and a
+version that a client has seen must never be given out for something else."""
+
+_TABLES = """
+CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS log (
+  revision INTEGER PRIMARY KEY,
+  resource TEXT NOT NULL, namespace TEXT NOT NULL, name TEXT NOT NULL, type TEXT NOT NULL, data BLOB);
+CREATE TABLE IF NOT EXISTS current (
+  resource TEXT NOT NULL, namespace TEXT NOT NULL, name TEXT NOT NULL, revision INTEGER NOT NULL, data BLOB NOT NULL,
+  PRIMARY KEY (resource, namespace, name));
+"""
+_LOG = "INSERT INTO log (revision, resource, namespace, name, type, data) VALUES (?, ?, ?, ?, ?, ?)"
+_KEEP = "INSERT OR REPLACE INTO current (resource, namespace, name, revision, data) VALUES (?, ?, ?, ?, ?)"
+_FORGET = "DELETE FROM current WHERE resource = ? AND namespace = ? AND name = ?"
+
+
+class UnknownSchema(Exception):
+    """The file was written by a version of Trainwright that this one does not understand."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One revision. `type` is ADDED, MODIFIED or DELETED; without `data` the object is gone."""
+
+    revision: int
+    resource: str
+    namespace: str
+    name: str
+    type: str
+    data: bytes | None
+
+
+class Journal:
+    """Open, or create, the file `path` (`:memory:` for one that nothing outlives). Not for two threads at a time.
+
+    Raises UnknownSchema, sqlite3.Error.
+    """
+
+    def __init__(self, path: Path | str, durability: Durability = "normal"):
+        self._db = _open(str(path), durability)
+        try:
+            self._db.executescript(_TABLES)
+            self.revision = self._next_revision()
+        except BaseException:
+            self._db.close()
+            raise
+        self._written = 0
+
+    def objects(self) -> Iterator[tuple[str, str, str, int, bytes]]:
+        """All that there is: resource, namespace, name, revision and JSON."""
+        yield from self._db.execute("SELECT resource, namespace, name, revision, data FROM current")
+
+    def sizes(self) -> dict[str, int]:
+        """How many objects of each resource there are."""
+        return dict(self._db.execute("SELECT resource, COUNT(*) FROM current GROUP BY resource").fetchall())
+
+    def append(self, changes: list[Change]) -> None:
+        """Write a batch, all of it or nothing. Raises StorageFailed."""
+        last = {(change.resource, change.namespace, change.name): change for change in changes}
+        kept = [(*key, change.revision, change.data) for key, change in last.items() if change.data is not None]
+        gone = [key for key, change in last.items() if change.data is None]
+        try:
+            self._db.execute("BEGIN IMMEDIATE")
+            self._db.executemany(
+                _LOG,
+                (
+                    (change.revision, change.resource, change.namespace, change.name, change.type, change.data)
+                    for change in changes
+                ),
+            )
+            self._db.executemany(_KEEP, kept)
+            self._db.executemany(_FORGET, gone)
+            self._db.execute("COMMIT")
+        except sqlite3.Error as error:
+            self._undo()
+            log.error("event=journal_failed changes=%d first=%d error=%r", len(changes), changes[0].revision, str(error))
+            hint = ": free some space, then try again" if "full" in str(error) else ""
+            raise StorageFailed(f"the change could not be written to the cluster's database ({error}){hint}") from error
+        self._written += len(changes)
+        if self._written >= LOG_SIZE // 2:
+            self._compact(changes[-1].revision)
+
+    def close(self) -> None:
+        self._db.close()
+
+    def _undo(self) -> None:
+        try:
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
+        except sqlite3.Error as error:
+            log.error("event=rollback_failed error=%r", str(error))
+
+    def _compact(self, revision: int) -> None:
+        """Forget what is older than the last `LOG_SIZE` revisions; a failure costs only space, and is tried again later."""
+        try:
+            self._db.execute("DELETE FROM log WHERE revision <= ?", (revision - LOG_SIZE,))
+            self._written = 0
+        except sqlite3.Error as error:
+            log.warning("event=compaction_failed error=%r", str(error))
+
+    def _next_revision(self) -> int:
+        """The revision to go on from, written down before it is used."""
+        row = self._db.execute("SELECT value FROM meta WHERE key = 'schema'").fetchone()
+        if row and row[0] != SCHEMA_VERSION:
+            raise UnknownSchema(f"the cluster's database has schema {row[0]}, this version of Trainwright reads {SCHEMA_VERSION}")
+        last = self._db.execute(
+            "SELECT value FROM meta WHERE key = 'revision' UNION ALL SELECT MAX(revision) FROM log"
+        ).fetchall()
+        before: int = max((value or 0 for (value,) in last), default=0)
+        revision = before + RESTART_GAP if row else before
+        with self._db:
+            self._db.execute(
+                "INSERT OR REPLACE INTO meta (key, value) VALUES ('schema', ?), ('revision', ?)", (SCHEMA_VERSION, revision)
+            )
+        return revision
+
+
+def _open(path: str, durability: Durability) -> sqlite3.Connection:
+    """The database, readable by its owner only: it holds the Secrets (sqlite gives its side files the same mode)."""
+    if path != ":memory:":
+        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+        os.chmod(path, 0o600)
+    db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    db.execute("PRAGMA journal_mode = WAL")
+    db.execute(f"PRAGMA synchronous = {'FULL' if durability == 'full' else 'NORMAL'}")
+    return db
