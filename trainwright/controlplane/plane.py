@@ -41,6 +41,10 @@ from trainwright.runtimes import bundled_runtimes
 OWNER = "trainwright"
 DEFAULT_CLAIM = "workspace"
 """The claim that the bundled runtimes mount unless a TrainJob names another."""
+TRAINER_VERSION = "2.3.0"
+"""The Trainer whose API this is."""
+VERSION_MAP = {"name": "kubeflow-trainer-public", "namespace": "kubeflow-system"}
+"""Where the Kubeflow SDK looks for that version; it warns where nobody tells."""
 log = logging.getLogger(__name__)
 
 
@@ -123,7 +127,7 @@ class ControlPlane:
         return self._tokens.issue(audience, namespace_of(pod), name_of(pod), seconds, datetime.now(UTC))
 
     def _seed(self) -> None:
-        """What a new cluster has, and what a newer Trainwright brings: definitions, bundled runtimes, a claim to work in."""
+        """What a new cluster has, and what a newer Trainwright brings: definitions, runtimes, a claim to work in, its version."""
         seed_definitions(self._server, rfc3339(datetime.now(UTC)))
         for runtime in bundled_runtimes():
             runtime["metadata"].setdefault("labels", {})[names.MANAGED_BY_LABEL] = OWNER
@@ -139,5 +143,12 @@ class ControlPlane:
             "metadata": {"name": DEFAULT_CLAIM, "namespace": "default", "labels": {names.MANAGED_BY_LABEL: OWNER}},
             "spec": {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "20Gi"}}},
         }
-        with contextlib.suppress(AlreadyExists):
-            self.cluster.create(claim)
+        told = {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {**VERSION_MAP, "labels": {names.MANAGED_BY_LABEL: OWNER}},
+            "data": {"kubeflow_trainer_version": TRAINER_VERSION},
+        }
+        for obj in (claim, told):
+            with contextlib.suppress(AlreadyExists):
+                self.cluster.create(obj)

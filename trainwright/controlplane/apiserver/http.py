@@ -32,7 +32,7 @@ from trainwright.controlplane.apiserver.connecting import connected
 from trainwright.controlplane.apiserver.deletion import DeleteOptions
 from trainwright.controlplane.apiserver.descriptions import HEALTH, description, health
 from trainwright.controlplane.apiserver.duplicate_fields import duplicate_fields
-from trainwright.controlplane.apiserver.failures import TooLarge, not_found
+from trainwright.controlplane.apiserver.failures import NotAcceptable, TooLarge, not_found
 from trainwright.controlplane.apiserver.list_options import ListOptions, flag, too_large, version_number
 from trainwright.controlplane.apiserver.logs import LogOptions, Logs, NoLogs, open_log
 from trainwright.controlplane.apiserver.measuring import VERBS, Stopwatch, measured
@@ -67,6 +67,8 @@ LARGE = 64 * 1024
 MANY = 1000
 """Objects of a kind from which on lists of it are put together in a thread."""
 _LONGEST_MANAGER = 128
+_ONE_METHOD = ("log", "binding", "eviction", "finalize")
+"""Subresources that are there for one method, which was looked for before."""
 _DONE = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
 _OPTIONS_OF = {"POST": "CreateOptions", "PUT": "UpdateOptions", "PATCH": "PatchOptions", "DELETE": "DeleteOptions"}
 
@@ -143,7 +145,7 @@ class Api:
             return health(path)
         if path == "/metrics" and request.method == "GET":
             return self._measures(request)
-        if path == "/version":
+        if path in ("/version", "/version/"):  # clients made from newer descriptions ask with a slash
             return (
                 json_response(orjson.dumps(discovery.version()))
                 if request.method == "GET"
@@ -204,6 +206,8 @@ class Api:
             raise MethodNotAllowed(WRONG_METHOD)
         if method == "HEAD" and target.strategy.custom:
             method = "GET"
+        if target.subresource in _ONE_METHOD and not target.strategy.custom:
+            raise _unsupported(target, method)
         if target.subresource not in ("", "status") or (target.subresource and not target.kind.status):
             raise not_found(target.kind, target.name)
         if target.subresource and method not in ("GET", "PUT", "PATCH"):
@@ -238,7 +242,8 @@ class Api:
         options = ListOptions.parse(request.query_params)
         view = Media.accepted(request.headers.get("accept"))
         if options.watch:
-            return WatchStream(self._server, self.streams, target, options, view.view, _include(request), self._clock)
+            include = _include(request) if view.view == "Table" else "Metadata"
+            return WatchStream(self._server, self.streams, target, options, view.view, include, self._clock)
 
         def page() -> Response:
             return self._page(request, target, self._server.list(target.kind, target.namespace, options))
@@ -266,6 +271,8 @@ class Api:
             raise Invalid.of("PatchOptions", "", [problem], "meta.k8s.io")
         patch = await _unless_large(body, bound(media.decode_patch, body, yaml_allowed=name == patches.APPLY))
         options = _write_options(request, status=target.subresource == "status")
+        if options.strictness != "Ignore" and name in (patches.MERGE, patches.STRATEGIC):
+            options = replace(options, duplicates=tuple(await _unless_large(body, bound(duplicate_fields, body, patch))))
         change = bound(self._server.patch, target.kind, target.space, target.name, patch, name, options)
         return self._object(request, target, await self._done(change, len(body)))
 
@@ -350,6 +357,8 @@ class Api:
         options = _write_options(request, status=target.subresource == "status")
         body, content_type = await _read(request), request.headers.get("content-type", "")
         obj = await _unless_large(body, bound(media.decode_body, body, content_type, target.kind.kind))
+        if obj is None and not target.strategy.custom:  # `null` says as little as `{}`
+            obj = {}
         if target.strategy.custom and isinstance(obj, dict):
             for name, said in (("kind", "Kind"), ("apiVersion", "apiVersion")):
                 if not obj.get(name):
@@ -366,6 +375,10 @@ class Api:
         wanted = Media.accepted(request.headers.get("accept"))
         data = answer.data
         if wanted.view and not answer.is_status:
+            if wanted.view == "PartialObjectMetadataList":
+                raise NotAcceptable(
+                    f"you requested PartialObjectMetadataList, but the requested object is not a list ({_in_go(target)})"
+                )
             if wanted.view == "Table":
                 meta = {"resourceVersion": answer.object["metadata"].get("resourceVersion", "")}
                 data = orjson.dumps(table(target.kind, [answer.object], meta, self._clock(), include=_include(request)))
@@ -375,6 +388,8 @@ class Api:
 
     def _page(self, request: Request, target: Target, page: Page) -> Response:
         wanted = Media.accepted(request.headers.get("accept"))
+        if wanted.view == "PartialObjectMetadata":
+            raise NotAcceptable(f"you requested PartialObjectMetadata, but the requested object is a list ({_in_go(target)}List)")
         meta: Obj = {"resourceVersion": str(page.revision)}
         if page.token:
             meta["continue"] = page.token
@@ -404,6 +419,13 @@ def _item(target: Target, record: Record) -> bytes:
     if target.strategy.custom:
         return record.data
     return orjson.dumps({key: value for key, value in record.object.items() if key not in ("apiVersion", "kind")})
+
+
+def _in_go(target: Target) -> str:
+    """The name that the type of these objects has in kube-apiserver."""
+    if target.strategy.custom:
+        return "*unstructured.Unstructured"
+    return f"*{target.kind.group.partition('.')[0] or 'core'}.{target.kind.kind}"
 
 
 def _is_collectable(target: Target) -> bool:
@@ -478,8 +500,12 @@ def _unsupported_value(request: Request, field: str, value: str, supported: str)
 
 
 def _include(request: Request) -> Include:
-    wanted = request.query_params.get("includeObject")
-    return wanted if wanted in ("None", "Object") else "Metadata"  # type: ignore[return-value]
+    """What the rows of a Table hold. Raises BadRequest."""
+    wanted = request.query_params.get("includeObject") or "Metadata"
+    if wanted not in ("None", "Metadata", "Object"):
+        why = "must be 'Metadata', 'Object', 'None', or empty"
+        raise BadRequest(f'Unable to convert to Table as requested: includeObject: Invalid value: "{wanted}": {why}')
+    return wanted  # type: ignore[return-value]
 
 
 async def _unless_large(body: bytes, read: Callable[[], T]) -> T:

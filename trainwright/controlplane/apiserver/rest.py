@@ -107,7 +107,8 @@ class ResourceServer:
     def update(self, kind: Kind, namespace: str, name: str, obj: Any, options: WriteOptions = _PLAIN) -> Answer:
         """Replace an object, or its status. Raises BadRequest, Conflict, Invalid, NotFound."""
         strategy = strategy_of(kind)
-        new = metadata.decoded(kind, obj, custom=strategy.custom)
+        known = self.store.get(kind.resource, namespace, name)
+        new = metadata.decoded(kind, obj, custom=strategy.custom, old=known)
         metadata.place(kind, new, namespace, name)
         with self.store.locked():
             old = self.store.get(kind.resource, namespace, name)
@@ -141,11 +142,12 @@ class ResourceServer:
             if media_type == patches.APPLY:
                 return self._apply(strategy, namespace, old, patch, options)
             changed = patches.patched(strategy, old.object, patch, media_type)
-            new = metadata.decoded(kind, changed, custom=strategy.custom)
-            metadata.place(kind, new, namespace, name)
-            metadata.check_identity(kind, new, old.object)
-            metadata.check_version(kind, new, old.object, required=False)
             try:
+                new = metadata.decoded(kind, changed, custom=strategy.custom, old=old)
+                metadata.place(kind, new, namespace, name)
+                metadata.check_identity(kind, new, old.object)
+                version_number(new["metadata"].get("resourceVersion") or "0", "")
+                metadata.check_version(kind, new, old.object, required=False)
                 return self._change(strategy, old, new, options, owners_before(changed, old.object, options))
             except Undecodable as error:
                 raise patches.unreadable(error, kind, changed, patch, media_type) from error
@@ -317,7 +319,7 @@ class ResourceServer:
             metadata.carry_over(new, old.object)
             metadata.check_finalizers(kind, new, old.object)
             if not governs(new) and new["metadata"] != old.object["metadata"]:
-                metadata.check(kind, new)
+                metadata.check(kind, new, changed=True)
             strategy.prepare_for_update(new, old.object)
         warnings: Warnings = []
         asked = new

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
-from trainwright.api.errors import BadRequest, NotFound
+from trainwright.api.errors import BadRequest
 from trainwright.api.objects import Obj, name_of, uid_of
 from trainwright.controlplane.node.container import ContainerRun, latest_run, run_of
 from trainwright.controlplane.node.log_entries import POLL_SECONDS, Position, Selection, Stream, read_blocks, tail_position
@@ -35,7 +35,7 @@ class ContainerLogs:
     ) -> Iterator[bytes]:
         """A container's log in chunks; with `follow`, `b""` now and then while it waits for more.
 
-        Raises NotFound for a run that never was, BadRequest while the container has not started.
+        Raises BadRequest for a run that never was, and while the container has not started.
         """
         run = self._run(pod, container or "", previous)
         follow = follow and not previous
@@ -53,7 +53,7 @@ class ContainerLogs:
         if not previous:
             return run
         if run.attempt == 0:
-            raise NotFound(f'previous terminated container "{container}" in pod "{name_of(pod)}" not found')
+            raise BadRequest(f'previous terminated container "{container}" in pod "{name_of(pod)}" not found')
         return run_of(container, run.attempt - 1, folder)
 
 
