@@ -6,12 +6,12 @@ SOURCES := trainwright components operators pipelines dags quickstart tests benc
 # Bytecode halves every start; see deploy/laptop/install.sh.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help finetune retrain-demo test test-fast test-slow goldens chaos fuzz bench lint format clean
+.PHONY: help finetune retrain-demo test test-fast test-slow goldens conformance chaos fuzz bench lint format clean
 
 help:
 	@echo "make finetune [NAME=..] [MODEL=hf://org/name|path] [DATASET=..] [EXPORT=file:///..] [SETTINGS=json] [KEEP=1] [ORCHESTRATOR=airflow]"
 	@echo "make retrain-demo"
-	@echo "make test | test-fast | test-slow | goldens | chaos | fuzz | bench | lint | format | clean"
+	@echo "make test | test-fast | test-slow | goldens | conformance | chaos | fuzz | bench | lint | format | clean"
 
 finetune: .venv/.ready-$(if $(filter airflow,$(ORCHESTRATOR)),airflow,quickstart)
 	@$(PY) -m trainwright.quickstart --name "$(NAME)" --model "$(MODEL)" --dataset "$(DATASET)" --export "$(EXPORT)" \
@@ -38,6 +38,10 @@ goldens: .venv/.ready-dev
 	$(PY) tests/materialize/table.py
 	$(PY) tests/behaviour_recordings.py $(ARGS)
 
+# The API server against recordings, kubectl, the official Python client and the Kubeflow SDK, as a table: about 3 minutes.
+conformance: .venv/.ready-dev
+	$(PY) tests/conformance/table.py $(ARGS)
+
 # The same kinds of tests in large counts; not part of CI.
 chaos: .venv/.ready-dev
 	TRAINWRIGHT_CHAOS=1 $(PY) -m pytest -m slow -k "kill or fault" --timeout 3600 $(ARGS)
@@ -58,7 +62,7 @@ format: .venv/.ready-dev
 	.venv/bin/ruff format -q $(SOURCES)
 
 clean:
-	rm -rf .venv runs build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .clients runs build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 .venv/.ready-quickstart: pyproject.toml deploy/laptop/install.sh
 	@deploy/laptop/install.sh quickstart

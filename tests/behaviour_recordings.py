@@ -11,18 +11,15 @@ import os
 import sys
 import tempfile
 from collections import Counter, defaultdict
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import yaml
+from clusters import embedded
 
 from trainwright.controlplane.gates import FeatureGates
-from trainwright.controlplane.home import Home
-from trainwright.controlplane.plane import ControlPlane
 
 QUIET_SECONDS = 0.6
 """Nothing has changed for so long: settled. Longer than the Job controller lets pod events gather."""
@@ -37,7 +34,7 @@ def differences(recordings: Path, names: list[str], gates: FeatureGates) -> dict
     cases = [recordings / "cases" / name for name in names]
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
-        with _plane(folder, gates) as kubeconfig, ThreadPoolExecutor(WORKERS) as pool:
+        with embedded(folder, node=False, gates=gates) as kubeconfig, ThreadPoolExecutor(WORKERS) as pool:
             api = run.Api(str(kubeconfig))
             seen = list(pool.map(lambda case: run.Run(api, str(case), QUIET_SECONDS).go()[0], cases))
         found = {}
@@ -87,18 +84,6 @@ def _tell(found: dict[str, list[str]], areas: dict[str, str]) -> None:
     for area in sorted(total):
         print(f"{area:<24} {same[area]:>6} {total[area]:>5}")
     print(f"{'all':<24} {sum(same.values()):>6} {sum(total.values()):>5}")
-
-
-@contextmanager
-def _plane(folder: Path, gates: FeatureGates) -> Iterator[Path]:
-    """A control plane without a node; gives its kubeconfig."""
-    home = Home(folder / "home")
-    plane = ControlPlane(home, gates=gates, node=False)
-    plane.start()
-    try:
-        yield home.kubeconfig
-    finally:
-        plane.stop(2)
 
 
 def _module(path: Path) -> ModuleType:

@@ -12,7 +12,7 @@ from typing import Any, Literal
 from trainwright.api.decoding import decoding_problems
 from trainwright.api.errors import BadRequest, Denied, Invalid, Problem, Undecodable
 from trainwright.api.governed import GOVERNED, Governed
-from trainwright.api.metadata_rules import metadata_problems, metadata_warnings
+from trainwright.api.metadata_rules import changed_metadata_problems, metadata_problems, metadata_warnings
 from trainwright.api.metadata_shapes import METADATA
 from trainwright.api.nearest import nearest
 from trainwright.api.objects import Obj, copy_of, name_of
@@ -213,7 +213,8 @@ class _Admission:
 
     def _judge(self, own: Obj, found: Findings) -> None:
         named, kind = _named(own), self.governed.kind
-        problems = list(metadata_problems(kind, named["metadata"], custom=self.governed.custom))
+        find = metadata_problems if self.old is None or self.context.only_status else changed_metadata_problems
+        problems = list(find(kind, named["metadata"], custom=self.governed.custom))
         if not self.context.now:  # away from a server owners have no UID yet
             problems = [problem for problem in problems if problem.field != "metadata.ownerReferences.uid"]
         if not self.governed.custom and self.is_read and not found.malformed:

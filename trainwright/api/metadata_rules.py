@@ -7,7 +7,19 @@ import re
 from collections.abc import Iterator
 
 from trainwright.api.errors import Problem
-from trainwright.api.kinds import NAMESPACE, SERVICE, Kind
+from trainwright.api.kinds import (
+    ENDPOINT_SLICE,
+    EVENT,
+    LEASE,
+    LIMIT_RANGE,
+    NAMESPACE,
+    POD_TEMPLATE,
+    PRIORITY_CLASS,
+    RESOURCE_QUOTA,
+    RUNTIME_CLASS,
+    SERVICE,
+    Kind,
+)
 from trainwright.api.objects import Obj
 
 _SUBDOMAIN = re.compile(r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*\Z")
@@ -37,6 +49,11 @@ _NOT_VALUE = (
     "'(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
 )
 _STANDARD_FINALIZERS = ("foregroundDeletion", "orphan", "kubernetes")
+_LOOKED_AT_IN_A_CHANGE = ("metadata.labels", "metadata.annotations", "metadata.ownerReferences")
+_LOOKED_AT_AS_A_WHOLE = (LIMIT_RANGE, ENDPOINT_SLICE)
+"""Kinds whose own check of a change is that of a new object, and nothing more."""
+_LOOKED_AT_AS_A_CHANGE = (LEASE, POD_TEMPLATE, RESOURCE_QUOTA, PRIORITY_CLASS, RUNTIME_CLASS)
+"""Kinds whose own check of a change looks at what changed, and at nothing else of the metadata."""
 _ANNOTATIONS_LIMIT = 256 * 1024
 """Bytes of all annotations of an object together, as in Kubernetes."""
 
@@ -53,6 +70,20 @@ def metadata_problems(kind: Kind | None, metadata: Obj, *, custom: bool) -> Iter
         if "/" not in finalizer and finalizer not in _STANDARD_FINALIZERS and not custom:
             message = f'Invalid value: "{finalizer}": name is neither a standard finalizer name nor is it fully qualified'
             yield Problem(f"metadata.finalizers[{index}]", message)
+
+
+def changed_metadata_problems(kind: Kind, metadata: Obj, *, custom: bool) -> Iterator[Problem]:
+    """Everything wrong with the metadata of a changed object, as often as an API server tells it.
+
+    Metadata is looked at as a whole and as a change, for all kinds alike; then once more by what the kind itself checks.
+    """
+    whole = list(metadata_problems(kind, metadata, custom=custom))
+    change = [problem for problem in whole if problem.field.startswith(_LOOKED_AT_IN_A_CHANGE)]
+    yield from whole + change
+    if kind not in _LOOKED_AT_AS_A_WHOLE and kind != EVENT:
+        yield from change
+    if kind not in _LOOKED_AT_AS_A_CHANGE and kind != EVENT and not custom:
+        yield from whole
 
 
 def labelling_problems(metadata: Obj, path: str) -> Iterator[Problem]:

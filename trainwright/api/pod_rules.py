@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import difflib
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -31,6 +33,7 @@ _CHANGEABLE = (
     "(only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was "
     "previously negative)"
 )
+_LONGEST_DEADLINE = 2**31 - 1
 _STANDARD = ("cpu", "memory", "ephemeral-storage")
 
 
@@ -214,9 +217,27 @@ def _same_pod(case: Case) -> Iterator[Problem]:
             why = "Forbidden: pod updates may not add or remove containers"
             yield Problem(f"spec.{group}", why, "FieldValueForbidden")
             return
-    if _unchangeable(old) != _unchangeable(new) or not _kept(old, new):
-        # On a cluster the difference follows, in the words of Go's types.
-        yield Problem("spec", f"Forbidden: pod updates may not change fields other than {_CHANGEABLE}", "FieldValueForbidden")
+    if told := _deadline_fault(old.get("activeDeadlineSeconds"), new.get("activeDeadlineSeconds")):
+        yield Problem("spec.activeDeadlineSeconds", told)
+        return
+    before, after = _unchangeable(old), _unchangeable(new)
+    if before != after or not _kept(old, new):
+        why = f"Forbidden: pod updates may not change fields other than {_CHANGEABLE}\n{_difference(before, after)}"
+        yield Problem("spec", why, "FieldValueForbidden")
+
+
+def _deadline_fault(old: Any, new: Any) -> str:
+    """A deadline may be set, and come nearer."""
+    if new is None:
+        return "" if old is None else "Invalid value: null: must not update from a positive integer to nil value"
+    if not 0 <= new <= _LONGEST_DEADLINE:
+        return f"Invalid value: {new}: must be between 0 and {_LONGEST_DEADLINE}, inclusive"
+    return f"Invalid value: {new}: must be less than or equal to previous value" if old is not None and old < new else ""
+
+
+def _difference(old: Obj, new: Obj) -> str:
+    before, after = (json.dumps(spec, indent=1, sort_keys=True).splitlines() for spec in (old, new))
+    return "\n".join(list(difflib.unified_diff(before, after, lineterm=""))[2:])
 
 
 def _unchangeable(spec: Obj) -> Obj:

@@ -42,6 +42,7 @@ class Reflector:
         field_selector: str = "",
         stop: threading.Event | None = None,
         connection_seconds: int = CONNECTION_SECONDS,
+        remember: Callable[[Obj], Obj] = lambda obj: obj,
     ):
         self.known: dict[tuple[str, str], Obj] = {}
         self.synced = threading.Event()
@@ -51,7 +52,7 @@ class Reflector:
         self.stop = stop or threading.Event()
         self._cluster, self._kind, self._namespace = cluster, kind, namespace
         self._labels, self._fields = label_selector, field_selector
-        self._handler = handler
+        self._handler, self._remember = handler, remember
         self._connection_seconds = connection_seconds
         self._backoff = 0.0
 
@@ -128,7 +129,7 @@ class Reflector:
         for key, item in fresh.items():
             old = self.known.get(key)
             if old is None or old["metadata"].get("resourceVersion") != item["metadata"].get("resourceVersion"):
-                self.known[key] = item
+                self.known[key] = self._remember(item)
                 self._handler("ADDED" if old is None else "MODIFIED", item)
 
     def _changed(self, event: str, obj: Obj) -> None:
@@ -136,5 +137,5 @@ class Reflector:
         if event == "DELETED":
             self.known.pop(key, None)
         else:
-            self.known[key] = obj
+            self.known[key] = self._remember(obj)
         self._handler(event, obj)

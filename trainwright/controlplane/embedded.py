@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, cast
 
 import orjson
@@ -16,12 +17,12 @@ from trainwright.api.kinds import POD, Kind, kind_of
 from trainwright.api.objects import Obj, name_of, namespace_of
 from trainwright.cluster.protocol import Listing, PatchType, Propagation, WatchEvent
 from trainwright.controlplane.apiserver import patches
-from trainwright.controlplane.apiserver.answers import Answer
 from trainwright.controlplane.apiserver.deletion import DeleteOptions
 from trainwright.controlplane.apiserver.events import Subscription
 from trainwright.controlplane.apiserver.list_options import ListOptions
 from trainwright.controlplane.apiserver.logs import LogOptions, Logs, NoLogs, open_log
 from trainwright.controlplane.apiserver.open_streams import Streams
+from trainwright.controlplane.apiserver.records import Record
 from trainwright.controlplane.apiserver.registry import strategy_of
 from trainwright.controlplane.apiserver.rest import ResourceServer
 from trainwright.controlplane.apiserver.selection import Selection
@@ -33,22 +34,26 @@ _OBJECT = WriteOptions()
 
 
 class EmbeddedCluster:
-    """A `Cluster` over a `ResourceServer` in this process. Safe to use from many threads."""
+    """A `Cluster` over a `ResourceServer` in this process. Safe to use from many threads.
 
-    def __init__(self, server: ResourceServer, logs: Logs | None = None):
-        self._server = server
+    `shared`: lists, watches and writes give the store's own objects, which nobody may change; a `get` always gives a copy. For
+    controllers, which look at many objects again and again.
+    """
+
+    def __init__(self, server: ResourceServer, logs: Logs | None = None, *, shared: bool = False):
+        self._server, self._shared = server, shared
         self._logs = logs or NoLogs()
         self._watches = Streams()
 
     def get(self, kind: Kind, name: str, namespace: str | None = None) -> Obj:
         """One object. Raises NotFound."""
-        return _own(self._server.get(kind, _space(kind, namespace), name))
+        return cast(Obj, orjson.loads(self._server.get(kind, _space(kind, namespace), name).data))
 
     def list(self, kind: Kind, namespace: str | None = None, *, label_selector: str = "", field_selector: str = "") -> Listing:
         """All objects that match."""
         options = ListOptions(label_selector=label_selector, field_selector=field_selector)
         page = self._server.list(kind, namespace if kind.namespaced else None, options)
-        return Listing([orjson.loads(record.data) for record in page.records], str(page.revision))
+        return Listing([self._given(record) for record in page.records], str(page.revision))
 
     def watch(
         self,
@@ -77,7 +82,7 @@ class EmbeddedCluster:
     def create(self, obj: Obj) -> Obj:
         """Raises AlreadyExists, Invalid, Forbidden; NotFound when the namespace does not exist."""
         kind = _kind(obj)
-        return _own(self._server.create(kind, _space(kind, namespace_of(obj)), obj))
+        return self._given(self._server.create(kind, _space(kind, namespace_of(obj)), obj).record)
 
     def update(self, obj: Obj) -> Obj:
         """Replace an object. Raises Conflict when its resource version is stale."""
@@ -103,7 +108,8 @@ class EmbeddedCluster:
         if subresource not in (None, "status"):
             raise BadRequest(f"subresource: {subresource!r} cannot be patched, only status can")
         options = _STATUS if subresource else _OBJECT
-        return _own(self._server.patch(kind, _space(kind, namespace), name, patch, _MEDIA_TYPES[patch_type], options))
+        changed = self._server.patch(kind, _space(kind, namespace), name, patch, _MEDIA_TYPES[patch_type], options)
+        return self._given(changed.record)
 
     def delete(
         self,
@@ -134,6 +140,16 @@ class EmbeddedCluster:
         # Without the heartbeats, which are there for readers that can go away without a word.
         return (chunk for chunk in open_log(self._logs, pod, options) or () if chunk)
 
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """The writes of this thread go to disk together, at the end. Raises StorageFailed: then none of them has happened."""
+        store = self._server.store
+        with store.deferred() as deferred:
+            try:
+                yield
+            finally:
+                store.settle(deferred.last)
+
     def close(self) -> None:
         """End every watch, and every later one. The server stays open."""
         self._watches.close()
@@ -145,12 +161,12 @@ class EmbeddedCluster:
             yield WatchEvent("BOOKMARK", {})
             for record in map(selection.shown, subscription.initial):
                 if record is not None:
-                    yield WatchEvent("ADDED", orjson.loads(record.data))
+                    yield WatchEvent("ADDED", self._given(record))
             while not subscription.ended:
                 for event in subscription.take(max(deadline - time.monotonic(), 0.0)):
                     seen = selection.seen(event)
                     if seen:
-                        yield WatchEvent(seen[0], orjson.loads(seen[1].data))
+                        yield WatchEvent(seen[0], self._given(seen[1]))
                 if time.monotonic() >= deadline and not subscription.overflowed:
                     metadata = {"resourceVersion": str(self._server.store.progress(subscription))}
                     yield WatchEvent("BOOKMARK", {"kind": kind.kind, "apiVersion": kind.api_version, "metadata": metadata})
@@ -161,7 +177,11 @@ class EmbeddedCluster:
 
     def _replace(self, obj: Obj, options: WriteOptions) -> Obj:
         kind = _kind(obj)
-        return _own(self._server.update(kind, _space(kind, namespace_of(obj)), name_of(obj), obj, options))
+        return self._given(self._server.update(kind, _space(kind, namespace_of(obj)), name_of(obj), obj, options).record)
+
+    def _given(self, record: Record) -> Obj:
+        """An object as it leaves: the caller's own, unless this cluster shares."""
+        return record.object if self._shared else cast(Obj, orjson.loads(record.data))
 
 
 def _kind(obj: Obj) -> Kind:
@@ -176,7 +196,3 @@ def _kind(obj: Obj) -> Kind:
 def _space(kind: Kind, namespace: str | None) -> str:
     """The namespace as the server wants it: empty for a cluster-scoped kind."""
     return (namespace or "") if kind.namespaced else ""
-
-
-def _own(answer: Answer) -> Obj:
-    return cast(Obj, orjson.loads(answer.data))

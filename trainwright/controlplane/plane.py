@@ -5,12 +5,11 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import threading
 from datetime import UTC, datetime
 
 from trainwright.api import names
 from trainwright.api.errors import AlreadyExists
-from trainwright.api.kinds import CLUSTER_TRAINING_RUNTIME, JOB, JOBSET, POD, TRAINJOB
+from trainwright.api.kinds import CLUSTER_TRAINING_RUNTIME
 from trainwright.api.objects import Obj, labels_of, name_of, namespace_of
 from trainwright.api.times import rfc3339
 from trainwright.controlplane.apiserver.auth import Tokens
@@ -23,13 +22,14 @@ from trainwright.controlplane.apiserver.logs import NoLogs
 from trainwright.controlplane.apiserver.progress import ProgressReports as ReportTaker
 from trainwright.controlplane.apiserver.rest import ResourceServer
 from trainwright.controlplane.apiserver.serve import Application, PortInUse, Serving, serve
+from trainwright.controlplane.apiserver.sessions import NoSessions
 from trainwright.controlplane.apiserver.store import Store
 from trainwright.controlplane.controllers.claim_protection import claim_protection
 from trainwright.controlplane.controllers.event_expiry import event_expiry
 from trainwright.controlplane.controllers.garbage import garbage_collector
 from trainwright.controlplane.controllers.job import job_controller
 from trainwright.controlplane.controllers.jobset import jobset_controller, pod_admission
-from trainwright.controlplane.controllers.local_cache import LocalCache
+from trainwright.controlplane.controllers.loop import ControllerLoop
 from trainwright.controlplane.controllers.scheduler import scheduler
 from trainwright.controlplane.controllers.trainjob import trainjob_controller
 from trainwright.controlplane.embedded import EmbeddedCluster
@@ -43,6 +43,10 @@ from trainwright.runtimes import bundled_runtimes
 OWNER = "trainwright"
 DEFAULT_CLAIM = "workspace"
 """The claim that the bundled runtimes mount unless a TrainJob names another."""
+TRAINER_VERSION = "2.3.0"
+"""The Trainer whose API this is."""
+VERSION_MAP = {"name": "kubeflow-trainer-public", "namespace": "kubeflow-system"}
+"""Where the Kubeflow SDK looks for that version; it warns where nobody tells."""
 log = logging.getLogger(__name__)
 
 
@@ -52,13 +56,14 @@ class ControlPlane:
     def __init__(self, home: Home, *, gates: FeatureGates, node: bool = True, durability: Durability = "normal"):
         home.make()
         self._home, self._gates, self._with_node = home, gates, node
-        self._stop = threading.Event()
         self._serving: Serving | None = None
         self._agent: NodeAgent | None = None
-        self._threads: list[threading.Thread] = []
+        self._rotation: CertificateRotation | None = None
+        self._controllers: ControllerLoop | None = None
         self._store = Store(home.database, durability=durability)
         self._server = ResourceServer(self._store, gates=gates)
         self._credentials = load_credentials(home.credentials)
+        self._authority = self._credentials.authority.read_text("ascii")
         self._tokens = Tokens(self._credentials.admin_token, self._credentials.signing_key)
         logs = ContainerLogs(home.node / "pods") if node else NoLogs()
         self._logs = logs
@@ -70,25 +75,27 @@ class ControlPlane:
         Raises PortInUse for a port that was asked for.
         """
         self._seed()
-        app = create_app(self._server, self._tokens, self._logs, ReportTaker(self._server, self._tokens))
-        self._serving = self._listen(app, port)
-        write_kubeconfig(self._home.kubeconfig, self._serving.url, self._credentials)
-        cache = LocalCache(self.cluster, (TRAINJOB, JOBSET, JOB, POD), self._stop)
-        controllers = [
-            trainjob_controller(cache, self._settings, bundled=True),
-            jobset_controller(cache, self._gates),
-            job_controller(cache, pod_admission(cache)),
-            garbage_collector(self.cluster),
-            event_expiry(self.cluster),
-        ]
         if self._with_node:
             self._agent = NodeAgent(self.cluster, self._home.node, self._issue_token)
+        sessions = self._agent.sessions if self._agent is not None else NoSessions()
+        app = create_app(self._server, self._tokens, self._logs, ReportTaker(self._server, self._tokens), sessions)
+        self._serving = self._listen(app, port)
+        write_kubeconfig(self._home.kubeconfig, self._serving.url, self._credentials)
+        shared = EmbeddedCluster(self._server, self._logs, shared=True)
+        controllers = [
+            trainjob_controller(shared, self._settings, bundled=True),
+            jobset_controller(shared, self._gates),
+            job_controller(shared, pod_admission(shared)),
+            garbage_collector(shared),
+            event_expiry(shared),
+        ]
+        if self._agent is not None:
             self._agent.start()
             controllers += [scheduler(self.cluster), claim_protection(self.cluster)]
-        for controller in controllers:
-            self._threads.extend(controller.start(cache, self._stop))
-        self._threads.extend(cache.start())
-        self._threads.append(self._rotation(self._serving))
+        self._controllers = ControllerLoop(self._server, shared, controllers)
+        self._controllers.start()
+        self._rotation = CertificateRotation(self._home.credentials, self._serving)
+        self._rotation.start()
         running = Running(os.getpid(), self._serving.port, self._serving.url, rfc3339(datetime.now(UTC)))
         self._home.announce(running)
         log.info("control plane ready url=%s home=%s", running.url, self._home.path)
@@ -97,14 +104,15 @@ class ControlPlane:
     def stop(self, grace_seconds: float = 10.0) -> None:
         """Stop in order: nobody decides any more, then the processes end, then the API, then the store."""
         self._home.withdraw()
-        self._stop.set()
+        if self._rotation is not None:
+            self._rotation.stop()
+        if self._controllers is not None:
+            self._controllers.stop()
         if self._agent is not None:
             self._agent.stop(grace_seconds)
         if self._serving is not None:
             self._serving.stop()
         self.cluster.close()
-        for thread in self._threads:
-            thread.join(2)
         self._store.close()
         log.info("control plane stopped home=%s", self._home.path)
 
@@ -117,23 +125,16 @@ class ControlPlane:
                 raise
             return serve(app, port=0, cert=self._credentials.certificate, key=self._credentials.key)
 
-    def _rotation(self, serving: Serving) -> threading.Thread:
-        """The thread that renews the server's certificate in time."""
-        rotation = CertificateRotation(self._home.credentials, serving)
-        thread = threading.Thread(target=rotation.run, args=(self._stop,), name="certificate", daemon=True)
-        thread.start()
-        return thread
-
     def _settings(self) -> Settings:
         if not self._gates.TrainJobStatus or self._serving is None:
             return Settings()
-        return Settings(progress=ProgressReports(self._serving.url, self._credentials.authority.read_text("ascii")))
+        return Settings(progress=ProgressReports(self._serving.url, self._authority))
 
     def _issue_token(self, audience: str, pod: Obj, seconds: int) -> str:
         return self._tokens.issue(audience, namespace_of(pod), name_of(pod), seconds, datetime.now(UTC))
 
     def _seed(self) -> None:
-        """What a new cluster has, and what a newer Trainwright brings: definitions, bundled runtimes, a claim to work in."""
+        """What a new cluster has, and what a newer Trainwright brings: definitions, runtimes, a claim to work in, its version."""
         seed_definitions(self._server, rfc3339(datetime.now(UTC)))
         for runtime in bundled_runtimes():
             runtime["metadata"].setdefault("labels", {})[names.MANAGED_BY_LABEL] = OWNER
@@ -149,5 +150,12 @@ class ControlPlane:
             "metadata": {"name": DEFAULT_CLAIM, "namespace": "default", "labels": {names.MANAGED_BY_LABEL: OWNER}},
             "spec": {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "20Gi"}}},
         }
-        with contextlib.suppress(AlreadyExists):
-            self.cluster.create(claim)
+        told = {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {**VERSION_MAP, "labels": {names.MANAGED_BY_LABEL: OWNER}},
+            "data": {"kubeflow_trainer_version": TRAINER_VERSION},
+        }
+        for obj in (claim, told):
+            with contextlib.suppress(AlreadyExists):
+                self.cluster.create(obj)

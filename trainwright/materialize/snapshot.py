@@ -5,7 +5,10 @@ Source: Trainer 2.3 (reference section 2.2).
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
+
+import orjson
 
 from trainwright.api import names
 from trainwright.api.admission import admit
@@ -15,6 +18,8 @@ from trainwright.materialize.serialised import as_written
 from trainwright.materialize.template_types import RUNTIME
 
 KEY = "runtime"
+_REMEMBERED = 64
+"""Snapshots whose text is known in both directions: the jobs of a runtime all have the same, and YAML takes milliseconds."""
 _KINDS = ("TrainingRuntime", "ClusterTrainingRuntime")
 
 
@@ -24,8 +29,6 @@ def snapshot_name(trainjob: Obj) -> str:
 
 def runtime_snapshot(trainjob: Obj, runtime: Obj) -> Obj:
     """The ConfigMap that holds a runtime for a TrainJob, owned by it. The runtime may be as it was written or as it is stored."""
-    import yaml
-
     whole = as_written(RUNTIME, admit(runtime).object)
     owner = {"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob", "metadata": trainjob["metadata"]}
     metadata = {
@@ -33,8 +36,15 @@ def runtime_snapshot(trainjob: Obj, runtime: Obj) -> Obj:
         "namespace": namespace_of(trainjob) or "default",
         "ownerReferences": [owner_reference(owner)],
     }
-    text = yaml.safe_dump(whole, sort_keys=True, default_flow_style=False, allow_unicode=True, width=2**31)
-    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {KEY: text}}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {KEY: _as_yaml(orjson.dumps(whole))}}
+
+
+@lru_cache(_REMEMBERED)
+def _as_yaml(data: bytes) -> str:
+    import yaml
+
+    whole = orjson.loads(data)
+    return str(yaml.safe_dump(whole, sort_keys=True, default_flow_style=False, allow_unicode=True, width=2**31))
 
 
 def runtime_in(snapshot: Obj, trainjob: Obj) -> Obj:
@@ -64,12 +74,19 @@ def _loaded(text: str, trainjob: Obj) -> Obj:
     import yaml
 
     try:
-        runtime: Any = yaml.safe_load(text)
-    except yaml.YAMLError as error:
+        runtime: Any = orjson.loads(_as_json(text))
+    except (yaml.YAMLError, TypeError, ValueError) as error:
         raise _invalid(trainjob, f"it is no YAML: {error}") from None
     if not isinstance(runtime, dict) or runtime.get("kind") not in _KINDS:
         raise _invalid(trainjob, "it holds no runtime")
     return runtime
+
+
+@lru_cache(_REMEMBERED)
+def _as_json(text: str) -> bytes:
+    import yaml
+
+    return orjson.dumps(yaml.safe_load(text))
 
 
 def _invalid(trainjob: Obj, reason: str) -> Invalid:

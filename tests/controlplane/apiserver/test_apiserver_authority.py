@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ssl
 import stat
-import threading
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -146,22 +145,20 @@ def test_a_running_server_takes_its_new_certificate(tmp_path: Path, server: Reso
     credentials = load_credentials(tmp_path, now=made)
     app = create_app(server, Tokens(credentials.admin_token, credentials.signing_key))
     trusted = credentials.authority.read_bytes()
-    now, stop = [made], threading.Event()
+    now = [made]
     with serve(app, cert=credentials.certificate, key=credentials.key) as serving:
         address = ("127.0.0.1", serving.port)
         first = ssl.get_server_certificate(address)
         pool = urllib3.HTTPSConnectionPool(*address, ca_certs=str(credentials.authority), retries=False)
         assert pool.request("GET", "/readyz").status == 200
         rotation = CertificateRotation(tmp_path, serving, clock=lambda: now[0])
-        thread = threading.Thread(target=rotation.run, args=(stop, 0.05))
-        thread.start()
+        assert not rotation.look()
+        rotation.start(0.05)
         try:
-            assert not rotation.look()
             now[0] = datetime.now(UTC)
             eventually(lambda: ssl.get_server_certificate(address) != first, what="the new certificate is shown")
         finally:
-            stop.set()
-            thread.join()
+            rotation.stop()
         assert pool.request("GET", "/readyz").status == 200
         assert pool.num_connections == 1
         for host in ("127.0.0.1", "localhost"):

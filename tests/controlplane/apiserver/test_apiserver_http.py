@@ -37,6 +37,7 @@ TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
         ("/readyz/ping", None, 200, "ok"),
         ("/readyz/nope", None, 404, "404 page not found"),
         ("/version", None, 200, '"gitVersion"'),
+        ("/version/", None, 200, '"gitVersion"'),
         ("/api", None, 403, 'forbidden: User \\"system:anonymous\\" cannot get path \\"/api\\"'),
         (
             MAPS,

@@ -72,7 +72,12 @@ def test_generated_names(server: ResourceServer, manifest: Manifest) -> None:
             r'ConfigMap "Has_Upper" is invalid: metadata.name: Invalid value',
         ),
         (CONFIG_MAP, {"metadata": {}}, Invalid, r"metadata.name: Required value: name or generateName is required"),
-        (CONFIG_MAP, {"metadata": {"name": "a", "labels": {"a": 1}}}, BadRequest, "metadata.labels must be a map of strings"),
+        (
+            CONFIG_MAP,
+            {"metadata": {"name": "a", "labels": {"a": 1}}},
+            BadRequest,
+            "cannot unmarshal number into Go struct field",
+        ),
         (CONFIG_MAP, {"metadata": {"name": "a", "labels": {"a b": ""}}}, Invalid, 'metadata.labels: Invalid value: "a b"'),
         (CONFIG_MAP, {"metadata": {"name": "a", "labels": {"a": "b c"}}}, Invalid, 'metadata.labels: Invalid value: "b c"'),
         (CONFIG_MAP, {"metadata": {"name": "a", "finalizers": ["x"]}}, Invalid, "neither a standard finalizer name"),
@@ -314,9 +319,26 @@ def test_expired_token(server: ResourceServer, manifest: Manifest) -> None:
     for name in "abc":
         create(server, manifest(CONFIG_MAP, name), CONFIG_MAP)
     token = server.list(CONFIG_MAP, "default", ListOptions(limit=1)).token
-    server.store._floor = server.store.revision + 1
-    with pytest.raises(Expired, match="The provided continue parameter is too old"):
+    create(server, manifest(CONFIG_MAP, "d"), CONFIG_MAP)
+    server.store._floor = server.store.revision
+    with pytest.raises(Expired, match="The provided continue parameter is too old") as refused:
         server.list(CONFIG_MAP, "default", ListOptions(limit=1, token=token))
+    token = refused.value.status()["metadata"]["continue"]  # goes on with the list as it is now
+    rest = server.list(CONFIG_MAP, "default", ListOptions(token=token))
+    assert [record.object["metadata"]["name"] for record in rest.records] == ["b", "c", "d"]
+
+
+@pytest.mark.parametrize("namespace", ["default", None])
+def test_pages_of_one_namespace_and_of_all(namespace: str | None, server: ResourceServer, manifest: Manifest) -> None:
+    create(server, {"metadata": {"name": "other"}}, NAMESPACE)
+    for place, name in (("default", "a"), ("default", "b"), ("other", "a"), ("other", "b")):
+        create(server, manifest(CONFIG_MAP, name, namespace=place), CONFIG_MAP)
+    seen, token = [], ""
+    while token or not seen:
+        page = server.list(CONFIG_MAP, namespace, ListOptions(limit=1, token=token))
+        seen += [(record.object["metadata"]["namespace"], record.object["metadata"]["name"]) for record in page.records]
+        token = page.token
+    assert seen == [("default", "a"), ("default", "b"), ("other", "a"), ("other", "b")][: 2 if namespace else 4]
 
 
 def test_binding(server: ResourceServer, manifest: Manifest) -> None:

@@ -1,43 +1,47 @@
 """The embedded API server against recordings of a real one: HTTP requests and kubectl sessions, answer by answer.
 
-What still differs is listed with its reason; a difference that is not listed fails.
+What still differs is listed with its reason (and told in docs/conformance.md); a difference that is not listed fails, and so
+does an entry of the list that is no difference any more.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
-
-from trainwright.controlplane.gates import FeatureGates
-from trainwright.controlplane.home import Home
-from trainwright.controlplane.plane import ControlPlane
+from clusters import cluster, other_cluster
 
 pytestmark = pytest.mark.medium
 
 WIRE = Path(os.environ.get("TRAINWRIGHT_SHARED", "../shared")) / "goldens" / "wire"
 HTTP_DIFFERENCES = {
     "create-protobuf": "answers are JSON, also where protobuf is asked for",
-    "discovery-aggregated-core": "only subresources that are served are listed: no exec, attach, proxy",
-    "list-resourceversion": "version 1 is still known: the store keeps more history than the recorded one had left",
-    "patch-json": "a real server checks labels four times in a patch, and tells it four times",
-    "table-pod-states": "an age in days is counted from the day of the recording",
-    "update-immutable-misc": "a merge patch that changes the kind is told that kinds do not match",
-    "update-mismatch": "a PUT of another kind is refused when it is read, not by the schema",
+    "discovery-aggregated-core": "only subresources that are served are listed: no ephemeralcontainers, proxy",
 }
-SESSION_DIFFERENCES = {
-    "delete": "kubectl logs a watch that ended within a second, or does not: by timing",
-    "describe": "resource quotas and endpoint slices are not described as kubectl describes a server that has them",
-    "diff-replace-edit": "the session edits with a text tool that may hit the namespace's name",
-    "mistakes": "the kubectl in use may word its own mistakes otherwise than the recorded one",
+AGE_IN_DAYS = re.compile(r"\(\d+d ago\)")
+"""Counted from the day of the recording, which moves away."""
+BY_CHANCE = {
+    "delete": "kubectl tells of a watch that ended within its first second, or does not, as its own threads happen to run",
+    "diff-replace-edit": "the editor of the session changes the namespace as well where its random name ends in v",
 }
+"""Sessions that differ now and then on the recorded cluster too: the best of so many runs counts."""
+RUNS = 4
+RECORDED_KUBECTL = "v1.33."
+OTHER_KUBECTL = {
+    "mistakes": ({9, 37}, "kubectl 1.33 looks for definitions when a kind is unknown, and words an unknown command otherwise"),
+}
+"""Commands that differ with another kubectl than the recorded one."""
+
+Tools = tuple[Any, Any, Any]
+Note = Callable[[str, object], None]
 
 
 def _slugs(folder: str) -> list[str]:
@@ -46,11 +50,9 @@ def _slugs(folder: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def kubeconfig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    home = Home(tmp_path_factory.mktemp("wire") / "home")
-    plane = ControlPlane(home, gates=FeatureGates(), node=False)
-    plane.start()
-    yield home.kubeconfig
-    plane.stop()
+    """Of a cluster without a node, as the recorded one was."""
+    with cluster(tmp_path_factory.mktemp("wire"), node=False) as path:
+        yield path
 
 
 @pytest.fixture(scope="module")
@@ -70,15 +72,15 @@ def tools() -> Iterator[tuple[ModuleType, ModuleType, ModuleType]]:
 
 @pytest.mark.skipif(not _slugs("http"), reason=f"there are no recordings in {WIRE}")
 @pytest.mark.parametrize("slug", _slugs("http"))
-def test_http(slug: str, kubeconfig: Path, tools: tuple[Any, Any, Any]) -> None:
+def test_http(slug: str, kubeconfig: Path, tools: Tools, record_property: Note) -> None:
     wire, record, compare = tools
     recorded = wire.load(WIRE / "http" / f"{slug}.yaml")
-    if "compaction" in recorded.get("needs", []):
-        pytest.skip("the store of a test that has just begun remembers everything")
+    record_property("area", f"HTTP: {recorded['area']}")
     steps = [{key: value for key, value in step.items() if key != "expected"} for step in recorded["steps"]]
     replayed = record.record(dict(recorded, steps=steps), wire.Server(str(kubeconfig)))
-    found = compare.differences(recorded, replayed)
-    if found and slug in HTTP_DIFFERENCES:
+    found = [difference for difference in compare.differences(recorded, replayed) if not _is_an_age(difference)]
+    if other_cluster() is None and slug in HTTP_DIFFERENCES:
+        assert found, f"{slug} is listed as a difference and is none any more: take it off the list"
         pytest.xfail(HTTP_DIFFERENCES[slug])
     assert not found, "\n".join(found)
 
@@ -86,10 +88,37 @@ def test_http(slug: str, kubeconfig: Path, tools: tuple[Any, Any, Any]) -> None:
 @pytest.mark.skipif(not _slugs("kubectl"), reason=f"there are no recordings in {WIRE}")
 @pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
 @pytest.mark.parametrize("slug", _slugs("kubectl"))
-def test_kubectl(slug: str, kubeconfig: Path) -> None:
+def test_kubectl(slug: str, kubeconfig: Path, record_property: Note) -> None:
+    record_property("area", "kubectl")
+    runs = RUNS if slug in BY_CHANCE else 1
+    told = next((text for text in (_session(slug, kubeconfig) for _ in range(runs - 1)) if not text), None)
+    told = _session(slug, kubeconfig) if told is None else told
+    commands, reason = OTHER_KUBECTL.get(slug, (set(), ""))
+    if told and _differing(told) <= commands and not _kubectl_version().startswith(RECORDED_KUBECTL):
+        pytest.xfail(reason)
+    assert not told, told
+
+
+def _session(slug: str, kubeconfig: Path) -> str:
+    """What differs in a session; empty where nothing does."""
     program = [sys.executable, "kubectl_session.py", "--check", "--dir", "kubectl"]
     arguments = ["--kubeconfig", str(kubeconfig), "--kubectl", str(shutil.which("kubectl")), slug]
     done = subprocess.run([*program, *arguments], cwd=WIRE, capture_output=True, text=True, timeout=120)
-    if done.returncode and slug in SESSION_DIFFERENCES:
-        pytest.xfail(SESSION_DIFFERENCES[slug])
-    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout + done.stderr if done.returncode else ""
+
+
+def _differing(told: str) -> set[int]:
+    """The commands of a session that differ; a session that broke off differs in command 0."""
+    return {int(number) for number in re.findall(r"^ +command (\d+) \(", told, re.MULTILINE)} or {0}
+
+
+def _kubectl_version() -> str:
+    done = subprocess.run(["kubectl", "version", "--client"], capture_output=True, text=True, timeout=30)
+    found = re.search(r"Client Version: (\S+)", done.stdout)
+    return found[1] if found else ""
+
+
+def _is_an_age(difference: str) -> bool:
+    """Whether both sides of a difference are the same but for an age in days."""
+    sides = re.search(r": expected (.*), got (.*)$", difference)
+    return sides is not None and AGE_IN_DAYS.sub("", sides[1]) == AGE_IN_DAYS.sub("", sides[2])

@@ -138,7 +138,7 @@ def test_counters_and_buckets() -> None:
 
 def test_children_know_their_place() -> None:
     whole = jobset(("a", 1), ("b", 2)) | {"status": {"restarts": 3}}
-    second = child_jobs(whole, whole["spec"]["replicatedJobs"][1])[1]
+    second = list(child_jobs(whole, whole["spec"]["replicatedJobs"][1]))[1]
     labels = second["metadata"]["labels"]
     assert second["metadata"]["name"] == "js-b-1"
     assert labels == second["spec"]["template"]["metadata"]["annotations"]
@@ -237,7 +237,7 @@ def test_attempts_in_place(pods: list[dict[str, Any]], decided: Attempts) -> Non
 def test_pods_wait_for_the_node_of_their_leader() -> None:
     whole = jobset(("a", 1))
     whole["metadata"]["annotations"] = {"alpha.jobset.sigs.k8s.io/exclusive-topology": "rack"}
-    template = child_jobs(whole, whole["spec"]["replicatedJobs"][0])[0]["spec"]["template"]
+    template = next(iter(child_jobs(whole, whole["spec"]["replicatedJobs"][0])))["spec"]["template"]
     index = "batch.kubernetes.io/job-completion-index"
     leader = {
         "metadata": {**template["metadata"], "annotations": {**template["metadata"]["annotations"], index: "0"}},

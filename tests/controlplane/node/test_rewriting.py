@@ -67,5 +67,6 @@ def test_references_to_variables(text: str, value: str) -> None:
     "image", ["ghcr.io/kubeflow/trainer/dataset-initializer", "ghcr.io/kubeflow/trainer/dataset-initializer:v2.3.0"]
 )
 def test_upstream_initializers_are_known(image: str) -> None:
-    assert command_of_image(image) == ["python", "-m", "trainwright.initializers", "dataset"]
+    target = ["--target", "/workspace/dataset"]  # in the command, where the node rewrites it
+    assert command_of_image(image) == ["python", "-m", "trainwright.initializers", "dataset", *target]
     assert command_of_image("busybox:1") is None

@@ -20,9 +20,9 @@ SLOW_TO_BECOME = """
 import runpy, sys, time
 module = runpy.run_path(sys.argv[1])
 main, become = module["main"], module["become"]
-def slowly(spec):
+def slowly(*arguments):
     time.sleep(0.5)
-    become(spec)
+    become(*arguments)
 main.__globals__["become"] = slowly
 del sys.argv[0]
 main()

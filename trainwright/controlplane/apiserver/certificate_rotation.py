@@ -23,11 +23,18 @@ class CertificateRotation:
 
     def __init__(self, credentials: Path, serving: Serving, *, clock: Callable[[], datetime] = lambda: datetime.now(UTC)):
         self._credentials, self._serving, self._clock = credentials, serving, clock
+        self._stopped = threading.Event()
+        self._thread: threading.Thread | None = None
 
-    def run(self, stop: threading.Event, every: float = LOOK_SECONDS) -> None:
-        """Until `stop` is set."""
-        while not stop.wait(every):
-            self.look()
+    def start(self, every: float = LOOK_SECONDS) -> None:
+        """Look now and then, in a thread, until `stop`."""
+        self._thread = threading.Thread(target=self._run, args=(every,), name="certificate", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stopped.set()
+        if self._thread is not None:
+            self._thread.join()
 
     def look(self) -> bool:
         """Renew the certificate if it is time; returns whether it was. A failure is logged, and tried again at the next look."""
@@ -41,3 +48,7 @@ class CertificateRotation:
             return False
         log.info("event=certificate_renewed")
         return True
+
+    def _run(self, every: float) -> None:
+        while not self._stopped.wait(every):
+            self.look()

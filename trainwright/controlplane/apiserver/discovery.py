@@ -17,6 +17,7 @@ KUBERNETES_VERSION = "1.36.0"
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 _VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 _CUSTOM_VERBS = ("delete", "deletecollection", "get", "list", "patch", "create", "update", "watch")
+_CONNECT_VERBS = ("create", "get")
 _STATUS_VERBS = ("get", "patch", "update")
 
 
@@ -140,9 +141,12 @@ def _subresources(kind: Kind) -> list[_Below]:
     found: list[_Below] = []
     if kind == kinds.POD:
         found += [
+            _Below("attach", "PodAttachOptions", _CONNECT_VERBS),
             _Below("binding", "Binding", ("create",)),
             _Below("eviction", "Eviction", ("create",), "policy", "v1"),
+            _Below("exec", "PodExecOptions", _CONNECT_VERBS),
             _Below("log", "Pod", ("get",)),
+            _Below("portforward", "PodPortForwardOptions", _CONNECT_VERBS),
         ]
     if kind == kinds.SERVICE_ACCOUNT:
         found.append(_Below("token", "TokenRequest", ("create",), "authentication.k8s.io", "v1"))

@@ -29,10 +29,11 @@ from trainwright.controlplane.apiserver import discovery, media, patches, token_
 from trainwright.controlplane.apiserver.answers import Answer
 from trainwright.controlplane.apiserver.auth import API_AUDIENCE, Tokens, bearer_token
 from trainwright.controlplane.apiserver.bodies import BODY_SECONDS, read_body
+from trainwright.controlplane.apiserver.connecting import connected
 from trainwright.controlplane.apiserver.deletion import DeleteOptions
 from trainwright.controlplane.apiserver.descriptions import HEALTH, description, health
 from trainwright.controlplane.apiserver.duplicate_fields import duplicate_fields
-from trainwright.controlplane.apiserver.failures import TooLarge, not_found
+from trainwright.controlplane.apiserver.failures import NotAcceptable, TooLarge, not_found
 from trainwright.controlplane.apiserver.limits import BODY_LIMIT
 from trainwright.controlplane.apiserver.list_options import ListOptions, flag, too_large, version_number
 from trainwright.controlplane.apiserver.logs import LogOptions, Logs, NoLogs, open_log
@@ -41,7 +42,7 @@ from trainwright.controlplane.apiserver.media import Media
 from trainwright.controlplane.apiserver.metrics import CONTENT_TYPE, Labels, Metrics
 from trainwright.controlplane.apiserver.open_streams import Streams
 from trainwright.controlplane.apiserver.pagination import Page
-from trainwright.controlplane.apiserver.paths import NoSuchPath, Target, parse_target
+from trainwright.controlplane.apiserver.paths import CONNECTED, NoSuchPath, Target, parse_target
 from trainwright.controlplane.apiserver.progress import MAX_BODY, ProgressReports, Report
 from trainwright.controlplane.apiserver.records import Record
 from trainwright.controlplane.apiserver.requests import Request
@@ -55,8 +56,10 @@ from trainwright.controlplane.apiserver.responses import (
 )
 from trainwright.controlplane.apiserver.rest import ResourceServer
 from trainwright.controlplane.apiserver.reviews import Review, review_at
+from trainwright.controlplane.apiserver.sessions import NoSessions, Sessions
 from trainwright.controlplane.apiserver.streams import LOG_READERS, LogStream, WatchStream
 from trainwright.controlplane.apiserver.tables import Include, partial, table
+from trainwright.controlplane.apiserver.websocket import split_protocols
 from trainwright.controlplane.apiserver.write_options import WriteOptions
 
 log = logging.getLogger(__name__)
@@ -69,6 +72,8 @@ MANY = 1000
 _LONGEST_MANAGER = 128
 _LONGEST_LENGTH = 20
 """Digits of a Content-Length."""
+_ONE_METHOD = ("log", "binding", "eviction", "finalize", "token")
+"""Subresources that are there for one method, which was looked for before."""
 _DONE = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
 _OPTIONS_OF = {"POST": "CreateOptions", "PUT": "UpdateOptions", "PATCH": "PatchOptions", "DELETE": "DeleteOptions"}
 
@@ -78,13 +83,14 @@ def create_app(
     tokens: Tokens,
     logs: Logs | None = None,
     reports: ProgressReports | None = None,
+    sessions: Sessions | None = None,
     *,
     clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     body_seconds: float = BODY_SECONDS,
 ) -> Api:
-    """The ASGI application. `streams.close()` ends its watches and followed logs, which a stop has to do first."""
-    taker = reports or ProgressReports(server, tokens, clock=clock)
-    return Api(server, tokens, logs or NoLogs(), taker, Streams(), clock, body_seconds)
+    """The ASGI application. `streams.close()` ends its watches, followed logs and sessions; a stop has to do it first."""
+    reports = reports or ProgressReports(server, tokens, clock=clock)
+    return Api(server, tokens, logs or NoLogs(), reports, sessions or NoSessions(), Streams(), clock, body_seconds)
 
 
 class Api:
@@ -96,6 +102,7 @@ class Api:
         tokens: Tokens,
         logs: Logs,
         reports: ProgressReports,
+        sessions: Sessions,
         streams: Streams,
         clock: Callable[[], datetime],
         body_seconds: float,
@@ -105,13 +112,17 @@ class Api:
         self._tokens = tokens
         self._logs = logs
         self._reports = reports
+        self._sessions = sessions
         self.streams = streams
         self._clock = clock
         self._log_readers = anyio.CapacityLimiter(LOG_READERS)
         self._metrics = Metrics()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        request = Request(scope, receive)
+        # The handshake of a WebSocket is a GET as any other, until it is answered.
+        request = Request(scope if scope["type"] == "http" else {**scope, "type": "http", "method": "GET"}, receive)
+        if scope["type"] == "websocket":
+            scope["query_string"] = b""  # uvicorn logs what it finds here, and a command may hold a secret
         watch = Stopwatch(send)
         try:
             await self._answered(request, scope, receive, watch)
@@ -142,14 +153,14 @@ class Api:
             return health(path)
         if path == "/metrics" and request.method == "GET":
             return self._measures(request)
-        if path == "/version":
+        if path in ("/version", "/version/"):  # clients made from newer descriptions ask with a slash
             return (
                 json_response(orjson.dumps(discovery.version()))
                 if request.method == "GET"
                 else generic(405, "MethodNotAllowed", WRONG_METHOD)
             )
         parts = path.removesuffix("/").split("/")[1:]
-        token = bearer_token(request.headers.get("authorization"))
+        token = bearer_token(request.headers.get("authorization")) or split_protocols(request.scope)[1]
         if _is_report(request.method, parts) and not (token and self._tokens.is_admin(token)):
             return await self._report(request, parts[4], parts[6], token)
         if token is None:
@@ -186,6 +197,12 @@ class Api:
     async def _resource(self, request: Request, target: Target) -> ASGIApp:
         """The verb that method and target make."""
         method = request.method
+        if target.subresource in CONNECTED:
+            if method not in ("GET", "POST"):
+                raise MethodNotAllowed(WRONG_METHOD)
+            return await connected(request, self._server, self._sessions, self.streams, target)
+        if "subprotocols" in request.scope:
+            raise BadRequest("WebSockets are spoken below pods only: at exec, attach and portforward")
         if target.subresource == "log" and method == "GET":
             return await self._log(request, target)
         if target.subresource == "binding" and method == "POST":
@@ -200,6 +217,8 @@ class Api:
             raise MethodNotAllowed(WRONG_METHOD)
         if method == "HEAD" and target.strategy.custom:
             method = "GET"
+        if target.subresource in _ONE_METHOD and not target.strategy.custom:
+            raise _unsupported(target, method)
         if target.subresource not in ("", "status") or (target.subresource and not target.kind.status):
             raise not_found(target.kind, target.name)
         if target.subresource and method not in ("GET", "PUT", "PATCH"):
@@ -234,7 +253,8 @@ class Api:
         options = ListOptions.parse(request.query_params)
         view = Media.accepted(request.headers.get("accept"))
         if options.watch:
-            return WatchStream(self._server, self.streams, target, options, view.view, _include(request), self._clock)
+            include = _include(request) if view.view == "Table" else "Metadata"
+            return WatchStream(self._server, self.streams, target, options, view.view, include, self._clock)
 
         def page() -> Response:
             return self._page(request, target, self._server.list(target.kind, target.namespace, options))
@@ -262,6 +282,8 @@ class Api:
             raise Invalid.of("PatchOptions", "", [problem], "meta.k8s.io")
         patch = await _unless_large(body, bound(media.decode_patch, body, yaml_allowed=name == patches.APPLY))
         options = _write_options(request, status=target.subresource == "status")
+        if options.strictness != "Ignore" and name in (patches.MERGE, patches.STRATEGIC):
+            options = replace(options, duplicates=tuple(await _unless_large(body, bound(duplicate_fields, body, patch))))
         change = bound(self._server.patch, target.kind, target.space, target.name, patch, name, options)
         return self._object(request, target, await self._done(change, len(body)))
 
@@ -306,7 +328,7 @@ class Api:
     async def _log(self, request: Request, target: Target) -> ASGIApp:
         pod = self._server.get(target.kind, target.space, target.name).object
         options = LogOptions.parse(target.name, request.query_params)
-        chunks = await run_in_threadpool(open_log, self._logs, pod, options)
+        chunks = await run_in_threadpool(open_log, self._logs, pod, options, self._clock())
         if chunks is None:
             return Response(status_code=204)
         # The first chunk before the answer begins: what is wrong with the log shows when it is read.
@@ -360,6 +382,8 @@ class Api:
         options = _write_options(request, status=target.subresource == "status")
         body, content_type = await self._read(request), request.headers.get("content-type", "")
         obj = await _unless_large(body, bound(media.decode_body, body, content_type, target.kind.kind))
+        if obj is None and not target.strategy.custom:  # `null` says as little as `{}`
+            obj = {}
         if target.strategy.custom and isinstance(obj, dict):
             for name, said in (("kind", "Kind"), ("apiVersion", "apiVersion")):
                 if not obj.get(name):
@@ -376,6 +400,10 @@ class Api:
         wanted = Media.accepted(request.headers.get("accept"))
         data = answer.data
         if wanted.view and not answer.is_status:
+            if wanted.view == "PartialObjectMetadataList":
+                raise NotAcceptable(
+                    f"you requested PartialObjectMetadataList, but the requested object is not a list ({_in_go(target)})"
+                )
             if wanted.view == "Table":
                 meta = {"resourceVersion": answer.object["metadata"].get("resourceVersion", "")}
                 data = orjson.dumps(table(target.kind, [answer.object], meta, self._clock(), include=_include(request)))
@@ -385,6 +413,8 @@ class Api:
 
     def _page(self, request: Request, target: Target, page: Page) -> Response:
         wanted = Media.accepted(request.headers.get("accept"))
+        if wanted.view == "PartialObjectMetadata":
+            raise NotAcceptable(f"you requested PartialObjectMetadata, but the requested object is a list ({_in_go(target)}List)")
         meta: Obj = {"resourceVersion": str(page.revision)}
         if page.token:
             meta["continue"] = page.token
@@ -414,6 +444,13 @@ def _item(target: Target, record: Record) -> bytes:
     if target.strategy.custom:
         return record.data
     return orjson.dumps({key: value for key, value in record.object.items() if key not in ("apiVersion", "kind")})
+
+
+def _in_go(target: Target) -> str:
+    """The name that the type of these objects has in kube-apiserver."""
+    if target.strategy.custom:
+        return "*unstructured.Unstructured"
+    return f"*{target.kind.group.partition('.')[0] or 'core'}.{target.kind.kind}"
 
 
 def _is_collectable(target: Target) -> bool:
@@ -488,8 +525,12 @@ def _unsupported_value(request: Request, field: str, value: str, supported: str)
 
 
 def _include(request: Request) -> Include:
-    wanted = request.query_params.get("includeObject")
-    return wanted if wanted in ("None", "Object") else "Metadata"  # type: ignore[return-value]
+    """What the rows of a Table hold. Raises BadRequest."""
+    wanted = request.query_params.get("includeObject") or "Metadata"
+    if wanted not in ("None", "Metadata", "Object"):
+        why = "must be 'Metadata', 'Object', 'None', or empty"
+        raise BadRequest(f'Unable to convert to Table as requested: includeObject: Invalid value: "{wanted}": {why}')
+    return wanted  # type: ignore[return-value]
 
 
 async def _unless_large(body: bytes, read: Callable[[], T]) -> T:

@@ -21,11 +21,11 @@ def listed(store: Store, kind: Kind, namespace: str | None, options: ListOptions
     if not selection.everything or selection.view:
         records = [shown for shown in map(selection.shown, records) if shown is not None]
     if options.token:
-        _, last = pagination.parse_token(options.token)
+        _, last = pagination.parse_token(options.token, namespace)
         records = [record for record in records if record.key > last]
     # As kube-apiserver's watch cache does: version 0 is answered whole, whatever the limit.
     limit = 0 if options.resource_version == "0" else options.limit
-    return pagination.cut(records, revision, limit, counted=selection.everything)
+    return pagination.cut(records, revision, limit, namespace, counted=selection.everything)
 
 
 def _candidates(
@@ -33,13 +33,15 @@ def _candidates(
 ) -> tuple[Records, int]:
     """The objects that may be selected, at the version that the options ask for."""
     if options.token:
-        revision, _ = pagination.parse_token(options.token)
+        revision, last = pagination.parse_token(options.token, namespace)
+        if revision == pagination.ANY_VERSION:
+            return store.list(kind.resource, namespace, label=selection.indexed)
         if revision > store.revision:
             raise too_large(revision, store.revision)
         try:
             return store.list_at(kind.resource, namespace, revision), revision
         except Expired as error:
-            raise pagination.expired() from error
+            raise pagination.expired(last, namespace) from error
     if options.resource_version in ("", "0"):
         return store.list(kind.resource, namespace, label=selection.indexed)
     try:

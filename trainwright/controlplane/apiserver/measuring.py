@@ -7,6 +7,7 @@ import time
 from starlette.types import Message, Send
 
 from trainwright.controlplane.apiserver.list_options import flag
+from trainwright.controlplane.apiserver.paths import CONNECTED
 from trainwright.controlplane.apiserver.requests import Request
 
 VERBS = {"GET": "get", "HEAD": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
@@ -21,8 +22,10 @@ class Stopwatch:
         self.code = 0
 
     async def __call__(self, message: Message) -> None:
-        if message["type"] == "http.response.start":
+        if message["type"] in ("http.response.start", "websocket.http.response.start"):
             self.code = message["status"]
+        elif message["type"] == "websocket.accept":
+            self.code = 101
         await self._send(message)
 
     @property
@@ -35,6 +38,8 @@ def measured(request: Request) -> tuple[str, str]:
     verb, target = VERBS.get(request.method, request.method).upper(), request.target
     if target is None:
         return verb, ""
+    if target.subresource in CONNECTED:
+        verb = "CONNECT"
     if verb == "GET" and not target.name:
         verb = "WATCH" if flag(request.query_params.get("watch")) else "LIST"
     return verb, target.kind.resource + (f"/{target.subresource}" if target.subresource else "")

@@ -8,12 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from trainwright.api.errors import BadRequest, Invalid, Problem
-from trainwright.api.kinds import Kind
-from trainwright.api.metadata_rules import metadata_problems
+from trainwright.api.errors import BadRequest, Invalid, Problem, Undecodable
+from trainwright.api.kinds import EVENT, Kind
+from trainwright.api.metadata_rules import changed_metadata_problems, metadata_problems
 from trainwright.api.objects import Obj, name_of, uid_of
 from trainwright.controlplane.apiserver.failures import conflict, details_of, modified
 from trainwright.controlplane.apiserver.limits import check_depth
+from trainwright.controlplane.apiserver.other_kinds import of_another_kind
+from trainwright.controlplane.apiserver.records import Record
 from trainwright.controlplane.apiserver.registry import strategy_of
 
 SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
@@ -30,13 +32,15 @@ _SAID = {"kind": "Kind", "apiVersion": "apiVersion"}
 _MISSING_VERSION = (None, "", "0")
 
 
-def decoded(kind: Kind, obj: Any, *, custom: bool) -> Obj:
+def decoded(kind: Kind, obj: Any, *, custom: bool, old: Record | None = None) -> Obj:
     """A copy of a client's object, two levels deep, that is certain to be of `kind` and to have metadata of the right types.
 
-    Built-in kinds may leave apiVersion and kind out; custom resources may not. Raises BadRequest.
+    Built-in kinds may leave apiVersion and kind out; custom resources may not. `old` is what it is to replace.
+    Raises BadRequest, Undecodable, Invalid for a custom resource of another kind.
     """
     if not isinstance(obj, dict):
-        raise BadRequest(f"the object provided is unrecognized (must be of type {kind.kind}): it is no JSON object")
+        why = "couldn't get version/kind; json parse error: it is no JSON object"
+        raise BadRequest(f"the object provided is unrecognized (must be of type {kind.kind}): {why}")
     for name in ("kind", "apiVersion"):
         if not obj.get(name) and custom:
             raise BadRequest(
@@ -44,11 +48,11 @@ def decoded(kind: Kind, obj: Any, *, custom: bool) -> Obj:
             )
     found = (obj.get("apiVersion") or kind.api_version, obj.get("kind") or kind.kind)
     if found != (kind.api_version, kind.kind):
-        raise BadRequest(f'{found[1]} in version "{found[0]}" cannot be handled as a {kind.kind}: expected {kind.api_version}')
+        raise of_another_kind(kind, obj, custom=custom, old=old.object if old else None)
     metadata = obj.get("metadata") or {}
     wrong = next(_wrong_types(metadata), None)
     if wrong:
-        raise BadRequest(f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}: {wrong}')
+        raise Undecodable(f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}: {wrong}')
     kept = {key: value for key, value in metadata.items() if key != "managedFields" and value not in (None, {}, [])}
     given = {key: value for key, value in obj.items() if value is not None}
     check_depth({**given, "metadata": kept})
@@ -56,22 +60,30 @@ def decoded(kind: Kind, obj: Any, *, custom: bool) -> Obj:
 
 
 def _wrong_types(metadata: Any) -> Iterator[str]:
+    """In the words of Go's reader of JSON."""
     if not isinstance(metadata, dict):
-        yield "metadata must be an object"
+        yield _not_read(metadata, "", "v1.ObjectMeta")
         return
     for name in ("name", "namespace", "generateName", "resourceVersion", "uid"):
         if not isinstance(metadata.get(name, ""), str | None):
-            yield f"metadata.{name} must be a string"
+            yield _not_read(metadata[name], f".{name}", "string")
     for name in ("labels", "annotations"):
         entries = metadata.get(name) or {}
-        if not isinstance(entries, dict) or not all(isinstance(value, str) for value in entries.values()):
-            yield f"metadata.{name} must be a map of strings"
-    finalizers = metadata.get("finalizers") or []
-    if not isinstance(finalizers, list) or not all(isinstance(entry, str) and entry for entry in finalizers):
-        yield "metadata.finalizers must be a list of names"
-    owners = metadata.get("ownerReferences") or []
-    if not isinstance(owners, list) or not all(isinstance(entry, dict) for entry in owners):
-        yield "metadata.ownerReferences must be a list of objects"
+        if not isinstance(entries, dict):
+            yield _not_read(entries, f".{name}", "map[string]string")
+        else:
+            yield from (_not_read(value, f".{name}", "string") for value in entries.values() if not isinstance(value, str))
+    for name, sort, go in (("finalizers", str, "string"), ("ownerReferences", dict, "v1.OwnerReference")):
+        entries = metadata.get(name) or []
+        if not isinstance(entries, list):
+            yield _not_read(entries, f".{name}", f"[]{go}")
+        else:
+            yield from (_not_read(entry, f".{name}", go) for entry in entries if not isinstance(entry, sort))
+
+
+def _not_read(value: Any, place: str, wanted: str) -> str:
+    sorts = {bool: "bool", int: "number", float: "number", str: "string", list: "array", dict: "object"}
+    return f"json: cannot unmarshal {sorts.get(type(value), 'null')} into Go struct field ObjectMeta.metadata{place} of type {wanted}"
 
 
 def place(kind: Kind, obj: Obj, namespace: str, name: str | None = None) -> None:
@@ -99,9 +111,10 @@ def name_new(obj: Obj, suffix: str) -> None:
         metadata["name"] = metadata["generateName"][: 63 - SUFFIX_LENGTH] + suffix
 
 
-def check(kind: Kind, obj: Obj) -> None:
+def check(kind: Kind, obj: Obj, *, changed: bool = False) -> None:
     """The rules of metadata that hold for every kind. Raises Invalid."""
-    problems = list(metadata_problems(kind, obj["metadata"], custom=strategy_of(kind).custom))
+    find = changed_metadata_problems if changed else metadata_problems
+    problems = list(find(kind, obj["metadata"], custom=strategy_of(kind).custom))
     if problems:
         raise Invalid.of(kind.kind, name_of(obj), problems, kind.group)
 
@@ -157,9 +170,9 @@ def check_deletion(kind: Kind, new: Obj, old: Obj) -> None:
 
 
 def _fixed(kind: Kind, obj: Obj, name: str, value: str) -> None:
-    # Built-in kinds are asked twice on a cluster, and say so.
+    # Asked for all kinds and once more for this one, and said twice.
     problem = Problem(f"metadata.{name}", f'Invalid value: "{value}": field is immutable')
-    raise Invalid.of(kind.kind, name_of(obj), [problem] * (1 if strategy_of(kind).custom else 2), kind.group)
+    raise Invalid.of(kind.kind, name_of(obj), [problem] * (1 if kind == EVENT else 2), kind.group)
 
 
 def check_finalizers(kind: Kind, new: Obj, old: Obj) -> None:

@@ -60,7 +60,7 @@ def check_media_type(strategy: Strategy, media_type: str) -> None:
 def configuration(kind: Kind, patch: Any, shape: Shape) -> Obj:
     """An apply patch, checked. Raises BadRequest, and ApiError for a field that the kind does not have."""
     if not isinstance(patch, dict) or not isinstance(patch.get("metadata") or {}, dict):
-        raise BadRequest("error decoding patch: an object was expected")
+        raise BadRequest("error decoding YAML: an object was expected")
     check_config(patch, kind.api_version)
     metadata = patch.get("metadata") or {}
     if told := list(configuration_faults(shape, patch)):
@@ -87,6 +87,8 @@ def patched(strategy: Strategy, stored: Obj, patch: Any, media_type: str) -> Obj
             result = strategic_merge(stored, patch)
         except ValueError as error:
             raise ApiError(str(error)) from error
+        # Merged into an object whose kind is known: what the patch says of it is not read.
+        result |= {name: stored[name] for name in ("apiVersion", "kind")}
     else:
         result = merge(stored, patch)
     if not isinstance(result, dict):

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from trainwright.api.kinds import NAMESPACE, Kind
 from trainwright.controlplane.apiserver.registry import BY_PATH, CUSTOM_GROUPS, GROUP_VERSIONS, Strategy
 
+CONNECTED = ("attach", "exec", "portforward")
+"""Below a pod: what a client connects to."""
 _BELOW_NAMESPACE = ("status", "finalize")
 
 
@@ -58,5 +60,6 @@ def parse_target(parts: list[str]) -> Target:
 
 
 def _subresources(kind: Kind) -> set[str]:
-    own = {"pods": {"log", "binding", "eviction"}, "namespaces": {"finalize"}, "serviceaccounts": {"token"}}
+    pods = {"log", "binding", "eviction", *CONNECTED}
+    own = {"pods": pods, "namespaces": {"finalize"}, "serviceaccounts": {"token"}}
     return ({"status"} if kind.status else set()) | own.get(kind.plural, set())

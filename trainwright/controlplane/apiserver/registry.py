@@ -158,6 +158,8 @@ _POD_FIELDS = frozenset(
         "spec.hostNetwork",
         "status.phase",
         "status.podIP",
+        "status.podIPs",
+        "status.nominatedNodeName",
     }
 )
 _INVOLVED = frozenset(
@@ -210,16 +212,16 @@ STRATEGIES = {
         Strategy(
             kinds.NAMESPACE,
             answers_deleted_object=True,
-            selectable=frozenset({"metadata.name", "name", "status.phase"}),
+            selectable=frozenset({"metadata.name", "status.phase"}),
             prepare_for_create=_active,
             prepare_for_update=_keep_namespace,
         ),
         Strategy(
             kinds.NODE,
             keeps_status_on_create=True,
-            selectable=frozenset({"metadata.name", "metadata.namespace", "spec.unschedulable"}),
+            selectable=frozenset({"metadata.name", "spec.unschedulable"}),
         ),
-        Strategy(kinds.CLAIM, answers_deleted_object=True, selectable=_EVERYWHERE | {"name"}, prepare_for_create=_claim),
+        Strategy(kinds.CLAIM, answers_deleted_object=True, prepare_for_create=_claim),
         Strategy(kinds.SERVICE_ACCOUNT, answers_deleted_object=True),
         Strategy(kinds.LEASE, needs_version=True, created_by_put=True),
         _custom(kinds.COSCHEDULING_GROUP),

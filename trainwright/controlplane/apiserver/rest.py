@@ -75,7 +75,8 @@ class ResourceServer:
     ):
         self.store, self._webhooks = store, Webhooks(store, gates)
         self._clock = clock
-        self._random = random.SystemRandom()
+        # Seeded by the system; to ask it each time would let another thread in, in the midst of a write.
+        self._random = random.Random()
         for name in namespaces.FIRST:
             if store.get(kinds.NAMESPACE.resource, "", name) is None:
                 self.create(kinds.NAMESPACE, "", {"metadata": {"name": name}})
@@ -111,7 +112,8 @@ class ResourceServer:
     def update(self, kind: Kind, namespace: str, name: str, obj: Any, options: WriteOptions = _PLAIN) -> Answer:
         """Replace an object, or its status. Raises BadRequest, Conflict, Invalid, NotFound."""
         strategy = strategy_of(kind)
-        new = metadata.decoded(kind, obj, custom=strategy.custom)
+        known = self.store.get(kind.resource, namespace, name)
+        new = metadata.decoded(kind, obj, custom=strategy.custom, old=known)
         metadata.place(kind, new, namespace, name)
         if view := view_of(kind):
             with self.store.locked():
@@ -152,11 +154,12 @@ class ResourceServer:
             if media_type == patches.APPLY:
                 return self._apply(strategy, namespace, old, patch, options)
             changed = patches.patched(strategy, old.object, patch, media_type)
-            new = metadata.decoded(kind, changed, custom=strategy.custom)
-            metadata.place(kind, new, namespace, name)
-            metadata.check_identity(kind, new, old.object)
-            metadata.check_version(kind, new, old.object, required=False)
             try:
+                new = metadata.decoded(kind, changed, custom=strategy.custom, old=old)
+                metadata.place(kind, new, namespace, name)
+                metadata.check_identity(kind, new, old.object)
+                version_number(new["metadata"].get("resourceVersion") or "0", "")
+                metadata.check_version(kind, new, old.object, required=False)
                 return self._change(strategy, old, new, options, owners_before(changed, old.object, options))
             except Undecodable as error:
                 raise patches.unreadable(error, kind, changed, patch, media_type) from error
@@ -248,7 +251,9 @@ class ResourceServer:
             namespaces.check_open(self.store, kind, new)
         if kind.status and not strategy.keeps_status_on_create:
             new.pop("status", None)
-        metadata.start(new, str(uuid.uuid4()), self._now(), generation=strategy.generation)
+        metadata.start(
+            new, str(uuid.UUID(int=self._random.getrandbits(128), version=4)), self._now(), generation=strategy.generation
+        )
         self._name(kind, new)
         if not governs(new):
             metadata.check(kind, new)
@@ -339,7 +344,7 @@ class ResourceServer:
             metadata.carry_over(new, old.object)
             metadata.check_finalizers(kind, new, old.object)
             if not governs(new) and new["metadata"] != old.object["metadata"]:
-                metadata.check(kind, new)
+                metadata.check(kind, new, changed=True)
             strategy.prepare_for_update(new, old.object)
         warnings: Warnings = []
         asked = new

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import orjson
 
 from trainwright.api.errors import BadRequest
-from trainwright.api.kinds import JOB
+from trainwright.api.kinds import EVENT, JOB, NAMESPACE, NODE, POD, SECRET, SERVICE
 from trainwright.api.objects import Obj
 from trainwright.api.selectors import Selector, field_selector, field_terms, label_selector
 from trainwright.controlplane.apiserver.collection import INDEXED
@@ -18,6 +18,9 @@ from trainwright.controlplane.apiserver.events import Event
 from trainwright.controlplane.apiserver.records import Record
 from trainwright.controlplane.apiserver.registry import Strategy
 from trainwright.controlplane.apiserver.views import View, view_of
+
+_OWN_FIELDS = (POD, NODE, EVENT, NAMESPACE, SECRET, SERVICE)
+"""Built-in kinds with fields of their own to select by; they refuse others in words of their own."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +85,7 @@ def _at(record: Record, revision: int) -> Record:
 
 
 def _unsupported(strategy: Strategy, path: str) -> str:
-    if strategy.custom:
+    if strategy.custom or strategy.kind in _OWN_FIELDS:
         return f"field label not supported: {path}"
     if strategy.kind == JOB:
         return f'field label "{path}" not supported for Job'

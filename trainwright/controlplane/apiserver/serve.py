@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import logging
 import socket
 import ssl
 import threading
+from asyncio.trsock import TransportSocket
 from pathlib import Path
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Any, Protocol, Self
 
 import uvicorn
 from starlette.types import Receive, Scope, Send
@@ -27,6 +29,9 @@ _GOODBYE_SECONDS = 0.1
 """What a client gets to read the last of an answer before its connection is dropped."""
 _DRAIN_SECONDS = 5
 """What requests in flight get to finish once the streams have been ended."""
+
+MESSAGE_BYTES = 16 * 1024 * 1024
+"""The longest message of a WebSocket; official clients send what they are given in one."""
 
 
 class PortInUse(OSError):
@@ -113,19 +118,24 @@ class _Server(uvicorn.Server):
             self.ready.set()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        dismissal = asyncio.ensure_future(self._dismiss())
+        # A connection over TLS that is closed twice, as uvicorn closes a WebSocket, can no longer be aborted: its socket can.
+        known = [(one, one.transport.get_extra_info("socket")) for one in self.server_state.connections if one.transport]
+        dismissal = asyncio.ensure_future(self._dismiss(dict(known)))
         try:
             await super().shutdown(sockets)
         finally:
             dismissal.cancel()
 
-    async def _dismiss(self) -> None:
+    async def _dismiss(self, known: dict[Any, TransportSocket]) -> None:
         """Drop idle connections: over TLS, a client that keeps one in its pool would hold up the stop for seconds."""
         while True:
             await asyncio.sleep(_GOODBYE_SECONDS)
             if not self.server_state.tasks:
                 for connection in list(self.server_state.connections):
                     connection.transport.abort()
+                    if connection in known:
+                        with contextlib.suppress(OSError):
+                            known[connection].shutdown(socket.SHUT_RDWR)
 
 
 def serve(
@@ -156,11 +166,15 @@ def serve(
         http=connection(patience),
         lifespan="off",
         proxy_headers=False,
-        ws="none",
+        ws="wsproto",  # the other one refuses the name of the protocol by which kubectl forwards ports
+        ws_max_size=MESSAGE_BYTES,
+        ws_ping_interval=None,  # a client that waits for a slow command reads no pings, and one that has gone shows by TCP
+        ws_per_message_deflate=False,
         server_header=False,
         timeout_keep_alive=75,
         timeout_graceful_shutdown=_DRAIN_SECONDS,
     )
+    logging.getLogger("uvicorn.error").addFilter(_is_news)  # only once, however many servers there are
     server = _Server(config)
     thread = threading.Thread(target=_run, args=(server, listener), name="apiserver", daemon=True)
     thread.start()
@@ -170,6 +184,11 @@ def serve(
     serving = Serving(server, app, thread, LOOPBACK, listener.getsockname()[1], cert is not None)
     log.info("event=server_started url=%s", serving.url)
     return serving
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    """uvicorn complains of a protocol that it does not speak, which the client is told by the answer."""
+    return not record.getMessage().startswith("Unsupported upgrade request")
 
 
 def _run(server: _Server, listener: socket.socket) -> None:

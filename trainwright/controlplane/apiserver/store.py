@@ -12,6 +12,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from threading import get_ident
 
@@ -31,7 +32,7 @@ log = logging.getLogger(__name__)
 
 RING_SIZE = 2000
 """Recent events kept for watchers that resume; at 4 KB an object this is some 50 MB at the very worst."""
-RING_BYTES = 32 * 1024 * 1024
+RING_BYTES = 16 * 1024 * 1024
 """JSON of the recent events, and of the young records; parsed it takes several times as much."""
 QUEUE_SIZE = 4096
 """Events that may wait for one watcher before it is told to list again."""
@@ -51,6 +52,13 @@ class RevisionMismatch(Exception):
         self.found = found
 
 
+@dataclass
+class Deferred:
+    """What one thread has decided and not yet settled: `last` is its latest revision, 0 before the first."""
+
+    last: int = 0
+
+
 class Store:
     """Open, or create, the store in the file `path` (`:memory:` for one that nothing outlives).
 
@@ -61,7 +69,8 @@ class Store:
         self, path: Path | str, *, durability: Durability = "normal", ring_size: int = RING_SIZE, queue_size: int = QUEUE_SIZE
     ):
         self._lock, self._writing = threading.RLock(), threading.Lock()
-        self._holder, self._depth, self._is_deferred = 0, 0, False
+        self._holder, self._depth = 0, 0
+        self._deferring: dict[int, Deferred] = {}
         self._queue_size = queue_size
         self._ring: Bounded[Event] = Bounded(ring_size, RING_BYTES)
         self._young: Bounded[tuple[Collection, Record]] = Bounded(YOUNG, RING_BYTES)
@@ -91,7 +100,8 @@ class Store:
     def locked(self) -> Iterator[None]:
         """Nothing is decided by others meanwhile: for reads, decisions and writes that belong together.
 
-        Who holds the lock reads what has been decided, on disk or not. At the end the writes are settled; raises StorageFailed.
+        Who holds the lock reads what has been decided, on disk or not. At the end the writes are settled, unless the thread defers
+        that; raises StorageFailed.
         """
         self._lock.acquire()
         self._depth += 1
@@ -101,7 +111,7 @@ class Store:
         finally:
             self._depth -= 1
             is_outermost, last = self._depth == 0, self._last
-            settles = is_outermost and not self._is_deferred
+            settles = is_outermost and get_ident() not in self._deferring
             if is_outermost:
                 self._holder = 0
             self._lock.release()
@@ -109,15 +119,17 @@ class Store:
                 self.settle(last)
 
     @contextmanager
-    def deferred(self) -> Iterator[None]:
-        """As `locked`, without waiting for the disk: whoever uses it calls `settle` before anybody hears of what was done."""
-        with self._lock:
-            self._is_deferred = True
-            try:
-                with self.locked():
-                    yield
-            finally:
-                self._is_deferred = False
+    def deferred(self) -> Iterator[Deferred]:
+        """The writes of this thread do not wait for the disk, and it reads what has been decided.
+
+        Whoever uses it calls `settle` before anybody hears of what was done. Not to be nested.
+        """
+        ident, deferred = get_ident(), Deferred()
+        self._deferring[ident] = deferred
+        try:
+            yield deferred
+        finally:
+            del self._deferring[ident]
 
     def settle(self, revision: int) -> None:
         """Return once everything up to this revision is on disk and visible, together with what else was decided by now.
@@ -133,7 +145,7 @@ class Store:
                 raise StorageFailed(error.message, code=error.code) from error
 
     def get(self, resource: str, namespace: str, name: str) -> Record | None:
-        if self._holder == get_ident():
+        if self._coming and self._foresees():
             coming = self._coming.get((resource, (namespace, name)))
             if coming is not None:
                 return coming.left
@@ -148,7 +160,7 @@ class Store:
         with self._lock:
             collection = self._collection(resource)
             found = collection.labelled(*label, namespace) if label else collection.all(namespace)
-            if self._holder == get_ident() and self._coming:
+            if self._coming and self._foresees():
                 found = self._with_coming(resource, namespace, found)
             return found, self._revision
 
@@ -271,6 +283,11 @@ class Store:
             subscription.close()
         log.info("event=store_closed revision=%d", self._revision)
 
+    def _foresees(self) -> bool:
+        """Whether this thread reads what has been decided."""
+        ident = get_ident()
+        return ident == self._holder or ident in self._deferring
+
     def _load(self) -> None:
         sizes = self._journal.sizes()
         for resource, namespace, name, revision, data in self._journal.objects():
@@ -314,6 +331,9 @@ class Store:
         if self._closed:
             raise StorageFailed("the store is closed", code=503)
         self._last = event.revision
+        deferred = self._deferring.get(get_ident())
+        if deferred is not None:
+            deferred.last = event.revision
         self._decided.append(event)
         self._coming[event.resource, event.key] = event
 

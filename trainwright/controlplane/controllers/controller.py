@@ -6,11 +6,13 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
 from trainwright.api.errors import ApiError, Conflict, NotFound
 from trainwright.api.kinds import Kind
 from trainwright.api.objects import Obj, controller_of, name_of, namespace_of
+from trainwright.cluster.reflector import Handler
 from trainwright.controlplane.controllers.local_cache import LocalCache
 from trainwright.controlplane.controllers.queue import Key, KeyQueue
 
@@ -59,19 +61,27 @@ class Controller:
 
     def start(self, cache: LocalCache, stop: threading.Event) -> list[threading.Thread]:
         """Follow what the cache watches, and work, in daemon threads that end after `stop` is set. Before the cache starts."""
-        for kind, keys in self.watches.items():
-            cache.follow(kind, self._enqueuer(keys, self.delays.get(kind)))
+        for kind, handler in self.handlers().items():
+            cache.follow(kind, handler)
         threads = []
         for number in range(self.workers):
-            worker = threading.Thread(target=self._work, name=f"{self.name}-{number}", daemon=True)
+            worker = threading.Thread(target=self._work_until_closed, args=(cache,), name=f"{self.name}-{number}", daemon=True)
             worker.start()
             threads.append(worker)
         threading.Thread(target=self._close_with, args=(stop,), name=f"{self.name}-closer", daemon=True).start()
         return threads
 
+    def handlers(self) -> dict[Kind, Handler]:
+        """What enqueues the keys that a change of each kind concerns."""
+        return {kind: self._enqueuer(keys, self.delays.get(kind)) for kind, keys in self.watches.items()}
+
     def _close_with(self, stop: threading.Event) -> None:
         stop.wait()
         self.queue.close()
+
+    def _work_until_closed(self, cache: LocalCache) -> None:
+        while (key := self.queue.take()) is not None:
+            self.work(key, cache.together)
 
     def _enqueuer(self, keys: Callable[[Obj], Iterable[Key]], delay: Delay | None) -> Callable[[str, Obj], None]:
         def enqueue(event: str, obj: Obj) -> None:
@@ -84,23 +94,24 @@ class Controller:
 
         return enqueue
 
-    def _work(self) -> None:
-        while (key := self.queue.take()) is not None:
-            failed = True
-            began = time.monotonic()
-            try:
+    def work(self, key: Key, together: Callable[[], AbstractContextManager[None]]) -> None:
+        """Reconcile a key that was taken from the queue; `together` is the context that its writes are made in."""
+        failed = True
+        began = time.monotonic()
+        try:
+            with together():
                 again = self.reconcile(key)
-                failed = False
-                if again is not None:
-                    self.queue.add_after(key, again)
-            except (Conflict, NotFound) as error:  # somebody wrote, or removed, first: look again
-                log.debug("reconcile overtaken controller=%s key=%s/%s error=%s", self.name, *key, error.message)
-            except Stuck as error:
-                log.warning("reconcile stuck controller=%s key=%s/%s error=%s", self.name, *key, error)
-            except ApiError as error:
-                log.warning("reconcile failed controller=%s key=%s/%s error=%s", self.name, *key, error.message)
-            except Exception:  # one broken object must not stop the controller for all others
-                log.exception("reconcile crashed controller=%s key=%s/%s", self.name, *key)
-            finally:
-                log.debug("reconciled controller=%s key=%s/%s seconds=%.3f", self.name, *key, time.monotonic() - began)
-                self.queue.done(key, failed=failed)
+            failed = False
+            if again is not None:
+                self.queue.add_after(key, again)
+        except (Conflict, NotFound) as error:  # somebody wrote, or removed, first: look again
+            log.debug("reconcile overtaken controller=%s key=%s/%s error=%s", self.name, *key, error.message)
+        except Stuck as error:
+            log.warning("reconcile stuck controller=%s key=%s/%s error=%s", self.name, *key, error)
+        except ApiError as error:
+            log.warning("reconcile failed controller=%s key=%s/%s error=%s", self.name, *key, error.message)
+        except Exception:  # one broken object must not stop the controller for all others
+            log.exception("reconcile crashed controller=%s key=%s/%s", self.name, *key)
+        finally:
+            log.debug("reconciled controller=%s key=%s/%s seconds=%.3f", self.name, *key, time.monotonic() - began)
+            self.queue.done(key, failed=failed)

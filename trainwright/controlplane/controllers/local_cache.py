@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from trainwright.api import names
@@ -19,6 +20,7 @@ from trainwright.api.selectors import label_selector as parsed_selector
 from trainwright.api.times import now
 from trainwright.cluster.protocol import Cluster, Listing, PatchType, Propagation, WatchEvent
 from trainwright.cluster.reflector import Handler, Reflector
+from trainwright.controlplane.apiserver.failures import StorageFailed
 
 SYNC_SECONDS = 30.0
 _INDEXED = (names.JOB_NAME_LABEL, names.JOBSET_NAME_LABEL)
@@ -35,6 +37,7 @@ class LocalCache:
         self._kept = {kind: Kept() for kind in cached}
         self._handlers: dict[Kind, list[Handler]] = {kind: [] for kind in cached}
         self._reflectors: dict[Kind, Reflector] = {}
+        self._pending = threading.local()
 
     def follow(self, kind: Kind, handler: Handler) -> None:
         """Tell the handler of every change of a kind. Before `start`."""
@@ -43,7 +46,9 @@ class LocalCache:
     def start(self) -> list[threading.Thread]:
         """Begin to watch, in daemon threads that end after `stop` is set."""
         for kind in self._handlers:
-            self._reflectors[kind] = Reflector(self._cluster, kind, handler=self._seen(kind), stop=self._stop)
+            self._reflectors[kind] = Reflector(
+                self._cluster, kind, handler=self._seen(kind), stop=self._stop, remember=_essentials
+            )
         return [reflector.start() for reflector in self._reflectors.values()]
 
     def get(self, kind: Kind, name: str, namespace: str | None = None) -> Obj:
@@ -130,7 +135,29 @@ class LocalCache:
         before = kept.get((namespace or "", name)) if kept is not None else None
         self._cluster.delete(kind, name, namespace, propagation=propagation, uid=uid, grace_period_seconds=grace_period_seconds)
         if kept is not None and before is not None:
+            self._written(kind, before)
             kept.doom(before)
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """The writes of this thread go to disk together, at the end, where the cluster can do that. Raises what a write raises.
+
+        When that fails none of them has happened, and what was remembered of them is forgotten.
+        """
+        together = getattr(self._cluster, "together", None)
+        if together is None:
+            yield
+            return
+        self._pending.written = []
+        try:
+            with together():
+                yield
+        except StorageFailed:
+            for kind, place in self._pending.written:
+                self._refresh(kind, place)
+            raise
+        finally:
+            self._pending.written = None
 
     def logs(
         self,
@@ -169,9 +196,29 @@ class LocalCache:
     def _noted(self, obj: Obj) -> Obj:
         kind = kind_of(obj)
         kept = self._kept.get(kind) if kind is not None else None
-        if kept is not None:
+        if kind is not None and kept is not None:
+            self._written(kind, obj)
             kept.note(copy_of(obj))
         return obj
+
+    def _written(self, kind: Kind, obj: Obj) -> None:
+        written = getattr(self._pending, "written", None)
+        if written is not None:
+            written.append((kind, (namespace_of(obj), name_of(obj))))
+
+    def _refresh(self, kind: Kind, place: Place) -> None:
+        """Remember of an object what the cluster says now."""
+        try:
+            self._kept[kind].replace(place, self._cluster.get(kind, place[1], place[0] or None))
+        except NotFound:
+            self._kept[kind].replace(place, None)
+
+
+def _essentials(obj: Obj) -> Obj:
+    """What has to be known of an object when it is gone: who it was, and whose. All of all objects would fill the memory."""
+    kept = ("name", "namespace", "uid", "resourceVersion", "labels", "ownerReferences", "deletionTimestamp")
+    metadata = {key: value for key, value in obj["metadata"].items() if key in kept}
+    return {"apiVersion": obj.get("apiVersion"), "kind": obj.get("kind"), "metadata": metadata}
 
 
 class Kept:
@@ -206,6 +253,15 @@ class Kept:
             if uid_of(obj) in self._gone_uids or (known is not None and _version(known) > _version(obj)):
                 return
             self._put(place, obj)
+
+    def replace(self, place: Place, obj: Obj | None) -> None:
+        """Whatever is known of the object, this is what it is."""
+        with self._lock:
+            known = self._objects.pop(place, None)
+            if known is not None:
+                self._unlabel(place, known)
+            if obj is not None:
+                self._put(place, obj)
 
     def doom(self, before: Obj) -> None:
         """We have asked for the deletion of this object: until the watch tells more, it is on its way out."""

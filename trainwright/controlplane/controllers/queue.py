@@ -55,14 +55,32 @@ class KeyQueue:
         """The next key, waiting for one; None once the queue is closed."""
         with self._changed:
             while not self._closed:
-                self._wake()
-                if self._ready:
-                    key = self._ready.popleft()
-                    self._waiting.discard(key)
-                    self._working.add(key)
+                key = self._next()
+                if key is not None:
                     return key
                 self._changed.wait(self._later[0][0] - self._clock() if self._later else None)
             return None
+
+    def poll(self) -> Key | None:
+        """The next key, or None when there is none now."""
+        with self._changed:
+            return None if self._closed else self._next()
+
+    def seconds_to_next(self) -> float | None:
+        """Until there may be a key to take: 0 when there is one, None when nothing is planned."""
+        with self._changed:
+            if self._ready:
+                return 0.0
+            return max(self._later[0][0] - self._clock(), 0.0) if self._later else None
+
+    def _next(self) -> Key | None:
+        self._wake()
+        if not self._ready:
+            return None
+        key = self._ready.popleft()
+        self._waiting.discard(key)
+        self._working.add(key)
+        return key
 
     def done(self, key: Key, *, failed: bool = False) -> None:
         """The key has been worked on; after a failure it comes back with exponential back-off."""

@@ -17,9 +17,11 @@ from trainwright.api.times import now
 from trainwright.cluster.protocol import Cluster
 from trainwright.cluster.reflector import Reflector
 from trainwright.controlplane.node.container import end_marked, latest_run
-from trainwright.controlplane.node.pod_worker import NodeServices, PodWorker, remove_folder
+from trainwright.controlplane.node.node_sessions import NodeSessions
+from trainwright.controlplane.node.pod_worker import PodWorker, remove_folder
 from trainwright.controlplane.node.rendezvous import RendezvousPorts
 from trainwright.controlplane.node.shutdown import end_runs
+from trainwright.controlplane.node.surroundings import NodeServices
 from trainwright.controlplane.node.volumes import IssueToken, VolumeMaker
 
 NODE_NAME = "local"
@@ -38,6 +40,7 @@ class NodeAgent:
         self._ports = RendezvousPorts(home / "ports.json")
         volumes = VolumeMaker(cluster, home / "claims", issue_token)
         self._services = NodeServices(cluster, volumes, self._ports, self._pods_folder, self._threads_for)
+        self.sessions = NodeSessions(self._services)
         selector = f"spec.nodeName={NODE_NAME}"
         self._reflector = Reflector(cluster, POD, handler=self._pod_changed, field_selector=selector, stop=self._stop)
 

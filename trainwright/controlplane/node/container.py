@@ -156,7 +156,21 @@ def run_of(container: str, attempt: int, folder: Path) -> ContainerRun:
 
 def end_marked(pod_uid: str) -> None:
     """Kill whatever still carries a pod's mark in its environment: what slipped away from its shim. Linux only."""
-    marker = f"{POD_MARK}={pod_uid}".encode()
+    _end_all_with(f"{POD_MARK}={pod_uid}")
+
+
+def end_executed(run: ContainerRun, pod_uid: str) -> None:
+    """Kill what was executed in a run of a container besides its own command, and is still there. Linux only."""
+    _end_all_with(f"{EXEC_MARK}={exec_mark(run, pod_uid)}")
+
+
+def exec_mark(run: ContainerRun, pod_uid: str) -> str:
+    """What the variable EXEC_MARK says in whatever is executed in this run."""
+    return f"{pod_uid}/{run.name}/{run.attempt}"
+
+
+def _end_all_with(variable: str) -> None:
+    marker = variable.encode()
     for entry in Path("/proc").glob("[0-9]*"):
         try:
             environment = (entry / "environ").read_bytes().split(b"\0")
@@ -168,6 +182,7 @@ def end_marked(pod_uid: str) -> None:
 
 
 POD_MARK = "TRAINWRIGHT_POD_UID"
+EXEC_MARK = "TRAINWRIGHT_EXECUTED_IN"
 
 
 def _private(path: str, flags: int) -> int:

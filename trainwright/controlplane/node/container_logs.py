@@ -1,19 +1,16 @@
-"""Reading containers' log files for the API server: the tail, from there on as they grow, the run before this one."""
+"""Reading containers' logs for the API server: the tail, from there on as they grow, the run before this one."""
 
 from __future__ import annotations
 
-import os
-import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import BinaryIO
 
-from trainwright.api.errors import BadRequest, NotFound
+from trainwright.api.errors import BadRequest
 from trainwright.api.objects import Obj, name_of, uid_of
 from trainwright.controlplane.node.container import ContainerRun, latest_run, run_of
+from trainwright.controlplane.node.log_entries import POLL_SECONDS, Position, Selection, Stream, read_blocks, tail_position
 
-CHUNK = 64 * 1024
-POLL_SECONDS = 0.1
 _IDLE_SECONDS = 1.0
 
 
@@ -30,22 +27,22 @@ class ContainerLogs:
         *,
         follow: bool = False,
         tail_lines: int | None = None,
-        since_seconds: int | None = None,
+        since: datetime | None = None,
         limit_bytes: int | None = None,
         timestamps: bool = False,
         previous: bool = False,
+        stream: Stream = "All",
     ) -> Iterator[bytes]:
         """A container's log in chunks; with `follow`, `b""` now and then while it waits for more.
 
-        Raises NotFound for a run that never was, BadRequest while the container has not started, or for what is not
-        recorded here: the time of each line.
+        Raises BadRequest for a run that never was, and while the container has not started.
         """
-        if timestamps or since_seconds is not None:
-            raise BadRequest(
-                "this node does not record the time of each log line: timestamps, sinceSeconds and sinceTime are not available"
-            )
         run = self._run(pod, container or "", previous)
-        chunks = _chunks(run, follow and not previous, tail_lines)
+        follow = follow and not previous
+        start = Position() if tail_lines is None else tail_position(run.log, tail_lines)
+        blocks = read_blocks(run.log, start, lambda: not follow or run.exited() is not None)
+        chosen = map(Selection(stream, _stamp(since), timestamps), blocks)
+        chunks = _with_heartbeats(chosen)
         return _limited(chunks, limit_bytes) if limit_bytes is not None else chunks
 
     def _run(self, pod: Obj, container: str, previous: bool) -> ContainerRun:
@@ -56,41 +53,23 @@ class ContainerLogs:
         if not previous:
             return run
         if run.attempt == 0:
-            raise NotFound(f'previous terminated container "{container}" in pod "{name_of(pod)}" not found')
+            raise BadRequest(f'previous terminated container "{container}" in pod "{name_of(pod)}" not found')
         return run_of(container, run.attempt - 1, folder)
 
 
-def tail_of(path: Path, lines: int) -> list[str]:
-    """The last lines of a log file, decoded leniently; empty for a file that does not exist."""
-    try:
-        with open(path, "rb") as file:
-            file.seek(_tail_offset(file, lines))
-            return file.read().decode("utf-8", "replace").splitlines()
-    except FileNotFoundError:
-        return []
+def _stamp(moment: datetime | None) -> bytes:
+    """A time as the log writes it."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%f000Z").encode() if moment else b""
 
 
-def _chunks(run: ContainerRun, follow: bool, tail_lines: int | None) -> Iterator[bytes]:
-    try:
-        file = open(run.log, "rb")  # noqa: SIM115  (closed below, when the reader is done)
-    except FileNotFoundError:
-        return
-    with file:
-        if tail_lines is not None:
-            file.seek(_tail_offset(file, tail_lines))
-        idle = 0.0
-        while True:
-            over = not follow or run.exited() is not None  # asked before the read, so that the last words are read
-            while chunk := file.read(CHUNK):
-                idle = 0.0
-                yield chunk
-            if over:
-                return
-            time.sleep(POLL_SECONDS)
-            idle += POLL_SECONDS
-            if idle >= _IDLE_SECONDS:
-                idle = 0.0
-                yield b""
+def _with_heartbeats(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """`b""` only after a while of them: a reader who waits wants to be woken now and then, not all the time."""
+    idle = 0.0
+    for chunk in chunks:
+        idle = 0.0 if chunk else idle + POLL_SECONDS
+        if chunk or idle >= _IDLE_SECONDS:
+            idle = 0.0
+            yield chunk
 
 
 def _limited(chunks: Iterator[bytes], limit: int) -> Iterator[bytes]:
@@ -99,24 +78,3 @@ def _limited(chunks: Iterator[bytes], limit: int) -> Iterator[bytes]:
         limit -= len(chunk)
         if limit <= 0:
             return
-
-
-def _tail_offset(file: BinaryIO, lines: int) -> int:
-    """Where the last `lines` lines begin, found from the end without reading the whole file."""
-    position = file.seek(0, os.SEEK_END)
-    if lines <= 0:
-        return position
-    needed, first = lines, True
-    while position > 0:
-        size = min(CHUNK, position)
-        position -= size
-        file.seek(position)
-        block = file.read(size)
-        end = len(block) - 1 if first and block.endswith(b"\n") else len(block)
-        first = False
-        while (found := block.rfind(b"\n", 0, end)) >= 0:
-            needed -= 1
-            if needed == 0:
-                return position + found + 1
-            end = found
-    return 0

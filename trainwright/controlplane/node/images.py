@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+# The target is named, so that the node puts the folder of the mount in its place.
+_INITIALIZER = ["python", "-m", "trainwright.initializers"]
 _COMMANDS = {
-    "ghcr.io/kubeflow/trainer/dataset-initializer": ["python", "-m", "trainwright.initializers", "dataset"],
-    "ghcr.io/kubeflow/trainer/model-initializer": ["python", "-m", "trainwright.initializers", "model"],
+    "ghcr.io/kubeflow/trainer/dataset-initializer": [*_INITIALIZER, "dataset", "--target", "/workspace/dataset"],
+    "ghcr.io/kubeflow/trainer/model-initializer": [*_INITIALIZER, "model", "--target", "/workspace/model"],
 }
 
 

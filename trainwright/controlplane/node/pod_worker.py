@@ -11,23 +11,19 @@ import shutil
 import signal
 import threading
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
-from trainwright.api import names
 from trainwright.api.errors import ApiError, Conflict, NotFound
 from trainwright.api.kinds import POD
-from trainwright.api.objects import Obj, is_deleting, labels_of, name_of, namespace_of, uid_of
+from trainwright.api.objects import Obj, is_deleting, name_of, namespace_of, uid_of
 from trainwright.api.times import now
-from trainwright.cluster.protocol import Cluster
-from trainwright.controlplane.node.container import ContainerRun, end_marked, latest_run, run_of
-from trainwright.controlplane.node.environment import VariableResolver, base_environment, expanded
+from trainwright.controlplane.node.container import ContainerRun, end_executed, end_marked, latest_run, run_of
+from trainwright.controlplane.node.environment import expanded
 from trainwright.controlplane.node.images import command_of_image
 from trainwright.controlplane.node.pod_status import ContainerState, pod_status
-from trainwright.controlplane.node.rendezvous import RendezvousPorts
-from trainwright.controlplane.node.rewriting import Rewriting
-from trainwright.controlplane.node.volumes import VolumeError, VolumeMaker
+from trainwright.controlplane.node.surroundings import NodeServices, surroundings
+from trainwright.controlplane.node.volumes import VolumeError
 
 POLL_SECONDS = 0.05
 REFRESH_SECONDS = 600.0
@@ -35,18 +31,6 @@ RETRY_SECONDS = 2.0
 _BACKOFF_SECONDS = (0.0, 10.0, 20.0, 40.0, 80.0, 160.0, 300.0)
 """Before the n-th restart of a container, as a kubelet waits."""
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class NodeServices:
-    """What a worker needs of its node."""
-
-    cluster: Cluster
-    volumes: VolumeMaker
-    ports: RendezvousPorts
-    pods_folder: Path
-    threads_for: Callable[[Obj], int]
-    """OpenMP threads for a pod's processes."""
 
 
 class PodWorker:
@@ -160,55 +144,21 @@ class PodWorker:
 
     def _launch(self, container: Obj, attempt: int) -> None:
         pod = self._pod
-        made = self._services.volumes.make(pod, self.folder)
-        work, temporary = self.folder / "work", self.folder / "tmp"
-        for folder in (work, temporary):
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        rewriting = self._rewriting(container, made)
-        base = base_environment(pod, self._hostname(), temporary, threads=self._services.threads_for(pod))
-        env = VariableResolver(self._services.cluster, pod).variables(container, base, rewriting.text)
-        env = rewriting.variables(env)
+        found = surroundings(pod, container, self.folder, self._services)
         command = container.get("command") or command_of_image(container.get("image", ""))
         if not command:
             raise VolumeError(
                 f"container {container['name']!r} names no command, and the image {container.get('image')!r} cannot be run here: "
                 "an embedded cluster runs commands as local processes"
             )
-        argv = [rewriting.text(expanded(word, env)) for word in [*command, *(container.get("args") or [])]]
-        directory = container.get("workingDir")
-        cwd = (rewriting.host_path(directory) or Path(directory)) if directory else work
-        run_of(container["name"], attempt, self.folder).start(argv, env, cwd if cwd.is_dir() else work)
+        run = run_of(container["name"], attempt, self.folder)
+        if attempt:
+            end_executed(run_of(run.name, attempt - 1, self.folder), self.uid)
+        words = [*command, *(container.get("args") or [])]
+        run.start([found.rewrite(expanded(word, found.env)) for word in words], found.env, found.cwd)
         log.info(
             "container started pod=%s/%s container=%s attempt=%d", namespace_of(pod), name_of(pod), container["name"], attempt
         )
-
-    def _rewriting(self, container: Obj, made: dict[str, Path]) -> Rewriting:
-        """Mount paths and names of this container; makes sure that sub-paths exist and stay in their volume."""
-        mounts = []
-        for mount in container.get("volumeMounts") or []:
-            volume = made.get(mount["name"])
-            if volume is None:
-                raise VolumeError(
-                    f"container {container['name']!r} mounts the volume {mount['name']!r}, which the pod does not have"
-                )
-            sub = mount.get("subPath") or expanded(mount.get("subPathExpr") or "", self._own_variables(container))
-            place = (volume / sub).resolve() if sub else volume
-            if not place.is_relative_to(volume.resolve()) and place != volume:
-                raise VolumeError(
-                    f"container {container['name']!r}: the subPath {sub!r} leads out of the volume {mount['name']!r}"
-                )
-            if sub:
-                place.mkdir(mode=0o700, parents=True, exist_ok=True)
-            mounts.append((mount["mountPath"], place))
-        jobset = labels_of(self._pod).get(names.JOBSET_UID_LABEL)
-        port = self._services.ports.port_for(jobset) if jobset else None
-        return Rewriting(tuple(mounts), self._pod["spec"].get("subdomain", ""), namespace_of(self._pod), port)
-
-    def _own_variables(self, container: Obj) -> dict[str, str]:
-        return VariableResolver(self._services.cluster, self._pod).variables(container, {}, lambda text: text)
-
-    def _hostname(self) -> str:
-        return str(self._pod["spec"].get("hostname") or name_of(self._pod))
 
     def _refresh_volumes(self) -> None:
         """Tokens expire and config maps change: write them again now and then."""

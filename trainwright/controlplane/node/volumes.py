@@ -54,7 +54,7 @@ class VolumeMaker:
             return place
         for source in [volume, *((volume.get("projected") or {}).get("sources") or [])]:
             for path, content in self._files(pod, volume["name"], source):
-                _write(place, path, content)
+                _write(place, path, content, _mode(volume, source, path))
         return place
 
     def _claim(self, name: str, namespace: str) -> Path:
@@ -122,8 +122,16 @@ def keyed_data(obj: Obj) -> dict[str, bytes]:
     return data | {key: base64.b64decode(value) for key, value in (obj.get("binaryData") or {}).items()}
 
 
-def _write(root: Path, relative: str, content: bytes) -> None:
-    """Write a file below `root`, 0600 and atomically. Raises VolumeError for a path that leads out."""
+def _mode(volume: Obj, source: Obj, path: str) -> int:
+    """What the owner may do with a file, as the pod says; nobody else may do anything."""
+    body: Obj = next((source[name] for name in ("configMap", "secret", "downwardAPI") if name in source), {})
+    item: Obj = next((entry for entry in body.get("items") or [] if entry.get("path") == path), {})
+    wanted = item.get("mode") or body.get("defaultMode") or (volume.get("projected") or {}).get("defaultMode") or 0o600
+    return int(wanted) & 0o700
+
+
+def _write(root: Path, relative: str, content: bytes, mode: int) -> None:
+    """Write a file below `root`, atomically. Raises VolumeError for a path that leads out."""
     path = (root / relative).resolve()
     if not path.is_relative_to(root.resolve()):
         raise VolumeError(f"the path {relative!r} leads out of its volume")
@@ -133,4 +141,5 @@ def _write(root: Path, relative: str, content: bytes) -> None:
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=".new-")
     with os.fdopen(descriptor, "wb") as file:
         file.write(content)
+        os.fchmod(descriptor, mode)
     os.replace(temporary, path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Collection, Iterator
 
 from trainwright.api import names
 from trainwright.api.objects import Obj, copy_of, name_of, namespace_of, owner_reference, uid_of
@@ -13,12 +14,16 @@ from trainwright.controlplane.controllers.jobset.volume_claims import add_claims
 _PREFIX = "jobset.sigs.k8s.io/"
 
 
-def child_jobs(jobset: Obj, replicated: Obj, *, single_restarts: bool = False) -> list[Obj]:
-    """All Jobs of one replicated job for the current attempt, in index order.
+def child_jobs(
+    jobset: Obj, replicated: Obj, *, single_restarts: bool = False, but: Collection[str] = frozenset()
+) -> Iterator[Obj]:
+    """The Jobs of one replicated job for the current attempt, in index order, without those of the names in `but`.
 
     `single_restarts`: they say, too, how often each was restarted on its own.
     """
-    return [_job(jobset, replicated, index, single_restarts) for index in range(replicated.get("replicas", 1))]
+    for index in range(replicated.get("replicas", 1)):
+        if job_name(jobset, replicated, index) not in but:
+            yield _job(jobset, replicated, index, single_restarts)
 
 
 def job_name(jobset: Obj, replicated: Obj, index: int) -> str:

@@ -188,9 +188,7 @@ class JobSetReconciler:
         """Create the Jobs whose name is free. One that cannot be created ends the pass, once the others have been tried."""
         taken = {name_of(job) for job in look.children.all}
         failed: list[tuple[str, ApiError]] = []
-        for job in child_jobs(look.jobset, replicated, single_restarts=self._gates.RestartJob):
-            if name_of(job) in taken:
-                continue
+        for job in child_jobs(look.jobset, replicated, single_restarts=self._gates.RestartJob, but=taken):
             try:
                 self._cluster.create(job)
             except ApiError as error:

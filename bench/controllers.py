@@ -1,0 +1,100 @@
+"""The controllers beside their API server, as `trainwright up` runs them, with a node that starts nothing.
+
+The peer was measured once on this kind of machine: the real control plane (JobSet, Job and Trainer managers, API server, etcd), with
+the clients' limits raised. Its figures stand beside ours.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from trainwright.api.kinds import JOBSET, POD, TRAINJOB
+from trainwright.controlplane.gates import FeatureGates
+from trainwright.controlplane.home import Home
+from trainwright.controlplane.plane import ControlPlane
+
+TRAINJOBS = 500
+JOBS, PODS = 100, 10
+
+
+def trainjob(name: str) -> dict[str, Any]:
+    spec = {"runtimeRef": {"name": "torch-distributed"}, "trainer": {"numNodes": 2}}
+    return {
+        "apiVersion": "trainer.kubeflow.org/v1alpha1",
+        "kind": "TrainJob",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": spec,
+    }
+
+
+def jobset() -> dict[str, Any]:
+    pod = {"spec": {"restartPolicy": "Never", "containers": [{"name": "main", "image": "example.com/main"}]}}
+    job = {"parallelism": PODS, "completions": PODS, "backoffLimit": 0, "template": pod}
+    return {
+        "apiVersion": "jobset.x-k8s.io/v1alpha2",
+        "kind": "JobSet",
+        "metadata": {"name": "wide", "namespace": "default"},
+        "spec": {
+            "failurePolicy": {"maxRestarts": 3},
+            "replicatedJobs": [{"name": "main", "replicas": JOBS, "template": {"spec": job}}],
+        },
+    }
+
+
+def until(what: str, reached: Callable[[], bool], seconds: float = 300) -> float:
+    """Seconds until that is so."""
+    began = time.monotonic()
+    while not reached():
+        if time.monotonic() - began > seconds:
+            raise SystemExit(f"{what} took more than {seconds:.0f} s")
+        time.sleep(0.01)
+    return time.monotonic() - began
+
+
+def show(what: str, count: int, seconds: float, goal: int, peer: tuple[int, int], unit: str) -> None:
+    rate = count / seconds
+    print(f"{what:44} {rate:7.0f} {unit}/s   goal {goal}   peer {peer[0]} to {peer[1]}   ratio {rate / peer[1]:.1f}", flush=True)
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        plane = ControlPlane(Home(Path(folder)), gates=FeatureGates(), node=False)
+        plane.start()
+        cluster, store = plane.cluster, plane._store
+        began = time.monotonic()
+        for number in range(TRAINJOBS):
+            cluster.create(trainjob(f"train-{number}"))
+        submitted = time.monotonic() - began
+        until("pods of the TrainJobs", lambda: store.size(POD.resource) >= 2 * TRAINJOBS)
+        show(f"{TRAINJOBS} TrainJobs, submit to all pods", TRAINJOBS, time.monotonic() - began, 200, (22, 26), "TrainJobs")
+        print(f"  (submitted in {submitted:.1f} s)")
+        for number in range(TRAINJOBS):
+            cluster.delete(TRAINJOB, f"train-{number}", "default")
+        until("deletion", lambda: store.size(POD.resource) + store.size(JOBSET.resource) == 0)
+
+        began = time.monotonic()
+        cluster.create(jobset())
+        until("pods of the JobSet", lambda: store.size(POD.resource) >= JOBS * PODS)
+        show(f"a JobSet of {JOBS} Jobs x {PODS} pods", JOBS * PODS, time.monotonic() - began, 1000, (165, 248), "pods")
+        before = {pod["metadata"]["uid"] for pod in cluster.list(POD, "default").items}
+        began = time.monotonic()
+        first = cluster.list(POD, "default").items[0]["metadata"]["name"]
+        cluster.patch(POD, first, {"status": {"phase": "Failed"}}, "default", subresource="status")
+
+        def recreated() -> bool:
+            if store.size(POD.resource) < JOBS * PODS:
+                return False
+            records, _ = store.list(POD.resource, "default")
+            return len(records) == JOBS * PODS and not any(record.object["metadata"]["uid"] in before for record in records)
+
+        until("recreation", recreated)
+        show("the same, one pod fails: all recreated", JOBS * PODS, time.monotonic() - began, 500, (66, 76), "pods")
+        plane.stop()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,51 @@
+"""Clusters to measure on: the embedded one, or for conformance any other whose kubeconfig TRAINWRIGHT_TEST_KUBECONFIG names."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from trainwright.controlplane.apiserver.store import Store
+from trainwright.controlplane.gates import FeatureGates
+from trainwright.controlplane.home import Home
+from trainwright.controlplane.plane import ControlPlane
+
+VARIABLE = "TRAINWRIGHT_TEST_KUBECONFIG"
+_GATES = FeatureGates()
+
+
+def other_cluster() -> Path | None:
+    """The kubeconfig of the cluster that was asked for instead of the embedded one."""
+    given = os.environ.get(VARIABLE)
+    if not given:
+        return None
+    path = Path(given).expanduser().absolute()
+    assert path.is_file(), f"{VARIABLE} names {path}, which is no file"
+    return path
+
+
+@contextmanager
+def cluster(folder: Path, *, node: bool) -> Iterator[Path]:
+    """The kubeconfig of the cluster that conformance is measured on. `node`: whether the embedded one runs pods."""
+    other = other_cluster()
+    if other is not None:
+        yield other
+        return
+    with embedded(folder, node=node) as kubeconfig:
+        yield kubeconfig
+
+
+@contextmanager
+def embedded(folder: Path, *, node: bool, gates: FeatureGates = _GATES) -> Iterator[Path]:
+    """An embedded cluster's kubeconfig. Its first versions are forgotten, as on a cluster that has lived for a while."""
+    home = Home(folder / "home")
+    home.make()
+    Store(home.database).close()
+    plane = ControlPlane(home, gates=gates, node=node)
+    plane.start()
+    try:
+        yield home.kubeconfig
+    finally:
+        plane.stop(2)

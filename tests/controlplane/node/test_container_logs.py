@@ -1,0 +1,191 @@
+"""What a container printed comes back byte for byte, each line with its stream and time, however and wherever it was written."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trainwright.controlplane.node import shim
+from trainwright.controlplane.node.container import run_of
+from trainwright.controlplane.node.container_logs import ContainerLogs
+from trainwright.controlplane.node.log_entries import Position, entries, plain, read_blocks, segments, tail_position
+
+POD: dict[str, Any] = {"metadata": {"name": "p", "uid": "u"}}
+
+
+def over() -> bool:
+    return True
+
+
+class Printed:
+    """A log as the shim writes it, each write with the next second as its time."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch | None = None):
+        run = run_of("main", 0, folder / "u")
+        run.folder.mkdir(parents=True)
+        (run.folder / "lock").touch()
+        (run.folder / "exit.json").write_text('{"code": 0, "signal": 0, "finishedAt": 0}')
+        self.path = run.log
+        self.output = shim.Output.__new__(shim.Output)
+        self.output.streams = {1: b"stdout", 2: b"stderr"}
+        self.output.begun = {1: b"", 2: b""}
+        self.output.due = {1: 0.0, 2: 0.0}
+        self.output.log = shim.Segments(str(self.path))
+        if monkeypatch:
+            seconds = itertools.count(1)
+            monkeypatch.setattr(shim.time, "time_ns", lambda: next(seconds) * 1_000_000_000)
+
+    def __call__(self, data: bytes, source: int = 1, *, flush: bool = False) -> Printed:
+        self.output.take(source, data)
+        if flush:
+            self.output.show_begun(source)
+        return self
+
+
+@pytest.fixture
+def printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Printed:
+    return Printed(tmp_path, monkeypatch)
+
+
+@pytest.fixture
+def read(tmp_path: Path, printed: Printed) -> Any:
+    return lambda **options: b"".join(ContainerLogs(tmp_path).open(POD, "main", **options))
+
+
+def test_lines_parts_and_streams(printed: Printed, read: Any) -> None:
+    printed(b"a\nb\nbeg")(b"oops\n", 2)(b"in", flush=True)(b"!\nc", flush=True)
+    assert read() == b"a\nb\noops\nbegin!\nc"
+    assert read(stream="Stderr") == b"oops\n"
+    assert read(stream="Stdout") == b"a\nb\nbegin!\nc"
+    first = b"1970-01-01T00:00:0%d.000000000Z "
+    assert read(timestamps=True).splitlines() == [
+        first % 1 + b"a",
+        first % 1 + b"b",
+        first % 2 + b"oops",
+        first % 3 + b"begin!",
+        first % 5 + b"c",
+    ]
+
+
+@pytest.mark.parametrize(("second", "expected"), [(0, b"a\nb\nc\n"), (2, b"b\nc\n"), (3, b"c\n"), (4, b"")])
+def test_since(printed: Printed, read: Any, second: int, expected: bytes) -> None:
+    printed(b"a\n")(b"b\n")(b"c\n")
+    assert read(since=datetime.fromtimestamp(second, UTC)) == expected
+
+
+def test_options_work_together(printed: Printed, read: Any) -> None:
+    printed(b"a\n")(b"b\n")(b"c\n")(b"d\n")
+    since = datetime.fromtimestamp(3, UTC)
+    assert read(tail_lines=3, since=since) == b"c\nd\n"
+    assert read(tail_lines=1, since=since) == b"d\n"
+    assert read(timestamps=True, since=since, limit_bytes=32) == b"1970-01-01T00:00:03.000000000Z c"
+
+
+@pytest.mark.parametrize("lines", range(6))
+def test_tail_counts_lines_and_not_their_parts(printed: Printed, read: Any, lines: int) -> None:
+    printed(b"a\n\nlo", flush=True)(b"ng", flush=True)(b"\nlast", flush=True)
+    assert read(tail_lines=lines) == b"".join([b"a\n", b"\n", b"long\n", b"last"][4 - lines if lines < 4 else 0 :])
+
+
+def test_a_log_is_bounded_and_read_across_its_files(
+    printed: Printed, read: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(shim, "SEGMENT_BYTES", 1000)
+    lines = [b"line %d\n" % number for number in range(200)]
+    for line in lines:
+        printed(line)
+    numbers = [number for number, _ in segments(printed.path)]
+    assert len(numbers) == 5
+    assert numbers[0] > 0
+    kept = read()
+    assert b"".join(lines).endswith(kept)
+    assert 2500 < sum(path.stat().st_size for _, path in segments(printed.path)) < 6000
+    for count in (0, 1, 15, 40, 70):
+        assert read(tail_lines=count) == b"".join(lines[200 - count :])
+    assert read(tail_lines=10_000) == kept
+
+
+def test_followers_go_from_file_to_file(printed: Printed, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shim, "SEGMENT_BYTES", 100)
+    monkeypatch.setattr("trainwright.controlplane.node.log_entries.POLL_SECONDS", 0)
+    done = False
+    blocks = read_blocks(printed.path, Position(), lambda: done)
+    assert next(blocks) == b""
+    seen = b""
+    for number in range(10):
+        printed(b"line %d\n" % number)
+        while f"line {number}\n".encode() not in seen:
+            seen += plain(next(blocks))
+    done = True
+    assert seen + plain(b"".join(blocks)) == b"".join(b"line %d\n" % number for number in range(10))
+
+
+def test_a_line_torn_by_a_full_disk_does_not_tear_the_next(printed: Printed, monkeypatch: pytest.MonkeyPatch) -> None:
+    write = os.write
+    answers = iter([10])
+
+    def filling(file: int, data: bytes) -> int:
+        for room in answers:
+            return write(file, bytes(data[:room]))
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(shim.os, "write", filling)
+        printed(b"lost\n")
+    printed(b"kept\n")
+    assert plain(printed.path.read_bytes()).endswith(b"\nkept\n")
+
+
+def test_a_log_of_an_older_version_is_read_as_it_is(printed: Printed, read: Any) -> None:
+    printed.path.write_bytes(b"old\nlog")
+    assert read() == read(timestamps=True) == read(stream="Stdout") == b"old\nlog"
+    assert read(tail_lines=1) == b"log"
+
+
+CHUNKS = st.lists(
+    st.tuples(st.sampled_from([1, 2]), st.text("ab\n\r\0é ", max_size=8).map(str.encode), st.booleans()), max_size=20
+)
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    home = tmp_path_factory.mktemp("logs")
+    return (home / str(number) for number in itertools.count())
+
+
+@given(CHUNKS, st.integers(0, 5))
+def test_property_whatever_is_printed_comes_back(
+    folders: Iterator[Path], chunks: list[tuple[int, bytes, bool]], lines: int
+) -> None:
+    printed = Printed(next(folders))
+    for source, data, flush in chunks:
+        printed(data, source, flush=flush)
+    for source in (1, 2):
+        printed(b"", source, flush=True)
+    written = b"".join(read_blocks(printed.path, Position(), over))
+    for source, name in ((1, b"stdout"), (2, b"stderr")):
+        assert b"".join(text for _, stream, text in entries(written) if stream == name) == b"".join(
+            data for one, data, _ in chunks if one == source
+        )
+    whole = plain(written)
+    assert whole == b"".join(text for _, _, text in entries(written))
+    tail = plain(b"".join(read_blocks(printed.path, tail_position(printed.path, lines), over)))
+    expected = whole.split(b"\n")
+    unfinished = expected.pop()
+    every = [line + b"\n" for line in expected] + ([unfinished] if unfinished else [])
+    assert tail == b"".join(every[len(every) - lines :] if lines < len(every) else every)
+
+
+@given(
+    st.lists(st.sampled_from([b"2026-01-02T03:04:05.000000006Z stdout F ", b"P ", b"x", b"\n", b"\xff", b"std"])).map(b"".join)
+)
+def test_property_no_file_is_too_odd_to_read(block: bytes) -> None:
+    assert plain(block) == b"".join(text for _, _, text in entries(block))

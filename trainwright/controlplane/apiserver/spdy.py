@@ -1,0 +1,252 @@
+"""The frames of SPDY/3.1, which kubectl tunnels through a WebSocket to forward ports: bytes to frames and frames to bytes.
+
+As far as port-forward needs them; what it does not need is read over. After https://www.chromium.org/spdy/spdy-protocol/spdy-protocol-draft3-1/
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+CONTROL_BYTES = 64 * 1024
+"""The longest control frame that is taken, and the most that its headers may be unpacked."""
+INITIAL_WINDOW = 64 * 1024
+PROTOCOL_ERROR, REFUSED_STREAM, CANCEL = 1, 3, 5
+"""Reasons of a reset."""
+_VERSION = 3
+_SYN_STREAM, _SYN_REPLY, _RST_STREAM, _SETTINGS, _PING, _GOAWAY, _HEADERS, _WINDOW_UPDATE = 1, 2, 3, 4, 6, 7, 8, 9
+_FIN = 1
+_INITIAL_WINDOW_SIZE = 7
+_WORDS = """
+options head post put delete trace accept accept-charset accept-encoding accept-language accept-ranges age allow authorization
+cache-control connection content-base content-encoding content-language content-length content-location content-md5 content-range
+content-type date etag expect expires from host if-match if-modified-since if-none-match if-range if-unmodified-since last-modified
+location max-forwards pragma proxy-authenticate proxy-authorization range referer retry-after server te trailer transfer-encoding
+upgrade user-agent vary via warning www-authenticate method get status
+"""
+_NAMES = (*_WORDS.split(), "200 OK", "version", "HTTP/1.1", "url", "public", "set-cookie", "keep-alive", "origin")
+_REST = (
+    "100101201202205206300302303304305306307402405406407408409410411412413414415416417502504505"
+    "203 Non-Authoritative Information204 No Content301 Moved Permanently400 Bad Request401 Unauthorized403 Forbidden"
+    "404 Not Found500 Internal Server Error501 Not Implemented503 Service Unavailable"
+    "Jan Feb Mar Apr May Jun Jul Aug Sept Oct Nov Dec 00:00:00 Mon, Tue, Wed, Thu, Fri, Sat, Sun, GMT"
+    "chunked,text/html,image/png,image/jpg,image/gif,application/xml,application/xhtml+xml,text/plain,text/javascript,public"
+    "privatemax-age=gzip,deflate,sdchcharset=utf-8charset=iso-8859-1,utf-,*,enq=0."
+)
+DICTIONARY = b"".join(struct.pack(">I", len(name)) + name.encode() for name in _NAMES) + _REST.encode()
+"""What both sides know before the first header."""
+
+
+class SpdyError(Exception):
+    """Bytes that are no SPDY: the connection cannot go on."""
+
+
+@dataclass(frozen=True)
+class SynStream:
+    stream: int
+    headers: Mapping[str, str]
+    fin: bool = False
+
+
+@dataclass(frozen=True)
+class SynReply:
+    stream: int
+    headers: Mapping[str, str]
+    fin: bool = False
+
+
+@dataclass(frozen=True)
+class Headers:
+    stream: int
+    headers: Mapping[str, str]
+    fin: bool = False
+
+
+@dataclass(frozen=True)
+class Data:
+    """Data of a stream, or a piece of it: a long frame is handed on as it comes, and only its last piece says `fin`."""
+
+    stream: int
+    data: bytes
+    fin: bool = False
+
+
+@dataclass(frozen=True)
+class Reset:
+    stream: int
+    reason: int
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Only the one setting that matters here; None where the other side did not send it."""
+
+    initial_window: int | None
+
+
+@dataclass(frozen=True)
+class Ping:
+    number: int
+
+
+@dataclass(frozen=True)
+class GoAway:
+    last_stream: int
+    reason: int = 0
+
+
+@dataclass(frozen=True)
+class WindowUpdate:
+    """More room, for one stream or (0) for all together."""
+
+    stream: int
+    more: int
+
+
+Frame = SynStream | SynReply | Headers | Data | Reset | Settings | Ping | GoAway | WindowUpdate
+
+
+class Reader:
+    """Frames out of the bytes of one direction."""
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+        self._unpacker = zlib.decompressobj(zdict=DICTIONARY)
+        self._data: tuple[int, int, bool] | None = None
+        """The data frame that is being read: stream, bytes that are still to come, whether it ends the stream."""
+
+    def feed(self, data: bytes) -> Iterator[Frame]:
+        """The frames that are complete now. Raises SpdyError."""
+        self._buffer += data
+        while True:
+            if self._data is not None:
+                yield self._piece(*self._data)
+                if self._data is not None:
+                    return
+            if len(self._buffer) < 8:
+                return
+            first, length = struct.unpack_from(">II", self._buffer)
+            flags, length = length >> 24, length & 0xFFFFFF
+            if not first >> 31:
+                del self._buffer[:8]
+                self._data = (first, length, bool(flags & _FIN))
+                if length and not self._buffer:
+                    return
+                continue
+            if first >> 16 & 0x7FFF != _VERSION:
+                raise SpdyError(f"version {first >> 16 & 0x7FFF} of SPDY")
+            if length > CONTROL_BYTES:
+                raise SpdyError(f"a control frame of {length} bytes")
+            if len(self._buffer) < 8 + length:
+                return
+            payload = bytes(self._buffer[8 : 8 + length])
+            del self._buffer[: 8 + length]
+            frame = self._control(first & 0xFFFF, flags, payload)
+            if frame is not None:
+                yield frame
+
+    def _piece(self, stream: int, left: int, fin: bool) -> Data:
+        data = bytes(self._buffer[:left])
+        del self._buffer[:left]
+        left -= len(data)
+        self._data = (stream, left, fin) if left else None
+        return Data(stream, data, fin and not left)
+
+    def _control(self, kind: int, flags: int, payload: bytes) -> Frame | None:
+        fin = bool(flags & _FIN)
+        try:
+            if kind == _SYN_STREAM:
+                return SynStream(_number(payload), self._headers(payload, 10), fin)
+            if kind == _SYN_REPLY:
+                return SynReply(_number(payload), self._headers(payload, 4), fin)
+            if kind == _HEADERS:
+                return Headers(_number(payload), self._headers(payload, 4), fin)
+            if kind == _RST_STREAM:
+                return Reset(_number(payload), _number(payload, 4))
+            if kind == _SETTINGS:
+                return Settings(_initial_window(payload))
+            if kind == _PING:
+                return Ping(struct.unpack_from(">I", payload)[0])
+            if kind == _GOAWAY:
+                return GoAway(_number(payload), _number(payload, 4))
+            if kind == _WINDOW_UPDATE:
+                return WindowUpdate(_number(payload), _number(payload, 4))
+        except (struct.error, zlib.error, UnicodeDecodeError) as error:
+            raise SpdyError(f"a frame of type {kind}: {error}") from error
+        return None
+
+    def _headers(self, payload: bytes, start: int) -> dict[str, str]:
+        block = self._unpacker.decompress(payload[start:], CONTROL_BYTES)
+        if self._unpacker.unconsumed_tail or self._unpacker.eof:
+            raise SpdyError("headers that are too long, or the last ones")
+        (count,) = struct.unpack_from(">I", block)
+        headers, at = {}, 4
+        for _ in range(count):
+            name, at = _text(block, at)
+            headers[name.lower()], at = _text(block, at)
+        return headers
+
+
+class Writer:
+    """Frames into the bytes of one direction, in the order in which they are sent."""
+
+    def __init__(self) -> None:
+        self._packer = zlib.compressobj(zdict=DICTIONARY)
+
+    def bytes_of(self, frame: Frame) -> bytes:
+        match frame:
+            case Data(stream, data, fin):
+                return struct.pack(">II", stream, fin << 24 | len(data)) + data
+            case SynStream(stream, headers, fin):
+                return _control(_SYN_STREAM, struct.pack(">IIH", stream, 0, 0) + self._packed(headers), fin)
+            case SynReply(stream, headers, fin):
+                return _control(_SYN_REPLY, struct.pack(">I", stream) + self._packed(headers), fin)
+            case Headers(stream, headers, fin):
+                return _control(_HEADERS, struct.pack(">I", stream) + self._packed(headers), fin)
+            case Reset(stream, reason):
+                return _control(_RST_STREAM, struct.pack(">II", stream, reason))
+            case Settings(window):
+                entries = b"" if window is None else struct.pack(">II", _INITIAL_WINDOW_SIZE, window)
+                return _control(_SETTINGS, struct.pack(">I", len(entries) // 8) + entries)
+            case Ping(number):
+                return _control(_PING, struct.pack(">I", number))
+            case GoAway(last, reason):
+                return _control(_GOAWAY, struct.pack(">II", last, reason))
+            case WindowUpdate(stream, more):
+                return _control(_WINDOW_UPDATE, struct.pack(">II", stream, more))
+
+    def _packed(self, headers: Mapping[str, str]) -> bytes:
+        block = struct.pack(">I", len(headers))
+        for text in (text for pair in headers.items() for text in pair):
+            block += struct.pack(">I", len(text.encode())) + text.encode()
+        return self._packer.compress(block) + self._packer.flush(zlib.Z_SYNC_FLUSH)
+
+
+def _control(kind: int, payload: bytes, fin: bool = False) -> bytes:
+    return struct.pack(">HHI", 0x8000 | _VERSION, kind, fin << 24 | len(payload)) + payload
+
+
+def _number(payload: bytes, at: int = 0) -> int:
+    """A number of 31 bits."""
+    number: int = struct.unpack_from(">I", payload, at)[0] & 0x7FFFFFFF
+    return number
+
+
+def _text(block: bytes, at: int) -> tuple[str, int]:
+    (length,) = struct.unpack_from(">I", block, at)
+    end = at + 4 + length
+    if end > len(block):
+        raise SpdyError("a header that is longer than its frame")
+    return block[at + 4 : end].decode("utf-8"), end
+
+
+def _initial_window(payload: bytes) -> int | None:
+    (count,) = struct.unpack_from(">I", payload)
+    window = None
+    for entry in range(count):
+        key, value = struct.unpack_from(">II", payload, 4 + 8 * entry)
+        if key & 0xFFFFFF == _INITIAL_WINDOW_SIZE:
+            window = value & 0x7FFFFFFF
+    return window

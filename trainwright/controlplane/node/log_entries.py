@@ -1,0 +1,149 @@
+"""The lines of a container's log as its shim writes them: where they lie, where the last few begin, what they say without their heads.
+
+A line without a head, as older versions wrote them or a full disk leaves them, is passed on as it is.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+Stream = Literal["All", "Stdout", "Stderr"]
+CHUNK = 64 * 1024
+POLL_SECONDS = 0.1
+_STAMP = rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}Z"
+_HEAD = re.compile(rb"(" + _STAMP + rb") (stdout|stderr) ([FP]) ")
+_HEADS = re.compile(rb"(?m)^" + _STAMP + rb" std(?:out|err) (?:F |P (.*)\n)")
+_LINE_ENDS = re.compile(rb"(?m)^(?!" + _STAMP + rb" std(?:out|err) P ).*\n")
+
+
+def segments(log: Path) -> list[tuple[int, Path]]:
+    """The files of a log that are there, with their numbers, oldest first."""
+    found = [(0, log)] if log.exists() else []
+    for path in log.parent.glob(f"{log.name}.*"):
+        number = path.suffix[1:]
+        if number.isdigit():
+            found.append((int(number), path))
+    return sorted(found)
+
+
+@dataclass(frozen=True)
+class Position:
+    """A place between two lines of a log."""
+
+    number: int = 0
+    offset: int = 0
+
+
+def tail_position(log: Path, lines: int) -> Position:
+    """Where the last `lines` lines begin, found from the end without reading the whole log."""
+    wanted: int | None = None
+    for number, path in reversed(segments(log)):
+        size = path.stat().st_size
+        if lines <= 0:
+            return Position(number, size)
+        span = CHUNK
+        while True:
+            start, ends, unfinished = _line_ends(path, max(size - span, 0), size)
+            needed = lines - unfinished if wanted is None else wanted
+            if len(ends) > needed:
+                return Position(number, ends[-needed - 1])
+            if start == 0:
+                break
+            span *= 4
+        wanted = needed - len(ends)
+    return Position()
+
+
+def _line_ends(path: Path, start: int, size: int) -> tuple[int, list[int], bool]:
+    """Where lines end after `start`, and whether one is begun after the last of them."""
+    with open(path, "rb") as file:
+        file.seek(start)
+        data = file.read(size - start)
+    # The first line may have begun before `start`, and its head with it.
+    first = data.find(b"\n") + 1 if start else 0
+    ends = [start + match.end() for match in _LINE_ENDS.finditer(data, first)]
+    return start, ends, bool(data) and (not ends or ends[-1] < start + len(data))
+
+
+def read_blocks(log: Path, position: Position, is_over: Callable[[], bool]) -> Iterator[bytes]:
+    """Whole lines from `position` on, across files, until the log is read and `is_over`; `b""` while waiting for more."""
+    number, offset = position.number, position.offset
+    rest = b""
+    while True:
+        over = is_over()  # asked before the read, so that the last words are read
+        later = [(n, path) for n, path in segments(log) if n >= number]
+        if not later:
+            if over:
+                return
+            time.sleep(POLL_SECONDS)
+            yield b""
+            continue
+        if later[0][0] > number:
+            (number, _), offset, rest = later[0], 0, b""  # the file in between was removed unread
+        with open(later[0][1], "rb") as file:
+            file.seek(offset)
+            while chunk := file.read(CHUNK):
+                offset += len(chunk)
+                lines, newline, rest = (rest + chunk).rpartition(b"\n")
+                if newline:
+                    yield lines + b"\n"
+        if len(later) > 1:  # nobody writes to this one any more
+            number, offset = later[1][0], 0
+        elif over:
+            if rest:
+                yield rest
+            return
+        else:
+            time.sleep(POLL_SECONDS)
+            yield b""
+
+
+def plain(block: bytes) -> bytes:
+    """What the container printed, byte for byte."""
+    return _HEADS.sub(rb"\1", block)
+
+
+@dataclass
+class Selection:
+    """The lines that a reader wants: those of one stream, since a time, with their times."""
+
+    stream: Stream = "All"
+    since: bytes = b""
+    """A time as the log writes it; times of this form compare as text."""
+    timestamps: bool = False
+    _fresh: bool = True
+
+    def __call__(self, block: bytes) -> bytes:
+        if not self.timestamps and not self.since and self.stream == "All":
+            return plain(block)
+        return b"".join(self._chosen(block))
+
+    def _chosen(self, block: bytes) -> Iterator[bytes]:
+        for time_, stream, text in entries(block):
+            if self.stream != "All" and stream and stream != self.stream.lower().encode():
+                continue
+            if time_ and time_ < self.since:
+                continue
+            yield time_ + b" " + text if self.timestamps and self._fresh and time_ else text
+            self._fresh = text.endswith(b"\n")
+
+
+def entries(block: bytes) -> Iterator[tuple[bytes, bytes, bytes]]:
+    """Time, stream and text of each entry; the first two are empty where a line has no head."""
+    lines = block.split(b"\n")
+    unfinished = lines.pop()
+    for line in lines:
+        head = _HEAD.match(line)
+        if head is None:
+            yield b"", b"", line + b"\n"
+        else:
+            text = line[head.end() :]
+            yield head[1], head[2], text + b"\n" if head[3] == b"F" else text
+    if unfinished:
+        head = _HEAD.match(unfinished)
+        yield (head[1], head[2], unfinished[head.end() :]) if head else (b"", b"", unfinished)
