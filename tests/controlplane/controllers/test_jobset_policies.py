@@ -237,7 +237,7 @@ def test_attempts_in_place(pods: list[dict[str, Any]], decided: Attempts) -> Non
 def test_pods_wait_for_the_node_of_their_leader() -> None:
     whole = jobset(("a", 1))
     whole["metadata"]["annotations"] = {"alpha.jobset.sigs.k8s.io/exclusive-topology": "rack"}
-    template = next(iter(child_jobs(whole, whole["spec"]["replicatedJobs"][0])))["spec"]["template"]
+    template = next(child_jobs(whole, whole["spec"]["replicatedJobs"][0]))["spec"]["template"]
     index = "batch.kubernetes.io/job-completion-index"
     leader = {
         "metadata": {**template["metadata"], "annotations": {**template["metadata"]["annotations"], index: "0"}},
