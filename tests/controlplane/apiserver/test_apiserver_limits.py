@@ -12,7 +12,7 @@ import orjson
 import pytest
 from hostile import ADMIN, Ask, InProcess, Reply, deep, valid
 
-from trainwright.api.kinds import CONFIG_MAP, JOB, NODE, POD, SERVICE, TRAINJOB
+from trainwright.api.kinds import CONFIG_MAP, JOB, NODE, POD, POD_TEMPLATE, SERVICE, TRAINJOB
 from trainwright.controlplane.apiserver import patches
 from trainwright.controlplane.apiserver.limits import OBJECT_DEPTH
 from trainwright.controlplane.apiserver.rest import ResourceServer
@@ -325,3 +325,35 @@ def test_services_of_the_wrong_type(peer: InProcess) -> None:
         broken = {**valid(SERVICE), "spec": spec}
         assert peer.send(Ask("PUT", f"{path}/a", body=orjson.dumps(broken))).status in (400, 422), spec
         assert peer.send(Ask("POST", path, body=orjson.dumps({**broken, "metadata": {"name": "b"}}))).status in (400, 422), spec
+
+
+@pytest.mark.parametrize(
+    ("directive", "text"),
+    [
+        ({"$retainKeys": False}, "invalid patch format of retainKeys"),
+        ({"$setElementOrder/containers": 5}, "invalid patch format of setElementOrder list"),
+        ({"$setElementOrder/containers": 5, "containers": []}, "invalid patch format of setElementOrder list"),
+        ({"$deleteFromPrimitiveList/finalizers": "a"}, "invalid patch format of primitive list"),
+    ],
+)
+def test_directives_of_the_wrong_type(peer: InProcess, directive: dict[str, Any], text: str) -> None:
+    """Found by the fuzz."""
+    reply = patch(peer, patches.STRATEGIC, directive)
+    assert (reply.status, reply.status_object["message"]) == (400, text)
+
+
+def test_strategic_patches_of_long_lists_take_no_time(peer: InProcess) -> None:
+    """Each element is found at once: a comparison of all with all would take minutes, with everybody waiting."""
+    env = [{"name": f"v{number}", "value": "x"} for number in range(20_000)]
+    template = {"spec": {"containers": [{"name": "main", "image": "i", "env": env}]}}
+    before = time.monotonic()
+    made = {"metadata": {"name": "long"}, "template": template}
+    assert peer.send(Ask("POST", POD_TEMPLATE.path("default"), body=orjson.dumps(made))).status == 201
+    change = [{"name": f"v{number}", "value": "y"} for number in reversed(range(10_000, 30_000))]
+    order = [{"name": entry["name"]} for entry in change]
+    container = {"name": "main", "env": change, "$setElementOrder/env": order}
+    body = {"template": {"spec": {"containers": [container]}}}
+    reply = patch(peer, patches.STRATEGIC, body, path=POD_TEMPLATE.path("default", "long"))
+    assert reply.status == 200
+    assert len(reply.status_object["template"]["spec"]["containers"][0]["env"]) == 30_000
+    assert time.monotonic() - before < 20
