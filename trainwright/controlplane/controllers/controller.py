@@ -14,6 +14,7 @@ from trainwright.api.kinds import Kind
 from trainwright.api.objects import Obj, controller_of, name_of, namespace_of
 from trainwright.cluster.reflector import Handler
 from trainwright.controlplane.controllers.local_cache import LocalCache
+from trainwright.controlplane.controllers.measures import Measures, Result
 from trainwright.controlplane.controllers.queue import Key, KeyQueue
 
 log = logging.getLogger(__name__)
@@ -58,6 +59,7 @@ class Controller:
     workers: int = 1
     delays: Mapping[Kind, Delay] = field(default_factory=dict)
     queue: KeyQueue = field(default_factory=KeyQueue)
+    measures: Measures = field(default_factory=Measures)
 
     def start(self, cache: LocalCache, stop: threading.Event) -> list[threading.Thread]:
         """Follow what the cache watches, and work, in daemon threads that end after `stop` is set. Before the cache starts."""
@@ -97,21 +99,27 @@ class Controller:
     def work(self, key: Key, together: Callable[[], AbstractContextManager[None]]) -> None:
         """Reconcile a key that was taken from the queue; `together` is the context that its writes are made in."""
         failed = True
+        result: Result = "crash"
         began = time.monotonic()
         try:
             with together():
                 again = self.reconcile(key)
-            failed = False
+            failed, result = False, "success" if again is None else "later"
             if again is not None:
                 self.queue.add_after(key, again)
         except (Conflict, NotFound) as error:  # somebody wrote, or removed, first: look again
+            result = "overtaken"
             log.debug("reconcile overtaken controller=%s key=%s/%s error=%s", self.name, *key, error.message)
         except Stuck as error:
+            result = "stuck"
             log.warning("reconcile stuck controller=%s key=%s/%s error=%s", self.name, *key, error)
         except ApiError as error:
+            result = "error"
             log.warning("reconcile failed controller=%s key=%s/%s error=%s", self.name, *key, error.message)
         except Exception:  # one broken object must not stop the controller for all others
             log.exception("reconcile crashed controller=%s key=%s/%s", self.name, *key)
         finally:
-            log.debug("reconciled controller=%s key=%s/%s seconds=%.3f", self.name, *key, time.monotonic() - began)
+            seconds = time.monotonic() - began
+            self.measures.observe(result, seconds)
+            log.debug("reconciled controller=%s key=%s/%s result=%s seconds=%.3f", self.name, *key, result, seconds)
             self.queue.done(key, failed=failed)
