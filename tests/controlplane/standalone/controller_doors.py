@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 import pytest
@@ -20,6 +21,8 @@ import urllib3
 import yaml
 from waiting import eventually
 
+from trainwright.api.errors import NotFound
+from trainwright.api.kinds import JOBSET
 from trainwright.cluster.access import Right, right_for
 from trainwright.controlplane.gates import FeatureGates
 from trainwright.controlplane.home import Home
@@ -114,6 +117,32 @@ def start(others_plane: ControlPlane, tmp_path: Path) -> Iterator[Callable[..., 
     for server in doors:
         server.shutdown()
         server.server_close()
+
+
+def create(plane: ControlPlane, name: str, script: str = "true", namespace: str = "default", **spec: Any) -> dict[str, Any]:
+    whole = {"runtimeRef": {"name": "torch-distributed"}, "trainer": {"numNodes": 1, "command": ["bash", "-c", script]}, **spec}
+    metadata = {"name": name, "namespace": namespace}
+    return plane.cluster.create(
+        {"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob", "metadata": metadata, "spec": whole}
+    )
+
+
+def jobset(plane: ControlPlane, name: str, namespace: str = "default") -> dict[str, Any] | None:
+    try:
+        return plane.cluster.get(JOBSET, name, namespace)
+    except NotFound:
+        return None
+
+
+def jobset_of_somebody(name: str) -> dict[str, Any]:
+    pod = {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i", "command": ["true"]}]}
+    job = {"name": "node", "template": {"spec": {"template": {"spec": pod}}}}
+    return {
+        "apiVersion": JOBSET.api_version,
+        "kind": "JobSet",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"replicatedJobs": [job]},
+    }
 
 
 def _asked_for(review: dict) -> str:

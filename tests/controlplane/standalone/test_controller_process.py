@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from controller_doors import Running
+from controller_doors import Running, create, jobset, jobset_of_somebody
 from waiting import eventually
 
 from trainwright.api import names
@@ -22,21 +22,6 @@ from trainwright.jobs import wait_for
 Start = Callable[..., Running]
 QUICK = ("--lease-duration", "3", "--renew-deadline", "2", "--retry-period", "0.3")
 pytestmark = pytest.mark.medium
-
-
-def create(plane: ControlPlane, name: str, script: str = "true", namespace: str = "default", **spec: Any) -> dict[str, Any]:
-    whole = {"runtimeRef": {"name": "torch-distributed"}, "trainer": {"numNodes": 1, "command": ["bash", "-c", script]}, **spec}
-    metadata = {"name": name, "namespace": namespace}
-    return plane.cluster.create(
-        {"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob", "metadata": metadata, "spec": whole}
-    )
-
-
-def jobset(plane: ControlPlane, name: str, namespace: str = "default") -> dict[str, Any] | None:
-    try:
-        return plane.cluster.get(JOBSET, name, namespace)
-    except NotFound:
-        return None
 
 
 def lease(plane: ControlPlane, name: str = "trainwright-controller") -> dict[str, Any]:
@@ -105,17 +90,6 @@ def test_what_cannot_be_built_is_told_by_an_event(others_plane: ControlPlane, st
 
     assert "the JobSet taken exists and belongs to somebody else" in eventually(events)[0]
     wait_for(others_plane.cluster, create(others_plane, "next"))
-
-
-def jobset_of_somebody(name: str) -> dict[str, Any]:
-    pod = {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i", "command": ["true"]}]}
-    job = {"name": "node", "template": {"spec": {"template": {"spec": pod}}}}
-    return {
-        "apiVersion": JOBSET.api_version,
-        "kind": "JobSet",
-        "metadata": {"name": name, "namespace": "default"},
-        "spec": {"replicatedJobs": [job]},
-    }
 
 
 def test_a_release_hands_over_at_once(others_plane: ControlPlane, start: Start) -> None:
