@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import signal
+import threading
 from collections.abc import Callable
-from datetime import UTC, datetime
+from contextlib import nullcontext
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -16,7 +18,11 @@ from trainwright.api.conditions import condition, is_finished
 from trainwright.api.errors import NotFound
 from trainwright.api.kinds import CLUSTER_TRAINING_RUNTIME, EVENT, JOBSET, LEASE, NAMESPACE, TRAINJOB
 from trainwright.api.objects import is_controlled_by, name_of
+from trainwright.cluster import connect
+from trainwright.controlplane.controllers.census import Census
 from trainwright.controlplane.plane import ControlPlane
+from trainwright.controlplane.standalone.process import BROKEN, Options, run
+from trainwright.controlplane.standalone.requirements import OthersAtWork, refuse_others
 from trainwright.jobs import wait_for
 
 Start = Callable[..., Running]
@@ -93,9 +99,9 @@ def test_what_cannot_be_built_is_told_by_an_event(others_plane: ControlPlane, st
 
 
 def test_a_release_hands_over_at_once(others_plane: ControlPlane, start: Start) -> None:
-    first = start("--lease-duration", "600")
+    first = start("--lease-duration", "600", "--retry-period", "0.3")
     first.await_line("working namespace")
-    second = start("--lease-duration", "600")
+    second = start("--lease-duration", "600", "--retry-period", "0.3")
     second.await_line("holder=")
     eventually(lambda: second.page("/readyz")[0] == 200)
     code, text = second.page("/metrics", of="metrics")
@@ -150,6 +156,57 @@ def test_a_leader_that_cannot_renew_stops_writing_and_goes(others_plane: Control
     wait_for(others_plane.cluster, create(others_plane, "two"))
     assert len(first.door.written()) == written
     assert created_jobsets(first, second) == 2
+
+
+@pytest.mark.slow
+def test_a_leader_that_was_asleep_writes_nothing_when_it_wakes(others_plane: ControlPlane, start: Start) -> None:
+    first = start(*QUICK)
+    first.await_line("working namespace")
+    wait_for(others_plane.cluster, create(others_plane, "one"))
+    second = start(*QUICK)
+    second.await_line("holder=")
+    first.process.send_signal(signal.SIGSTOP)
+    second.await_line("working namespace", 15)
+    written = len(first.door.written())
+    waiting = [create(others_plane, f"job-{number}") for number in range(5)]
+    first.process.send_signal(signal.SIGCONT)  # and finds news of five TrainJobs waiting
+    assert first.process.wait(15) == 5
+    for job in waiting:
+        wait_for(others_plane.cluster, job)
+    assert len(first.door.written()) == written
+    assert created_jobsets(second) == len(waiting)
+
+
+def test_the_end_waits_for_the_key_in_hand(others_plane: ControlPlane, start: Start) -> None:
+    asked, go_on = threading.Event(), threading.Event()
+
+    def door(right: Any, path: str) -> int | None:
+        if right is not None and f"{right.verb} {right.resource}" == "create jobsets.jobset.x-k8s.io":
+            asked.set()
+            go_on.wait(20)
+        return None
+
+    controller = start(shut=door)
+    create(others_plane, "demo")
+    assert asked.wait(20)
+    controller.process.send_signal(signal.SIGTERM)
+    eventually(lambda: controller.page("/readyz") == (503, "ending\n"))
+    assert lease(others_plane)["holderIdentity"]
+    go_on.set()
+    assert controller.process.wait(20) == 0
+    assert jobset(others_plane, "demo") is not None
+    assert lease(others_plane)["holderIdentity"] == ""
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_watch_that_ends_unasked_ends_the_process(nodeless: ControlPlane, tmp_path: Any, monkeypatch: Any) -> None:
+    def broken(event: str, obj: Any) -> None:
+        raise RuntimeError("not foreseen")
+
+    monkeypatch.setattr(Census, "handlers", lambda census: {TRAINJOB: broken})
+    create(nodeless, "demo")
+    cluster = connect(tmp_path / "home" / "kubeconfig")
+    assert run(cluster, Options(terms=None, metrics_port=0, health_port=0), threading.Event()) == BROKEN
 
 
 def test_a_restart_in_the_middle_changes_nothing(others_plane: ControlPlane, start: Start, tmp_path: Any) -> None:
@@ -215,6 +272,25 @@ def test_beside_trainers_own_manager_it_refuses_to_work(others_plane: ControlPla
     controller = start()
     assert controller.process.wait(30) == 4
     assert "manager-0 holds the Lease trainer.kubeflow.org in the namespace kubeflow-system" in controller.said()
+
+
+@pytest.mark.parametrize(
+    ("age_minutes", "holder", "is_refused"), [(0, "x", True), (-0.5, "x", True), (9, "x", False), (0, "", False)]
+)
+def test_a_manager_that_has_gone_is_no_obstacle(
+    others_plane: ControlPlane, age_minutes: float, holder: str, is_refused: bool
+) -> None:
+    renewed = (datetime.now(UTC) - timedelta(minutes=age_minutes)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    others_plane.cluster.create(
+        {
+            "apiVersion": LEASE.api_version,
+            "kind": "Lease",
+            "metadata": {"name": "trainer.kubeflow.org", "namespace": "kubeflow-system"},
+            "spec": {"holderIdentity": holder, "leaseDurationSeconds": 15, "renewTime": renewed},
+        }
+    )
+    with pytest.raises(OthersAtWork) if is_refused else nullcontext():
+        refuse_others(others_plane.cluster)  # type: ignore[arg-type]
 
 
 def test_a_taken_port_and_terms_that_cannot_work_end_it(start: Start) -> None:

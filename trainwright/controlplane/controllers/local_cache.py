@@ -7,6 +7,7 @@ What others write arrives by the watch, a moment later, and wakes whom it concer
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,6 +27,7 @@ SYNC_SECONDS = 30.0
 _INDEXED = (names.JOB_NAME_LABEL, names.JOBSET_NAME_LABEL)
 """A list by one of these labels looks at the objects that have it alone: the pods of a Job, the Jobs of a JobSet."""
 _REMEMBERED = 10_000
+_LOOK_SECONDS = 0.5
 Place = tuple[str, str]
 
 
@@ -187,8 +189,12 @@ class LocalCache:
     def _synced(self, kind: Kind) -> Kept | None:
         """What is kept of a cached kind, once its first list is in. Raises ServiceUnavailable while it is not."""
         kept = self._kept.get(kind)
-        if kept is not None and not self._reflectors[kind].synced.wait(SYNC_SECONDS):
-            raise ServiceUnavailable(f"not listed within {SYNC_SECONDS:.0f} s: {_why(kind, self._reflectors[kind])}")
+        if kept is None:
+            return None
+        watch, deadline = self._reflectors[kind], time.monotonic() + SYNC_SECONDS
+        while not watch.synced.wait(_LOOK_SECONDS):
+            if self._stop.is_set() or time.monotonic() > deadline:
+                raise ServiceUnavailable(f"not listed {_why(kind, watch)}")
         return kept
 
     def _seen(self, kind: Kind) -> Handler:
