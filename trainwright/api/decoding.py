@@ -17,6 +17,7 @@ from trainwright.api.times import is_moment
 
 _NUMERIC = ("integer", "number")
 _BASE64 = re.compile(r"[A-Za-z0-9+/]*")
+_USUAL_QUANTITY = re.compile(r"[0-9]{1,9}(m|[kMGTP]|[KMGTP]i)?\Z", re.ASCII)
 _PARSED = "FieldValueInvalid"
 """Values that parse themselves (quantities, times) end the reading at once, whatever was wrong before them."""
 
@@ -36,6 +37,12 @@ def _is_plain(shape: Shape, value: Any) -> bool:
         return True
     if kind is Text:
         return found is str and not shape.base64 and (not shape.moment or is_moment(value))  # type: ignore[attr-defined]
+    if kind is Flag:
+        return found is bool
+    if kind is IntOrText:
+        return found is str or found is int
+    if kind is Quantity:
+        return found is str and _USUAL_QUANTITY.match(value) is not None
     if kind is Whole:
         return found is int and fits(shape, value)  # type: ignore[arg-type]
     if kind is Record and found is dict:

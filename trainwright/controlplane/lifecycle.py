@@ -21,7 +21,9 @@ class StartFailed(Exception):
     """The control plane did not come up; the message holds its last words."""
 
 
-def start(home: Home, *, port: int | None = None, node: bool = True, feature_gates: str = "") -> tuple[Running, bool]:
+def start(
+    home: Home, *, port: int | None = None, node: bool = True, feature_gates: str = "", durability: str = "normal"
+) -> tuple[Running, bool]:
     """Make sure that a control plane runs in the home; returns it, and whether it was started now.
 
     The process leads its own session, so that Ctrl-C in the terminal does not reach it.
@@ -35,7 +37,7 @@ def start(home: Home, *, port: int | None = None, node: bool = True, feature_gat
                 f"a control plane runs in {home.path} already, on port {running.port}; stop it first to move it to port {port}"
             )
         return running, False
-    command = command_line(home, port=port, node=node, feature_gates=feature_gates)
+    command = command_line(home, port=port, node=node, feature_gates=feature_gates, durability=durability)
     with open(home.log, "ab", opener=lambda path, flags: os.open(path, flags, 0o600)) as log:
         began = log.tell()
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
@@ -50,10 +52,11 @@ def start(home: Home, *, port: int | None = None, node: bool = True, feature_gat
     raise StartFailed(f"the control plane in {home.path} was not ready after {START_SECONDS:.0f} s; see {home.log}")
 
 
-def command_line(home: Home, *, port: int | None, node: bool, feature_gates: str) -> list[str]:
+def command_line(home: Home, *, port: int | None, node: bool, feature_gates: str, durability: str = "normal") -> list[str]:
     """The command of the control plane's own process."""
     command = [sys.executable, "-m", "trainwright.controlplane", "--home", str(home.path), "--feature-gates", feature_gates]
     command += ["--port", str(port)] if port is not None else []
+    command += ["--durability", durability]
     return command if node else [*command, "--no-node"]
 
 

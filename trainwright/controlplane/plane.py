@@ -13,9 +13,11 @@ from trainwright.api.kinds import CLUSTER_TRAINING_RUNTIME
 from trainwright.api.objects import Obj, labels_of, name_of, namespace_of
 from trainwright.api.times import rfc3339
 from trainwright.controlplane.apiserver.auth import Tokens
+from trainwright.controlplane.apiserver.certificate_rotation import CertificateRotation
 from trainwright.controlplane.apiserver.credentials import load_credentials, write_kubeconfig
 from trainwright.controlplane.apiserver.definitions import seed_definitions
 from trainwright.controlplane.apiserver.http import create_app
+from trainwright.controlplane.apiserver.journal import Durability
 from trainwright.controlplane.apiserver.logs import NoLogs
 from trainwright.controlplane.apiserver.progress import ProgressReports as ReportTaker
 from trainwright.controlplane.apiserver.rest import ResourceServer
@@ -59,18 +61,27 @@ class ControlPlane:
     Without `trainjobs` nobody here works on TrainJobs: that is for a `trainwright controller` beside it.
     """
 
-    def __init__(self, home: Home, *, gates: FeatureGates, node: bool = True, trainjobs: bool = True):
+    def __init__(
+        self,
+        home: Home,
+        *,
+        gates: FeatureGates,
+        node: bool = True,
+        trainjobs: bool = True,
+        durability: Durability = "normal",
+    ):
         home.make()
         self._home, self._gates, self._with_node, self._with_trainjobs = home, gates, node, trainjobs
         self._census = Census(pods=True)
         self._measured: list[Controller] = []
         self._serving: Serving | None = None
         self._agent: NodeAgent | None = None
+        self._rotation: CertificateRotation | None = None
         self._controllers: ControllerLoop | None = None
-        self._store = Store(home.database)
+        self._store = Store(home.database, durability=durability)
         self._server = ResourceServer(self._store, gates=gates)
         self._credentials = load_credentials(home.credentials)
-        self._authority = self._credentials.certificate.read_text("ascii")
+        self._authority = self._credentials.authority.read_text("ascii")
         self._tokens = Tokens(self._credentials.admin_token, self._credentials.signing_key)
         logs = ContainerLogs(home.node / "pods") if node else NoLogs()
         self._logs = logs
@@ -105,6 +116,8 @@ class ControlPlane:
         self._measured = controllers
         self._controllers = ControllerLoop(self._server, shared, controllers, self._census.handlers())
         self._controllers.start()
+        self._rotation = CertificateRotation(self._home.credentials, self._serving)
+        self._rotation.start()
         running = Running(os.getpid(), self._serving.port, self._serving.url, rfc3339(datetime.now(UTC)))
         self._home.announce(running)
         log.info("control plane ready url=%s home=%s", running.url, self._home.path)
@@ -113,6 +126,8 @@ class ControlPlane:
     def stop(self, grace_seconds: float = 10.0) -> None:
         """Stop in order: nobody decides any more, then the processes end, then the API, then the store."""
         self._home.withdraw()
+        if self._rotation is not None:
+            self._rotation.stop()
         if self._controllers is not None:
             self._controllers.stop()
         if self._agent is not None:

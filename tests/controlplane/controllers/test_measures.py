@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -50,7 +49,7 @@ def test_every_way_to_end_is_told_apart(outcome: float | Exception | None, resul
 
     controller = Controller("demo", reconcile, {})
     controller.queue.add(("ns", "a"))
-    controller.work(controller.queue.take() or ("", ""), nullcontext)
+    controller.settle(controller.work(controller.queue.take() or ("", "")))
     families = families_of([controller])
     told = {found["result"]: value for _, labels, value in families[1].samples if (found := dict(labels))}
     assert {name: value for name, value in told.items() if value} == {result: 1}

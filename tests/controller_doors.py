@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import re
@@ -96,7 +97,7 @@ def start(others_plane: ControlPlane, tmp_path: Path) -> Iterator[Callable[..., 
         door = Door(denied=denied)
         if shut is not None:
             door.shut = shut
-        doors.append(_opened(door, kubeconfig, tmp_path / "home"))
+        doors.append(_opened(door, kubeconfig["clusters"][0]["cluster"]))
         own = json.loads(json.dumps(kubeconfig))
         own["clusters"][0]["cluster"] = {"server": door.url}
         path = tmp_path / f"kubeconfig-{len(doors)}"
@@ -152,10 +153,9 @@ def _asked_for(review: dict) -> str:
     return f"{asked['verb']} {asked['resource']}" + (f".{group}" if group else "") + (f"/{sub}" if sub else "")
 
 
-def _opened(door: Door, kubeconfig: dict, home: Path) -> ThreadingHTTPServer:
-    target = kubeconfig["clusters"][0]["cluster"]["server"]
-    authority = next(home.rglob("tls.crt"))
-    pool = urllib3.PoolManager(ca_certs=str(authority), maxsize=32)
+def _opened(door: Door, cluster: dict) -> ThreadingHTTPServer:
+    target, authority = cluster["server"], base64.b64decode(cluster["certificate-authority-data"]).decode()
+    pool = urllib3.PoolManager(ca_cert_data=authority, maxsize=32)
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
