@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial as bound
@@ -38,7 +38,7 @@ from trainwright.controlplane.apiserver.list_options import ListOptions, too_lar
 from trainwright.controlplane.apiserver.logs import LogOptions, Logs, NoLogs, open_log
 from trainwright.controlplane.apiserver.measuring import VERBS, Stopwatch, measured
 from trainwright.controlplane.apiserver.media import Media
-from trainwright.controlplane.apiserver.metrics import CONTENT_TYPE, Labels, Metrics
+from trainwright.controlplane.apiserver.metrics import Metrics
 from trainwright.controlplane.apiserver.object_responses import object_response, page_response
 from trainwright.controlplane.apiserver.open_streams import Streams
 from trainwright.controlplane.apiserver.paths import CONNECTED, NoSuchPath, Target, parse_target
@@ -59,6 +59,7 @@ from trainwright.controlplane.apiserver.sessions import NoSessions, Sessions
 from trainwright.controlplane.apiserver.streams import LOG_READERS, LogStream, WatchStream
 from trainwright.controlplane.apiserver.websocket import split_protocols
 from trainwright.controlplane.apiserver.write_options import WriteOptions
+from trainwright.controlplane.exposition import CONTENT_TYPE, Family, Labels, exposed
 
 log = logging.getLogger(__name__)
 
@@ -81,12 +82,16 @@ def create_app(
     reports: ProgressReports | None = None,
     sessions: Sessions | None = None,
     *,
+    measures: Callable[[], Iterable[Family]] = tuple,
     clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     body_seconds: float = BODY_SECONDS,
 ) -> Api:
-    """The ASGI application. `streams.close()` ends its watches, followed logs and sessions; a stop has to do it first."""
+    """The ASGI application; `measures` is what `/metrics` tells of others.
+
+    `streams.close()` ends its watches, followed logs and sessions; a stop has to do it first.
+    """
     reports = reports or ProgressReports(server, tokens, clock=clock)
-    return Api(server, tokens, logs or NoLogs(), reports, sessions or NoSessions(), Streams(), clock, body_seconds)
+    return Api(server, tokens, logs or NoLogs(), reports, sessions or NoSessions(), Streams(), measures, clock, body_seconds)
 
 
 class Api:
@@ -100,6 +105,7 @@ class Api:
         reports: ProgressReports,
         sessions: Sessions,
         streams: Streams,
+        measures: Callable[[], Iterable[Family]],
         clock: Callable[[], datetime],
         body_seconds: float,
     ):
@@ -110,6 +116,7 @@ class Api:
         self._reports = reports
         self._sessions = sessions
         self.streams = streams
+        self._measures_of_others = measures
         self._clock = clock
         self._log_readers = anyio.CapacityLimiter(LOG_READERS)
         self._metrics = Metrics()
@@ -182,7 +189,8 @@ class Api:
         gauges: dict[tuple[str, Labels], float] = {("apiserver_storage_revision", ()): store.revision}
         for name, counts in (("apiserver_storage_objects", store.sizes()), ("apiserver_registered_watchers", store.watchers())):
             gauges |= {(name, (("resource", resource),)): count for resource, count in sorted(counts.items())}
-        return Response(self._metrics.text(gauges), headers={"Content-Type": CONTENT_TYPE})
+        text = self._metrics.text(gauges) + exposed(self._measures_of_others())
+        return Response(text, headers={"Content-Type": CONTENT_TYPE})
 
     async def _review(self, request: Request, review: Review) -> ASGIApp:
         if request.method != "POST":
