@@ -88,7 +88,7 @@ class ControlPlane:
         ]
         if self._agent is not None:
             self._agent.start()
-            controllers += [scheduler(self.cluster), claim_protection(self.cluster)]
+            controllers += [scheduler(shared), claim_protection(self.cluster)]
         self._controllers = ControllerLoop(self._server, shared, controllers)
         self._controllers.start()
         running = Running(os.getpid(), self._serving.port, self._serving.url, rfc3339(datetime.now(UTC)))
