@@ -13,6 +13,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from stepped import Crash, Stepped, failing, jobset, pod, told, trainjob
 
+from trainwright.api.errors import Forbidden
 from trainwright.api.kinds import CLAIM, COSCHEDULING_GROUP, EVENT, JOBSET, NODE, POD, TRAINJOB, VOLCANO_GROUP
 from trainwright.controlplane.controllers.scheduler.gangs import stages
 from trainwright.controlplane.controllers.scheduler.node_filters import obstacle
@@ -33,9 +34,11 @@ def placed(world: Stepped) -> list[str]:
 
 
 def create(world: Stepped, *objects: dict[str, Any]) -> None:
+    """One after the other, each a second younger."""
     for obj in objects:
         world.cluster.create(obj)
-    world.settle()
+        world.settle()
+        world.advance(1)
 
 
 def message(world: Stepped, name: str) -> str:
@@ -46,7 +49,7 @@ def message(world: Stepped, name: str) -> str:
 
 
 def test_a_pod_that_fits_is_bound_and_one_that_does_not_says_what_is_lacking(world: Stepped) -> None:
-    create(world, pod("a", "3"), pod("b", "3"), pod("c", "5"), pod("d", "1", preemptionPolicy="Never"), pod("e", "1"))
+    create(world, pod("a", "3"), pod("b", "3"), pod("c", "5"), pod("d", "1"), pod("e", "1"))
     assert placed(world) == ["a", "d"]
     assert message(world, "b") == f"0/1 nodes are available: 1 Insufficient cpu. {NO_VICTIMS}"
     assert message(world, "c") == f"0/1 nodes are available: 1 Insufficient cpu. {HELPLESS}"
@@ -95,7 +98,6 @@ def test_priority_comes_before_age(world: Stepped) -> None:
     world.cluster.patch(NODE, "local", {"spec": {"unschedulable": True}})
     priority = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "high"}, "value": 100}
     create(world, priority, pod("old", "3"))
-    world.advance(10)
     create(world, pod("young", "3", priorityClassName="high"))
     assert placed(world) == []
     assert message(world, "old") == f"0/1 nodes are available: 1 node(s) were unschedulable. {HELPLESS}"
@@ -184,7 +186,8 @@ def term(key: str, operator: str, *values: str, part: str = "matchExpressions") 
 )
 def test_whether_a_node_will_do(spec: dict[str, Any], why: str) -> None:
     found = obstacle(spec, NODE_A)
-    assert why in found and bool(found) is bool(why)
+    assert why in found
+    assert bool(found) is bool(why)
 
 
 # -- gangs
@@ -269,18 +272,14 @@ def test_a_crash_in_the_midst_of_a_jobset_leaves_no_half(which: int, after: bool
             pass
         setattr(world.writing, "after" if after else "before", failing(which, Crash()))
         with pytest.raises(Crash):
-            while world.step(4):
-                pass
+            world.settle()
         world.cluster.create(jobset("second", steps=[("main", 1, 2, "1", {})]))
         world.start()
         world.settle()
-        sets = [
-            found["metadata"]["labels"]["jobset.sigs.k8s.io/jobset-name"]
-            for found in world.pods()
-            if found["spec"].get("nodeName")
-        ]
+        bound = [found for found in world.pods() if found["spec"].get("nodeName")]
+        sets = [found["metadata"]["labels"]["jobset.sigs.k8s.io/jobset-name"] for found in bound]
         assert sets in (["first"] * 3, ["second"] * 2)
-        assert all(told(found) == "" for found in world.pods() if found["spec"].get("nodeName"))
+        assert all(told(found) == "" for found in bound)
 
 
 def test_stages_are_what_runs_at_the_same_time() -> None:
@@ -367,3 +366,33 @@ def test_a_settled_world_is_not_written_to(world: Stepped) -> None:
     before = list(world.writing.writes)
     world.settle_in_time(60)
     assert world.writing.writes == before
+
+
+# -- priorities, as admission sets them
+
+
+def priority_class(name: str, value: int, **more: Any) -> dict[str, Any]:
+    return {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}, "value": value, **more}
+
+
+def test_a_pod_gets_the_priority_of_its_class(world: Stepped) -> None:
+    create(world, priority_class("never", 7, preemptionPolicy="Never"), pod("before"))
+    create(world, priority_class("usual", 5, globalDefault=True))
+    create(world, pod("named", priorityClassName="never"), pod("plain"), pod("system", priorityClassName="system-node-critical"))
+    found = {entry["metadata"]["name"]: entry["spec"] for entry in world.pods()}
+    assert [found[name]["priority"] for name in ("before", "named", "plain", "system")] == [0, 7, 5, 2_000_001_000]
+    assert found["named"]["preemptionPolicy"] == "Never"
+    assert found["plain"]["priorityClassName"] == "usual"
+
+
+@pytest.mark.parametrize(
+    ("spec", "why"),
+    [
+        ({"priorityClassName": "nobody"}, "no PriorityClass with name nobody was found"),
+        ({"priority": 5}, r"the integer value of priority \(5\) must not be provided in pod spec"),
+        ({"preemptionPolicy": "Never"}, r"the string value of PreemptionPolicy \(Never\) must not be provided"),
+    ],
+)
+def test_a_priority_that_no_class_gives_is_refused(world: Stepped, spec: dict[str, Any], why: str) -> None:
+    with pytest.raises(Forbidden, match=why):
+        world.cluster.create(pod("a", **spec))
