@@ -28,9 +28,11 @@ def up(
     ] = None,
     node: Annotated[bool, typer.Option("--node/--no-node", help="Without node and scheduler, pods stay Pending.")] = True,
     feature_gates: Annotated[str, typer.Option(help="A=true,B=false with upstream's names; TrainJobStatus is on.")] = "",
+    queues: Annotated[Path | None, typer.Option(help="A YAML file of queues; suspended TrainJobs wait in them.")] = None,
     foreground: Annotated[bool, typer.Option("--foreground", help="Stay, and stop with Ctrl-C.")] = False,
 ) -> None:
     """Start the embedded control plane; the last line is the path of its kubeconfig."""
+    from trainwright.controlplane.controllers.local_queue.settings import QueueError, parse_queues
     from trainwright.controlplane.gates import GateError, parse_gates
     from trainwright.controlplane.home import Home
     from trainwright.controlplane.lifecycle import StartFailed, command_line, start
@@ -39,9 +41,11 @@ def up(
     try:
         parse_gates(feature_gates)
         if foreground:
-            raise typer.Exit(_stay(command_line(chosen, port=port, node=node, feature_gates=feature_gates)))
-        running, fresh = start(chosen, port=port, node=node, feature_gates=feature_gates)
-    except (StartFailed, GateError) as error:
+            if queues is not None:
+                parse_queues(queues.read_text("utf-8"))
+            raise typer.Exit(_stay(command_line(chosen, port=port, node=node, feature_gates=feature_gates, queues=queues)))
+        running, fresh = start(chosen, port=port, node=node, feature_gates=feature_gates, queues=queues)
+    except (StartFailed, GateError, QueueError) as error:
         fail(str(error))
     except OSError as error:
         fail(f"{error.filename or chosen.path}: {error.strerror or error}")

@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 import threading
+from pathlib import Path
 
 from trainwright.controlplane.apiserver.serve import PortInUse
 from trainwright.controlplane.gates import parse_gates
@@ -24,6 +25,7 @@ def main() -> int:
     home.make()
     level = logging.DEBUG if os.environ.get("TRAINWRIGHT_DEBUG") else logging.INFO
     logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s %(message)s", stream=sys.stderr)
+    queues = arguments.queues.read_text("utf-8") if arguments.queues is not None else None
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
@@ -34,7 +36,7 @@ def main() -> int:
         return TAKEN
     home.withdraw()  # what a killed predecessor announced is no longer true
     taken: PortInUse | None = None
-    plane = ControlPlane(home, gates=parse_gates(arguments.feature_gates), node=not arguments.no_node)
+    plane = ControlPlane(home, gates=parse_gates(arguments.feature_gates), node=not arguments.no_node, queues=queues)
     try:
         plane.start(arguments.port)
         stop.wait()
@@ -55,6 +57,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--port", type=int)
     parser.add_argument("--no-node", action="store_true")
     parser.add_argument("--feature-gates", default="")
+    parser.add_argument("--queues", type=Path)
     return parser.parse_args()
 
 

@@ -27,6 +27,7 @@ from trainwright.controlplane.controllers.event_expiry import event_expiry
 from trainwright.controlplane.controllers.garbage import garbage_collector
 from trainwright.controlplane.controllers.job import job_controller
 from trainwright.controlplane.controllers.jobset import jobset_controller, pod_admission
+from trainwright.controlplane.controllers.local_queue import local_queue, queues_map
 from trainwright.controlplane.controllers.loop import ControllerLoop
 from trainwright.controlplane.controllers.scheduler import scheduler
 from trainwright.controlplane.controllers.trainjob import trainjob_controller
@@ -49,11 +50,11 @@ log = logging.getLogger(__name__)
 
 
 class ControlPlane:
-    """One embedded cluster. The caller holds the home's lock."""
+    """One embedded cluster. The caller holds the home's lock. `queues`: the text of the queues, None to leave them as they are."""
 
-    def __init__(self, home: Home, *, gates: FeatureGates, node: bool = True):
+    def __init__(self, home: Home, *, gates: FeatureGates, node: bool = True, queues: str | None = None):
         home.make()
-        self._home, self._gates, self._with_node = home, gates, node
+        self._home, self._gates, self._with_node, self._queues = home, gates, node, queues
         self._serving: Serving | None = None
         self._agent: NodeAgent | None = None
         self._controllers: ControllerLoop | None = None
@@ -85,6 +86,7 @@ class ControlPlane:
             job_controller(shared, pod_admission(shared)),
             garbage_collector(shared),
             event_expiry(shared),
+            local_queue(shared),
         ]
         if self._agent is not None:
             self._agent.start()
@@ -152,3 +154,9 @@ class ControlPlane:
         for obj in (claim, told):
             with contextlib.suppress(AlreadyExists):
                 self.cluster.create(obj)
+        if self._queues is not None:
+            wanted = queues_map(self._queues)
+            try:
+                self.cluster.create(wanted)
+            except AlreadyExists:
+                self.cluster.update(wanted)

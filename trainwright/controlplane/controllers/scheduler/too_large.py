@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from trainwright.api import names
 from trainwright.api.conditions import condition, set_condition
 from trainwright.api.errors import NotFound
 from trainwright.api.kinds import TRAINJOB
@@ -16,7 +17,6 @@ from trainwright.controlplane.controllers.scheduler.node_filters import obstacle
 from trainwright.controlplane.controllers.scheduler.room import PODS, Room, add
 from trainwright.materialize.pod_requests import Requests
 
-FITS = "FitsCluster"
 _SOURCE = "default-scheduler"
 
 
@@ -46,11 +46,11 @@ def tell(cluster: Cluster, jobset: Obj, node: Obj) -> None:
         trainjob = cluster.get(TRAINJOB, owner["name"], namespace_of(jobset))
     except NotFound:
         return
-    if not is_controlled_by(jobset, trainjob) or (not found and condition(trainjob, FITS) is None):
+    if not is_controlled_by(jobset, trainjob) or (not found and condition(trainjob, names.FITS_CLUSTER) is None):
         return
     reason, message = ("ExceedsCluster", "this cluster cannot hold it: " + "; ".join(found)) if found else ("Fits", "")
     status = trainjob.setdefault("status", {})
-    if set_condition(status, FITS, not found, reason, message, now()):
+    if set_condition(status, names.FITS_CLUSTER, not found, reason, message, now()):
         patch = {
             "status": {"conditions": status["conditions"]},
             "metadata": {"resourceVersion": trainjob["metadata"]["resourceVersion"]},
