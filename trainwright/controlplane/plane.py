@@ -29,6 +29,7 @@ from trainwright.controlplane.controllers.job import job_controller
 from trainwright.controlplane.controllers.jobset import jobset_controller, pod_admission
 from trainwright.controlplane.controllers.local_queue import local_queue, queues_map
 from trainwright.controlplane.controllers.loop import ControllerLoop
+from trainwright.controlplane.controllers.pod_removal import pod_removal
 from trainwright.controlplane.controllers.scheduler import scheduler
 from trainwright.controlplane.controllers.trainjob import trainjob_controller
 from trainwright.controlplane.embedded import EmbeddedCluster
@@ -90,7 +91,7 @@ class ControlPlane:
         ]
         if self._agent is not None:
             self._agent.start()
-            controllers += [scheduler(shared), claim_protection(self.cluster)]
+            controllers += [scheduler(shared), pod_removal(shared), claim_protection(self.cluster)]
         self._controllers = ControllerLoop(self._server, shared, controllers)
         self._controllers.start()
         running = Running(os.getpid(), self._serving.port, self._serving.url, rfc3339(datetime.now(UTC)))

@@ -23,6 +23,7 @@ from trainwright.controlplane.controllers.feed import Feed
 from trainwright.controlplane.controllers.garbage import garbage_collector
 from trainwright.controlplane.controllers.job import job_controller
 from trainwright.controlplane.controllers.jobset import jobset_controller
+from trainwright.controlplane.controllers.pod_removal import pod_removal
 from trainwright.controlplane.controllers.queue import KeyQueue
 from trainwright.controlplane.controllers.scheduler import scheduler
 from trainwright.controlplane.controllers.trainjob import trainjob_controller
@@ -202,9 +203,11 @@ class Stepped:
         )
 
     def gone_pods(self) -> None:
-        """As the node does it: what is being deleted ends."""
+        """As the node does it: what is being deleted there ends."""
         for pod in self.pods():
-            if pod["metadata"].get("deletionTimestamp"):
+            if pod["metadata"].get("deletionTimestamp") and pod["spec"].get("nodeName"):
+                if pod["status"]["phase"] not in ("Succeeded", "Failed"):
+                    self.end_pod(pod, 137)
                 try:
                     self.cluster.delete(POD, pod["metadata"]["name"], "default", grace_period_seconds=0)
                 except NotFound:
@@ -224,6 +227,7 @@ def all_controllers(cluster: Any, world: Stepped) -> list[Controller]:
         job_controller(cluster),
         garbage_collector(cluster),
         scheduler(cluster),
+        pod_removal(cluster),
     ]
 
 

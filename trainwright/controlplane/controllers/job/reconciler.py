@@ -218,7 +218,9 @@ class JobReconciler:
 
     def _expire(self, job: Obj) -> float | None:
         left = seconds_to_expiry(job, datetime.now(UTC))
-        if left is None or left > 0 or is_deleting(job):
+        if is_deleting(job):  # its pods go first; that it is over may not wake us again and again
+            return None
+        if left is None or left > 0:
             return left
         self._cluster.delete(JOB, name_of(job), namespace_of(job), propagation="Foreground", uid=uid_of(job))
         return None
