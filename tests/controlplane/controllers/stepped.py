@@ -32,7 +32,7 @@ from trainwright.controlplane.gates import FeatureGates
 from trainwright.materialize import Settings
 
 Obj = dict[str, Any]
-_WRITES = ("create", "update", "update_status", "patch", "delete")
+_WRITES = ("create", "update", "update_status", "patch", "delete", "bind")
 _CLOCKS = ("job.reconciler", "jobset.reconciler")
 
 
@@ -55,7 +55,8 @@ class Writing:
             return found
 
         def write(*arguments: Any, **options: Any) -> Any:
-            what = f"{name} {arguments[0].kind if isinstance(arguments[0], Kind) else arguments[0].get('kind')}"
+            about = arguments[0]
+            what = f"{name} {about.kind if isinstance(about, Kind) else about.get('kind') if isinstance(about, dict) else about}"
             self.before(what)
             answer = found(*arguments, **options)
             self.writes.append(what)

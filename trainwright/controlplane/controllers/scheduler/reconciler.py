@@ -6,13 +6,14 @@ There is one key: whatever happens, the next pass looks at the pods that wait, w
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import Protocol
 
 from trainwright.api import names
 from trainwright.api.conditions import condition, set_condition
 from trainwright.api.errors import Conflict, NotFound
 from trainwright.api.kinds import CLAIM, COSCHEDULING_GROUP, JOB, JOBSET, NODE, POD, VOLCANO_GROUP, Kind
 from trainwright.api.merge_patch import difference
-from trainwright.api.objects import Obj, annotations_of, controller_of, name_of, namespace_of, uid_of
+from trainwright.api.objects import Obj, annotations_of, controller_of, is_deleting, name_of, namespace_of, uid_of
 from trainwright.api.times import now
 from trainwright.cluster.protocol import Cluster
 from trainwright.controlplane.controllers.controller import Controller
@@ -31,7 +32,13 @@ _GROUPS = {"coscheduling": COSCHEDULING_GROUP, "volcano": VOLCANO_GROUP}
 GroupKey = tuple[str, str, str]
 
 
-def scheduler(cluster: Cluster) -> Controller:
+class BindingCluster(Cluster, Protocol):
+    """A cluster that gives pods their nodes."""
+
+    def bind(self, name: str, namespace: str, node: str) -> None: ...
+
+
+def scheduler(cluster: BindingCluster) -> Controller:
     made = Scheduler(cluster)
     return Controller("scheduler", made.reconcile, made.watches())
 
@@ -39,7 +46,7 @@ def scheduler(cluster: Cluster) -> Controller:
 class Scheduler:
     """Not for two threads at a time."""
 
-    def __init__(self, cluster: Cluster):
+    def __init__(self, cluster: BindingCluster):
         self._cluster, self._ledger = cluster, Ledger()
         self._stale_pods: set[Key] = set()
         self._stale_jobsets: set[Key] = set()
@@ -258,13 +265,15 @@ class Scheduler:
         namespace, name = entry.key
         self._stale_pods.add(entry.key)  # looked at again in any case: what is written here may come to nothing
         try:
-            patch = {"metadata": {"uid": entry.uid}, "spec": {"nodeName": turn.node_name}}
-            pod = self._cluster.patch(POD, name, patch, namespace)
-        except (NotFound, Conflict):  # gone, or another of its name: the next pass knows
+            pod = self._cluster.get(POD, name, namespace)
+            if uid_of(pod) != entry.uid or is_deleting(pod):
+                return
+            self._cluster.bind(name, namespace, turn.node_name)
+        except (NotFound, Conflict):  # gone, or bound by somebody else: the next pass knows
             return
         turn.room.take(entry.requests)
+        pod["spec"]["nodeName"] = turn.node_name
         self._ledger.note(entry.key, pod)
-        self._mark(pod, True, "", "")
 
     def _tell(self, entry: Entry, message: str, *, event: bool = True) -> None:
         if entry.told == message:
