@@ -12,8 +12,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from unittest import mock
 
+import orjson
+
 from trainwright.api.errors import ApiError, NotFound
-from trainwright.api.kinds import NODE, POD, TRAINJOB, Kind
+from trainwright.api.kinds import JOB, JOBSET, NODE, POD, TRAINJOB, Kind
 from trainwright.api.times import rfc3339
 from trainwright.cluster.reflector import Handler
 from trainwright.controlplane.apiserver.rest import ResourceServer
@@ -187,6 +189,15 @@ class Stepped:
         while (wait := self.next_due()) is not None and self.now + timedelta(seconds=wait) <= until:
             self.advance(wait + 0.001)
             self.settle()
+
+    def own_objects_changed(self) -> list[str]:
+        """Objects of the store that somebody who shares them has changed: what is read is then not what is stored."""
+        return [
+            f"{kind.kind} {record.key[1]}"
+            for kind in (TRAINJOB, JOBSET, JOB, POD)
+            for record in self.store.list(kind.resource)[0]
+            if record.object != orjson.loads(record.data)
+        ]
 
     def pods(self) -> list[Obj]:
         return self.cluster.list(POD).items

@@ -256,6 +256,8 @@ class UnderFire(RuleBasedStateMachine):
         self.the_end_is_the_end()
         self.nothing_is_counted_twice()
 
+        assert self.world.own_objects_changed() == []
+
     def nobody_restarts_too_often(self) -> None:
         for found in self.world.cluster.list(JOBSET).items:
             most = (found["spec"].get("failurePolicy") or {}).get("maxRestarts", 0)
@@ -317,7 +319,7 @@ class UnderFire(RuleBasedStateMachine):
             assert world.writing.writes == before
             self.delete("Foreground")
         run_to_end(world, lambda pod: 0)
-        assert owned_by_someone(world) == []
+        assert owned_by_someone(world) == [], world.writing.writes[-20:]
         assert world.get(self.kind, "set") is None
 
 

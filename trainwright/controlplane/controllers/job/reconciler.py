@@ -169,8 +169,8 @@ class JobReconciler:
             set_condition(look.status, TARGET[ending.end], True, ending.reason, ending.message, rfc3339(look.now))
         if releasing or ending is not None:
             before = self._write(look.job, before)
-        tracking.release(self._cluster, releasing)
-        tracking.count(look, {uid_of(pod) for pod in look.pods if is_tracked(pod)})
+        released = tracking.release(self._cluster, releasing)
+        tracking.count(look, {uid_of(pod) for pod in look.pods if is_tracked(pod)} - released)
         left = look.status["uncountedTerminatedPods"] or look.status["terminating"]
         if ending is not None and not left:
             set_condition(look.status, ending.end, True, ending.reason, ending.message, rfc3339(look.now))
