@@ -147,7 +147,7 @@ class Connection:
     @classmethod
     async def open(cls, server: Server) -> Connection:
         credentials = load_credentials(server.home)
-        context = ssl.create_default_context(cadata=credentials.certificate.read_text())
+        context = ssl.create_default_context(cadata=credentials.authority.read_text())
         self = cls()
         self.reader, self.writer = await asyncio.open_connection(
             "127.0.0.1", server.port, ssl=context, server_hostname="localhost"

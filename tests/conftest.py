@@ -9,11 +9,17 @@ import pytest
 from hypothesis import HealthCheck, settings
 from s3_server import s3, s3_folder, s3_server  # noqa: F401  fixtures
 
-# The same examples every time, so that a run says something about the change at hand; `make fuzz` looks for new ones.
+# The same examples every time, so that a run says something about the change at hand; `make fuzz` looks for new ones,
+# TRAINWRIGHT_FUZZ_EXAMPLES of them in each test.
 settings.register_profile(
     "default", deadline=None, max_examples=60, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
 )
-settings.register_profile("fuzz", deadline=None, max_examples=5000, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "fuzz",
+    deadline=None,
+    max_examples=int(os.environ.get("TRAINWRIGHT_FUZZ_EXAMPLES", "5000")),
+    suppress_health_check=[HealthCheck.too_slow],
+)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 

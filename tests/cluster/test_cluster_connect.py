@@ -42,7 +42,7 @@ def in_a_pod(bare: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
     account.mkdir()
     (account / "token").write_text("pod-token")
     (account / "namespace").write_text("team-of-the-pod\n")
-    shutil.copy(load_credentials(tmp_path / "any").certificate, account / "ca.crt")
+    shutil.copy(load_credentials(tmp_path / "any").authority, account / "ca.crt")
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
     monkeypatch.setattr(incluster_config, "SERVICE_TOKEN_FILENAME", str(account / "token"))

@@ -6,13 +6,30 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import orjson
 import pytest
+from controller_doors import others_plane, start  # noqa: F401  fixtures
 
+from trainwright.controlplane.apiserver.store import Store
 from trainwright.controlplane.gates import FeatureGates
 from trainwright.controlplane.home import Home
 from trainwright.controlplane.plane import ControlPlane
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
+
+
+@pytest.fixture(autouse=True)
+def nobody_changes_what_is_shared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever reads shares the store's objects: at the end of a store each is still what was written."""
+    close = Store.close
+
+    def checked(self: Store) -> None:
+        for collection in list(self._objects.values()):
+            for record in collection.all():
+                assert record.object == orjson.loads(record.data), f"somebody changed {record.key}"
+        close(self)
+
+    monkeypatch.setattr(Store, "close", checked)
 
 
 @pytest.fixture

@@ -7,7 +7,10 @@ steps that could be found. Rules that need the patched template of a TrainJob's 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any, Literal
+
+import orjson
 
 from trainwright.api.decoding import decoding_problems
 from trainwright.api.errors import BadRequest, Denied, Invalid, Problem, Undecodable
@@ -19,6 +22,7 @@ from trainwright.api.objects import Obj, copy_of, name_of
 from trainwright.api.rewriting import read_nulls, read_quantities
 from trainwright.api.settling import Unknown, settled, typed_nulls
 from trainwright.api.shape_check import Findings, findings
+from trainwright.api.shapes import Record
 from trainwright.api.webhook_rules import Case, Lookup, broken
 
 __all__ = ["AdmissionContext", "Admitted", "Lookup", "admit", "check_readable", "governs"]
@@ -114,12 +118,17 @@ class _Admission:
     context: AdmissionContext
     is_read: bool = True
     """Whether code that needs its types could read the object: the rules are asked of nothing else."""
+    is_about_status: bool = False
+    """Whether nothing else is different: the rest was read, settled and judged when it was written."""
     refusal: Invalid | None = None
     problems: list[Problem] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
     def run(self) -> Admitted:
-        self._read_metadata()
+        if self.context.only_status and self.old is not None and "status" in self.governed.shape.fields:
+            self.is_about_status = _differs_in_status_alone(self.obj, self.old)
+        if not self.is_about_status:
+            self._read_metadata()
         own = self._settle()
         found = self._default(own)
         self._judge(own, found)
@@ -153,18 +162,26 @@ class _Admission:
             self.obj = {**self.obj, "metadata": {key: value for key, value in metadata.items() if key not in wrong}}
 
     def _settle(self) -> Obj:
-        given = self.obj if self.governed.custom else typed_nulls(self.governed.shape, self.obj)
+        if self.is_about_status and self.old is not None:
+            return self._settle_status(self.old)
+        has_nulls = b"null" in orjson.dumps(self.obj)  # most have none, and need not be searched for them
+        given = typed_nulls(self.governed.shape, self.obj) if has_nulls and not self.governed.custom else self.obj
         own, unknown = settled(self.governed.shape, given)
         metadata, strange = settled(METADATA, self.obj.get("metadata") or {}, "metadata")
-        read_nulls(METADATA, metadata)
-        if not self.governed.custom:
-            read_nulls(self.governed.shape, own)
+        if has_nulls:
+            read_nulls(METADATA, metadata)
+            if not self.governed.custom:
+                read_nulls(self.governed.shape, own)
         own["metadata"] = metadata
         if self.old is None and self.governed.custom:  # a server takes no status from a new object
             own.pop("status", None)
         unknown += strange
         if self.governed.custom:
             unknown.sort(key=lambda item: item[0])
+        self._tell_unknown(unknown)
+        return own
+
+    def _tell_unknown(self, unknown: list[Unknown]) -> None:
         problems = [_duplicate_field(path) for path in self.context.duplicates]
         problems += [_unknown_field(item) for item in unknown]
         if problems and self.context.strictness == "Strict":
@@ -172,6 +189,18 @@ class _Admission:
             self._refuse(self._unreadable(f"strict decoding error: {told}"), problems)
         elif self.context.strictness == "Warn":
             self.warnings.extend(problem.message for problem in problems)
+
+    def _settle_status(self, old: Obj) -> Obj:
+        """What else is in the object was settled when it was written."""
+        shape = _status_shape(self.governed.kind.kind)
+        given = {"status": self.obj["status"]} if "status" in self.obj else {}
+        read, unknown = settled(shape, given if self.governed.custom else typed_nulls(shape, given))
+        if not self.governed.custom:
+            read_nulls(shape, read)
+        own = {**old, "metadata": dict(old["metadata"]), **read}
+        if "status" not in read:
+            own.pop("status", None)
+        self._tell_unknown(unknown)
         return own
 
     def _default(self, own: Obj) -> Findings:
@@ -200,8 +229,6 @@ class _Admission:
         if self.governed.custom:
             return findings(self.governed.shape, _named(own), self.old)
         # Built-in kinds have no schema beyond what can be read: what is required, and how much, their rules say.
-        if not findings(self.governed.shape, own).schema:
-            return Findings()
         return Findings(decoding_problems(self.governed.shape, own, self.governed.kind.kind))
 
     def _told_by_defaulter(self, why: str) -> Undecodable:
@@ -214,7 +241,7 @@ class _Admission:
     def _judge(self, own: Obj, found: Findings) -> None:
         named, kind = _named(own), self.governed.kind
         find = metadata_problems if self.old is None or self.context.only_status else changed_metadata_problems
-        problems = list(find(kind, named["metadata"], custom=self.governed.custom))
+        problems = [] if self.is_about_status else list(find(kind, named["metadata"], custom=self.governed.custom))
         if not self.context.now:  # away from a server owners have no UID yet
             problems = [problem for problem in problems if problem.field != "metadata.ownerReferences.uid"]
         if not self.governed.custom and self.is_read and not found.malformed:
@@ -242,6 +269,15 @@ class _Admission:
             return refusal
         told = [str(problem) if problem.field else problem.message for problem in problems]
         return Denied(denial + (told[0] if len(told) == 1 else f"[{', '.join(told)}]"))
+
+
+@cache
+def _status_shape(kind: str) -> Record:
+    return Record({"status": GOVERNED[kind].shape.fields["status"]})
+
+
+def _differs_in_status_alone(new: Obj, old: Obj) -> bool:
+    return all(new.get(key) == old.get(key) for key in (new.keys() | old.keys()) - {"status"})
 
 
 def _in_status(problem: Problem) -> Problem:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from trainwright.api.errors import Problem
+from trainwright.api.event_forms import reporting_problems
 from trainwright.api.objects import Obj, annotations_of, namespace_of
 from trainwright.api.pod_rules import not_negative, one_of, pod_spec_problems, required
 from trainwright.api.shape_check import as_json
@@ -152,7 +153,11 @@ def _lease(case: Case) -> Iterator[Problem]:
 
 def _event(case: Case) -> Iterator[Problem]:
     about, own = (case.new.get("involvedObject") or {}).get("namespace") or "", namespace_of(case.new)
-    if about != own and not (not about and own == "default"):
+    if case.new.get("eventTime"):
+        if not about and own not in ("default", "kube-system"):
+            yield Problem("involvedObject.namespace", f'Invalid value: "{about}": does not match event.namespace')
+        yield from reporting_problems(case.new, "reportingComponent")
+    elif about != own and not (not about and own == "default"):
         yield Problem("involvedObject.namespace", f'Invalid value: "{about}": does not match event.namespace')
 
 

@@ -120,6 +120,27 @@ NAMESPACE = whole_object(
     spec=Record({"finalizers": TEXTS}, type_name="NamespaceSpec"),
     status=Record({"conditions": Sequence(_CONDITION, keys=("type",)), "phase": TEXT}, type_name="NamespaceStatus"),
 )
+_ADDRESS = Record({"address": TEXT, "type": TEXT}, type_name="NodeAddress")
+_TAINT = Record({"effect": TEXT, "key": TEXT, "timeAdded": MOMENT, "value": TEXT}, type_name="Taint")
+NODE = whole_object(
+    spec=Record({"taints": Sequence(_TAINT), "unschedulable": FLAG}, type_name="NodeSpec", open=True),
+    status=Record(
+        {
+            "addresses": Sequence(_ADDRESS),
+            "allocatable": QUANTITIES,
+            "capacity": QUANTITIES,
+            "conditions": Sequence(
+                Record({**_CONDITION.fields, "lastHeartbeatTime": MOMENT}, type_name="NodeCondition"), keys=("type",)
+            ),
+            "nodeInfo": Record(
+                dict.fromkeys(("kernelVersion", "kubeletVersion", "osImage"), TEXT), type_name="NodeSystemInfo", open=True
+            ),
+        },
+        type_name="NodeStatus",
+        open=True,
+    ),
+)
+"""What is read of a node; there is more to one on a cluster."""
 CLAIM = whole_object(spec=CLAIM_SPEC, status=CLAIM_TEMPLATE.fields["status"])
 SERVICE_ACCOUNT = whole_object(
     automountServiceAccountToken=FLAG,

@@ -133,6 +133,7 @@ GOVERNED = {
         Governed(kinds.SECRET, core_shapes.SECRET, SECRET_RULES, custom=False),
         Governed(kinds.SERVICE, core_shapes.SERVICE, SERVICE_RULES, custom=False),
         Governed(kinds.NAMESPACE, core_shapes.NAMESPACE, (), custom=False),
+        Governed(kinds.NODE, core_shapes.NODE, (), custom=False),
         Governed(kinds.CLAIM, core_shapes.CLAIM, CLAIM_RULES, custom=False, defaults=claim_defaults),
         Governed(kinds.SERVICE_ACCOUNT, core_shapes.SERVICE_ACCOUNT, (), custom=False),
         Governed(

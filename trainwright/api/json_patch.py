@@ -11,12 +11,13 @@ class PatchFailed(ValueError):
     """An operation cannot be carried out: unknown, pointing nowhere, or a failed `test`."""
 
 
-def apply_json_patch(document: Any, operations: list[Any]) -> Any:
+def apply_json_patch(document: Any, operations: list[Any], *, copied_at_most: int | None = None) -> Any:
     """`document` changed by all operations in order, as a new value.
 
+    `copied_at_most` bounds the bytes of JSON that `copy` may add: each could double the document.
     Raises PatchFailed; then nothing has changed.
     """
-    patched = _copy(document)
+    patched, copied = _copy(document), 0
     for number, operation in enumerate(operations):
         if (
             not isinstance(operation, dict)
@@ -25,6 +26,10 @@ def apply_json_patch(document: Any, operations: list[Any]) -> Any:
         ):
             raise PatchFailed(f"operation {number}: op and path are required")
         try:
+            if operation["op"] == "copy" and copied_at_most is not None:
+                copied += _size_of_copy(patched, operation)
+                if copied > copied_at_most:
+                    raise PatchFailed(f"the copies would take {copied} bytes, {copied_at_most} are allowed")
             patched = _apply(patched, operation)
         except PatchFailed as error:
             raise PatchFailed(f"operation {number} ({operation['op']} {operation['path']}): {error}") from error
@@ -59,6 +64,10 @@ def _apply(document: Any, operation: dict[str, Any]) -> Any:
                 raise PatchFailed("the value is another")
             return document
     raise PatchFailed("unknown operation")
+
+
+def _size_of_copy(document: Any, operation: dict[str, Any]) -> int:
+    return len(_encoded(_at(document, _pointer(_source(operation)))))
 
 
 def _source(operation: dict[str, Any]) -> str:
@@ -140,4 +149,11 @@ def _same(one: Any, other: Any) -> bool:
 
 
 def _copy(value: Any) -> Any:
-    return orjson.loads(orjson.dumps(value))
+    return orjson.loads(_encoded(value))
+
+
+def _encoded(value: Any) -> bytes:
+    try:
+        return orjson.dumps(value)
+    except TypeError as error:  # the only thing that JSON can do to its encoder
+        raise PatchFailed("the value nests too deep") from error

@@ -59,6 +59,8 @@ SERVICE = Kind("", "v1", "Service", "services", status=True, short_names=("svc",
 CONFIG_MAP = Kind("", "v1", "ConfigMap", "configmaps", short_names=("cm",))
 SECRET = Kind("", "v1", "Secret", "secrets")
 EVENT = Kind("", "v1", "Event", "events", short_names=("ev",))
+NEW_EVENT = Kind("events.k8s.io", "v1", "Event", "events", short_names=("ev",))
+"""Another form of EVENT; see `event_forms`."""
 NAMESPACE = Kind("", "v1", "Namespace", "namespaces", namespaced=False, status=True, short_names=("ns",))
 NODE = Kind("", "v1", "Node", "nodes", namespaced=False, status=True, short_names=("no",))
 CLAIM = Kind("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims", status=True, short_names=("pvc",))
@@ -108,6 +110,7 @@ ALL = (
     PRIORITY_CLASS,
     RUNTIME_CLASS,
     DEFINITION,
+    NEW_EVENT,
 )
 _BY_GROUP_KIND = {(kind.group, kind.kind): kind for kind in ALL}
 

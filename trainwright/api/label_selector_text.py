@@ -13,6 +13,7 @@ from trainwright.api.errors import BadRequest
 from trainwright.api.metadata_rules import key_faults, label_value_fault
 
 _TOKEN = re.compile(r"\s*(==|!=|[=!(),<>]|[^\s=!(),<>]+)")
+_WHOLE = re.compile(r"[+-]?[0-9]{1,18}")
 _SYMBOLS = ("==", "!=", "=", "!", "(", ")", ",", "<", ">")
 _BINARY = {"in", "notin", "=", "==", "!=", ">", "<"}
 _EXPECTED_OPERATORS = "in, notin, =, ==, !=, gt, lt"
@@ -38,7 +39,7 @@ class Requirement:
                 return value is not None and value in self.values
             case "notin" | "!=":
                 return value not in self.values
-        if value is None or not value.lstrip("+-").isdigit():
+        if value is None or not _WHOLE.fullmatch(value):
             return False
         return int(value) > int(self.values[0]) if self.operator == ">" else int(value) < int(self.values[0])
 
@@ -105,7 +106,7 @@ def _requirement(words: _Words) -> Requirement:
 
 def _check(key: str, operator: str, index: int, value: str) -> None:
     shown = value.replace("\\", "\\\\").replace('"', '\\"')
-    if operator in ("<", ">") and not value.lstrip("+-").isdigit():
+    if operator in ("<", ">") and not _WHOLE.fullmatch(value):
         why = "for 'Gt', 'Lt' operators, the value must be an integer"
         raise ValueError(f'values[{index}]: Invalid value: "{shown}": {why}')
     if fault := label_value_fault(value):

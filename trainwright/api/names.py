@@ -14,6 +14,8 @@ ANCESTOR_MODEL = "model-initializer"
 ANCESTOR_TRAINER = "trainer"
 NODE = "node"
 """The container (and, by convention, the replicated job) that runs the training program."""
+RUNTIME_IN_USE = "trainer.kubeflow.org/resource-in-use"
+"""The finalizer that Trainer up to 2.2 put on runtimes."""
 CONTAINER_OF_ANCESTOR = {
     ANCESTOR_DATASET: "dataset-initializer",
     ANCESTOR_MODEL: "model-initializer",

@@ -6,8 +6,11 @@ Directives: `$patch` (merge, replace, delete), `$retainKeys`, `$setElementOrder/
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from typing import Any
+
+import orjson
 
 MERGE_KEYS: dict[str, str] = {
     "replicatedJobs": "name",
@@ -43,10 +46,14 @@ _REMOVE = "$deleteFromPrimitiveList/"
 Map = dict[str, Any]
 
 
+class BadDirective(ValueError):
+    """A directive has a value of the wrong type."""
+
+
 def strategic_merge(original: Any, patch: Any) -> Any:
     """`original` changed by `patch`, as a new value; parts that the patch does not name are shared with `original`.
 
-    A null deletes. Raises ValueError for an unknown directive, or an element of a keyed list without its key.
+    A null deletes. Raises BadDirective; ValueError for an unknown directive, or an element of a keyed list without its key.
     """
     if not isinstance(patch, dict):
         return patch
@@ -64,20 +71,20 @@ def _merge_maps(original: Map, patch: Map, parent: str) -> Map:
     merged = _retained(original, patch)
     for key, value in patch.items():
         if key.startswith(_REMOVE):
-            field = key.removeprefix(_REMOVE)
-            merged[field] = [item for item in merged.get(field) or [] if item not in value]
+            field, unwanted = key.removeprefix(_REMOVE), _Places(_list_of(value, "primitive list"))
+            merged[field] = [item for item in _list_at(merged, field) if item not in unwanted]
         elif not key.startswith("$"):
-            _merge_field(merged, key, value, parent, patch.get(_ORDER + key))
+            _merge_field(merged, key, value, parent, _order_of(patch, key))
     for key, order in patch.items():
         if key.startswith(_ORDER) and key.removeprefix(_ORDER) not in patch:
-            _reorder(merged, key.removeprefix(_ORDER), order, parent)
+            _reorder(merged, key.removeprefix(_ORDER), _list_of(order, "setElementOrder list"), parent)
     return merged
 
 
 def _retained(original: Map, patch: Map) -> Map:
-    retained = patch.get(_RETAIN)
-    if retained is None:
+    if patch.get(_RETAIN) is None:
         return dict(original)
+    retained = _Places(_list_of(patch[_RETAIN], "retainKeys"))
     if extra := [key for key in patch if not key.startswith("$") and key not in retained]:
         raise ValueError(f"$retainKeys: the patch sets {', '.join(map(repr, extra))}, which it does not retain")
     return {k: v for k, v in original.items() if k in retained}
@@ -92,10 +99,11 @@ def _merge_field(merged: Map, key: str, value: Any, parent: str, order: list[Any
     elif not isinstance(value, list):
         merged[key] = value
     elif (merge_key := _merge_key(parent, key)) is not None and all(isinstance(item, dict) for item in value):
-        merged[key] = _merge_lists(merged.get(key) or [], value, merge_key, key, order)
+        merged[key] = _merge_lists(_list_at(merged, key), value, merge_key, key, order)
     elif key in MERGED_SETS:
-        before = merged.get(key) or []
-        merged[key] = _ordered([*before, *(v for v in value if v not in before)], before, order or value, lambda item: item)
+        before = _list_at(merged, key)
+        known = _Places(before)
+        merged[key] = _ordered([*before, *(v for v in value if v not in known)], before, order or value, lambda item: item)
     else:
         merged[key] = value
 
@@ -113,7 +121,7 @@ def _reorder(merged: Map, field: str, order: list[Any], parent: str) -> None:
     if key is None:
         merged[field] = _ordered(items, items, order, lambda item: item)
     else:
-        merged[field] = _ordered(items, items, [_identity(item, key) for item in order], lambda item: item.get(key))
+        merged[field] = _ordered(items, items, [_identity(item, key) for item in order], lambda item: _value(item, key))
 
 
 def _merge_lists(original: list[Any], patch: list[Any], key: str, field: str, order: list[Any] | None) -> list[Any]:
@@ -124,12 +132,14 @@ def _merge_lists(original: list[Any], patch: list[Any], key: str, field: str, or
     if len(changes) < len(patch):  # the element that says so is none itself
         return [item for item in changes if item.get(_DIRECTIVE) is None]
     wanted = [_identity(item, key) for item in changes]
-    deleted = [value for item, value in zip(changes, wanted, strict=True) if item.get(_DIRECTIVE) == "delete"]
+    deleted = _Places([value for item, value in zip(changes, wanted, strict=True) if item.get(_DIRECTIVE) == "delete"])
     changes = [item for item in changes if item.get(_DIRECTIVE) != "delete"]
     merged = [item for item in original if _value(item, key) not in deleted]
+    present = _Places([_value(item, key) for item in merged])
     for item in changes:
-        position = next((i for i, present in enumerate(merged) if _value(present, key) == item[key]), None)
+        position = present.first(item[key])
         if position is None:
+            present.add(item[key])
             merged.append(_merge_maps({}, item, field))
         else:
             merged[position] = _merge_maps(merged[position], item, field)
@@ -142,7 +152,7 @@ def _value(item: Any, key: str) -> Any:
 
 
 def _identity(item: Map, key: str) -> Any:
-    if key not in item:
+    if not isinstance(item, dict) or key not in item:
         raise ValueError(f"map: {in_go(item)} does not contain declared merge key: {key}")
     return item[key]
 
@@ -164,12 +174,53 @@ def _ordered(merged: list[Any], original: list[Any], ordering: list[Any], identi
     An untouched element goes first only when both heads were there before and it came earlier; so new elements
     go before the remaining untouched ones, as kubectl has it.
     """
-    known = [identity(item) for item in original]
-    patched = sorted((item for item in merged if identity(item) in ordering), key=lambda item: ordering.index(identity(item)))
-    server_only = [item for item in merged if identity(item) not in ordering]
+    known, places = _Places([identity(item) for item in original]), _Places(ordering)
+    chosen = [(places.first(identity(item)), item) for item in merged]
+    patched = deque(item for _, item in sorted(((at, item) for at, item in chosen if at is not None), key=lambda pair: pair[0]))
+    server_only = deque(item for at, item in chosen if at is None)
     result: list[Any] = []
     while patched and server_only:
-        head, other = identity(patched[0]), identity(server_only[0])
-        earlier = head in known and other in known and known.index(other) < known.index(head)
-        result.append((server_only if earlier else patched).pop(0))
-    return result + patched + server_only
+        head, other = known.first(identity(patched[0])), known.first(identity(server_only[0]))
+        earlier = head is not None and other is not None and other < head
+        result.append((server_only if earlier else patched).popleft())
+    return [*result, *patched, *server_only]
+
+
+class _Places:
+    """Where values stand in a list: at once, also in a list of thousands, and whatever the values are."""
+
+    def __init__(self, values: list[Any]):
+        self._first: dict[Any, int] = {}
+        self._count = 0
+        for value in values:
+            self.add(value)
+
+    def __contains__(self, value: Any) -> bool:
+        return _hashable(value) in self._first
+
+    def first(self, value: Any) -> int | None:
+        return self._first.get(_hashable(value))
+
+    def add(self, value: Any) -> None:
+        self._first.setdefault(_hashable(value), self._count)
+        self._count += 1
+
+
+def _hashable(value: Any) -> Any:
+    return orjson.dumps(value, option=orjson.OPT_SORT_KEYS) if isinstance(value, dict | list) else value
+
+
+def _list_at(holder: Map, field: str) -> list[Any]:
+    found = holder.get(field)
+    return found if isinstance(found, list) else []
+
+
+def _order_of(patch: Map, field: str) -> list[Any] | None:
+    order = patch.get(_ORDER + field)
+    return None if order is None else _list_of(order, "setElementOrder list")
+
+
+def _list_of(value: Any, what: str) -> list[Any]:
+    if not isinstance(value, list):
+        raise BadDirective(f"invalid patch format of {what}")
+    return value

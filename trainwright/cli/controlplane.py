@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,6 +13,14 @@ import typer
 from trainwright.cli.output import ViewFormat, print_object
 from trainwright.cli.problems import fail
 
+
+class Durability(StrEnum):
+    """What a write survives once it has been answered."""
+
+    normal = "normal"
+    full = "full"
+
+
 HomeOption = Annotated[Path | None, typer.Option("--home", help="Its folder; default TRAINWRIGHT_HOME or ~/.trainwright.")]
 
 
@@ -19,6 +28,7 @@ def register(app: typer.Typer) -> None:
     app.command("up")(up)
     app.command("down")(down)
     app.command("status")(status)
+    app.command("backup")(backup)
 
 
 def up(
@@ -28,24 +38,39 @@ def up(
     ] = None,
     node: Annotated[bool, typer.Option("--node/--no-node", help="Without node and scheduler, pods stay Pending.")] = True,
     feature_gates: Annotated[str, typer.Option(help="A=true,B=false with upstream's names; TrainJobStatus is on.")] = "",
+    durability: Annotated[
+        Durability, typer.Option(help="normal survives the end of the process, full the loss of power too.")
+    ] = Durability.normal,
+    restore: Annotated[
+        Path | None, typer.Option(help="Begin with the state of a backup; the present one is kept beside it.", metavar="FILE")
+    ] = None,
     queues: Annotated[Path | None, typer.Option(help="A YAML file of queues; suspended TrainJobs wait in them.")] = None,
     foreground: Annotated[bool, typer.Option("--foreground", help="Stay, and stop with Ctrl-C.")] = False,
 ) -> None:
     """Start the embedded control plane; the last line is the path of its kubeconfig."""
+    from trainwright.controlplane.backup import BackupFailed
+    from trainwright.controlplane.backup import restore as put_back
     from trainwright.controlplane.controllers.local_queue.settings import QueueError, parse_queues
     from trainwright.controlplane.gates import GateError, parse_gates
-    from trainwright.controlplane.home import Home
+    from trainwright.controlplane.home import Home, HomeTaken
     from trainwright.controlplane.lifecycle import StartFailed, command_line, start
 
     chosen = Home.chosen(home)
     try:
         parse_gates(feature_gates)
+        if restore is not None:
+            put_back(chosen, restore)
         if foreground:
             if queues is not None:
                 parse_queues(queues.read_text("utf-8"))
-            raise typer.Exit(_stay(command_line(chosen, port=port, node=node, feature_gates=feature_gates, queues=queues)))
-        running, fresh = start(chosen, port=port, node=node, feature_gates=feature_gates, queues=queues)
-    except (StartFailed, GateError, QueueError) as error:
+            command = command_line(
+                chosen, port=port, node=node, feature_gates=feature_gates, durability=durability.value, queues=queues
+            )
+            raise typer.Exit(_stay(command))
+        running, fresh = start(
+            chosen, port=port, node=node, feature_gates=feature_gates, durability=durability.value, queues=queues
+        )
+    except (StartFailed, GateError, QueueError, BackupFailed, HomeTaken) as error:
         fail(str(error))
     except OSError as error:
         fail(f"{error.filename or chosen.path}: {error.strerror or error}")
@@ -64,6 +89,23 @@ def down(home: HomeOption = None) -> None:
     except TimeoutError as error:
         fail(str(error))
     print(f"{'stopped' if was_running else 'not running'}: {chosen.path}", file=sys.stderr)
+
+
+def backup(
+    target: Annotated[Path, typer.Argument(metavar="FILE", help="A file that does not exist yet.")], home: HomeOption = None
+) -> None:
+    """Copy the cluster's state, running or not, into a file; `up --restore FILE` begins with it. It holds the cluster's Secrets."""
+    from trainwright.controlplane.backup import BackupFailed, back_up
+    from trainwright.controlplane.home import Home
+
+    try:
+        contents = back_up(Home.chosen(home), target)
+    except BackupFailed as error:
+        fail(str(error))
+    except OSError as error:
+        fail(f"{error.filename or target}: {error.strerror or error}")
+    print(f"{contents.objects} objects at version {contents.revision}", file=sys.stderr)
+    print(target)
 
 
 def status(home: HomeOption = None, output: Annotated[ViewFormat, typer.Option("-o", "--output")] = ViewFormat.table) -> None:

@@ -6,20 +6,22 @@ import argparse
 import logging
 import os
 import signal
+import sqlite3
 import sys
 import threading
 from pathlib import Path
 
+from trainwright.controlplane.apiserver.journal_schema import UnknownSchema
 from trainwright.controlplane.apiserver.serve import PortInUse
 from trainwright.controlplane.gates import parse_gates
 from trainwright.controlplane.home import Home, HomeTaken
 from trainwright.controlplane.plane import ControlPlane
 
-PORT_IN_USE, TAKEN = 3, 4
+PORT_IN_USE, TAKEN, UNREADABLE = 3, 4, 5
 
 
 def main() -> int:
-    """Run until SIGTERM or SIGINT. Exit codes: 3 the port is in use, 4 the home is taken."""
+    """Run until SIGTERM or SIGINT. Exit codes: 3 the port is in use, 4 the home is taken, 5 its database cannot be read."""
     arguments = _arguments()
     home = Home.chosen(arguments.home)
     home.make()
@@ -36,7 +38,18 @@ def main() -> int:
         return TAKEN
     home.withdraw()  # what a killed predecessor announced is no longer true
     taken: PortInUse | None = None
-    plane = ControlPlane(home, gates=parse_gates(arguments.feature_gates), node=not arguments.no_node, queues=queues)
+    try:
+        plane = ControlPlane(
+            home,
+            gates=parse_gates(arguments.feature_gates),
+            node=not arguments.no_node,
+            durability=arguments.durability,
+            queues=queues,
+        )
+    except (UnknownSchema, sqlite3.Error) as error:
+        os.close(lock)
+        print(f"{home.database}: {error}", file=sys.stderr)
+        return UNREADABLE
     try:
         plane.start(arguments.port)
         stop.wait()
@@ -58,6 +71,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--no-node", action="store_true")
     parser.add_argument("--feature-gates", default="")
     parser.add_argument("--queues", type=Path)
+    parser.add_argument("--durability", choices=("normal", "full"), default="normal")
     return parser.parse_args()
 
 

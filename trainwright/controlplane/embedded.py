@@ -163,8 +163,8 @@ class EmbeddedCluster:
         deadline = time.monotonic() + timeout_seconds
         try:
             yield WatchEvent("BOOKMARK", {})
-            for record in subscription.initial:
-                if selection.matches(record.object):
+            for record in map(selection.shown, subscription.initial):
+                if record is not None:
                     yield WatchEvent("ADDED", self._given(record))
             while not subscription.ended:
                 for event in subscription.take(max(deadline - time.monotonic(), 0.0)):

@@ -24,7 +24,13 @@ class StartFailed(Exception):
 
 
 def start(
-    home: Home, *, port: int | None = None, node: bool = True, feature_gates: str = "", queues: Path | None = None
+    home: Home,
+    *,
+    port: int | None = None,
+    node: bool = True,
+    feature_gates: str = "",
+    durability: str = "normal",
+    queues: Path | None = None,
 ) -> tuple[Running, bool]:
     """Make sure that a control plane runs in the home; returns it, and whether it was started now.
 
@@ -46,7 +52,7 @@ def start(
                 f"or change its ConfigMap {'/'.join(CONFIG_MAP_NAME)}"
             )
         return running, False
-    command = command_line(home, port=port, node=node, feature_gates=feature_gates, queues=queues)
+    command = command_line(home, port=port, node=node, feature_gates=feature_gates, durability=durability, queues=queues)
     with open(home.log, "ab", opener=lambda path, flags: os.open(path, flags, 0o600)) as log:
         began = log.tell()
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
@@ -61,10 +67,19 @@ def start(
     raise StartFailed(f"the control plane in {home.path} was not ready after {START_SECONDS:.0f} s; see {home.log}")
 
 
-def command_line(home: Home, *, port: int | None, node: bool, feature_gates: str, queues: Path | None = None) -> list[str]:
+def command_line(
+    home: Home,
+    *,
+    port: int | None,
+    node: bool,
+    feature_gates: str,
+    durability: str = "normal",
+    queues: Path | None = None,
+) -> list[str]:
     """The command of the control plane's own process."""
     command = [sys.executable, "-m", "trainwright.controlplane", "--home", str(home.path), "--feature-gates", feature_gates]
     command += ["--port", str(port)] if port is not None else []
+    command += ["--durability", durability]
     command += ["--queues", str(queues.absolute())] if queues is not None else []
     return command if node else [*command, "--no-node"]
 

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from trainwright.api.errors import ApiError, BadRequest, NotFound
 from trainwright.api.kinds import POD, TRAINJOB
 from trainwright.api.objects import Obj, name_of, namespace_of, uid_of
+from trainwright.api.phase import phase_of
 from trainwright.cluster.protocol import Cluster
-from trainwright.jobs.phase import phase_of
 from trainwright.jobs.pods import index_of, pods_of, step_of
 
 LOOK_SECONDS = 0.5

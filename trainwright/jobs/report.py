@@ -13,11 +13,11 @@ from trainwright.api.conditions import condition
 from trainwright.api.errors import ApiError, NotFound
 from trainwright.api.kinds import EVENT, JOBSET
 from trainwright.api.objects import Obj, name_of, namespace_of, uid_of
+from trainwright.api.phase import Phase, phase_of
 from trainwright.cluster.protocol import Cluster
 from trainwright.jobs.job_events import events_of, queue_message, said, steps_of, time_of
 from trainwright.jobs.last_words import LAUNCHER_LINES, last_words
 from trainwright.jobs.log_signs import Sign, signs_in
-from trainwright.jobs.phase import Phase, phase_of
 from trainwright.jobs.pod_failure import PodFailure, Waiting, pod_failure, waiting_of
 from trainwright.jobs.pods import pods_of, step_of
 from trainwright.jobs.usage import NO_USAGE, Usage, usage_of

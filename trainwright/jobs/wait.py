@@ -11,10 +11,10 @@ from trainwright.api.conditions import condition, is_finished
 from trainwright.api.errors import ApiError, Forbidden, NotFound, Unauthorized
 from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import Obj, name_of, namespace_of, uid_of
+from trainwright.api.phase import Phase, phase_of
 from trainwright.cluster.protocol import Cluster
 from trainwright.jobs.clock import Clock, Deadlines
 from trainwright.jobs.errors import JobDeleted, TrainJobDeadline, deadline_passed
-from trainwright.jobs.phase import Phase, phase_of
 from trainwright.jobs.verdict import deadline_of, failure_of
 from trainwright.jobs.watching import Watching
 

@@ -15,9 +15,10 @@ from typing import Any
 import pytest
 import urllib3
 import yaml
+from manifests import manifest
 from waiting import eventually
 
-from trainwright.api.kinds import POD, TRAINING_RUNTIME, Kind
+from trainwright.api.kinds import POD, TRAINING_RUNTIME
 from trainwright.controlplane.apiserver.auth import Tokens
 from trainwright.controlplane.apiserver.credentials import Credentials, load_credentials, write_kubeconfig
 from trainwright.controlplane.apiserver.http import create_app
@@ -61,7 +62,7 @@ class Peer:
     tokens: Tokens
 
     def __post_init__(self) -> None:
-        self._pool = urllib3.PoolManager(ca_certs=str(self.credentials.certificate), retries=False)
+        self._pool = urllib3.PoolManager(ca_certs=str(self.credentials.authority), retries=False)
 
     def send(
         self, method: str, path: str, body: bytes | None = None, *, token: str | None = "", stream: bool = False, **headers: str
@@ -123,27 +124,6 @@ def peer(tmp_path: Path) -> Iterator[Peer]:
         write_kubeconfig(kubeconfig, serving.url, credentials)
         yield Peer(server, serving, credentials, kubeconfig, tokens)
     store.close()
-
-
-def manifest(kind: Kind, name: str, namespace: str = "default", **fields: Any) -> dict[str, Any]:
-    """An object with the fields that its kind cannot do without."""
-    metadata: dict[str, Any] = {"name": name, **fields.pop("metadata", {})}
-    if kind.namespaced:
-        metadata.setdefault("namespace", namespace)
-    container = {"name": "main", "image": "example.com/img:1"}
-    specs: dict[str, Callable[[], dict[str, Any]]] = {
-        "Pod": lambda: {"containers": [container]},
-        "Job": lambda: {"template": {"spec": {"restartPolicy": "Never", "containers": [container]}}},
-        "TrainJob": lambda: {"runtimeRef": {"name": "rt", "kind": "TrainingRuntime"}},
-        "Service": lambda: {"ports": [{"port": 80}]},
-        "JobSet": lambda: {
-            "replicatedJobs": [{"name": "w", "template": {"spec": {"template": {"spec": {"containers": [container]}}}}}]
-        },
-    }
-    obj: dict[str, Any] = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, **fields}
-    if kind.kind in specs:
-        obj["spec"] = {**specs[kind.kind](), **fields.get("spec", {})}
-    return obj
 
 
 @pytest.fixture(name="manifest")

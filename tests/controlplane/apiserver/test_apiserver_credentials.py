@@ -12,7 +12,8 @@ import pytest
 
 from trainwright.api.errors import Unauthorized
 from trainwright.controlplane.apiserver.auth import Tokens, bearer_token
-from trainwright.controlplane.apiserver.credentials import RENEW_BEFORE, VALID_FOR, load_credentials
+from trainwright.controlplane.apiserver.authority import RENEW_BEFORE, VALID_FOR
+from trainwright.controlplane.apiserver.credentials import load_credentials
 from trainwright.controlplane.apiserver.http import create_app
 from trainwright.controlplane.apiserver.rest import ResourceServer
 from trainwright.controlplane.apiserver.serve import PortInUse, serve
@@ -24,7 +25,7 @@ def test_made_once_and_private(tmp_path: Path) -> None:
     home = tmp_path / "a" / "home"
     first = load_credentials(home, now=NOW)
     contents = {path.name: path.read_bytes() for path in home.iterdir()}
-    assert set(contents) == {"tls.crt", "tls.key", "admin.token", "signing.key"}
+    assert set(contents) == {"tls.crt", "tls.key", "ca.crt", "ca.key", "trusted.crt", "admin.token", "signing.key"}
     assert load_credentials(home, now=NOW + timedelta(days=300)) == first
     assert {path.name: path.read_bytes() for path in home.iterdir()} == contents
     assert stat.S_IMODE(home.stat().st_mode) == 0o700

@@ -16,7 +16,7 @@ import yaml
 
 from trainwright.api.kinds import CONFIG_MAP, EVENT, JOB, JOBSET, POD, TRAINJOB
 from trainwright.controlplane.apiserver.auth import Tokens
-from trainwright.controlplane.apiserver.connections import HEAD_BYTES
+from trainwright.controlplane.apiserver.connections import HEAD_BYTES, Patience
 from trainwright.controlplane.apiserver.http import create_app
 from trainwright.controlplane.apiserver.rest import ResourceServer
 from trainwright.controlplane.apiserver.serve import serve
@@ -196,6 +196,7 @@ def test_discovery_in_both_forms(peer: Any) -> None:
     old = peer.json("GET", "/apis").body
     groups = {group["name"] for group in old["groups"]}
     ours = {"trainer.kubeflow.org", "jobset.x-k8s.io", "batch", "coordination.k8s.io"}
+    ours |= {"events.k8s.io", "authentication.k8s.io"}
     ours |= {"discovery.k8s.io", "scheduling.k8s.io", "node.k8s.io", "apiextensions.k8s.io", "authorization.k8s.io"}
     assert groups == ours | {"scheduling.x-k8s.io", "scheduling.volcano.sh"}
     accept = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json"
@@ -283,11 +284,10 @@ def test_secrets_stay_out_of_errors(peer: Any) -> None:
     ],
 )
 def test_what_is_no_request_gets_a_status_and_is_hung_up_on(
-    server: ResourceServer, monkeypatch: pytest.MonkeyPatch, sent: bytes, status: int, reason: str
+    server: ResourceServer, sent: bytes, status: int, reason: str
 ) -> None:
-    monkeypatch.setattr("trainwright.controlplane.apiserver.connections.HEAD_SECONDS", 0.2)
     with (
-        serve(create_app(server, Tokens("a" * 32, b"k" * 32))) as serving,
+        serve(create_app(server, Tokens("a" * 32, b"k" * 32)), patience=Patience(head=0.2)) as serving,
         socket.create_connection(("127.0.0.1", serving.port), 20) as client,
     ):
         with contextlib.suppress(ConnectionError):  # hung up on while still sending

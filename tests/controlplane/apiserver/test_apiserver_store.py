@@ -16,9 +16,10 @@ from hypothesis import strategies as st
 from trainwright.api.errors import Expired
 from trainwright.api.names import JOB_NAME_LABEL
 from trainwright.controlplane.apiserver.failures import StorageFailed
-from trainwright.controlplane.apiserver.journal import RESTART_GAP, UnknownSchema
+from trainwright.controlplane.apiserver.journal import RESTART_GAP
+from trainwright.controlplane.apiserver.journal_schema import UnknownSchema
 from trainwright.controlplane.apiserver.records import Record
-from trainwright.controlplane.apiserver.store import RevisionMismatch, Store
+from trainwright.controlplane.apiserver.store import RING_BYTES, RevisionMismatch, Store
 
 THINGS = "things.example.com"
 
@@ -379,3 +380,18 @@ def named(key: tuple[str, str, str], value: int) -> dict[str, Any]:
 
 def _key(record: Any) -> tuple[str, str]:
     return (record.object["metadata"]["namespace"], record.object["metadata"]["name"])
+
+
+def test_large_objects_are_remembered_in_smaller_numbers(store: Store) -> None:
+    """Hundreds of megabytes written over and over take no more memory than some."""
+    subscription = store.subscribe(THINGS)
+    first = store.put(THINGS, "", "a", thing("x" * 1_000_000)).revision
+    for _ in range(100):
+        store.put(THINGS, "", "a", thing("x" * 1_000_000))
+    assert store._ring.bytes <= RING_BYTES
+    assert store._young.bytes <= RING_BYTES
+    assert subscription.overflowed
+    assert not subscription.take()
+    with pytest.raises(Expired):
+        store.events_since(first)
+    assert len(store.events_since(store.revision - 10)) == 10

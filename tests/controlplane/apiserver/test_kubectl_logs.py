@@ -67,7 +67,7 @@ def test_a_followed_log_ends_with_its_container(entered: Any, tmp_path: Path) ->
 
 
 def get(pod: Any, query: str) -> Any:
-    pool = urllib3.PoolManager(ca_certs=str(pod.plane._credentials.certificate), retries=False)
+    pool = urllib3.PoolManager(ca_certs=str(pod.plane._credentials.authority), retries=False)
     url = f"{pod.url}/api/v1/namespaces/default/pods/said/log?{query}"
     return pool.request("GET", url, headers={"Authorization": f"Bearer {pod.user['token']}"})
 

@@ -364,7 +364,7 @@ def test_what_cannot_be_is_refused_before_the_upgrade(
     others: Any, method: str, path: str, headers: dict[str, str], code: int, message: str
 ) -> None:
     sent = {"Authorization": f"Bearer {others.user['token']}", **HANDSHAKE, **headers}
-    pool = urllib3.PoolManager(ca_certs=str(others.plane._credentials.certificate), retries=False)
+    pool = urllib3.PoolManager(ca_certs=str(others.plane._credentials.authority), retries=False)
     answer = pool.request(method, others.url + path, headers={name: value for name, value in sent.items() if value})
     status = json.loads(answer.data)
     assert (answer.status, status["kind"], status["code"]) == (code, "Status", code)

@@ -24,8 +24,7 @@ pytestmark = pytest.mark.medium
 WIRE = Path(os.environ.get("TRAINWRIGHT_SHARED", "../shared")) / "goldens" / "wire"
 HTTP_DIFFERENCES = {
     "create-protobuf": "answers are JSON, also where protobuf is asked for",
-    "discovery-aggregated-core": "only subresources that are served are listed: no ephemeralcontainers, proxy, token",
-    "discovery-core-v1": "no tokens are issued on request",
+    "discovery-aggregated-core": "only subresources that are served are listed: no ephemeralcontainers, proxy",
 }
 AGE_IN_DAYS = re.compile(r"\(\d+d ago\)")
 """Counted from the day of the recording, which moves away."""

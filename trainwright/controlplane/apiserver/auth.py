@@ -12,8 +12,11 @@ from typing import Any
 import jwt
 
 from trainwright.api.errors import Unauthorized
+from trainwright.api.objects import Obj
 
 ISSUER = "https://kubernetes.default.svc.cluster.local"
+API_AUDIENCE = ISSUER
+"""Whom a token speaks to that does not say: this API server."""
 _ALGORITHM = "HS256"
 _LEEWAY = 5
 """Seconds that a clock may be off; server and pods share one, but it may be set back."""
@@ -37,15 +40,19 @@ class Tokens:
 
     def issue(self, audience: str, namespace: str, pod_name: str, ttl_seconds: int, now: datetime) -> str:
         """A token with which that pod can speak to `audience` for `ttl_seconds`."""
+        return self.issue_bound([audience], namespace, "default", {"pod": {"name": pod_name}}, ttl_seconds, now)
+
+    def issue_bound(self, audiences: list[str], namespace: str, account: str, bound: Obj, ttl_seconds: int, now: datetime) -> str:
+        """A token of a service account, bound to what `bound` names."""
         issued = int(now.timestamp())
         claims = {
             "iss": ISSUER,
-            "aud": [audience],
+            "aud": audiences,
             "iat": issued,
             "nbf": issued,
             "exp": issued + ttl_seconds,
-            "sub": f"system:serviceaccount:{namespace}:default",
-            "kubernetes.io": {"namespace": namespace, "pod": {"name": pod_name}},
+            "sub": f"system:serviceaccount:{namespace}:{account}",
+            "kubernetes.io": {"namespace": namespace, **bound},
         }
         return jwt.encode(claims, self._signing_key, algorithm=_ALGORITHM)
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from trainwright.api.shapes import Mapping, Record, Sequence, Shape, Text
+from trainwright.api.strategic_merge import in_go
 from trainwright.controlplane.apiserver.field_walks import element_of
 from trainwright.controlplane.apiserver.fields import shown
 
@@ -26,6 +27,8 @@ def configuration_faults(shape: Shape, value: Any, path: str = "") -> Iterator[s
     elif isinstance(shape, Text) and isinstance(value, int | float):
         printed = str(value).lower() if isinstance(value, bool) else value
         yield f"{path}: expected string, got &value.valueUnstructured{{Value:{printed}}}"
+    elif value is not None and isinstance(shape, Record | Mapping | Sequence):
+        yield f"{path}: expected {'list' if isinstance(shape, Sequence) else 'map'}, got &{{{in_go(value)}}}"
 
 
 def _items(shape: Sequence, items: list[Any], path: str) -> Iterator[str]:

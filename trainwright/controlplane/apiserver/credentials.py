@@ -1,4 +1,4 @@
-"""The secrets of an embedded cluster, made once and kept in its home: certificate, key, admin token, signing key, kubeconfig.
+"""The secrets of an embedded cluster, made once and kept in its home: authority, certificate, admin token, signing key, kubeconfig.
 
 Every file is the owner's alone and appears whole or not at all.
 """
@@ -6,7 +6,6 @@ Every file is the owner's alone and appears whole or not at all.
 from __future__ import annotations
 
 import base64
-import ipaddress
 import os
 import secrets
 import tempfile
@@ -16,16 +15,14 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import yaml
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from trainwright.controlplane.apiserver.authority import Pair, is_authority, lasts, new_authority, server_pair
 
 CONTEXT = "trainwright"
-VALID_FOR = timedelta(days=825)
-"""The longest that Apple's clients accept."""
-RENEW_BEFORE = timedelta(days=30)
+HANDOVER = timedelta(days=365)
+"""How long before its end an authority is handed out together with its successor: who starts meanwhile trusts both."""
 _CERTIFICATE, _KEY, _TOKEN, _SIGNING_KEY = "tls.crt", "tls.key", "admin.token", "signing.key"
+_AUTHORITY, _AUTHORITY_KEY, _NEXT, _NEXT_KEY, _TRUSTED = "ca.crt", "ca.key", "ca-next.crt", "ca-next.key", "trusted.crt"
 
 
 @dataclass(frozen=True)
@@ -34,70 +31,87 @@ class Credentials:
 
     certificate: Path
     key: Path
+    authority: Path
+    """The certificates that clients trust."""
     admin_token: str = field(repr=False)
     signing_key: bytes = field(repr=False)
 
 
 def load_credentials(home: Path, *, now: datetime | None = None) -> Credentials:
-    """The credentials below `home`; what is missing is made, and a certificate that soon expires is renewed.
+    """The credentials below `home`; what is missing is made, what soon expires is renewed, the authority too.
 
-    The key stays with the certificate: both are made together.
+    A certificate and its key stay together: both are made, and written, together.
     """
     now = now or datetime.now(UTC)
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
     home.chmod(0o700)
-    if not _is_valid(home, now):
-        certificate, key = self_signed(now)
-        # The key first: a certificate in place means that its key is there too.
-        write_private(home / _KEY, key)
-        write_private(home / _CERTIFICATE, certificate)
+    authority = _renewed_authority(home, now)
+    successor = _pair(home, _NEXT, _NEXT_KEY)
+    trusted = authority.certificate + (successor.certificate if successor else b"")
+    if _content(home / _TRUSTED) != trusted:
+        write_private(home / _TRUSTED, trusted)
+    renew_certificate(home, now)
     token = _kept(home / _TOKEN, lambda: secrets.token_urlsafe(32).encode())
     signing_key = _kept(home / _SIGNING_KEY, lambda: secrets.token_bytes(32))
-    return Credentials(home / _CERTIFICATE, home / _KEY, token.decode(), signing_key)
+    for path in home.iterdir():
+        path.chmod(0o600)
+    return Credentials(home / _CERTIFICATE, home / _KEY, home / _TRUSTED, token.decode(), signing_key)
 
 
-def self_signed(now: datetime) -> tuple[bytes, bytes]:
-    """A certificate for this machine's loopback and its key, as PEM."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "trainwright")])
-    addresses = [x509.IPAddress(ipaddress.ip_address("127.0.0.1")), x509.IPAddress(ipaddress.ip_address("::1"))]
-    usage = x509.KeyUsage(
-        digital_signature=True,
-        key_cert_sign=True,
-        content_commitment=False,
-        key_encipherment=False,
-        data_encipherment=False,
-        key_agreement=False,
-        crl_sign=False,
-        encipher_only=False,
-        decipher_only=False,
-    )
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        # An hour back, for clients whose clock lags.
-        .not_valid_before(now - timedelta(hours=1))
-        .not_valid_after(now + VALID_FOR)
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost"), *addresses]), critical=False)
-        # It is its own authority: Python from 3.13 on checks authorities strictly, and wants all of these.
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(usage, critical=True)
-        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(key.public_key()), critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    pem = serialization.Encoding.PEM
-    private = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    return certificate.public_bytes(pem), private
+def renew_certificate(home: Path, now: datetime) -> bool:
+    """Sign a new server certificate where there is none that will do; returns whether that was so."""
+    authority = _pair(home, _AUTHORITY, _AUTHORITY_KEY)
+    present = _pair(home, _CERTIFICATE, _KEY)
+    if authority is None or (lasts(present, now, issuer=authority) and present != authority):
+        return False
+    _keep(home, server_pair(authority, now), _CERTIFICATE, _KEY)
+    return True
+
+
+def _renewed_authority(home: Path, now: datetime) -> Pair:
+    """The authority that signs, with its successor beside it when it is time for one."""
+    authority = _pair(home, _AUTHORITY, _AUTHORITY_KEY) or _earlier(home, now)
+    if authority is None or not lasts(authority, now):
+        successor = _pair(home, _NEXT, _NEXT_KEY)
+        authority = successor if successor is not None and lasts(successor, now) else new_authority(now)
+        _keep(home, authority, _AUTHORITY, _AUTHORITY_KEY)
+        for name in (_NEXT, _NEXT_KEY):
+            (home / name).unlink(missing_ok=True)
+    if not lasts(authority, now, before=HANDOVER) and not lasts(_pair(home, _NEXT, _NEXT_KEY), now):
+        _keep(home, new_authority(now), _NEXT, _NEXT_KEY)
+    return authority
+
+
+def _earlier(home: Path, now: datetime) -> Pair | None:
+    """The certificate of a home that an earlier version made: its own authority, which its clients and pods trust already."""
+    pair = _pair(home, _CERTIFICATE, _KEY)
+    if pair is None or not lasts(pair, now) or not is_authority(pair):
+        return None
+    _keep(home, pair, _AUTHORITY, _AUTHORITY_KEY)
+    return pair
+
+
+def _pair(home: Path, certificate: str, key: str) -> Pair | None:
+    contents = _content(home / certificate), _content(home / key)
+    return Pair(*contents) if all(contents) else None
+
+
+def _keep(home: Path, pair: Pair, certificate: str, key: str) -> None:
+    # The key first: a certificate in place means that its key is there too.
+    write_private(home / key, pair.key)
+    write_private(home / certificate, pair.certificate)
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return b""
 
 
 def write_kubeconfig(path: Path, server: str, credentials: Credentials, namespace: str = "default") -> None:
     """A kubeconfig for the server at that URL, for this user's eyes only."""
-    authority = base64.b64encode(credentials.certificate.read_bytes()).decode()
+    authority = base64.b64encode(credentials.authority.read_bytes()).decode()
     config = {
         "apiVersion": "v1",
         "kind": "Config",
@@ -124,26 +138,9 @@ def write_private(path: Path, content: bytes) -> None:
         raise
 
 
-def _is_valid(home: Path, now: datetime) -> bool:
-    """Whether there are a certificate with time left and the key that belongs to it."""
-    try:
-        certificate = x509.load_pem_x509_certificate((home / _CERTIFICATE).read_bytes())
-        key = serialization.load_pem_private_key((home / _KEY).read_bytes(), password=None)
-    except (FileNotFoundError, ValueError):
-        return False
-    for name in (_CERTIFICATE, _KEY):
-        (home / name).chmod(0o600)
-    matches = isinstance(key, ec.EllipticCurvePrivateKey) and key.public_key() == certificate.public_key()
-    return matches and certificate.not_valid_after_utc - now > RENEW_BEFORE
-
-
 def _kept(path: Path, make: Callable[[], bytes]) -> bytes:
-    try:
-        content = path.read_bytes()
-    except FileNotFoundError:
-        content = b""
+    content = _content(path)
     if not content:
         content = make()
         write_private(path, content)
-    path.chmod(0o600)
     return content

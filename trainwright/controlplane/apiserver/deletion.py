@@ -19,6 +19,8 @@ from trainwright.controlplane.apiserver.registry import Strategy
 
 DEFAULT_GRACE = 30
 """Seconds that a pod has to end, as in Kubernetes."""
+LONGEST_GRACE = 10**9
+"""Seconds; some thirty years, with which every calendar can still count."""
 FOREGROUND = "foregroundDeletion"
 ORPHAN = "orphan"
 Policy = Literal["Background", "Foreground", "Orphan"]
@@ -59,8 +61,8 @@ class DeleteOptions:
             raise Invalid.of("DeleteOptions", "", [problem], "meta.k8s.io")
         grace = body.get("gracePeriodSeconds", query.get("gracePeriodSeconds"))
         try:
-            seconds = None if grace is None else int(grace)
-        except (TypeError, ValueError):
+            seconds = None if grace is None else max(-1, min(int(grace), LONGEST_GRACE))
+        except (TypeError, ValueError, OverflowError):
             raise BadRequest(f'strconv.ParseInt: parsing "{grace}": invalid syntax') from None
         wanted = body.get("preconditions") or {}
         dry = dry_run or body.get("dryRun") == ["All"]
@@ -135,4 +137,4 @@ def _grace(kind: Kind, obj: Obj, options: DeleteOptions) -> int | None:
     if "deletionTimestamp" in obj["metadata"]:
         return None
     seconds = spec.get("terminationGracePeriodSeconds")
-    return DEFAULT_GRACE if seconds is None else int(seconds)
+    return DEFAULT_GRACE if seconds is None else min(int(seconds), LONGEST_GRACE)

@@ -9,7 +9,7 @@ from trainwright import __version__
 from trainwright.api import kinds
 from trainwright.api.kinds import Kind
 from trainwright.api.objects import Obj
-from trainwright.controlplane.apiserver import access_reviews
+from trainwright.controlplane.apiserver import reviews
 from trainwright.controlplane.apiserver.registry import BY_PATH, GROUP_VERSIONS, strategy_of
 
 KUBERNETES_VERSION = "1.36.0"
@@ -44,21 +44,21 @@ def api_versions() -> Obj:
 
 def api_groups() -> Obj:
     """`/apis` in the old form."""
-    groups = [*(_group(group) for group in _groups()), access_reviews.group()]
+    groups = [*(_group(group) for group in _groups()), *map(reviews.group, reviews.GROUPS)]
     return {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}
 
 
 def api_group(group: str) -> Obj | None:
     """`/apis/GROUP`; None for a group that is not served."""
-    if group == access_reviews.GROUP:
-        return {"kind": "APIGroup", "apiVersion": "v1", **access_reviews.group()}
+    if group in reviews.GROUPS:
+        return {"kind": "APIGroup", "apiVersion": "v1", **reviews.group(group)}
     return {"kind": "APIGroup", "apiVersion": "v1", **_group(group)} if group in _groups() else None
 
 
 def api_resources(group: str, version: str) -> Obj | None:
     """`/api/v1` or `/apis/GROUP/VERSION`; None for what is not served."""
-    if (group, version) == (access_reviews.GROUP, access_reviews.VERSION):
-        return access_reviews.resource_list()
+    if listed := reviews.resource_list(group, version):
+        return listed
     if (group, version) not in GROUP_VERSIONS:
         return None
     resources = [entry for kind in _kinds_of(group, version) for entry in _resources(kind)]
@@ -73,7 +73,10 @@ def aggregated(*, core: bool) -> Obj:
         "kind": "APIGroupDiscoveryList",
         "apiVersion": "apidiscovery.k8s.io/v2",
         "metadata": {},
-        "items": [*(_group_discovery(group) for group in chosen), *([] if core else [access_reviews.group_discovery()])],
+        "items": [
+            *(_group_discovery(group) for group in chosen),
+            *([] if core else map(reviews.group_discovery, reviews.GROUPS)),
+        ],
     }
 
 
@@ -145,6 +148,8 @@ def _subresources(kind: Kind) -> list[_Below]:
             _Below("log", "Pod", ("get",)),
             _Below("portforward", "PodPortForwardOptions", _CONNECT_VERBS),
         ]
+    if kind == kinds.SERVICE_ACCOUNT:
+        found.append(_Below("token", "TokenRequest", ("create",), "authentication.k8s.io", "v1"))
     if kind == kinds.NAMESPACE:
         found.append(_Below("finalize", "Namespace", ("update",)))
     if kind.status:

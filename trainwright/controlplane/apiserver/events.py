@@ -31,6 +31,8 @@ class Event:
 
 
 Events = list[Event]
+QUEUE_BYTES = 32 * 1024 * 1024
+"""JSON that may wait for one watcher, besides the number of events."""
 
 
 class Subscription:
@@ -62,7 +64,7 @@ class Subscription:
         self._closed = self._is_woken = False
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
-        self._waiting = 0
+        self._waiting = self._waiting_bytes = 0
 
     @property
     def ended(self) -> bool:
@@ -78,7 +80,8 @@ class Subscription:
         with self._lock:
             if self._closed or event.revision <= self._revision:
                 return
-            if len(self._queue) >= self._capacity:
+            self._waiting_bytes += len(event.record.data)
+            if len(self._queue) >= self._capacity or self._waiting_bytes > QUEUE_BYTES:
                 self._closed = self.overflowed = True
                 self._queue.clear()
             else:
@@ -96,7 +99,7 @@ class Subscription:
                 self._waiting -= 1
             events = list(self._queue)
             self._queue.clear()
-            self._is_woken = False
+            self._waiting_bytes, self._is_woken = 0, False
             if events:
                 self._revision = events[-1].revision
             return events

@@ -7,12 +7,30 @@ the set; one with children is so only where it says `.`. At the root `{}` is the
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, TypeGuard
 
 import orjson
 
 Fields = dict[str, Any]
 MEMBER = "."
+
+
+def are_fields(value: Any) -> TypeGuard[Fields]:
+    """Whether a client's `fieldsV1` is such a tree."""
+    if not isinstance(value, dict):
+        return False
+    return all(inner == {} if key == MEMBER else _is_element(key) and are_fields(inner) for key, inner in value.items())
+
+
+def _is_element(key: str) -> bool:
+    sort, _, rest = key.partition(":")
+    if sort in ("f", "i"):
+        return rest.isdecimal() if sort == "i" else bool(rest)
+    try:
+        value = orjson.loads(rest)
+    except ValueError:
+        return False
+    return sort == "v" or (sort == "k" and isinstance(value, dict))
 
 
 def is_member(node: Fields) -> bool:

@@ -15,33 +15,20 @@ from pathlib import Path
 from typing import Literal
 
 from trainwright.controlplane.apiserver.failures import StorageFailed
+from trainwright.controlplane.apiserver.journal_schema import bring_up_to_date
 
 log = logging.getLogger(__name__)
 
 Durability = Literal["full", "normal"]
-SCHEMA_VERSION = 1
 LOG_SIZE = 1000
 """Revisions that stay in the log after compaction (as in kine)."""
 RESTART_GAP = 1000
 """How far the counter jumps when a file is opened: `normal` durability may lose the last commits with the power, and a
 version that a client has seen must never be given out for something else."""
 
-_TABLES = """
-CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS log (
-  revision INTEGER PRIMARY KEY,
-  resource TEXT NOT NULL, namespace TEXT NOT NULL, name TEXT NOT NULL, type TEXT NOT NULL, data BLOB);
-CREATE TABLE IF NOT EXISTS current (
-  resource TEXT NOT NULL, namespace TEXT NOT NULL, name TEXT NOT NULL, revision INTEGER NOT NULL, data BLOB NOT NULL,
-  PRIMARY KEY (resource, namespace, name));
-"""
 _LOG = "INSERT INTO log (revision, resource, namespace, name, type, data) VALUES (?, ?, ?, ?, ?, ?)"
 _KEEP = "INSERT OR REPLACE INTO current (resource, namespace, name, revision, data) VALUES (?, ?, ?, ?, ?)"
 _FORGET = "DELETE FROM current WHERE resource = ? AND namespace = ? AND name = ?"
-
-
-class UnknownSchema(Exception):
-    """The file was written by a version of Trainwright that this one does not understand."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +52,7 @@ class Journal:
     def __init__(self, path: Path | str, durability: Durability = "normal"):
         self._db = _open(str(path), durability)
         try:
-            self._db.executescript(_TABLES)
-            self.revision = self._next_revision()
+            self.revision = self._next_revision(bring_up_to_date(self._db))
         except BaseException:
             self._db.close()
             raise
@@ -124,20 +110,14 @@ class Journal:
         except sqlite3.Error as error:
             log.warning("event=compaction_failed error=%r", str(error))
 
-    def _next_revision(self) -> int:
+    def _next_revision(self, was_there: bool) -> int:
         """The revision to go on from, written down before it is used."""
-        row = self._db.execute("SELECT value FROM meta WHERE key = 'schema'").fetchone()
-        if row and row[0] != SCHEMA_VERSION:
-            raise UnknownSchema(f"the cluster's database has schema {row[0]}, this version of Trainwright reads {SCHEMA_VERSION}")
         last = self._db.execute(
             "SELECT value FROM meta WHERE key = 'revision' UNION ALL SELECT MAX(revision) FROM log"
         ).fetchall()
         before: int = max((value or 0 for (value,) in last), default=0)
-        revision = before + RESTART_GAP if row else before
-        with self._db:
-            self._db.execute(
-                "INSERT OR REPLACE INTO meta (key, value) VALUES ('schema', ?), ('revision', ?)", (SCHEMA_VERSION, revision)
-            )
+        revision = before + RESTART_GAP if was_there else before
+        self._db.execute("INSERT OR REPLACE INTO meta (key, value) VALUES ('revision', ?)", (revision,))
         return revision
 
 

@@ -5,6 +5,7 @@ Mistakes get the words of kube-apiserver.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -12,6 +13,9 @@ from trainwright.api.errors import BadRequest, Invalid, Problem, Timeout
 from trainwright.controlplane.apiserver.failures import Unspecified
 
 _MATCH = "resourceVersionMatch"
+_WHOLE = re.compile(r"[+-]?[0-9]+")
+_LONGEST_NUMBER = 100
+"""Digits that are looked at: leading zeros are fine, but a number with thousands of digits takes long to read."""
 _VERSION_PREFIX = 'resourceVersion: Invalid value: "{}": '
 
 
@@ -69,17 +73,20 @@ def whole(text: str | None) -> int | None:
     """A number parameter. Raises BadRequest."""
     if not text:
         return None
-    try:
-        return int(text)
-    except ValueError:
-        raise BadRequest(f'strconv.ParseInt: parsing "{text}": invalid syntax') from None
+    if not _WHOLE.fullmatch(text):
+        raise BadRequest(f'strconv.ParseInt: parsing "{text}": invalid syntax')
+    if len(text) > _LONGEST_NUMBER or not -(2**63) <= int(text) < 2**63:
+        raise BadRequest(f'strconv.ParseInt: parsing "{text}": value out of range')
+    return int(text)
 
 
 def version_number(text: str, prefix: str = _VERSION_PREFIX) -> int:
     """A resourceVersion as a number. Raises Unspecified, a 500, which is what kube-apiserver answers."""
-    if text.isascii() and text.isdigit():
+    syntax = text.isascii() and text.isdigit()
+    if syntax and len(text) <= _LONGEST_NUMBER and int(text) < 2**64:
         return int(text)
-    raise Unspecified(f'{prefix.format(text)}strconv.ParseUint: parsing "{text}": invalid syntax')
+    why = "value out of range" if syntax else "invalid syntax"
+    raise Unspecified(f'{prefix.format(text)}strconv.ParseUint: parsing "{text}": {why}')
 
 
 def too_large(wanted: int, current: int) -> Timeout:

@@ -11,14 +11,15 @@ from trainwright.controlplane.apiserver.pagination import Page
 from trainwright.controlplane.apiserver.registry import strategy_of
 from trainwright.controlplane.apiserver.selection import Selection
 from trainwright.controlplane.apiserver.store import Store
+from trainwright.controlplane.apiserver.views import stored_kind
 
 
 def listed(store: Store, kind: Kind, namespace: str | None, options: ListOptions) -> Page:
     """The objects that match, or a page of them. Raises BadRequest, Expired, Timeout (for a version of the future)."""
     selection = Selection.parse(strategy_of(kind), options.label_selector, options.field_selector)
-    records, revision = _candidates(store, kind, namespace, options, selection)
-    if not selection.everything:
-        records = [record for record in records if selection.matches(record.object)]
+    records, revision = _candidates(store, stored_kind(kind), namespace, options, selection)
+    if not selection.everything or selection.view:
+        records = [shown for shown in map(selection.shown, records) if shown is not None]
     if options.token:
         _, last = pagination.parse_token(options.token, namespace)
         records = [record for record in records if record.key > last]
@@ -35,6 +36,8 @@ def _candidates(
         revision, last = pagination.parse_token(options.token, namespace)
         if revision == pagination.ANY_VERSION:
             return store.list(kind.resource, namespace, label=selection.indexed)
+        if revision > store.revision:
+            raise too_large(revision, store.revision)
         try:
             return store.list_at(kind.resource, namespace, revision), revision
         except Expired as error:

@@ -7,18 +7,17 @@ from dataclasses import dataclass
 from typing import Any
 
 import orjson
-import yaml
 
 from trainwright.api.errors import BadRequest, UnsupportedMediaType
 from trainwright.api.objects import Obj
 from trainwright.controlplane.apiserver.failures import NotAcceptable
+from trainwright.controlplane.apiserver.limits import BODY_DEPTH, is_deeper
 from trainwright.controlplane.apiserver.protobuf import decode_protobuf
+from trainwright.controlplane.apiserver.yaml_bodies import decode_yaml, encode_yaml
 
 JSON = "application/json"
 YAML = "application/yaml"
 PROTOBUF = "application/vnd.kubernetes.protobuf"
-BODY_LIMIT = 3 * 1024 * 1024
-"""Bytes; as kube-apiserver's."""
 _SUMMARY = 30
 """Bytes of a body that an error shows."""
 GZIP_FROM = 128 * 1024
@@ -56,7 +55,7 @@ class Media:
 
     def encode(self, data: bytes) -> bytes:
         """JSON in the wanted notation."""
-        return data if self.notation == JSON else yaml.safe_dump(orjson.loads(data), sort_keys=True, allow_unicode=True).encode()
+        return data if self.notation == JSON else encode_yaml(orjson.loads(data))
 
 
 def packed(data: bytes, accept_encoding: str | None) -> tuple[bytes, dict[str, str]]:
@@ -103,7 +102,7 @@ def decode_options(body: bytes, content_type: str) -> Any:
     if media_type(content_type) != JSON:
         return decode_body(body, content_type, "DeleteOptions")
     try:
-        return orjson.loads(body)
+        return _parsed(body)
     except ValueError as error:
         raise BadRequest(f"couldn't get version/kind; json parse error: {error}") from None
 
@@ -126,31 +125,21 @@ def decode_patch(body: bytes, *, yaml_allowed: bool) -> Any:
 def decode(body: bytes, *, yaml_allowed: bool, what: str) -> Any:
     """JSON, or YAML where that is allowed. Raises BadRequest, whose message begins with `what`."""
     try:
-        return orjson.loads(body)
+        return _parsed(body)
     except ValueError as error:
         if not yaml_allowed:
             raise BadRequest(f"{what}: json parse error: {error}") from None
     try:
-        # Through JSON once, so that keys are strings and nothing is in it that JSON cannot say.
-        content = yaml.load(body, Loader=_Loader)  # noqa: S506 - a SafeLoader with less
-        return orjson.loads(orjson.dumps(content, option=orjson.OPT_NON_STR_KEYS))
-    except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
+        return decode_yaml(body)
+    except ValueError as error:
         raise BadRequest(f"{what}: yaml: {error}") from None
 
 
-class _Loader(yaml.SafeLoader):
-    """YAML as Kubernetes reads it: times stay text; and no aliases, with which a few bytes could become gigabytes."""
-
-    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
-        if self.check_event(yaml.AliasEvent):
-            raise yaml.YAMLError("aliases are not supported")
-        return super().compose_node(parent, index)
-
-
-_Loader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
-    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}
+def _parsed(body: bytes) -> Any:
+    content = orjson.loads(body)
+    if is_deeper(content, BODY_DEPTH):
+        raise ValueError("exceeded max depth")
+    return content
 
 
 def list_body(api_version: str, kind: str, meta: Obj, items: list[bytes]) -> bytes:

@@ -13,6 +13,7 @@ from trainwright.api.kinds import EVENT, Kind
 from trainwright.api.metadata_rules import changed_metadata_problems, metadata_problems
 from trainwright.api.objects import Obj, name_of, uid_of
 from trainwright.controlplane.apiserver.failures import conflict, details_of, modified
+from trainwright.controlplane.apiserver.limits import check_depth
 from trainwright.controlplane.apiserver.other_kinds import of_another_kind
 from trainwright.controlplane.apiserver.records import Record
 from trainwright.controlplane.apiserver.registry import strategy_of
@@ -54,6 +55,7 @@ def decoded(kind: Kind, obj: Any, *, custom: bool, old: Record | None = None) ->
         raise Undecodable(f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}: {wrong}')
     kept = {key: value for key, value in metadata.items() if key != "managedFields" and value not in (None, {}, [])}
     given = {key: value for key, value in obj.items() if value is not None}
+    check_depth({**given, "metadata": kept})
     return {**given, "apiVersion": kind.api_version, "kind": kind.kind, "metadata": kept}
 
 
@@ -63,7 +65,7 @@ def _wrong_types(metadata: Any) -> Iterator[str]:
         yield _not_read(metadata, "", "v1.ObjectMeta")
         return
     for name in ("name", "namespace", "generateName", "resourceVersion", "uid"):
-        if not isinstance(metadata.get(name) or "", str):
+        if not isinstance(metadata.get(name, ""), str | None):
             yield _not_read(metadata[name], f".{name}", "string")
     for name in ("labels", "annotations"):
         entries = metadata.get(name) or {}

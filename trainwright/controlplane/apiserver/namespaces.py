@@ -10,11 +10,12 @@ from trainwright.controlplane.apiserver.failures import forbidden, not_found
 from trainwright.controlplane.apiserver.records import Record
 from trainwright.controlplane.apiserver.registry import STRATEGIES
 from trainwright.controlplane.apiserver.store import Store
+from trainwright.controlplane.apiserver.views import view_of
 
 FIRST = ("default", "kube-system", "kubeflow-system")
 """What a new cluster starts with."""
 PERMANENT = ("default", "kube-system")
-CONTENTS = tuple(kind for kind in STRATEGIES if kind.namespaced)
+CONTENTS = tuple(kind for kind in STRATEGIES if kind.namespaced and view_of(kind) is None)
 
 
 def check_open(store: Store, kind: Kind, obj: Obj) -> None:

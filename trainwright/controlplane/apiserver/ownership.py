@@ -16,7 +16,7 @@ from trainwright.api.errors import BadRequest, Conflict
 from trainwright.api.objects import Obj
 from trainwright.api.shapes import Shape
 from trainwright.controlplane.apiserver.field_walks import changes, fields_of, merged, pruned
-from trainwright.controlplane.apiserver.fields import Fields, difference, intersection, paths, shown, union
+from trainwright.controlplane.apiserver.fields import Fields, are_fields, difference, intersection, paths, shown, union
 
 MOST_UPDATERS = 10
 """Entries of operation Update that an object may have; the oldest beyond it are put together."""
@@ -88,7 +88,7 @@ class Ownership:
     @classmethod
     def of(cls, managed: Any) -> Ownership:
         """From `managedFields`; entries that make no sense are left out."""
-        found = (_entry(raw) for raw in managed or [] if isinstance(raw, dict))
+        found = (_entry(raw) for raw in (managed if isinstance(managed, list) else []) if isinstance(raw, dict))
         return cls({entry.owner.key: entry for entry in found if entry is not None})
 
     def encoded(self) -> list[Obj]:
@@ -164,7 +164,7 @@ def is_reset(managed: Any) -> bool:
 
 def _entry(raw: Obj) -> Entry | None:
     operation, fields = raw.get("operation"), raw.get("fieldsV1")
-    if operation not in ("Apply", "Update") or not isinstance(fields, dict):
+    if operation not in ("Apply", "Update") or not are_fields(fields):
         return None
     texts = [raw.get(name) or "" for name in ("manager", "apiVersion", "subresource", "time")]
     if not all(isinstance(text, str) for text in texts):

@@ -64,12 +64,13 @@ def parse_token(token: str, namespace: str | None) -> tuple[int, Key]:
     """The version of the list and the last key that was sent. Raises BadRequest."""
     try:
         content: Any = orjson.loads(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
-        if content["v"] != _VERSION or not isinstance(content["rv"], int) or not content["start"]:
+        version, start = content["rv"], content["start"]
+        if content["v"] != _VERSION or type(version) is not int or not start or (version <= 0 and version != ANY_VERSION):
             raise ValueError("unknown version")
-        space, _, name = content["start"].rstrip("\0").rpartition("/")
+        space, _, name = start.rstrip("\0").rpartition("/")
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise BadRequest(f"invalid continue token: continue key is not valid: {error}") from None
-    return content["rv"], (namespace or space, name)
+    return version, (namespace or space, name)
 
 
 def expired(last: Key, namespace: str | None) -> ContinueExpired:

@@ -12,9 +12,10 @@ from trainwright.api.kinds import Kind
 from trainwright.api.merge_patch import merge
 from trainwright.api.objects import Obj
 from trainwright.api.shapes import Shape
-from trainwright.api.strategic_merge import in_go, strategic_merge
+from trainwright.api.strategic_merge import BadDirective, in_go, strategic_merge
 from trainwright.controlplane.apiserver.configurations import configuration_faults
 from trainwright.controlplane.apiserver.failures import Unspecified
+from trainwright.controlplane.apiserver.limits import BODY_LIMIT, check_operations
 from trainwright.controlplane.apiserver.ownership import check_config
 from trainwright.controlplane.apiserver.registry import Strategy
 
@@ -74,8 +75,9 @@ def patched(strategy: Strategy, stored: Obj, patch: Any, media_type: str) -> Obj
     if media_type == JSON_PATCH:
         if not isinstance(patch, list):
             raise BadRequest("error decoding patch: a JSON patch is a list of operations")
+        check_operations(patch)
         try:
-            result = apply_json_patch(stored, patch)
+            result = apply_json_patch(stored, patch, copied_at_most=BODY_LIMIT)
         except PatchFailed as error:
             raise _Rejected(_REJECTED) from error
     elif not isinstance(patch, dict):
@@ -83,6 +85,8 @@ def patched(strategy: Strategy, stored: Obj, patch: Any, media_type: str) -> Obj
     elif media_type == STRATEGIC:
         try:
             result = strategic_merge(stored, patch)
+        except BadDirective as error:
+            raise BadRequest(str(error)) from error
         except ValueError as error:
             raise ApiError(str(error)) from error
         # Merged into an object whose kind is known: what the patch says of it is not read.

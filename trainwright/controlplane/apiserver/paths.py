@@ -60,5 +60,6 @@ def parse_target(parts: list[str]) -> Target:
 
 
 def _subresources(kind: Kind) -> set[str]:
-    own = {"pods": {"log", "binding", "eviction", *CONNECTED}, "namespaces": {"finalize"}}
+    pods = {"log", "binding", "eviction", *CONNECTED}
+    own = {"pods": pods, "namespaces": {"finalize"}, "serviceaccounts": {"token"}}
     return ({"status"} if kind.status else set()) | own.get(kind.plural, set())

@@ -168,10 +168,30 @@ _MESSAGES: dict[str, dict[int, _Field]] = {
         8: ("count", "i"),
         9: ("type", "s"),
         10: ("eventTime", "u"),
+        11: ("series", "EventSeries"),
         12: ("action", "s"),
+        13: ("related", "Reference"),
         14: ("reportingComponent", "s"),
         15: ("reportingInstance", "s"),
     },
+    "NewEvent": {
+        1: ("metadata", "ObjectMeta"),
+        2: ("eventTime", "u"),
+        3: ("series", "EventSeries"),
+        4: ("reportingController", "s"),
+        5: ("reportingInstance", "s"),
+        6: ("action", "s"),
+        7: ("reason", "s"),
+        8: ("regarding", "Reference"),
+        9: ("related", "Reference"),
+        10: ("note", "s"),
+        11: ("type", "s"),
+        12: ("deprecatedSource", "EventSource"),
+        13: ("deprecatedFirstTimestamp", "t"),
+        14: ("deprecatedLastTimestamp", "t"),
+        15: ("deprecatedCount", "i"),
+    },
+    "EventSeries": {1: ("count", "i"), 2: ("lastObservedTime", "u")},
     "Reference": {
         1: ("kind", "s"),
         2: ("namespace", "s"),
@@ -214,8 +234,23 @@ _MESSAGES: dict[str, dict[int, _Field]] = {
         7: ("name", "s"),
     },
     "AccessPath": {1: ("path", "s"), 2: ("verb", "s")},
+    "SelfSubjectRulesReview": {1: ("metadata", "ObjectMeta"), 2: ("spec", "RulesSpec"), 3: ("status", "RulesStatus")},
+    "RulesSpec": {1: ("namespace", "s")},
+    "RulesStatus": {3: ("incomplete", "b"), 4: ("evaluationError", "s")},
+    "SelfSubjectReview": {1: ("metadata", "ObjectMeta"), 2: ("status", "SelfStatus")},
+    "SelfStatus": {1: ("userInfo", "UserInfo")},
+    "UserInfo": {1: ("username", "s"), 2: ("uid", "s"), 3: ("groups", "[s")},
+    "TokenReview": {1: ("metadata", "ObjectMeta"), 2: ("spec", "TokenReviewSpec"), 3: ("status", "TokenReviewStatus")},
+    "TokenReviewSpec": {1: ("token", "s"), 2: ("audiences", "[s")},
+    "TokenReviewStatus": {1: ("authenticated", "b"), 2: ("user", "UserInfo"), 3: ("error", "s"), 4: ("audiences", "[s")},
+    "TokenRequest": {1: ("metadata", "ObjectMeta"), 2: ("spec", "TokenSpec"), 3: ("status", "TokenStatus")},
+    "TokenSpec": {1: ("audiences", "[s"), 3: ("boundObjectRef", "BoundReference"), 4: ("expirationSeconds", "I")},
+    "TokenStatus": {1: ("token", "s"), 2: ("expirationTimestamp", "t")},
+    "BoundReference": {1: ("kind", "s"), 2: ("apiVersion", "s"), 3: ("name", "s"), 4: ("uid", "s")},
     "AccessStatus": {1: ("allowed", "b"), 2: ("reason", "s"), 3: ("evaluationError", "s"), 4: ("denied", "b")},
 }
+_BY_VERSION = {("events.k8s.io/v1", "Event"): "NewEvent"}
+"""Kinds whose name alone does not say which message they are."""
 _EMPTIED = ("status", "strategy")
 """Parts that Go always writes and that say nothing when they are empty."""
 
@@ -232,9 +267,10 @@ def decode_protobuf(body: bytes) -> Obj:
         envelope = dict(_fields(body[len(MAGIC) :]))
         kind_of = dict(_fields(_bytes(envelope.get(1, b""))))
         api_version, kind = (_bytes(kind_of.get(number, b"")).decode() for number in (1, 2))
-        if kind not in _MESSAGES:
+        message = _BY_VERSION.get((api_version, kind), kind)
+        if message not in _MESSAGES:
             raise BadRequest(f"{kind or 'a body without a kind'} cannot be read from protobuf; send it as application/json")
-        return {"apiVersion": api_version, "kind": kind, **_message(kind, _bytes(envelope.get(2, b"")))}
+        return {"apiVersion": api_version, "kind": kind, **_message(message, _bytes(envelope.get(2, b"")))}
     except (_Unreadable, UnicodeDecodeError) as error:
         raise BadRequest(f"proto: {error}") from None
 

@@ -8,8 +8,10 @@ from __future__ import annotations
 import base64
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 from trainwright.api import kinds, names
+from trainwright.api.event_forms import FIELD_LABELS
 from trainwright.api.kinds import Kind
 from trainwright.api.objects import Obj
 
@@ -49,7 +51,7 @@ def _custom(kind: Kind) -> Strategy:
 
 def _pending(pod: Obj) -> None:
     """A new pod waits for a node; only the class of its service is known before."""
-    spec = pod.get("spec") or {}
+    spec = _map(pod.get("spec"))
     pod["status"] = {"phase": "Pending", "qosClass": _qos_class(spec)}
     if spec.get("schedulingGates"):
         gated = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated", "lastProbeTime": None}
@@ -57,16 +59,24 @@ def _pending(pod: Obj) -> None:
 
 
 def _qos_class(spec: Obj) -> str:
-    containers = [*(spec.get("containers") or []), *(spec.get("initContainers") or [])]
-    resources = [container.get("resources") or {} for container in containers if isinstance(container, dict)]
-    if not any(entry.get("requests") or entry.get("limits") for entry in resources):
+    containers = [*_list(spec.get("containers")), *_list(spec.get("initContainers"))]
+    resources = [_map(_map(container).get("resources")) for container in containers]
+    limits, requests = ([_map(entry.get(name)) for entry in resources] for name in ("limits", "requests"))
+    if not any(limits) and not any(requests):
         return "BestEffort"
-    guaranteed = all({"cpu", "memory"} <= (entry.get("limits") or {}).keys() for entry in resources) and all(
-        (entry.get("limits") or {}).get(name) == amount
-        for entry in resources
-        for name, amount in (entry.get("requests") or {}).items()
+    guaranteed = all({"cpu", "memory"} <= entry.keys() for entry in limits) and all(
+        most.get(name) == amount for most, least in zip(limits, requests, strict=True) for name, amount in least.items()
     )
     return "Guaranteed" if guaranteed else "Burstable"
+
+
+def _map(value: Any) -> Obj:
+    """What is there, if it is a map: an object of another form is refused when it is read, which comes later."""
+    return value if isinstance(value, dict) else {}
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
 
 
 def _active(namespace: Obj) -> None:
@@ -91,22 +101,27 @@ def _unstarted(obj: Obj) -> None:
 
 
 def _secret(secret: Obj) -> None:
-    texts = secret.pop("stringData", None)
-    if isinstance(texts, dict):
+    texts, data = secret.get("stringData"), secret.get("data") or {}
+    if isinstance(texts, dict) and isinstance(data, dict):  # otherwise it is refused when it is read
+        del secret["stringData"]
         encoded = {key: base64.b64encode(str(text).encode()).decode() for key, text in texts.items()}
-        secret["data"] = {**(secret.get("data") or {}), **encoded}
+        secret["data"] = {**data, **encoded}
     secret.setdefault("type", "Opaque")
 
 
 def _service(service: Obj) -> None:
     service["status"] = {"loadBalancer": {}}
-    spec = dict(service.get("spec") or {})
-    service["spec"] = spec
-    _service_spec(spec)
+    spec = service.get("spec") or {}
+    if isinstance(spec, dict):  # otherwise it is refused when it is read
+        service["spec"] = dict(spec)
+        _service_spec(service["spec"])
 
 
 def _keep_service(new: Obj, old: Obj) -> None:
-    new["spec"] = dict(new.get("spec") or {})
+    spec = new.get("spec") or {}
+    if not isinstance(spec, dict):
+        return
+    new["spec"] = dict(spec)
     before = old.get("spec") or {}
     if new["spec"].get("type", "ClusterIP") != "ExternalName":
         for name in ("clusterIP", "clusterIPs"):
@@ -120,13 +135,17 @@ def _service_spec(spec: Obj) -> None:
     spec.setdefault("sessionAffinity", "None")
     ports = spec.get("ports")
     if isinstance(ports, list):
-        spec["ports"] = [{"protocol": "TCP", "targetPort": port.get("port"), **port} for port in ports if isinstance(port, dict)]
+        spec["ports"] = [_service_port(port) for port in ports]
     if spec["type"] != "ExternalName":
         spec.setdefault("internalTrafficPolicy", "Cluster")
         spec.setdefault("ipFamilies", ["IPv4"])
         spec.setdefault("ipFamilyPolicy", "SingleStack")
     if spec.get("clusterIP"):
         spec.setdefault("clusterIPs", [spec["clusterIP"]])
+
+
+def _service_port(port: Any) -> Any:
+    return {"protocol": "TCP", "targetPort": port.get("port"), **port} if isinstance(port, dict) else port
 
 
 def _claim(claim: Obj) -> None:
@@ -198,6 +217,7 @@ STRATEGIES = {
             created_by_put=True,
             selectable=_EVERYWHERE | _EVENT_FIELDS,
         ),
+        Strategy(kinds.NEW_EVENT, created_by_put=True, selectable=FIELD_LABELS),
         Strategy(
             kinds.NAMESPACE,
             answers_deleted_object=True,

@@ -45,7 +45,9 @@ def negotiated(request: Request, wanted: Media, data: bytes, code: int, warnings
 
 def error_response(error: ApiError) -> Response:
     """An error as the Status that carries it."""
-    headers = {"Retry-After": str(round(error.retry_after))} if error.retry_after else None
+    headers = {"Retry-After": str(round(error.retry_after))} if error.retry_after else {}
+    if getattr(error, "closes", False):
+        headers["Connection"] = "close"
     status = error.status()
     if "details" in status:
         status["details"] = {key: value for key, value in status["details"].items() if value != ""}

@@ -45,6 +45,7 @@ from trainwright.controlplane.apiserver.records import Record
 from trainwright.controlplane.apiserver.registry import Strategy, strategy_of
 from trainwright.controlplane.apiserver.store import Store
 from trainwright.controlplane.apiserver.trainjob_updates import check_trainjob_update
+from trainwright.controlplane.apiserver.views import View, stored_kind, view_of
 from trainwright.controlplane.apiserver.webhooks import Webhooks
 from trainwright.controlplane.apiserver.write_options import WriteOptions
 from trainwright.controlplane.gates import FeatureGates
@@ -82,7 +83,8 @@ class ResourceServer:
 
     def get(self, kind: Kind, namespace: str, name: str) -> Answer:
         """One object. Raises NotFound."""
-        return Answer(self._stored(kind, namespace, name))
+        record, view = self._stored(stored_kind(kind), namespace, name), view_of(kind)
+        return Answer(view.record(record) if view else record)
 
     def list(self, kind: Kind, namespace: str | None, options: ListOptions = _ALL) -> Page:
         """The objects that match, or a page of them. Raises BadRequest, Expired, Timeout (for a version of the future)."""
@@ -92,13 +94,16 @@ class ResourceServer:
         self, kind: Kind, namespace: str | None, since: int | None, wake: Callable[[], None] | None = None
     ) -> Subscription:
         """Hear of changes after `since` (None: from now on, with what there is). Raises Expired."""
-        return self.store.subscribe(kind.resource, namespace, since, wake=wake)
+        return self.store.subscribe(stored_kind(kind).resource, namespace, since, wake=wake)
 
     def create(self, kind: Kind, namespace: str, obj: Any, options: WriteOptions = _PLAIN, *, name: str | None = None) -> Answer:
         """Raises AlreadyExists, BadRequest, Forbidden, Invalid, NotFound (for the namespace)."""
         strategy = strategy_of(kind)
         new = metadata.decoded(kind, obj, custom=strategy.custom)
         metadata.place(kind, new, namespace, name)
+        if view := view_of(kind):
+            kept, warnings = view.taken(new, None, options)
+            return _seen(view, self.create(view.stored, namespace, kept, options, name=name), warnings)
         if new["metadata"].get("resourceVersion", "0") != "0":
             raise Unspecified("resourceVersion should not be set on objects to be created")
         with self.store.locked():
@@ -110,6 +115,11 @@ class ResourceServer:
         known = self.store.get(kind.resource, namespace, name)
         new = metadata.decoded(kind, obj, custom=strategy.custom, old=known)
         metadata.place(kind, new, namespace, name)
+        if view := view_of(kind):
+            with self.store.locked():
+                before = self.store.get(view.stored.resource, namespace, name)
+                kept, warnings = view.taken(new, before.object if before else None, options)
+                return _seen(view, self.update(view.stored, namespace, name, kept, options), warnings)
         with self.store.locked():
             old = self.store.get(kind.resource, namespace, name)
             if old is None:
@@ -133,6 +143,8 @@ class ResourceServer:
         """
         strategy = strategy_of(kind)
         patches.check_media_type(strategy, media_type)
+        if view := view_of(kind):
+            return self._patch_view(view, namespace, name, patch, media_type, options)
         with self.store.locked():
             old = self.store.get(kind.resource, namespace, name)
             if old is None:
@@ -157,6 +169,9 @@ class ResourceServer:
 
         Raises Conflict for a precondition, Forbidden for a namespace that has to be, NotFound.
         """
+        if view := view_of(kind):
+            answer = self.delete(view.stored, namespace, name, options)
+            return answer if answer.is_status else _seen(view, answer, [])
         strategy = strategy_of(kind)
         with self.store.locked():
             old = self._stored(kind, namespace, name)
@@ -257,6 +272,16 @@ class ResourceServer:
             return answer_with(admitted, warnings, created=True)
         record = self.store.put(kind.resource, namespace, name, admitted, expected=0)
         return Answer(record, warnings, created=True)
+
+    def _patch_view(self, view: View, namespace: str, name: str, patch: Any, media_type: str, options: WriteOptions) -> Answer:
+        """A patch of another form of what is stored: of that form, and then stored as any replacement of it."""
+        with self.store.locked():
+            if media_type == patches.APPLY:
+                config, warnings = patches.configuration(view.kind, patch, shape_of(view.kind)), list[str]()
+                return _seen(view, self.patch(view.stored, namespace, name, view.kept(config), media_type, options), warnings)
+            old = self._stored(view.stored, namespace, name)
+            changed = patches.patched(strategy_of(view.kind), view.shown(old.object), patch, media_type)
+            return self.update(view.kind, namespace, name, changed, options)
 
     def _name(self, kind: Kind, new: Obj) -> None:
         """The object's name, generated where that is wanted and, within reason, free."""
@@ -388,3 +413,7 @@ def _only_releases(new: Obj, old: Obj) -> bool:
     before.pop("managedFields", None), after.pop("managedFields", None)
     held, left = before.pop("finalizers", None) or [], after.pop("finalizers", None) or []
     return set(left) < set(held) and before == after and {**old, "metadata": 0} == {**new, "metadata": 0}
+
+
+def _seen(view: View, answer: Answer, warnings: Warnings) -> Answer:
+    return replace(answer, record=view.record(answer.record), warnings=[*warnings, *answer.warnings])

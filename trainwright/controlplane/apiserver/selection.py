@@ -5,7 +5,7 @@ For a watch, an object that enters or leaves the selection was, to this watcher,
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import orjson
 
@@ -17,6 +17,7 @@ from trainwright.controlplane.apiserver.collection import INDEXED
 from trainwright.controlplane.apiserver.events import Event
 from trainwright.controlplane.apiserver.records import Record
 from trainwright.controlplane.apiserver.registry import Strategy
+from trainwright.controlplane.apiserver.views import View, view_of
 
 _OWN_FIELDS = (POD, NODE, EVENT, NAMESPACE, SECRET, SERVICE)
 """Built-in kinds with fields of their own to select by; they refuse others in words of their own."""
@@ -31,6 +32,8 @@ class Selection:
     fields: Selector
     indexed: tuple[str, str] | None = None
     """A label that everything selected has, where the store finds objects by it."""
+    view: View | None = None
+    """How the objects are shown, where they are stored in another form."""
 
     @classmethod
     def parse(cls, strategy: Strategy, labels: str = "", fields: str = "") -> Selection:
@@ -43,13 +46,22 @@ class Selection:
         for path, _, _ in terms:
             if path not in strategy.selectable:
                 raise BadRequest(_unsupported(strategy, path))
-        return cls(not (labels.strip() or fields.strip()), label_selector(labels), field_selector(fields), _indexed(labels))
+        everything = not (labels.strip() or fields.strip())
+        return cls(everything, label_selector(labels), field_selector(fields), _indexed(labels), view_of(strategy.kind))
+
+    def shown(self, record: Record) -> Record | None:
+        """A stored object as it is seen, or nothing where it is not selected."""
+        record = self.view.record(record) if self.view else record
+        return record if self.matches(record.object) else None
 
     def matches(self, obj: Obj) -> bool:
         return self.everything or (self.labels(obj) and self.fields(obj))
 
     def seen(self, event: Event) -> tuple[str, Record] | None:
         """What the event is to a watcher of this selection: ADDED, MODIFIED, DELETED and an object, or nothing."""
+        if self.view:
+            previous = self.view.record(event.previous) if event.previous else None
+            event = replace(event, record=self.view.record(event.record), previous=previous)
         if self.everything:
             return event.type, event.record
         before = event.previous if event.previous and self.matches(event.previous.object) else None

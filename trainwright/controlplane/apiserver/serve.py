@@ -7,6 +7,7 @@ import contextlib
 import errno
 import logging
 import socket
+import ssl
 import threading
 from asyncio.trsock import TransportSocket
 from pathlib import Path
@@ -16,7 +17,7 @@ from typing import Any, Protocol, Self
 import uvicorn
 from starlette.types import Receive, Scope, Send
 
-from trainwright.controlplane.apiserver.connections import Connection
+from trainwright.controlplane.apiserver.connections import PATIENT, Patience, connection
 from trainwright.controlplane.apiserver.open_streams import Streams
 
 log = logging.getLogger(__name__)
@@ -55,13 +56,34 @@ class Application(Protocol):
 class Serving:
     """A running server; `stop` it, or use it as a context."""
 
-    def __init__(self, server: uvicorn.Server, app: Application, thread: threading.Thread, host: str, port: int, tls: bool):
+    def __init__(self, server: _Server, app: Application, thread: threading.Thread, host: str, port: int, tls: bool):
         self._server = server
         self._app = app
         self._thread = thread
         self.host = host
         self.port = port
         self.url = f"{'https' if tls else 'http'}://{host}:{port}"
+
+    def reload(self, cert: Path, key: Path) -> None:
+        """Prove itself with another certificate from now on; connections that are open stay as they are.
+
+        Raises OSError, ssl.SSLError for files that are no such pair; then the old one stays in use.
+        """
+        context = self._server.config.ssl
+        if context is None:
+            raise ValueError("this server speaks plain HTTP")
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(
+            cert, key
+        )  # a failure in the context in use could be half a change
+        loaded = threading.Event()
+
+        def load() -> None:
+            context.load_cert_chain(cert, key)
+            loaded.set()
+
+        self._server.loop.call_soon_threadsafe(load)
+        if not loaded.wait(_STOP_SECONDS):
+            raise TimeoutError(f"the server at {self.url} has not taken its new certificate within {_STOP_SECONDS:.0f} seconds")
 
     def stop(self) -> None:
         """End the streams, let requests in flight finish, close the port. May be called again."""
@@ -86,8 +108,10 @@ class _Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config):
         super().__init__(config)
         self.ready = threading.Event()
+        self.loop: asyncio.AbstractEventLoop
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        self.loop = asyncio.get_running_loop()
         try:
             await super().startup(sockets)
         finally:
@@ -114,7 +138,15 @@ class _Server(uvicorn.Server):
                             known[connection].shutdown(socket.SHUT_RDWR)
 
 
-def serve(app: Application, host: str = LOOPBACK, port: int = 0, cert: Path | None = None, key: Path | None = None) -> Serving:
+def serve(
+    app: Application,
+    host: str = LOOPBACK,
+    port: int = 0,
+    cert: Path | None = None,
+    key: Path | None = None,
+    *,
+    patience: Patience = PATIENT,
+) -> Serving:
     """Serve `app` (from `create_app`) until it is stopped; port 0 takes a free one, which `Serving.port` tells.
 
     Without certificate and key it speaks plain HTTP, over which kubectl sends no token.
@@ -131,7 +163,7 @@ def serve(app: Application, host: str = LOOPBACK, port: int = 0, cert: Path | No
         log_config=None,
         log_level="warning",
         loop="uvloop",
-        http=Connection,
+        http=connection(patience),
         lifespan="off",
         proxy_headers=False,
         ws="wsproto",  # the other one refuses the name of the protocol by which kubectl forwards ports

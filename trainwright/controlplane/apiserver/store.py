@@ -20,16 +20,20 @@ import orjson
 
 from trainwright.api.errors import Expired
 from trainwright.api.objects import Obj
+from trainwright.controlplane.apiserver.bounded import Bounded
 from trainwright.controlplane.apiserver.collection import Collection, Records, indexed_labels, labels_in
 from trainwright.controlplane.apiserver.events import Event, Events, Subscription
 from trainwright.controlplane.apiserver.failures import StorageFailed
 from trainwright.controlplane.apiserver.journal import Change, Durability, Journal
+from trainwright.controlplane.apiserver.limits import check_stored_size
 from trainwright.controlplane.apiserver.records import Key, Record
 
 log = logging.getLogger(__name__)
 
 RING_SIZE = 2000
 """Recent events kept for watchers that resume; at 4 KB an object this is some 50 MB at the very worst."""
+RING_BYTES = 16 * 1024 * 1024
+"""JSON of the recent events, and of the young records; parsed it takes several times as much."""
 QUEUE_SIZE = 4096
 """Events that may wait for one watcher before it is told to list again."""
 YOUNG = 2000
@@ -67,9 +71,9 @@ class Store:
         self._lock, self._writing = threading.RLock(), threading.Lock()
         self._holder, self._depth = 0, 0
         self._deferring: dict[int, Deferred] = {}
-        self._queue_size, self._ring_size = queue_size, ring_size
-        self._ring: deque[Event] = deque()
-        self._young: deque[tuple[Collection, Record]] = deque()
+        self._queue_size = queue_size
+        self._ring: Bounded[Event] = Bounded(ring_size, RING_BYTES)
+        self._young: Bounded[tuple[Collection, Record]] = Bounded(YOUNG, RING_BYTES)
         self._subscriptions: dict[str, list[Subscription]] = {}
         self._decided: list[Event] = []
         self._coming: dict[tuple[str, Key], Event] = {}
@@ -320,6 +324,7 @@ class Store:
     def _next(self, key: Key, obj: Obj) -> Record:
         revision = self._last + 1
         data = orjson.dumps({**obj, "metadata": {**(obj.get("metadata") or {}), "resourceVersion": str(revision)}})
+        check_stored_size(len(data))
         return Record(revision, key, data, labels=indexed_labels(obj))
 
     def _decide(self, event: Event) -> None:
@@ -369,16 +374,13 @@ class Store:
             self._age(collection, event.left)
         if self._coming.get(place) is event:
             del self._coming[place]
-        self._ring.append(event)
-        if len(self._ring) > self._ring_size:
-            self._floor = self._ring.popleft().revision
+        for forgotten in self._ring.append(event, len(event.record.data)):
+            self._floor = forgotten.revision
         self._tell(event)
 
     def _age(self, collection: Collection, record: Record) -> None:
         """Pack what was written long ago; what is not current any more goes by itself, and few objects of a kind may stay."""
-        self._young.append((collection, record))
-        if len(self._young) > YOUNG:
-            whose, old = self._young.popleft()
+        for whose, old in self._young.append((collection, record), len(record.data)):
             if len(whose) > FEW and whose.get(old.key) is old:
                 old.pack()
 

@@ -93,7 +93,8 @@ class WatchStream:
         seconds = self._options.timeout_seconds
         deadline = loop.time() + (seconds or random.uniform(*DEFAULT_TIMEOUT))
         bookmark = loop.time() + random.uniform(0.9, 1.0) * BOOKMARK_SECONDS
-        first = [self._line("ADDED", record) for record in subscription.initial if self._selection.matches(record.object)]
+        initial = (self._selection.shown(record) for record in subscription.initial)
+        first = [self._line("ADDED", record) for record in initial if record is not None]
         if self._options.send_initial_events and self._options.bookmarks:
             first.append(self._bookmark(subscription, initial_end=True))
         if first:

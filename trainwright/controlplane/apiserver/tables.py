@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from trainwright.api import kinds
 from trainwright.api.conditions import condition, is_true
+from trainwright.api.event_forms import as_stored
 from trainwright.api.kinds import Kind
 from trainwright.api.objects import Obj, is_deleting, name_of
 from trainwright.api.times import parse_time
@@ -222,6 +223,7 @@ def _pairs(labels: Obj | None) -> str:
 
 
 _DEFAULT = Columns(("Name", "Age"), lambda obj, now: [name_of(obj), _age(obj, now)])
+_EVENT_HEADINGS = ("Last Seen", "Type", "Reason", "Object", "*Subobject", "*Source", "Message", "*First Seen", "*Count", "*Name")
 COLUMNS = {
     kinds.POD: Columns(
         ("Name", "Ready", "Status", "Restarts", "Age", "*IP", "*Node", "*Nominated Node", "*Readiness Gates"),
@@ -230,10 +232,8 @@ COLUMNS = {
     kinds.JOB: Columns(("Name", "Status", "Completions", "Duration", "Age", "*Containers", "*Images", "*Selector"), _job),
     kinds.TRAINJOB: Columns(("Name", "State", "Age"), _trainjob),
     kinds.JOBSET: Columns(("Name", "TerminalState", "Restarts", "Completed", "Suspended", "Age"), _jobset),
-    kinds.EVENT: Columns(
-        ("Last Seen", "Type", "Reason", "Object", "*Subobject", "*Source", "Message", "*First Seen", "*Count", "*Name"),
-        _event,
-    ),
+    kinds.EVENT: Columns(_EVENT_HEADINGS, _event),
+    kinds.NEW_EVENT: Columns(_EVENT_HEADINGS, lambda event, now: _event(as_stored(event), now)),
     kinds.SERVICE: Columns(("Name", "Type", "Cluster-IP", "External-IP", "Port(s)", "Age", "*Selector"), _service),
     kinds.CLAIM: Columns(
         ("Name", "Status", "Volume", "Capacity", "Access Modes", "StorageClass", "VolumeAttributesClass", "Age", "*VolumeMode"),

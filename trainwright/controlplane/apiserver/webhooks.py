@@ -10,10 +10,11 @@ from trainwright.controlplane.apiserver.jobset_gates import check_gates, resizab
 from trainwright.controlplane.apiserver.pod_priority import with_priority
 from trainwright.controlplane.apiserver.store import Store
 from trainwright.controlplane.apiserver.trainjob_policies import check_trainjob_policies
+from trainwright.controlplane.apiserver.views import view_of
 from trainwright.controlplane.apiserver.write_options import WriteOptions
 from trainwright.controlplane.gates import FeatureGates
 
-_KIND_NAMED = {kind.kind: kind for kind in kinds.ALL}
+_KIND_NAMED = {kind.kind: kind for kind in kinds.ALL if view_of(kind) is None}
 
 
 class Webhooks:

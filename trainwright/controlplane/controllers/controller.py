@@ -6,14 +6,15 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from trainwright.api.errors import ApiError, Conflict, NotFound
 from trainwright.api.kinds import Kind
 from trainwright.api.objects import Obj, controller_of, name_of, namespace_of
 from trainwright.cluster.reflector import Handler
+from trainwright.controlplane.apiserver.failures import StorageFailed
 from trainwright.controlplane.controllers.local_cache import LocalCache
+from trainwright.controlplane.controllers.measures import Measures, Result
 from trainwright.controlplane.controllers.queue import Key, KeyQueue
 
 log = logging.getLogger(__name__)
@@ -45,6 +46,24 @@ Delay = Callable[[str, Obj], float]
 """After how many seconds a change (its event type and the object) is looked at; changes that come meanwhile are seen with it."""
 
 
+@dataclass(frozen=True)
+class Outcome:
+    """What came of one key: after how many seconds it is to be looked at again, how its reconciler ended, and how long it took."""
+
+    key: Key
+    again: float | None
+    result: Result
+    seconds: float
+
+    @property
+    def failed(self) -> bool:
+        return self.result not in ("success", "later")
+
+    def in_vain(self) -> Outcome:
+        """The same, when what was written did not come to disk."""
+        return replace(self, again=None, result="error")
+
+
 @dataclass
 class Controller:
     """A reconciler and what wakes it. `watches` maps each kind to the keys that a changed object concerns.
@@ -57,7 +76,10 @@ class Controller:
     watches: Mapping[Kind, Callable[[Obj], Iterable[Key]]]
     workers: int = 1
     delays: Mapping[Kind, Delay] = field(default_factory=dict)
+    changes: Mapping[Kind, Callable[[str, Obj], Iterable[Key]]] = field(default_factory=dict)
+    """As `watches`, for who has to know what happened, too: ADDED, MODIFIED or DELETED."""
     queue: KeyQueue = field(default_factory=KeyQueue)
+    measures: Measures = field(default_factory=Measures)
 
     def start(self, cache: LocalCache, stop: threading.Event) -> list[threading.Thread]:
         """Follow what the cache watches, and work, in daemon threads that end after `stop` is set. Before the cache starts."""
@@ -73,7 +95,15 @@ class Controller:
 
     def handlers(self) -> dict[Kind, Handler]:
         """What enqueues the keys that a change of each kind concerns."""
-        return {kind: self._enqueuer(keys, self.delays.get(kind)) for kind, keys in self.watches.items()}
+        found = {kind: self._enqueuer(keys, self.delays.get(kind)) for kind, keys in self.watches.items()}
+        return found | {kind: self._teller(keys) for kind, keys in self.changes.items()}
+
+    def _teller(self, keys: Callable[[str, Obj], Iterable[Key]]) -> Handler:
+        def enqueue(event: str, obj: Obj) -> None:
+            for key in keys(event, obj):
+                self.queue.add(key)
+
+        return enqueue
 
     def _close_with(self, stop: threading.Event) -> None:
         stop.wait()
@@ -81,7 +111,14 @@ class Controller:
 
     def _work_until_closed(self, cache: LocalCache) -> None:
         while (key := self.queue.take()) is not None:
-            self.work(key, cache.together)
+            outcome = Outcome(key, None, "error", 0.0)
+            try:
+                with cache.together():
+                    outcome = self.work(key)
+            except StorageFailed as error:
+                log.warning("reconciled in vain controller=%s key=%s/%s error=%s", self.name, *key, error.message)
+                outcome = outcome.in_vain()
+            self.settle(outcome)
 
     def _enqueuer(self, keys: Callable[[Obj], Iterable[Key]], delay: Delay | None) -> Callable[[str, Obj], None]:
         def enqueue(event: str, obj: Obj) -> None:
@@ -94,24 +131,33 @@ class Controller:
 
         return enqueue
 
-    def work(self, key: Key, together: Callable[[], AbstractContextManager[None]]) -> None:
-        """Reconcile a key that was taken from the queue; `together` is the context that its writes are made in."""
-        failed = True
+    def work(self, key: Key) -> Outcome:
+        """Reconcile a key that was taken from the queue. What comes of it is to be handed to `settle`, once it is on disk."""
+        again: float | None = None
+        result: Result = "crash"
         began = time.monotonic()
         try:
-            with together():
-                again = self.reconcile(key)
-            failed = False
-            if again is not None:
-                self.queue.add_after(key, again)
+            again = self.reconcile(key)
+            result = "success" if again is None else "later"
         except (Conflict, NotFound) as error:  # somebody wrote, or removed, first: look again
+            result = "overtaken"
             log.debug("reconcile overtaken controller=%s key=%s/%s error=%s", self.name, *key, error.message)
         except Stuck as error:
+            result = "stuck"
             log.warning("reconcile stuck controller=%s key=%s/%s error=%s", self.name, *key, error)
         except ApiError as error:
+            result = "error"
             log.warning("reconcile failed controller=%s key=%s/%s error=%s", self.name, *key, error.message)
         except Exception:  # one broken object must not stop the controller for all others
             log.exception("reconcile crashed controller=%s key=%s/%s", self.name, *key)
-        finally:
-            log.debug("reconciled controller=%s key=%s/%s seconds=%.3f", self.name, *key, time.monotonic() - began)
-            self.queue.done(key, failed=failed)
+        seconds = time.monotonic() - began
+        if log.isEnabledFor(logging.DEBUG):
+            log.debug("reconciled controller=%s key=%s/%s result=%s seconds=%.3f", self.name, *key, result, seconds)
+        return Outcome(key, again, result, seconds)
+
+    def settle(self, outcome: Outcome) -> None:
+        """A key has been worked on: it comes back when its reconciler said so, or when that failed."""
+        self.measures.observe(outcome.result, outcome.seconds)
+        if outcome.again is not None:
+            self.queue.add_after(outcome.key, outcome.again)
+        self.queue.done(outcome.key, failed=outcome.failed)

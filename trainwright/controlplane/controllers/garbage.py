@@ -18,14 +18,15 @@ from trainwright.controlplane.controllers.controller import Controller
 from trainwright.controlplane.controllers.queue import Key
 
 FOREGROUND, ORPHAN = "foregroundDeletion", "orphan"
-_SKIPPED = (kinds.EVENT, kinds.NODE, kinds.LEASE)
+_SKIPPED = (kinds.EVENT, kinds.NEW_EVENT, kinds.NODE, kinds.LEASE)
 log = logging.getLogger(__name__)
 
 
 def garbage_collector(cluster: Cluster) -> Controller:
     collector = GarbageCollector(cluster)
     watched = [kind for kind in kinds.ALL if kind not in _SKIPPED]
-    return Controller("garbage-collector", collector.reconcile, {kind: collector.keys_for(kind) for kind in watched})
+    changes = {kind: collector.keys_for(kind) for kind in watched}
+    return Controller("garbage-collector", collector.reconcile, {}, changes=changes)
 
 
 class GarbageCollector:
@@ -35,22 +36,31 @@ class GarbageCollector:
         self._cluster = cluster
         self._lock = threading.Lock()
         self._dependents: dict[str, set[Key]] = {}
+        self._owners: dict[Key, set[str]] = {}
+        self._seen: dict[str, tuple[object, ...]] = {}
         self._kinds = {kind.resource: kind for kind in kinds.ALL}
 
-    def keys_for(self, kind: Kind) -> Callable[[Obj], list[Key]]:
-        """The mapper for one kind: a changed object concerns itself, its dependents and its owners."""
+    def keys_for(self, kind: Kind) -> Callable[[str, Obj], list[Key]]:
+        """The mapper for one kind: a changed object concerns itself; one that goes, its dependents and its owners too."""
 
-        def keys(obj: Obj) -> list[Key]:
+        def keys(change: str, obj: Obj) -> list[Key]:
             own = (f"{kind.resource}|{namespace_of(obj)}", name_of(obj))
-            owners = owners_of(obj)
+            seen = _what_counts(obj)
             with self._lock:
-                for owner in owners:
+                if change == "DELETED":
+                    self._seen.pop(uid_of(obj), None)
+                elif self._seen.get(uid_of(obj)) == seen:
+                    return []  # most changes are of a status, and no concern of ours
+                else:
+                    self._seen[uid_of(obj)] = seen
+                for owner in owners_of(obj):
                     self._dependents.setdefault(owner["uid"], set()).add(own)
+                    self._owners.setdefault(own, set()).add(owner["uid"])
                 dependents = list(self._dependents.get(uid_of(obj), ()))
-            above = [self._owner_key(owner, namespace_of(obj)) for owner in owners]
-            return (
-                [own, *dependents, *(key for key in above if key is not None)] if owners or dependents or is_deleting(obj) else []
-            )
+            if change != "DELETED" and not is_deleting(obj):
+                return [own] if owners_of(obj) else []
+            above = [self._owner_key(owner, namespace_of(obj)) for owner in owners_of(obj)]
+            return [own, *dependents, *(key for key in above if key is not None)]
 
         return keys
 
@@ -154,10 +164,18 @@ class GarbageCollector:
 
     def _forget(self, key: Key) -> None:
         with self._lock:
-            for uid in [uid for uid, keys in self._dependents.items() if key in keys]:
-                self._dependents[uid].discard(key)
-                if not self._dependents[uid]:
-                    del self._dependents[uid]
+            for uid in self._owners.pop(key, ()):
+                keys = self._dependents.get(uid, set())
+                keys.discard(key)
+                if not keys:
+                    self._dependents.pop(uid, None)
+
+
+def _what_counts(obj: Obj) -> tuple[object, ...]:
+    """What of an object decides about its end."""
+    metadata = obj["metadata"]
+    owners = tuple((owner["uid"], owner.get("blockOwnerDeletion")) for owner in owners_of(obj))
+    return owners, metadata.get("deletionTimestamp"), tuple(metadata.get("finalizers") or ())
 
 
 def _waits(owner: Obj) -> bool:

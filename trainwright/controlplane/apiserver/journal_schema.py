@@ -1,0 +1,68 @@
+"""The layout of the journal's file: brought up to date in one transaction when it is older, refused when it is newer."""
+
+from __future__ import annotations
+
+import sqlite3
+
+SCHEMA_VERSION = 1
+TABLES = """
+CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS log (
+  revision INTEGER PRIMARY KEY,
+  resource TEXT NOT NULL, namespace TEXT NOT NULL, name TEXT NOT NULL, type TEXT NOT NULL, data BLOB);
+CREATE TABLE IF NOT EXISTS current (
+  resource TEXT NOT NULL, namespace TEXT NOT NULL, name TEXT NOT NULL, revision INTEGER NOT NULL, data BLOB NOT NULL,
+  PRIMARY KEY (resource, namespace, name));
+"""
+STEPS: dict[int, tuple[str, ...]] = {}
+"""The statements that make the next version of a version; one entry for each that was ever released."""
+
+
+class UnknownSchema(Exception):
+    """The file was written by a version of Trainwright that this one does not understand."""
+
+
+def version_of(db: sqlite3.Connection) -> int | None:
+    """The version of the layout; None for a file that has none yet. Raises sqlite3.Error for what is no database."""
+    if not db.execute("SELECT 1 FROM sqlite_master WHERE name = 'meta'").fetchone():
+        return None
+    row = db.execute("SELECT value FROM meta WHERE key = 'schema'").fetchone()
+    return int(row[0]) if row else None
+
+
+def bring_up_to_date(db: sqlite3.Connection) -> bool:
+    """Lay out a new file, or change an older one; all of it or nothing. Returns whether there was one before.
+
+    `db` is in autocommit mode. Raises UnknownSchema, sqlite3.Error.
+    """
+    found = version_of(db)
+    if found is None:
+        db.executescript(TABLES)
+        db.execute("INSERT OR REPLACE INTO meta (key, value) VALUES ('schema', ?)", (SCHEMA_VERSION,))
+        return False
+    if found > SCHEMA_VERSION:
+        raise UnknownSchema(
+            f"the cluster's database has schema {found}, this version of Trainwright reads up to {SCHEMA_VERSION}: "
+            "use the version that wrote it, or a newer one; the database was not changed"
+        )
+    missing = [version for version in range(found, SCHEMA_VERSION) if version not in STEPS]
+    if missing:
+        raise UnknownSchema(
+            f"the cluster's database has schema {found}, which this version of Trainwright cannot bring to {SCHEMA_VERSION}"
+        )
+    if found < SCHEMA_VERSION:
+        _change(db, [statement for version in range(found, SCHEMA_VERSION) for statement in STEPS[version]])
+    return True
+
+
+def _change(db: sqlite3.Connection, statements: list[str]) -> None:
+    db.execute("BEGIN EXCLUSIVE")
+    try:
+        for statement in statements:
+            db.execute(statement)
+        db.execute("UPDATE meta SET value = ? WHERE key = 'schema'", (SCHEMA_VERSION,))
+        db.execute("COMMIT")
+    except sqlite3.Error:
+        if db.in_transaction:
+            db.execute("ROLLBACK")
+        raise

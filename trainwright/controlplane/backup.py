@@ -1,0 +1,144 @@
+"""A copy of a cluster's state in one file, taken while it runs or stands still, and the way back from it."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import tempfile
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import orjson
+
+from trainwright.controlplane.apiserver.journal_schema import SCHEMA_VERSION, UnknownSchema, version_of
+from trainwright.controlplane.home import Home
+
+_BUSY_SECONDS = 30.0
+_KEPT_ASIDE = "state.db.before-restore"
+
+
+class BackupFailed(Exception):
+    """A state cannot be copied, or a copy cannot be used; says which, and why."""
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What a state holds."""
+
+    objects: int
+    revision: int
+
+
+def back_up(home: Home, target: Path) -> Contents:
+    """Copy the state of a home, running or not, into a new file that only its owner can read; verified before it gets its name.
+
+    It holds the Secrets of the cluster, and none of its credentials. Raises BackupFailed, OSError.
+    """
+    if not home.database.exists():
+        raise BackupFailed(f"there is no cluster in {home.path}: {home.database.name} does not exist")
+    if target.exists():
+        raise BackupFailed(f"{target} exists already; name a new file")
+    with _new_file(target) as temporary:
+        _copy(home.database, temporary)
+        contents = verify(temporary)
+        try:
+            os.link(temporary, target)  # never over a file that somebody made meanwhile
+        except FileExistsError:
+            raise BackupFailed(f"{target} exists already; name a new file") from None
+    return contents
+
+
+def restore(home: Home, source: Path) -> Contents:
+    """Put a copy in place of the state of a home that does not run; that is kept beside it.
+
+    Versions go on from the higher of the two: none that a client has seen is ever given out again.
+    Raises BackupFailed, HomeTaken, OSError.
+    """
+    verify(source)
+    home.make()
+    lock = home.lock()
+    try:
+        with _new_file(home.database) as temporary:
+            _copy(source, temporary)
+            if home.database.exists():
+                _go_on_from(temporary, _revision_of(home.database))
+                _set_aside(home)
+            contents = verify(temporary)
+            os.replace(temporary, home.database)
+    finally:
+        os.close(lock)
+    return contents
+
+
+def verify(path: Path) -> Contents:
+    """What is in a copy, read whole. Raises BackupFailed for one that cannot be used."""
+    if not path.is_file():
+        raise BackupFailed(f"{path}: there is no such file")
+    try:
+        with closing(sqlite3.connect(path, timeout=_BUSY_SECONDS)) as db:
+            version = version_of(db)
+            if version is None:
+                raise BackupFailed(f"{path} holds no state of a cluster")
+            if version > SCHEMA_VERSION:
+                raise UnknownSchema(f"{path} was written by a newer version of Trainwright (schema {version})")
+            (found,) = db.execute("PRAGMA integrity_check(1)").fetchone()
+            if found != "ok":
+                raise BackupFailed(f"{path} is damaged: {found}")
+            objects = 0
+            for (data,) in db.execute("SELECT data FROM current"):
+                orjson.loads(data)
+                objects += 1
+            return Contents(objects, _highest(db))
+    except (sqlite3.Error, UnknownSchema, ValueError) as error:
+        raise BackupFailed(f"{path} cannot be used: {error}") from error
+
+
+def _copy(source: Path, target: Path) -> None:
+    try:
+        with closing(sqlite3.connect(source, timeout=_BUSY_SECONDS)) as db, closing(sqlite3.connect(target)) as copy:
+            db.backup(copy)
+            copy.execute("PRAGMA journal_mode = DELETE")  # one file, nothing beside it
+    except sqlite3.Error as error:
+        raise BackupFailed(f"{source} cannot be copied: {error}") from error
+
+
+def _revision_of(database: Path) -> int:
+    """The highest version of a state that is about to be replaced; 0 for one that cannot be read."""
+    try:
+        with closing(sqlite3.connect(database, timeout=_BUSY_SECONDS)) as db:
+            return _highest(db)
+    except sqlite3.Error:
+        return 0
+
+
+def _highest(db: sqlite3.Connection) -> int:
+    found = db.execute(
+        "SELECT value FROM meta WHERE key = 'revision' UNION ALL SELECT MAX(revision) FROM log "
+        "UNION ALL SELECT MAX(revision) FROM current"
+    ).fetchall()
+    return max((value or 0 for (value,) in found), default=0)
+
+
+def _go_on_from(database: Path, revision: int) -> None:
+    with closing(sqlite3.connect(database)) as db, db:
+        db.execute("UPDATE meta SET value = MAX(value, ?) WHERE key = 'revision'", (revision,))
+
+
+def _set_aside(home: Home) -> None:
+    for suffix in ("", "-wal", "-shm"):
+        present = home.database.with_name(home.database.name + suffix)
+        if present.exists():
+            os.replace(present, home.path / (_KEPT_ASIDE + suffix))
+
+
+@contextmanager
+def _new_file(beside: Path) -> Iterator[Path]:
+    """A file of the owner's alone, gone at the end unless it was moved away."""
+    handle, name = tempfile.mkstemp(dir=beside.parent, prefix=f".{beside.name}.")  # mode 0600
+    os.close(handle)
+    try:
+        yield Path(name)
+    finally:
+        Path(name).unlink(missing_ok=True)
