@@ -162,6 +162,10 @@ class KubernetesCluster:
         finally:
             _close(response)
 
+    def request(self, method: str, path: str, body: Obj | None = None) -> Obj:
+        """One exchange by path, for what is no object of a kind: reviews and discovery. Raises ApiError."""
+        return self._json(method, path, body=body)
+
     def _json(self, method: str, path: str, **more: Any) -> Obj:
         from urllib3.exceptions import HTTPError
 
