@@ -134,11 +134,13 @@ class KubernetesCluster:
         *,
         propagation: Propagation = "Background",
         uid: str | None = None,
+        resource_version: str | None = None,
         grace_period_seconds: int | None = None,
     ) -> None:
         options: Obj = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": propagation}
-        if uid is not None:
-            options["preconditions"] = {"uid": uid}
+        preconditions = {"uid": uid, "resourceVersion": resource_version}
+        if any(preconditions.values()):
+            options["preconditions"] = {name: value for name, value in preconditions.items() if value}
         if grace_period_seconds is not None:
             options["gracePeriodSeconds"] = grace_period_seconds
         self._json("delete", _object_path(kind, name, namespace), body=options)

@@ -98,9 +98,13 @@ class Cluster(Protocol):
         *,
         propagation: Propagation = "Background",
         uid: str | None = None,
+        resource_version: str | None = None,
         grace_period_seconds: int | None = None,
     ) -> None:
-        """Delete an object; with `uid` only that very one (Conflict otherwise). Raises NotFound."""
+        """Delete an object; with `uid` only that very one, with `resource_version` only as it was (Conflict otherwise).
+
+        Raises NotFound.
+        """
         ...
 
     def logs(

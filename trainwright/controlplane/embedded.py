@@ -119,10 +119,16 @@ class EmbeddedCluster:
         *,
         propagation: Propagation = "Background",
         uid: str | None = None,
+        resource_version: str | None = None,
         grace_period_seconds: int | None = None,
     ) -> None:
-        """Delete an object; with `uid` only that very one (Conflict otherwise). Raises NotFound."""
-        self._server.delete(kind, _space(kind, namespace), name, DeleteOptions(propagation, grace_period_seconds, uid))
+        """Delete an object; with `uid` only that very one, with `resource_version` only as it was (Conflict otherwise).
+
+        Raises NotFound.
+        """
+        self._server.delete(
+            kind, _space(kind, namespace), name, DeleteOptions(propagation, grace_period_seconds, uid, resource_version)
+        )
 
     def logs(
         self,

@@ -129,11 +129,20 @@ class LocalCache:
         *,
         propagation: Propagation = "Background",
         uid: str | None = None,
+        resource_version: str | None = None,
         grace_period_seconds: int | None = None,
     ) -> None:
         kept = self._kept.get(kind)
         before = kept.get((namespace or "", name)) if kept is not None else None
-        self._cluster.delete(kind, name, namespace, propagation=propagation, uid=uid, grace_period_seconds=grace_period_seconds)
+        self._cluster.delete(
+            kind,
+            name,
+            namespace,
+            propagation=propagation,
+            uid=uid,
+            resource_version=resource_version,
+            grace_period_seconds=grace_period_seconds,
+        )
         if kept is not None and before is not None:
             self._written(kind, before)
             kept.doom(before)
