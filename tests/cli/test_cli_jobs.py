@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 from collections.abc import Callable
 from pathlib import Path
@@ -37,9 +38,16 @@ def test_submit_wait_logs_get_describe_delete(plane: ControlPlane, run: Run, wri
     assert run("logs", "whole", "--index", "0").stdout == "hello ü\nbye\n"
     assert run("logs", "whole", "--index", "0", "-f").stdout == "hello ü\nbye\n"
     assert run("logs", "whole", "--index", "0", "--tail", "1").stdout == "bye\n"
-    (line, _) = run("logs", "whole").stdout.splitlines()
-    assert line.startswith("whole-node-0-0-")
-    assert line.endswith("  hello ü")
+    assert run("logs", "whole").stdout == "hello ü\nbye\n"
+    assert run("logs", "whole", "--all", "-f").stdout == "[node-0-0] hello ü\n[node-0-0] bye\n"
+    stamped = run("logs", "whole", "--timestamps", "--all").stdout
+    assert re.fullmatch(r"(\[node-0-0\] \d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}Z (hello ü|bye)\n){2}", stamped)
+    assert run("logs", "whole", "--since", "1h").stdout == "hello ü\nbye\n"
+    assert run("logs", "whole", "--since", "2100-01-01T00:00:00Z").stdout == ""
+    refused(run("logs", "whole", "--since", "yesterday"), 2, "'yesterday' is neither an age")
+    refused(run("logs", "whole", "--previous", "-f"), 2, "cannot be followed")
+    refused(run("logs", "whole", "--previous"), 1, "previous terminated container")
+    refused(run("logs", "whole", "--rank", "7"), 1, "no pods of the step 'node' and rank 7 (steps with pods: node)")
     refused(run("logs", "whole", "--step", "launcher"), 1, "no pods of the step 'launcher'")
     described = run("describe", "whole")
     assert described.exit_code == 0

@@ -154,8 +154,19 @@ class KubernetesCluster:
         follow: bool = False,
         tail_lines: int | None = None,
         limit_bytes: int | None = None,
+        since_time: str = "",
+        timestamps: bool = False,
+        previous: bool = False,
     ) -> Iterator[bytes]:
-        query = _query(container=container, follow="true" if follow else "", tailLines=tail_lines, limitBytes=limit_bytes)
+        query = _query(
+            container=container,
+            follow="true" if follow else "",
+            tailLines=tail_lines,
+            limitBytes=limit_bytes,
+            sinceTime=since_time,
+            timestamps="true" if timestamps else "",
+            previous="true" if previous else "",
+        )
         response = self._request(
             "get", _object_path(POD, name, namespace) + "/log", query=query, read_seconds=None if follow else READ_SECONDS
         )

@@ -177,9 +177,20 @@ class LocalCache:
         follow: bool = False,
         tail_lines: int | None = None,
         limit_bytes: int | None = None,
+        since_time: str = "",
+        timestamps: bool = False,
+        previous: bool = False,
     ) -> Iterator[bytes]:
         return self._cluster.logs(
-            name, namespace, container=container, follow=follow, tail_lines=tail_lines, limit_bytes=limit_bytes
+            name,
+            namespace,
+            container=container,
+            follow=follow,
+            tail_lines=tail_lines,
+            limit_bytes=limit_bytes,
+            since_time=since_time,
+            timestamps=timestamps,
+            previous=previous,
         )
 
     def _synced(self, kind: Kind) -> Kept | None:
