@@ -56,7 +56,7 @@ CALLS = (
     Call("list", POD, ("logs", "cancel", "report"), "no logs; a failed job is reported without its pods"),
     Call("get", POD, ("logs",), "a log whose connection breaks is not gone on with"),
     Call("get", POD, ("logs", "report"), "no logs, and no last lines in the report of a failure", sub="log"),
-    Call("get", JOBSET, ("report",), "a failed job is reported without its JobSet's reason and restarts"),
+    Call("get", JOBSET, ("cancel", "report"), "a failed job is reported without its JobSet's reason and restarts"),
     Call("list", EVENT, ("report",), "a failed job is reported without its events"),
 )
 """In the order in which a job meets them."""
