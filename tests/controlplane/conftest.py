@@ -8,6 +8,7 @@ from pathlib import Path
 
 import orjson
 import pytest
+from controller_doors import others_plane, start  # noqa: F401  fixtures
 
 from trainwright.controlplane.apiserver.store import Store
 from trainwright.controlplane.gates import FeatureGates

@@ -12,7 +12,7 @@ from typing import Any
 from trainwright.api.errors import Problem
 from trainwright.api.paths import child, element
 from trainwright.api.shape_check import as_json, fits, is_base64, type_of
-from trainwright.api.shapes import Anything, Flag, IntOrText, Mapping, Quantity, Record, Sequence, Shape, Text, Whole
+from trainwright.api.shapes import TEXT, Anything, Flag, IntOrText, Mapping, Quantity, Record, Sequence, Shape, Text, Whole
 from trainwright.api.times import is_moment
 
 _NUMERIC = ("integer", "number")
@@ -47,11 +47,17 @@ def _is_plain(shape: Shape, value: Any) -> bool:
         return found is int and fits(shape, value)  # type: ignore[arg-type]
     if kind is Record and found is dict:
         fields = shape.fields  # type: ignore[attr-defined]
-        return all(name not in fields or _is_plain(fields[name], inner) for name, inner in value.items())
+        for name, inner in value.items():
+            known = fields.get(name)
+            if known is not None and not (known is TEXT and type(inner) is str) and not _is_plain(known, inner):
+                return False
+        return True
     if kind is Mapping and found is dict:
-        return all(_is_plain(shape.value, inner) for inner in value.values())  # type: ignore[attr-defined]
+        within = shape.value  # type: ignore[attr-defined]
+        return all(_is_plain(within, inner) for inner in value.values())
     if kind is Sequence and found is list:
-        return all(_is_plain(shape.item, inner) for inner in value)  # type: ignore[attr-defined]
+        within = shape.item  # type: ignore[attr-defined]
+        return all(_is_plain(within, inner) for inner in value)
     return False
 
 

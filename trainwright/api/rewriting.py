@@ -6,6 +6,7 @@ not come back, empty lists for example, stays: webhooks send no removals.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from trainwright.api.quantities import canonical
@@ -33,11 +34,34 @@ def read_quantities(shape: Shape, value: Any) -> None:
             part = _part(shape, name)
             if type(part) is Quantity:
                 value[name] = _canonical(inner)
-            elif isinstance(inner, dict | list):
+            elif isinstance(inner, dict | list) and _holds_quantities(part):
                 read_quantities(part, inner)
-    elif isinstance(value, list):
+    elif isinstance(value, list) and isinstance(shape, Sequence):
         for inner in value:
-            read_quantities(shape.item if isinstance(shape, Sequence) else ANYTHING, inner)
+            read_quantities(shape.item, inner)
+
+
+_HOLDERS: dict[int, bool] = {}
+"""Whether there are quantities in a shape, by its identity: shapes live as long as the program."""
+
+
+def _holds_quantities(shape: Shape) -> bool:
+    known = _HOLDERS.get(id(shape))
+    if known is None:
+        _HOLDERS[id(shape)] = False  # of a shape within itself
+        known = _HOLDERS[id(shape)] = type(shape) is Quantity or any(map(_holds_quantities, _parts(shape)))
+    return known
+
+
+def _parts(shape: Shape) -> Iterable[Shape]:
+    match shape:
+        case Record():
+            return shape.fields.values()
+        case Mapping():
+            return (shape.value,)
+        case Sequence():
+            return (shape.item,)
+    return ()
 
 
 def read_nulls(shape: Shape, value: Any) -> None:

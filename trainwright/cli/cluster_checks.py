@@ -15,8 +15,8 @@ from trainwright.cluster.self_review import is_allowed, served_plurals, served_v
 from trainwright.cluster.served_schema import served_trainjob
 from trainwright.jobs.rights import CALLS, Call
 
-_INSTALL_TRAINER = "install Kubeflow Trainer 2.1 or later, or apply `trainwright crds` and run its controller"
-_SYSTEM_NAMESPACES = ("kubeflow-system", "kubeflow", "opendatahub", "redhat-ods-applications")
+_INSTALL_TRAINER = "install Kubeflow Trainer 2.1 or later, or apply `trainwright crds` and run `trainwright controller`"
+_SYSTEM_NAMESPACES = ("trainwright-system", "kubeflow-system", "kubeflow", "opendatahub", "redhat-ods-applications")
 _UNSEEN_SECONDS = 60
 """A controller that lives has looked at a TrainJob by then."""
 _LEASE_SECONDS = 120
@@ -120,14 +120,14 @@ def check_controller(cluster: KubernetesCluster, namespace: str, now: datetime |
 
 
 def _lease(cluster: KubernetesCluster) -> Obj | None:
-    """The Lease of Trainer's controller, where it may be read."""
+    """The Lease of Trainer's controller, or of ours, where it may be read."""
     for namespace in _SYSTEM_NAMESPACES:
         try:
             leases = cluster.list(LEASE, namespace).items
         except (Forbidden, NotFound):
             continue
         for lease in leases:
-            if TRAINER in name_of(lease) or "trainer-controller" in name_of(lease):
+            if TRAINER in name_of(lease) or name_of(lease) == "trainwright-controller":
                 return lease
     return None
 

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 import orjson
 
-from trainwright.api.errors import ApiError, BadRequest, ServiceUnavailable, Unauthorized, error_from_status
+from trainwright.api.errors import ApiError, BadRequest, NotFound, ServiceUnavailable, Unauthorized, error_from_status
 from trainwright.api.kinds import POD, Kind, kind_of
 from trainwright.api.objects import Obj, name_of, namespace_of
 from trainwright.cluster.access import told_what_is_missing
@@ -33,11 +33,13 @@ _CONTENT = {
 class KubernetesCluster:
     """Implements `Cluster`. `configuration` is a `kubernetes.client.Configuration`; see `trainwright.cluster.connect`."""
 
-    def __init__(self, configuration: Any, *, default_namespace: str = "default", origin: str = ""):
+    def __init__(self, configuration: Any, *, default_namespace: str = "default", origin: str = "", seconds: float | None = None):
         from kubernetes.client import ApiClient  # type: ignore[import-untyped]
         from kubernetes.dynamic import DynamicClient  # type: ignore[import-untyped]
 
         self.default_namespace = default_namespace
+        self._connect_seconds = min(CONNECT_SECONDS, seconds or CONNECT_SECONDS)
+        self._read_seconds = seconds or READ_SECONDS
         self.origin = origin
         """Where the credentials came from, for logs and messages."""
         configuration.retries = _retries()
@@ -48,6 +50,26 @@ class KubernetesCluster:
     @property
     def host(self) -> str:
         return str(self._client.configuration.host)
+
+    def within(self, seconds: float) -> KubernetesCluster:
+        """The same cluster, over connections of its own, where a request that takes longer fails."""
+        configuration = self._client.configuration
+        return KubernetesCluster(configuration, default_namespace=self.default_namespace, origin=self.origin, seconds=seconds)
+
+    def serves(self, kind: Kind) -> bool:
+        """Whether the API server has this kind, in this version."""
+        try:
+            listed = self._json("get", kind.prefix)
+        except NotFound:
+            return False
+        return any(resource.get("name") == kind.plural for resource in listed.get("resources") or [])
+
+    def may(self, attributes: Obj) -> bool:
+        """Whether we have a right, in the words of a SelfSubjectAccessReview's `resourceAttributes`."""
+        review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview"}
+        path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+        answer = self._json("post", path, body={**review, "spec": {"resourceAttributes": attributes}})
+        return bool((answer.get("status") or {}).get("allowed"))
 
     def get(self, kind: Kind, name: str, namespace: str | None = None) -> Obj:
         return self._json("get", _object_path(kind, name, namespace))
@@ -168,7 +190,7 @@ class KubernetesCluster:
             previous="true" if previous else "",
         )
         response = self._request(
-            "get", _object_path(POD, name, namespace) + "/log", query=query, read_seconds=None if follow else READ_SECONDS
+            "get", _object_path(POD, name, namespace) + "/log", query=query, read_seconds=None if follow else 0
         )
         try:
             yield from _chunks(response)
@@ -206,9 +228,9 @@ class KubernetesCluster:
         body: Any = None,
         query: Query | None = None,
         content_type: str = "application/json",
-        read_seconds: float | None = READ_SECONDS,
+        read_seconds: float | None = 0,
     ) -> Any:
-        """One HTTP exchange; the raw response. Every failure becomes an ApiError."""
+        """One HTTP exchange; the raw response. Every failure becomes an ApiError. `read_seconds` 0: as usual, None: for ever."""
         from kubernetes.client.exceptions import ApiException  # type: ignore[import-untyped]
         from kubernetes.config import ConfigException  # type: ignore[import-untyped]
         from kubernetes.dynamic.exceptions import DynamicApiError  # type: ignore[import-untyped]
@@ -223,7 +245,7 @@ class KubernetesCluster:
                 header_params={"Accept": "application/json"},
                 content_type=content_type,
                 serialize=False,
-                _request_timeout=(CONNECT_SECONDS, read_seconds),
+                _request_timeout=(self._connect_seconds, self._read_seconds if read_seconds == 0 else read_seconds),
             )
         except (ApiException, DynamicApiError) as error:
             if not error.status:  # TLS: the client knows of no answer

@@ -131,6 +131,10 @@ class EmbeddedCluster:
             kind, _space(kind, namespace), name, DeleteOptions(propagation, grace_period_seconds, uid, resource_version)
         )
 
+    def bind(self, name: str, namespace: str, node: str) -> None:
+        """Give a pod its node, once, and say that it is scheduled: one write. Raises Conflict when it has one, NotFound."""
+        self._server.bind(namespace, name, node)
+
     def logs(
         self,
         name: str,

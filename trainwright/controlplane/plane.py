@@ -24,15 +24,22 @@ from trainwright.controlplane.apiserver.rest import ResourceServer
 from trainwright.controlplane.apiserver.serve import Application, PortInUse, Serving, serve
 from trainwright.controlplane.apiserver.sessions import NoSessions
 from trainwright.controlplane.apiserver.store import Store
+from trainwright.controlplane.controllers.census import Census
 from trainwright.controlplane.controllers.claim_protection import claim_protection
+from trainwright.controlplane.controllers.controller import Controller
 from trainwright.controlplane.controllers.event_expiry import event_expiry
 from trainwright.controlplane.controllers.garbage import garbage_collector
 from trainwright.controlplane.controllers.job import job_controller
 from trainwright.controlplane.controllers.jobset import jobset_controller, pod_admission
+from trainwright.controlplane.controllers.local_queue import local_queue, queues_map
 from trainwright.controlplane.controllers.loop import ControllerLoop
+from trainwright.controlplane.controllers.measures import families_of
+from trainwright.controlplane.controllers.pod_removal import pod_removal
+from trainwright.controlplane.controllers.runtime_finalizer import runtime_finalizer
 from trainwright.controlplane.controllers.scheduler import scheduler
 from trainwright.controlplane.controllers.trainjob import trainjob_controller
 from trainwright.controlplane.embedded import EmbeddedCluster
+from trainwright.controlplane.exposition import Family
 from trainwright.controlplane.gates import FeatureGates
 from trainwright.controlplane.home import Home, Running
 from trainwright.controlplane.node.agent import NodeAgent
@@ -51,11 +58,27 @@ log = logging.getLogger(__name__)
 
 
 class ControlPlane:
-    """One embedded cluster. The caller holds the home's lock."""
+    """One embedded cluster. The caller holds the home's lock.
 
-    def __init__(self, home: Home, *, gates: FeatureGates, node: bool = True, durability: Durability = "normal"):
+    Without `trainjobs` nobody here works on TrainJobs: that is for a `trainwright controller` beside it.
+    `queues` is the text of the queues; None leaves them as they are.
+    """
+
+    def __init__(
+        self,
+        home: Home,
+        *,
+        gates: FeatureGates,
+        node: bool = True,
+        trainjobs: bool = True,
+        durability: Durability = "normal",
+        queues: str | None = None,
+    ):
         home.make()
-        self._home, self._gates, self._with_node = home, gates, node
+        self._home, self._gates, self._with_node, self._with_trainjobs = home, gates, node, trainjobs
+        self._queues = queues
+        self._census = Census(pods=True)
+        self._measured: list[Controller] = []
         self._serving: Serving | None = None
         self._agent: NodeAgent | None = None
         self._rotation: CertificateRotation | None = None
@@ -78,21 +101,26 @@ class ControlPlane:
         if self._with_node:
             self._agent = NodeAgent(self.cluster, self._home.node, self._issue_token)
         sessions = self._agent.sessions if self._agent is not None else NoSessions()
-        app = create_app(self._server, self._tokens, self._logs, ReportTaker(self._server, self._tokens), sessions)
+        app = create_app(
+            self._server, self._tokens, self._logs, ReportTaker(self._server, self._tokens), sessions, measures=self._measures
+        )
         self._serving = self._listen(app, port)
         write_kubeconfig(self._home.kubeconfig, self._serving.url, self._credentials)
         shared = EmbeddedCluster(self._server, self._logs, shared=True)
         controllers = [
-            trainjob_controller(shared, self._settings, bundled=True),
             jobset_controller(shared, self._gates),
             job_controller(shared, pod_admission(shared)),
             garbage_collector(shared),
             event_expiry(shared),
+            local_queue(shared),
         ]
+        if self._with_trainjobs:
+            controllers += [trainjob_controller(shared, self._settings, bundled=True), runtime_finalizer(shared)]
         if self._agent is not None:
             self._agent.start()
-            controllers += [scheduler(self.cluster), claim_protection(self.cluster)]
-        self._controllers = ControllerLoop(self._server, shared, controllers)
+            controllers += [scheduler(shared), pod_removal(shared), claim_protection(self.cluster)]
+        self._measured = controllers
+        self._controllers = ControllerLoop(self._server, shared, controllers, self._census.handlers())
         self._controllers.start()
         self._rotation = CertificateRotation(self._home.credentials, self._serving)
         self._rotation.start()
@@ -130,6 +158,9 @@ class ControlPlane:
             return Settings()
         return Settings(progress=ProgressReports(self._serving.url, self._authority))
 
+    def _measures(self) -> list[Family]:
+        return [*families_of(self._measured), *self._census.families()]
+
     def _issue_token(self, audience: str, pod: Obj, seconds: int) -> str:
         return self._tokens.issue(audience, namespace_of(pod), name_of(pod), seconds, datetime.now(UTC))
 
@@ -159,3 +190,9 @@ class ControlPlane:
         for obj in (claim, told):
             with contextlib.suppress(AlreadyExists):
                 self.cluster.create(obj)
+        if self._queues is not None:
+            wanted = queues_map(self._queues)
+            try:
+                self.cluster.create(wanted)
+            except AlreadyExists:
+                self.cluster.update(wanted)

@@ -1,5 +1,6 @@
 """The life of a TrainJob as its client sees it: submit or adopt, follow, wait, tell why it failed, cancel."""
 
+from trainwright.api.phase import Phase, phase_of
 from trainwright.jobs.cancel import delete_job, suspend_job
 from trainwright.jobs.clock import Deadlines
 from trainwright.jobs.errors import (
@@ -19,7 +20,6 @@ from trainwright.jobs.errors import (
 )
 from trainwright.jobs.identity import Identity
 from trainwright.jobs.manifest import trainjob_manifest
-from trainwright.jobs.phase import Phase, phase_of
 from trainwright.jobs.report import FailureReport
 from trainwright.jobs.request import TrainRequest
 from trainwright.jobs.submit import Submitted, submit_or_adopt

@@ -13,8 +13,8 @@ from trainwright.api import names
 from trainwright.api.errors import ApiError, Conflict, NotFound
 from trainwright.api.kinds import JOBSET, TRAINJOB
 from trainwright.api.objects import Obj, annotations_of, is_deleting, name_of, namespace_of, uid_of
+from trainwright.api.phase import phase_of
 from trainwright.cluster.protocol import Cluster
-from trainwright.jobs.phase import phase_of
 from trainwright.jobs.pods import pods_of
 from trainwright.jobs.submit import SUSPENDED_BY_ANNOTATION, suspended_by_us
 

@@ -6,7 +6,7 @@ import math
 import time
 from dataclasses import dataclass
 
-from trainwright.jobs.phase import Phase
+from trainwright.api.phase import Phase
 
 
 @dataclass(frozen=True)

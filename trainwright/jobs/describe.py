@@ -5,9 +5,9 @@ from __future__ import annotations
 from trainwright.api.errors import NotFound
 from trainwright.api.kinds import JOBSET
 from trainwright.api.objects import Obj, name_of, namespace_of
+from trainwright.api.phase import phase_of
 from trainwright.cluster.protocol import Cluster
 from trainwright.jobs.job_events import events_of, said, steps_of, time_of
-from trainwright.jobs.phase import phase_of
 from trainwright.jobs.pods import index_of, pods_of, step_of
 from trainwright.jobs.progress_line import progress_line
 from trainwright.jobs.wait import progress_of

@@ -13,10 +13,10 @@ from trainwright.api import names
 from trainwright.api.errors import ApiError, NotFound
 from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import Obj, labels_of, name_of, namespace_of, uid_of
+from trainwright.api.phase import phase_of
 from trainwright.cluster.protocol import Cluster
 from trainwright.jobs import log_reader
 from trainwright.jobs.log_reader import ContainerLog
-from trainwright.jobs.phase import phase_of
 from trainwright.jobs.pods import index_of, pods_of, step_of
 
 _MOST_PENDING = 1000

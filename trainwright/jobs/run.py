@@ -15,12 +15,12 @@ from types import FrameType
 
 from trainwright.api.errors import ApiError
 from trainwright.api.objects import Obj, name_of
+from trainwright.api.phase import Phase, phase_of
 from trainwright.cluster.protocol import Cluster
 from trainwright.jobs.cancel import suspended
 from trainwright.jobs.clock import Deadlines
 from trainwright.jobs.errors import TrainJobDeleted, TrainJobError, TrainJobFailed
 from trainwright.jobs.identity import Identity
-from trainwright.jobs.phase import Phase, phase_of
 from trainwright.jobs.request import TrainRequest
 from trainwright.jobs.submit import submit_or_adopt
 from trainwright.jobs.wait import Progress, wait_for

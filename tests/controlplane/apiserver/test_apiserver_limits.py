@@ -56,10 +56,11 @@ def test_depth(peer: InProcess, method: str, path: str, media: str, levels: int,
     body = b'{"metadata":{"name":"a"},"data":' + inner + b"}"
     if media == patches.JSON_PATCH:
         body = b'[{"op":"add","path":"/data","value":' + inner + b"}]"
-    if method == "DELETE" and levels < 120:
-        pytest.skip("a DELETE does not look at what it does not know")
     before = time.monotonic()
     reply = peer.send(Ask(method, path, "fieldManager=me", body[: 3 << 20], {"content-type": media}))
+    if method == "DELETE" and levels < 120:
+        assert reply.status == 200  # it does not look at what it does not know
+        return
     assert reply.status in (400, 422, 500), reply
     assert reply.status != 500 or media == patches.APPLY  # a field that the kind does not have, as recorded
     assert time.monotonic() - before < 5

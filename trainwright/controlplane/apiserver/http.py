@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial as bound
@@ -23,8 +23,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from trainwright.api import kinds
-from trainwright.api.errors import ApiError, BadRequest, Forbidden, Invalid, MethodNotAllowed, Problem, Unauthorized
-from trainwright.api.objects import Obj
+from trainwright.api.errors import ApiError, BadRequest, Invalid, MethodNotAllowed, Problem, Unauthorized
 from trainwright.controlplane.apiserver import discovery, media, patches, token_requests
 from trainwright.controlplane.apiserver.answers import Answer
 from trainwright.controlplane.apiserver.auth import API_AUDIENCE, Tokens, bearer_token
@@ -33,18 +32,19 @@ from trainwright.controlplane.apiserver.connecting import connected
 from trainwright.controlplane.apiserver.deletion import DeleteOptions
 from trainwright.controlplane.apiserver.descriptions import HEALTH, description, health
 from trainwright.controlplane.apiserver.duplicate_fields import duplicate_fields
-from trainwright.controlplane.apiserver.failures import NotAcceptable, TooLarge, not_found
+from trainwright.controlplane.apiserver.failures import TooLarge, not_found
 from trainwright.controlplane.apiserver.limits import BODY_LIMIT
-from trainwright.controlplane.apiserver.list_options import ListOptions, flag, too_large, version_number
+from trainwright.controlplane.apiserver.list_options import ListOptions, too_large, version_number
 from trainwright.controlplane.apiserver.logs import LogOptions, Logs, NoLogs, open_log
 from trainwright.controlplane.apiserver.measuring import VERBS, Stopwatch, measured
 from trainwright.controlplane.apiserver.media import Media
-from trainwright.controlplane.apiserver.metrics import CONTENT_TYPE, Labels, Metrics
+from trainwright.controlplane.apiserver.metrics import Metrics
+from trainwright.controlplane.apiserver.object_responses import object_response, page_response
 from trainwright.controlplane.apiserver.open_streams import Streams
-from trainwright.controlplane.apiserver.pagination import Page
 from trainwright.controlplane.apiserver.paths import CONNECTED, NoSuchPath, Target, parse_target
 from trainwright.controlplane.apiserver.progress import MAX_BODY, ProgressReports, Report
-from trainwright.controlplane.apiserver.records import Record
+from trainwright.controlplane.apiserver.refusals import refused
+from trainwright.controlplane.apiserver.request_options import dry_run, include, write_options
 from trainwright.controlplane.apiserver.requests import Request
 from trainwright.controlplane.apiserver.responses import (
     NOT_FOUND,
@@ -52,15 +52,14 @@ from trainwright.controlplane.apiserver.responses import (
     error_response,
     generic,
     json_response,
-    negotiated,
 )
 from trainwright.controlplane.apiserver.rest import ResourceServer
 from trainwright.controlplane.apiserver.reviews import Review, review_at
 from trainwright.controlplane.apiserver.sessions import NoSessions, Sessions
 from trainwright.controlplane.apiserver.streams import LOG_READERS, LogStream, WatchStream
-from trainwright.controlplane.apiserver.tables import Include, partial, table
 from trainwright.controlplane.apiserver.websocket import split_protocols
 from trainwright.controlplane.apiserver.write_options import WriteOptions
+from trainwright.controlplane.exposition import CONTENT_TYPE, Family, Labels, exposed
 
 log = logging.getLogger(__name__)
 
@@ -69,13 +68,11 @@ LARGE = 64 * 1024
 """Bytes of a body from which on it is dealt with in a thread: everybody else would wait for it."""
 MANY = 1000
 """Objects of a kind from which on lists of it are put together in a thread."""
-_LONGEST_MANAGER = 128
 _LONGEST_LENGTH = 20
 """Digits of a Content-Length."""
 _ONE_METHOD = ("log", "binding", "eviction", "finalize", "token")
 """Subresources that are there for one method, which was looked for before."""
 _DONE = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
-_OPTIONS_OF = {"POST": "CreateOptions", "PUT": "UpdateOptions", "PATCH": "PatchOptions", "DELETE": "DeleteOptions"}
 
 
 def create_app(
@@ -85,12 +82,16 @@ def create_app(
     reports: ProgressReports | None = None,
     sessions: Sessions | None = None,
     *,
+    measures: Callable[[], Iterable[Family]] = tuple,
     clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     body_seconds: float = BODY_SECONDS,
 ) -> Api:
-    """The ASGI application. `streams.close()` ends its watches, followed logs and sessions; a stop has to do it first."""
+    """The ASGI application; `measures` is what `/metrics` tells of others.
+
+    `streams.close()` ends its watches, followed logs and sessions; a stop has to do it first.
+    """
     reports = reports or ProgressReports(server, tokens, clock=clock)
-    return Api(server, tokens, logs or NoLogs(), reports, sessions or NoSessions(), Streams(), clock, body_seconds)
+    return Api(server, tokens, logs or NoLogs(), reports, sessions or NoSessions(), Streams(), measures, clock, body_seconds)
 
 
 class Api:
@@ -104,6 +105,7 @@ class Api:
         reports: ProgressReports,
         sessions: Sessions,
         streams: Streams,
+        measures: Callable[[], Iterable[Family]],
         clock: Callable[[], datetime],
         body_seconds: float,
     ):
@@ -114,6 +116,7 @@ class Api:
         self._reports = reports
         self._sessions = sessions
         self.streams = streams
+        self._measures_of_others = measures
         self._clock = clock
         self._log_readers = anyio.CapacityLimiter(LOG_READERS)
         self._metrics = Metrics()
@@ -164,10 +167,10 @@ class Api:
         if _is_report(request.method, parts) and not (token and self._tokens.is_admin(token)):
             return await self._report(request, parts[4], parts[6], token)
         if token is None:
-            raise _refused(request.method, path, parts)
+            raise refused(request.method, path, parts)
         if not self._tokens.is_admin(token):
             # A service account's token is known, and may do nothing here.
-            raise _refused(request.method, path, parts, str(self._tokens.verify(token, API_AUDIENCE).get("sub")))
+            raise refused(request.method, path, parts, str(self._tokens.verify(token, API_AUDIENCE).get("sub")))
         if review := review_at(parts):
             return await self._review(request, review)
         described = description(request, parts)
@@ -181,12 +184,13 @@ class Api:
     def _measures(self, request: Request) -> ASGIApp:
         token = bearer_token(request.headers.get("authorization"))
         if token is None or not self._tokens.is_admin(token):
-            raise _refused("GET", "/metrics", ["metrics"]) if token is None else Unauthorized("Unauthorized")
+            raise refused("GET", "/metrics", ["metrics"]) if token is None else Unauthorized("Unauthorized")
         store = self._server.store
         gauges: dict[tuple[str, Labels], float] = {("apiserver_storage_revision", ()): store.revision}
         for name, counts in (("apiserver_storage_objects", store.sizes()), ("apiserver_registered_watchers", store.watchers())):
             gauges |= {(name, (("resource", resource),)): count for resource, count in sorted(counts.items())}
-        return Response(self._metrics.text(gauges), headers={"Content-Type": CONTENT_TYPE})
+        text = self._metrics.text(gauges) + exposed(self._measures_of_others())
+        return Response(text, headers={"Content-Type": CONTENT_TYPE})
 
     async def _review(self, request: Request, review: Review) -> ASGIApp:
         if request.method != "POST":
@@ -247,17 +251,17 @@ class Api:
             if number > current:
                 raise too_large(number, current)
         answer = self._server.get(target.kind, target.space, target.name)
-        return self._object(request, target, answer)
+        return self._shown(request, target, answer)
 
     async def _list(self, request: Request, target: Target) -> ASGIApp:
         options = ListOptions.parse(request.query_params)
         view = Media.accepted(request.headers.get("accept"))
         if options.watch:
-            include = _include(request) if view.view == "Table" else "Metadata"
-            return WatchStream(self._server, self.streams, target, options, view.view, include, self._clock)
+            rows = include(request) if view.view == "Table" else "Metadata"
+            return WatchStream(self._server, self.streams, target, options, view.view, rows, self._clock)
 
         def page() -> Response:
-            return self._page(request, target, self._server.list(target.kind, target.namespace, options))
+            return page_response(request, target, self._server.list(target.kind, target.namespace, options), self._clock())
 
         return await run_in_threadpool(page) if self._server.store.size(target.kind.resource) > MANY else page()
 
@@ -266,12 +270,12 @@ class Api:
             raise _unsupported(target, "POST")
         obj, options, size = await self._written(request, target)
         create = bound(self._server.create, target.kind, target.space, obj, options, name=target.name or None)
-        return self._object(request, target, await self._done(create, size))
+        return self._shown(request, target, await self._done(create, size))
 
     async def _update(self, request: Request, target: Target) -> ASGIApp:
         obj, options, size = await self._written(request, target)
         update = bound(self._server.update, target.kind, target.space, target.name, obj, options)
-        return self._object(request, target, await self._done(update, size))
+        return self._shown(request, target, await self._done(update, size))
 
     async def _patch(self, request: Request, target: Target) -> ASGIApp:
         name = media.media_type(request.headers.get("content-type"))
@@ -281,24 +285,24 @@ class Api:
             problem = Problem("fieldManager", "Required value: is required for apply patch", "FieldValueRequired")
             raise Invalid.of("PatchOptions", "", [problem], "meta.k8s.io")
         patch = await _unless_large(body, bound(media.decode_patch, body, yaml_allowed=name == patches.APPLY))
-        options = _write_options(request, status=target.subresource == "status")
+        options = write_options(request, status=target.subresource == "status")
         if options.strictness != "Ignore" and name in (patches.MERGE, patches.STRATEGIC):
             options = replace(options, duplicates=tuple(await _unless_large(body, bound(duplicate_fields, body, patch))))
         change = bound(self._server.patch, target.kind, target.space, target.name, patch, name, options)
-        return self._object(request, target, await self._done(change, len(body)))
+        return self._shown(request, target, await self._done(change, len(body)))
 
     async def _delete(self, request: Request, target: Target) -> ASGIApp:
         body = await self._read(request)
         content = media.decode_options(body, request.headers.get("content-type", "")) if body else None
-        options = DeleteOptions.parse(content, dict(request.query_params), dry_run=_dry_run(request))
+        options = DeleteOptions.parse(content, dict(request.query_params), dry_run=dry_run(request))
         if target.name:
             delete = bound(self._server.delete, target.kind, target.space, target.name, options)
             # A namespace takes all that is in it along.
             answer = await (run_in_threadpool(delete) if target.kind == kinds.NAMESPACE else self._done(delete))
-            return self._object(request, target, answer)
+            return self._shown(request, target, answer)
         listing = ListOptions.parse(request.query_params)
         page = await run_in_threadpool(self._server.delete_collection, target.kind, target.namespace, listing, options)
-        return self._page(request, target, page)
+        return page_response(request, target, page, self._clock())
 
     async def _bind(self, request: Request, target: Target) -> ASGIApp:
         body = await self._body(request, target)
@@ -311,7 +315,7 @@ class Api:
         """A pod goes as it would by DELETE: there are no budgets that could forbid it."""
         body = await self._body(request, target)
         wanted = body.get("deleteOptions") if isinstance(body, dict) else None
-        options = DeleteOptions.parse(wanted, {}, dry_run=_dry_run(request))
+        options = DeleteOptions.parse(wanted, {}, dry_run=dry_run(request))
         await self._done(bound(self._server.delete, target.kind, target.space, target.name, options))
         return json_response(orjson.dumps(_DONE), 201)
 
@@ -323,7 +327,7 @@ class Api:
 
     async def _finalize(self, request: Request, target: Target) -> ASGIApp:
         obj, options, size = await self._written(request, target)
-        return self._object(request, target, await self._done(bound(self._server.finalize, target.name, obj, options), size))
+        return self._shown(request, target, await self._done(bound(self._server.finalize, target.name, obj, options), size))
 
     async def _log(self, request: Request, target: Target) -> ASGIApp:
         pod = self._server.get(target.kind, target.space, target.name).object
@@ -346,6 +350,9 @@ class Api:
                 size = MAX_BODY + 1
         code, answer = await run_in_threadpool(self._reports, Report(namespace, name, token, max(size, len(body)), body))
         return json_response(orjson.dumps(answer), code)
+
+    def _shown(self, request: Request, target: Target, answer: Answer) -> Response:
+        return object_response(request, target, answer, self._clock())
 
     async def _read(self, request: Request, limit: int = BODY_LIMIT) -> bytes:
         """The body. Raises TooLarge, Timeout for a client that does not send it."""
@@ -379,7 +386,7 @@ class Api:
 
     async def _written(self, request: Request, target: Target) -> tuple[Any, WriteOptions, int]:
         """The object that a request writes, how, and the bytes of it."""
-        options = _write_options(request, status=target.subresource == "status")
+        options = write_options(request, status=target.subresource == "status")
         body, content_type = await self._read(request), request.headers.get("content-type", "")
         obj = await _unless_large(body, bound(media.decode_body, body, content_type, target.kind.kind))
         if obj is None and not target.strategy.custom:  # `null` says as little as `{}`
@@ -395,63 +402,6 @@ class Api:
             options = replace(options, duplicates=tuple(found)) if found else options
         return obj, options, len(body)
 
-    def _object(self, request: Request, target: Target, answer: Answer) -> Response:
-        """One object, or the Status of its deletion, in the form that the client asked for."""
-        wanted = Media.accepted(request.headers.get("accept"))
-        data = answer.data
-        if wanted.view and not answer.is_status:
-            if wanted.view == "PartialObjectMetadataList":
-                raise NotAcceptable(
-                    f"you requested PartialObjectMetadataList, but the requested object is not a list ({_in_go(target)})"
-                )
-            if wanted.view == "Table":
-                meta = {"resourceVersion": answer.object["metadata"].get("resourceVersion", "")}
-                data = orjson.dumps(table(target.kind, [answer.object], meta, self._clock(), include=_include(request)))
-            else:
-                data = orjson.dumps(partial(answer.object))
-        return negotiated(request, wanted, data, 201 if answer.created else 200, answer.warnings)
-
-    def _page(self, request: Request, target: Target, page: Page) -> Response:
-        wanted = Media.accepted(request.headers.get("accept"))
-        if wanted.view == "PartialObjectMetadata":
-            raise NotAcceptable(f"you requested PartialObjectMetadata, but the requested object is a list ({_in_go(target)}List)")
-        meta: Obj = {"resourceVersion": str(page.revision)}
-        if page.token:
-            meta["continue"] = page.token
-        elif target.strategy.custom and not wanted.view:
-            meta["continue"] = ""
-        if page.remaining is not None:
-            meta["remainingItemCount"] = page.remaining
-        if wanted.view == "Table":
-            objects = [record.object for record in page.records]
-            data = orjson.dumps(table(target.kind, objects, meta, self._clock(), include=_include(request)))
-        elif wanted.view:
-            data = media.list_body(
-                "meta.k8s.io/v1",
-                "PartialObjectMetadata",
-                meta,
-                [orjson.dumps(partial(record.object)) for record in page.records],
-            )
-        else:
-            data = media.list_body(
-                target.kind.api_version, target.kind.kind, meta, [_item(target, record) for record in page.records]
-            )
-        return negotiated(request, wanted, data, 200, [])
-
-
-def _item(target: Target, record: Record) -> bytes:
-    """An element of a list: for built-in kinds without apiVersion and kind, which the list says for all."""
-    if target.strategy.custom:
-        return record.data
-    return orjson.dumps({key: value for key, value in record.object.items() if key not in ("apiVersion", "kind")})
-
-
-def _in_go(target: Target) -> str:
-    """The name that the type of these objects has in kube-apiserver."""
-    if target.strategy.custom:
-        return "*unstructured.Unstructured"
-    return f"*{target.kind.group.partition('.')[0] or 'core'}.{target.kind.kind}"
-
 
 def _is_collectable(target: Target) -> bool:
     """Whether everything in a collection may be deleted at once: not namespaces, and not one kind in all of them."""
@@ -465,72 +415,11 @@ def _is_report(method: str, parts: list[str]) -> bool:
     )
 
 
-def _refused(method: str, path: str, parts: list[str], user: str = "system:anonymous") -> Forbidden:
-    """What a request without a token is told, or one of a user who may do nothing."""
-    who = f'User "{user}"'
-    try:
-        if parts[:1] not in (["api"], ["apis"]) or len(parts) < (3 if parts[0] == "api" else 4):
-            raise NoSuchPath(text=True)
-        target = parse_target(parts)
-    except NoSuchPath:
-        return Forbidden(f'forbidden: {who} cannot {VERBS.get(method, method.lower())} path "{path}"')
-    kind = target.kind
-    verb = "list" if method == "GET" and not target.name else VERBS.get(method, method.lower())
-    where = f' in the namespace "{target.namespace}"' if target.namespace else " at the cluster scope"
-    subject = f'{kind.resource} "{target.name}"' if target.name else kind.resource
-    text = f'{subject} is forbidden: {who} cannot {verb} resource "{kind.plural}" in API group "{kind.group}"{where}'
-    details = {key: value for key, value in (("name", target.name), ("group", kind.group), ("kind", kind.plural)) if value}
-    return Forbidden(text, details=details)
-
-
 def _unsupported(target: Target, method: str) -> ApiError:
     if not target.strategy.custom:
         return MethodNotAllowed(WRONG_METHOD)
     text = f'{VERBS.get(method, "")} is not supported on resources of kind "{target.kind.resource}"'
     return MethodNotAllowed(text, details={"group": target.kind.group, "kind": target.kind.plural})
-
-
-def _write_options(request: Request, *, status: bool = False) -> WriteOptions:
-    strictness = request.query_params.get("fieldValidation") or "Warn"
-    if strictness not in ("Strict", "Warn", "Ignore"):
-        _unsupported_value(request, "fieldValidation", f'"{strictness}"', '"Ignore", "Strict", "Warn"')
-    force = flag(request.query_params.get("force"))
-    manager = request.query_params.get("fieldManager", "")
-    applies = media.media_type(request.headers.get("content-type")) == patches.APPLY
-    if "force" in request.query_params and request.method == "PATCH" and not applies:
-        problem = Problem("force", "Forbidden: may not be specified for non-apply patch", "FieldValueForbidden")
-        raise Invalid.of("PatchOptions", "", [problem], "meta.k8s.io")
-    if len(manager) > _LONGEST_MANAGER:
-        problem = Problem("fieldManager", f"Too long: may not be more than {_LONGEST_MANAGER} bytes", "FieldValueTooLong")
-        raise Invalid.of(_OPTIONS_OF.get(request.method, "Options"), "", [problem], "meta.k8s.io")
-    return WriteOptions(_dry_run(request), strictness, status, _manager(request), force)  # type: ignore[arg-type]
-
-
-def _manager(request: Request) -> str:
-    """Who owns what the request writes: the manager that it names, otherwise the program that sent it."""
-    named = request.query_params.get("fieldManager") or request.headers.get("user-agent", "").partition("/")[0]
-    return "".join(letter for letter in named if letter.isprintable())[:_LONGEST_MANAGER] or "unknown"
-
-
-def _dry_run(request: Request) -> bool:
-    values = request.query_params.getlist("dryRun")
-    if any(value != "All" for value in values):
-        _unsupported_value(request, "dryRun", orjson.dumps(values).decode(), '"All"')
-    return bool(values)
-
-
-def _unsupported_value(request: Request, field: str, value: str, supported: str) -> None:
-    problem = Problem(field, f"Unsupported value: {value}: supported values: {supported}", "FieldValueNotSupported")
-    raise Invalid.of(_OPTIONS_OF.get(request.method, "Options"), "", [problem], "meta.k8s.io")
-
-
-def _include(request: Request) -> Include:
-    """What the rows of a Table hold. Raises BadRequest."""
-    wanted = request.query_params.get("includeObject") or "Metadata"
-    if wanted not in ("None", "Metadata", "Object"):
-        why = "must be 'Metadata', 'Object', 'None', or empty"
-        raise BadRequest(f'Unable to convert to Table as requested: includeObject: Invalid value: "{wanted}": {why}')
-    return wanted  # type: ignore[return-value]
 
 
 async def _unless_large(body: bytes, read: Callable[[], T]) -> T:

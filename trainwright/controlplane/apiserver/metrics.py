@@ -7,12 +7,12 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
+from trainwright.controlplane.exposition import Labels, braces
+
 BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 """Upper bounds of the latency histogram, in seconds."""
 _MOST_SERIES = 2000
 """Combinations of verb, resource and code that are told apart; the rest is counted together."""
-CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-Labels = tuple[tuple[str, str], ...]
 
 
 class Metrics:
@@ -42,14 +42,14 @@ class Metrics:
             if name not in shown:
                 lines.append(f"# TYPE {name} gauge")
                 shown.add(name)
-            lines.append(f"{name}{_braces(labels)} {value:g}")
+            lines.append(f"{name}{braces(labels)} {value:.15g}")
         return "\n".join(lines) + "\n"
 
     def _counters(self) -> Iterator[str]:
         yield "# TYPE apiserver_request_total counter"
         for (verb, resource, code), count in sorted(self._requests.items()):
             labels = (("code", str(code)), ("resource", resource), ("verb", verb))
-            yield f"apiserver_request_total{_braces(labels)} {count}"
+            yield f"apiserver_request_total{braces(labels)} {count}"
 
     def _histograms(self) -> Iterator[str]:
         name = "apiserver_request_duration_seconds"
@@ -58,16 +58,6 @@ class Metrics:
             labels, total = (("resource", resource), ("verb", verb)), 0.0
             for bound, count in zip((*map(str, BUCKETS), "+Inf"), times, strict=False):
                 total += count
-                yield f"{name}_bucket{_braces((*labels, ('le', bound)))} {total:g}"
-            yield f"{name}_sum{_braces(labels)} {times[-1]:g}"
-            yield f"{name}_count{_braces(labels)} {total:g}"
-
-
-def _braces(labels: Labels) -> str:
-    if not labels:
-        return ""
-    return "{" + ",".join(f'{name}="{_escaped(value)}"' for name, value in labels) + "}"
-
-
-def _escaped(value: str) -> str:
-    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+                yield f"{name}_bucket{braces((*labels, ('le', bound)))} {total:.15g}"
+            yield f"{name}_sum{braces(labels)} {times[-1]:.15g}"
+            yield f"{name}_count{braces(labels)} {total:.15g}"

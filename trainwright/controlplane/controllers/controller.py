@@ -14,6 +14,7 @@ from trainwright.api.objects import Obj, controller_of, name_of, namespace_of
 from trainwright.cluster.reflector import Handler
 from trainwright.controlplane.apiserver.failures import StorageFailed
 from trainwright.controlplane.controllers.local_cache import LocalCache
+from trainwright.controlplane.controllers.measures import Measures, Result
 from trainwright.controlplane.controllers.queue import Key, KeyQueue
 
 log = logging.getLogger(__name__)
@@ -47,15 +48,20 @@ Delay = Callable[[str, Obj], float]
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of one key: after how many seconds it is to be looked at again, and whether its reconciler failed."""
+    """What came of one key: after how many seconds it is to be looked at again, how its reconciler ended, and how long it took."""
 
     key: Key
     again: float | None
-    failed: bool
+    result: Result
+    seconds: float
+
+    @property
+    def failed(self) -> bool:
+        return self.result not in ("success", "later")
 
     def in_vain(self) -> Outcome:
         """The same, when what was written did not come to disk."""
-        return replace(self, again=None, failed=True)
+        return replace(self, again=None, result="error")
 
 
 @dataclass
@@ -73,6 +79,7 @@ class Controller:
     changes: Mapping[Kind, Callable[[str, Obj], Iterable[Key]]] = field(default_factory=dict)
     """As `watches`, for who has to know what happened, too: ADDED, MODIFIED or DELETED."""
     queue: KeyQueue = field(default_factory=KeyQueue)
+    measures: Measures = field(default_factory=Measures)
 
     def start(self, cache: LocalCache, stop: threading.Event) -> list[threading.Thread]:
         """Follow what the cache watches, and work, in daemon threads that end after `stop` is set. Before the cache starts."""
@@ -104,7 +111,7 @@ class Controller:
 
     def _work_until_closed(self, cache: LocalCache) -> None:
         while (key := self.queue.take()) is not None:
-            outcome = Outcome(key, None, True)
+            outcome = Outcome(key, None, "error", 0.0)
             try:
                 with cache.together():
                     outcome = self.work(key)
@@ -126,25 +133,31 @@ class Controller:
 
     def work(self, key: Key) -> Outcome:
         """Reconcile a key that was taken from the queue. What comes of it is to be handed to `settle`, once it is on disk."""
-        again, failed = None, True
+        again: float | None = None
+        result: Result = "crash"
         began = time.monotonic()
         try:
             again = self.reconcile(key)
-            failed = False
+            result = "success" if again is None else "later"
         except (Conflict, NotFound) as error:  # somebody wrote, or removed, first: look again
+            result = "overtaken"
             log.debug("reconcile overtaken controller=%s key=%s/%s error=%s", self.name, *key, error.message)
         except Stuck as error:
+            result = "stuck"
             log.warning("reconcile stuck controller=%s key=%s/%s error=%s", self.name, *key, error)
         except ApiError as error:
+            result = "error"
             log.warning("reconcile failed controller=%s key=%s/%s error=%s", self.name, *key, error.message)
         except Exception:  # one broken object must not stop the controller for all others
             log.exception("reconcile crashed controller=%s key=%s/%s", self.name, *key)
+        seconds = time.monotonic() - began
         if log.isEnabledFor(logging.DEBUG):
-            log.debug("reconciled controller=%s key=%s/%s seconds=%.3f", self.name, *key, time.monotonic() - began)
-        return Outcome(key, again, failed)
+            log.debug("reconciled controller=%s key=%s/%s result=%s seconds=%.3f", self.name, *key, result, seconds)
+        return Outcome(key, again, result, seconds)
 
     def settle(self, outcome: Outcome) -> None:
         """A key has been worked on: it comes back when its reconciler said so, or when that failed."""
+        self.measures.observe(outcome.result, outcome.seconds)
         if outcome.again is not None:
             self.queue.add_after(outcome.key, outcome.again)
         self.queue.done(outcome.key, failed=outcome.failed)

@@ -7,6 +7,7 @@ What others write arrives by the watch, a moment later, and wakes whom it concer
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,14 +27,16 @@ SYNC_SECONDS = 30.0
 _INDEXED = (names.JOB_NAME_LABEL, names.JOBSET_NAME_LABEL)
 """A list by one of these labels looks at the objects that have it alone: the pods of a Job, the Jobs of a JobSet."""
 _REMEMBERED = 10_000
+_LOOK_SECONDS = 0.5
 Place = tuple[str, str]
 
 
 class LocalCache:
     """A `Cluster`. Of the cached kinds objects are read from memory, of others from the API; `follow` watches either."""
 
-    def __init__(self, cluster: Cluster, cached: tuple[Kind, ...], stop: threading.Event):
-        self._cluster, self._stop = cluster, stop
+    def __init__(self, cluster: Cluster, cached: tuple[Kind, ...], stop: threading.Event, namespace: str | None = None):
+        """`namespace`: watch that one alone."""
+        self._cluster, self._stop, self._namespace = cluster, stop, namespace
         self._kept = {kind: Kept() for kind in cached}
         self._handlers: dict[Kind, list[Handler]] = {kind: [] for kind in cached}
         self._reflectors: dict[Kind, Reflector] = {}
@@ -46,10 +49,20 @@ class LocalCache:
     def start(self) -> list[threading.Thread]:
         """Begin to watch, in daemon threads that end after `stop` is set."""
         for kind in self._handlers:
+            handler = self._seen(kind)
             self._reflectors[kind] = Reflector(
-                self._cluster, kind, handler=self._seen(kind), stop=self._stop, remember=_essentials
+                self._cluster,
+                kind,
+                self._namespace if kind.namespaced else None,
+                handler=handler,
+                stop=self._stop,
+                remember=_essentials,
             )
         return [reflector.start() for reflector in self._reflectors.values()]
+
+    def unsynced(self) -> str:
+        """What has not been listed yet, and why where an error is known; empty when everything has."""
+        return "; ".join(_why(kind, watch) for kind, watch in self._reflectors.items() if not watch.synced.is_set())
 
     def get(self, kind: Kind, name: str, namespace: str | None = None) -> Obj:
         kept = self._synced(kind)
@@ -196,8 +209,12 @@ class LocalCache:
     def _synced(self, kind: Kind) -> Kept | None:
         """What is kept of a cached kind, once its first list is in. Raises ServiceUnavailable while it is not."""
         kept = self._kept.get(kind)
-        if kept is not None and not self._reflectors[kind].synced.wait(SYNC_SECONDS):
-            raise ServiceUnavailable(f"{kind.resource} could not be listed for {SYNC_SECONDS:.0f} s")
+        if kept is None:
+            return None
+        watch, deadline = self._reflectors[kind], time.monotonic() + SYNC_SECONDS
+        while not watch.synced.wait(_LOOK_SECONDS):
+            if self._stop.is_set() or time.monotonic() > deadline:
+                raise ServiceUnavailable(f"not listed {_why(kind, watch)}")
         return kept
 
     def _seen(self, kind: Kind) -> Handler:
@@ -232,6 +249,10 @@ class LocalCache:
             self._kept[kind].replace(place, self._cluster.get(kind, place[1], place[0] or None))
         except NotFound:
             self._kept[kind].replace(place, None)
+
+
+def _why(kind: Kind, watch: Reflector) -> str:
+    return kind.resource + (f": {watch.failure[1].message}" if watch.failure else "")
 
 
 def _essentials(obj: Obj) -> Obj:

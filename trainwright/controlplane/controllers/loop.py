@@ -10,7 +10,7 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from trainwright.api.kinds import Kind
 from trainwright.cluster.reflector import Handler
@@ -27,10 +27,17 @@ log = logging.getLogger(__name__)
 
 
 class ControllerLoop:
-    """Runs controllers that were made for `cluster`, which stands on `server`."""
+    """Runs controllers that were made for `cluster`, which stands on `server`. `onlookers` are told what controllers are told."""
 
-    def __init__(self, server: ResourceServer, cluster: EmbeddedCluster, controllers: Sequence[Controller]):
+    def __init__(
+        self,
+        server: ResourceServer,
+        cluster: EmbeddedCluster,
+        controllers: Sequence[Controller],
+        onlookers: Mapping[Kind, Handler] | None = None,
+    ):
         self._server, self._cluster, self._controllers = server, cluster, tuple(controllers)
+        self._onlookers = onlookers or {}
         self._stop, self._woken = threading.Event(), threading.Event()
         self._changed: deque[Feed] = deque()
         self._turn = 0
@@ -68,6 +75,8 @@ class ControllerLoop:
         for controller in self._controllers:
             for kind, handler in controller.handlers().items():
                 handlers.setdefault(kind, []).append(handler)
+        for kind, handler in self._onlookers.items():
+            handlers.setdefault(kind, []).append(handler)
         return handlers
 
     def _wake(self, feed: Feed) -> None:

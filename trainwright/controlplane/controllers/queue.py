@@ -7,6 +7,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 
 FIRST_BACKOFF_SECONDS = 0.05
 MOST_BACKOFF_SECONDS = 60.0
@@ -15,13 +16,27 @@ Key = tuple[str, str]
 """Namespace and name."""
 
 
+@dataclass(frozen=True)
+class QueueState:
+    """What a queue holds now, and what it has been given so far."""
+
+    depth: int
+    oldest_seconds: float
+    adds: int
+    retries: int
+    failing: int
+
+
 class KeyQueue:
     """Thread-safe. A key added while it is being worked on is queued again when `done` is called for it."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic):
         self._clock = clock
         self._ready: deque[Key] = deque()
-        self._waiting: set[Key] = set()
+        self._waiting: dict[Key, float] = {}
+        """What is in `_ready`, and since when."""
+        self._adds = 0
+        self._retries = 0
         self._working: set[Key] = set()
         self._dirty: set[Key] = set()
         self._later: list[tuple[float, Key]] = []
@@ -35,9 +50,13 @@ class KeyQueue:
             if key in self._working:
                 self._dirty.add(key)
             elif key not in self._waiting:
-                self._waiting.add(key)
-                self._ready.append(key)
+                self._enqueue(key)
                 self._changed.notify()
+
+    def _enqueue(self, key: Key) -> None:
+        self._waiting[key] = self._clock()
+        self._ready.append(key)
+        self._adds += 1
 
     def add_after(self, key: Key, seconds: float) -> None:
         """Add the key when `seconds` have passed; it may be added sooner by others. Of several times the earliest holds."""
@@ -78,7 +97,7 @@ class KeyQueue:
         if not self._ready:
             return None
         key = self._ready.popleft()
-        self._waiting.discard(key)
+        del self._waiting[key]
         self._working.add(key)
         return key
 
@@ -90,12 +109,12 @@ class KeyQueue:
                 count = self._failures[key] = self._failures.get(key, 0) + 1
                 delay = min(FIRST_BACKOFF_SECONDS * 2 ** min(count - 1, 20), MOST_BACKOFF_SECONDS)
                 self._schedule(key, delay)
+                self._retries += 1
             else:
                 self._failures.pop(key, None)
             if key in self._dirty:
                 self._dirty.discard(key)
-                self._waiting.add(key)
-                self._ready.append(key)
+                self._enqueue(key)
             self._changed.notify()
 
     def close(self) -> None:
@@ -109,6 +128,12 @@ class KeyQueue:
             self._wake()
             return len(self._ready)
 
+    def state(self) -> QueueState:
+        with self._changed:
+            self._wake()
+            oldest = self._clock() - self._waiting[self._ready[0]] if self._ready else 0.0
+            return QueueState(len(self._ready), oldest, self._adds, self._retries, len(self._failures))
+
     def _wake(self) -> None:
         now = self._clock()
         while self._later and self._later[0][0] <= now:
@@ -119,5 +144,4 @@ class KeyQueue:
             if key in self._working:
                 self._dirty.add(key)
             elif key not in self._waiting:
-                self._waiting.add(key)
-                self._ready.append(key)
+                self._enqueue(key)

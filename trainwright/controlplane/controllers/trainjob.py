@@ -50,12 +50,16 @@ def utc_now() -> datetime:
 
 
 def trainjob_controller(
-    cluster: Cluster, settings: Callable[[], Settings], *, bundled: bool, clock: Clock = utc_now
+    cluster: Cluster, settings: Callable[[], Settings], *, bundled: bool, companions: bool = True, clock: Clock = utc_now
 ) -> Controller:
-    """The controller. `settings` is asked at each build; `bundled` lets runtimes come from the catalogue."""
+    """The controller. `settings` is asked at each build; `bundled` lets runtimes come from the catalogue.
+
+    Without `companions` the ConfigMaps and Secrets of TrainJobs are not watched, which takes the right to read all of them.
+    """
     reconciler = TrainJobReconciler(cluster, settings, bundled=bundled, clock=clock)
     of_trainjob = key_of_controller("TrainJob")
-    watches = {TRAINJOB: own_key, JOBSET: of_trainjob, CONFIG_MAP: of_trainjob, SECRET: of_trainjob}
+    watches = {TRAINJOB: own_key, JOBSET: of_trainjob}
+    watches |= {CONFIG_MAP: of_trainjob, SECRET: of_trainjob} if companions else {}
     return Controller("trainjob", reconciler.reconcile, watches, workers=2)
 
 

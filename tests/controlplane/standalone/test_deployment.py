@@ -1,0 +1,185 @@
+"""`deploy/controller`: the rights are those that a run asks for, no more and no fewer; restricted namespaces take the pod."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+import yaml
+from controller_doors import Running, create, jobset, jobset_of_somebody
+from waiting import eventually
+
+from trainwright.api import names
+from trainwright.api.admission import admit
+from trainwright.api.conditions import is_finished
+from trainwright.api.kinds import (
+    CLUSTER_TRAINING_RUNTIME,
+    CONFIG_MAP,
+    COSCHEDULING_GROUP,
+    EVENT,
+    JOBSET,
+    SECRET,
+    TRAINING_RUNTIME,
+    TRAINJOB,
+    VOLCANO_GROUP,
+)
+from trainwright.cli import app
+from trainwright.controlplane.plane import ControlPlane
+from trainwright.controlplane.standalone.requirements import ELECTION, NEEDS, WHOLE_CLUSTER
+
+FOLDER = Path(__file__).parents[3] / "deploy" / "controller"
+UNASKED = {("update", "trainjobs/finalizers.trainer.kubeflow.org")}
+"""Granted although never asked for: see the comment there."""
+ANYBODYS = {("create", "selfsubjectaccessreviews.authorization.k8s.io")}
+"""Asked for, and granted to every account of a cluster (system:basic-user)."""
+Right = tuple[str, str]
+
+
+def manifests(kind: str = "") -> list[dict[str, Any]]:
+    objects = [obj for file in sorted(FOLDER.glob("*.yaml")) for obj in yaml.safe_load_all(file.read_text("utf-8"))]
+    return [obj for obj in objects if not kind or obj["kind"] == kind]
+
+
+def named(group: str, resource: str) -> str:
+    return f"{resource}.{group}" if group else resource
+
+
+def granted() -> set[Right]:
+    return {
+        (verb, named(group, resource))
+        for role in (*manifests("ClusterRole"), *manifests("Role"))
+        for rule in role["rules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+
+
+def asked_by(running: Running) -> set[Right]:
+    """In the form of a rule: the subresource before the group."""
+    found = set()
+    for right in running.door.asked:
+        resource, _, sub = right.resource.partition("/")
+        plural, _, group = resource.partition(".")
+        found.add((right.verb, named(group, f"{plural}/{sub}" if sub else plural)))
+    return found
+
+
+@pytest.mark.medium
+def test_the_rights_are_those_that_a_run_asks_for(others_plane: ControlPlane, start: Callable[..., Running]) -> None:
+    cluster = others_plane.cluster
+    spec = cluster.get(CLUSTER_TRAINING_RUNTIME, "torch-distributed")["spec"]
+    held = {"finalizers": [names.RUNTIME_IN_USE]}
+    for policy in ("volcano", "coscheduling"):
+        cluster.create(runtime(policy, spec | {"podGroupPolicy": {policy: {}}}, **held))
+    own = runtime("own", spec, namespace="default", **held)
+    cluster.create({**own, "kind": "TrainingRuntime"})
+    cluster.create(jobset_of_somebody("taken"))
+    eventually(lambda: is_finished(cluster.get(JOBSET, "taken", "default")))
+    controller = start()
+
+    create(others_plane, "own", runtimeRef={"name": "own", "kind": "TrainingRuntime"})
+    create(others_plane, "late", "sleep 60", activeDeadlineSeconds=1)
+    create(others_plane, "taken")
+    create(others_plane, "mpi", runtimeRef={"name": "deepspeed-distributed"}, suspend=True)
+    for policy in ("volcano", "coscheduling"):
+        create(others_plane, policy, runtimeRef={"name": policy}, suspend=True)
+    for job in ("mpi", "volcano", "coscheduling"):
+        eventually(lambda job=job: jobset(others_plane, job))
+    assert cluster.get(SECRET, "mpi-mpi-ssh-auth", "default")
+
+    # Somebody has changed what belongs to a TrainJob, and the TrainJob is looked at again: it is put right.
+    cluster.patch(CONFIG_MAP, "mpi-mpi-hostfile", {"data": {"hostfile": "other"}}, "default")
+    cluster.patch(VOLCANO_GROUP, "volcano", {"spec": {"minMember": 7}}, "default")
+    cluster.patch(COSCHEDULING_GROUP, "coscheduling", {"spec": {"minMember": 7}}, "default")
+    cluster.patch(JOBSET, "mpi", {"spec": {"suspend": False}}, "default")
+    eventually(lambda: [event for event in cluster.list(EVENT, "default").items if event["reason"].startswith("TrainJob")])
+    for job in ("mpi", "volcano", "coscheduling", "taken"):
+        cluster.patch(TRAINJOB, job, {"metadata": {"labels": {"touched": "yes"}}}, "default")
+    eventually(lambda: is_finished(cluster.get(TRAINJOB, "late", "default")))
+    eventually(lambda: not cluster.get(TRAINING_RUNTIME, "own", "default")["metadata"].get("finalizers"))
+
+    wanted = granted() - UNASKED
+    eventually(lambda: wanted <= asked_by(controller), 20, f"granted and not asked for: {wanted - asked_by(controller)}")
+    assert controller.end() == 0
+    assert asked_by(controller) - ANYBODYS == wanted
+
+
+def runtime(name: str, spec: dict[str, Any], **metadata: Any) -> dict[str, Any]:
+    api_version = CLUSTER_TRAINING_RUNTIME.api_version
+    return {"apiVersion": api_version, "kind": "ClusterTrainingRuntime", "metadata": {"name": name, **metadata}, "spec": spec}
+
+
+def test_what_is_looked_at_before_the_start_is_granted() -> None:
+    rights = {(verb, named(need.group, need.resource)) for need in (*NEEDS, WHOLE_CLUSTER, ELECTION) for verb in need.verbs}
+    assert rights <= granted()
+    optional = {right for right in granted() - rights if "podgroups" not in right[1]}
+    assert optional == UNASKED | {("list", "leases.coordination.k8s.io")}
+
+
+def test_bindings_name_what_is_there() -> None:
+    (account,) = manifests("ServiceAccount")
+    roles = {(role["kind"], role["metadata"]["name"]) for role in (*manifests("ClusterRole"), *manifests("Role"))}
+    for binding in (*manifests("ClusterRoleBinding"), *manifests("RoleBinding")):
+        assert (binding["roleRef"]["kind"], binding["roleRef"]["name"]) in roles
+        (subject,) = binding["subjects"]
+        assert (subject["name"], subject["namespace"]) == (account["metadata"]["name"], account["metadata"]["namespace"])
+
+
+def test_secrets_are_never_listed() -> None:
+    assert {verb for verb, resource in granted() if resource == "secrets"} == {"get", "create"}
+
+
+def test_the_pod_is_a_pod_that_restricted_namespaces_take() -> None:
+    (deployment,) = manifests("Deployment")
+    template = deployment["spec"]["template"]
+    metadata = {**template["metadata"], "name": "controller", "namespace": "trainwright-system"}
+    admitted = admit({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]})
+    assert not admitted.warnings
+    (container,) = template["spec"]["containers"]
+    assert template["spec"]["securityContext"] == {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
+    assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+    assert not container["securityContext"]["allowPrivilegeEscalation"]
+    selector = {"app.kubernetes.io/name": "trainwright-controller"}.items()
+    assert selector <= template["metadata"]["labels"].items()
+    for obj in (deployment, *manifests("PodDisruptionBudget")):
+        assert obj["spec"]["selector"]["matchLabels"].items() == selector
+
+
+@pytest.mark.parametrize("kind", ["Namespace", "ServiceAccount"])
+def test_the_other_objects_are_admitted(kind: str) -> None:
+    (obj,) = manifests(kind)
+    assert admit(obj).object["metadata"]["name"] == obj["metadata"]["name"]
+
+
+def test_the_command_takes_the_arguments_and_serves_the_ports() -> None:
+    (deployment,) = manifests("Deployment")
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    program, name = container["command"]
+    assert program == "trainwright"
+    command = typer.main.get_command(app).commands[name]  # type: ignore[attr-defined]
+    given = command.make_context(name, list(container["args"])).params
+    ports = {port["name"]: port["containerPort"] for port in container["ports"]}
+    assert (given["metrics_port"], given["health_port"]) == (ports["metrics"], ports["health"])
+    assert given["bind_address"] == "0.0.0.0"
+
+
+def test_the_controller_needs_no_server() -> None:
+    code = "import sys, trainwright.controlplane.standalone.process\nprint(*sorted({name.split('.')[0] for name in sys.modules}))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not set(done.stdout.split()) & {"starlette", "uvicorn", "jwt", "zstandard", "httptools", "uvloop", "wsproto", "torch"}
+
+
+@pytest.mark.medium
+@pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
+def test_kustomize_puts_it_together() -> None:
+    done = subprocess.run(["kubectl", "kustomize", str(FOLDER)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    built = [obj["kind"] for obj in yaml.safe_load_all(done.stdout)]
+    assert sorted(built) == sorted(obj["kind"] for obj in manifests() if obj["kind"] != "Kustomization")

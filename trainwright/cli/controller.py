@@ -1,0 +1,70 @@
+"""`trainwright controller`: the TrainJob controller alone, for a cluster that has JobSet and not Trainer's own manager."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+import threading
+from typing import Annotated
+
+import typer
+
+from trainwright.cli.connection import Kubeconfig
+from trainwright.cli.problems import BAD_INPUT, cluster_errors_exit, fail
+
+
+def register(app: typer.Typer) -> None:
+    app.command("controller")(controller)
+
+
+def controller(
+    kubeconfig: Kubeconfig = None,
+    context: Annotated[str | None, typer.Option(help="A context of that file; default: its current one.")] = None,
+    namespace: Annotated[str | None, typer.Option("-n", "--namespace", help="Look after this one alone; default: all.")] = None,
+    leader_elect: Annotated[
+        bool, typer.Option("--leader-elect/--no-leader-elect", help="Of several controllers one works, by a Lease.")
+    ] = True,
+    lease_namespace: Annotated[
+        str | None, typer.Option(help="Where the Lease is; default: the pod's, or the kubeconfig's namespace.")
+    ] = None,
+    lease_duration: Annotated[int, typer.Option(help="Seconds until others may take over from a controller that died.")] = 15,
+    renew_deadline: Annotated[
+        float, typer.Option(help="Seconds for which the Lease is tried to be renewed before giving up.")
+    ] = 10,
+    retry_period: Annotated[float, typer.Option(help="Seconds between two tries to take or to renew the Lease.")] = 2,
+    workers: Annotated[int, typer.Option(help="TrainJobs that are worked on at a time.", min=1, max=64)] = 2,
+    bind_address: Annotated[str, typer.Option(help="For metrics and health; 0.0.0.0 in a pod.")] = "127.0.0.1",
+    metrics_port: Annotated[int, typer.Option(help="/metrics, plain HTTP; 0 takes any.", min=0, max=65535)] = 8080,
+    health_port: Annotated[int, typer.Option(help="/healthz and /readyz, plain HTTP; 0 takes any.", min=0, max=65535)] = 8081,
+) -> None:
+    """Run the TrainJob controller alone against a cluster that has JobSet, until SIGTERM or SIGINT.
+
+    Exit codes: 0 asked to stop; 1 cluster not fit or not reachable; 2 bad options; 3 port taken; 4 another controller at work; 5 Lease
+    lost; 6 a part of it ended unasked.
+    """
+    from trainwright.cluster import connect
+    from trainwright.controlplane.standalone.election import Terms
+    from trainwright.controlplane.standalone.process import Options, run
+
+    terms = Terms(lease_duration, renew_deadline, retry_period)
+    if leader_elect and (problem := terms.problem()):
+        fail(f"--lease-duration, --renew-deadline, --retry-period: {problem}", BAD_INPUT)
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    level = logging.DEBUG if os.environ.get("TRAINWRIGHT_DEBUG") else logging.INFO
+    logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s %(message)s", stream=sys.stderr)
+    with cluster_errors_exit():
+        cluster = connect(kubeconfig, context=context)
+    options = Options(
+        namespace=namespace,
+        terms=terms if leader_elect else None,
+        lease_namespace=lease_namespace or cluster.default_namespace,
+        workers=workers,
+        address=bind_address,
+        metrics_port=metrics_port,
+        health_port=health_port,
+    )
+    raise typer.Exit(run(cluster, options, stop))

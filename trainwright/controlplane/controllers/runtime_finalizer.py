@@ -1,0 +1,32 @@
+"""Takes Trainer's old "in use" finalizer off runtimes: since 2.3 a TrainJob keeps its own copy of its runtime, and nothing else would
+ever remove it, so that a runtime that an older Trainer has marked could never be deleted.
+"""
+
+from __future__ import annotations
+
+from trainwright.api import names
+from trainwright.api.errors import NotFound
+from trainwright.api.kinds import CLUSTER_TRAINING_RUNTIME, TRAINING_RUNTIME, Kind
+from trainwright.cluster.protocol import Cluster
+from trainwright.controlplane.controllers.controller import Controller, own_key
+from trainwright.controlplane.controllers.queue import Key
+
+
+def runtime_finalizer(cluster: Cluster, kinds: tuple[Kind, ...] = (TRAINING_RUNTIME, CLUSTER_TRAINING_RUNTIME)) -> Controller:
+    """The controller, for runtimes of these kinds. A key without a namespace is a ClusterTrainingRuntime's."""
+
+    def reconcile(key: Key) -> None:
+        namespace, name = key
+        kind = TRAINING_RUNTIME if namespace else CLUSTER_TRAINING_RUNTIME
+        try:
+            runtime = cluster.get(kind, name, namespace or None)
+        except NotFound:
+            return
+        finalizers = runtime["metadata"].get("finalizers") or []
+        if names.RUNTIME_IN_USE not in finalizers:
+            return
+        kept = [entry for entry in finalizers if entry != names.RUNTIME_IN_USE]
+        patch = {"metadata": {"finalizers": kept or None, "resourceVersion": runtime["metadata"]["resourceVersion"]}}
+        cluster.patch(kind, name, patch, namespace or None)
+
+    return Controller("runtime", reconcile, dict.fromkeys(kinds, own_key))
