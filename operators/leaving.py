@@ -16,7 +16,8 @@ def on_signal(context: Any, stopping: str) -> Callable[[Any, Any], str]:
     """What is done with the job when the worker gets SIGTERM, after what Airflow says of the task at that moment.
 
     The task still runs, and will be retried: only its worker goes away, so the job keeps running and the retry adopts it.
-    It was cleared: the job is superseded, so that the next try starts a new one.
+    It was cleared: the job is superseded, so that the next try starts a new one. That goes for a job that is to be kept, too:
+    two would write to one workspace.
     Anything else (marked failed or succeeded, no retry left, Airflow does not answer): the job is stopped.
     """
     ti = context["ti"]
@@ -27,7 +28,7 @@ def on_signal(context: Any, stopping: str) -> Callable[[Any, Any], str]:
         state = TaskId.of(context).state()
         if state == "running" and int(ti.try_number) <= int(getattr(ti, "max_tries", 0) or 0):
             return "it keeps running, and the retry of this task adopts it"
-        if state == "restarting" and stopping == Stopping.suspend:
+        if state == "restarting" and stopping in (Stopping.suspend, Stopping.keep):
             suspend_job(cluster, trainjob, superseded=True)
             return "it is suspended for good: the task was cleared, and starts a new one"
         return stop_job(cluster, trainjob, Stopping(stopping))
@@ -49,7 +50,8 @@ def on_error(stopping: str) -> Callable[[Any, Any], str]:
 def stop_earlier(cluster: Any, identity: Any, namespace: str, stopping: str) -> None:
     """Before a cleared task starts a new job: stop what it started before it was cleared and nobody has stopped since.
 
-    That is a job whose worker or triggerer was not there to hear of the clear. Raises ApiError: better no job than two.
+    That is a job whose worker or triggerer was not there to hear of the clear, or one that was to be kept. Raises ApiError:
+    better no job than two.
     """
     from trainwright.api import names
     from trainwright.api.conditions import is_finished
@@ -57,10 +59,11 @@ def stop_earlier(cluster: Any, identity: Any, namespace: str, stopping: str) -> 
     from trainwright.jobs.cancel import Stopping, stop_job
     from trainwright.jobs.submit import jobs_of_run
 
+    how = Stopping.delete if stopping == Stopping.delete else Stopping.suspend
     if not (owners := {str(earlier) for earlier in earlier_identities(identity)}):
         return
     for trainjob in jobs_of_run(cluster, identity.run, namespace):
         runs = not is_finished(trainjob) and not trainjob["spec"].get("suspend")
         if runs and annotations_of(trainjob).get(names.OWNER_ANNOTATION) in owners:
-            became = stop_job(cluster, trainjob, Stopping(stopping))
+            became = stop_job(cluster, trainjob, how)
             log.info("a job of before the clear name=%s: %s", name_of(trainjob), became)

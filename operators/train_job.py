@@ -42,7 +42,7 @@ class TrainJobOperator(BaseOperator):
     :param queue_timeout: seconds that the job may be queued or suspended; start_timeout: until its nodes must train;
         run_timeout: that they may train. None waits. The task's execution_timeout counts as well, deferred or not.
     :param deferrable: wait in the triggerer; default: [operators] default_deferrable.
-    :param stopping: what becomes of the job when the task is ended early: suspend, or delete.
+    :param stopping: what becomes of the job when the task is ended early: suspend, delete, or keep.
     :param settle_seconds: the least time between deferral and event, see SETTLE_SECONDS of the trigger.
     :return: trainjob, namespace, metrics.
     """
@@ -105,8 +105,8 @@ class TrainJobOperator(BaseOperator):
         self.dataset_secret, self.model_secret = dataset_secret, model_secret
         self.queue_name, self.priority_class, self.topology = queue_name, priority_class, topology
         self.node_selector, self.tolerations, self.affinity = node_selector or {}, tolerations or [], affinity or {}
-        if stopping not in ("suspend", "delete"):
-            raise ValueError(f"stopping={stopping!r}: expected suspend or delete")
+        if stopping not in ("suspend", "delete", "keep"):
+            raise ValueError(f"stopping={stopping!r}: expected suspend, delete or keep")
         self.queue_timeout, self.start_timeout, self.run_timeout = queue_timeout, start_timeout, run_timeout
         self.deferrable, self.stopping, self.settle_seconds = deferrable, stopping, settle_seconds
 

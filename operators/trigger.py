@@ -27,7 +27,7 @@ class TrainJobTrigger(BaseTrigger):
     :param conn_id: as the operator's.
     :param name: of the TrainJob in `namespace`; uid: of that very one.
     :param task: the task that waits: dag_id, task_id, run_id, map_index.
-    :param stopping: what becomes of the job when a user ends the task: suspend or delete.
+    :param stopping: what becomes of the job when a user ends the task: suspend, delete or keep.
     :param deadlines: seconds for `queue`, `start` and `run`; absent or None waits. They count anew in another triggerer.
     :param until: seconds since the epoch when the wait ends in any case.
     :param settle_seconds: the least time between the start of the trigger and its event.

@@ -34,6 +34,7 @@ def train(
     queue_timeout_seconds: int = 0,
     start_timeout_seconds: int = 0,
     run_timeout_seconds: int = 0,
+    stopping: str = "suspend",
 ) -> NamedTuple("Outputs", [("trainjob", str), ("namespace", str)]):
     """Fine-tune by supervised fine-tuning in a TrainJob, and wait until it has succeeded.
 
@@ -68,22 +69,27 @@ def train(
         queue_timeout_seconds: Give up when the job is queued for longer; 0 waits.
         start_timeout_seconds: Give up when the nodes do not train by then; 0 waits.
         run_timeout_seconds: Stop a job that trains longer; 0 waits.
+        stopping: What becomes of the job when the step is cancelled, out of time or broken: suspend, delete or keep.
 
     Returns:
         trainjob: Name of the TrainJob.
         namespace: Its namespace.
     """
+    from functools import partial
+
     from pydantic import ValidationError
 
     from trainwright.api.errors import ApiError
     from trainwright.cluster import NoCluster, connect
     from trainwright.jobs import Deadlines, Identity, TrainJobError, TrainRequest
+    from trainwright.jobs.cancel import Stopping, stop_job
     from trainwright.jobs.progress_line import progress_line
     from trainwright.jobs.run import run_to_end
     from trainwright.jobs.sft import SftSettings
     from trainwright.jobs.wait import progress_of
 
     try:
+        leave = partial(stop_job, how=Stopping(stopping))
         cluster = connect()
         resources = {name: str(amount) for name, amount in resources_per_node.items()}
         request = TrainRequest(
@@ -116,6 +122,8 @@ def train(
                 queue=queue_timeout_seconds or None, start=start_timeout_seconds or None, run=run_timeout_seconds or None
             ),
             on_progress=lambda progress: print(progress_line(progress), flush=True),
+            on_signal=leave,
+            on_error=leave,
         )
     except (TrainJobError, ApiError, NoCluster, ValidationError, ValueError) as error:
         raise SystemExit(str(error)) from None

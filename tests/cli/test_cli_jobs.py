@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 import yaml
 from waiting import eventually
 
-from trainwright.api.kinds import CLUSTER_TRAINING_RUNTIME, TRAINJOB
+from trainwright.api.kinds import CLUSTER_TRAINING_RUNTIME, POD, TRAINJOB
 from trainwright.controlplane.plane import ControlPlane
 from trainwright.jobs.pods import pods_of
 
@@ -37,9 +38,16 @@ def test_submit_wait_logs_get_describe_delete(plane: ControlPlane, run: Run, wri
     assert run("logs", "whole", "--index", "0").stdout == "hello ü\nbye\n"
     assert run("logs", "whole", "--index", "0", "-f").stdout == "hello ü\nbye\n"
     assert run("logs", "whole", "--index", "0", "--tail", "1").stdout == "bye\n"
-    (line, _) = run("logs", "whole").stdout.splitlines()
-    assert line.startswith("whole-node-0-0-")
-    assert line.endswith("  hello ü")
+    assert run("logs", "whole").stdout == "hello ü\nbye\n"
+    assert run("logs", "whole", "--all", "-f").stdout == "[node-0-0] hello ü\n[node-0-0] bye\n"
+    stamped = run("logs", "whole", "--timestamps", "--all").stdout
+    assert re.fullmatch(r"(\[node-0-0\] \d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}Z (hello ü|bye)\n){2}", stamped)
+    assert run("logs", "whole", "--since", "1h").stdout == "hello ü\nbye\n"
+    assert run("logs", "whole", "--since", "2100-01-01T00:00:00Z").stdout == ""
+    refused(run("logs", "whole", "--since", "yesterday"), 2, "'yesterday' is neither an age")
+    refused(run("logs", "whole", "--previous", "-f"), 2, "cannot be followed")
+    refused(run("logs", "whole", "--previous"), 1, "previous terminated container")
+    refused(run("logs", "whole", "--rank", "7"), 1, "no pods of the step 'node' and rank 7 (steps with pods: node)")
     refused(run("logs", "whole", "--step", "launcher"), 1, "no pods of the step 'launcher'")
     described = run("describe", "whole")
     assert described.exit_code == 0
@@ -91,12 +99,24 @@ def test_cancel_suspends_and_says_so_the_second_time(plane: ControlPlane, run: R
     job = plane.cluster.get(TRAINJOB, "long", "default")
     eventually(lambda: pods_of(plane.cluster, job))
     assert run("cancel", "long").stdout == "TrainJob long suspended\n"
-    eventually(lambda: not pods_of(plane.cluster, job))
+    assert not pods_of(plane.cluster, job), "it waits until they are gone"
     assert run("cancel", "long").stdout == "TrainJob long is suspended already\n"
     timed_out = run("wait", "long", "--timeout", "0.2")
     assert timed_out.exit_code == 1
     assert "was Suspended for more than 0.2 s" in timed_out.stderr
     run("delete", "long")
+
+
+def test_cancel_by_deleting_and_pods_that_outlive_the_time(plane: ControlPlane, run: Run, write: Any, trainjob: Any) -> None:
+    run("submit", "-f", write(trainjob("stubborn", "trap '' TERM; echo on; while true; do sleep 0.1; done")))
+    eventually(lambda: run("logs", "stubborn").stdout)
+    refused(run("cancel", "stubborn", "--wait", "0"), 1, "suspended, but after 0 s still there: ")
+    refused(run("cancel", "stubborn", "--by", "delete", "--wait", "0"), 1, "deleted, but after 0 s still there: ")
+    for pod in pods_of(plane.cluster, plane.cluster.get(TRAINJOB, "stubborn", "default")):
+        plane.cluster.delete(POD, pod["metadata"]["name"], "default", grace_period_seconds=0)
+    eventually(lambda: run("get", "stubborn").exit_code == 1)
+    run("submit", "-f", write(trainjob("brief", "sleep 1000")))
+    assert run("cancel", "brief", "--by", "delete").stdout == "TrainJob brief deleted\n"
 
 
 def test_wait_reports_why_it_failed(plane: ControlPlane, run: Run, write: Any, trainjob: Any) -> None:

@@ -1,152 +1,331 @@
-"""Following logs: pods that start later, connections that break, and a reader that goes away."""
+"""Following logs: pods that start later, connections that break, repeat or go away, containers that start anew, budgets."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from waiting import eventually
 
 from trainwright.api.errors import BadRequest, NotFound, ServiceUnavailable
 from trainwright.api.kinds import POD, TRAINJOB
 from trainwright.controlplane.embedded import EmbeddedCluster
-from trainwright.jobs import Identity, TrainRequest, submit_or_adopt
+from trainwright.jobs import Identity, TrainRequest, log_reader, submit_or_adopt
 from trainwright.jobs import logs as module
-from trainwright.jobs.logs import log_lines
+from trainwright.jobs.log_reader import ContainerLog
+from trainwright.jobs.logs import Budget, LogLine, Wanted, follow_logs, read_logs
+
+Job = dict[str, Any]
+EVERY = Wanted(rank=None)
+
+
+def stamp(number: int) -> str:
+    """Three lines in a second."""
+    return datetime.fromtimestamp(number // 3, UTC).strftime("%Y-%m-%dT%H:%M:%S.") + f"{number % 3:09}Z"
+
+
+class Log:
+    """What a container prints: numbered lines with times, and how connections to it end."""
+
+    def __init__(self, *lines: str, end: str = "\n", cuts: tuple[int, ...] = (), before: Log | None = None):
+        self.entries = [(stamp(number), line) for number, line in enumerate(lines)]
+        self.end, self.cuts, self.before, self.until = end, list(cuts), before, threading.Event()
+        self.until.set()
+
+    def opened(self, options: dict[str, Any]) -> Iterator[bytes]:
+        since = options.get("since_time") or ""
+        kept = [(when, line) for when, line in self.entries if when[:19] >= since[:19]]
+        if options.get("tail_lines") is not None:
+            kept = kept[len(kept) - options["tail_lines"] :] if options["tail_lines"] else []
+        whole = "\n".join(f"{when} {line}" for when, line in kept) + (self.end if kept else "")
+        sent = whole.encode()
+        if self.cuts:
+            cut = self.cuts.pop(0)
+            if cut >= 0:
+                yield sent[:cut]
+            raise ServiceUnavailable("the connection broke")
+        yield from (sent[:7], sent[7:])
+        if options.get("follow"):
+            self.until.wait(10)
 
 
 class WithLogs:
-    """The cluster with logs of the test: for each pod a list of connections, each a list of chunks and errors."""
+    """The cluster with logs of the test: of each pod by its index."""
 
-    def __init__(self, cluster: EmbeddedCluster, **connections: list[list[bytes | Exception | threading.Event]]):
-        self._cluster, self.connections = cluster, connections
+    def __init__(self, cluster: EmbeddedCluster, *logs: Log | Exception):
+        self._cluster, self._logs = cluster, logs
         self.lost = 0
         self.asked: list[dict[str, Any]] = []
 
-    def get(self, *arguments: Any) -> Any:
-        if self.lost > 0:
+    def get(self, kind: Any, *arguments: Any) -> Any:
+        if kind == TRAINJOB and self.lost > 0:
             self.lost -= 1
             raise ServiceUnavailable("down")
-        return self._cluster.get(*arguments)
+        return self._cluster.get(kind, *arguments)
 
     def list(self, *arguments: Any, **more: Any) -> Any:
         return self._cluster.list(*arguments, **more)
 
     def logs(self, name: str, _namespace: str, **options: Any) -> Iterator[bytes]:
         self.asked.append(options)
-        steps = self.connections[name.split("-node-0-")[1][0].replace("0", "first").replace("1", "second")].pop(0)
-        for step in steps:
-            if isinstance(step, Exception):
-                raise step
-            if isinstance(step, threading.Event):
-                step.wait(10)
-            else:
-                yield step
+        log = self._logs[int(name.split("-node-0-")[1][0])]
+        if isinstance(log, Exception):
+            raise log
+        if not options["previous"]:
+            return log.opened(options)
+        if log.before is None:
+            raise BadRequest("previous terminated container not found")
+        return log.before.opened(options)
 
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(log_reader, "LOOK_SECONDS", 0.02)
 
 
 @pytest.fixture
-def job(cluster: EmbeddedCluster, request_of: Callable[..., TrainRequest]) -> dict[str, Any]:
+def job(cluster: EmbeddedCluster, request_of: Callable[..., TrainRequest]) -> Job:
     return submit_or_adopt(cluster, request_of(), Identity("o", "r", "s"), "default").trainjob
 
 
-def texts(lines: Iterator[tuple[str, str]]) -> list[str]:
-    return [line for _, line in lines]
+@pytest.fixture
+def ended(job: Job, set_status: Any, add_pod: Any) -> Job:
+    """A job that is complete, with the pod of rank 0."""
+    add_pod(job, 0, phase="Succeeded")
+    set_status(job, "Complete")
+    return job
 
 
-def test_logs_of_all_pods_or_of_one_index(cluster: EmbeddedCluster, job: dict[str, Any], add_pod: Any) -> None:
+def texts(lines: Iterator[LogLine]) -> list[str]:
+    return [line.text for line in lines]
+
+
+def gathered(lines: Iterator[LogLine]) -> tuple[list[str], threading.Thread]:
+    """The texts as they come, and the thread that takes them."""
+    seen: list[str] = []
+
+    def take() -> None:
+        for line in lines:
+            seen.append(line.text)
+
+    reader = threading.Thread(target=take, daemon=True)
+    reader.start()
+    return seen, reader
+
+
+def test_one_rank_or_all(cluster: EmbeddedCluster, job: Job, add_pod: Any) -> None:
     for index in (0, 1):
         add_pod(job, index, phase="Running")
-    source = WithLogs(cluster, first=[[b"a\nb", b"\nc\xff"]] * 2, second=[[b"d\r\n"]] * 2)
-    assert list(log_lines(source, job, tail=5)) == [  # type: ignore[arg-type]
-        (f"{job['metadata']['name']}-node-0-0-abcde", "a"),
-        (f"{job['metadata']['name']}-node-0-0-abcde", "b"),
-        (f"{job['metadata']['name']}-node-0-0-abcde", "c\ufffd"),
-        (f"{job['metadata']['name']}-node-0-1-abcde", "d\r"),
+    add_pod(job, 2, phase="Pending")
+    source: Any = WithLogs(cluster, Log("a", "b"), Log("c\r", end=""), BadRequest("not started"))
+    assert list(read_logs(source, job)) == [LogLine("node-0-0", "a", stamp(0)), LogLine("node-0-0", "b", stamp(1))]
+    assert [(line.source, line.text) for line in read_logs(source, job, EVERY)] == [
+        ("node-0-0", "a"),
+        ("node-0-0", "b"),
+        ("node-0-1", "c\r"),
     ]
-    assert texts(log_lines(source, job, index=1)) == ["d\r"]  # type: ignore[arg-type]
-    assert source.asked[0] == {"container": "node", "follow": False, "tail_lines": 5}
-    with pytest.raises(NotFound, match="no pods of the step 'launcher'"):
-        list(log_lines(source, job, step="launcher"))  # type: ignore[arg-type]
+    assert texts(read_logs(source, job, Wanted(rank=1, tail=1))) == ["c\r"]
+    assert source.asked[-1]["tail_lines"] == 1
+    assert texts(read_logs(source, job, Wanted(since="1970-01-01T00:00:01Z"))) == []
+    with pytest.raises(BadRequest, match="not started"):
+        list(read_logs(source, job, Wanted(rank=2)))
+    with pytest.raises(NotFound, match=r"no pods of the step 'launcher' and rank 0 \(steps with pods: node\)"):
+        list(read_logs(source, job, Wanted("launcher")))
+
+
+def test_the_run_before_a_restart(cluster: EmbeddedCluster, ended: Job) -> None:
+    source: Any = WithLogs(cluster, Log("now", before=Log("then")))
+    assert texts(read_logs(source, ended)) == ["now"]
+    assert texts(read_logs(source, ended, previous=True)) == ["then"]
+    with pytest.raises(BadRequest, match="previous terminated"):
+        list(read_logs(WithLogs(cluster, Log("now")), ended, previous=True))  # type: ignore[arg-type]
 
 
 def test_following_waits_for_pods_that_start_later_and_ends_with_the_job(
-    cluster: EmbeddedCluster, job: dict[str, Any], add_pod: Any, set_status: Any
+    cluster: EmbeddedCluster, job: Job, add_pod: Any, set_status: Any
 ) -> None:
     first = add_pod(job, 0, phase="Pending")
-    source = WithLogs(cluster, first=[[b"one\n"]], second=[[b"two\n"]])
-    lines = log_lines(source, job, follow=True)  # type: ignore[arg-type]
-    seen: list[str] = []
-    reader = threading.Thread(target=lambda: seen.extend(texts(lines)), daemon=True)
-    reader.start()
+    source: Any = WithLogs(cluster, Log("one"), Log("two"))
+    seen, reader = gathered(follow_logs(source, job, EVERY))
     cluster.patch(POD, first["metadata"]["name"], {"status": {"phase": "Running"}}, "default", subresource="status")
-    eventually(lambda: len(source.asked) == 1)
-    add_pod(job, 1, phase="Running")
-    eventually(lambda: len(source.asked) == 2)
+    eventually(lambda: "one" in seen)
+    second = add_pod(job, 1, phase="Running")
+    eventually(lambda: "two" in seen)
     assert reader.is_alive()
+    for pod in (first, second):
+        cluster.patch(POD, pod["metadata"]["name"], {"status": {"phase": "Succeeded"}}, "default", subresource="status")
     set_status(job, "Complete")
     reader.join(10)
     assert not reader.is_alive()
     assert seen == ["one", "two"]
 
 
-def test_a_connection_that_breaks_goes_on_after_the_last_line(
-    cluster: EmbeddedCluster, job: dict[str, Any], add_pod: Any, set_status: Any
-) -> None:
-    add_pod(job, 0, phase="Running")
-    set_status(job, "Complete")
-    connections = [
-        [BadRequest("is waiting to start")],
-        [b"a\nb\nhal", ServiceUnavailable("broke")],
-        [ServiceUnavailable("down")],
-        [b"a\nb\nhalf\nc\n"],
-    ]
-    assert texts(log_lines(WithLogs(cluster, first=connections), job, follow=True)) == ["a", "b", "half", "c"]  # type: ignore[arg-type]
+LINES = tuple(f"line {number}" for number in range(12))
 
 
-def test_a_tail_whose_connection_breaks_says_so(
-    cluster: EmbeddedCluster, job: dict[str, Any], add_pod: Any, set_status: Any
+@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.integers(-1, 500), max_size=4), st.sampled_from(["\n", ""]), st.sampled_from([None, 12, 3]))
+def test_every_line_comes_once_wherever_the_connection_breaks(
+    cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch, cuts: list[int], end: str, tail: int | None
 ) -> None:
-    add_pod(job, 0, phase="Running")
+    monkeypatch.setattr(log_reader, "LOOK_SECONDS", 0)
+    pod = {
+        "metadata": {"name": "x-node-0-0-a", "namespace": "default", "uid": "u"},
+        "spec": {"containers": [{"name": "node"}]},
+        "status": {"phase": "Succeeded"},
+    }
+    source: Any = WithLogs(cluster, Log(*LINES, end=end, cuts=tuple(cuts)))
+    source.get = lambda *_: pod
+    followed = ContainerLog(source, pod, "node", tail=tail).follow()
+    assert [line for _, line in followed] == list(LINES[-(tail or 12) :])
+
+
+def test_a_connection_that_ends_in_order_while_the_container_runs_is_made_again(
+    cluster: EmbeddedCluster, job: Job, add_pod: Any, set_status: Any
+) -> None:
+    pod = add_pod(job, 0, phase="Running")
+    log = Log("a", "b", "hal", end="")
+    source: Any = WithLogs(cluster, log)
+    seen, reader = gathered(follow_logs(source, job))
+    eventually(lambda: len(source.asked) > 2)
+    assert seen == ["a", "b"]
+    log.entries[2] = (stamp(2), "half a line")
+    cluster.patch(POD, pod["metadata"]["name"], {"status": {"phase": "Failed"}}, "default", subresource="status")
+    set_status(job, "Failed")
+    reader.join(10)
+    assert seen == ["a", "b", "half a line"]
+    assert source.asked[-1]["follow"] is False
+
+
+def test_a_container_that_starts_anew_loses_no_last_words(
+    cluster: EmbeddedCluster, job: Job, add_pod: Any, set_status: Any
+) -> None:
+    def status(restarts: int, phase: str = "Running") -> dict[str, Any]:
+        return {"phase": phase, "containerStatuses": [{"name": "node", "restartCount": restarts}]}
+
+    pod = add_pod(job, 0, phase="Running")
+    first = Log("a", "b")
+    first.until.clear()
+    logs = [first]
+    source: Any = WithLogs(cluster, first)
+    source._logs = logs
+    seen, reader = gathered(follow_logs(source, job))
+    eventually(lambda: seen == ["a", "b"])
+    anew = Log("a", "b", "last words", "anew")
+    anew.entries = anew.entries[3:]
+    anew.before = Log("a", "b", "last words")
+    logs[0] = anew
+    cluster.patch(POD, pod["metadata"]["name"], {"status": status(1)}, "default", subresource="status")
+    first.until.set()
+    eventually(lambda: "anew" in seen)
+    anew.before = None
+    cluster.patch(POD, pod["metadata"]["name"], {"status": status(3, "Failed")}, "default", subresource="status")
+    set_status(job, "Failed")
+    reader.join(10)
+    assert seen[:4] == ["a", "b", "last words", "anew"]
+    assert "started 2 times in between" in seen[4]
+    assert len(seen) == 5
+
+
+def test_a_pod_that_takes_the_place_of_another_is_followed_too(
+    cluster: EmbeddedCluster, job: Job, add_pod: Any, set_status: Any
+) -> None:
+    pod = add_pod(job, 0, phase="Running")
+    source: Any = WithLogs(cluster, Log("first"))
+    source._logs = logs = [Log("first")]
+    seen, reader = gathered(follow_logs(source, job))
+    eventually(lambda: seen == ["first"])
+    cluster.delete(POD, pod["metadata"]["name"], "default", grace_period_seconds=0)
+    logs[0] = Log("second")
+    add_pod(job, 0, phase="Succeeded")
+    eventually(lambda: seen == ["first", "second"])
     set_status(job, "Complete")
-    source = WithLogs(cluster, first=[[b"a\n", ServiceUnavailable("broke")]])
-    assert texts(log_lines(source, job, follow=True, tail=1)) == ["a", "(the connection to this log broke: broke)"]  # type: ignore[arg-type]
+    reader.join(10)
+    assert not reader.is_alive()
+
+
+def test_a_log_that_stays_away_says_so(cluster: EmbeddedCluster, ended: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_reader, "MOST_LOST", 2)
+    source: Any = WithLogs(cluster, Log("a", cuts=(-1, -1, -1)))
+    assert texts(follow_logs(source, ended)) == ["(the connection to this log broke: the connection broke)"]
 
 
 def test_a_cluster_that_is_away_for_a_moment_does_not_end_it_and_for_long_does(
-    cluster: EmbeddedCluster, job: dict[str, Any], add_pod: Any, set_status: Any, monkeypatch: pytest.MonkeyPatch
+    cluster: EmbeddedCluster, ended: Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_MOST_LOST", 3)
-    add_pod(job, 0, phase="Running")
-    set_status(job, "Complete")
-    source = WithLogs(cluster, first=[[b"a\n"]])
+    monkeypatch.setattr(log_reader, "MOST_LOST", 3)
+    source: Any = WithLogs(cluster, Log("a"))
     source.lost = 3
-    assert texts(log_lines(source, job, follow=True)) == ["a"]  # type: ignore[arg-type]
+    assert texts(follow_logs(source, ended)) == ["a"]
     source.lost = 4
     with pytest.raises(ServiceUnavailable, match="down"):
-        list(log_lines(source, job, follow=True))  # type: ignore[arg-type]
+        list(follow_logs(source, ended))
 
 
-def test_readers_end_when_nobody_listens_any_more(
-    cluster: EmbeddedCluster, job: dict[str, Any], add_pod: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_readers_end_when_nobody_listens_any_more(cluster: EmbeddedCluster, ended: Job, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_MOST_PENDING", 1)
-    add_pod(job, 0, phase="Running")
     before = set(threading.enumerate())
-    lines: Any = log_lines(WithLogs(cluster, first=[[b"x\n" * 100]]), job, follow=True)  # type: ignore[arg-type]
-    assert next(lines)[1] == "x"
+    lines: Any = follow_logs(WithLogs(cluster, Log(*["x"] * 100)), ended)  # type: ignore[arg-type]
+    assert next(lines).text == "x"
     (reader,) = set(threading.enumerate()) - before
     lines.close()
     reader.join(10)
     assert not reader.is_alive()
 
 
-def test_a_job_that_is_deleted_ends_it(cluster: EmbeddedCluster, job: dict[str, Any]) -> None:
+def test_a_job_that_is_deleted_ends_it(cluster: EmbeddedCluster, job: Job) -> None:
     cluster.delete(TRAINJOB, job["metadata"]["name"], "default")
-    assert list(log_lines(cluster, job, follow=True)) == []
+    assert list(follow_logs(cluster, job)) == []
+
+
+def test_a_pod_that_outlives_its_job_does_not_keep_it_open(
+    cluster: EmbeddedCluster, job: Job, add_pod: Any, set_status: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_GRACE_SECONDS", 0.1)
+    add_pod(job, 0, phase="Running")
+    log = Log("a")
+    log.until.clear()
+    set_status(job, "Failed")
+    assert texts(follow_logs(WithLogs(cluster, log), job)) == ["a"]  # type: ignore[arg-type]
+    log.until.set()
+
+
+def test_a_total_that_is_used_up_says_so_and_ends_with_the_last_lines(
+    cluster: EmbeddedCluster, ended: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_TAIL_LINES", 2)
+    seen = texts(follow_logs(WithLogs(cluster, Log(*LINES)), ended, budget=Budget(total=20)))  # type: ignore[arg-type]
+    limit = "(21 bytes shown, which is the limit; the last lines follow at the end)"
+    assert seen == ["line 0", "line 1", "line 2", limit, "line 10", "line 11"]
+
+
+def test_a_tick_shows_no_more_than_its_bytes_and_nothing_is_lost(
+    cluster: EmbeddedCluster, ended: Job, add_pod: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ticks: list[int] = []
+    arriving = module._Following._arriving
+
+    def counted(following: Any, seconds: float) -> Iterator[LogLine]:
+        ticks.append(0)
+        for line in arriving(following, seconds):
+            ticks[-1] += len(line.text) + 1
+            yield line
+
+    monkeypatch.setattr(module._Following, "_arriving", counted)
+    monkeypatch.setattr(module._Following, "_is_done", lambda following: following._pending.empty() and len(ticks) > 8)
+    seen = texts(follow_logs(WithLogs(cluster, Log(*LINES)), ended, budget=Budget(tick=14)))  # type: ignore[arg-type]
+    assert seen == list(LINES)
+    assert max(ticks) <= 14 + len("line 11\n")
+
+
+def test_a_line_without_an_end_is_cut_and_what_follows_is_not(
+    cluster: EmbeddedCluster, ended: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_reader, "MOST_LINE", 100)
+    source: Any = WithLogs(cluster, Log("x" * 5000, "after", "y" * 3000, end=""))
+    assert texts(read_logs(source, ended)) == ["x" * 100 + " ... (cut)", "after", "y" * 100 + " ... (cut)"]

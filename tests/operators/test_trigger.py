@@ -6,6 +6,7 @@ import asyncio
 import json
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -20,6 +21,7 @@ from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import TrainJobDeadline, TrainJobDeleted, TrainJobError, TrainJobFailed
 from trainwright.jobs.run import Cancelled
 from trainwright.operators import TrainJobOperator, TrainJobTrigger, leaving
+from trainwright.operators.task_identity import task_identity
 from trainwright.operators.task_state import TaskId
 
 pytestmark = pytest.mark.medium
@@ -134,7 +136,7 @@ def test_a_job_that_is_deleted_or_replaced_is_gone(connected: EmbeddedCluster) -
         task.execute_complete(context(), event)
 
 
-@pytest.mark.parametrize("stopping", ["suspend", "delete"])
+@pytest.mark.parametrize("stopping", ["suspend", "delete", "keep"])
 def test_a_deadline_stops_the_job(connected: EmbeddedCluster, stopping: str) -> None:
     task = operator(start_timeout=0.1, stopping=stopping)
     event = event_of(deferred(task).trigger)
@@ -142,7 +144,8 @@ def test_a_deadline_stops_the_job(connected: EmbeddedCluster, stopping: str) -> 
     with pytest.raises(TrainJobDeadline, match=r"was Starting for more than 0\.1 s"):
         task.execute_complete(context(), event)
     job = the_job(connected)
-    assert "deletionTimestamp" in job["metadata"] if stopping == "delete" else job["spec"]["suspend"] is True
+    assert ("deletionTimestamp" in job["metadata"]) is (stopping == "delete")
+    assert bool(job["spec"].get("suspend")) is (stopping == "suspend")
 
 
 def test_the_trigger_ends_at_its_time_in_any_phase(connected: EmbeddedCluster) -> None:
@@ -272,6 +275,19 @@ def test_a_cleared_task_starts_a_new_job_and_a_retry_does_not(
     assert len(jobs(connected)) == 2
 
 
+@pytest.mark.parametrize("heard", [True, False])
+def test_a_job_that_is_kept_does_not_train_beside_the_one_after_a_clear(
+    connected: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch, heard: bool
+) -> None:
+    deferred(operator(stopping="keep"))
+    first = the_job(connected)
+    if heard:
+        in_state(monkeypatch, "restarting")
+        leaving.on_signal(context(), "keep")(connected, first)
+    leaving.stop_earlier(connected, replace(task_identity(context()), step="train@9"), "default", "keep")
+    assert the_job(connected)["spec"]["suspend"] is True
+
+
 def test_a_signal_before_the_deferral_leaves_nothing_unwatched(
     connected: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -318,5 +334,5 @@ def test_many_waiting_tasks_share_one_watch(connected: EmbeddedCluster, set_stat
 
 
 def test_another_word_for_stopping_is_refused_when_the_dag_is_parsed() -> None:
-    with pytest.raises(ValueError, match="expected suspend or delete"):
-        operator(stopping="keep")
+    with pytest.raises(ValueError, match="expected suspend, delete or keep"):
+        operator(stopping="drop")

@@ -4,7 +4,19 @@ from __future__ import annotations
 
 import typer
 
-from trainwright.cli import checkpoints, controller, controlplane, crds, jobs, logs, materialize, migrate, runtimes, validate
+from trainwright.cli import (
+    checkpoints,
+    controller,
+    controlplane,
+    crds,
+    doctor,
+    jobs,
+    logs,
+    materialize,
+    migrate,
+    runtimes,
+    validate,
+)
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -13,7 +25,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,  # they print local variables, credentials among them
     help="Fine-tuning on Kubeflow Trainer v2.",
 )
-for module in (controlplane, controller, jobs, logs, runtimes, validate, materialize, migrate, crds, checkpoints):
+for module in (controlplane, controller, doctor, jobs, logs, runtimes, validate, materialize, migrate, crds, checkpoints):
     module.register(app)
 
 

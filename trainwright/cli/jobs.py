@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import sys
 from typing import Annotated
 
@@ -19,11 +20,20 @@ from trainwright.cli.materialize import Files
 from trainwright.cli.output import Format, ViewFormat, print_object, print_objects, print_table
 from trainwright.cli.problems import FAILURE, bad_input_exits, cluster_errors_exit, fail, one_line
 from trainwright.cluster.kubernetes_cluster import KubernetesCluster
-from trainwright.jobs import Deadlines, Phase, TrainJobError, delete_job, phase_of, suspend_job, wait_for
+from trainwright.jobs import Deadlines, Phase, TrainJobError, delete_job, phase_of, wait_for
 from trainwright.jobs import Progress as JobProgress
+from trainwright.jobs.cancel import Became, Stopping, cancel_job
 from trainwright.jobs.describe import description_of
 from trainwright.jobs.progress_line import progress_line
 from trainwright.migration import Migrated, is_early, migrate
+
+
+class Cancelling(enum.StrEnum):
+    """How a person stops a job."""
+
+    suspend = "suspend"
+    delete = "delete"
+
 
 Name = Annotated[str, typer.Argument(help="Name of the TrainJob.")]
 
@@ -172,19 +182,29 @@ class _progress_shown:  # noqa: N801  (used as a function)
             self._bar.update(self._task, description=line, total=100, completed=progress.percent)
 
 
-def cancel(name: Name, namespace: Namespace = "", kubeconfig: Kubeconfig = None, home: HomeChoice = None) -> None:
+def cancel(
+    name: Name,
+    by: Annotated[Cancelling, typer.Option(help="suspend: its checkpoints stay, and it can be resumed. delete: all of it.")] = (
+        Cancelling.suspend
+    ),
+    wait: Annotated[float, typer.Option(help="Seconds to wait until its pods are gone.", min=0)] = 60,
+    namespace: Namespace = "",
+    kubeconfig: Kubeconfig = None,
+    home: HomeChoice = None,
+) -> None:
     """Suspend a TrainJob: its pods end, its checkpoints stay; `kubectl patch` or the same pipeline step resumes it."""
     with cluster_errors_exit():
         cluster = cluster_for(kubeconfig, home)
         trainjob = cluster.get(TRAINJOB, name, namespace or cluster.default_namespace)
         if phase_of(trainjob).is_final:
             fail(f"TrainJob {name} has ended already: {phase_of(trainjob).value}")
-        if trainjob["spec"].get("suspend"):
-            print(f"TrainJob {name} is suspended already")
-            return
-        if not suspend_job(cluster, trainjob):
-            raise NotFound(f"TrainJob {name} is gone already")
-    print(f"TrainJob {name} suspended")
+        already = by is Cancelling.suspend and trainjob["spec"].get("suspend")
+        stopped = cancel_job(cluster, trainjob, Stopping(by.value), within=wait)
+        if stopped.became in (Became.gone, Became.ended):
+            fail(f"TrainJob {name}: {stopped.became.value}")
+    if stopped.left():
+        fail(f"TrainJob {name} {stopped.became.name}, but after {wait:g} s {stopped.left()}")
+    print(f"TrainJob {name} is suspended already" if already else f"TrainJob {name} {stopped.became.name}")
 
 
 def delete(name: Name, namespace: Namespace = "", kubeconfig: Kubeconfig = None, home: HomeChoice = None) -> None:

@@ -156,11 +156,13 @@ class KubernetesCluster:
         *,
         propagation: Propagation = "Background",
         uid: str | None = None,
+        resource_version: str | None = None,
         grace_period_seconds: int | None = None,
     ) -> None:
         options: Obj = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": propagation}
-        if uid is not None:
-            options["preconditions"] = {"uid": uid}
+        preconditions = {"uid": uid, "resourceVersion": resource_version}
+        if any(preconditions.values()):
+            options["preconditions"] = {name: value for name, value in preconditions.items() if value}
         if grace_period_seconds is not None:
             options["gracePeriodSeconds"] = grace_period_seconds
         self._json("delete", _object_path(kind, name, namespace), body=options)
@@ -174,8 +176,19 @@ class KubernetesCluster:
         follow: bool = False,
         tail_lines: int | None = None,
         limit_bytes: int | None = None,
+        since_time: str = "",
+        timestamps: bool = False,
+        previous: bool = False,
     ) -> Iterator[bytes]:
-        query = _query(container=container, follow="true" if follow else "", tailLines=tail_lines, limitBytes=limit_bytes)
+        query = _query(
+            container=container,
+            follow="true" if follow else "",
+            tailLines=tail_lines,
+            limitBytes=limit_bytes,
+            sinceTime=since_time,
+            timestamps="true" if timestamps else "",
+            previous="true" if previous else "",
+        )
         response = self._request(
             "get", _object_path(POD, name, namespace) + "/log", query=query, read_seconds=None if follow else 0
         )
@@ -183,6 +196,10 @@ class KubernetesCluster:
             yield from _chunks(response)
         finally:
             _close(response)
+
+    def request(self, method: str, path: str, body: Obj | None = None) -> Obj:
+        """One exchange by path, for what is no object of a kind: reviews and discovery. Raises ApiError."""
+        return self._json(method, path, body=body)
 
     def _json(self, method: str, path: str, **more: Any) -> Obj:
         from urllib3.exceptions import HTTPError

@@ -98,9 +98,13 @@ class Cluster(Protocol):
         *,
         propagation: Propagation = "Background",
         uid: str | None = None,
+        resource_version: str | None = None,
         grace_period_seconds: int | None = None,
     ) -> None:
-        """Delete an object; with `uid` only that very one (Conflict otherwise). Raises NotFound."""
+        """Delete an object; with `uid` only that very one, with `resource_version` only as it was (Conflict otherwise).
+
+        Raises NotFound.
+        """
         ...
 
     def logs(
@@ -112,6 +116,13 @@ class Cluster(Protocol):
         follow: bool = False,
         tail_lines: int | None = None,
         limit_bytes: int | None = None,
+        since_time: str = "",
+        timestamps: bool = False,
+        previous: bool = False,
     ) -> Iterator[bytes]:
-        """A container's log in chunks. Raises NotFound, or BadRequest when it has not started."""
+        """A container's log in chunks. Raises NotFound, or BadRequest when it has not started.
+
+        `since_time` is RFC 3339, of which a kubelet heeds whole seconds; `timestamps` begins each line with its time and a
+        space; `previous` is the run before the last restart.
+        """
         ...

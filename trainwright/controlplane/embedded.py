@@ -15,6 +15,7 @@ import orjson
 from trainwright.api.errors import BadRequest, ServiceUnavailable
 from trainwright.api.kinds import POD, Kind, kind_of
 from trainwright.api.objects import Obj, name_of, namespace_of
+from trainwright.api.times import parse_time
 from trainwright.cluster.protocol import Listing, PatchType, Propagation, WatchEvent
 from trainwright.controlplane.apiserver import patches
 from trainwright.controlplane.apiserver.deletion import DeleteOptions
@@ -119,10 +120,16 @@ class EmbeddedCluster:
         *,
         propagation: Propagation = "Background",
         uid: str | None = None,
+        resource_version: str | None = None,
         grace_period_seconds: int | None = None,
     ) -> None:
-        """Delete an object; with `uid` only that very one (Conflict otherwise). Raises NotFound."""
-        self._server.delete(kind, _space(kind, namespace), name, DeleteOptions(propagation, grace_period_seconds, uid))
+        """Delete an object; with `uid` only that very one, with `resource_version` only as it was (Conflict otherwise).
+
+        Raises NotFound.
+        """
+        self._server.delete(
+            kind, _space(kind, namespace), name, DeleteOptions(propagation, grace_period_seconds, uid, resource_version)
+        )
 
     def bind(self, name: str, namespace: str, node: str) -> None:
         """Give a pod its node, once, and say that it is scheduled: one write. Raises Conflict when it has one, NotFound."""
@@ -137,10 +144,21 @@ class EmbeddedCluster:
         follow: bool = False,
         tail_lines: int | None = None,
         limit_bytes: int | None = None,
+        since_time: str = "",
+        timestamps: bool = False,
+        previous: bool = False,
     ) -> Iterator[bytes]:
         """A container's log in chunks; none while the pod has no node. Raises NotFound, or BadRequest when it has not started."""
         pod = self.get(POD, name, namespace)
-        options = LogOptions(container, follow, tail_lines, limit_bytes=limit_bytes)
+        options = LogOptions(
+            container,
+            follow,
+            tail_lines,
+            since_time=parse_time(since_time) if since_time else None,
+            limit_bytes=limit_bytes,
+            timestamps=timestamps,
+            previous=previous,
+        )
         # Without the heartbeats, which are there for readers that can go away without a word.
         return (chunk for chunk in open_log(self._logs, pod, options) or () if chunk)
 

@@ -1,4 +1,4 @@
-"""The logs of a TrainJob's pods, followed as they grow: across pods that are not there yet, and connections that break."""
+"""The logs of a TrainJob: of one rank or of all, read as they are or followed to the job's end, in as many bytes as are wanted."""
 
 from __future__ import annotations
 
@@ -6,138 +6,192 @@ import queue
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
 
-from trainwright.api.errors import ApiError, BadRequest, NotFound
-from trainwright.api.kinds import POD, TRAINJOB
-from trainwright.api.objects import Obj, name_of, namespace_of, uid_of
+from trainwright.api import names
+from trainwright.api.errors import ApiError, NotFound
+from trainwright.api.kinds import TRAINJOB
+from trainwright.api.objects import Obj, labels_of, name_of, namespace_of, uid_of
 from trainwright.api.phase import phase_of
 from trainwright.cluster.protocol import Cluster
+from trainwright.jobs import log_reader
+from trainwright.jobs.log_reader import ContainerLog
 from trainwright.jobs.pods import index_of, pods_of, step_of
 
-LOOK_SECONDS = 0.5
-_MOST_PENDING = 10_000
-_MOST_LOST = 120
-"""Looks in a row that may fail, a minute's worth."""
+_MOST_PENDING = 1000
+_TAIL_LINES = 20
+"""How many of the last lines are shown of a log that was too long to be shown whole."""
+_GRACE_SECONDS = 10.0
+"""How long after the job's end its pods may take to end their logs."""
 
 
-def log_lines(
-    cluster: Cluster,
-    trainjob: Obj,
-    *,
-    step: str = "node",
-    index: int | None = None,
-    follow: bool = False,
-    tail: int | None = None,
-) -> Iterator[tuple[str, str]]:
-    """`(pod, line)` of a step's pods, or of one completion index; with `follow` until the TrainJob has ended.
+class LogLine(NamedTuple):
+    """A line, whose it is (`STEP-JOB-RANK`), and its time, which is empty for words of ours."""
 
-    Raises NotFound when the step has no pods and nothing is followed.
+    source: str
+    text: str
+    stamp: str = ""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Which lines: of a step's pods with this rank (None: all ranks), from a time on, the last so many of each."""
+
+    step: str = "node"
+    rank: int | None = 0
+    since: str = ""
+    tail: int | None = None
+
+    def of(self, pods: list[Obj]) -> list[Obj]:
+        return [pod for pod in pods if self.rank is None or index_of(pod) == self.rank]
+
+
+@dataclass(frozen=True)
+class Budget:
+    """Bytes that are shown in each half second and in total. What a tick has no place for comes later, unless the job ends before."""
+
+    tick: int | None = None
+    total: int | None = None
+
+
+_ALL = Wanted()
+_UNBOUNDED = Budget()
+
+
+def read_logs(cluster: Cluster, trainjob: Obj, wanted: Wanted = _ALL, *, previous: bool = False) -> Iterator[LogLine]:
+    """What the logs hold now; `previous`: of the runs before the last restart. Raises NotFound where there is no such pod."""
+    pods = pods_of(cluster, trainjob)
+    found = wanted.of([pod for pod in pods if step_of(pod) == wanted.step])
+    if not found:
+        steps = ", ".join(dict.fromkeys(map(step_of, pods))) or "none"
+        rank = "" if wanted.rank is None else f" and rank {wanted.rank}"
+        raise NotFound(f"TrainJob {name_of(trainjob)} has no pods of the step {wanted.step!r}{rank} (steps with pods: {steps})")
+    for pod in [pod for pod in found if _has_started(pod)] or found:
+        for stamp, text in _log_of(cluster, pod, wanted).read(previous=previous):
+            yield LogLine(source_of(pod), text, stamp)
+
+
+def follow_logs(cluster: Cluster, trainjob: Obj, wanted: Wanted = _ALL, budget: Budget = _UNBOUNDED) -> Iterator[LogLine]:
+    """The logs as they grow, each line once, until the TrainJob has ended; also of pods that start later.
+
+    Where the total is used up it says so, and shows the last lines when the job ends. Raises ApiError when the cluster has
+    been away for a minute.
     """
-    if not follow:
-        pods = [pod for pod in pods_of(cluster, trainjob, step) if index is None or index_of(pod) == index]
-        if not pods:
-            raise NotFound(f"TrainJob {name_of(trainjob)} has no pods of the step {step!r}")
-        for pod in pods:
-            for line in _lines(cluster, pod, follow=False, tail=tail):
-                yield name_of(pod), line
-        return
-    yield from _followed(cluster, trainjob, step, index, tail)
-
-
-def _followed(cluster: Cluster, trainjob: Obj, step: str, index: int | None, tail: int | None) -> Iterator[tuple[str, str]]:
-    lines = _Lines()
-    readers: dict[str, threading.Thread] = {}
-    lost = 0
+    following = _Following(cluster, trainjob, wanted, budget)
     try:
+        yield from following.lines()
+    finally:
+        following.closed.set()
+    if following.used_up:
+        yield from _last_lines(cluster, trainjob, wanted)
+
+
+def source_of(pod: Obj) -> str:
+    """`STEP-JOB-RANK`, as the pod's own name has it between the job's name and a random end."""
+    return f"{step_of(pod)}-{labels_of(pod).get(names.JOB_INDEX_LABEL, '0')}-{index_of(pod)}"
+
+
+class _Following:
+    """Readers of pods, each a thread, and the one who takes their lines; readers wait when nobody takes."""
+
+    def __init__(self, cluster: Cluster, trainjob: Obj, wanted: Wanted, budget: Budget):
+        self.closed = threading.Event()
+        self._cluster, self._trainjob, self._wanted, self._budget = cluster, trainjob, wanted, budget
+        self._pending: queue.Queue[LogLine] = queue.Queue(maxsize=_MOST_PENDING)
+        self._readers: dict[str, threading.Thread] = {}
+        self._ended: float | None = None
+        self._shown = 0
+
+    @property
+    def used_up(self) -> bool:
+        return self._budget.total is not None and self._shown >= self._budget.total
+
+    def lines(self) -> Iterator[LogLine]:
+        lost = 0
         while True:
             try:
-                over = _is_over(cluster, trainjob)
-                pods = pods_of(cluster, trainjob, step)
+                self._look()
                 lost = 0
             except ApiError:  # logs that are open go on; a cluster that stays away ends it
                 lost += 1
-                if lost > _MOST_LOST:
+                if lost > log_reader.MOST_LOST:
                     raise
-                over, pods = False, []
-            for pod in pods:
-                if uid_of(pod) not in readers and (index is None or index_of(pod) == index) and _has_started(pod):
-                    readers[uid_of(pod)] = threading.Thread(target=_read, args=(cluster, pod, tail, lines), daemon=True)
-                    readers[uid_of(pod)].start()
-            done = over and not any(reader.is_alive() for reader in readers.values())
-            yield from lines.arriving(0 if done else LOOK_SECONDS)
+            done = self._is_done()
+            if self.used_up:
+                if self._ended is not None:
+                    return
+                time.sleep(log_reader.LOOK_SECONDS)
+                continue
+            yield from self._arriving(0 if done else log_reader.LOOK_SECONDS)
             if done:
                 return
-    finally:
-        lines.closed.set()
 
+    def _look(self) -> None:
+        """Whether the job has ended, and which pods have started since the last look; asked in this order."""
+        if self._ended is None and _is_over(self._cluster, self._trainjob):
+            self._ended = time.monotonic()
+        if self.used_up:
+            return
+        for pod in self._wanted.of(pods_of(self._cluster, self._trainjob, self._wanted.step)):
+            if uid_of(pod) not in self._readers and _has_started(pod):
+                self._readers[uid_of(pod)] = threading.Thread(target=self._read, args=(pod,), daemon=True)
+                self._readers[uid_of(pod)].start()
 
-class _Lines:
-    """Lines on their way from the readers of pods to the one who asked; readers end when it is closed."""
+    def _is_done(self) -> bool:
+        if self._ended is None:
+            return False
+        late = time.monotonic() - self._ended > _GRACE_SECONDS
+        return late or not any(reader.is_alive() for reader in self._readers.values())
 
-    def __init__(self) -> None:
-        self.closed = threading.Event()
-        self._pending: queue.Queue[tuple[str, str]] = queue.Queue(maxsize=_MOST_PENDING)
+    def _read(self, pod: Obj) -> None:
+        source = source_of(pod)
+        for stamp, text in _log_of(self._cluster, pod, self._wanted, self.closed).follow():
+            if not self._put(LogLine(source, text, stamp)):
+                return
 
-    def put(self, pod: str, line: str) -> bool:
+    def _put(self, line: LogLine) -> bool:
         """False when nobody wants it any more."""
         while not self.closed.is_set():
             try:
-                self._pending.put((pod, line), timeout=LOOK_SECONDS)
+                self._pending.put(line, timeout=log_reader.LOOK_SECONDS)
             except queue.Full:
                 continue
             return True
         return False
 
-    def arriving(self, seconds: float) -> Iterator[tuple[str, str]]:
-        """What has come, and what comes within that time."""
-        deadline = time.monotonic() + seconds
+    def _arriving(self, seconds: float) -> Iterator[LogLine]:
+        """What has come, and what comes within that time, within the budget."""
+        deadline, shown = time.monotonic() + seconds, 0
         while True:
             left = deadline - time.monotonic()
+            if self._budget.tick is not None and shown >= self._budget.tick and left > 0:
+                time.sleep(left)
+                return
             try:
-                yield self._pending.get(timeout=left) if left > 0 else self._pending.get_nowait()
+                line = self._pending.get(timeout=left) if left > 0 else self._pending.get_nowait()
             except queue.Empty:
                 return
-
-
-def _read(cluster: Cluster, pod: Obj, tail: int | None, lines: _Lines) -> None:
-    """Follow one pod to the end of its log; a connection that breaks is made again, from the line after the last one."""
-    seen, lost = 0, 0
-    while not lines.closed.is_set():
-        try:
-            for number, line in enumerate(_lines(cluster, pod, follow=True, tail=tail)):
-                lost = 0
-                if number >= seen:
-                    if not lines.put(name_of(pod), line):
-                        return
-                    seen = number + 1
-            return
-        except BadRequest:  # its container has not started
-            lines.closed.wait(LOOK_SECONDS)
-        except NotFound:
-            return
-        except ApiError as error:
-            lost += 1
-            if tail is not None or lost > _MOST_LOST:  # a tail cannot be counted again
-                lines.put(name_of(pod), f"(the connection to this log broke: {error.message})")
-                return
-            lines.closed.wait(LOOK_SECONDS)
-            if not _still_there(cluster, pod):
+            size = len(line.text.encode()) + 1
+            shown, self._shown = shown + size, self._shown + size
+            yield line
+            if self.used_up:
+                self.closed.set()
+                yield LogLine("", f"({self._shown} bytes shown, which is the limit; the last lines follow at the end)")
                 return
 
 
-def _lines(cluster: Cluster, pod: Obj, *, follow: bool, tail: int | None) -> Iterator[str]:
-    container = step_of(pod) if step_of(pod) in _names(pod) else _names(pod)[0]
-    pending = b""
-    for chunk in cluster.logs(name_of(pod), namespace_of(pod), container=container, follow=follow, tail_lines=tail):
-        *complete, pending = (pending + chunk).split(b"\n")
-        for line in complete:
-            yield line.decode("utf-8", "replace")
-    if pending:
-        yield pending.decode("utf-8", "replace")
+def _last_lines(cluster: Cluster, trainjob: Obj, wanted: Wanted) -> Iterator[LogLine]:
+    try:
+        yield from read_logs(cluster, trainjob, Wanted(wanted.step, wanted.rank, tail=_TAIL_LINES))
+    except ApiError as error:
+        yield LogLine("", f"(the last lines cannot be read: {error.message})")
 
 
-def _names(pod: Obj) -> list[str]:
-    return [str(container["name"]) for container in pod["spec"]["containers"]]
+def _log_of(cluster: Cluster, pod: Obj, wanted: Wanted, closed: threading.Event | None = None) -> ContainerLog:
+    containers = [str(container["name"]) for container in pod["spec"]["containers"]]
+    container = step_of(pod) if step_of(pod) in containers else containers[0]
+    return ContainerLog(cluster, pod, container, wanted.since, wanted.tail, closed or threading.Event())
 
 
 def _has_started(pod: Obj) -> bool:
@@ -150,12 +204,3 @@ def _is_over(cluster: Cluster, trainjob: Obj) -> bool:
     except NotFound:
         return True
     return uid_of(now) != uid_of(trainjob) or phase_of(now).is_final
-
-
-def _still_there(cluster: Cluster, pod: Obj) -> bool:
-    try:
-        return uid_of(cluster.get(POD, name_of(pod), namespace_of(pod))) == uid_of(pod)
-    except NotFound:
-        return False
-    except ApiError:
-        return True

@@ -66,6 +66,22 @@ class FileStore:
             self.replace(key, new)
             return True
 
+    def honours_conditions(self, key: str) -> bool:
+        path = self._path(key)
+        made = [folder for folder in path.parents if not folder.exists()]
+        try:
+            self.create(key, b"probe")
+            self.create(key, b"probe")
+        except AlreadyThere:
+            return True
+        finally:
+            with disk_errors(path):
+                path.unlink(missing_ok=True)
+            for folder in made:
+                with contextlib.suppress(OSError):  # somebody has begun to use it meanwhile
+                    folder.rmdir()
+        return False
+
     @contextlib.contextmanager
     def exclusive(self, key: str) -> Iterator[None]:
         """By a hidden lock file in the folder, only while it is held."""

@@ -33,6 +33,7 @@ PART = 8 * 1024 * 1024
 _AT_ONCE = 4
 _MOST_PARTS = 9_000
 _SHA256 = "sha256"
+_NO_ETAG = '"00000000000000000000000000000000"'
 _CONTROL = re.compile(r"[\0-\x1f\x7f]")
 
 
@@ -134,6 +135,15 @@ class S3Store:
 
         with contextlib.suppress(NotThere), s3_errors(self.uri.join(key)):
             obstore.delete(self._bucket, self._path(key))
+
+    def honours_conditions(self, key: str) -> bool:
+        try:
+            self.replace(key, b"probe")
+            return self._put_if(key, b"", None) is None and self._put_if(key, b"", _NO_ETAG) is None
+        except NotSupported:
+            return False
+        finally:
+            self.delete(key)
 
     @contextlib.contextmanager
     def exclusive(self, key: str) -> Iterator[None]:

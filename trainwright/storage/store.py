@@ -56,6 +56,10 @@ class Store(Protocol):
         """Write a small file if it still has the content `old` (None: if it does not exist); False when it has not."""
         ...
 
+    def honours_conditions(self, key: str) -> bool:
+        """Whether it refuses to create what exists; tried with a small file of that name, which is removed. Raises StorageError."""
+        ...
+
     def exclusive(self, key: str) -> AbstractContextManager[None]:
         """Inside, nobody else who asks for the same key of the same store is; they wait. Raises StorageError."""
         ...

@@ -142,11 +142,20 @@ class LocalCache:
         *,
         propagation: Propagation = "Background",
         uid: str | None = None,
+        resource_version: str | None = None,
         grace_period_seconds: int | None = None,
     ) -> None:
         kept = self._kept.get(kind)
         before = kept.get((namespace or "", name)) if kept is not None else None
-        self._cluster.delete(kind, name, namespace, propagation=propagation, uid=uid, grace_period_seconds=grace_period_seconds)
+        self._cluster.delete(
+            kind,
+            name,
+            namespace,
+            propagation=propagation,
+            uid=uid,
+            resource_version=resource_version,
+            grace_period_seconds=grace_period_seconds,
+        )
         if kept is not None and before is not None:
             self._written(kind, before)
             kept.doom(before)
@@ -181,9 +190,20 @@ class LocalCache:
         follow: bool = False,
         tail_lines: int | None = None,
         limit_bytes: int | None = None,
+        since_time: str = "",
+        timestamps: bool = False,
+        previous: bool = False,
     ) -> Iterator[bytes]:
         return self._cluster.logs(
-            name, namespace, container=container, follow=follow, tail_lines=tail_lines, limit_bytes=limit_bytes
+            name,
+            namespace,
+            container=container,
+            follow=follow,
+            tail_lines=tail_lines,
+            limit_bytes=limit_bytes,
+            since_time=since_time,
+            timestamps=timestamps,
+            previous=previous,
         )
 
     def _synced(self, kind: Kind) -> Kept | None:

@@ -83,10 +83,19 @@ class FencedCluster:
         *,
         propagation: Propagation = "Background",
         uid: str | None = None,
+        resource_version: str | None = None,
         grace_period_seconds: int | None = None,
     ) -> None:
         self._check()
-        self._cluster.delete(kind, name, namespace, propagation=propagation, uid=uid, grace_period_seconds=grace_period_seconds)
+        self._cluster.delete(
+            kind,
+            name,
+            namespace,
+            propagation=propagation,
+            uid=uid,
+            resource_version=resource_version,
+            grace_period_seconds=grace_period_seconds,
+        )
 
     def logs(
         self,
@@ -97,7 +106,18 @@ class FencedCluster:
         follow: bool = False,
         tail_lines: int | None = None,
         limit_bytes: int | None = None,
+        since_time: str = "",
+        timestamps: bool = False,
+        previous: bool = False,
     ) -> Iterator[bytes]:
         return self._cluster.logs(
-            name, namespace, container=container, follow=follow, tail_lines=tail_lines, limit_bytes=limit_bytes
+            name,
+            namespace,
+            container=container,
+            follow=follow,
+            tail_lines=tail_lines,
+            limit_bytes=limit_bytes,
+            since_time=since_time,
+            timestamps=timestamps,
+            previous=previous,
         )

@@ -9,7 +9,6 @@ from trainwright.api.conditions import is_true
 from trainwright.api.objects import Obj, labels_of, name_of, named
 from trainwright.controlplane.controllers.controller import Stuck
 
-JOB_INDEX_LABEL = "jobset.sigs.k8s.io/job-index"
 JOB_RESTART_ATTEMPT_LABEL = "jobset.sigs.k8s.io/job-restart-attempt"
 _COUNTERS = ("jobRestarts", "jobRestartsCountTowardsMax")
 
@@ -63,7 +62,7 @@ def restarts_of(status: Obj, replicated: str, index: int) -> int:
 
 def index_of(job: Obj) -> int:
     """The Job's place among its replicas. Raises Stuck."""
-    return _number(job, JOB_INDEX_LABEL)
+    return _number(job, names.JOB_INDEX_LABEL)
 
 
 def is_ready(job: Obj) -> bool:

@@ -1,0 +1,332 @@
+"""What the doctor finds: on the embedded cluster as it is, and on clusters that lack something, answered by a stub."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from trainwright.api.errors import Forbidden, NotFound
+from trainwright.api.kinds import CLAIM, LEASE, TRAINJOB, Kind
+from trainwright.cli.cluster_checks import check_access, check_apis, check_controller
+from trainwright.cli.findings import Finding, Level, missing, ok, verdict, warning
+from trainwright.cli.wish_checks import check_claim, check_queue, check_runtimes, check_store
+from trainwright.cluster.protocol import Listing
+from trainwright.controlplane.plane import ControlPlane
+from trainwright.jobs.rights import CALLS
+
+Run = Callable[..., Any]
+NOW = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
+
+
+class Answering:
+    """A cluster of which the test says what it has; what is not said is not there."""
+
+    host, origin, default_namespace = "https://stub", "test", "default"
+
+    def __init__(self, objects: dict[str, Any] | None = None, paths: dict[str, Any] | None = None, denied: str = ""):
+        self._objects, self._paths, self._denied = objects or {}, paths or {}, denied
+
+    def request(self, method: str, path: str, body: Any = None) -> Any:
+        if path.endswith("selfsubjectaccessreviews") and path not in self._paths:
+            attributes = body["spec"]["resourceAttributes"]
+            return {"status": {"allowed": f"{attributes['verb']} {attributes['resource']}" != self._denied}}
+        return self._given(self._paths.get(path))
+
+    def list(self, kind: Kind, namespace: str | None = None) -> Listing:
+        return Listing(self._given(self._objects.get(kind.plural)), "1")
+
+    def get(self, kind: Kind, name: str, namespace: str | None = None) -> Any:
+        found = [item for item in self._given(self._objects.get(kind.plural)) if item["metadata"]["name"] == name]
+        return self._given(found[0] if found else None)
+
+    def _given(self, answer: Any) -> Any:
+        if isinstance(answer, Exception):
+            raise answer
+        if answer is None:
+            raise NotFound("not found")
+        return answer
+
+
+def group(*versions: str) -> dict[str, Any]:
+    return {"versions": [{"version": v} for v in versions], "preferredVersion": {"version": versions[-1]}}
+
+
+def resources(*plurals: str) -> dict[str, Any]:
+    return {"resources": [{"name": plural} for plural in plurals]}
+
+
+def found(findings: Any) -> list[tuple[str, str]]:
+    return [(each.level.value, each.subject) for each in findings]
+
+
+def test_the_verdict_is_the_worst() -> None:
+    assert verdict([]) is Level.ok
+    assert verdict([warning("a", "b", "c", "d"), ok("a", "b", "c")]) is Level.warning
+    assert verdict([missing("a", "b", "c", "d"), warning("a", "b", "c", "d")]) is Level.missing
+
+
+@pytest.mark.parametrize("call", [call for call in CALLS if not call.sub], ids=lambda call: str(call.right("")))
+def test_a_right_that_is_missing_is_named_with_what_needs_it(call: Any) -> None:
+    findings = list(check_access(Answering(denied=f"{call.verb} {call.kind.plural}"), "team"))  # type: ignore[arg-type]
+    denied = next(each for each in findings if each.subject == str(call.right("team")))
+    assert denied.level is (Level.warning if call.without else Level.missing)
+    assert f"needed to {', '.join(call.acts)}" in denied.message
+    assert f"verbs [{call.verb}] on {call.kind.plural}" in denied.advice
+
+
+def test_a_subresource_is_asked_for_as_one() -> None:
+    asked: list[dict[str, str]] = []
+    cluster = Answering()
+    cluster.request = lambda _method, _path, body: asked.append(body["spec"]["resourceAttributes"]) or {}  # type: ignore
+    findings = list(check_access(cluster, "team"))  # type: ignore[arg-type]
+    assert {"verb": "get", "resource": "pods", "subresource": "log", "namespace": "team"} in asked
+    named = {"verb": "get", "group": "apiextensions.k8s.io", "resource": "customresourcedefinitions"}
+    assert {**named, "name": "trainjobs.trainer.kubeflow.org"} in asked
+    assert len(findings) == len(CALLS), "nothing is allowed where the answer does not say so"
+
+
+def test_a_review_that_is_refused_is_said_once() -> None:
+    reviews = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+    (only,) = check_access(Answering(paths={reviews: Forbidden("no reviews")}), "team")  # type: ignore[arg-type]
+    assert only.level is Level.warning
+    assert "no reviews" in only.message
+    assert "rbac.yaml" in only.advice
+
+
+TRAINER = "/apis/trainer.kubeflow.org"
+JOBSET = "/apis/jobset.x-k8s.io"
+SERVED = {
+    TRAINER: group("v1alpha1"),
+    f"{TRAINER}/v1alpha1": resources("trainjobs", "trainingruntimes", "clustertrainingruntimes"),
+    JOBSET: group("v1alpha2"),
+    f"{JOBSET}/v1alpha2": resources("jobsets"),
+}
+
+
+@pytest.mark.parametrize(
+    ("paths", "levels", "words"),
+    [
+        (SERVED, ["ok", "ok"], "v1alpha1"),
+        ({**SERVED, TRAINER: None}, ["missing", "ok"], "is not served; v1alpha1 is needed"),
+        ({**SERVED, TRAINER: group("v2")}, ["missing", "ok"], "serves only v2"),
+        ({**SERVED, f"{TRAINER}/v1alpha1": resources("trainjobs")}, ["missing", "ok"], "without clustertrainingruntimes"),
+        ({**SERVED, JOBSET: None}, ["ok", "missing"], "jobset.x-k8s.io"),
+    ],
+)
+def test_what_is_served(paths: dict[str, Any], levels: list[str], words: str) -> None:
+    findings = list(check_apis(Answering(paths=paths)))  # type: ignore[arg-type]
+    assert [each.level.value for each in findings] == levels
+    assert words in " ".join(f"{each.subject} {each.message}" for each in findings)
+
+
+@pytest.mark.parametrize(
+    ("version", "words"),
+    [("2.1.0", "of Trainer 2.1:"), ("2.2.1", "Trainer 2.2 or later"), ("2.3.0", "Trainer 2.2 or later")],
+)
+def test_the_version_of_trainer_is_told_by_its_schema(shared: Path, version: str, words: str) -> None:
+    import yaml
+
+    path = shared / "upstream" / "trainer" / f"crds-v{version}" / "trainer.kubeflow.org_trainjobs.yaml"
+    definition = yaml.load(path.read_text(), yaml.CSafeLoader)
+    cluster = Answering({"customresourcedefinitions": [definition]}, SERVED)
+    cluster.host = f"https://{version}"  # the schema of a host is kept
+    assert words in next(iter(check_apis(cluster))).message  # type: ignore[arg-type]
+
+
+def lease(renewed: str) -> dict[str, Any]:
+    return {"metadata": {"name": "trainer.kubeflow.org"}, "spec": {"renewTime": renewed}}
+
+
+def job(created: str, **status: Any) -> dict[str, Any]:
+    return {"metadata": {"name": "j", "creationTimestamp": created}, "status": status}
+
+
+@pytest.mark.parametrize(
+    ("leases", "jobs", "level"),
+    [
+        ([lease("2026-01-01T11:59:50.123456Z")], [], "ok"),
+        ([lease("2026-01-01T11:00:00.000000Z")], [], "warning"),
+        (Forbidden("no"), [job("2026-01-01T11:00:00Z", conditions=[{"type": "Complete"}])], "ok"),
+        (Forbidden("no"), [job("2026-01-01T11:00:00Z", jobsStatus=[{"name": "node"}])], "ok"),
+        (Forbidden("no"), [job("2026-01-01T11:58:00Z")], "missing"),
+        (Forbidden("no"), [job("2026-01-01T11:59:30Z")], "warning"),
+        (Forbidden("no"), Forbidden("no"), "warning"),
+    ],
+)
+def test_whether_a_controller_lives(leases: Any, jobs: Any, level: str) -> None:
+    cluster = Answering({LEASE.plural: leases, TRAINJOB.plural: jobs}, {"/version": {"gitVersion": "v1.34.1"}})
+    finding = check_controller(cluster, "default", NOW)  # type: ignore[arg-type]
+    assert finding.level.value == level
+    assert bool(finding.advice) == (level != "ok")
+
+
+def runtime(name: str, step: str = "trainer", **labels: str) -> dict[str, Any]:
+    template = {"metadata": {"labels": {"trainer.kubeflow.org/trainjob-ancestor-step": step}}}
+    jobs = [{"name": "node", "template": template}]
+    metadata = {"name": name, "labels": labels or {"trainer.kubeflow.org/framework": "torch"}}
+    return {"kind": "ClusterTrainingRuntime", "metadata": metadata, "spec": {"template": {"spec": {"replicatedJobs": jobs}}}}
+
+
+@pytest.mark.parametrize(
+    ("there", "wanted", "expected"),
+    [
+        ([runtime("torch")], "torch", [("ok", "torch")]),
+        ([runtime("torch"), runtime("jax")], "", [("ok", "jax"), ("ok", "torch")]),
+        ([runtime("torch")], "torhc", [("missing", "torhc"), ("ok", "torch")]),
+        ([runtime("torch", other="x")], "torch", [("warning", "torch")]),
+        ([runtime("torch", step="data")], "torch", [("warning", "torch")]),
+        ([], "", [("missing", "all")]),
+    ],
+)
+def test_runtimes(there: Any, wanted: str, expected: Any) -> None:
+    objects = {"clustertrainingruntimes": there, "trainingruntimes": []}
+    assert found(check_runtimes(Answering(objects), "default", wanted)) == expected  # type: ignore[arg-type]
+
+
+def test_a_runtime_that_is_meant_is_suggested() -> None:
+    objects = {"clustertrainingruntimes": [runtime("torch")], "trainingruntimes": []}
+    assert next(check_runtimes(Answering(objects), "default", "torhc")).advice == "did you mean torch?"  # type: ignore[arg-type]
+
+
+def queue(active: str) -> dict[str, Any]:
+    conditions = [{"type": "Active", "status": active, "reason": "R", "message": "M"}]
+    return {"metadata": {"name": "q"}, "spec": {"clusterQueue": "c"}, "status": {"conditions": conditions}}
+
+
+KUEUE = {"/apis/kueue.x-k8s.io": group("v1beta1", "v1beta2")}
+
+
+@pytest.mark.parametrize(
+    ("paths", "queues", "wanted", "level", "words"),
+    [
+        ({}, None, "", "ok", "not served"),
+        ({}, None, "q", "missing", "stay suspended"),
+        (KUEUE, [queue("True")], "", "ok", "LocalQueues of default: q"),
+        (KUEUE, [queue("True")], "q", "ok", "cluster queue c"),
+        (KUEUE, [queue("True")], "r", "missing", "no such LocalQueue"),
+        (KUEUE, [queue("False")], "q", "missing", "not active: R: M"),
+        (KUEUE, Forbidden("no"), "q", "warning", "cannot be listed"),
+    ],
+)
+def test_queues(paths: Any, queues: Any, wanted: str, level: str, words: str) -> None:
+    finding = check_queue(Answering({"localqueues": queues}, paths), "default", wanted)  # type: ignore[arg-type]
+    assert finding.level.value == level
+    assert words in finding.message
+
+
+@pytest.mark.parametrize(
+    ("modes", "phase", "level"),
+    [
+        (["ReadWriteOnce", "ReadWriteMany"], "Bound", "ok"),
+        (["ReadWriteOnce"], "Bound", "warning"),
+        (["ReadWriteOncePod"], "Pending", "warning"),
+        (["ReadOnlyMany"], "Bound", "missing"),
+        (["ReadWriteMany"], "Lost", "missing"),
+    ],
+)
+def test_claims(modes: list[str], phase: str, level: str) -> None:
+    claim = {"metadata": {"name": "work"}, "spec": {"accessModes": modes}, "status": {"phase": phase}}
+    assert check_claim(Answering({CLAIM.plural: [claim]}), "default", "work").level.value == level  # type: ignore[arg-type]
+    assert check_claim(Answering({CLAIM.plural: [claim]}), "default", "other").level is Level.missing  # type: ignore[arg-type]
+    assert check_claim(Answering({CLAIM.plural: Forbidden("no")}), "default", "work").level is Level.warning  # type: ignore[arg-type]
+
+
+def test_a_folder_is_left_as_it_was(tmp_path: Path) -> None:
+    assert check_store(f"file://{tmp_path}/new/exports").level is Level.ok
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "file").write_text("")
+    for uri in (f"file://{tmp_path}/file/exports", "ftp://x", "hf://a/b"):
+        assert check_store(uri).level is Level.missing, uri
+
+
+@pytest.mark.medium
+def test_a_bucket_is_left_as_it_was(s3_folder: str) -> None:
+    from trainwright.storage.s3_listing import list_objects
+    from trainwright.storage.uri import StorageUri
+
+    finding = check_store(s3_folder)
+    assert (finding.level, finding.check, finding.subject) == (Level.ok, "store", s3_folder), finding
+    assert list(list_objects(StorageUri.parse(s3_folder))) == []
+    bucketless = s3_folder.replace("s3://", "s3://no-such-bucket-")
+    assert check_store(bucketless).level is Level.missing
+
+
+def test_a_bucket_that_ignores_conditions_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Careless:
+        def honours_conditions(self, _key: str) -> bool:
+            return False
+
+    monkeypatch.setattr("trainwright.cli.wish_checks.open_store", lambda _uri: Careless())
+    assert check_store("s3://b/c").level is Level.warning
+
+
+@pytest.mark.medium
+def test_the_embedded_cluster_is_well(plane: ControlPlane, run: Run, tmp_path: Path) -> None:
+    claim = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": "work", "namespace": "default"},
+        "spec": {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Gi"}}},
+    }
+    plane.cluster.create(claim)
+    wishes = ("--runtime", "torch-distributed", "--claim", "work", "--store", f"file://{tmp_path}/exports")
+    result = run("doctor", *wishes, "--output", "json")
+    assert result.exit_code == 0, result.output
+    told = json.loads(result.stdout)
+    assert (told["verdict"], told["namespace"]) == ("ok", "default")
+    assert [each["check"] for each in told["findings"]] == [
+        *("cluster", "namespace", "access", "api", "api", "controller", "runtime", "queue", "claim", "store")
+    ]
+    assert set(told["findings"][0]) == set(Finding.__dataclass_fields__)
+    lines = run("doctor", *wishes).stdout.splitlines()
+    assert len(lines) == len(told["findings"])
+    assert all(line.startswith("ok ") for line in lines)
+
+
+@pytest.mark.medium
+def test_something_missing_is_exit_code_1_with_what_to_do(plane: ControlPlane, run: Run) -> None:
+    result = run("doctor", "--runtime", "torch-distributet", "--queue", "q", "-n", "nowhere")
+    assert result.exit_code == 1
+    lines = [line for line in result.stdout.splitlines() if line.startswith("missing")]
+    assert [line.split()[1] for line in lines] == ["namespace", "runtime", "queue"]
+    assert "did you mean torch-distributed?" in lines[1]
+    assert all(" -> " in line for line in lines)
+
+
+@pytest.mark.medium
+def test_warnings_are_exit_code_0(plane: ControlPlane, run: Run) -> None:
+    claim = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": "single", "namespace": "default"},
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+    }
+    plane.cluster.create(claim)
+    result = run("doctor", "--claim", "single", "-o", "json")
+    assert (result.exit_code, json.loads(result.stdout)["verdict"]) == (0, "warning")
+
+
+def test_no_cluster_is_a_finding(run: Run, tmp_path: Path) -> None:
+    import yaml
+
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+    dead = tmp_path / "dead"
+    server = f"https://127.0.0.1:{port}"
+    context = {"name": "a", "context": {"cluster": "a", "user": "me"}}
+    clusters = [{"name": "a", "cluster": {"server": server}}]
+    users = [{"name": "me", "user": {}}]
+    config = {"apiVersion": "v1", "kind": "Config", "current-context": "a", "contexts": [context]}
+    dead.write_text(yaml.safe_dump({**config, "clusters": clusters, "users": users}))
+    for path, subject in ((dead, server), (tmp_path / "none", "none")):
+        result = run("doctor", "--kubeconfig", str(path), "-o", "json")
+        (only,) = json.loads(result.stdout)["findings"]
+        assert (result.exit_code, only["level"], only["subject"]) == (1, "missing", subject)
+        assert only["advice"]

@@ -1,0 +1,174 @@
+"""Stopping a job: which jobs are left alone, what is waited for, and what is said where the time is over."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from waiting import eventually
+
+from trainwright.api.errors import Forbidden
+from trainwright.api.kinds import JOBSET, POD, TRAINJOB, Kind
+from trainwright.api.objects import name_of
+from trainwright.controlplane.embedded import EmbeddedCluster
+from trainwright.jobs import Identity, TrainRequest, submit_or_adopt
+from trainwright.jobs.cancel import Became, Stopped, Stopping, cancel_job, stop_job
+
+STOPPING = [Stopping.suspend, Stopping.delete]
+Job = dict[str, Any]
+
+
+@pytest.fixture
+def job(cluster: EmbeddedCluster, request_of: Callable[..., TrainRequest]) -> Job:
+    return submit_or_adopt(cluster, request_of(), Identity("o", "r", "s"), "default").trainjob
+
+
+class Watched:
+    """The cluster; the test acts when it is asked for something."""
+
+    def __init__(self, cluster: EmbeddedCluster, *, before_delete: Any = None, refuses: Kind | None = None):
+        self._cluster, self._before_delete, self._refuses = cluster, before_delete, refuses
+        self.deletes: list[Any] = []
+        self.looks = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._cluster, name)
+
+    def get(self, kind: Kind, *arguments: Any) -> Any:
+        if kind == self._refuses:
+            raise Forbidden("not you")
+        return self._cluster.get(kind, *arguments)
+
+    def list(self, kind: Kind, *arguments: Any, **more: Any) -> Any:
+        if kind == self._refuses:
+            raise Forbidden("not you")
+        self.looks += kind == POD
+        return self._cluster.list(kind, *arguments, **more)
+
+    def delete(self, *arguments: Any, **more: Any) -> None:
+        self.deletes.append(more)
+        if self._before_delete and len(self.deletes) == 1:
+            self._before_delete()
+        self._cluster.delete(*arguments, **more)
+
+
+def current(cluster: EmbeddedCluster, job: Job) -> Job:
+    return cluster.get(TRAINJOB, name_of(job), "default")
+
+
+@pytest.mark.parametrize("how", STOPPING)
+@pytest.mark.parametrize("ended", ["Complete", "Failed"])
+def test_a_job_that_has_ended_is_left_alone(
+    cluster: EmbeddedCluster, job: Job, set_status: Any, how: Stopping, ended: str
+) -> None:
+    before = set_status(job, ended)
+    assert stop_job(cluster, job, how) == "it had ended already"
+    assert current(cluster, job) == before
+
+
+def test_a_job_that_ends_while_it_is_deleted_is_left_alone(cluster: EmbeddedCluster, job: Job, set_status: Any) -> None:
+    watched = Watched(cluster, before_delete=lambda: set_status(job, "Complete"))
+    assert cancel_job(watched, job, Stopping.delete, within=0).became is Became.ended  # type: ignore[arg-type]
+    assert "deletionTimestamp" not in current(cluster, job)["metadata"]
+    assert watched.deletes[0]["propagation"] == "Foreground"
+    assert watched.deletes[0]["uid"] == job["metadata"]["uid"]
+
+
+def test_a_status_that_moves_on_does_not_keep_it_from_being_deleted(cluster: EmbeddedCluster, job: Job, set_status: Any) -> None:
+    watched = Watched(cluster, before_delete=lambda: set_status(job, "Suspended"))
+    assert cancel_job(watched, job, Stopping.delete, within=0).became is Became.deleted  # type: ignore[arg-type]
+    assert len(watched.deletes) == 2
+
+
+@pytest.mark.parametrize("how", STOPPING)
+def test_a_successor_of_its_name_is_left_alone(cluster: EmbeddedCluster, job: Job, how: Stopping) -> None:
+    cluster.delete(TRAINJOB, name_of(job), "default")
+    assert stop_job(cluster, job, how) == "it is gone"
+    successor = cluster.create({**job, "metadata": {"name": name_of(job), "namespace": "default"}})
+    assert stop_job(cluster, job, how) == "it is gone"
+    assert current(cluster, job) == successor
+
+
+@pytest.mark.parametrize("how", STOPPING)
+def test_a_job_that_is_not_ours_is_left_to_people(cluster: EmbeddedCluster, how: Stopping) -> None:
+    document = {
+        "apiVersion": "trainer.kubeflow.org/v1alpha1",
+        "kind": "TrainJob",
+        "metadata": {"name": "theirs", "namespace": "default"},
+        "spec": {"runtimeRef": {"name": "torch-distributed"}},
+    }
+    theirs = cluster.create(document)
+    assert "left alone" in stop_job(cluster, theirs, how)
+    assert current(cluster, theirs) == theirs
+    assert cancel_job(cluster, theirs, how, within=0).became in (Became.suspended, Became.deleted)
+
+
+def test_kept_is_not_even_looked_at(job: Job) -> None:
+    assert stop_job(object(), job, Stopping.keep) == "it keeps running"  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("how", STOPPING)
+def test_again_changes_nothing(cluster: EmbeddedCluster, job: Job, how: Stopping) -> None:
+    watched = Watched(cluster)
+    first = cancel_job(watched, job, how, within=0)  # type: ignore[arg-type]
+    after = current(cluster, job)
+    assert cancel_job(watched, job, how, within=0) == first  # type: ignore[arg-type]
+    assert current(cluster, job) == after
+
+
+@pytest.mark.parametrize("how", STOPPING)
+def test_it_waits_until_the_pods_are_gone(cluster: EmbeddedCluster, job: Job, add_pod: Any, how: Stopping) -> None:
+    add_pod(job, 0, phase="Running")
+    add_pod(job, 1, phase="Succeeded")
+    watched = Watched(cluster)
+    done: list[Stopped] = []
+    waiter = threading.Thread(target=lambda: done.append(cancel_job(watched, job, how, within=30)))  # type: ignore[arg-type]
+    waiter.start()
+    eventually(lambda: watched.looks >= 2)
+    assert not done
+    cluster.delete(POD, f"{name_of(job)}-node-0-0-abcde", "default", grace_period_seconds=0)
+    waiter.join(10)
+    assert (done[0].remaining, done[0].left()) == ((), "")
+
+
+def test_when_the_time_is_over_it_says_what_is_still_there(cluster: EmbeddedCluster, job: Job, add_pod: Any) -> None:
+    for index in range(7):
+        add_pod(job, index, phase="Running")
+    words = stop_job(cluster, job, Stopping.suspend, within=0)
+    assert words.startswith("it is suspended and goes on when this step runs again; still there: pod ")
+    assert words.endswith("-node-0-4-abcde and 2 more")
+
+
+def test_a_jobset_that_has_not_heard_of_it_may_still_make_pods(cluster: EmbeddedCluster, job: Job) -> None:
+    from trainwright.materialize import materialize
+    from trainwright.runtimes import bundled_runtime
+
+    runtime = bundled_runtime("torch-distributed")
+    assert runtime is not None
+    jobset = cluster.create(next(each for each in materialize(job, runtime) if each["kind"] == "JobSet"))
+    assert cancel_job(cluster, job, Stopping.suspend, within=0).remaining == (f"JobSet {name_of(job)}",)
+    cluster.patch(JOBSET, name_of(jobset), {"spec": {"suspend": True}}, "default")
+    assert cancel_job(cluster, job, Stopping.suspend, within=0).remaining == ()
+
+
+def test_the_pods_of_a_successor_are_not_waited_for(cluster: EmbeddedCluster, job: Job, add_pod: Any) -> None:
+    watched = Watched(cluster)
+
+    def replaced(*arguments: Any, **more: Any) -> None:
+        cluster.delete(*arguments, **more)
+        cluster.patch(TRAINJOB, name_of(job), {"metadata": {"finalizers": None}}, "default")
+        cluster.create({**job, "metadata": {"name": name_of(job), "namespace": "default"}})
+        add_pod(job, 0, phase="Running")
+
+    watched.delete = replaced  # type: ignore[method-assign]
+    assert cancel_job(watched, job, Stopping.delete, within=30) == Stopped(Became.deleted)  # type: ignore[arg-type]
+
+
+def test_who_may_not_see_pods_has_stopped_it_all_the_same(cluster: EmbeddedCluster, job: Job) -> None:
+    words = stop_job(Watched(cluster, refuses=POD), job, Stopping.suspend)  # type: ignore[arg-type]
+    assert "it is suspended" in words
+    assert words.endswith("whether its pods are gone is not known: not you")
+    assert current(cluster, job)["spec"]["suspend"] is True
+    assert stop_job(Watched(cluster, refuses=JOBSET), job, Stopping.suspend).startswith("it is suspended")  # type: ignore[arg-type]

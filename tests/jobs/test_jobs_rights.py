@@ -1,0 +1,139 @@
+"""The table of calls is the calls that are made: recorded from the client while jobs are submitted, followed, stopped and reported."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from waiting import eventually
+
+from trainwright.api.kinds import POD, TRAINJOB
+from trainwright.api.objects import name_of
+from trainwright.cluster import connect
+from trainwright.cluster.access import right_for
+from trainwright.cluster.kubernetes_cluster import KubernetesCluster
+from trainwright.cluster.served_schema import forget_served
+from trainwright.controlplane.gates import FeatureGates
+from trainwright.controlplane.home import Home
+from trainwright.controlplane.plane import ControlPlane
+from trainwright.jobs import Identity, JobDeleted, TrainRequest, submit_or_adopt, wait_for
+from trainwright.jobs.cancel import Stopping, stop_job
+from trainwright.jobs.logs import follow_logs
+from trainwright.jobs.pod_failure import pod_failure
+from trainwright.jobs.report import report_of
+from trainwright.jobs.rights import CALLS
+from trainwright.runtimes import RuntimeNotFound
+
+SPACE = "default"
+
+
+@pytest.fixture(scope="module")
+def kubeconfig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    plane = ControlPlane(Home(tmp_path_factory.mktemp("plane") / "home"), gates=FeatureGates())
+    plane.start()
+    yield plane._home.kubeconfig
+    plane.stop(2)
+
+
+class Recorder:
+    """The rights that requests need, by the act during which they are made."""
+
+    def __init__(self) -> None:
+        self.act, self.made = "", set()  # type: ignore[var-annotated]
+
+    def during(self, act: str) -> None:
+        self.act = act
+
+    def saw(self, method: str, path: str, query: Any) -> None:
+        if self.act and (right := right_for(method, path, query or [])) is not None:
+            self.made.add((self.act, str(right)))
+
+
+@pytest.fixture
+def recorder(monkeypatch: pytest.MonkeyPatch) -> Recorder:
+    recorder, ask = Recorder(), KubernetesCluster._request
+
+    def recorded(cluster: KubernetesCluster, method: str, path: str, **more: Any) -> Any:
+        recorder.saw(method, path, more.get("query"))
+        return ask(cluster, method, path, **more)
+
+    monkeypatch.setattr(KubernetesCluster, "_request", recorded)
+    return recorder
+
+
+@pytest.mark.medium
+def test_the_table_is_what_is_asked(kubeconfig: Path, recorder: Recorder) -> None:
+    cluster = connect(kubeconfig)
+    forget_served(cluster)
+
+    def request(script: str, **fields: Any) -> TrainRequest:
+        return TrainRequest(**{"runtime": "torch-distributed", "command": ["bash", "-c", script], **fields})
+
+    def submitted(step: str, script: str) -> Any:
+        return submit_or_adopt(cluster, request(script), Identity("o", "r", step), SPACE).trainjob
+
+    recorder.during("submit")
+    for kind in ("TrainingRuntime", "ClusterTrainingRuntime"):
+        with pytest.raises(RuntimeNotFound):
+            submit_or_adopt(cluster, request("true", runtime="none", runtime_kind=kind), Identity("o", "r", "s"), SPACE)
+    failing = submitted("failing", "echo hello; exit 3")
+    sleeping = submitted("sleeping", "echo hello; sleep 1000")
+    submitted("sleeping", "echo hello; sleep 1000")
+
+    eventually(lambda: any(pod_failure(pod) for pod in pods(cluster, recorder, failing)))
+    recorder.during("report")
+    assert report_of(cluster, failing).cause is not None
+
+    eventually(lambda: any((pod.get("status") or {}).get("phase") == "Running" for pod in pods(cluster, recorder, sleeping)))
+    recorder.during("logs")
+    lines = follow_logs(cluster, sleeping)
+    assert next(lines).text == "hello"
+    lines.close()  # type: ignore[attr-defined]
+
+    recorder.during("cancel")
+    assert stop_job(cluster, sleeping, Stopping.suspend, within=30).endswith("runs again")
+    recorder.during("resume")
+    assert submitted("sleeping", "echo hello; sleep 1000")["spec"]["suspend"] is False
+    recorder.during("cancel")
+    assert stop_job(cluster, sleeping, Stopping.delete, within=30) == "it is deleted"
+
+    recorder.during("")
+    waited = submitted("waited", "sleep 1000")
+    recorder.during("wait")
+    ender = threading.Timer(0.5, lambda: connect(kubeconfig).delete(TRAINJOB, name_of(waited), SPACE))
+    ender.start()
+    with pytest.raises(JobDeleted):
+        wait_for(cluster, waited)
+    ender.join()
+
+    table = {(act, str(call.right(SPACE))) for call in CALLS for act in call.acts}
+    other = {("wait", f"delete {TRAINJOB.resource} in the namespace {SPACE}")}  # the test's own
+    # A step that is run again is submitted, whatever becomes of it then.
+    resumed = {
+        ("submit", right) if act == "resume" and not right.startswith("patch") else (act, right) for act, right in recorder.made
+    }
+    assert resumed - other == table
+
+
+def pods(cluster: KubernetesCluster, recorder: Recorder, job: Any) -> list[Any]:
+    recorder.during("")
+    return cluster.list(POD, SPACE, label_selector=f"jobset.sigs.k8s.io/jobset-name={name_of(job)}").items
+
+
+def test_the_role_grants_what_no_job_can_do_without() -> None:
+    documents = yaml.safe_load_all((Path(__file__).parents[2] / "deploy" / "rbac.yaml").read_text("utf-8"))
+    rules: Callable[[Any], list[Any]] = lambda document: document.get("rules") or []  # noqa: E731
+    granted = {
+        (verb, resource, group)
+        for document in documents
+        for rule in rules(document)
+        for verb in rule["verbs"]
+        for resource in rule["resources"]
+        for group in rule["apiGroups"]
+    }
+    wanted = {(call.verb, call.kind.plural + (f"/{call.sub}" if call.sub else ""), call.kind.group) for call in CALLS}
+    assert wanted - granted == {("list", "nodes", "")}, "nodes are looked at where that is allowed"

@@ -1,0 +1,105 @@
+"""`trainwright doctor`: what keeps a job from running here, said before one is submitted, with what to do about it.
+
+Exit code 0 when a job can run, also with warnings; 1 when something is missing that it needs. (2 is bad input, as everywhere.)
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Iterable, Iterator
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from trainwright.api.errors import ApiError
+from trainwright.cli.cluster_checks import check_access, check_apis, check_cluster, check_controller
+from trainwright.cli.connection import HomeChoice, Kubeconfig, Namespace, cluster_for
+from trainwright.cli.findings import Finding, Level, as_document, missing, verdict
+from trainwright.cli.output import Format, print_object
+from trainwright.cli.problems import FAILURE, one_line
+from trainwright.cli.wish_checks import check_claim, check_queue, check_runtimes, check_store
+from trainwright.cluster import NoCluster
+from trainwright.cluster.kubernetes_cluster import KubernetesCluster
+
+_CONNECT = "check that the cluster runs and that the kubeconfig is its own; `trainwright up` starts one here"
+_STYLES = {Level.ok: "green", Level.warning: "yellow", Level.missing: "bold red"}
+
+
+class DoctorFormat(enum.StrEnum):
+    table = "table"
+    json = "json"
+
+
+def register(app: typer.Typer) -> None:
+    app.command("doctor")(doctor)
+
+
+def doctor(
+    runtime: Annotated[str, typer.Option(help="The runtime that a job would use.")] = "",
+    claim: Annotated[str, typer.Option(help="The PersistentVolumeClaim of its workspace.")] = "",
+    queue: Annotated[str, typer.Option(help="The LocalQueue of Kueue that would let it start.")] = "",
+    store: Annotated[
+        str, typer.Option(help="The folder of its exports, file:// or s3://; a small object is written and removed.")
+    ] = "",
+    namespace: Namespace = "",
+    kubeconfig: Kubeconfig = None,
+    home: HomeChoice = None,
+    output: Annotated[DoctorFormat, typer.Option("-o", "--output")] = DoctorFormat.table,
+) -> None:
+    """Say what a job would lack here: rights, APIs, a controller, runtime, queue, claim, store. Exit code 1 when it could not run."""
+    findings: list[Finding] = []
+    space, host = namespace, ""
+    try:
+        cluster = cluster_for(kubeconfig, home)
+        space, host = namespace or cluster.default_namespace, cluster.host
+        findings += check_cluster(cluster, space)
+    except (NoCluster, ApiError) as error:
+        findings.append(missing("cluster", host or "none", str(error), _CONNECT))
+    else:
+        findings += _looks(cluster, space, runtime, queue, claim)
+    if store:
+        findings.append(check_store(store))
+    if output is DoctorFormat.json:
+        print_object(as_document(findings, cluster=host, namespace=space), Format.json)
+    else:
+        _print(findings)
+    if verdict(findings) is Level.missing:
+        raise typer.Exit(FAILURE)
+
+
+def _looks(cluster: KubernetesCluster, namespace: str, runtime: str, queue: str, claim: str) -> Iterator[Finding]:
+    yield from _tried("access", lambda: check_access(cluster, namespace))
+    yield from _tried("api", lambda: check_apis(cluster))
+    yield from _tried("controller", lambda: [check_controller(cluster, namespace)])
+    yield from _tried("runtime", lambda: check_runtimes(cluster, namespace, runtime))
+    yield from _tried("queue", lambda: [check_queue(cluster, namespace, queue)])
+    if claim:
+        yield from _tried("claim", lambda: [check_claim(cluster, namespace, claim)])
+
+
+def _tried(check: str, look: Callable[[], Iterable[Finding]]) -> Iterator[Finding]:
+    """The findings of one look. A look that fails is a finding, and keeps nobody from the others."""
+    try:
+        yield from look()
+    except ApiError as error:
+        yield Finding(
+            check, check, Level.warning, f"could not be looked at: {error.message}", "try again, or ask an administrator"
+        )
+
+
+def _print(findings: list[Finding]) -> None:
+    """A table in a terminal, as wide as that is; plain lines elsewhere, uncut."""
+    console = Console(markup=False, highlight=False)
+    if not console.is_terminal:
+        for each in findings:
+            told = one_line(f"{each.subject}: {each.message}" + (f" -> {each.advice}" if each.advice else ""))
+            print(f"{each.level.value:7}  {each.check:10}  {told}")
+        return
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in ("", "CHECK", "SUBJECT", "FOUND", "WHAT TO DO"):
+        table.add_column(column, overflow="fold")
+    for each in findings:
+        table.add_row(each.level.value, each.check, each.subject, each.message, each.advice, style=_STYLES[each.level])
+    console.print(table)

@@ -1,0 +1,62 @@
+"""Every call that a client of TrainJobs makes, as the right that it needs: what a role must grant, and what is lost without it.
+
+One table: `trainwright doctor` asks a cluster for each line of it, and a test compares it with the calls that are really made.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from trainwright.api.kinds import CLUSTER_TRAINING_RUNTIME, EVENT, JOBSET, NODE, POD, TRAINING_RUNTIME, TRAINJOB, Kind
+from trainwright.cluster.access import Right
+from trainwright.cluster.served_schema import DEFINITION
+
+
+@dataclass(frozen=True)
+class Call:
+    """One verb on one resource. `acts` need it; `without` says what is lost where a job does without, and is empty where none can."""
+
+    verb: str
+    kind: Kind
+    acts: tuple[str, ...]
+    without: str = ""
+    sub: str = ""
+    name: str = ""
+    """Where only the object of that name is asked for."""
+
+    def right(self, namespace: str) -> Right:
+        sub = f"/{self.sub}" if self.sub else ""
+        return Right(self.verb, f"{self.kind.resource}{sub}", namespace if self.kind.namespaced else "")
+
+
+CALLS = (
+    Call("create", TRAINJOB, ("submit",)),
+    Call("get", TRAINJOB, ("submit", "wait", "logs", "cancel")),
+    Call("list", TRAINJOB, ("submit", "wait")),
+    Call("watch", TRAINJOB, ("wait",)),
+    Call("patch", TRAINJOB, ("cancel", "resume")),
+    Call("delete", TRAINJOB, ("cancel",), "a job cannot be deleted, only suspended"),
+    Call("get", CLUSTER_TRAINING_RUNTIME, ("submit",)),
+    Call(
+        "list",
+        CLUSTER_TRAINING_RUNTIME,
+        ("submit",),
+        "a runtime that does not exist is refused without the names of those that do",
+    ),
+    Call("get", TRAINING_RUNTIME, ("submit",), "no TrainingRuntime of the namespace can be used"),
+    Call("list", TRAINING_RUNTIME, ("submit",), "a runtime that does not exist is refused without the names of those that do"),
+    Call(
+        "get",
+        DEFINITION,
+        ("submit",),
+        "the version of Trainer is not known: what Trainer 2.2 and later have is sent",
+        name=TRAINJOB.resource,
+    ),
+    Call("list", NODE, ("submit",), "nobody says beforehand that a pod is too large for every node"),
+    Call("list", POD, ("logs", "cancel", "report"), "no logs; a failed job is reported without its pods"),
+    Call("get", POD, ("logs",), "a log whose connection breaks is not gone on with"),
+    Call("get", POD, ("logs", "report"), "no logs, and no last lines in the report of a failure", sub="log"),
+    Call("get", JOBSET, ("cancel", "report"), "a failed job is reported without its JobSet's reason and restarts"),
+    Call("list", EVENT, ("report",), "a failed job is reported without its events"),
+)
+"""In the order in which a job meets them."""
