@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from kubernetes.config import incluster_config
 
-from trainwright.api.kinds import TRAINJOB
+from trainwright.api.errors import Unauthorized
+from trainwright.api.kinds import POD, TRAINJOB
 from trainwright.cluster import NoCluster, connect
 from trainwright.controlplane.apiserver.credentials import load_credentials
 from trainwright.controlplane.home import Home
@@ -162,3 +164,25 @@ def test_an_embedded_control_plane_that_cannot_start_says_why(tmp_path: Path) ->
     with pytest.raises(NoCluster, match="did not start") as raised:
         connect(embedded=tmp_path / "file")
     assert "Traceback" not in str(raised.value)
+
+
+def test_a_token_that_was_renewed_in_its_file_is_read_when_the_old_one_is_refused(
+    stub: Any, tmp_path: Path, kubeconfig: Write
+) -> None:
+    token, config = tmp_path / "token", kubeconfig(tmp_path / "config", ("here", stub.url, "team"))
+    token.write_text("old")
+    content = yaml.safe_load(config.read_text())
+    content["users"][0]["user"] = {"tokenFile": str(token)}
+    config.write_text(yaml.safe_dump(content))
+    cluster = connect(config)
+    stub.fail(401, "Unauthorized")
+    with pytest.raises(Unauthorized):  # the file has no other
+        cluster.get(POD, "a", "team")
+    token.write_text("new")
+    stub.fail(401, "Unauthorized")
+    stub.answer({"metadata": {"name": "a"}})
+    stub.answer({"metadata": {"name": "a"}})
+    cluster.get(POD, "a", "team")
+    cluster.get(POD, "a", "team")
+    sent = [asked.headers["authorization"] for asked in stub.asked]
+    assert sent == ["Bearer old", "Bearer old", "Bearer new", "Bearer new"]
