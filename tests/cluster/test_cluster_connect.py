@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -184,5 +185,17 @@ def test_a_token_that_was_renewed_in_its_file_is_read_when_the_old_one_is_refuse
     stub.answer({"metadata": {"name": "a"}})
     cluster.get(POD, "a", "team")
     cluster.get(POD, "a", "team")
+    for _ in range(4):
+        stub.answers.put(partial(_renewing_again, token))
+    with pytest.raises(Unauthorized):  # others every time, none that is taken
+        cluster.get(POD, "a", "team")
     sent = [asked.headers["authorization"] for asked in stub.asked]
-    assert sent == ["Bearer old", "Bearer old", "Bearer new", "Bearer new"]
+    assert sent[:4] == ["Bearer old", "Bearer old", "Bearer new", "Bearer new"]
+    assert sent[4:] == ["Bearer new", "Bearer newer", "Bearer newerer", "Bearer newererer"]
+
+
+def _renewing_again(token: Path, handler: Any) -> None:
+    token.write_text(token.read_text() + "er")
+    handler.send_response(401)
+    handler.send_header("Content-Length", "0")
+    handler.end_headers()

@@ -24,6 +24,7 @@ READ_SECONDS = 60
 SILENCE_SECONDS = 15
 """How long after its time a watch that says nothing is given up."""
 PAGE = 500
+_MOST_RENEWALS = 3
 Query = list[tuple[str, Any]]
 _CONTENT = {
     "merge": "application/merge-patch+json",
@@ -217,13 +218,14 @@ class KubernetesCluster:
         return answer
 
     def _request(self, method: str, path: str, **more: Any) -> Any:
-        """One HTTP exchange; the raw response. A second one where the credentials were refused and there are others by now."""
-        sent = dict(self._client.configuration.api_key)
-        try:
-            return self._exchange(method, path, **more)
-        except Unauthorized:
-            if not self._has_others_than(sent):
-                raise
+        """One HTTP exchange; the raw response. Another one where the credentials were refused and there are others by now."""
+        for _ in range(_MOST_RENEWALS):  # a plugin may make others for ever that are refused
+            sent = dict(self._client.configuration.api_key)
+            try:
+                return self._exchange(method, path, **more)
+            except Unauthorized:
+                if not self._has_others_than(sent):
+                    raise
         return self._exchange(method, path, **more)
 
     def _has_others_than(self, sent: dict[str, str]) -> bool:
