@@ -26,6 +26,7 @@ def generated(kind: str) -> st.SearchStrategy[dict[str, Any]]:
     return objects(governed.shape, governed.kind.api_version, kind)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("kind", KINDS)
 def test_only_the_typed_error_comes(kind: str) -> None:
     @settings(**MANY)

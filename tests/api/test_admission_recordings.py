@@ -46,6 +46,7 @@ def test_denials_of_a_policy_are_refused_when_the_template_is_there(shared: Path
     assert seen >= 5
 
 
+@pytest.mark.medium
 def test_jobsets_are_stored_as_recorded(shared: Path) -> None:
     """What the controller sent, through our admission, is what the server stored after its own."""
     wrong, seen = {}, 0

@@ -18,6 +18,7 @@ import pytest
 from typer.testing import CliRunner
 from waiting import eventually
 
+from trainwright.api import names
 from trainwright.api.conditions import is_true
 from trainwright.api.kinds import POD, TRAINJOB
 from trainwright.cli import app
@@ -26,6 +27,7 @@ from trainwright.controlplane.home import Home
 from trainwright.controlplane.lifecycle import stop
 from trainwright.jobs import wait_for
 from trainwright.jobs.pods import pods_of
+from trainwright.jobs.wait import progress_of
 
 pytestmark = pytest.mark.medium
 KILLS = 100 if os.environ.get("TRAINWRIGHT_CHAOS") else 12
@@ -117,6 +119,40 @@ def test_bad_feature_gates_are_refused() -> None:
         answer = CliRunner().invoke(app, ["up", "--feature-gates", gates])
         assert answer.exit_code == 1
         assert words in answer.output
+
+
+def test_a_queue_admits_one_after_the_other_also_after_kill_9(home: Home, tmp_path: Path) -> None:
+    queues = tmp_path / "queues.yaml"
+    queues.write_text("queues: [{name: one-by-one, quota: {pods: 1}}]")
+    up(home, "--queues", str(queues))
+    cluster = connect(home.kubeconfig)
+    for name in ("first", "second"):
+        trainer = {"command": ["bash", "-c", f"while [ ! -e {tmp_path}/go ]; do sleep 0.1; done"]}
+        spec = {"runtimeRef": {"name": "torch-distributed"}, "trainer": trainer, "suspend": True}
+        metadata = {"name": name, "namespace": "default", "labels": {names.QUEUE_LABEL: "one-by-one"}}
+        cluster.create({"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob", "metadata": metadata, "spec": spec})
+    assert eventually(lambda: not cluster.get(TRAINJOB, "first", "default")["spec"]["suspend"])
+    running = home.running()
+    assert running is not None
+    os.kill(running.pid, signal.SIGKILL)
+    assert eventually(lambda: not home.is_locked())
+    up(home)
+    cluster = connect(home.kubeconfig)
+    waiting = cluster.get(TRAINJOB, "second", "default")
+    assert eventually(lambda: "1 more of pods needed" in progress_of(cluster.get(TRAINJOB, "second", "default")).note)
+    (tmp_path / "go").touch()
+    done = wait_for(cluster, waiting)
+    assert is_true(done, "Complete")
+    assert is_true(cluster.get(TRAINJOB, "first", "default"), "Complete")
+
+
+def test_queues_that_cannot_be_are_refused(home: Home, tmp_path: Path) -> None:
+    queues = tmp_path / "queues.yaml"
+    queues.write_text("queues: [{name: a, quota: {cpu: lots}}]")
+    done = trainwright("up", "--home", str(home.path), "--queues", str(queues))
+    assert done.returncode != 0
+    assert "queues[0].quota.cpu: 'lots' is not a quantity" in done.stderr
+    assert home.running() is None
 
 
 def test_without_a_node_pods_stay_pending_until_somebody_says_otherwise(home: Home) -> None:

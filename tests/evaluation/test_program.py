@@ -170,6 +170,7 @@ def test_folders_that_cannot_be_evaluated_are_named(tmp_path: Path, files: tuple
     assert str(raised.value).startswith(f"{folder}: {message}")
 
 
+@pytest.mark.medium
 def test_the_command_writes_the_result(base: Path, adapter: Path, data: Path, tmp_path: Path) -> None:
     out = tmp_path / "new" / "result.json"
     command = [sys.executable, "-m", "trainwright.evaluation.program", "--base", base, "--checkpoint", adapter]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from builders import STEP, trainjob
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -135,6 +136,7 @@ def _shared_parts(value: Any) -> list[Any]:
     return shared
 
 
+@pytest.mark.medium
 @settings(max_examples=GENERATED)
 @given(runtimes(), trainers)
 def test_property_what_is_accepted_is_a_jobset_to_the_official_models_and_to_admission(runtime: Obj, trainer: Obj | None) -> None:

@@ -77,6 +77,7 @@ def progress_difference(case: Recording) -> str:
 BY_ITS_CONTROLLER = {"meta-runtime-finalizer": "another controller removes the finalizer first"}
 
 
+@pytest.mark.medium
 def test_recorded_snapshots(shared: Path) -> None:
     cases = [case for case in recordings(shared, "cases") if has_snapshot(case)]
     assert len(cases) >= 450

@@ -11,7 +11,7 @@ _PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
 _FILE_MODE = 0o644
 _LONGEST_IMAGE = 255
 _MODED = ("configMap", "secret", "projected", "downwardAPI")
-_SYSTEM_PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
+SYSTEM_PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 _TAINTS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 
 
@@ -34,8 +34,8 @@ def pod_defaults(pod: Obj) -> None:
 
 
 def priority_of(spec: Obj) -> int:
-    """The priority that a pod's class means; other classes than those of the system are not known here."""
-    return _SYSTEM_PRIORITIES.get(spec.get("priorityClassName") or "", 0)
+    """The priority that a pod's class means; other classes than those of the system only a server knows."""
+    return SYSTEM_PRIORITIES.get(spec.get("priorityClassName") or "", 0)
 
 
 def _tolerates(toleration: Obj, taint: str) -> bool:

@@ -44,11 +44,13 @@ def up(
     restore: Annotated[
         Path | None, typer.Option(help="Begin with the state of a backup; the present one is kept beside it.", metavar="FILE")
     ] = None,
+    queues: Annotated[Path | None, typer.Option(help="A YAML file of queues; suspended TrainJobs wait in them.")] = None,
     foreground: Annotated[bool, typer.Option("--foreground", help="Stay, and stop with Ctrl-C.")] = False,
 ) -> None:
     """Start the embedded control plane; the last line is the path of its kubeconfig."""
     from trainwright.controlplane.backup import BackupFailed
     from trainwright.controlplane.backup import restore as put_back
+    from trainwright.controlplane.controllers.local_queue.settings import QueueError, parse_queues
     from trainwright.controlplane.gates import GateError, parse_gates
     from trainwright.controlplane.home import Home, HomeTaken
     from trainwright.controlplane.lifecycle import StartFailed, command_line, start
@@ -59,10 +61,16 @@ def up(
         if restore is not None:
             put_back(chosen, restore)
         if foreground:
-            command = command_line(chosen, port=port, node=node, feature_gates=feature_gates, durability=durability.value)
+            if queues is not None:
+                parse_queues(queues.read_text("utf-8"))
+            command = command_line(
+                chosen, port=port, node=node, feature_gates=feature_gates, durability=durability.value, queues=queues
+            )
             raise typer.Exit(_stay(command))
-        running, fresh = start(chosen, port=port, node=node, feature_gates=feature_gates, durability=durability.value)
-    except (StartFailed, GateError, BackupFailed, HomeTaken) as error:
+        running, fresh = start(
+            chosen, port=port, node=node, feature_gates=feature_gates, durability=durability.value, queues=queues
+        )
+    except (StartFailed, GateError, QueueError, BackupFailed, HomeTaken) as error:
         fail(str(error))
     except OSError as error:
         fail(f"{error.filename or chosen.path}: {error.strerror or error}")

@@ -9,6 +9,7 @@ import signal
 import sqlite3
 import sys
 import threading
+from pathlib import Path
 
 from trainwright.controlplane.apiserver.journal_schema import UnknownSchema
 from trainwright.controlplane.apiserver.serve import PortInUse
@@ -26,6 +27,7 @@ def main() -> int:
     home.make()
     level = logging.DEBUG if os.environ.get("TRAINWRIGHT_DEBUG") else logging.INFO
     logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s %(message)s", stream=sys.stderr)
+    queues = arguments.queues.read_text("utf-8") if arguments.queues is not None else None
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
@@ -38,7 +40,11 @@ def main() -> int:
     taken: PortInUse | None = None
     try:
         plane = ControlPlane(
-            home, gates=parse_gates(arguments.feature_gates), node=not arguments.no_node, durability=arguments.durability
+            home,
+            gates=parse_gates(arguments.feature_gates),
+            node=not arguments.no_node,
+            durability=arguments.durability,
+            queues=queues,
         )
     except (UnknownSchema, sqlite3.Error) as error:
         os.close(lock)
@@ -64,6 +70,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--port", type=int)
     parser.add_argument("--no-node", action="store_true")
     parser.add_argument("--feature-gates", default="")
+    parser.add_argument("--queues", type=Path)
     parser.add_argument("--durability", choices=("normal", "full"), default="normal")
     return parser.parse_args()
 

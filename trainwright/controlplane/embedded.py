@@ -124,6 +124,10 @@ class EmbeddedCluster:
         """Delete an object; with `uid` only that very one (Conflict otherwise). Raises NotFound."""
         self._server.delete(kind, _space(kind, namespace), name, DeleteOptions(propagation, grace_period_seconds, uid))
 
+    def bind(self, name: str, namespace: str, node: str) -> None:
+        """Give a pod its node, once, and say that it is scheduled: one write. Raises Conflict when it has one, NotFound."""
+        self._server.bind(namespace, name, node)
+
     def logs(
         self,
         name: str,

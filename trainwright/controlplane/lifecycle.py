@@ -7,7 +7,9 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
+from trainwright.controlplane.controllers.local_queue.settings import CONFIG_MAP_NAME, parse_queues
 from trainwright.controlplane.gates import parse_gates
 from trainwright.controlplane.home import Home, Running
 
@@ -22,22 +24,35 @@ class StartFailed(Exception):
 
 
 def start(
-    home: Home, *, port: int | None = None, node: bool = True, feature_gates: str = "", durability: str = "normal"
+    home: Home,
+    *,
+    port: int | None = None,
+    node: bool = True,
+    feature_gates: str = "",
+    durability: str = "normal",
+    queues: Path | None = None,
 ) -> tuple[Running, bool]:
     """Make sure that a control plane runs in the home; returns it, and whether it was started now.
 
     The process leads its own session, so that Ctrl-C in the terminal does not reach it.
-    Raises StartFailed, OSError for a home that cannot be written, GateError.
+    Raises StartFailed, OSError for a home that cannot be written or a file that cannot be read, GateError, QueueError.
     """
     parse_gates(feature_gates)
+    if queues is not None:
+        parse_queues(queues.read_text("utf-8"))
     home.make()
     if (running := home.running()) is not None:
         if port not in (None, 0, running.port):
             raise StartFailed(
                 f"a control plane runs in {home.path} already, on port {running.port}; stop it first to move it to port {port}"
             )
+        if queues is not None:
+            raise StartFailed(
+                f"a control plane runs in {home.path} already; stop it first to start it with these queues, "
+                f"or change its ConfigMap {'/'.join(CONFIG_MAP_NAME)}"
+            )
         return running, False
-    command = command_line(home, port=port, node=node, feature_gates=feature_gates, durability=durability)
+    command = command_line(home, port=port, node=node, feature_gates=feature_gates, durability=durability, queues=queues)
     with open(home.log, "ab", opener=lambda path, flags: os.open(path, flags, 0o600)) as log:
         began = log.tell()
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
@@ -52,11 +67,20 @@ def start(
     raise StartFailed(f"the control plane in {home.path} was not ready after {START_SECONDS:.0f} s; see {home.log}")
 
 
-def command_line(home: Home, *, port: int | None, node: bool, feature_gates: str, durability: str = "normal") -> list[str]:
+def command_line(
+    home: Home,
+    *,
+    port: int | None,
+    node: bool,
+    feature_gates: str,
+    durability: str = "normal",
+    queues: Path | None = None,
+) -> list[str]:
     """The command of the control plane's own process."""
     command = [sys.executable, "-m", "trainwright.controlplane", "--home", str(home.path), "--feature-gates", feature_gates]
     command += ["--port", str(port)] if port is not None else []
     command += ["--durability", durability]
+    command += ["--queues", str(queues.absolute())] if queues is not None else []
     return command if node else [*command, "--no-node"]
 
 

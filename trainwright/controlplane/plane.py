@@ -31,8 +31,10 @@ from trainwright.controlplane.controllers.event_expiry import event_expiry
 from trainwright.controlplane.controllers.garbage import garbage_collector
 from trainwright.controlplane.controllers.job import job_controller
 from trainwright.controlplane.controllers.jobset import jobset_controller, pod_admission
+from trainwright.controlplane.controllers.local_queue import local_queue, queues_map
 from trainwright.controlplane.controllers.loop import ControllerLoop
 from trainwright.controlplane.controllers.measures import families_of
+from trainwright.controlplane.controllers.pod_removal import pod_removal
 from trainwright.controlplane.controllers.runtime_finalizer import runtime_finalizer
 from trainwright.controlplane.controllers.scheduler import scheduler
 from trainwright.controlplane.controllers.trainjob import trainjob_controller
@@ -59,6 +61,7 @@ class ControlPlane:
     """One embedded cluster. The caller holds the home's lock.
 
     Without `trainjobs` nobody here works on TrainJobs: that is for a `trainwright controller` beside it.
+    `queues` is the text of the queues; None leaves them as they are.
     """
 
     def __init__(
@@ -69,9 +72,11 @@ class ControlPlane:
         node: bool = True,
         trainjobs: bool = True,
         durability: Durability = "normal",
+        queues: str | None = None,
     ):
         home.make()
         self._home, self._gates, self._with_node, self._with_trainjobs = home, gates, node, trainjobs
+        self._queues = queues
         self._census = Census(pods=True)
         self._measured: list[Controller] = []
         self._serving: Serving | None = None
@@ -107,12 +112,13 @@ class ControlPlane:
             job_controller(shared, pod_admission(shared)),
             garbage_collector(shared),
             event_expiry(shared),
+            local_queue(shared),
         ]
         if self._with_trainjobs:
             controllers += [trainjob_controller(shared, self._settings, bundled=True), runtime_finalizer(shared)]
         if self._agent is not None:
             self._agent.start()
-            controllers += [scheduler(self.cluster), claim_protection(self.cluster)]
+            controllers += [scheduler(shared), pod_removal(shared), claim_protection(self.cluster)]
         self._measured = controllers
         self._controllers = ControllerLoop(self._server, shared, controllers, self._census.handlers())
         self._controllers.start()
@@ -184,3 +190,9 @@ class ControlPlane:
         for obj in (claim, told):
             with contextlib.suppress(AlreadyExists):
                 self.cluster.create(obj)
+        if self._queues is not None:
+            wanted = queues_map(self._queues)
+            try:
+                self.cluster.create(wanted)
+            except AlreadyExists:
+                self.cluster.update(wanted)

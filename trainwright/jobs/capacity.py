@@ -14,7 +14,7 @@ from trainwright.api.kinds import NODE
 from trainwright.api.objects import Obj, annotations_of, name_of
 from trainwright.api.quantities import Quantity, parse_quantity
 from trainwright.cluster.protocol import Cluster
-from trainwright.materialize.pod_requests import pod_requests
+from trainwright.materialize.pod_requests import template_requests
 
 _NONE = parse_quantity(0)
 log = logging.getLogger(__name__)
@@ -39,25 +39,11 @@ def too_large(jobset: Obj, nodes: list[Obj]) -> Iterator[Problem]:
     if not nodes:
         return
     for job in jobset["spec"].get("replicatedJobs") or []:
-        for resource, wanted in sorted(_wanted(job["template"]["spec"]["template"]["spec"]).items()):
+        for resource, wanted in sorted(template_requests(job["template"]["spec"]["template"]["spec"]).items()):
             largest = max((_allocatable(node, resource) for node in nodes), default=_NONE)
             if wanted > largest:
                 message = f"a pod of the step {job['name']} asks for {wanted} of {resource}; the largest node has {largest}"
                 yield Problem("spec.trainer.resourcesPerNode", f"Invalid value: {message}")
-
-
-def _wanted(pod_spec: Obj) -> dict[str, Quantity]:
-    """What a pod will ask for once the API server has taken its limits for requests where those are missing."""
-    filled = {**pod_spec}
-    for group in ("containers", "initContainers"):
-        if group in pod_spec:
-            filled[group] = [{**container, "resources": _with_requests(container)} for container in pod_spec[group]]
-    return pod_requests(filled)
-
-
-def _with_requests(container: Obj) -> Obj:
-    resources = container.get("resources") or {}
-    return {**resources, "requests": {**(resources.get("limits") or {}), **(resources.get("requests") or {})}}
 
 
 def _allocatable(node: Obj, resource: str) -> Quantity:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from trainwright.api import names
+from trainwright.api.conditions import condition
 from trainwright.api.kinds import EVENT
 from trainwright.api.objects import Obj, name_of, namespace_of
 from trainwright.cluster.protocol import Cluster
@@ -21,7 +23,9 @@ def events_of(cluster: Cluster, trainjob: Obj, steps: Iterable[str]) -> list[Obj
 
 
 def queue_message(cluster: Cluster, trainjob: Obj) -> str:
-    """What Kueue said last of the job's Workload; empty where it said nothing. Raises ApiError."""
+    """What its queue said last: on the job itself, or, as Kueue, in an event of its Workload; empty for nothing. Raises ApiError."""
+    if (waits := condition(trainjob, names.QUOTA_RESERVED)) is not None and waits.get("status") == "False":
+        return said(waits)
     workload = _workload(trainjob)
     events = cluster.list(EVENT, namespace_of(trainjob), field_selector="involvedObject.kind=Workload").items
     ours = [event for event in events if workload.fullmatch(_about(event))]
@@ -34,6 +38,7 @@ def steps_of(trainjob: Obj) -> set[str]:
 
 
 def said(event: Obj) -> str:
+    """Of an event, or of a condition."""
     return f"{event.get('reason')}: {event.get('message')}"
 
 

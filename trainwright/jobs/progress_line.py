@@ -15,7 +15,8 @@ def progress_line(progress: Progress) -> str:
         parts.append(f"{progress.percent} %{left}")
     metrics = dict(progress.metrics)
     parts += [f"{name}={_short(metrics[name])}" for name in _SHOWN if name in metrics]
-    return " ".join(parts)
+    line = " ".join(parts)
+    return f"{line}: {progress.note}" if progress.note else line
 
 
 def _short(value: str) -> str:

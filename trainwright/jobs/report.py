@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 
+from trainwright.api import names
 from trainwright.api.conditions import condition
 from trainwright.api.errors import ApiError, NotFound
 from trainwright.api.kinds import EVENT, JOBSET
@@ -148,8 +149,11 @@ def report_of(cluster: Cluster, trainjob: Obj, now: datetime | None = None) -> F
 
 
 def last_seen(cluster: Cluster, trainjob: Obj) -> str:
-    """What was seen last of a job that does not get on: what its pods wait for, what its queue says, else its latest warning."""
+    """What was seen last of a job that does not get on: it is too large, its pods or its queue wait, else its latest warning."""
     try:
+        too_large = condition(trainjob, names.FITS_CLUSTER)
+        if too_large is not None and too_large.get("status") == "False":
+            return f"last seen: {said(too_large)}"
         for pod in pods_of(cluster, trainjob):
             if (waiting := waiting_of(pod)) is not None:
                 return f"last seen: pod {name_of(pod)} waits: {waiting}"

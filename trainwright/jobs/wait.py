@@ -6,6 +6,8 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from trainwright.api import names
+from trainwright.api.conditions import condition, is_finished
 from trainwright.api.errors import ApiError, Forbidden, NotFound, Unauthorized
 from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import Obj, name_of, namespace_of, uid_of
@@ -27,6 +29,8 @@ class Progress:
     percent: int | None = None
     remaining_seconds: int | None = None
     metrics: tuple[tuple[str, str], ...] = ()
+    note: str = ""
+    """Why it waits: what its queue says, or that the cluster cannot hold it."""
 
 
 _NO_DEADLINES = Deadlines()
@@ -132,7 +136,15 @@ def progress_of(trainjob: Obj) -> Progress:
     """Phase and progress as the object shows them."""
     reported = (trainjob.get("status") or {}).get("trainerStatus") or {}
     metrics = tuple((metric["name"], metric["value"]) for metric in reported.get("metrics") or [])
-    return Progress(phase_of(trainjob), reported.get("progressPercentage"), reported.get("estimatedRemainingSeconds"), metrics)
+    percent, left = reported.get("progressPercentage"), reported.get("estimatedRemainingSeconds")
+    return Progress(phase_of(trainjob), percent, left, metrics, _note(trainjob))
+
+
+def _note(trainjob: Obj) -> str:
+    if is_finished(trainjob):
+        return ""
+    found = [condition(trainjob, kind) for kind in (names.QUOTA_RESERVED, names.FITS_CLUSTER)]
+    return "; ".join(str(entry.get("message")) for entry in found if entry is not None and entry.get("status") == "False")
 
 
 def _named(trainjob: Obj) -> str:

@@ -38,12 +38,26 @@ def pod_requests(pod_spec: Obj) -> Requests:
     return total
 
 
+def template_requests(pod_spec: Obj) -> Requests:
+    """What a pod of a template will ask for, once the API server has taken its limits for requests where those are missing."""
+    filled = {**pod_spec}
+    for group in ("containers", "initContainers"):
+        if pod_spec.get(group):
+            filled[group] = [{**container, "resources": _with_requests(container)} for container in pod_spec[group]]
+    return pod_requests(filled)
+
+
 def summed(parts: Iterable[tuple[int, Requests]]) -> dict[str, str]:
     """So many pods of each kind, added up, in canonical form."""
     total: Requests = {}
     for count, requests in parts:
         _add(total, {name: amount * count for name, amount in requests.items()})
     return {name: str(amount) for name, amount in total.items()}
+
+
+def _with_requests(container: Obj) -> Obj:
+    resources = container.get("resources") or {}
+    return {**resources, "requests": {**(resources.get("limits") or {}), **(resources.get("requests") or {})}}
 
 
 def _requests(resources: Obj | None) -> Requests:

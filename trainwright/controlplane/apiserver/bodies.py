@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import anyio
+import asyncio
+
 from starlette.requests import Request
 
 from trainwright.api.errors import Timeout
@@ -28,7 +29,7 @@ async def read_body(request: Request, limit: int, seconds: float) -> bytes:
     """The body. Raises TooLarge, Timeout."""
     chunks, size = [], 0
     try:
-        with anyio.fail_after(seconds):
+        async with asyncio.timeout(seconds):
             async for chunk in request.stream():
                 size += len(chunk)
                 if size <= limit:

@@ -7,6 +7,7 @@ from trainwright.api.admission import AdmissionContext, admit
 from trainwright.api.objects import Obj
 from trainwright.controlplane.apiserver.answers import Warnings
 from trainwright.controlplane.apiserver.jobset_gates import check_gates, resizable
+from trainwright.controlplane.apiserver.pod_priority import with_priority
 from trainwright.controlplane.apiserver.store import Store
 from trainwright.controlplane.apiserver.trainjob_policies import check_trainjob_policies
 from trainwright.controlplane.apiserver.views import view_of
@@ -28,6 +29,8 @@ class Webhooks:
             now, self.lookup, options.strictness, duplicates=options.duplicates, only_status=options.status
         )
         gated = new.get("kind") == kinds.JOBSET.kind and not options.status
+        if old is None and new.get("kind") == kinds.POD.kind:
+            new = with_priority(new, [record.object for record in self._store.list(kinds.PRIORITY_CLASS.resource)[0]])
         admitted = admit(new, resizable(old, new, self._gates) if gated and old else old, context=context)
         if gated:
             check_gates(old, admitted.object, self._gates)

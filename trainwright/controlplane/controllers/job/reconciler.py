@@ -169,8 +169,8 @@ class JobReconciler:
             set_condition(look.status, TARGET[ending.end], True, ending.reason, ending.message, rfc3339(look.now))
         if releasing or ending is not None:
             before = self._write(look.job, before)
-        tracking.release(self._cluster, releasing)
-        tracking.count(look, {uid_of(pod) for pod in look.pods if is_tracked(pod)})
+        released = tracking.release(self._cluster, releasing)
+        tracking.count(look, {uid_of(pod) for pod in look.pods if is_tracked(pod)} - released)
         left = look.status["uncountedTerminatedPods"] or look.status["terminating"]
         if ending is not None and not left:
             set_condition(look.status, ending.end, True, ending.reason, ending.message, rfc3339(look.now))
@@ -218,7 +218,9 @@ class JobReconciler:
 
     def _expire(self, job: Obj) -> float | None:
         left = seconds_to_expiry(job, datetime.now(UTC))
-        if left is None or left > 0 or is_deleting(job):
+        if is_deleting(job):  # its pods go first; that it is over may not wake us again and again
+            return None
+        if left is None or left > 0:
             return left
         self._cluster.delete(JOB, name_of(job), namespace_of(job), propagation="Foreground", uid=uid_of(job))
         return None

@@ -7,6 +7,8 @@ completed indexes take the place of the UIDs: a set cannot count twice.
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from trainwright.api import names
 from trainwright.api.errors import NotFound
 from trainwright.api.kinds import POD
@@ -69,17 +71,20 @@ def count(look: Look, still_tracked: set[str]) -> None:
     look.status["uncountedTerminatedPods"] = left
 
 
-def release(cluster: Cluster, pods: list[Obj]) -> None:
-    """Step two: take our finalizer off these pods."""
+def release(cluster: Cluster, pods: list[Obj]) -> set[str]:
+    """Step two: take our finalizer off these pods; returns the UIDs of those that have it no more.
+
+    The pods themselves stay as they were read: they may be the store's own.
+    """
+    released: set[str] = set()
     for pod in pods:
         if not is_tracked(pod):
             continue
         kept = [finalizer for finalizer in pod["metadata"]["finalizers"] if finalizer != names.JOB_TRACKING_FINALIZER]
-        pod["metadata"]["finalizers"] = kept
-        try:
+        with suppress(NotFound):  # gone, and its finalizer with it
             cluster.patch(POD, name_of(pod), {"metadata": {"finalizers": kept or None}}, namespace_of(pod))
-        except NotFound:
-            continue
+        released.add(uid_of(pod))
+    return released
 
 
 def _is_failure(look: Look, pod: Obj, ending: Verdict | None) -> bool:

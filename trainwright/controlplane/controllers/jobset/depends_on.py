@@ -10,10 +10,11 @@ def dependencies_met(replicated: Obj, jobset: Obj, counters: list[Obj]) -> bool:
 
     Complete: all replicas succeeded. Ready: all are ready, succeeded or failed.
     """
-    return all(_met(dependency, jobset, counters) for dependency in replicated.get("dependsOn") or [])
+    return all(dependency_met(dependency, jobset, counters) for dependency in replicated.get("dependsOn") or [])
 
 
-def _met(dependency: Obj, jobset: Obj, counters: list[Obj]) -> bool:
+def dependency_met(dependency: Obj, jobset: Obj, counters: list[Obj]) -> bool:
+    """Whether this one entry holds."""
     other = named(jobset["spec"]["replicatedJobs"], dependency["name"]) or {}
     seen = named(counters, dependency["name"]) or {}
     replicas = other.get("replicas", 1)

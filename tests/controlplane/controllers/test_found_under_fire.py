@@ -1,0 +1,67 @@
+"""What the random fire of `test_controllers_property` has found, each once more as a story."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from stepped import Stepped, jobset
+
+from trainwright.api.kinds import JOB, NODE, POD
+from trainwright.controlplane.apiserver.failures import StorageFailed
+
+
+def test_a_job_that_expires_does_not_spin_while_its_pods_go() -> None:
+    with Stepped() as world:
+        spec = jobset()["spec"]["replicatedJobs"][0]["template"]["spec"] | {"ttlSecondsAfterFinished": 5}
+        world.cluster.create(
+            {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j", "namespace": "default"}, "spec": spec}
+        )
+        world.settle()
+        for pod in world.pods():
+            pod["metadata"]["finalizers"].append("example.com/keeps-it")
+            world.cluster.update(pod)
+            world.end_pod(pod, 0)
+        world.settle_in_time(20)
+        job = world.get(JOB, "j")
+        assert job is not None
+        assert job["metadata"]["deletionTimestamp"]
+        assert world.next_due() is None
+
+
+def test_a_pod_that_is_deleted_before_it_has_a_node_is_replaced_by_a_job_that_waits_for_failures() -> None:
+    with Stepped() as world:
+        world.cluster.patch(NODE, "local", {"spec": {"unschedulable": True}})
+        world.cluster.create(jobset(steps=[("a", 1, 1, "1", {"job": {"podReplacementPolicy": "Failed", "backoffLimit": 3}})]))
+        world.settle()
+        (first,) = world.pods()
+        world.cluster.delete(POD, first["metadata"]["name"], "default")
+        world.settle_in_time(30)
+        (second,) = world.pods()
+        assert second["metadata"]["uid"] != first["metadata"]["uid"]
+        assert second["status"]["phase"] == "Pending"
+
+
+def test_a_finalizer_that_could_not_be_taken_off_is_taken_off_later() -> None:
+    """The pod in memory lost it before the write had succeeded, and was never looked at again."""
+    with Stepped() as world:
+        world.cluster.create(jobset(steps=[("a", 1, 1, "1", {})]))
+        world.settle()
+        (pod,) = world.pods()
+        world.end_pod(pod, 0)
+        world.deliver()
+        world.advance(1)
+
+        def refuse(what: str) -> None:
+            if what == "patch Pod":
+                raise StorageFailed("disk full")
+
+        world.writing.before = refuse
+        while not world.errors:
+            assert world.deliver() or world.step()
+        assert world.own_objects_changed() == []
+        world.writing.before = lambda _what: None
+        world.settle_in_time(10)
+        assert world.pods()[0]["metadata"].get("finalizers") is None

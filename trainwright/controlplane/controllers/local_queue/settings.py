@@ -1,0 +1,75 @@
+"""Which queues there are, and what each may give out: a YAML text, in a file and in the ConfigMap that switches the queues on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from trainwright.api.objects import Obj
+from trainwright.api.quantities import parse_quantity
+from trainwright.materialize.pod_requests import Requests
+
+CONFIG_MAP_NAME = ("kubeflow-system", "trainwright-queues")
+"""Namespace and name."""
+FIELD = "queues.yaml"
+
+
+class QueueError(ValueError):
+    """Queues that cannot be; the message says which and why."""
+
+
+@dataclass(frozen=True)
+class Queue:
+    """`quota` limits the resources that it names; others are not counted."""
+
+    name: str
+    quota: Requests
+
+
+def parse_queues(text: str) -> dict[str, Queue]:
+    """From `queues: [{name: research, quota: {cpu: 4}}]`. Raises QueueError."""
+    try:
+        found = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise QueueError(f"the queues are no YAML: {error}") from error
+    entries = found.get("queues") if isinstance(found, dict) else None
+    if not isinstance(entries, list):
+        raise QueueError("queues: expected a list of {name, quota}")
+    queues = [_queue(entry, f"queues[{number}]") for number, entry in enumerate(entries)]
+    twice = {queue.name for queue in queues if sum(other.name == queue.name for other in queues) > 1}
+    if twice:
+        raise QueueError(f"queues: {', '.join(sorted(twice))} is there more than once")
+    return {queue.name: queue for queue in queues}
+
+
+def queues_map(text: str) -> Obj:
+    """The ConfigMap with these queues. Raises QueueError."""
+    parse_queues(text)
+    namespace, name = CONFIG_MAP_NAME
+    metadata = {"name": name, "namespace": namespace}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {FIELD: text}}
+
+
+def _queue(entry: Any, where: str) -> Queue:
+    if not isinstance(entry, dict) or not isinstance(entry.get("name"), str) or not entry["name"]:
+        raise QueueError(f"{where}.name: expected the name of a queue")
+    if unknown := entry.keys() - {"name", "quota"}:
+        raise QueueError(f"{where}: unknown field {sorted(unknown)[0]}; known are name and quota")
+    quota = entry.get("quota") or {}
+    if not isinstance(quota, dict):
+        raise QueueError(f"{where}.quota: expected amounts by resource")
+    return Queue(
+        entry["name"], {str(resource): _amount(amount, f"{where}.quota.{resource}") for resource, amount in quota.items()}
+    )
+
+
+def _amount(amount: Any, where: str) -> Any:
+    try:
+        found = parse_quantity(amount)
+    except ValueError as error:
+        raise QueueError(f"{where}: {error}") from error
+    if found.value < 0:
+        raise QueueError(f"{where}: {amount!r} is less than nothing")
+    return found

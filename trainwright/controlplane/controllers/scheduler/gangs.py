@@ -1,0 +1,107 @@
+"""What a JobSet still needs besides the pods that are there: of the Jobs that run side by side now, without waiting for another's end.
+
+A JobSet is placed when all of that fits, and what has not been created yet is kept free for it. So no two of them wait for each
+other's second half, whatever their startup order. Pure.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from trainwright.api.conditions import is_finished, is_true
+from trainwright.api.objects import Obj, is_controlled_by, is_deleting, name_of, named, uid_of
+from trainwright.api.quantities import parse_quantity
+from trainwright.controlplane.controllers.jobset.construct import job_name
+from trainwright.controlplane.controllers.jobset.depends_on import dependency_met
+from trainwright.controlplane.controllers.scheduler.room import PODS, add
+from trainwright.materialize.pod_requests import Requests, template_requests
+
+_ENDING = ("SuccessCriteriaMet", "FailureTarget")
+_ONE = parse_quantity(1)
+
+
+@dataclass(frozen=True)
+class Share:
+    """So many pods of one Job; `job` is its UID, empty before it exists."""
+
+    step: str
+    job: str
+    count: int
+    requests: Requests
+    template: Obj = field(repr=False)
+
+
+def shares(jobset: Obj, jobs: Iterable[Obj]) -> list[Share]:
+    """How many pods each Job wants that may run now."""
+    if is_finished(jobset) or is_deleting(jobset) or jobset["spec"].get("suspend"):
+        return []
+    own = {name_of(job): job for job in jobs if is_controlled_by(job, jobset) and not is_deleting(job)}
+    return [share for replicated in side_by_side(jobset) for share in _of_replicas(jobset, replicated, own)]
+
+
+def missing(found: Iterable[Share], present: Counter[str]) -> Requests:
+    """What the pods ask for that are wanted and not `present` (live pods by the UID of their Job)."""
+    total: Requests = {}
+    for share in found:
+        left = share.count - present.get(share.job, 0) if share.job else share.count
+        if left > 0:
+            add(total, share.requests, left)
+    return total
+
+
+def side_by_side(jobset: Obj) -> list[Obj]:
+    """The replicated jobs that run now, or will while those run; not those that wait until another is complete."""
+    counters = (jobset.get("status") or {}).get("replicatedJobsStatus") or []
+    found: list[Obj] = []
+    for replicated in jobset["spec"].get("replicatedJobs") or []:
+        before = {entry["name"] for entry in found}
+        if all(
+            dependency_met(dependency, jobset, counters) or (dependency["status"] == "Ready" and dependency["name"] in before)
+            for dependency in replicated.get("dependsOn") or []
+        ):
+            found.append(replicated)
+    return found
+
+
+def stages(jobset: Obj) -> Iterator[list[tuple[str, int, Requests]]]:
+    """The whole JobSet, as what runs at the same time: name, number of pods and requests of one, of each replicated job."""
+    numbers: dict[str, int] = {}
+    for replicated in jobset["spec"].get("replicatedJobs") or []:
+        after = [
+            numbers.get(dependency["name"], 0) + (dependency["status"] == "Complete")
+            for dependency in replicated.get("dependsOn") or []
+        ]
+        numbers[replicated["name"]] = max(after, default=0)
+    for number in sorted(set(numbers.values())):
+        yield [
+            (name, _pods_of(entry["template"]["spec"], 0) * int(entry.get("replicas", 1)), _requests(entry["template"]["spec"]))
+            for name, stage in numbers.items()
+            if stage == number and (entry := named(jobset["spec"]["replicatedJobs"], name)) is not None
+        ]
+
+
+def _of_replicas(jobset: Obj, replicated: Obj, own: dict[str, Obj]) -> Iterator[Share]:
+    step = replicated["name"]
+    planned = 0
+    for index in range(int(replicated.get("replicas", 1))):
+        job = own.get(job_name(jobset, replicated, index))
+        if job is None:
+            planned += 1
+        elif not is_finished(job) and not any(is_true(job, kind) for kind in _ENDING):
+            spec = job["spec"]
+            count = _pods_of(spec, int((job.get("status") or {}).get("succeeded") or 0))
+            yield Share(step, uid_of(job), count, _requests(spec), spec["template"]["spec"])
+    if planned:
+        spec = replicated["template"]["spec"]
+        yield Share(step, "", planned * _pods_of(spec, 0), _requests(spec), spec["template"]["spec"])
+
+
+def _pods_of(job_spec: Obj, succeeded: int) -> int:
+    parallelism, completions = int(job_spec.get("parallelism", 1)), job_spec.get("completions")
+    return parallelism if completions is None else max(min(parallelism, int(completions) - succeeded), 0)
+
+
+def _requests(job_spec: Obj) -> Requests:
+    return {**template_requests(job_spec["template"]["spec"]), PODS: _ONE}
