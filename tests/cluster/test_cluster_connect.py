@@ -5,13 +5,16 @@ from __future__ import annotations
 import importlib
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from kubernetes.config import incluster_config
 
-from trainwright.api.kinds import TRAINJOB
+from trainwright.api.errors import Unauthorized
+from trainwright.api.kinds import POD, TRAINJOB
 from trainwright.cluster import NoCluster, connect
 from trainwright.controlplane.apiserver.credentials import load_credentials
 from trainwright.controlplane.home import Home
@@ -162,3 +165,37 @@ def test_an_embedded_control_plane_that_cannot_start_says_why(tmp_path: Path) ->
     with pytest.raises(NoCluster, match="did not start") as raised:
         connect(embedded=tmp_path / "file")
     assert "Traceback" not in str(raised.value)
+
+
+def test_a_token_that_was_renewed_in_its_file_is_read_when_the_old_one_is_refused(
+    stub: Any, tmp_path: Path, kubeconfig: Write
+) -> None:
+    token, config = tmp_path / "token", kubeconfig(tmp_path / "config", ("here", stub.url, "team"))
+    token.write_text("old")
+    content = yaml.safe_load(config.read_text())
+    content["users"][0]["user"] = {"tokenFile": str(token)}
+    config.write_text(yaml.safe_dump(content))
+    cluster = connect(config)
+    stub.fail(401, "Unauthorized")
+    with pytest.raises(Unauthorized):  # the file has no other
+        cluster.get(POD, "a", "team")
+    token.write_text("new")
+    stub.fail(401, "Unauthorized")
+    stub.answer({"metadata": {"name": "a"}})
+    stub.answer({"metadata": {"name": "a"}})
+    cluster.get(POD, "a", "team")
+    cluster.get(POD, "a", "team")
+    for _ in range(4):
+        stub.answers.put(partial(_renewing_again, token))
+    with pytest.raises(Unauthorized):  # others every time, none that is taken
+        cluster.get(POD, "a", "team")
+    sent = [asked.headers["authorization"] for asked in stub.asked]
+    assert sent[:4] == ["Bearer old", "Bearer old", "Bearer new", "Bearer new"]
+    assert sent[4:] == ["Bearer new", "Bearer newer", "Bearer newerer", "Bearer newererer"]
+
+
+def _renewing_again(token: Path, handler: Any) -> None:
+    token.write_text(token.read_text() + "er")
+    handler.send_response(401)
+    handler.send_header("Content-Length", "0")
+    handler.end_headers()

@@ -378,3 +378,11 @@ def test_wrong_credentials_and_an_unknown_authority_are_told_apart(real: Kuberne
     with pytest.raises(ServiceUnavailable, match=r"(?i)certificate") as untrusted:
         connect(tmp_path / "no-ca").list(POD)
     assert token not in str(untrusted.value)
+
+
+def test_a_log_that_is_shorter_than_was_said_has_broken(stub: Any, cluster: KubernetesCluster) -> None:
+    stub.answer(b"line 1\nlin", **{"Content-Length": "100", "Connection": "close"})
+    logs = cluster.logs("a", "team")
+    assert next(logs) == b"line 1\nlin"
+    with pytest.raises(ServiceUnavailable, match="broke"):
+        next(logs)

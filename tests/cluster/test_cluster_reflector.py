@@ -261,3 +261,12 @@ def test_property_after_any_changes_and_faults_known_equals_the_cluster(
     versions = {name: obj["metadata"]["resourceVersion"] for name, obj in cluster.objects.items()}
     assert {key[1]: obj["metadata"]["resourceVersion"] for key, obj in reflector.known.items()} == versions
     assert told == versions
+
+
+def test_a_server_that_asks_for_an_hour_gets_the_most_that_is_given(
+    follow: Callable[..., tuple[Reflector, list[tuple[str, str]]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "MOST_ASKED_SECONDS", 0.05)
+    cluster = Scripted([TooManyRequests("slowly", retry_after=3600), Listing([pod("a", 1)], "1")], [])
+    reflector, _ = follow(cluster)
+    assert reflector.synced.wait(10)

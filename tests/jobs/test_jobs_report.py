@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from trainwright.api.errors import Forbidden
+from trainwright.api.errors import Forbidden, ServiceUnavailable
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Identity, TrainRequest, submit_or_adopt
 from trainwright.jobs.describe import description_of
@@ -172,3 +172,20 @@ def test_a_description_tells_steps_pods_and_only_its_own_events(
     assert f"at {name}." in text
     assert f"at {name}-node-0-3-gone." in text
     assert text.count("Seen:") == 2
+
+
+def test_what_cannot_be_read_for_a_moment_is_read_a_moment_later(
+    cluster: EmbeddedCluster, failed: dict[str, Any], add_pod: Any
+) -> None:
+    add_pod(failed, phase="Failed", containerStatuses=[ended(7)])
+    busy = iter([ServiceUnavailable("busy")])
+
+    class Busy(WithLogs):
+        def list(self, *args: Any, **more: Any) -> Any:
+            for error in busy:
+                raise error
+            return self._cluster.list(*args, **more)
+
+    text = failure_report(Busy(cluster), failed)  # type: ignore[arg-type]
+    assert "exited 7" in text
+    assert "cannot be listed" not in text

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from trainwright.api.errors import Forbidden, Invalid
+from trainwright.api.errors import Forbidden, Invalid, ServiceUnavailable
 from trainwright.api.kinds import CLUSTER_TRAINING_RUNTIME, TRAINJOB
 from trainwright.api.objects import annotations_of, labels_of, name_of
 from trainwright.controlplane.embedded import EmbeddedCluster
@@ -210,4 +210,28 @@ def test_eight_at_once_make_one_trainjob(cluster: EmbeddedCluster, request_of: R
         made = list(pool.map(submit, range(8)))
     assert len({uid for uid, _ in made}) == 1
     assert [adopted for _, adopted in made].count(False) == 1
+    assert len(cluster.list(TRAINJOB).items) == 1
+
+
+def test_a_job_that_was_made_without_an_answer_and_has_failed_since_is_that_of_this_try(
+    cluster: EmbeddedCluster, request_of: RequestOf, set_status: Any
+) -> None:
+    class Losing:
+        """The first answer to a create is lost; the job has failed before anybody asks again."""
+
+        lost = False
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(cluster, name)
+
+        def create(self, obj: dict[str, Any]) -> dict[str, Any]:
+            made = cluster.create(obj)
+            self.lost = True
+            set_status(made, "Failed")
+            raise ServiceUnavailable("the connection broke")
+
+    losing = Losing()
+    made = submit_or_adopt(losing, request_of(), STEP, "default")  # type: ignore[arg-type]
+    assert losing.lost
+    assert (made.adopted, made.generation) == (False, 1)
     assert len(cluster.list(TRAINJOB).items) == 1

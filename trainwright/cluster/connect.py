@@ -9,6 +9,8 @@ import logging
 import os
 import subprocess
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +67,23 @@ def start_embedded(home: Path) -> Path:
 
 
 def _from_file(files: str, context: str | None, origin: str) -> KubernetesCluster:
+    configuration, namespace = _read(files, context, origin)
+    log.info("cluster chosen origin=%s host=%s namespace=%s", origin, configuration.host, namespace)
+    renew = partial(_renewed, lambda: _read(files, context, origin)[0])
+    return KubernetesCluster(configuration, default_namespace=namespace, origin=origin, renew=renew)
+
+
+def _renewed(load: Callable[[], Any]) -> Any | None:
+    """The configuration as its files have it now: whoever renews a token writes it there. None when they cannot be read."""
+    try:
+        return load()
+    except NoCluster as error:
+        log.warning("the credentials cannot be read again error=%s", error)
+        return None
+
+
+def _read(files: str, context: str | None, origin: str) -> tuple[Any, str]:
+    """The configuration that these files have now, and its namespace."""
     from kubernetes import config  # type: ignore[import-untyped]
     from kubernetes.client import Configuration  # type: ignore[import-untyped]
     from yaml import YAMLError
@@ -89,11 +108,17 @@ def _from_file(files: str, context: str | None, origin: str) -> KubernetesCluste
         raise NoCluster(f"the kubeconfig {files} ({origin}) cannot be used: it has not the form of a kubeconfig") from error
     chosen: dict[str, Any] = next((c for c in contexts if c["name"] == context), active) or {}
     namespace = (chosen.get("context") or {}).get("namespace") or "default"
-    log.info("cluster chosen origin=%s host=%s namespace=%s", origin, configuration.host, namespace)
-    return KubernetesCluster(configuration, default_namespace=namespace, origin=origin)
+    return configuration, namespace
 
 
 def _in_cluster() -> KubernetesCluster:
+    configuration, namespace = _read_in_cluster()
+    log.info("cluster chosen origin=in-cluster host=%s namespace=%s", configuration.host, namespace)
+    renew = partial(_renewed, lambda: _read_in_cluster()[0])
+    return KubernetesCluster(configuration, default_namespace=namespace, origin="in-cluster", renew=renew)
+
+
+def _read_in_cluster() -> tuple[Any, str]:
     from kubernetes import config
     from kubernetes.client import Configuration
 
@@ -103,5 +128,4 @@ def _in_cluster() -> KubernetesCluster:
         namespace = (_SERVICE_ACCOUNT / "namespace").read_text("utf-8").strip() or "default"
     except (config.ConfigException, OSError) as error:
         raise NoCluster(f"this pod's service account cannot be used: {error}") from error
-    log.info("cluster chosen origin=in-cluster host=%s namespace=%s", configuration.host, namespace)
-    return KubernetesCluster(configuration, default_namespace=namespace, origin="in-cluster")
+    return configuration, namespace

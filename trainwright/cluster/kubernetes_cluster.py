@@ -7,7 +7,7 @@ Only `DynamicClient.request` is used to talk: its signature and its raw answer a
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -21,7 +21,10 @@ from trainwright.cluster.protocol import Listing, PatchType, Propagation, WatchE
 
 CONNECT_SECONDS = 10
 READ_SECONDS = 60
+SILENCE_SECONDS = 15
+"""How long after its time a watch that says nothing is given up."""
 PAGE = 500
+_MOST_RENEWALS = 3
 Query = list[tuple[str, Any]]
 _CONTENT = {
     "merge": "application/merge-patch+json",
@@ -33,7 +36,15 @@ _CONTENT = {
 class KubernetesCluster:
     """Implements `Cluster`. `configuration` is a `kubernetes.client.Configuration`; see `trainwright.cluster.connect`."""
 
-    def __init__(self, configuration: Any, *, default_namespace: str = "default", origin: str = "", seconds: float | None = None):
+    def __init__(
+        self,
+        configuration: Any,
+        *,
+        default_namespace: str = "default",
+        origin: str = "",
+        seconds: float | None = None,
+        renew: Callable[[], Any] = lambda: None,
+    ):
         from kubernetes.client import ApiClient  # type: ignore[import-untyped]
         from kubernetes.dynamic import DynamicClient  # type: ignore[import-untyped]
 
@@ -42,6 +53,7 @@ class KubernetesCluster:
         self._read_seconds = seconds or READ_SECONDS
         self.origin = origin
         """Where the credentials came from, for logs and messages."""
+        self._renew = renew
         configuration.retries = _retries()
         if _is_loopback(configuration.host):
             configuration.proxy = None  # a proxy of the environment would look for the cluster on its own machine
@@ -54,7 +66,9 @@ class KubernetesCluster:
     def within(self, seconds: float) -> KubernetesCluster:
         """The same cluster, over connections of its own, where a request that takes longer fails."""
         configuration = self._client.configuration
-        return KubernetesCluster(configuration, default_namespace=self.default_namespace, origin=self.origin, seconds=seconds)
+        return KubernetesCluster(
+            configuration, default_namespace=self.default_namespace, origin=self.origin, seconds=seconds, renew=self._renew
+        )
 
     def serves(self, kind: Kind) -> bool:
         """Whether the API server has this kind, in this version."""
@@ -109,7 +123,7 @@ class KubernetesCluster:
             fieldSelector=field_selector,
             timeoutSeconds=timeout_seconds,
         )
-        response = self._request("get", kind.path(namespace), query=query, read_seconds=timeout_seconds + 15)
+        response = self._request("get", kind.path(namespace), query=query, read_seconds=timeout_seconds + SILENCE_SECONDS)
         try:
             for line in _lines(_chunks(response)):
                 event = self._decoded(line)
@@ -220,7 +234,25 @@ class KubernetesCluster:
             raise ServiceUnavailable(f"{self.host} answered with something that is no Kubernetes object")
         return answer
 
-    def _request(
+    def _request(self, method: str, path: str, **more: Any) -> Any:
+        """One HTTP exchange; the raw response. Another one where the credentials were refused and there are others by now."""
+        for _ in range(_MOST_RENEWALS):  # a plugin may make others for ever that are refused
+            sent = dict(self._client.configuration.api_key)
+            try:
+                return self._exchange(method, path, **more)
+            except Unauthorized:
+                if not self._has_others_than(sent):
+                    raise
+        return self._exchange(method, path, **more)
+
+    def _has_others_than(self, sent: dict[str, str]) -> bool:
+        configuration = self._client.configuration
+        if dict(configuration.api_key) == sent and (fresh := self._renew()) is not None:
+            configuration.refresh_api_key_hook = fresh.refresh_api_key_hook  # the old one puts the old token back
+            configuration.api_key = fresh.api_key
+        return dict(configuration.api_key) != sent
+
+    def _exchange(
         self,
         method: str,
         path: str,
@@ -230,7 +262,7 @@ class KubernetesCluster:
         content_type: str = "application/json",
         read_seconds: float | None = 0,
     ) -> Any:
-        """One HTTP exchange; the raw response. Every failure becomes an ApiError. `read_seconds` 0: as usual, None: for ever."""
+        """Every failure becomes an ApiError. `read_seconds` 0: as usual, None: for ever."""
         from kubernetes.client.exceptions import ApiException  # type: ignore[import-untyped]
         from kubernetes.config import ConfigException  # type: ignore[import-untyped]
         from kubernetes.dynamic.exceptions import DynamicApiError  # type: ignore[import-untyped]
@@ -342,6 +374,8 @@ def _chunks(response: Any) -> Iterator[bytes]:
         if hasattr(response, "read1"):
             while chunk := response.read1():
                 yield chunk
+            if missing := response.length_remaining:  # read1 says nothing of it
+                raise ServiceUnavailable(f"the connection broke: {missing} bytes are missing")
         else:  # urllib3 1
             yield from response.stream(65536)
     except (HTTPError, OSError) as error:

@@ -24,6 +24,8 @@ SHORT_SECONDS = 1.0
 """A connection that ends sooner, without an event, is followed by a pause: some server or proxy closes them at once."""
 FIRST_BACKOFF_SECONDS = 0.5
 MOST_BACKOFF_SECONDS = 30.0
+MOST_ASKED_SECONDS = 60.0
+"""The longest Retry-After that is kept to: a job may end any minute."""
 POLL_SECONDS = 5.0
 log = logging.getLogger(__name__)
 
@@ -78,7 +80,7 @@ class Reflector:
 
     def _pause(self, seconds: float | None = None) -> None:
         """Wait as long as the server asks, else for the back-off, which grows until something succeeds."""
-        self.stop.wait(seconds or self._backoff * random.uniform(0.5, 1.5))
+        self.stop.wait(min(seconds or self._backoff * random.uniform(0.5, 1.5), MOST_ASKED_SECONDS))
         self._backoff = min(max(self._backoff * 2, FIRST_BACKOFF_SECONDS), MOST_BACKOFF_SECONDS)
 
     def _until_expired(self) -> None:

@@ -39,14 +39,14 @@ class _Schemas:
         self._by_cluster: WeakKeyDictionary[Cluster, ServedSchema | None] = WeakKeyDictionary()
         self._lock = threading.Lock()
 
-    def of(self, cluster: Cluster) -> ServedSchema | None:
+    def of(self, cluster: Cluster, through: Cluster) -> ServedSchema | None:
         host = getattr(cluster, "host", None)
         known = self._by_cluster if host is None else self._by_host
         key = cluster if host is None else host
         with self._lock:  # also while asking: whoever comes second waits for the one answer
             if key not in known:
                 try:
-                    known[key] = _asked(cluster)  # type: ignore[index]
+                    known[key] = _asked(through)  # type: ignore[index]
                 except ApiError as error:  # an answer of the moment, not of the cluster: not kept
                     log.debug("the TrainJob CRD is not known now error=%s", error.message)
                     return None
@@ -64,9 +64,12 @@ class _Schemas:
 _schemas = _Schemas()
 
 
-def served_trainjob(cluster: Cluster) -> ServedSchema | None:
-    """The schema of TrainJobs there; None where it may not be read, or is none (an embedded control plane)."""
-    return _schemas.of(cluster)
+def served_trainjob(cluster: Cluster, *, through: Cluster | None = None) -> ServedSchema | None:
+    """The schema of TrainJobs there; None where it may not be read, or is none (an embedded control plane).
+
+    `through` is the same cluster as it is asked, with more patience for instance.
+    """
+    return _schemas.of(cluster, through or cluster)
 
 
 def forget_served(cluster: Cluster) -> None:

@@ -14,6 +14,7 @@ from trainwright.api.errors import ApiError, NotFound
 from trainwright.api.kinds import EVENT, JOBSET
 from trainwright.api.objects import Obj, name_of, namespace_of, uid_of
 from trainwright.api.phase import Phase, phase_of
+from trainwright.cluster.patient import PatientCluster
 from trainwright.cluster.protocol import Cluster
 from trainwright.jobs.job_events import events_of, queue_message, said, steps_of, time_of
 from trainwright.jobs.last_words import LAUNCHER_LINES, last_words
@@ -25,6 +26,8 @@ from trainwright.jobs.usage import NO_USAGE, Usage, usage_of
 LOG_LINES = 20
 _LOG_BYTES = 64 * 1024
 _MOST_PODS = 4
+_PATIENCE_SECONDS = 15
+"""The cause decides how a job has failed, and so whether it is tried again: it is asked for more than once."""
 _MOST_EVENTS = 5
 
 
@@ -128,6 +131,7 @@ def failure_report(cluster: Cluster, trainjob: Obj) -> str:
 
 def report_of(cluster: Cluster, trainjob: Obj, now: datetime | None = None) -> FailureReport:
     """The report of a job that has failed. Raises nothing: what cannot be read (gone, forbidden) is said in it."""
+    cluster = PatientCluster(cluster, seconds=_PATIENCE_SECONDS)
     verdict = condition(trainjob, "Failed") or {}
     report = FailureReport(
         namespace=namespace_of(trainjob),

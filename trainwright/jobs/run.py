@@ -53,7 +53,7 @@ def run_to_end(
     TrainJobDeleted, and what `submit_or_adopt` raises.
     """
     with ended_by_signals() as stop:
-        submitted = submit_or_adopt(cluster, request, identity, namespace)
+        submitted = submit_or_adopt(cluster, request, identity, namespace, stop=stop)
         deadlines = _with_run(deadlines, submitted.run_deadline)
         return _to_end(cluster, submitted.trainjob, stop, deadlines, on_progress, on_signal, on_error)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from dataclasses import dataclass
 
 from trainwright.api import names
@@ -10,6 +11,7 @@ from trainwright.api.conditions import is_true
 from trainwright.api.errors import AlreadyExists, ApiError, Invalid, NotFound, Problem
 from trainwright.api.kinds import CLUSTER_TRAINING_RUNTIME, TRAINING_RUNTIME, TRAINJOB
 from trainwright.api.objects import Obj, annotations_of, is_deleting, labels_of, name_of, uid_of
+from trainwright.cluster.patient import PatientCluster
 from trainwright.cluster.protocol import Cluster
 from trainwright.cluster.runtime_lookup import runtime_lookup
 from trainwright.cluster.served_schema import forget_served, served_trainjob
@@ -56,29 +58,35 @@ class Submitted:
         return name_of(self.trainjob)
 
 
-def submit_or_adopt(cluster: Cluster, request: TrainRequest, identity: Identity, namespace: str) -> Submitted:
+def submit_or_adopt(
+    cluster: Cluster, request: TrainRequest, identity: Identity, namespace: str, *, stop: threading.Event | None = None
+) -> Submitted:
     """The TrainJob for this step of this run, made at most once.
 
     A job under the step's name with the same wanted spec is adopted: waited for while it runs, resumed when a cancel had
     suspended it, taken as done when it is complete. After one that failed, is being deleted or was superseded (see
     `suspend_job`) the next generation is submitted. Before anything
     is created the runtime is resolved, the objects are built and nodes are looked at, so that a request that cannot work
-    fails here.
+    fails here. A cluster that has no answer for the moment is asked again for half a minute, unless `stop` is set; a job
+    whose making was answered to nobody is found.
     Raises RuntimeNotFound, Invalid, ValueError (bad workspace), TrainJobNameTaken.
     """
+    asked, cluster = cluster, PatientCluster(cluster, stop=stop)
     runtime, choice = _chosen(cluster, request, namespace)
     for generation in range(_latest_generation(cluster, identity, namespace), MOST_GENERATIONS + 1):
         wanted = trainjob_manifest(request, identity, namespace, runtime, generation)
-        objects, form = materialize(wanted, runtime), served_form(wanted, served_trainjob(cluster))
+        objects, form = materialize(wanted, runtime), served_form(wanted, served_trainjob(asked, through=cluster))
         existing = _existing(cluster, wanted)
         if existing is None:
             if objects:
                 check_capacity(cluster, objects[-1])
             try:
-                created = _create(cluster, form.trainjob)
+                created = _create(cluster, form.trainjob, asked)
             except AlreadyExists:  # another try of this step was faster
                 existing = cluster.get(TRAINJOB, name_of(wanted), namespace)  # NotFound: made and deleted in this moment
             else:
+                _check_owner(created, wanted)  # found there after an answer was lost
+                _check_digest(created, wanted)
                 log.info("trainjob created namespace=%s name=%s step=%s", namespace, name_of(created), identity)
                 return Submitted(created, False, generation, choice, form.run_deadline)
         _check_owner(existing, wanted)
@@ -91,7 +99,7 @@ def submit_or_adopt(cluster: Cluster, request: TrainRequest, identity: Identity,
     raise TrainJobNameTaken(f"{identity}: {MOST_GENERATIONS} generations exist and have failed; delete some to go on")
 
 
-def _create(cluster: Cluster, wanted: Obj) -> Obj:
+def _create(cluster: Cluster, wanted: Obj, asked: Cluster) -> Obj:
     """Create it, and see to it that it was taken as it is: a cluster drops fields that its version does not know.
 
     Raises AlreadyExists, and Invalid naming what was dropped; the job is deleted then.
@@ -100,7 +108,7 @@ def _create(cluster: Cluster, wanted: Obj) -> Obj:
     dropped = dropped_fields(wanted, created)
     if not dropped:
         return created
-    forget_served(cluster)
+    forget_served(asked)
     cluster.delete(TRAINJOB, name_of(created), created["metadata"]["namespace"], uid=uid_of(created))
     problems = [Problem(field, "this cluster has dropped it: its Trainer is of another version") for field in dropped]
     raise Invalid.of("TrainJob", name_of(wanted), problems, "trainer.kubeflow.org")

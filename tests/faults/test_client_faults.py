@@ -1,0 +1,114 @@
+"""The client under an API that fails: whatever the API does, a step makes one job, and hears how it ended.
+
+A failing seed is printed; run it alone with TRAINWRIGHT_FAULT_SEED. TRAINWRIGHT_FAULT_SCHEDULES says how many there are.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from faults_plane import jobs_of
+from faulty_api import FAULTS, FaultyApi
+from waiting import eventually
+
+from trainwright.api import names
+from trainwright.api.kinds import JOBSET, POD, TRAINJOB
+from trainwright.api.objects import name_of, uid_of
+from trainwright.cluster import connect, kubernetes_cluster
+from trainwright.controlplane.plane import ControlPlane
+from trainwright.jobs import Deadlines, Identity, TrainJobDeleted, TrainRequest, delete_job, submit_or_adopt, wait_for, watching
+from trainwright.jobs.errors import StepFailed
+from trainwright.jobs.logs import log_lines
+
+pytestmark = pytest.mark.slow
+SCHEDULES = int(os.environ.get("TRAINWRIGHT_FAULT_SCHEDULES") or (1000 if os.environ.get("TRAINWRIGHT_CHAOS") else 40))
+SECONDS = 60
+NO_LONGER = Deadlines(queue=SECONDS, start=SECONDS, run=SECONDS)
+AT_ONCE = 4
+SCRIPTS = {
+    "success": "for i in 1 2 3 4 5; do echo line $i; sleep 0.1; done",
+    "failure": "for i in 1 2 3 4 5; do echo line $i; sleep 0.1; done; exit 7",
+    "deletion": "echo line 1; sleep 600",
+}
+
+
+@pytest.fixture(autouse=True)
+def _short_connections(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that a watch that has gone silent is given up within the test's time."""
+    monkeypatch.setattr(watching, "_CONNECTION_SECONDS", 2)
+    monkeypatch.setattr(kubernetes_cluster, "SILENCE_SECONDS", 1)
+
+
+def test_every_schedule_of_faults_ends_with_the_right_verdict_and_one_job(plane: ControlPlane, tmp_path: Path) -> None:
+    alone = os.environ.get("TRAINWRIGHT_FAULT_SEED")
+    seeds = [int(alone)] if alone else list(range(SCHEDULES))
+    met: set[str] = set()
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        verdicts = pool.map(lambda seed: _told(plane, tmp_path, seed, met), seeds)
+        wrong = {seed: told for seed, told in zip(seeds, verdicts, strict=True) if told}
+    for seed, told in wrong.items():
+        print(f"TRAINWRIGHT_FAULT_SEED={seed}: {told}")
+    assert not wrong
+    assert alone or met == {fault for faults in FAULTS.values() for fault in faults}
+    eventually(lambda: not _ours(), what="the client's threads have ended")
+
+
+def _ours() -> list[str]:
+    """The threads that the client has made: those that follow a job, and those that read a log."""
+    return [thread.name for thread in threading.enumerate() if thread.name == "reflector-trainjobs" or "(_read)" in thread.name]
+
+
+def _told(plane: ControlPlane, folder: Path, seed: int, met: set[str]) -> str:
+    """What was wrong under this schedule; empty for nothing."""
+    outcome = random.Random(f"{seed}/outcome").choice(sorted(SCRIPTS))
+    began = time.monotonic()
+    with FaultyApi(folder, plane._home.kubeconfig, seed) as api:
+        try:
+            _follow(plane, api, outcome, Identity("kfp", f"faults-{seed}", "train"))
+            took = time.monotonic() - began
+            assert took < SECONDS, f"took {took:.0f} s"
+        except Exception as error:  # every schedule is run, and told of with its seed
+            return f"{outcome}, {time.monotonic() - began:.0f} s: {type(error).__name__}: {error}; it met {api.met}"
+        finally:
+            met.update(fault.rpartition(" ")[2] for fault in api.met)
+    return ""
+
+
+def _follow(plane: ControlPlane, api: FaultyApi, outcome: str, step: Identity) -> None:
+    cluster = connect(api.kubeconfig)
+    request = TrainRequest(runtime="once", command=["bash", "-c", SCRIPTS[outcome]])
+    job = submit_or_adopt(cluster, request, step, "default").trainjob
+    with ThreadPoolExecutor(2) as pool:
+        if outcome == "deletion":
+            deleted = pool.submit(_deleted_once_it_runs, plane, job)
+            with pytest.raises(TrainJobDeleted):
+                wait_for(cluster, job, deadlines=NO_LONGER)
+            deleted.result(SECONDS)
+            assert not jobs_of(plane, step)
+            return
+        logs = pool.submit(lambda: [line for _, line in log_lines(cluster, job, follow=True)])
+        if outcome == "success":
+            assert uid_of(wait_for(cluster, job, deadlines=NO_LONGER)) == uid_of(job)
+        else:
+            with pytest.raises(StepFailed, match="exited 7"):
+                wait_for(cluster, job, deadlines=NO_LONGER)
+        read = logs.result(SECONDS)
+    assert read == [f"line {number}" for number in range(1, 6)], f"the log was read as {read}"
+    (there,) = jobs_of(plane, step)
+    assert uid_of(there) == uid_of(job)
+    jobsets = [jobset for jobset in plane.cluster.list(JOBSET, "default").items if name_of(jobset).startswith(name_of(job))]
+    assert [name_of(jobset) for jobset in jobsets] == [name_of(job)]
+    plane.cluster.delete(TRAINJOB, name_of(job), "default")
+
+
+def _deleted_once_it_runs(plane: ControlPlane, job: dict[str, Any]) -> None:
+    selector = f"{names.JOBSET_NAME_LABEL}={name_of(job)}"
+    eventually(lambda: plane.cluster.list(POD, "default", label_selector=selector).items, what="it has pods")
+    delete_job(plane.cluster, job)
