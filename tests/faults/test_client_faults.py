@@ -25,7 +25,7 @@ from trainwright.cluster import connect, kubernetes_cluster
 from trainwright.controlplane.plane import ControlPlane
 from trainwright.jobs import Deadlines, Identity, TrainJobDeleted, TrainRequest, delete_job, submit_or_adopt, wait_for, watching
 from trainwright.jobs.errors import StepFailed
-from trainwright.jobs.logs import log_lines
+from trainwright.jobs.logs import follow_logs
 
 pytestmark = pytest.mark.slow
 SCHEDULES = int(os.environ.get("TRAINWRIGHT_FAULT_SCHEDULES") or (1000 if os.environ.get("TRAINWRIGHT_CHAOS") else 40))
@@ -93,7 +93,7 @@ def _follow(plane: ControlPlane, api: FaultyApi, outcome: str, step: Identity) -
             deleted.result(SECONDS)
             assert not jobs_of(plane, step)
             return
-        logs = pool.submit(lambda: [line for _, line in log_lines(cluster, job, follow=True)])
+        logs = pool.submit(lambda: [line.text for line in follow_logs(cluster, job)])
         if outcome == "success":
             assert uid_of(wait_for(cluster, job, deadlines=NO_LONGER)) == uid_of(job)
         else:

@@ -267,6 +267,22 @@ def test_a_cluster_that_is_away_for_a_moment_does_not_end_it_and_for_long_does(
         list(follow_logs(source, ended))
 
 
+def test_a_job_that_has_ended_is_read_although_its_pods_cannot_be_listed_at_first(cluster: EmbeddedCluster, ended: Job) -> None:
+    class AwayForPods(WithLogs):
+        def list(self, *arguments: Any, **more: Any) -> Any:
+            self.lost, away = self.lost - 1, self.lost > 0
+            if away:
+                raise ServiceUnavailable("down")
+            return super().list(*arguments, **more)
+
+        def get(self, *arguments: Any) -> Any:
+            return self._cluster.get(*arguments)
+
+    source: Any = AwayForPods(cluster, Log("a", "b"))
+    source.lost = 2
+    assert texts(follow_logs(source, ended)) == ["a", "b"]
+
+
 def test_readers_end_when_nobody_listens_any_more(cluster: EmbeddedCluster, ended: Job, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_MOST_PENDING", 1)
     before = set(threading.enumerate())

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 import orjson
 
-from trainwright.api.errors import ApiError, BadRequest, NotFound, ServiceUnavailable, Unauthorized, error_from_status
+from trainwright.api.errors import ApiError, BadRequest, ServiceUnavailable, Unauthorized, error_from_status
 from trainwright.api.kinds import POD, Kind, kind_of
 from trainwright.api.objects import Obj, name_of, namespace_of
 from trainwright.cluster.access import told_what_is_missing
@@ -69,21 +69,6 @@ class KubernetesCluster:
         return KubernetesCluster(
             configuration, default_namespace=self.default_namespace, origin=self.origin, seconds=seconds, renew=self._renew
         )
-
-    def serves(self, kind: Kind) -> bool:
-        """Whether the API server has this kind, in this version."""
-        try:
-            listed = self._json("get", kind.prefix)
-        except NotFound:
-            return False
-        return any(resource.get("name") == kind.plural for resource in listed.get("resources") or [])
-
-    def may(self, attributes: Obj) -> bool:
-        """Whether we have a right, in the words of a SelfSubjectAccessReview's `resourceAttributes`."""
-        review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview"}
-        path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
-        answer = self._json("post", path, body={**review, "spec": {"resourceAttributes": attributes}})
-        return bool((answer.get("status") or {}).get("allowed"))
 
     def get(self, kind: Kind, name: str, namespace: str | None = None) -> Obj:
         return self._json("get", _object_path(kind, name, namespace))

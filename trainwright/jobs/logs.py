@@ -129,14 +129,13 @@ class _Following:
 
     def _look(self) -> None:
         """Whether the job has ended, and which pods have started since the last look; asked in this order."""
-        if self._ended is None and _is_over(self._cluster, self._trainjob):
-            self._ended = time.monotonic()
-        if self.used_up:
-            return
-        for pod in self._wanted.of(pods_of(self._cluster, self._trainjob, self._wanted.step)):
+        is_over = self._ended is not None or _is_over(self._cluster, self._trainjob)
+        for pod in [] if self.used_up else self._wanted.of(pods_of(self._cluster, self._trainjob, self._wanted.step)):
             if uid_of(pod) not in self._readers and _has_started(pod):
                 self._readers[uid_of(pod)] = threading.Thread(target=self._read, args=(pod,), daemon=True)
                 self._readers[uid_of(pod)].start()
+        if is_over and self._ended is None:  # not before its pods have been seen: a job may end before anybody looks
+            self._ended = time.monotonic()
 
     def _is_done(self) -> bool:
         if self._ended is None:

@@ -12,6 +12,7 @@ from trainwright.api.kinds import CLUSTER_TRAINING_RUNTIME, JOBSET, LEASE, TRAIN
 from trainwright.api.times import parse_time
 from trainwright.cluster.access import Right
 from trainwright.cluster.kubernetes_cluster import KubernetesCluster
+from trainwright.cluster.self_review import is_allowed, served_plurals
 
 UPSTREAM_LEASE = "trainer.kubeflow.org"
 """The Lease of Trainer's own manager, in whatever namespace that was installed."""
@@ -56,9 +57,8 @@ ELECTION = Need("coordination.k8s.io", "leases", ("get", "create", "update"))
 
 def check(cluster: KubernetesCluster, namespace: str | None, lease_namespace: str | None) -> None:
     """Raises Unfit with everything that is missing, and ApiError where the cluster cannot be asked."""
-    absent = [
-        kind.resource for kind in (TRAINJOB, TRAINING_RUNTIME, CLUSTER_TRAINING_RUNTIME, JOBSET) if not cluster.serves(kind)
-    ]
+    needed = (TRAINJOB, TRAINING_RUNTIME, CLUSTER_TRAINING_RUNTIME, JOBSET)
+    absent = [kind.resource for kind in needed if kind.plural not in served_plurals(cluster, kind.group, kind.version)]
     if absent:
         raise Unfit(
             f"{cluster.host} does not serve {', '.join(absent)}: install the missing CustomResourceDefinitions "
@@ -98,10 +98,10 @@ def _missing(cluster: KubernetesCluster, namespace: str | None, lease_namespace:
     for need, where in asked:
         resource, _, sub = need.resource.partition("/")
         for verb in need.verbs:
-            attributes = {"group": need.group, "resource": resource, "subresource": sub, "verb": verb, "namespace": where}
-            if not cluster.may({name: value for name, value in attributes.items() if value}):
-                plural = f"{resource}.{need.group}" if need.group else resource
-                yield Right(verb, plural + (f"/{sub}" if sub else ""), where)
+            plural = f"{resource}.{need.group}" if need.group else resource
+            right = Right(verb, plural + (f"/{sub}" if sub else ""), where)
+            if not is_allowed(cluster, right):
+                yield right
 
 
 def _is_fresh(renewed: str) -> bool:
