@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import subprocess
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -14,11 +10,10 @@ from typing import Any
 
 import pytest
 import urllib3
-import yaml
+from entered_cluster import Entered
 from manifests import manifest
-from waiting import eventually
 
-from trainwright.api.kinds import POD, TRAINING_RUNTIME
+from trainwright.api.kinds import TRAINING_RUNTIME
 from trainwright.controlplane.apiserver.auth import Tokens
 from trainwright.controlplane.apiserver.credentials import Credentials, load_credentials, write_kubeconfig
 from trainwright.controlplane.apiserver.http import create_app
@@ -129,58 +124,6 @@ def peer(tmp_path: Path) -> Iterator[Peer]:
 @pytest.fixture(name="manifest")
 def manifest_fixture() -> Callable[..., dict[str, Any]]:
     return manifest
-
-
-@dataclass
-class Entered:
-    """A cluster with a node in this process, and the ways of a user to it."""
-
-    plane: ControlPlane
-    home: Home
-
-    def __post_init__(self) -> None:
-        self.environment = {**os.environ, "KUBECONFIG": str(self.home.kubeconfig), "HOME": str(self.home.path)}
-        self.user = yaml.safe_load(self.home.kubeconfig.read_text())["users"][0]["user"]
-        self.url = yaml.safe_load(self.home.kubeconfig.read_text())["clusters"][0]["cluster"]["server"]
-
-    def run(self, name: str, script: str, until: str = "Running", **spec: Any) -> dict[str, Any]:
-        """A pod with one container that runs a shell script, once it does."""
-        container = {"name": "main", "image": "none", "command": ["bash", "-c", script], **spec.pop("container", {})}
-        pod = {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "metadata": {"name": name, "namespace": "default", **spec.pop("metadata", {})},
-            "spec": {"restartPolicy": "Never", "containers": [container], **spec},
-        }
-        self.plane.cluster.create(pod)
-        return eventually(lambda: self.in_phase(name, until), what=f"pod {name} is {until}")
-
-    def in_phase(self, name: str, phase: str) -> dict[str, Any] | None:
-        pod = self.plane.cluster.get(POD, name, "default")
-        return pod if (pod.get("status") or {}).get("phase") == phase else None
-
-    def kubectl(
-        self, *arguments: str, given: bytes | None = None, fails: int | None = None
-    ) -> subprocess.CompletedProcess[bytes]:
-        command = [str(shutil.which("kubectl")), *arguments]
-        done = subprocess.run(command, input=given, capture_output=True, timeout=60, env=self.environment)
-        assert done.returncode == (fails or 0), done.stderr.decode()
-        return done
-
-    @contextmanager
-    def started(self, *arguments: str, **options: Any) -> Iterator[subprocess.Popen[bytes]]:
-        """kubectl while it runs; it is ended with the block."""
-        pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
-        process = subprocess.Popen([str(shutil.which("kubectl")), *arguments], env=self.environment, **pipes)
-        try:
-            yield process
-        finally:
-            process.kill()
-            process.communicate(timeout=10)
-
-    def core(self) -> Any:
-        kubernetes = pytest.importorskip("kubernetes", reason="the kubernetes client is not installed")
-        return kubernetes.client.CoreV1Api(kubernetes.config.new_client_from_config(str(self.home.kubeconfig)))
 
 
 @pytest.fixture(scope="module")

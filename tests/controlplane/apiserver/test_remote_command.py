@@ -22,6 +22,7 @@ from typing import Any
 
 import pytest
 import urllib3
+from entered_cluster import Entered
 from waiting import eventually
 
 from trainwright.api.kinds import POD
@@ -301,8 +302,6 @@ def test_what_a_command_says_is_not_logged(pod: Any, caplog: pytest.LogCaptureFi
 
 
 def test_sessions_end_with_the_server(tmp_path: Path, plane: Any) -> None:
-    from conftest import Entered
-
     cluster = Entered(plane, plane._home)
     cluster.run("p", "sleep 1000")
     with cluster.started("exec", "p", "--", "bash", "-c", "echo $$; sleep 1000") as kubectl:
