@@ -12,7 +12,6 @@ from trainwright.api.errors import ApiError, Conflict, NotFound
 from trainwright.api.kinds import Kind
 from trainwright.api.objects import Obj, controller_of, name_of, namespace_of
 from trainwright.cluster.reflector import Handler
-from trainwright.controlplane.apiserver.failures import StorageFailed
 from trainwright.controlplane.controllers.local_cache import LocalCache
 from trainwright.controlplane.controllers.measures import Measures, Result
 from trainwright.controlplane.controllers.queue import Key, KeyQueue
@@ -87,7 +86,7 @@ class Controller:
             cache.follow(kind, handler)
         threads = []
         for number in range(self.workers):
-            worker = threading.Thread(target=self._work_until_closed, args=(cache,), name=f"{self.name}-{number}", daemon=True)
+            worker = threading.Thread(target=self._work_until_closed, name=f"{self.name}-{number}", daemon=True)
             worker.start()
             threads.append(worker)
         threading.Thread(target=self._close_with, args=(stop,), name=f"{self.name}-closer", daemon=True).start()
@@ -109,16 +108,9 @@ class Controller:
         stop.wait()
         self.queue.close()
 
-    def _work_until_closed(self, cache: LocalCache) -> None:
+    def _work_until_closed(self) -> None:
         while (key := self.queue.take()) is not None:
-            outcome = Outcome(key, None, "error", 0.0)
-            try:
-                with cache.together():
-                    outcome = self.work(key)
-            except StorageFailed as error:
-                log.warning("reconciled in vain controller=%s key=%s/%s error=%s", self.name, *key, error.message)
-                outcome = outcome.in_vain()
-            self.settle(outcome)
+            self.settle(self.work(key))
 
     def _enqueuer(self, keys: Callable[[Obj], Iterable[Key]], delay: Delay | None) -> Callable[[str, Obj], None]:
         def enqueue(event: str, obj: Obj) -> None:

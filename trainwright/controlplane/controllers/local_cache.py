@@ -10,7 +10,6 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 from trainwright.api import names
@@ -21,7 +20,6 @@ from trainwright.api.selectors import label_selector as parsed_selector
 from trainwright.api.times import now
 from trainwright.cluster.protocol import Cluster, Listing, PatchType, Propagation, WatchEvent
 from trainwright.cluster.reflector import Handler, Reflector
-from trainwright.controlplane.apiserver.failures import StorageFailed
 
 SYNC_SECONDS = 30.0
 _INDEXED = (names.JOB_NAME_LABEL, names.JOBSET_NAME_LABEL)
@@ -40,7 +38,6 @@ class LocalCache:
         self._kept = {kind: Kept() for kind in cached}
         self._handlers: dict[Kind, list[Handler]] = {kind: [] for kind in cached}
         self._reflectors: dict[Kind, Reflector] = {}
-        self._pending = threading.local()
 
     def follow(self, kind: Kind, handler: Handler) -> None:
         """Tell the handler of every change of a kind. Before `start`."""
@@ -157,29 +154,7 @@ class LocalCache:
             grace_period_seconds=grace_period_seconds,
         )
         if kept is not None and before is not None:
-            self._written(kind, before)
             kept.doom(before)
-
-    @contextmanager
-    def together(self) -> Iterator[None]:
-        """The writes of this thread go to disk together, at the end, where the cluster can do that. Raises what a write raises.
-
-        When that fails none of them has happened, and what was remembered of them is forgotten.
-        """
-        together = getattr(self._cluster, "together", None)
-        if together is None:
-            yield
-            return
-        self._pending.written = []
-        try:
-            with together():
-                yield
-        except StorageFailed:
-            for kind, place in self._pending.written:
-                self._refresh(kind, place)
-            raise
-        finally:
-            self._pending.written = None
 
     def logs(
         self,
@@ -234,21 +209,8 @@ class LocalCache:
         kind = kind_of(obj)
         kept = self._kept.get(kind) if kind is not None else None
         if kind is not None and kept is not None:
-            self._written(kind, obj)
             kept.note(copy_of(obj))
         return obj
-
-    def _written(self, kind: Kind, obj: Obj) -> None:
-        written = getattr(self._pending, "written", None)
-        if written is not None:
-            written.append((kind, (namespace_of(obj), name_of(obj))))
-
-    def _refresh(self, kind: Kind, place: Place) -> None:
-        """Remember of an object what the cluster says now."""
-        try:
-            self._kept[kind].replace(place, self._cluster.get(kind, place[1], place[0] or None))
-        except NotFound:
-            self._kept[kind].replace(place, None)
 
 
 def _why(kind: Kind, watch: Reflector) -> str:
@@ -294,15 +256,6 @@ class Kept:
             if uid_of(obj) in self._gone_uids or (known is not None and _version(known) > _version(obj)):
                 return
             self._put(place, obj)
-
-    def replace(self, place: Place, obj: Obj | None) -> None:
-        """Whatever is known of the object, this is what it is."""
-        with self._lock:
-            known = self._objects.pop(place, None)
-            if known is not None:
-                self._unlabel(place, known)
-            if obj is not None:
-                self._put(place, obj)
 
     def doom(self, before: Obj) -> None:
         """We have asked for the deletion of this object: until the watch tells more, it is on its way out."""
