@@ -19,6 +19,7 @@ from trainwright.controlplane.controllers.job import job_controller
 from trainwright.controlplane.controllers.jobset import jobset_controller
 from trainwright.controlplane.controllers.scheduler import scheduler
 from trainwright.controlplane.controllers.trainjob import TrainJobReconciler
+from trainwright.controlplane.cycles import look_for_cycles_seldom
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.controlplane.gates import FeatureGates
 from trainwright.controlplane.home import Home
@@ -143,6 +144,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         plane = ControlPlane(Home(Path(folder)), gates=FeatureGates(), node=False)
         plane.start()
+        look_for_cycles_seldom()
         cluster, store = plane.cluster, plane._store
         began = time.monotonic()
         for number in range(TRAINJOBS):

@@ -18,7 +18,7 @@ from trainwright.api.governed import GOVERNED, Governed
 from trainwright.api.metadata_rules import changed_metadata_problems, metadata_problems, metadata_warnings
 from trainwright.api.metadata_shapes import METADATA
 from trainwright.api.nearest import nearest
-from trainwright.api.objects import Obj, copy_of, name_of
+from trainwright.api.objects import Obj, name_of
 from trainwright.api.rewriting import read_nulls, read_quantities
 from trainwright.api.settling import Unknown, settled, typed_nulls
 from trainwright.api.shape_check import Findings, findings
@@ -42,6 +42,8 @@ class AdmissionContext:
     """Fields that the author wrote twice, by their paths; told like unknown fields."""
     only_status: bool = False
     """A write of the status subresource: no webhook is asked about it."""
+    is_json: bool = False
+    """The object was read from JSON, or could have been: it need not be copied before it is read."""
 
 
 @dataclass(frozen=True)
@@ -68,16 +70,20 @@ def admit(obj: Obj, old: Obj | None = None, *, context: AdmissionContext = _DEFA
     subclasses Undecodable and Denied) with all problems.
     """
     kind = _kind_of(obj)
+    governed = GOVERNED.get(kind)
+    if governed is not None and _is_about_status(governed, obj, old, context):
+        return _Admission(governed, {"status": obj.get("status")}, old, context, is_about_status=True).run()
     try:
-        own = copy_of(obj)
+        data = orjson.dumps(obj)
     except TypeError as error:  # what YAML has and JSON has not: dates, binaries, numbers of more than 64 bits
         raise BadRequest(f"the object holds a value that JSON does not have: {error}") from error
-    governed = GOVERNED.get(kind)
-    if governed is None:
-        if problems := list(metadata_problems(None, _named(own)["metadata"], custom=True)):
-            raise Invalid.of(kind, name_of(obj), problems)
-        return Admitted(own)
-    return _Admission(governed, own, old, context).run()
+    own: Obj = obj if context.is_json and governed is not None else orjson.loads(data)
+    if governed is not None:
+        # Most have no nulls, and need not be searched for them.
+        return _Admission(governed, own, old, context, has_nulls=b"null" in data).run()
+    if problems := list(metadata_problems(None, _named(own)["metadata"], custom=True)):
+        raise Invalid.of(kind, name_of(obj), problems)
+    return Admitted(own)
 
 
 def check_readable(obj: Obj) -> None:
@@ -116,6 +122,8 @@ class _Admission:
     obj: Obj
     old: Obj | None
     context: AdmissionContext
+    has_nulls: bool = True
+    """False where the object has none for certain."""
     is_read: bool = True
     """Whether code that needs its types could read the object: the rules are asked of nothing else."""
     is_about_status: bool = False
@@ -125,8 +133,6 @@ class _Admission:
     warnings: list[str] = field(default_factory=list)
 
     def run(self) -> Admitted:
-        if self.context.only_status and self.old is not None and "status" in self.governed.shape.fields:
-            self.is_about_status = _differs_in_status_alone(self.obj, self.old)
         if not self.is_about_status:
             self._read_metadata()
         own = self._settle()
@@ -164,11 +170,10 @@ class _Admission:
     def _settle(self) -> Obj:
         if self.is_about_status and self.old is not None:
             return self._settle_status(self.old)
-        has_nulls = b"null" in orjson.dumps(self.obj)  # most have none, and need not be searched for them
-        given = typed_nulls(self.governed.shape, self.obj) if has_nulls and not self.governed.custom else self.obj
+        given = typed_nulls(self.governed.shape, self.obj) if self.has_nulls and not self.governed.custom else self.obj
         own, unknown = settled(self.governed.shape, given)
         metadata, strange = settled(METADATA, self.obj.get("metadata") or {}, "metadata")
-        if has_nulls:
+        if self.has_nulls:
             read_nulls(METADATA, metadata)
             if not self.governed.custom:
                 read_nulls(self.governed.shape, own)
@@ -276,7 +281,10 @@ def _status_shape(kind: str) -> Record:
     return Record({"status": GOVERNED[kind].shape.fields["status"]})
 
 
-def _differs_in_status_alone(new: Obj, old: Obj) -> bool:
+def _is_about_status(governed: Governed, new: Obj, old: Obj | None, context: AdmissionContext) -> bool:
+    """Whether nothing but the status is written, and nothing else is different."""
+    if old is None or not context.only_status or "status" not in governed.shape.fields:
+        return False
     return all(new.get(key) == old.get(key) for key in (new.keys() | old.keys()) - {"status"})
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 
 from trainwright.api.errors import Problem
 from trainwright.api.kinds import (
@@ -97,8 +98,14 @@ def labelling_problems(metadata: Obj, path: str) -> Iterator[Problem]:
     for key in annotations:
         for why in key_faults(key.lower()):
             yield Problem(f"{path}.annotations", f'Invalid value: "{key}": {why}')
-    if sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items()) > _ANNOTATIONS_LIMIT:
+    if _size(annotations) > _ANNOTATIONS_LIMIT:
         yield Problem(f"{path}.annotations", f"Too long: may not be more than {_ANNOTATIONS_LIMIT} bytes", "FieldValueTooLong")
+
+
+def _size(annotations: dict[str, str]) -> int:
+    """Bytes of keys and values."""
+    text = "".join(annotations) + "".join(annotations.values())
+    return len(text) if text.isascii() else len(text.encode())
 
 
 def metadata_warnings(metadata: Obj) -> Iterator[str]:
@@ -121,6 +128,7 @@ def label_fault(name: str) -> str:
     return "" if _DNS_1035.match(name) else _NOT_DNS_1035
 
 
+@lru_cache(4096)
 def label_value_fault(value: str) -> str:
     """Why a text is no value of a label; empty where it is one."""
     if len(value) > 63:
@@ -135,8 +143,13 @@ def container_name_fault(name: str) -> str:
     return "" if _LABEL.match(name) else _NOT_LABEL
 
 
-def key_faults(key: str) -> Iterator[str]:
-    """Why a text is no key of a label."""
+@lru_cache(4096)
+def key_faults(key: str) -> tuple[str, ...]:
+    """Why a text is no key of a label. Remembered: what controllers write has always the same keys."""
+    return tuple(_key_faults(key))
+
+
+def _key_faults(key: str) -> Iterator[str]:
     prefix, slash, name = key.rpartition("/")
     if slash and (not prefix or len(prefix) > 253 or not _SUBDOMAIN.match(prefix)):
         yield f"prefix part {NOT_SUBDOMAIN}" if prefix else "prefix part must be non-empty"

@@ -5,13 +5,15 @@ One pass for all three; the unknown fields are told by their paths, since strict
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
-from trainwright.api.objects import Obj
+from trainwright.api.objects import Obj, copy_of
 from trainwright.api.paths import child, element
-from trainwright.api.shapes import Anything, Mapping, Record, Sequence, Shape, Text
+from trainwright.api.shapes import TEXT, Anything, Mapping, Record, Sequence, Shape, Text
 
 _NOTHING = Record()
+_CONTAINERS, _WITH_PARTS = (dict, list), (Record, Mapping, Sequence)
 
 
 Unknown = tuple[str, tuple[str, ...]]
@@ -21,49 +23,75 @@ Unknown = tuple[str, tuple[str, ...]]
 def settled(shape: Record, obj: Obj, path: str = "") -> tuple[Obj, list[Unknown]]:
     """`obj` as a new object with what the schema knows and its defaults, and the fields that it does not know.
 
-    Nulls go, but for those in maps of texts of built-in kinds, which `typed_nulls` has read before.
+    The two share nothing that can be changed. Nulls go, but for those in maps of texts of built-in kinds, which `typed_nulls`
+    has read before.
     """
-    unknown: list[Unknown] = []
-    return _record(shape, obj, path, unknown), unknown
+    dropped: list[str] = []
+    own = _record(shape, obj, dropped)
+    # Most objects have no unknown field; only for the others are paths made.
+    return own, list(_strange(shape, obj, path)) if dropped else []
 
 
-def _value(shape: Shape, value: Any, path: str, unknown: list[Unknown]) -> Any:
+def _value(shape: Shape, value: Any, dropped: list[str]) -> Any:
     kind = type(shape)
     if kind is Anything:
-        return value
-    if isinstance(value, dict):
+        return copy_of(value) if type(value) in _CONTAINERS else value
+    if type(value) is dict:
         if kind is Mapping:
-            return _mapping(shape.value, value, path, unknown)  # type: ignore[attr-defined]
+            return _mapping(shape.value, value, dropped)  # type: ignore[attr-defined]
         # A map where the schema has none, an array say, has no field that is known.
-        return _record(shape if kind is Record else _NOTHING, value, path, unknown)  # type: ignore[arg-type]
-    if isinstance(value, list):
-        # Elements of a list where the schema has none are judged as if nothing were known of them.
-        item = shape.item if kind is Sequence else _NOTHING  # type: ignore[attr-defined]
-        if not isinstance(item, Record | Mapping | Sequence):
-            return value
-        return [_value(item, inner, element(path, index), unknown) for index, inner in enumerate(value)]
+        return _record(shape if kind is Record else _NOTHING, value, dropped)  # type: ignore[arg-type]
+    if type(value) is list:
+        item = _item(shape)
+        return [_value(item, inner, dropped) for inner in value] if type(item) in _WITH_PARTS else copy_of(value)
     return value
 
 
-def _record(shape: Record, value: Obj, path: str, unknown: list[Unknown]) -> Obj:
+def _record(shape: Record, value: Obj, dropped: list[str]) -> Obj:
     fields, kept = shape.fields, {}
     for name, inner in value.items():
         known = fields.get(name)
         if known is None:
             if shape.open:
-                kept[name] = inner
+                kept[name] = copy_of(inner) if type(inner) in _CONTAINERS else inner
             else:
-                unknown.append((child(path, name), tuple(fields)))
+                dropped.append(name)
         elif inner is not None:
-            kept[name] = _value(known, inner, child(path, name), unknown) if isinstance(inner, dict | list) else inner
+            kept[name] = _value(known, inner, dropped) if type(inner) in _CONTAINERS else inner
     for name, default in _defaults(shape):
         if name not in kept:
             kept[name] = default
     return kept
 
 
-def _mapping(shape: Shape, value: Obj, path: str, unknown: list[Unknown]) -> Obj:
-    return {key: _value(shape, inner, child(path, key), unknown) for key, inner in value.items() if inner is not None}
+def _mapping(shape: Shape, value: Obj, dropped: list[str]) -> Obj:
+    if shape is TEXT and all(type(inner) is str for inner in value.values()):
+        return dict(value)
+    return {key: _value(shape, inner, dropped) for key, inner in value.items() if inner is not None}
+
+
+def _item(shape: Shape) -> Shape:
+    """Elements of a list where the schema has none are judged as if nothing were known of them."""
+    return shape.item if isinstance(shape, Sequence) else _NOTHING
+
+
+def _strange(shape: Shape, value: Any, path: str) -> Iterator[Unknown]:
+    """The fields that `settled` leaves out, in the order in which they stand."""
+    if isinstance(shape, Anything):
+        return
+    if isinstance(value, list):
+        for index, inner in enumerate(value if type(_item(shape)) in _WITH_PARTS else ()):
+            yield from _strange(_item(shape), inner, element(path, index))
+    elif isinstance(value, dict) and isinstance(shape, Mapping):
+        for key, inner in value.items():
+            yield from _strange(shape.value, inner, child(path, key))
+    elif isinstance(value, dict):
+        record = shape if isinstance(shape, Record) else _NOTHING
+        for name, inner in value.items():
+            if name in record.fields:
+                yield from _strange(record.fields[name], inner, child(path, name))
+            elif not record.open:
+                yield child(path, name), tuple(record.fields)
 
 
 _DEFAULTS: dict[int, tuple[tuple[str, Any], ...]] = {}

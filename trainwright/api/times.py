@@ -22,7 +22,7 @@ def parse_time(text: str) -> datetime:
 
     Raises ValueError for anything else.
     """
-    moment = datetime.fromisoformat(text)
+    moment = datetime.fromisoformat(text.upper())
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
@@ -35,7 +35,7 @@ def is_moment(text: str) -> bool:
     if not _MOMENT.match(text):
         return False
     try:
-        datetime.fromisoformat(text[:19].upper())
+        parse_time(text)
     except ValueError:
         return False
     return True

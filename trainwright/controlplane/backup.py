@@ -12,7 +12,7 @@ from pathlib import Path
 
 import orjson
 
-from trainwright.controlplane.apiserver.journal_schema import SCHEMA_VERSION, UnknownSchema, version_of
+from trainwright.controlplane.apiserver.journal_schema import SCHEMA_VERSION, UnknownSchema, last_revision, version_of
 from trainwright.controlplane.home import Home
 
 _BUSY_SECONDS = 30.0
@@ -90,7 +90,7 @@ def verify(path: Path) -> Contents:
             for (data,) in db.execute("SELECT data FROM current"):
                 orjson.loads(data)
                 objects += 1
-            return Contents(objects, _highest(db))
+            return Contents(objects, last_revision(db))
     except (sqlite3.Error, UnknownSchema, ValueError) as error:
         raise BackupFailed(f"{path} cannot be used: {error}") from error
 
@@ -108,17 +108,9 @@ def _revision_of(database: Path) -> int:
     """The highest version of a state that is about to be replaced; 0 for one that cannot be read."""
     try:
         with closing(sqlite3.connect(database, timeout=_BUSY_SECONDS)) as db:
-            return _highest(db)
+            return last_revision(db)
     except sqlite3.Error:
         return 0
-
-
-def _highest(db: sqlite3.Connection) -> int:
-    found = db.execute(
-        "SELECT value FROM meta WHERE key = 'revision' UNION ALL SELECT MAX(revision) FROM log "
-        "UNION ALL SELECT MAX(revision) FROM current"
-    ).fetchall()
-    return max((value or 0 for (value,) in found), default=0)
 
 
 def _go_on_from(database: Path, revision: int) -> None:

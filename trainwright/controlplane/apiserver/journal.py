@@ -1,4 +1,4 @@
-"""The store on disk: one sqlite file in WAL mode with the current state and a log of revisions.
+"""The store on disk: one sqlite file in WAL mode with the current state and the last revision.
 
 Changes come in batches, one transaction each. `durability` says what a batch has survived when it is written: `normal` the end of
 this process, `full` the loss of power.
@@ -15,31 +15,31 @@ from pathlib import Path
 from typing import Literal
 
 from trainwright.controlplane.apiserver.failures import StorageFailed
-from trainwright.controlplane.apiserver.journal_schema import bring_up_to_date
+from trainwright.controlplane.apiserver.journal_schema import bring_up_to_date, last_revision
 
 log = logging.getLogger(__name__)
 
 Durability = Literal["full", "normal"]
-LOG_SIZE = 1000
-"""Revisions that stay in the log after compaction (as in kine)."""
 RESTART_GAP = 1000
 """How far the counter jumps when a file is opened: `normal` durability may lose the last commits with the power, and a
 version that a client has seen must never be given out for something else."""
 
-_LOG = "INSERT INTO log (revision, resource, namespace, name, type, data) VALUES (?, ?, ?, ?, ?, ?)"
-_KEEP = "INSERT OR REPLACE INTO current (resource, namespace, name, revision, data) VALUES (?, ?, ?, ?, ?)"
+_REACHED = "UPDATE meta SET value = ? WHERE key = 'revision'"
+_KEEP = (
+    "INSERT INTO current (resource, namespace, name, revision, data) VALUES (?, ?, ?, ?, ?) "
+    "ON CONFLICT (resource, namespace, name) DO UPDATE SET revision = excluded.revision, data = excluded.data"
+)
 _FORGET = "DELETE FROM current WHERE resource = ? AND namespace = ? AND name = ?"
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One revision. `type` is ADDED, MODIFIED or DELETED; without `data` the object is gone."""
+    """One revision. Without `data` the object is gone."""
 
     revision: int
     resource: str
     namespace: str
     name: str
-    type: str
     data: bytes | None
 
 
@@ -56,7 +56,6 @@ class Journal:
         except BaseException:
             self._db.close()
             raise
-        self._written = 0
 
     def objects(self) -> Iterator[tuple[str, str, str, int, bytes]]:
         """All that there is: resource, namespace, name, revision and JSON."""
@@ -73,13 +72,7 @@ class Journal:
         gone = [key for key, change in last.items() if change.data is None]
         try:
             self._db.execute("BEGIN IMMEDIATE")
-            self._db.executemany(
-                _LOG,
-                (
-                    (change.revision, change.resource, change.namespace, change.name, change.type, change.data)
-                    for change in changes
-                ),
-            )
+            self._db.execute(_REACHED, (changes[-1].revision,))
             self._db.executemany(_KEEP, kept)
             self._db.executemany(_FORGET, gone)
             self._db.execute("COMMIT")
@@ -88,9 +81,6 @@ class Journal:
             log.error("event=journal_failed changes=%d first=%d error=%r", len(changes), changes[0].revision, str(error))
             hint = ": free some space, then try again" if "full" in str(error) else ""
             raise StorageFailed(f"the change could not be written to the cluster's database ({error}){hint}") from error
-        self._written += len(changes)
-        if self._written >= LOG_SIZE // 2:
-            self._compact(changes[-1].revision)
 
     def close(self) -> None:
         self._db.close()
@@ -102,20 +92,9 @@ class Journal:
         except sqlite3.Error as error:
             log.error("event=rollback_failed error=%r", str(error))
 
-    def _compact(self, revision: int) -> None:
-        """Forget what is older than the last `LOG_SIZE` revisions; a failure costs only space, and is tried again later."""
-        try:
-            self._db.execute("DELETE FROM log WHERE revision <= ?", (revision - LOG_SIZE,))
-            self._written = 0
-        except sqlite3.Error as error:
-            log.warning("event=compaction_failed error=%r", str(error))
-
     def _next_revision(self, was_there: bool) -> int:
         """The revision to go on from, written down before it is used."""
-        last = self._db.execute(
-            "SELECT value FROM meta WHERE key = 'revision' UNION ALL SELECT MAX(revision) FROM log"
-        ).fetchall()
-        before: int = max((value or 0 for (value,) in last), default=0)
+        before = last_revision(self._db)
         revision = before + RESTART_GAP if was_there else before
         self._db.execute("INSERT OR REPLACE INTO meta (key, value) VALUES ('revision', ?)", (revision,))
         return revision

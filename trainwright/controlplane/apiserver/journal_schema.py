@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import sqlite3
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 TABLES = """
 CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS log (
-  revision INTEGER PRIMARY KEY,
-  resource TEXT NOT NULL, namespace TEXT NOT NULL, name TEXT NOT NULL, type TEXT NOT NULL, data BLOB);
 CREATE TABLE IF NOT EXISTS current (
   resource TEXT NOT NULL, namespace TEXT NOT NULL, name TEXT NOT NULL, revision INTEGER NOT NULL, data BLOB NOT NULL,
   PRIMARY KEY (resource, namespace, name));
 """
-STEPS: dict[int, tuple[str, ...]] = {}
+STEPS: dict[int, tuple[str, ...]] = {
+    1: (  # a log of revisions that nobody read
+        "INSERT OR REPLACE INTO meta (key, value) SELECT 'revision', COALESCE(MAX(value), 0) FROM ("
+        "SELECT value FROM meta WHERE key = 'revision' UNION ALL SELECT MAX(revision) FROM log)",
+        "DROP TABLE log",
+    ),
+}
 """The statements that make the next version of a version; one entry for each that was ever released."""
 
 
@@ -28,6 +31,14 @@ def version_of(db: sqlite3.Connection) -> int | None:
         return None
     row = db.execute("SELECT value FROM meta WHERE key = 'schema'").fetchone()
     return int(row[0]) if row else None
+
+
+def last_revision(db: sqlite3.Connection) -> int:
+    """The latest revision that a file of this or an earlier layout has given out."""
+    parts = ["SELECT value FROM meta WHERE key = 'revision'", "SELECT MAX(revision) FROM current"]
+    if db.execute("SELECT 1 FROM sqlite_master WHERE name = 'log'").fetchone():
+        parts.append("SELECT MAX(revision) FROM log")
+    return max((value or 0 for (value,) in db.execute(" UNION ALL ".join(parts))), default=0)
 
 
 def bring_up_to_date(db: sqlite3.Connection) -> bool:

@@ -39,8 +39,10 @@ def owners_before(sent: Any, old: Obj, options: WriteOptions) -> Ownership:
     given = None if options.status else managed_in(sent)
     if is_reset(given):
         return NOBODY
+    if given is None or given == old["metadata"].get("managedFields"):
+        return Ownership.stored(old)
     found = Ownership.of(given)
-    return found if found.entries else Ownership.of(old["metadata"].get("managedFields"))
+    return found if found.entries else Ownership.stored(old)
 
 
 def updater(kind: Kind, options: WriteOptions) -> Owner:
@@ -66,6 +68,5 @@ def is_same(new: Obj, old: Obj, owners: Ownership) -> bool:
     if any(new.get(key) != old.get(key) for key in (new.keys() | old.keys()) - {"metadata"}):
         return False
     before, after = dict(old["metadata"]), dict(new["metadata"])
-    known = Ownership.of(before.pop("managedFields", None))
-    after.pop("managedFields", None)
-    return before == after and owners.same_but_for_time(known)
+    before.pop("managedFields", None), after.pop("managedFields", None)
+    return before == after and owners.same_but_for_time(Ownership.stored(old))

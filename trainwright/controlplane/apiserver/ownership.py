@@ -91,6 +91,12 @@ class Ownership:
         found = (_entry(raw) for raw in (managed if isinstance(managed, list) else []) if isinstance(raw, dict))
         return cls({entry.owner.key: entry for entry in found if entry is not None})
 
+    @classmethod
+    def stored(cls, obj: Obj) -> Ownership:
+        """The owners of an object as the store has it: what stands there was written by `encoded`."""
+        entries = (_read(raw) for raw in obj["metadata"].get("managedFields") or ())
+        return cls({entry.owner.key: entry for entry in entries})
+
     def encoded(self) -> list[Obj]:
         """As `managedFields` holds it: appliers first, older entries first."""
         ordered = sorted(
@@ -166,11 +172,14 @@ def _entry(raw: Obj) -> Entry | None:
     operation, fields = raw.get("operation"), raw.get("fieldsV1")
     if operation not in ("Apply", "Update") or not are_fields(fields):
         return None
-    texts = [raw.get(name) or "" for name in ("manager", "apiVersion", "subresource", "time")]
-    if not all(isinstance(text, str) for text in texts):
+    if not all(isinstance(raw.get(name) or "", str) for name in ("manager", "apiVersion", "subresource", "time")):
         return None
-    manager, api_version, subresource, time = texts
-    return Entry(Owner(manager, operation, api_version, subresource), fields, time)
+    return _read(raw)
+
+
+def _read(raw: Obj) -> Entry:
+    owner = Owner(raw.get("manager") or "", raw["operation"], raw.get("apiVersion") or "", raw.get("subresource") or "")
+    return Entry(owner, raw["fieldsV1"], raw.get("time") or "")
 
 
 def _encoded(entry: Entry) -> Obj:

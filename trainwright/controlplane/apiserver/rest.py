@@ -18,7 +18,7 @@ from trainwright.api import kinds
 from trainwright.api.admission import check_readable, governs
 from trainwright.api.errors import AlreadyExists, ApiError, Conflict, NotFound, Undecodable
 from trainwright.api.kinds import Kind
-from trainwright.api.objects import Obj, is_deleting, name_of
+from trainwright.api.objects import Obj, copy_of, is_deleting, name_of
 from trainwright.api.times import rfc3339
 from trainwright.controlplane.apiserver import metadata, namespaces, patches
 from trainwright.controlplane.apiserver.answers import Answer, Warnings, answer_with, deleted
@@ -246,22 +246,21 @@ class ResourceServer:
         self, strategy: Strategy, new: Obj, options: WriteOptions, owners: Ownership = NOBODY, *, applied: bool = False
     ) -> Answer:
         """Store a new object. Its owners are given where it was applied; otherwise its author is one of them."""
-        kind = strategy.kind
+        kind, now = strategy.kind, self._now()
         if kind.namespaced:
             namespaces.check_open(self.store, kind, new)
         if kind.status and not strategy.keeps_status_on_create:
             new.pop("status", None)
-        metadata.start(
-            new, str(uuid.UUID(int=self._random.getrandbits(128), version=4)), self._now(), generation=strategy.generation
-        )
+        uid = str(uuid.UUID(int=self._random.getrandbits(128), version=4))
+        metadata.start(new, uid, now, generation=strategy.generation)
         self._name(kind, new)
         if not governs(new):
             metadata.check(kind, new)
         asked = {**new, "metadata": dict(new["metadata"])}
         strategy.prepare_for_create(new)
-        admitted, warnings = self._webhooks.admitted(new, None, options, self._now())
+        admitted, warnings = self._webhooks.admitted(new, None, options, now)
         if not applied:
-            owners = owners_of_new(strategy, asked, admitted, options, owners, self._now())
+            owners = owners_of_new(strategy, asked, admitted, options, owners, now)
         record_owners(admitted, owners)
         namespace, name = new["metadata"].get("namespace", ""), name_of(new)
         existing = self.store.get(kind.resource, namespace, name)
@@ -316,7 +315,7 @@ class ResourceServer:
         metadata.place(kind, checked, namespace, name_of(live))
         metadata.check_version(kind, checked, live, required=False)
         part = status_of if options.status else partial(without_status, kind)
-        owners = Ownership.of(live["metadata"].get("managedFields")).before_apply(shape, live, kind.api_version, now)
+        owners = Ownership.stored(live).before_apply(shape, live, kind.api_version, now)
         yielded = None if options.force else yielded_to(options.manager, shape, live)
         found, owners = owners.applied(shape, part(live), part(config), owner, now, yielded=yielded)
         found = kept_current(options.manager, live, found, config)
@@ -332,7 +331,7 @@ class ResourceServer:
 
         `owners` are those before the write; after an apply, those after it.
         """
-        kind = strategy.kind
+        kind, now = strategy.kind, self._now()
         if options.status:
             if not kind.status:
                 raise not_found(kind, name_of(old.object))
@@ -348,8 +347,10 @@ class ResourceServer:
             strategy.prepare_for_update(new, old.object)
         warnings: Warnings = []
         asked = new
-        if not _only_releases(new, old.object):
-            admitted, warnings = self._webhooks.admitted(new, old.object, options, self._now())
+        if _only_releases(new, old.object):
+            new = copy_of(new)  # what is admitted is a copy, too
+        else:
+            admitted, warnings = self._webhooks.admitted(new, old.object, options, now)
             # A status write changes nothing else, not even by a default that is newer than the object.
             new = _with_status(new, admitted.get("status")) if options.status else admitted
             if kind == kinds.TRAINJOB and not options.status:
@@ -357,7 +358,7 @@ class ResourceServer:
         if strategy.generation and not options.status:
             metadata.count_generation(new, old.object)
         if not applied and owners.entries:
-            owners = owners_after(strategy, old.object, asked, new, options, owners, self._now())
+            owners = owners_after(strategy, old.object, asked, new, options, owners, now)
         if is_same(new, old.object, owners):
             return Answer(old, warnings)
         record_owners(new, owners)

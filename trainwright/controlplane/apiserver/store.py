@@ -184,7 +184,8 @@ class Store:
     def put(self, resource: str, namespace: str, name: str, obj: Obj, expected: int | None = None) -> Record:
         """Write an object, if it is still at `expected` (0: if it does not exist; None: in any case).
 
-        The object is copied and gets its resourceVersion. Raises RevisionMismatch, StorageFailed.
+        What is stored has its resourceVersion, and shares with the object what is in it: that belongs to the store from now on.
+        Raises RevisionMismatch, StorageFailed.
         """
         with self.locked():
             previous = self._at(resource, (namespace, name), expected)
@@ -323,9 +324,10 @@ class Store:
 
     def _next(self, key: Key, obj: Obj) -> Record:
         revision = self._last + 1
-        data = orjson.dumps({**obj, "metadata": {**(obj.get("metadata") or {}), "resourceVersion": str(revision)}})
+        stored = {**obj, "metadata": {**(obj.get("metadata") or {}), "resourceVersion": str(revision)}}
+        data = orjson.dumps(stored)
         check_stored_size(len(data))
-        return Record(revision, key, data, labels=indexed_labels(obj))
+        return Record(revision, key, data, stored, labels=indexed_labels(obj))
 
     def _decide(self, event: Event) -> None:
         if self._closed:
@@ -398,4 +400,4 @@ class Store:
 
 def _change(event: Event) -> Change:
     data = event.left.data if event.left is not None else None
-    return Change(event.revision, event.resource, *event.key, event.type, data)
+    return Change(event.revision, event.resource, *event.key, data)

@@ -26,7 +26,7 @@ class Webhooks:
     def admitted(self, new: Obj, old: Obj | None, options: WriteOptions, now: str) -> tuple[Obj, Warnings]:
         """The object as it will be stored, and what its author is told. Raises BadRequest, Denied, Invalid."""
         context = AdmissionContext(
-            now, self.lookup, options.strictness, duplicates=options.duplicates, only_status=options.status
+            now, self.lookup, options.strictness, duplicates=options.duplicates, only_status=options.status, is_json=True
         )
         gated = new.get("kind") == kinds.JOBSET.kind and not options.status
         if old is None and new.get("kind") == kinds.POD.kind:

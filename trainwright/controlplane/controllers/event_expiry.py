@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 
 from trainwright.api.errors import NotFound
 from trainwright.api.kinds import EVENT
+from trainwright.api.objects import Obj
 from trainwright.api.times import seconds_between
 from trainwright.cluster.protocol import Cluster
 from trainwright.controlplane.controllers.controller import Controller, own_key
@@ -19,17 +20,19 @@ LIFETIME_SECONDS = 3600.0
 
 
 def event_expiry(cluster: Cluster, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> Controller:
+    def left(event: Obj) -> float:
+        times = (event["metadata"]["creationTimestamp"], event.get("lastTimestamp"), event.get("eventTime"))
+        return LIFETIME_SECONDS - min(seconds_between(time, clock()) for time in times if time)
+
     def reconcile(key: Key) -> float | None:
         namespace, name = key
         try:
-            event = cluster.get(EVENT, name, namespace)
-            times = (event["metadata"]["creationTimestamp"], event.get("lastTimestamp"), event.get("eventTime"))
-            left = LIFETIME_SECONDS - min(seconds_between(time, clock()) for time in times if time)
-            if left > 0:
-                return left
+            again = left(cluster.get(EVENT, name, namespace))
+            if again > 0:
+                return again
             cluster.delete(EVENT, name, namespace)
         except NotFound:
             return None
         return None
 
-    return Controller("event-expiry", reconcile, {EVENT: own_key})
+    return Controller("event-expiry", reconcile, {EVENT: own_key}, delays={EVENT: lambda _change, event: left(event)})

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
+from typing import NamedTuple
 
 from trainwright.api import kinds
 from trainwright.api.errors import Conflict, NotFound
@@ -29,6 +30,15 @@ def garbage_collector(cluster: Cluster) -> Controller:
     return Controller("garbage-collector", collector.reconcile, {}, changes=changes)
 
 
+class _Seen(NamedTuple):
+    """What of an object decides about its end, and about the end of what it owns."""
+
+    place: Key
+    owners: tuple[tuple[str, bool | None], ...]
+    deleting: str
+    finalizers: tuple[str, ...]
+
+
 class GarbageCollector:
     """Keys are `(resource|namespace, name)`: one queue serves all kinds."""
 
@@ -37,7 +47,7 @@ class GarbageCollector:
         self._lock = threading.Lock()
         self._dependents: dict[str, set[Key]] = {}
         self._owners: dict[Key, set[str]] = {}
-        self._seen: dict[str, tuple[object, ...]] = {}
+        self._seen: dict[str, _Seen] = {}
         self._kinds = {kind.resource: kind for kind in kinds.ALL}
 
     def keys_for(self, kind: Kind) -> Callable[[str, Obj], list[Key]]:
@@ -45,7 +55,7 @@ class GarbageCollector:
 
         def keys(change: str, obj: Obj) -> list[Key]:
             own = (f"{kind.resource}|{namespace_of(obj)}", name_of(obj))
-            seen = _what_counts(obj)
+            seen = _what_counts(own, obj)
             with self._lock:
                 if change == "DELETED":
                     self._seen.pop(uid_of(obj), None)
@@ -57,8 +67,9 @@ class GarbageCollector:
                     self._dependents.setdefault(owner["uid"], set()).add(own)
                     self._owners.setdefault(own, set()).add(owner["uid"])
                 dependents = list(self._dependents.get(uid_of(obj), ()))
+                is_safe = all(self._stays(owner, namespace_of(obj)) for owner in owners_of(obj))
             if change != "DELETED" and not is_deleting(obj):
-                return [own] if owners_of(obj) else []
+                return [] if is_safe else [own]
             above = [self._owner_key(owner, namespace_of(obj)) for owner in owners_of(obj)]
             return [own, *dependents, *(key for key in above if key is not None)]
 
@@ -77,6 +88,11 @@ class GarbageCollector:
         if owners_of(obj):
             self._collect(kind, obj)
         return None
+
+    def _stays(self, reference: Obj, namespace: str) -> bool:
+        """Whether an owner was seen in its place, and not on its way out: when it goes, its dependents are looked at."""
+        seen = self._seen.get(reference["uid"])
+        return seen is not None and not seen.deleting and seen.place == self._owner_key(reference, namespace)
 
     def _collect(self, kind: Kind, obj: Obj) -> None:
         """Delete an object all of whose owners are gone, or are being deleted in the foreground; else drop the owners that are."""
@@ -171,11 +187,10 @@ class GarbageCollector:
                     self._dependents.pop(uid, None)
 
 
-def _what_counts(obj: Obj) -> tuple[object, ...]:
-    """What of an object decides about its end."""
+def _what_counts(place: Key, obj: Obj) -> _Seen:
     metadata = obj["metadata"]
     owners = tuple((owner["uid"], owner.get("blockOwnerDeletion")) for owner in owners_of(obj))
-    return owners, metadata.get("deletionTimestamp"), tuple(metadata.get("finalizers") or ())
+    return _Seen(place, owners, metadata.get("deletionTimestamp") or "", tuple(metadata.get("finalizers") or ()))
 
 
 def _waits(owner: Obj) -> bool:
