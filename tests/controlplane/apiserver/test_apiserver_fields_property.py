@@ -126,6 +126,38 @@ def test_a_writer_owns_what_it_changed_and_nobody_else_does(old: Any, new: Any) 
     assert not intersection(entries.get("maker", {}), union(found.added, union(found.modified, found.removed)))
 
 
+_LABELS = st.dictionaries(st.sampled_from("ab"), _TEXTS, max_size=2)
+_NEW = st.builds(
+    lambda content, extra, labels, ports: {
+        **content,
+        "apiVersion": "v1",
+        "kind": "Thing",
+        "metadata": {"name": "x", "uid": "1", **({"labels": labels} if labels is not None else {})},
+        "spec": {"containers": [{"name": "main", "ports": ports}], "template": content, **extra},
+    },
+    _OBJECTS,
+    _OBJECTS,
+    st.none() | _LABELS,
+    st.lists(st.fixed_dictionaries({"containerPort": st.sampled_from([1, 2])}), max_size=2, unique_by=str),
+)
+_DEEP = Record(
+    {
+        **SHAPE.fields,
+        "metadata": Record({"name": TEXT, "uid": TEXT, "labels": Mapping(TEXT)}),
+        "spec": Record({**SHAPE.fields, "containers": shape_of(POD).fields["spec"].fields["containers"], "template": SHAPE}),  # type: ignore[attr-defined]
+        "atomic": Record({"a": TEXT}, atomic=True),
+    }
+)
+
+
+@given(
+    _NEW, st.sampled_from([{}, {"a": "1"}]), st.sampled_from([{}, {"spec": {}}, {"spec": {"containers": None, "template": {}}}])
+)
+def test_the_author_of_a_new_object_owns_what_a_write_of_it_would_give(new: Any, atomic: Any, blank: Any) -> None:
+    author, blank, new = Owner("me", "Update", "v1"), {"metadata": {}, "atomic": {}, **blank}, {**new, "atomic": atomic}
+    assert Ownership().created(_DEEP, blank, new, author, "1") == Ownership().written(_DEEP, blank, new, author, "1")
+
+
 def test_paths_are_shown_as_messages_write_them() -> None:
     path = ("f:spec", "f:containers", 'k:{"containerPort":80,"protocol":"TCP"}', "f:image", 'v:"a"')
     assert shown(path) == '.spec.containers[containerPort=80,protocol="TCP"].image[="a"]'

@@ -277,6 +277,8 @@ def test_secrets_stay_out_of_errors(peer: Any) -> None:
     ("sent", "status", "reason"),
     [
         (b"FOO /api/v1/pods HTTP/1.1\r\nHost: x\r\n\r\n", 405, "MethodNotAllowed"),
+        (b"FOO /api/v1/po", 405, "MethodNotAllowed"),  # as far as it has come
+        (b"{}FOO /api/v1/pods HTTP/1.1\r\nHost: x\r\n\r\n", 405, "MethodNotAllowed"),  # after a body that came late
         (b"no request at all\r\n\r\n", 400, "BadRequest"),
         (b"GET / HTTP/1.1\r\nHost: x\r\nX: \x00\r\n\r\n", 400, "BadRequest"),
         (b"GET / HTTP/1.1\r\nHost: x\r\n" + b"X-Long: " + b"y" * (HEAD_BYTES + 1), 431, "RequestHeaderFieldsTooLarge"),

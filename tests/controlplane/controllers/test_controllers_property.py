@@ -19,7 +19,9 @@ from stepped import Crash, Stepped, failing, jobset, trainjob
 
 from trainwright.api.errors import ApiError, Conflict, NotFound, ServiceUnavailable
 from trainwright.api.kinds import CONFIG_MAP, JOB, JOBSET, NODE, POD, SECRET, SERVICE, TRAINJOB
+from trainwright.api.objects import annotations_of
 from trainwright.controlplane.apiserver.failures import StorageFailed
+from trainwright.controlplane.controllers.jobset.in_place import ATTEMPT
 from trainwright.controlplane.gates import FeatureGates
 from trainwright.runtimes import bundled_runtimes
 
@@ -29,6 +31,7 @@ CPU = 6
 ROOTS = (TRAINJOB, JOBSET, JOB)
 OWNED = (JOBSET, JOB, POD, SERVICE, CONFIG_MAP, SECRET)
 COUNTS = ("completedIndexes", "failedIndexes", "restarts", "terminalState", "jobsStatus")
+SINGLE = ("RestartJob", "RestartJobAndIgnoreMaxRestarts")
 ENDS = ("Complete", "Completed", "Failed")
 RUNTIME = next(runtime for runtime in bundled_runtimes() if runtime["metadata"]["name"] == "torch-distributed")
 
@@ -80,8 +83,6 @@ def jobsets(draw: st.DrawFn) -> Obj:
     first, second = draw(job_parts()), draw(st.none() | job_parts())
     steps = [("a", draw(st.integers(1, 2)), first["pods"], first["cpu"], {"job": first["job"]})]
     spec: Obj = {"failurePolicy": {"maxRestarts": draw(st.integers(0, 2))}}
-    if draw(st.booleans()):
-        spec["failurePolicy"]["restartStrategy"] = "BlockingRecreate"
     if second is not None:
         more: Obj = {"job": second["job"]}
         order = draw(st.sampled_from(["", "Complete", "Ready", "InOrder"]))
@@ -92,6 +93,15 @@ def jobsets(draw: st.DrawFn) -> Obj:
         steps.append(("b", 1, second["pods"], second["cpu"], more))
         if draw(st.booleans()):
             spec["successPolicy"] = {"operator": "Any", "targetReplicatedJobs": ["a"]}
+    strategy = draw(st.sampled_from(["", "", "BlockingRecreate", "InPlaceRestart"]))
+    if strategy:
+        spec["failurePolicy"]["restartStrategy"] = strategy
+    if strategy == "InPlaceRestart":  # asks for Jobs whose pods stay
+        for step in steps:
+            stays = {"backoffLimit": 2**31 - 1, "podReplacementPolicy": "Failed"}
+            step[4]["job"] = stays
+    elif action := draw(st.sampled_from(["", "", *SINGLE])):
+        spec["failurePolicy"]["rules"] = [{"name": "single", "action": action}]
     if draw(st.booleans()):
         spec["ttlSecondsAfterFinished"] = 30
     if draw(st.booleans()):
@@ -116,7 +126,8 @@ def workloads(draw: st.DrawFn) -> Obj:
 
 
 def new_world(*, elastic: bool = False) -> Stepped:
-    world = Stepped(cpu=str(CPU), gates=FeatureGates(TrainJobStatus=False, ElasticJobSet=elastic))
+    gates = FeatureGates(TrainJobStatus=False, ElasticJobSet=elastic, RestartJob=True, InPlaceRestart=True)
+    world = Stepped(cpu=str(CPU), gates=gates)
     world.cluster.create(RUNTIME)
     return world
 
@@ -135,6 +146,7 @@ class UnderFire(RuleBasedStateMachine):
         super().__init__()
         self.world = new_world(elastic=True)
         self.ends: dict[str, tuple[str, ...]] = {}
+        self.attempts: dict[str, int] = {}
 
     @initialize(workload=workloads())
     def submit(self, workload: Obj) -> None:
@@ -208,6 +220,15 @@ class UnderFire(RuleBasedStateMachine):
         if pods:
             self.world.cluster.delete(POD, pods[which % len(pods)]["metadata"]["name"], "default", grace_period_seconds=grace)
 
+    @rule(which=st.integers(0, 9), attempt=st.sampled_from([None, 0, 1]))
+    def pod_waits_at_an_attempt(self, which: int, attempt: int | None) -> None:
+        """None: all pods at that of the first and one, as after a failure that every one of them has heard of."""
+        pods = [pod for pod in self.world.pods() if is_live(pod)]
+        for pod in pods if attempt is None else pods[which : which + 1]:
+            now = int(annotations_of(pods[0] if attempt is None else pod).get(ATTEMPT, "0"))
+            patch = {"metadata": {"annotations": {ATTEMPT: str(now + (1 if attempt is None else attempt))}}}
+            self.world.cluster.patch(POD, pod["metadata"]["name"], patch, "default")
+
     @rule()
     def doomed_pods_end(self) -> None:
         self.world.gone_pods()
@@ -251,6 +272,7 @@ class UnderFire(RuleBasedStateMachine):
     @invariant()
     def never(self) -> None:
         self.nobody_restarts_too_often()
+        self.attempts_in_place_never_go_back()
         self.no_index_has_two_pods()
         self.the_node_is_never_overcommitted()
         self.the_end_is_the_end()
@@ -262,8 +284,18 @@ class UnderFire(RuleBasedStateMachine):
         for found in self.world.cluster.list(JOBSET).items:
             most = (found["spec"].get("failurePolicy") or {}).get("maxRestarts", 0)
             status = found.get("status") or {}
-            assert status.get("restartsCountTowardsMax", 0) <= most
+            steps = status.get("replicatedJobsStatus") or []
+            alone = sum(sum(step.get("jobRestartsCountTowardsMax") or []) for step in steps)
+            assert status.get("restartsCountTowardsMax", 0) + alone <= most
             assert status.get("restarts", 0) <= most
+            assert (status.get("currentInPlaceRestartAttempt") or 0) <= most
+
+    def attempts_in_place_never_go_back(self) -> None:
+        for found in self.world.cluster.list(JOBSET).items:
+            status, uid = found.get("status") or {}, found["metadata"]["uid"]
+            ended_attempt = status.get("previousInPlaceRestartAttempt") or 0
+            assert ended_attempt >= self.attempts.get(uid, 0)
+            self.attempts[uid] = ended_attempt
 
     def no_index_has_two_pods(self) -> None:
         live = [(owner(pod).get("uid"), index) for pod in self.world.pods() if is_live(pod) and (index := index_of(pod))]
@@ -354,12 +386,16 @@ TestUnderFireProperty = UnderFire.TestCase
 
 
 def outcome(world: Stepped) -> Obj:
-    """What users look at, without names, times and numbers that two runs need not share."""
+    """What users look at, without names, times and numbers that two runs need not share.
+
+    Nor whether a step was seen to start before it ended: these pods end in the moment in which they start.
+    """
     found: Obj = {}
     for kind in ROOTS:
         for obj in world.cluster.list(kind).items:
             status = obj.get("status") or {}
-            said = sorted((c["type"], c["status"], c.get("reason", "")) for c in status.get("conditions") or [])
+            conditions = [entry for entry in status.get("conditions") or [] if not entry["type"].startswith("StartupPolicy")]
+            said = sorted((entry["type"], entry["status"], entry.get("reason", "")) for entry in conditions)
             counts = {
                 name: status.get(name)
                 for name in ("completedIndexes", "failedIndexes", "restarts", "terminalState", "jobsStatus")
@@ -415,14 +451,20 @@ class Played:
 
     def _code(self, pod: Obj) -> int:
         labels = pod["metadata"]["labels"]
-        attempt = labels.get("jobset.sigs.k8s.io/restart-attempt", "")
+        attempt = [labels.get(f"jobset.sigs.k8s.io/{name}", "") for name in ("restart-attempt", "job-restart-attempt")]
         who = f"{labels['batch.kubernetes.io/job-name']}/{attempt}/{index_of(pod)}"
         self._tries[who] += 1
         return self._codes[sum(map(ord, f"{who}/{self._tries[who]}")) % len(self._codes)]
 
 
+def ends_by_itself(workload: Obj) -> bool:
+    """And stays, so that its outcome can be looked at."""
+    rules = (workload["spec"].get("failurePolicy") or {}).get("rules") or []
+    return "ttlSecondsAfterFinished" not in workload["spec"] and all(rule["action"] != SINGLE[1] for rule in rules)
+
+
 @given(
-    workload=workloads().filter(lambda workload: "ttlSecondsAfterFinished" not in workload["spec"]),
+    workload=workloads().filter(ends_by_itself),
     codes=st.lists(st.sampled_from([0, 0, 0, 1, 3]), min_size=5, max_size=12),
     suspensions=st.sets(st.integers(2, 5), max_size=1),
     crashes=st.lists(st.tuples(st.integers(1, 25), st.booleans()), min_size=1, max_size=5),

@@ -22,8 +22,10 @@ log = logging.getLogger(__name__)
 
 HEAD_BYTES = 1024 * 1024
 """Of a request's line and headers together; as kube-apiserver's."""
-_REQUEST_LINE = re.compile(rb"[A-Z]{1,20} /[!-~]* HTTP/1\.[01]\r\n")
-_KNOWN = re.compile(rb"(GET|HEAD|POST|PUT|PATCH|DELETE|OPTIONS|CONNECT|TRACE) ")
+_REQUEST_LINE = re.compile(rb"(?<![A-Z])([A-Z]{1,20}) /[!-~]*( HTTP/1\.[01]\r\n|\Z)")
+"""As far as it has come: the parser gives up at the first letters of a method that it does not know. The rest of a body that was
+answered before it came may stand before it."""
+_KNOWN = (b"GET", b"HEAD", b"POST", b"PUT", b"PATCH", b"DELETE", b"OPTIONS", b"CONNECT", b"TRACE")
 _PHRASES = {400: b"Bad Request", 405: b"Method Not Allowed", 408: b"Request Timeout", 431: b"Request Header Fields Too Large"}
 
 
@@ -150,7 +152,8 @@ class Connection(HttpToolsProtocol):
 
     def send_400_response(self, msg: str) -> None:
         """What is no request gets an answer that clients can read; an unknown method the one that it has everywhere."""
-        if _REQUEST_LINE.match(self._received) and not _KNOWN.match(self._received):
+        found = _REQUEST_LINE.findall(self._received)
+        if found and found[-1][0] not in _KNOWN:
             self._refuse(405, "MethodNotAllowed", WRONG_METHOD)
         else:
             self._refuse(400, "BadRequest", "the request could not be read as HTTP/1.1")

@@ -41,6 +41,23 @@ def changes(shape: Shape, old: Any, new: Any) -> Changes:
     return found
 
 
+def added(shape: Shape, blank: Any, new: Any) -> Fields:
+    """What a new object says beyond `blank`, whose maps are empty: as `changes` finds it, added and modified together."""
+    if isinstance(new, list):
+        return {element_of(shape, item): _added(shape.item, item) for item in new} if isinstance(shape, Sequence) else {}
+    found: Fields = {}
+    for key, value in new.items():
+        part = _part(shape, key)
+        if key not in blank:
+            found[f"f:{key}"] = _added(part, value)
+        elif value and isinstance(value, (dict, list)) and not _is_whole(part, value):
+            if node := added(part, blank[key] or {}, value):
+                found[f"f:{key}"] = node
+        elif value != blank[key]:
+            found[f"f:{key}"] = {}
+    return found
+
+
 def merged(shape: Shape, live: Any, config: Any) -> Any:
     """`live` with everything that `config` sets, as a new value; parts may be shared."""
     if isinstance(config, dict) and isinstance(live, dict) and not _is_atomic(shape) and (config or live):

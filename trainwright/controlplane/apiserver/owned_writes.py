@@ -17,7 +17,7 @@ NOBODY = Ownership()
 def owners_of_new(strategy: Strategy, asked: Obj, admitted: Obj, options: WriteOptions, owners: Ownership, now: str) -> Ownership:
     """Who owns a new object: its author, and whom it names itself."""
     seen = view(strategy, asked, admitted, status=False)
-    return owners.written(shape_of(strategy.kind), blank(strategy.kind), seen, updater(strategy.kind, options), now)
+    return owners.created(shape_of(strategy.kind), blank(strategy.kind), seen, updater(strategy.kind, options), now)
 
 
 def owners_after(

@@ -15,7 +15,7 @@ import orjson
 from trainwright.api.errors import BadRequest, Conflict
 from trainwright.api.objects import Obj
 from trainwright.api.shapes import Shape
-from trainwright.controlplane.apiserver.field_walks import changes, fields_of, merged, pruned
+from trainwright.controlplane.apiserver.field_walks import added, changes, fields_of, merged, pruned
 from trainwright.controlplane.apiserver.fields import Fields, are_fields, difference, intersection, paths, shown, union
 
 MOST_UPDATERS = 10
@@ -122,6 +122,17 @@ class Ownership:
             mine = entries.get(owner.key)
             entries[owner.key] = Entry(owner, union(mine.fields, taken) if mine else taken, now)
         return Ownership(_capped(entries))
+
+    def created(self, shape: Shape, blank: Obj, new: Obj, owner: Owner, now: str) -> Ownership:
+        """As `written`, of a new object: `blank` is what such an object has before anybody says anything, metadata at least."""
+        if self.entries:
+            return self.written(shape, blank, new, owner, now)
+        mine = added(shape, blank, new)
+        metadata = {key: node for key, node in mine.get("f:metadata", {}).items() if key not in _SERVERS_OWN["f:metadata"]}
+        mine = {key: node for key, node in mine.items() if key not in _SERVERS_OWN}
+        if metadata:
+            mine["f:metadata"] = metadata
+        return Ownership({owner.key: Entry(owner, mine, now)}) if mine else self
 
     def before_apply(self, shape: Shape, live: Obj, api_version: str, now: str) -> Ownership:
         """These owners; where there are none, everything belongs to whoever wrote the object before anybody applied."""

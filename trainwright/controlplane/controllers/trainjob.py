@@ -59,8 +59,12 @@ def trainjob_controller(
     reconciler = TrainJobReconciler(cluster, settings, bundled=bundled, clock=clock)
     of_trainjob = key_of_controller("TrainJob")
     watches = {TRAINJOB: own_key, JOBSET: of_trainjob}
-    watches |= {CONFIG_MAP: of_trainjob, SECRET: of_trainjob} if companions else {}
-    return Controller("trainjob", reconciler.reconcile, watches, workers=2)
+
+    def unless_new(change: str, obj: Obj) -> list[Key]:  # made by ourselves a moment ago, or found together with its TrainJob
+        return [] if change == "ADDED" else of_trainjob(obj)
+
+    changes = {CONFIG_MAP: unless_new, SECRET: unless_new} if companions else {}
+    return Controller("trainjob", reconciler.reconcile, watches, workers=2, changes=changes)
 
 
 class TrainJobReconciler:
