@@ -1,0 +1,115 @@
+"""Whether somebody acts on TrainJobs: the Lease that Trainer's manager, or our controller, renews while it works.
+
+A manager that runs alone may have no Lease at all, and who submits jobs may not be allowed to read one: then nobody knows.
+"""
+
+from __future__ import annotations
+
+import enum
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from trainwright.api.errors import Forbidden, NotFound
+from trainwright.api.kinds import LEASE
+from trainwright.api.objects import Obj, name_of, namespace_of
+from trainwright.api.times import parse_time
+from trainwright.cluster.kubernetes_cluster import KubernetesCluster
+from trainwright.cluster.self_review import server_version
+
+UPSTREAM_LEASE = "trainer.kubeflow.org"
+"""The Lease of Trainer's own manager, in whatever namespace that was installed."""
+OWN_LEASE = "trainwright-controller"
+"""The Lease of `trainwright controller`; one for a single namespace has that behind it."""
+SYSTEM_NAMESPACES = ("kubeflow-system", "kubeflow", "opendatahub", "redhat-ods-applications", "trainwright-system")
+"""Where it is looked for by whoever may not look everywhere."""
+_FRESH_SECONDS = 120
+RENEWAL_SECONDS = 5.0
+"""A holder renews its Lease every two seconds: one that looks old by our clock and changes within this time is held all the same."""
+
+
+class Life(enum.StrEnum):
+    alive = "alive"
+    gone = "gone"
+    absent = "absent"
+    """No Lease anywhere: nobody works, or a manager that runs alone."""
+    unknown = "unknown"
+
+
+@dataclass(frozen=True)
+class ControllerLife:
+    """`why` is a sentence about it."""
+
+    life: Life
+    why: str
+
+
+def controller_life(
+    cluster: KubernetesCluster,
+    namespace: str,
+    *,
+    now: datetime | None = None,
+    pause: Callable[[float], None] = time.sleep,
+) -> ControllerLife:
+    """What the Leases tell of a controller that acts on the TrainJobs of this namespace. Raises ApiError."""
+    if "+trainwright" in server_version(cluster):
+        return ControllerLife(Life.alive, "the embedded control plane runs its controllers itself")
+    leases, everywhere = _leases(cluster, namespace)
+    moment = now or datetime.now(UTC)
+    if held := next((lease for lease in leases if _is_held(lease) and _age(lease, moment) < _FRESH_SECONDS), None):
+        return ControllerLife(Life.alive, f"the Lease {_named(held)} is renewed")
+    old = [lease for lease in leases if _is_held(lease)]
+    if old:
+        pause(RENEWAL_SECONDS)
+        again = {_named(lease): lease["spec"].get("renewTime") for lease in _leases(cluster, namespace)[0]}
+        if changed := next((lease for lease in old if again.get(_named(lease)) != lease["spec"].get("renewTime")), None):
+            return ControllerLife(Life.alive, f"the Lease {_named(changed)} is renewed, by a clock that is not ours")
+    if leases:
+        last = max(leases, key=lambda lease: str((lease.get("spec") or {}).get("renewTime") or ""))
+        return ControllerLife(Life.gone, f"the Lease {_named(last)} was renewed last at {_renewed(last) or 'no time'}")
+    if everywhere:
+        return ControllerLife(Life.absent, f"there is no Lease {UPSTREAM_LEASE} or {OWN_LEASE}")
+    return ControllerLife(Life.unknown, "Leases may not be read")
+
+
+def _leases(cluster: KubernetesCluster, namespace: str) -> tuple[list[Obj], bool]:
+    """Those of controllers, and whether they were looked for everywhere."""
+    wanted = (UPSTREAM_LEASE, OWN_LEASE, f"{OWN_LEASE}-{namespace}")
+    try:
+        return [lease for name in wanted for lease in _everywhere(cluster, name)], True
+    except (Forbidden, NotFound):
+        return list(_here_and_there(cluster, wanted)), False
+
+
+def _everywhere(cluster: KubernetesCluster, name: str) -> list[Obj]:
+    """By name: every node of a cluster has a Lease, too."""
+    return cluster.list(LEASE, field_selector=f"metadata.name={name}").items
+
+
+def _here_and_there(cluster: KubernetesCluster, wanted: tuple[str, ...]) -> Iterator[Obj]:
+    for namespace in SYSTEM_NAMESPACES:
+        for name in wanted[1:] if namespace == SYSTEM_NAMESPACES[-1] else wanted[:1]:
+            try:
+                yield cluster.get(LEASE, name, namespace)
+            except (Forbidden, NotFound):
+                continue
+
+
+def _is_held(lease: Obj) -> bool:
+    return bool((lease.get("spec") or {}).get("holderIdentity"))
+
+
+def _age(lease: Obj, now: datetime) -> float:
+    try:
+        return (now - parse_time(_renewed(lease))).total_seconds()
+    except ValueError:  # no time, or none that can be read
+        return float("inf")
+
+
+def _renewed(lease: Obj) -> str:
+    return str((lease.get("spec") or {}).get("renewTime") or "")
+
+
+def _named(lease: Obj) -> str:
+    return f"{namespace_of(lease)}/{name_of(lease)}"
