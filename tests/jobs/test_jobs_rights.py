@@ -13,7 +13,7 @@ from waiting import eventually
 
 from trainwright.api.kinds import POD, TRAINJOB
 from trainwright.api.objects import name_of
-from trainwright.cluster import connect
+from trainwright.cluster import connect, connect_for_jobs
 from trainwright.cluster.access import right_for
 from trainwright.cluster.kubernetes_cluster import KubernetesCluster
 from trainwright.cluster.served_schema import forget_served
@@ -67,7 +67,8 @@ def recorder(monkeypatch: pytest.MonkeyPatch) -> Recorder:
 
 @pytest.mark.medium
 def test_the_table_is_what_is_asked(kubeconfig: Path, recorder: Recorder) -> None:
-    cluster = connect(kubeconfig)
+    cluster = connect_for_jobs(kubeconfig)
+    assert isinstance(cluster, KubernetesCluster)
     forget_served(cluster)
 
     def request(script: str, **fields: Any) -> TrainRequest:

@@ -70,19 +70,22 @@ def connect_for_jobs(
     *,
     context: str | None = None,
     embedded: str | Path | None = None,
+    namespace: str = "",
     mode: str = "",
 ) -> JobsCluster:
     """As `connect`, for somebody who submits or follows TrainJobs: in the mode that is asked for, or that this cluster calls for.
 
-    The mode `embedded` starts the embedded control plane of `embedded`, or of the default home. Raises NoCluster, NoTrainingApi,
-    and ApiError for a cluster that does not answer.
+    `namespace` stands in for the one of the credentials. The mode `embedded` starts the embedded control plane of `embedded`, or
+    of the default home. Raises NoCluster, NoTrainingApi, and ApiError for a cluster that does not answer.
     """
     wanted = wanted_mode(mode)
     if wanted is Mode.embedded and embedded is None:
         if kubeconfig is not None:
             raise NoCluster(f"the submission mode embedded, and the kubeconfig {kubeconfig}: name one of the two")
         kubeconfig = start_embedded()
-    return for_jobs(connect(kubeconfig, context=context, embedded=embedded), wanted)
+    cluster = connect(kubeconfig, context=context, embedded=embedded)
+    cluster.default_namespace = namespace or cluster.default_namespace
+    return for_jobs(cluster, wanted)
 
 
 def for_jobs(cluster: KubernetesCluster, mode: str = "", *, stop: threading.Event | None = None) -> JobsCluster:
@@ -104,7 +107,9 @@ def in_mode(cluster: KubernetesCluster, choice: Choice) -> JobsCluster:
     return adapted
 
 
-def chosen_mode(cluster: KubernetesCluster, wanted: Mode = Mode.auto, *, stop: threading.Event | None = None) -> Choice:
+def chosen_mode(
+    cluster: KubernetesCluster, wanted: Mode = Mode.auto, *, namespace: str = "", stop: threading.Event | None = None
+) -> Choice:
     """What the cluster calls for, or whether it can do what is wanted. Asked patiently. Raises NoTrainingApi, ApiError."""
     patient = PatientCluster(cluster, stop=stop)
     served = frozenset(patient.patiently(lambda: served_plurals(cluster, TRAINJOB.group, TRAINJOB.version)))
@@ -122,7 +127,7 @@ def chosen_mode(cluster: KubernetesCluster, wanted: Mode = Mode.auto, *, stop: t
         if has_jobsets:
             return Choice(Mode.jobset, f"{TRAINER} is not served, {JOBSET.group} is", served=served)
         raise NoTrainingApi(f"{cluster.host} serves neither {TRAINJOB.resource} nor {JOBSET.resource}: {_INSTALL}")
-    return _with_trainjobs(cluster, patient, served, has_jobsets)
+    return _with_trainjobs(cluster, patient, served, has_jobsets, namespace or cluster.default_namespace)
 
 
 _INSTALL = (
@@ -131,13 +136,15 @@ _INSTALL = (
 )
 
 
-def _with_trainjobs(cluster: KubernetesCluster, patient: PatientCluster, served: frozenset[str], has_jobsets: bool) -> Choice:
+def _with_trainjobs(
+    cluster: KubernetesCluster, patient: PatientCluster, served: frozenset[str], has_jobsets: bool, namespace: str
+) -> Choice:
     """TrainJobs are served; the question is whether somebody acts on them."""
-    seen = patient.patiently(lambda: controller_life(cluster, cluster.default_namespace))
+    seen = patient.patiently(lambda: controller_life(cluster, namespace))
     if seen.life is Life.alive:
         return Choice(Mode.trainjob, seen.why, served=served)
     told = f"TrainJobs are served, and {seen.why}"
-    if seen.life is not Life.gone and _are_acted_on(cluster):
+    if seen.life is not Life.gone and _are_acted_on(cluster, namespace):
         return Choice(Mode.trainjob, f"{told}, but TrainJobs have a status", served=served)
     if seen.life is not Life.unknown and has_jobsets:
         doubt = "TrainJobs of this cluster are not looked at; when their controller is back, new jobs go to it"
@@ -146,10 +153,10 @@ def _with_trainjobs(cluster: KubernetesCluster, patient: PatientCluster, served:
     return Choice(Mode.trainjob, told, doubt=doubt, served=served)
 
 
-def _are_acted_on(cluster: KubernetesCluster) -> bool:
+def _are_acted_on(cluster: KubernetesCluster, namespace: str) -> bool:
     """Whether any TrainJob of the namespace shows that a controller has looked at it."""
     try:
-        jobs = cluster.list(TRAINJOB, cluster.default_namespace).items
+        jobs = cluster.list(TRAINJOB, namespace).items
     except ApiError as error:
         log.debug("TrainJobs cannot be listed error=%s", error.message)
         return False

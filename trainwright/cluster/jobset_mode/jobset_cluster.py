@@ -35,6 +35,7 @@ from trainwright.api.objects import (
     annotations_of,
     controller_of,
     is_deleting,
+    labels_of,
     name_of,
     namespace_of,
     uid_of,
@@ -129,7 +130,7 @@ class JobSetCluster:
         if kind_of(obj) != TRAINJOB:
             return self._cluster.update(obj)
         current = self.get(TRAINJOB, name_of(obj), namespace_of(obj))
-        change = difference({**current, "status": None}, {**obj, "status": None})
+        change = difference(_writable(current), _writable(obj))
         if version := obj["metadata"].get("resourceVersion"):
             change.setdefault("metadata", {})["resourceVersion"] = version
         return self.patch(TRAINJOB, name_of(obj), change, namespace_of(obj))
@@ -246,6 +247,12 @@ class JobSetCluster:
             raise Invalid(f"the JobSet {name_of(jobset)} {whose} exists; give the TrainJob another name, or delete it")
         if is_held(jobset) and not is_deleting(jobset):
             self._starter.complete(jobset)
+
+
+def _writable(trainjob: Obj) -> Obj:
+    """What a client may have changed of a TrainJob."""
+    metadata = {"labels": labels_of(trainjob), "annotations": annotations_of(trainjob)}
+    return {"metadata": metadata, "spec": trainjob.get("spec") or {}}
 
 
 def _presented(jobset: Obj) -> Obj | None:
