@@ -120,10 +120,8 @@ def test_auto_goes_by_what_is_there(cluster: Any, mode: str, why: str, doubt: st
 
 def test_a_lease_of_another_clock_is_seen_to_be_renewed(pauses: list[float]) -> None:
     cluster: Any = Serving(BOTH)
-    ages = iter((3600, 3598))
-    cluster.list = lambda kind, field_selector: Listing(
-        [lease(next(ages))] if field_selector.endswith("trainer.kubeflow.org") else [], "1"
-    )
+    cluster._leases = [lease(3600)]
+    cluster.get = lambda _kind, _name, _namespace: lease(3598)
     seen = controller_life(cluster, "team", pause=pauses.append)
     assert (seen.life, pauses) == (Life.alive, [RENEWAL_SECONDS])
 
@@ -198,6 +196,10 @@ def test_embedded_is_a_cluster_that_was_asked_for(monkeypatch: pytest.MonkeyPatc
     assert connected == [(tmp_path / "kubeconfig", None), (None, tmp_path)]
     with pytest.raises(NoCluster, match="name one of the two"):
         connect_for_jobs(tmp_path, mode="embedded")
+    monkeypatch.setenv(VARIABLE, "embedded")
+    connect_for_jobs(tmp_path)
+    connect_for_jobs()
+    assert connected[2:] == [(tmp_path, None), (tmp_path / "kubeconfig", None)]
 
 
 def test_the_doctor_looks_at_the_namespace_that_it_is_told() -> None:

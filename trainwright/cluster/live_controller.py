@@ -55,36 +55,48 @@ def controller_life(
     """What the Leases tell of a controller that acts on the TrainJobs of this namespace. Raises ApiError."""
     if "+trainwright" in server_version(cluster):
         return ControllerLife(Life.alive, "the embedded control plane runs its controllers itself")
-    leases, everywhere = _leases(cluster, namespace)
     moment = now or datetime.now(UTC)
-    if held := next((lease for lease in leases if _is_held(lease) and _age(lease, moment) < _FRESH_SECONDS), None):
-        return ControllerLife(Life.alive, f"the Lease {_named(held)} is renewed")
-    old = [lease for lease in leases if _is_held(lease)]
-    if old:
-        pause(RENEWAL_SECONDS)
-        again = {_named(lease): lease["spec"].get("renewTime") for lease in _leases(cluster, namespace)[0]}
-        if changed := next((lease for lease in old if again.get(_named(lease)) != lease["spec"].get("renewTime")), None):
-            return ControllerLife(Life.alive, f"the Lease {_named(changed)} is renewed, by a clock that is not ours")
+    leases, everywhere = [], True
+    for lease in _leases(cluster, namespace):
+        if lease is None:
+            everywhere = False
+        elif _is_held(lease) and _age(lease, moment) < _FRESH_SECONDS:
+            return ControllerLife(Life.alive, f"the Lease {_named(lease)} is renewed")
+        else:
+            leases.append(lease)
+    if (changed := _changing([lease for lease in leases if _is_held(lease)], cluster, pause)) is not None:
+        return ControllerLife(Life.alive, f"the Lease {_named(changed)} is renewed, by a clock that is not ours")
     if leases:
-        last = max(leases, key=lambda lease: str((lease.get("spec") or {}).get("renewTime") or ""))
+        last = max(leases, key=_renewed)
         return ControllerLife(Life.gone, f"the Lease {_named(last)} was renewed last at {_renewed(last) or 'no time'}")
     if everywhere:
         return ControllerLife(Life.absent, f"there is no Lease {UPSTREAM_LEASE} or {OWN_LEASE}")
     return ControllerLife(Life.unknown, "Leases may not be read")
 
 
-def _leases(cluster: KubernetesCluster, namespace: str) -> tuple[list[Obj], bool]:
-    """Those of controllers, and whether they were looked for everywhere."""
+def _changing(held: list[Obj], cluster: KubernetesCluster, pause: Callable[[float], None]) -> Obj | None:
+    """One that is renewed although it looks old."""
+    if held:
+        pause(RENEWAL_SECONDS)
+    for lease in held:
+        try:
+            again = cluster.get(LEASE, name_of(lease), namespace_of(lease))
+        except (Forbidden, NotFound):
+            continue
+        if _renewed(again) != _renewed(lease):
+            return again
+    return None
+
+
+def _leases(cluster: KubernetesCluster, namespace: str) -> Iterator[Obj | None]:
+    """Those of controllers; None where it is not known whether there are more."""
     wanted = (UPSTREAM_LEASE, OWN_LEASE, f"{OWN_LEASE}-{namespace}")
     try:
-        return [lease for name in wanted for lease in _everywhere(cluster, name)], True
+        for name in wanted:  # by name: every node of a cluster has a Lease, too
+            yield from cluster.list(LEASE, field_selector=f"metadata.name={name}").items
     except (Forbidden, NotFound):
-        return list(_here_and_there(cluster, wanted)), False
-
-
-def _everywhere(cluster: KubernetesCluster, name: str) -> list[Obj]:
-    """By name: every node of a cluster has a Lease, too."""
-    return cluster.list(LEASE, field_selector=f"metadata.name={name}").items
+        yield None
+        yield from _here_and_there(cluster, wanted)
 
 
 def _here_and_there(cluster: KubernetesCluster, wanted: tuple[str, ...]) -> Iterator[Obj]:

@@ -18,7 +18,7 @@ from trainwright.api.kinds import JOBSET, TRAINER, TRAINJOB
 from trainwright.cluster.connect import NoCluster, connect, start_embedded
 from trainwright.cluster.jobset_mode import JobSetCluster
 from trainwright.cluster.kubernetes_cluster import KubernetesCluster
-from trainwright.cluster.live_controller import Life, controller_life
+from trainwright.cluster.live_controller import ControllerLife, Life, controller_life
 from trainwright.cluster.patient import PatientCluster
 from trainwright.cluster.protocol import Cluster
 from trainwright.cluster.self_review import served_plurals
@@ -80,9 +80,12 @@ def connect_for_jobs(
     """
     wanted = wanted_mode(mode)
     if wanted is Mode.embedded and embedded is None:
-        if kubeconfig is not None:
+        if kubeconfig is None:
+            kubeconfig = start_embedded()
+        elif mode:
             raise NoCluster(f"the submission mode embedded, and the kubeconfig {kubeconfig}: name one of the two")
-        kubeconfig = start_embedded()
+        else:  # what is said of this one call holds before what the environment says of all
+            wanted = Mode.auto
     cluster = connect(kubeconfig, context=context, embedded=embedded)
     cluster.default_namespace = namespace or cluster.default_namespace
     return for_jobs(cluster, wanted)
@@ -118,6 +121,10 @@ def chosen_mode(
         if not has_trainjobs:
             raise NoTrainingApi(f"{cluster.host} serves no {TRAINJOB.resource}, and the mode {wanted} needs them: {_INSTALL}")
         return Choice(Mode.trainjob, "asked for", served=served, forced=True)
+    if wanted is Mode.auto and has_trainjobs:
+        seen = patient.patiently(lambda: controller_life(cluster, namespace or cluster.default_namespace))
+        if seen.life is Life.alive:
+            return Choice(Mode.trainjob, seen.why, served=served)
     has_jobsets = JOBSET.plural in patient.patiently(lambda: served_plurals(cluster, JOBSET.group, JOBSET.version))
     if wanted is Mode.jobset:
         if not has_jobsets:
@@ -127,7 +134,8 @@ def chosen_mode(
         if has_jobsets:
             return Choice(Mode.jobset, f"{TRAINER} is not served, {JOBSET.group} is", served=served)
         raise NoTrainingApi(f"{cluster.host} serves neither {TRAINJOB.resource} nor {JOBSET.resource}: {_INSTALL}")
-    return _with_trainjobs(cluster, patient, served, has_jobsets, namespace or cluster.default_namespace)
+    acted_on = _are_acted_on(cluster, namespace or cluster.default_namespace)
+    return _without_sign_of_life(seen, served, has_jobsets, acted_on)
 
 
 _INSTALL = (
@@ -136,15 +144,10 @@ _INSTALL = (
 )
 
 
-def _with_trainjobs(
-    cluster: KubernetesCluster, patient: PatientCluster, served: frozenset[str], has_jobsets: bool, namespace: str
-) -> Choice:
-    """TrainJobs are served; the question is whether somebody acts on them."""
-    seen = patient.patiently(lambda: controller_life(cluster, namespace))
-    if seen.life is Life.alive:
-        return Choice(Mode.trainjob, seen.why, served=served)
+def _without_sign_of_life(seen: ControllerLife, served: frozenset[str], has_jobsets: bool, acted_on: bool) -> Choice:
+    """TrainJobs are served, and no Lease says that somebody acts on them. Pure."""
     told = f"TrainJobs are served, and {seen.why}"
-    if seen.life is not Life.gone and _are_acted_on(cluster, namespace):
+    if seen.life is not Life.gone and acted_on:
         return Choice(Mode.trainjob, f"{told}, but TrainJobs have a status", served=served)
     if seen.life is not Life.unknown and has_jobsets:
         doubt = "TrainJobs of this cluster are not looked at; when their controller is back, new jobs go to it"
