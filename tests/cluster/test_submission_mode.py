@@ -54,7 +54,7 @@ class Serving:
         if isinstance(items, Exception):
             raise items
         named = field_selector.removeprefix("metadata.name=")
-        return Listing([item for item in items if named in ("", item["metadata"]["name"])], "1")
+        return Listing([_aged(item) for item in items if named in ("", item["metadata"]["name"])], "1")
 
     def get(self, kind: Kind, name: str, namespace: str | None = None) -> Any:
         self.asked.append(f"get {kind.plural} {namespace}/{name}")
@@ -62,9 +62,15 @@ class Serving:
 
 
 def lease(age: float, name: str = "trainer.kubeflow.org", holder: str = "pod") -> dict[str, Any]:
-    renewed = (datetime.now(UTC) - timedelta(seconds=age)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-    metadata = {"name": name, "namespace": "kubeflow-system"}
-    return {"metadata": metadata, "spec": {"holderIdentity": holder, "renewTime": renewed}}
+    """One that was renewed so many seconds ago, whenever it is looked at."""
+    return {"metadata": {"name": name, "namespace": "kubeflow-system"}, "spec": {"holderIdentity": holder}, "age": age}
+
+
+def _aged(item: dict[str, Any]) -> dict[str, Any]:
+    if "age" not in item:
+        return item
+    renewed = (datetime.now(UTC) - timedelta(seconds=item["age"])).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return {**item, "spec": {"renewTime": renewed, **item["spec"]}}
 
 
 SEEN = {"metadata": {"name": "j"}, "status": {"jobsStatus": [{"name": "node"}]}}
@@ -121,7 +127,7 @@ def test_auto_goes_by_what_is_there(cluster: Any, mode: str, why: str, doubt: st
 def test_a_lease_of_another_clock_is_seen_to_be_renewed(pauses: list[float]) -> None:
     cluster: Any = Serving(BOTH)
     cluster._leases = [lease(3600)]
-    cluster.get = lambda _kind, _name, _namespace: lease(3598)
+    cluster.get = lambda _kind, _name, _namespace: _aged(lease(3598))
     seen = controller_life(cluster, "team", pause=pauses.append)
     assert (seen.life, pauses) == (Life.alive, [RENEWAL_SECONDS])
 
@@ -132,7 +138,7 @@ def test_leases_that_may_not_be_listed_are_asked_for_by_name() -> None:
 
     def get(_kind: Any, name: str, namespace: str) -> Any:
         if (namespace, name) in given:
-            return given[(namespace, name)]
+            return _aged(given[(namespace, name)])
         raise Forbidden("no")
 
     cluster.get = get

@@ -256,7 +256,7 @@ def as_told(cluster: JobsCluster, job: Any) -> dict[str, Any]:
 
     def plain(text: str) -> str:
         text = re.sub(rf"{re.escape(name_of(job))}(-node-\d-\d-)[a-z0-9]{{5}}", r"JOB\1POD", text)
-        text = re.sub(r"\d+\.\d+ (node|GPU)-hours", r"N \1-hours", text)
+        text = re.sub(r"\nused: \d+\.\d+ node-hours", "", text)  # nothing, for less than a second
         return text.replace(name_of(job), "JOB")
 
     final = cluster.get(TRAINJOB, name_of(job), "default")
