@@ -312,6 +312,11 @@ def test_a_runtime_that_nobody_knows_is_refused_with_those_that_are_there(cluste
     assert inner.made == []
 
 
+def test_a_runtime_cannot_be_brought_where_none_is_served(cluster: JobSetCluster) -> None:
+    with pytest.raises(NotFound, match="TRAINWRIGHT_RUNTIMES"):
+        cluster.create(bundled_runtime("torch-distributed") or {})
+
+
 def test_runtimes_of_the_cluster_come_first() -> None:
     store = Store(":memory:")
     inner = EmbeddedCluster(ResourceServer(store))

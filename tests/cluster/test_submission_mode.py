@@ -11,6 +11,7 @@ import pytest
 
 from trainwright.api.errors import Forbidden, NotFound
 from trainwright.api.kinds import LEASE, TRAINJOB, Kind
+from trainwright.api.objects import copy_of
 from trainwright.cluster import NoCluster, live_controller, submission_mode
 from trainwright.cluster.jobset_mode import JobSetCluster
 from trainwright.cluster.live_controller import RENEWAL_SECONDS, Life, controller_life
@@ -62,7 +63,7 @@ class Serving:
 
 
 def lease(age: float, name: str = "trainer.kubeflow.org", holder: str = "pod") -> dict[str, Any]:
-    """One that was renewed so many seconds ago, whenever it is looked at."""
+    """One that was renewed so many seconds before it is looked at first."""
     return {"metadata": {"name": name, "namespace": "kubeflow-system"}, "spec": {"holderIdentity": holder}, "age": age}
 
 
@@ -70,7 +71,8 @@ def _aged(item: dict[str, Any]) -> dict[str, Any]:
     if "age" not in item:
         return item
     renewed = (datetime.now(UTC) - timedelta(seconds=item["age"])).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-    return {**item, "spec": {"renewTime": renewed, **item["spec"]}}
+    item["spec"].setdefault("renewTime", renewed)
+    return copy_of(item)
 
 
 SEEN = {"metadata": {"name": "j"}, "status": {"jobsStatus": [{"name": "node"}]}}
@@ -126,10 +128,17 @@ def test_auto_goes_by_what_is_there(cluster: Any, mode: str, why: str, doubt: st
 
 def test_a_lease_of_another_clock_is_seen_to_be_renewed(pauses: list[float]) -> None:
     cluster: Any = Serving(BOTH)
-    cluster._leases = [lease(3600)]
-    cluster.get = lambda _kind, _name, _namespace: _aged(lease(3598))
-    seen = controller_life(cluster, "team", pause=pauses.append)
-    assert (seen.life, pauses) == (Life.alive, [RENEWAL_SECONDS])
+    for age in (3600, -3600):
+        held = lease(age)
+        cluster._leases = [held]
+        assert controller_life(cluster, "team", pause=pauses.append).life is Life.gone
+
+        def renew(seconds: float, held: Any = held, age: float = age) -> None:
+            pauses.append(seconds)
+            held["spec"]["renewTime"] = _aged(lease(age - 2))["spec"]["renewTime"]
+
+        assert controller_life(cluster, "team", pause=renew).life is Life.alive
+    assert set(pauses) == {RENEWAL_SECONDS}
 
 
 def test_leases_that_may_not_be_listed_are_asked_for_by_name() -> None:
@@ -149,7 +158,7 @@ def test_leases_that_may_not_be_listed_are_asked_for_by_name() -> None:
 
 def test_neither_is_an_error_that_says_what_to_do() -> None:
     cluster: Any = Serving({})
-    with pytest.raises(NoTrainingApi, match=r"serves neither trainjobs.*trainwright crds.*embedded") as told:
+    with pytest.raises(NoTrainingApi, match=r"serves neither jobsets.*nor trainjobs.*trainwright crds.*embedded") as told:
         for_jobs(cluster)
     assert isinstance(told.value, NoCluster)
 
@@ -158,7 +167,7 @@ def test_neither_is_an_error_that_says_what_to_do() -> None:
     ("mode", "served", "words"),
     [
         ("trainjob", ONLY_JOBSET, "serves no trainjobs.trainer.kubeflow.org, and the mode trainjob needs them"),
-        ("jobset", {TRAINER: BOTH[TRAINER]}, "serves no jobsets.jobset.x-k8s.io v1alpha2"),
+        ("jobset", {TRAINER: BOTH[TRAINER]}, "serves no jobsets.jobset.x-k8s.io v1alpha2 which the mode jobset needs"),
     ],
 )
 def test_a_mode_that_cannot_be_is_refused(mode: str, served: Any, words: str) -> None:

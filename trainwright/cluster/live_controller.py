@@ -26,7 +26,7 @@ SYSTEM_NAMESPACES = ("kubeflow-system", "kubeflow", "opendatahub", "redhat-ods-a
 """Where it is looked for by whoever may not look everywhere."""
 _FRESH_SECONDS = 120
 RENEWAL_SECONDS = 5.0
-"""A holder renews its Lease every two seconds: one that looks old by our clock and changes within this time is held all the same."""
+"""A holder renews its Lease every two seconds: one that changes within this time is held, whatever our clock makes of its time."""
 
 
 class Life(enum.StrEnum):
@@ -60,32 +60,22 @@ def controller_life(
     for lease in _leases(cluster, namespace):
         if lease is None:
             everywhere = False
-        elif _is_held(lease) and _age(lease, moment) < _FRESH_SECONDS:
+        elif _is_held(lease) and abs(_age(lease, moment)) < _FRESH_SECONDS:
             return ControllerLife(Life.alive, f"the Lease {_named(lease)} is renewed")
         else:
             leases.append(lease)
-    if (changed := _changing([lease for lease in leases if _is_held(lease)], cluster, pause)) is not None:
-        return ControllerLife(Life.alive, f"the Lease {_named(changed)} is renewed, by a clock that is not ours")
+    held = [lease for lease in leases if _is_held(lease)]
+    if held:
+        pause(RENEWAL_SECONDS)
+        again = {_named(lease): _renewed(lease) for lease in _leases(cluster, namespace) if lease is not None}
+        if changed := next((lease for lease in held if again.get(_named(lease), _renewed(lease)) != _renewed(lease)), None):
+            return ControllerLife(Life.alive, f"the Lease {_named(changed)} is renewed, by a clock that is not ours")
     if leases:
         last = max(leases, key=_renewed)
         return ControllerLife(Life.gone, f"the Lease {_named(last)} was renewed last at {_renewed(last) or 'no time'}")
     if everywhere:
         return ControllerLife(Life.absent, f"there is no Lease {UPSTREAM_LEASE} or {OWN_LEASE}")
     return ControllerLife(Life.unknown, "Leases may not be read")
-
-
-def _changing(held: list[Obj], cluster: KubernetesCluster, pause: Callable[[float], None]) -> Obj | None:
-    """One that is renewed although it looks old."""
-    if held:
-        pause(RENEWAL_SECONDS)
-    for lease in held:
-        try:
-            again = cluster.get(LEASE, name_of(lease), namespace_of(lease))
-        except (Forbidden, NotFound):
-            continue
-        if _renewed(again) != _renewed(lease):
-            return again
-    return None
 
 
 def _leases(cluster: KubernetesCluster, namespace: str) -> Iterator[Obj | None]:

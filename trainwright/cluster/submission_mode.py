@@ -9,7 +9,6 @@ from __future__ import annotations
 import enum
 import logging
 import os
-import threading
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -91,9 +90,9 @@ def connect_for_jobs(
     return for_jobs(cluster, wanted)
 
 
-def for_jobs(cluster: KubernetesCluster, mode: str = "", *, stop: threading.Event | None = None) -> JobsCluster:
+def for_jobs(cluster: KubernetesCluster, mode: str = "") -> JobsCluster:
     """The cluster in that mode, as `connect_for_jobs`; the choice is logged, and kept in it."""
-    choice = chosen_mode(cluster, wanted_mode(mode), stop=stop)
+    choice = chosen_mode(cluster, wanted_mode(mode))
     log.info("submission mode chosen mode=%s why=%s host=%s", choice.mode, choice.why, cluster.host)
     if choice.doubt:
         log.warning("submission mode=%s %s", choice.mode, choice.doubt)
@@ -110,34 +109,33 @@ def in_mode(cluster: KubernetesCluster, choice: Choice) -> JobsCluster:
     return adapted
 
 
-def chosen_mode(
-    cluster: KubernetesCluster, wanted: Mode = Mode.auto, *, namespace: str = "", stop: threading.Event | None = None
-) -> Choice:
+def chosen_mode(cluster: KubernetesCluster, wanted: Mode = Mode.auto, *, namespace: str = "") -> Choice:
     """What the cluster calls for, or whether it can do what is wanted. Asked patiently. Raises NoTrainingApi, ApiError."""
-    patient = PatientCluster(cluster, stop=stop)
-    served = frozenset(patient.patiently(lambda: served_plurals(cluster, TRAINJOB.group, TRAINJOB.version)))
+    ask = PatientCluster(cluster).patiently
+    served = frozenset(ask(lambda: served_plurals(cluster, TRAINJOB.group, TRAINJOB.version)))
     has_trainjobs = TRAINJOB.plural in served
     if wanted in (Mode.trainjob, Mode.embedded):
         if not has_trainjobs:
             raise NoTrainingApi(f"{cluster.host} serves no {TRAINJOB.resource}, and the mode {wanted} needs them: {_INSTALL}")
         return Choice(Mode.trainjob, "asked for", served=served, forced=True)
+    seen = None
     if wanted is Mode.auto and has_trainjobs:
-        seen = patient.patiently(lambda: controller_life(cluster, namespace or cluster.default_namespace))
+        seen = ask(lambda: controller_life(cluster, namespace or cluster.default_namespace))
         if seen.life is Life.alive:
             return Choice(Mode.trainjob, seen.why, served=served)
-    has_jobsets = JOBSET.plural in patient.patiently(lambda: served_plurals(cluster, JOBSET.group, JOBSET.version))
-    if wanted is Mode.jobset:
-        if not has_jobsets:
-            raise NoTrainingApi(f"{cluster.host} serves no {JOBSET.resource} {JOBSET.version}, which the mode jobset needs")
-        return Choice(Mode.jobset, "asked for", served=served, forced=True)
-    if not has_trainjobs:
-        if has_jobsets:
-            return Choice(Mode.jobset, f"{TRAINER} is not served, {JOBSET.group} is", served=served)
-        raise NoTrainingApi(f"{cluster.host} serves neither {TRAINJOB.resource} nor {JOBSET.resource}: {_INSTALL}")
-    acted_on = _are_acted_on(cluster, namespace or cluster.default_namespace)
-    return _without_sign_of_life(seen, served, has_jobsets, acted_on)
+    has_jobsets = JOBSET.plural in ask(lambda: served_plurals(cluster, JOBSET.group, JOBSET.version))
+    if seen is not None:
+        acted_on = _are_acted_on(cluster, namespace or cluster.default_namespace)
+        return _without_sign_of_life(seen, served, has_jobsets, acted_on)
+    if not has_jobsets:
+        what = "neither" if wanted is Mode.auto else "no"
+        raise NoTrainingApi(f"{cluster.host} serves {what} {JOBSET.resource} {JOBSET.version} {_NOR[wanted]}: {_INSTALL}")
+    forced = wanted is Mode.jobset
+    why = "asked for" if forced else f"{TRAINER} is not served, {JOBSET.group} is"
+    return Choice(Mode.jobset, why, served=served, forced=forced)
 
 
+_NOR = {Mode.auto: f"nor {TRAINJOB.resource}", Mode.jobset: "which the mode jobset needs"}
 _INSTALL = (
     "install Kubeflow Trainer, or JobSet, or both with `trainwright crds` and `trainwright controller` (docs/submission.md); "
     "for a cluster on this machine ask for the mode embedded"

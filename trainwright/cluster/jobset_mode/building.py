@@ -36,10 +36,10 @@ def built(trainjob: Obj, runtime: Obj, *, keys: Keys | None = None) -> Built:
     *companions, jobset = objects
     for companion in companions:
         companion["metadata"].pop("ownerReferences", None)
-    hold = bool(companions) and not jobset["spec"]["suspend"] and names.QUEUE_LABEL not in labels_of(trainjob)
-    jobset["metadata"] = _metadata(trainjob, jobset, companions, hold=hold)
-    if hold:
+    jobset["metadata"] = _metadata(trainjob, jobset, companions)
+    if companions and not jobset["spec"]["suspend"] and names.QUEUE_LABEL not in labels_of(jobset):
         jobset["spec"]["suspend"] = True
+        jobset["metadata"]["annotations"][names.SUSPENDED_BY_ANNOTATION] = names.suspended_by_us(1)
     # The JobSet is all that there is of the job: with it, its verdict would go, and a late look would make the job anew.
     jobset["spec"].pop("ttlSecondsAfterFinished", None)
     check_size(jobset)
@@ -71,7 +71,7 @@ def owned_by(jobset: Obj, companion: Obj) -> Obj:
     return {**companion, "metadata": {**companion["metadata"], "ownerReferences": [reference]}}
 
 
-def _metadata(trainjob: Obj, jobset: Obj, companions: list[Obj], *, hold: bool) -> Obj:
+def _metadata(trainjob: Obj, jobset: Obj, companions: list[Obj]) -> Obj:
     labels, annotations = labels_of(jobset), annotations_of(jobset)
     record = Record(
         spec={field: value for field, value in trainjob["spec"].items() if field != "suspend"},
@@ -79,12 +79,11 @@ def _metadata(trainjob: Obj, jobset: Obj, companions: list[Obj], *, hold: bool) 
         annotations=tuple(sorted(annotations.keys() - annotations_of(trainjob).keys())),
         companions=tuple(place_of(companion) for companion in companions),
     )
-    held = {names.SUSPENDED_BY_ANNOTATION: names.suspended_by_us(1)} if hold else {}
     metadata = {
         "name": name_of(trainjob),
         "namespace": jobset["metadata"]["namespace"],
         "labels": {**labels, **labels_of(trainjob), names.STANDS_FOR_LABEL: "TrainJob"},
-        "annotations": {**annotations, **annotations_of(trainjob), **held, names.TRAINJOB_ANNOTATION: record.as_text()},
+        "annotations": {**annotations, **annotations_of(trainjob), names.TRAINJOB_ANNOTATION: record.as_text()},
     }
     for field in ("ownerReferences", "finalizers"):
         if trainjob["metadata"].get(field):

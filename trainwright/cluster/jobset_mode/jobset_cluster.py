@@ -51,6 +51,7 @@ from trainwright.cluster.protocol import Cluster, Listing, PatchType, Propagatio
 from trainwright.cluster.runtime_lookup import runtime_lookup
 from trainwright.materialize import FreshKeys
 from trainwright.runtimes import resolve_runtime
+from trainwright.runtimes.bundled import FOLDERS
 
 if TYPE_CHECKING:
     from trainwright.cluster.submission_mode import Choice
@@ -112,7 +113,9 @@ class JobSetCluster:
 
     def create(self, obj: Obj) -> Obj:
         """Of a TrainJob: its JobSet and what that needs. Raises RuntimeNotFound, and Invalid where a TrainJob would be refused."""
-        if kind_of(obj) != TRAINJOB:
+        kind = kind_of(obj)
+        if kind != TRAINJOB:
+            self._check_served(kind)
             return self._cluster.create(obj)
         trainjob = admit(obj, context=AdmissionContext(now=now())).object
         trainjob["metadata"].setdefault("namespace", self.default_namespace)
@@ -127,7 +130,9 @@ class JobSetCluster:
 
     def update(self, obj: Obj) -> Obj:
         """Of a TrainJob: as a patch with what differs from what there is. Raises Conflict when its version is stale."""
-        if kind_of(obj) != TRAINJOB:
+        kind = kind_of(obj)
+        if kind != TRAINJOB:
+            self._check_served(kind)
             return self._cluster.update(obj)
         current = self.get(TRAINJOB, name_of(obj), namespace_of(obj))
         change = difference(_writable(current), _writable(obj))
@@ -209,10 +214,10 @@ class JobSetCluster:
             raise NotFound(f'{TRAINJOB.resource} "{name}" not found', details=details)
         return jobset
 
-    def _check_served(self, kind: Kind) -> None:
+    def _check_served(self, kind: Kind | None) -> None:
         """Without Trainer's API a server may answer Forbidden instead of NotFound: it looks at rights first."""
         if kind in (TRAINING_RUNTIME, CLUSTER_TRAINING_RUNTIME) and kind.plural not in self._served:
-            raise NotFound(f"this cluster does not serve {kind.resource}")
+            raise NotFound(f"this cluster does not serve {kind.resource}: runtimes are those of the catalogue and of {FOLDERS}")
 
     def _built(self, trainjob: Obj) -> Built:
         lookup = runtime_lookup(self, namespace_of(trainjob))
