@@ -75,8 +75,8 @@ def _metadata(trainjob: Obj, jobset: Obj, companions: list[Obj]) -> Obj:
     labels, annotations = labels_of(jobset), annotations_of(jobset)
     record = Record(
         spec={field: value for field, value in trainjob["spec"].items() if field != "suspend"},
-        labels=tuple(sorted(labels.keys() - labels_of(trainjob).keys())),
-        annotations=tuple(sorted(annotations.keys() - annotations_of(trainjob).keys())),
+        labels=_without(labels, labels_of(trainjob)),
+        annotations=_without(annotations, annotations_of(trainjob)),
         companions=tuple(place_of(companion) for companion in companions),
     )
     metadata = {
@@ -89,6 +89,10 @@ def _metadata(trainjob: Obj, jobset: Obj, companions: list[Obj]) -> Obj:
         if trainjob["metadata"].get(field):
             metadata[field] = trainjob["metadata"][field]
     return metadata
+
+
+def _without(entries: dict[str, str], others: dict[str, str]) -> dict[str, str]:
+    return {key: value for key, value in entries.items() if key not in others}
 
 
 def _refuse(trainjob: Obj) -> None:

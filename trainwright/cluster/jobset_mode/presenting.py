@@ -9,7 +9,7 @@ from trainwright.api.objects import Obj, annotations_of, labels_of
 from trainwright.api.trainjob_status import set_from_jobset, set_suspended
 from trainwright.cluster.jobset_mode.record import record_of
 
-_OWN = (names.TRAINJOB_ANNOTATION, names.BUILT_ANNOTATION)
+_OWN = (names.STANDS_FOR_LABEL, names.TRAINJOB_ANNOTATION, names.BUILT_ANNOTATION)
 _KEPT = (
     "name",
     "namespace",
@@ -28,12 +28,12 @@ def trainjob_of(jobset: Obj) -> Obj:
     """The TrainJob, with the JobSet's identity: its UID, version, generation and times. Raises ApiError."""
     record = record_of(jobset)
     metadata: Obj = {field: jobset["metadata"][field] for field in _KEPT if field in jobset["metadata"]}
-    hidden = {*record.labels, names.STANDS_FOR_LABEL}, {*record.annotations, *_OWN}
-    for field, entries, without in zip(
-        ("labels", "annotations"), (labels_of(jobset), annotations_of(jobset)), hidden, strict=True
+    for part, entries, others in (
+        ("labels", labels_of(jobset), record.labels),
+        ("annotations", annotations_of(jobset), record.annotations),
     ):
-        if shown := {key: value for key, value in entries.items() if key not in without}:
-            metadata[field] = shown
+        if shown := {key: value for key, value in entries.items() if key not in _OWN and others.get(key) != value}:
+            metadata[part] = shown
     spec = {**record.spec, "suspend": bool(jobset["spec"].get("suspend"))}
     trainjob: Obj = {"apiVersion": TRAINJOB.api_version, "kind": TRAINJOB.kind, "metadata": metadata, "spec": spec}
     if status := _status(trainjob, jobset):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import orjson
 
@@ -18,12 +18,12 @@ MOST_BYTES = 256 * 1024
 class Record:
     """`spec` is the TrainJob's without `suspend`, which is the JobSet's own to say.
 
-    `labels` and `annotations` are the keys that the JobSet has from its runtime, and the TrainJob therefore has not.
+    `labels` and `annotations` are those that the JobSet has from its runtime, and the TrainJob therefore has not.
     """
 
     spec: Obj
-    labels: tuple[str, ...] = ()
-    annotations: tuple[str, ...] = ()
+    labels: dict[str, str] = field(default_factory=dict)
+    annotations: dict[str, str] = field(default_factory=dict)
     companions: tuple[tuple[str, str, str], ...] = ()
     """API version, kind and name of the objects that the JobSet's pods need beside it."""
 
@@ -46,7 +46,7 @@ def record_of(jobset: Obj) -> Record:
         if not isinstance(spec, dict) or not isinstance(spec["runtimeRef"]["name"], str):
             raise ValueError("it has no spec with a runtime")
         companions = tuple((str(version), str(kind), str(name)) for version, kind, name in told["companions"])
-        return Record(spec, tuple(told["labels"]), tuple(told["annotations"]), companions)
+        return Record(spec, dict(told["labels"]), dict(told["annotations"]), companions)
     except (KeyError, TypeError, ValueError) as error:
         raise ApiError(
             f"the JobSet {name_of(jobset)} carries a TrainJob in its annotation {names.TRAINJOB_ANNOTATION} "
