@@ -20,29 +20,32 @@ class Settings:
     kubeconfig: str = ""
     context: str = ""
     namespace: str = ""
+    submission_mode: str = ""
 
 
 class TrainwrightHook(BaseHook):
-    """`conn_id` None uses no connection at all."""
+    """`conn_id` None uses no connection at all. `submission_mode` stands in for the connection's: that of a job which is there."""
 
     conn_name_attr = "trainwright_conn_id"
     default_conn_name = "trainwright_default"
     conn_type = "trainwright"
     hook_name = "Trainwright"
 
-    def __init__(self, conn_id: str | None = None):
+    def __init__(self, conn_id: str | None = None, submission_mode: str = ""):
         super().__init__()
-        self.conn_id = conn_id
+        self.conn_id, self.submission_mode = conn_id, submission_mode
 
     def get_conn(self) -> Any:
-        """The cluster (`trainwright.cluster.kubernetes_cluster.KubernetesCluster`). Raises NoCluster."""
-        from trainwright.cluster import connect
+        """The cluster, for TrainJobs (`trainwright.cluster.submission_mode.JobsCluster`). Raises NoCluster, ApiError."""
+        from trainwright.cluster import connect_for_jobs
 
         settings = self.settings()
-        cluster = connect(settings.kubeconfig or None, context=settings.context or None)
-        if settings.namespace:
-            cluster.default_namespace = settings.namespace
-        return cluster
+        return connect_for_jobs(
+            settings.kubeconfig or None,
+            context=settings.context or None,
+            namespace=settings.namespace,
+            mode=self.submission_mode or settings.submission_mode,
+        )
 
     def settings(self) -> Settings:
         """The settings of the connection. Raises ValueError for what cannot be honoured."""
@@ -52,11 +55,13 @@ class TrainwrightHook(BaseHook):
         extra = dict(connection.extra_dejson or {})
         if connection.conn_type == "kubernetes":
             return _from_kubernetes(extra, self.conn_id)
-        return Settings(*(str(extra.get(name) or "") for name in ("kubeconfig", "context", "namespace")))
+        return Settings(*(str(extra.get(name) or "") for name in ("kubeconfig", "context", "namespace", "submission_mode")))
 
 
 def _from_kubernetes(extra: dict[str, Any], conn_id: str) -> Settings:
     extra = {name.removeprefix(_KUBERNETES_PREFIX): value for name, value in extra.items()}
     if extra.get("kube_config"):
         raise ValueError(f"connection {conn_id!r}: kube_config as text is not supported; give kube_config_path")
-    return Settings(*(str(extra.get(name) or "") for name in ("kube_config_path", "cluster_context", "namespace")))
+    return Settings(
+        *(str(extra.get(name) or "") for name in ("kube_config_path", "cluster_context", "namespace", "submission_mode"))
+    )

@@ -29,6 +29,7 @@ def get_provider_info() -> dict[str, Any]:
                     "kubeconfig": {"label": "Path of a kubeconfig", "schema": {"type": ["string", "null"]}},
                     "context": {"label": "Context of the kubeconfig", "schema": {"type": ["string", "null"]}},
                     "namespace": {"label": "Namespace", "schema": {"type": ["string", "null"]}},
+                    "submission_mode": {"label": "auto, trainjob, jobset or embedded", "schema": {"type": ["string", "null"]}},
                 },
             }
         ],

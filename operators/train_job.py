@@ -120,13 +120,14 @@ class TrainJobOperator(BaseOperator):
         if not self.deferrable:
             return _result(run_to_end(cluster, self._request(), identity, namespace, **self._waiting(context)))
         with ended_by_signals() as stop:
-            trainjob = submit_or_adopt(cluster, self._request(), identity, namespace).trainjob
+            submitted = submit_or_adopt(cluster, self._request(), identity, namespace)
+            cluster, trainjob = submitted.cluster or cluster, submitted.trainjob
             if phase_of(trainjob) is Phase.Succeeded:
                 return _result(trainjob)
             if stop.is_set():
                 became = leave(cluster, trainjob, leaving.on_signal(context, self.stopping))
                 raise Cancelled(f"the task was ended before it was deferred; TrainJob {trainjob['metadata']['name']}: {became}")
-            self._defer(context, trainjob)
+            self._defer(context, trainjob, submitted.mode)
 
     def execute_complete(self, context: Any, event: dict[str, Any]) -> dict[str, Any]:
         """What the trigger has seen becomes the task's result, or its error with the report of the job's failure."""
@@ -141,7 +142,7 @@ class TrainJobOperator(BaseOperator):
             return {"trainjob": name, "namespace": namespace, "metrics": event.get("metrics") or {}}
         if outcome == "deleted":
             raise JobDeleted(event["message"])
-        cluster = TrainwrightHook(self.conn_id).get_conn()
+        cluster = TrainwrightHook(self.conn_id, event.get("submission_mode") or "").get_conn()
         try:
             trainjob = cluster.get(TRAINJOB, name, namespace)
         except NotFound:
@@ -175,7 +176,7 @@ class TrainJobOperator(BaseOperator):
         self.log.warning("the trigger failed (%s); waiting for TrainJob %s in the worker", reason, name)
         return _result(follow_to_end(cluster, trainjob, **self._waiting(context)))
 
-    def _defer(self, context: Any, trainjob: dict[str, Any]) -> None:
+    def _defer(self, context: Any, trainjob: dict[str, Any], mode: str) -> None:
         """Raises TaskDeferred."""
         limit = self.execution_timeout.total_seconds() if self.execution_timeout else None
         metadata = trainjob["metadata"]
@@ -190,6 +191,7 @@ class TrainJobOperator(BaseOperator):
                 deadlines={"queue": self.queue_timeout, "start": self.start_timeout, "run": self.run_timeout},
                 until=time.time() + limit if limit is not None else None,
                 settle_seconds=self.settle_seconds,
+                submission_mode=str(mode),
             ),
             method_name="execute_complete",
             timeout=timedelta(seconds=limit + self.settle_seconds + _BACKSTOP_SECONDS) if limit is not None else None,

@@ -30,10 +30,11 @@ class TrainJobTrigger(BaseTrigger):
     :param stopping: what becomes of the job when a user ends the task: suspend, delete or keep.
     :param deadlines: seconds for `queue`, `start` and `run`; absent or None waits. They count anew in another triggerer.
     :param until: seconds since the epoch when the wait ends in any case.
+    :param submission_mode: in which the job was submitted, trainjob or jobset.
     :param settle_seconds: the least time between the start of the trigger and its event.
 
     The event: `name`, `namespace` and `uid` of the job, `outcome` (succeeded, failed, deleted, deadline, error), `message`,
-    `what` deadline it was, and the `metrics` last reported.
+    `what` deadline it was, the `metrics` last reported, and the `submission_mode`.
     """
 
     def __init__(
@@ -48,11 +49,13 @@ class TrainJobTrigger(BaseTrigger):
         deadlines: dict[str, float | None] | None = None,
         until: float | None = None,
         settle_seconds: float = SETTLE_SECONDS,
+        submission_mode: str = "",
     ):
         super().__init__()
         self.conn_id, self.namespace, self.name, self.uid = conn_id, namespace, name, uid
         self.task_key, self.stopping = task, stopping
         self.deadlines, self.until, self.settle_seconds = deadlines or {}, until, settle_seconds
+        self.submission_mode = submission_mode
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         arguments = {
@@ -65,6 +68,7 @@ class TrainJobTrigger(BaseTrigger):
             "deadlines": self.deadlines,
             "until": self.until,
             "settle_seconds": self.settle_seconds,
+            "submission_mode": self.submission_mode,
         }
         return "trainwright.operators.trigger.TrainJobTrigger", arguments
 
@@ -78,7 +82,7 @@ class TrainJobTrigger(BaseTrigger):
         except (ApiError, NoCluster) as error:
             event = {"outcome": "error", "message": str(error)}
         await asyncio.sleep(max(0.0, self.settle_seconds - (time.monotonic() - began)))
-        yield TriggerEvent({**self._job()["metadata"], **event})
+        yield TriggerEvent({**self._job()["metadata"], "submission_mode": self.submission_mode, **event})
 
     async def on_kill(self) -> None:
         """A user has cleared the task, or marked it as failed or as succeeded.
@@ -95,7 +99,7 @@ class TrainJobTrigger(BaseTrigger):
     def _stop(self) -> str:
         from trainwright.jobs.cancel import Stopping, stop_job
 
-        return stop_job(TrainwrightHook(self.conn_id).get_conn(), self._job(), Stopping(self.stopping))
+        return stop_job(TrainwrightHook(self.conn_id, self.submission_mode).get_conn(), self._job(), Stopping(self.stopping))
 
     def _job(self) -> dict[str, Any]:
         """What is known of the job before it is seen."""
@@ -112,9 +116,9 @@ class TrainJobTrigger(BaseTrigger):
             if not loop.is_closed():
                 loop.call_soon_threadsafe(seen.put_nowait, {"type": kind, "object": obj})
 
-        hook = TrainwrightHook(self.conn_id)
+        hook, key = TrainwrightHook(self.conn_id, self.submission_mode), (self.conn_id, self.submission_mode)
         watches = _shared_watches()
-        follower = await asyncio.to_thread(watches.follow, self.conn_id, hook.get_conn, TRAINJOB, self.namespace, self.name, told)
+        follower = await asyncio.to_thread(watches.follow, key, hook.get_conn, TRAINJOB, self.namespace, self.name, told)
         try:
             return await self._follow(follower, seen)
         finally:

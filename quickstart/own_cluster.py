@@ -20,6 +20,7 @@ from trainwright.api import names
 from trainwright.api.conditions import is_finished
 from trainwright.api.errors import AlreadyExists, ApiError
 from trainwright.api.kinds import CLAIM, TRAINJOB
+from trainwright.cluster.submission_mode import VARIABLE, Mode
 from trainwright.controlplane.home import Home
 from trainwright.controlplane.lifecycle import start, stop
 from trainwright.jobs.cancel import suspend_job
@@ -59,6 +60,8 @@ class OwnCluster:
         """Wait until it answers; from then on it is this process's KUBECONFIG, never the user's own. Raises StartFailed."""
         self._starting.join()
         os.environ["KUBECONFIG"] = str(self.home.kubeconfig)
+        if os.environ.get(VARIABLE) == Mode.embedded:  # this is one already, and not that of the default home
+            del os.environ[VARIABLE]
 
     def make_claim(self, name: str, workspace: Path) -> None:
         """A claim that is this folder."""
@@ -82,12 +85,12 @@ class OwnCluster:
 
     def suspend_all(self, run: str) -> None:
         """Suspend the run's unfinished TrainJobs, so that they do not start by themselves when the cluster comes back."""
-        from trainwright.cluster import NoCluster, connect
+        from trainwright.cluster import NoCluster, connect_for_jobs
 
         if self.home.running() is None:
             return
         try:
-            cluster = connect(self.home.kubeconfig)
+            cluster = connect_for_jobs(self.home.kubeconfig)
             for trainjob in cluster.list(TRAINJOB, label_selector=f"{names.RUN_LABEL}={label_value(run)}").items:
                 if not is_finished(trainjob) and not trainjob["spec"].get("suspend"):
                     suspend_job(cluster, trainjob)

@@ -19,6 +19,7 @@ def evaluate(
     sample_row: int = 0,
     max_rows: int = 0,
     env: Dict[str, str] = {},  # noqa: B006, UP006
+    submission_mode: str = "",
 ) -> NamedTuple("Outputs", [("loss_before", float), ("loss_after", float)]):
     """Copy the export back, verify it, and measure loss on the held-out rows before and after fine-tuning.
 
@@ -33,6 +34,7 @@ def evaluate(
         sample_row: Held-out row (from 0) whose prompt is completed before and after.
         max_rows: Measure the first rows only; 0 measures all.
         env: Variables of the program.
+        submission_mode: auto, trainjob or jobset; empty takes TRAINWRIGHT_SUBMISSION_MODE, else auto: what the cluster calls for.
 
     Returns:
         loss_before: Mean loss of a completion's tokens under the base model.
@@ -42,14 +44,14 @@ def evaluate(
 
     from trainwright.api.errors import ApiError
     from trainwright.checkpoints import CheckpointError
-    from trainwright.cluster import NoCluster, connect
+    from trainwright.cluster import NoCluster, connect_for_jobs
     from trainwright.evaluation.job import evaluate_export
     from trainwright.jobs import TrainJobError
     from trainwright.jobs.progress_line import progress_line
     from trainwright.storage import StorageError
 
     try:
-        cluster = connect()
+        cluster = connect_for_jobs(mode=submission_mode)
         result = evaluate_export(
             cluster,
             checkpoint_uri,

@@ -35,6 +35,7 @@ def train(
     start_timeout_seconds: int = 0,
     run_timeout_seconds: int = 0,
     stopping: str = "suspend",
+    submission_mode: str = "",
 ) -> NamedTuple("Outputs", [("trainjob", str), ("namespace", str)]):
     """Fine-tune by supervised fine-tuning in a TrainJob, and wait until it has succeeded.
 
@@ -70,6 +71,7 @@ def train(
         start_timeout_seconds: Give up when the nodes do not train by then; 0 waits.
         run_timeout_seconds: Stop a job that trains longer; 0 waits.
         stopping: What becomes of the job when the step is cancelled, out of time or broken: suspend, delete or keep.
+        submission_mode: auto, trainjob or jobset; empty takes TRAINWRIGHT_SUBMISSION_MODE, else auto: what the cluster calls for.
 
     Returns:
         trainjob: Name of the TrainJob.
@@ -80,7 +82,7 @@ def train(
     from pydantic import ValidationError
 
     from trainwright.api.errors import ApiError
-    from trainwright.cluster import NoCluster, connect
+    from trainwright.cluster import NoCluster, connect_for_jobs
     from trainwright.jobs import Deadlines, Identity, TrainJobError, TrainRequest
     from trainwright.jobs.cancel import Stopping, stop_job
     from trainwright.jobs.progress_line import progress_line
@@ -90,7 +92,7 @@ def train(
 
     try:
         leave = partial(stop_job, how=Stopping(stopping))
-        cluster = connect()
+        cluster = connect_for_jobs(mode=submission_mode)
         resources = {name: str(amount) for name, amount in resources_per_node.items()}
         request = TrainRequest(
             runtime=runtime,

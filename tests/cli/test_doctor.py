@@ -38,8 +38,10 @@ class Answering:
             return {"status": {"allowed": f"{attributes['verb']} {attributes['resource']}" != self._denied}}
         return self._given(self._paths.get(path))
 
-    def list(self, kind: Kind, namespace: str | None = None) -> Listing:
-        return Listing(self._given(self._objects.get(kind.plural)), "1")
+    def list(self, kind: Kind, namespace: str | None = None, field_selector: str = "") -> Listing:
+        named = field_selector.removeprefix("metadata.name=")
+        items = self._given(self._objects.get(kind.plural))
+        return Listing([item for item in items if named in ("", item["metadata"]["name"])], "1")
 
     def get(self, kind: Kind, name: str, namespace: str | None = None) -> Any:
         found = [item for item in self._given(self._objects.get(kind.plural)) if item["metadata"]["name"] == name]
@@ -140,7 +142,8 @@ def test_the_version_of_trainer_is_told_by_its_schema(shared: Path, version: str
 
 
 def lease(renewed: str) -> dict[str, Any]:
-    return {"metadata": {"name": "trainer.kubeflow.org"}, "spec": {"renewTime": renewed}}
+    metadata = {"name": "trainer.kubeflow.org", "namespace": "kubeflow-system"}
+    return {"metadata": metadata, "spec": {"holderIdentity": "manager", "renewTime": renewed}}
 
 
 def job(created: str, **status: Any) -> dict[str, Any]:
@@ -151,7 +154,8 @@ def job(created: str, **status: Any) -> dict[str, Any]:
     ("leases", "jobs", "level"),
     [
         ([lease("2026-01-01T11:59:50.123456Z")], [], "ok"),
-        ([lease("2026-01-01T11:00:00.000000Z")], [], "warning"),
+        ([lease("2026-01-01T11:00:00.000000Z")], [], "missing"),
+        ([], [], "warning"),
         (Forbidden("no"), [job("2026-01-01T11:00:00Z", conditions=[{"type": "Complete"}])], "ok"),
         (Forbidden("no"), [job("2026-01-01T11:00:00Z", jobsStatus=[{"name": "node"}])], "ok"),
         (Forbidden("no"), [job("2026-01-01T11:58:00Z")], "missing"),
@@ -161,7 +165,7 @@ def job(created: str, **status: Any) -> dict[str, Any]:
 )
 def test_whether_a_controller_lives(leases: Any, jobs: Any, level: str) -> None:
     cluster = Answering({LEASE.plural: leases, TRAINJOB.plural: jobs}, {"/version": {"gitVersion": "v1.34.1"}})
-    finding = check_controller(cluster, "default", NOW)  # type: ignore[arg-type]
+    finding = check_controller(cluster, "default", NOW, pause=lambda _: None)  # type: ignore[arg-type]
     assert finding.level.value == level
     assert bool(finding.advice) == (level != "ok")
 
@@ -281,7 +285,7 @@ def test_the_embedded_cluster_is_well(plane: ControlPlane, run: Run, tmp_path: P
     told = json.loads(result.stdout)
     assert (told["verdict"], told["namespace"]) == ("ok", "default")
     assert [each["check"] for each in told["findings"]] == [
-        *("cluster", "namespace", "access", "api", "api", "controller", "runtime", "queue", "claim", "store")
+        *("cluster", "namespace", "mode", "access", "api", "api", "controller", "runtime", "queue", "claim", "store")
     ]
     assert set(told["findings"][0]) == set(Finding.__dataclass_fields__)
     lines = run("doctor", *wishes).stdout.splitlines()

@@ -6,29 +6,25 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from jobset_only import running_plane, runtime_once
 
 from trainwright.api import names
-from trainwright.api.kinds import CLUSTER_TRAINING_RUNTIME, TRAINJOB
+from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import annotations_of
-from trainwright.controlplane.gates import FeatureGates
-from trainwright.controlplane.home import Home
+from trainwright.cluster import Cluster
+from trainwright.cluster.jobset_mode import JobSetCluster
 from trainwright.controlplane.plane import ControlPlane
 from trainwright.jobs import Identity
 
 
 @pytest.fixture(scope="module")
 def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    plane = ControlPlane(Home(tmp_path_factory.mktemp("faults") / "home"), gates=FeatureGates())
-    plane.start()
-    runtime = plane.cluster.get(CLUSTER_TRAINING_RUNTIME, "torch-distributed")
-    job = runtime["spec"]["template"]["spec"]["replicatedJobs"][0]["template"]["spec"]
-    job["backoffLimit"] = 0
-    job["template"]["spec"]["restartPolicy"] = "Never"
-    plane.cluster.create({**runtime, "metadata": {"name": "once"}})
-    yield plane
-    plane.stop(2)
+    folder = tmp_path_factory.mktemp("faults")
+    with runtime_once(folder), running_plane(folder, trainjobs=True) as plane:
+        yield plane
 
 
-def jobs_of(plane: ControlPlane, step: Identity) -> list[dict[str, Any]]:
-    jobs = plane.cluster.list(TRAINJOB, "default").items
+def jobs_of(plane: ControlPlane, step: Identity, *, jobset_only: bool = False) -> list[dict[str, Any]]:
+    cluster: Cluster = JobSetCluster(plane.cluster) if jobset_only else plane.cluster
+    jobs = cluster.list(TRAINJOB, "default").items
     return [job for job in jobs if annotations_of(job).get(names.OWNER_ANNOTATION) == str(step)]

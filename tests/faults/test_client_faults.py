@@ -1,4 +1,4 @@
-"""The client under an API that fails: whatever the API does, a step makes one job, and hears how it ended.
+"""The client under an API that fails: whatever the API does, a step makes one job, and hears how it ended; as TrainJob and as JobSet.
 
 A failing seed is printed; run it alone with TRAINWRIGHT_FAULT_SEED. TRAINWRIGHT_FAULT_SCHEDULES says how many there are.
 """
@@ -9,6 +9,7 @@ import os
 import random
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -19,15 +20,17 @@ from faulty_api import FAULTS, FaultyApi
 from waiting import eventually
 
 from trainwright.api import names
-from trainwright.api.kinds import JOBSET, POD, TRAINJOB
-from trainwright.api.objects import name_of, uid_of
-from trainwright.cluster import connect, kubernetes_cluster
+from trainwright.api.kinds import CONFIG_MAP, JOBSET, POD, SECRET, TRAINJOB
+from trainwright.api.objects import name_of, owners_of, uid_of
+from trainwright.cluster import Cluster, connect_for_jobs, kubernetes_cluster
+from trainwright.cluster.jobset_mode import JobSetCluster
 from trainwright.controlplane.plane import ControlPlane
 from trainwright.jobs import Deadlines, Identity, TrainJobDeleted, TrainRequest, delete_job, submit_or_adopt, wait_for, watching
 from trainwright.jobs.errors import StepFailed
 from trainwright.jobs.logs import follow_logs
 
 pytestmark = pytest.mark.slow
+ALONE = "TRAINWRIGHT_FAULT_SEED"
 SCHEDULES = int(os.environ.get("TRAINWRIGHT_FAULT_SCHEDULES") or (1000 if os.environ.get("TRAINWRIGHT_CHAOS") else 40))
 SECONDS = 60
 NO_LONGER = Deadlines(queue=SECONDS, start=SECONDS, run=SECONDS)
@@ -46,18 +49,50 @@ def _short_connections(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kubernetes_cluster, "SILENCE_SECONDS", 1)
 
 
-def test_every_schedule_of_faults_ends_with_the_right_verdict_and_one_job(plane: ControlPlane, tmp_path: Path) -> None:
-    alone = os.environ.get("TRAINWRIGHT_FAULT_SEED")
+@pytest.mark.parametrize("jobset_only", [False, True], ids=["trainjob", "jobset"])
+def test_every_schedule_of_faults_ends_with_the_right_verdict_and_one_job(
+    plane: ControlPlane, tmp_path: Path, jobset_only: bool
+) -> None:
+    met = _run_all(lambda seed, met: _told(plane, tmp_path, seed, met, jobset_only))
+    assert os.environ.get(ALONE) or met == {fault for faults in FAULTS.values() for fault in faults}
+    eventually(lambda: not _ours(), what="the client's threads have ended")
+
+
+def test_a_job_with_companions_is_whole_under_every_schedule_of_faults(plane: ControlPlane, tmp_path: Path) -> None:
+    _run_all(lambda seed, met: _submitted(plane, tmp_path, seed, met))
+
+
+def _run_all(told: Callable[[int, set[str]], str]) -> set[str]:
+    """Run every schedule; returns the faults that were met."""
+    alone = os.environ.get(ALONE)
     seeds = [int(alone)] if alone else list(range(SCHEDULES))
     met: set[str] = set()
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        verdicts = pool.map(lambda seed: _told(plane, tmp_path, seed, met), seeds)
-        wrong = {seed: told for seed, told in zip(seeds, verdicts, strict=True) if told}
-    for seed, told in wrong.items():
-        print(f"TRAINWRIGHT_FAULT_SEED={seed}: {told}")
+        wrong = {seed: words for seed, words in zip(seeds, pool.map(lambda seed: told(seed, met), seeds), strict=True) if words}
+    for seed, words in wrong.items():
+        print(f"{ALONE}={seed}: {words}")
     assert not wrong
-    assert alone or met == {fault for faults in FAULTS.values() for fault in faults}
-    eventually(lambda: not _ours(), what="the client's threads have ended")
+    return met
+
+
+def _submitted(plane: ControlPlane, folder: Path, seed: int, met: set[str]) -> str:
+    """What was wrong with an MPI job that was submitted under this schedule; empty for nothing."""
+    step = Identity("kfp", f"companions-{seed}", "train")
+    with FaultyApi(folder, plane._home.kubeconfig, seed, jobset_only=True) as api:
+        try:
+            request = TrainRequest(runtime="deepspeed-distributed", command=["sleep", "600"], num_nodes=2)
+            job = submit_or_adopt(connect_for_jobs(api.kubeconfig), request, step, "default").trainjob
+            assert [uid_of(there) for there in jobs_of(plane, step, jobset_only=True)] == [uid_of(job)]
+            assert job["spec"]["suspend"] is False
+            for kind, suffix in ((SECRET, "ssh-auth"), (CONFIG_MAP, "hostfile")):
+                companion = plane.cluster.get(kind, f"{name_of(job)}-mpi-{suffix}", "default")
+                assert [owner["uid"] for owner in owners_of(companion)] == [uid_of(job)]
+        except Exception as error:  # every schedule is run, and told of with its seed
+            return f"{type(error).__name__}: {error}; it met {api.met}"
+        finally:
+            met.update(fault.rpartition(" ")[2] for fault in api.met)
+    plane.cluster.delete(JOBSET, name_of(job), "default")
+    return ""
 
 
 def _ours() -> list[str]:
@@ -65,13 +100,13 @@ def _ours() -> list[str]:
     return [thread.name for thread in threading.enumerate() if thread.name == "reflector-trainjobs" or "(_read)" in thread.name]
 
 
-def _told(plane: ControlPlane, folder: Path, seed: int, met: set[str]) -> str:
+def _told(plane: ControlPlane, folder: Path, seed: int, met: set[str], jobset_only: bool) -> str:
     """What was wrong under this schedule; empty for nothing."""
     outcome = random.Random(f"{seed}/outcome").choice(sorted(SCRIPTS))
     began = time.monotonic()
-    with FaultyApi(folder, plane._home.kubeconfig, seed) as api:
+    with FaultyApi(folder, plane._home.kubeconfig, seed, jobset_only=jobset_only) as api:
         try:
-            _follow(plane, api, outcome, Identity("kfp", f"faults-{seed}", "train"))
+            _follow(plane, api, outcome, Identity("kfp", f"{'jobset' if jobset_only else 'faults'}-{seed}", "train"))
             took = time.monotonic() - began
             assert took < SECONDS, f"took {took:.0f} s"
         except Exception as error:  # every schedule is run, and told of with its seed
@@ -82,16 +117,17 @@ def _told(plane: ControlPlane, folder: Path, seed: int, met: set[str]) -> str:
 
 
 def _follow(plane: ControlPlane, api: FaultyApi, outcome: str, step: Identity) -> None:
-    cluster = connect(api.kubeconfig)
+    cluster = connect_for_jobs(api.kubeconfig)
+    own: Cluster = JobSetCluster(plane.cluster) if api.jobset_only else plane.cluster
     request = TrainRequest(runtime="once", command=["bash", "-c", SCRIPTS[outcome]])
     job = submit_or_adopt(cluster, request, step, "default").trainjob
     with ThreadPoolExecutor(2) as pool:
         if outcome == "deletion":
-            deleted = pool.submit(_deleted_once_it_runs, plane, job)
+            deleted = pool.submit(_deleted_once_it_runs, own, job)
             with pytest.raises(TrainJobDeleted):
                 wait_for(cluster, job, deadlines=NO_LONGER)
             deleted.result(SECONDS)
-            assert not jobs_of(plane, step)
+            assert not jobs_of(plane, step, jobset_only=api.jobset_only)
             return
         logs = pool.submit(lambda: [line.text for line in follow_logs(cluster, job)])
         if outcome == "success":
@@ -101,14 +137,14 @@ def _follow(plane: ControlPlane, api: FaultyApi, outcome: str, step: Identity) -
                 wait_for(cluster, job, deadlines=NO_LONGER)
         read = logs.result(SECONDS)
     assert read == [f"line {number}" for number in range(1, 6)], f"the log was read as {read}"
-    (there,) = jobs_of(plane, step)
+    (there,) = jobs_of(plane, step, jobset_only=api.jobset_only)
     assert uid_of(there) == uid_of(job)
     jobsets = [jobset for jobset in plane.cluster.list(JOBSET, "default").items if name_of(jobset).startswith(name_of(job))]
     assert [name_of(jobset) for jobset in jobsets] == [name_of(job)]
-    plane.cluster.delete(TRAINJOB, name_of(job), "default")
+    own.delete(TRAINJOB, name_of(job), "default")
 
 
-def _deleted_once_it_runs(plane: ControlPlane, job: dict[str, Any]) -> None:
+def _deleted_once_it_runs(cluster: Cluster, job: dict[str, Any]) -> None:
     selector = f"{names.JOBSET_NAME_LABEL}={name_of(job)}"
-    eventually(lambda: plane.cluster.list(POD, "default", label_selector=selector).items, what="it has pods")
-    delete_job(plane.cluster, job)
+    eventually(lambda: cluster.list(POD, "default", label_selector=selector).items, what="it has pods")
+    delete_job(cluster, job)

@@ -11,8 +11,9 @@ import pytest
 from faults_plane import jobs_of
 from faulty_api import FaultyApi
 
-from trainwright.api.objects import uid_of
-from trainwright.cluster import connect
+from trainwright.api.kinds import CONFIG_MAP, JOBSET, SECRET, TRAINJOB
+from trainwright.api.objects import owners_of, uid_of
+from trainwright.cluster import connect_for_jobs
 from trainwright.controlplane.plane import ControlPlane
 from trainwright.jobs import Identity, TrainRequest, submit_or_adopt
 
@@ -20,41 +21,56 @@ pytestmark = pytest.mark.slow
 NO_FAULTS = -1
 PROGRAM = """
 import sys
-from trainwright.cluster import connect
+from trainwright.cluster import connect_for_jobs
 from trainwright.jobs import Identity, TrainRequest, submit_or_adopt
 
-request = TrainRequest(runtime="once", command=["true"])
-submit_or_adopt(connect(sys.argv[1]), request, Identity("kfp", sys.argv[2], "train"), "default")
+request = TrainRequest(runtime=sys.argv[3], command=["sleep", "600"], num_nodes=2)
+submit_or_adopt(connect_for_jobs(sys.argv[1]), request, Identity("kfp", sys.argv[2], "train"), "default")
 """
 
 
+@pytest.mark.parametrize(
+    ("runtime", "jobset_only"),
+    [("once", False), ("once", True), ("deepspeed-distributed", True)],
+    ids=["trainjob", "jobset", "jobset-with-companions"],
+)
 def test_a_client_killed_at_any_step_of_a_submission_leaves_one_job_that_the_next_adopts(
-    plane: ControlPlane,
-    tmp_path: Path,
+    plane: ControlPlane, tmp_path: Path, runtime: str, jobset_only: bool
 ) -> None:
-    steps = _killed_at(plane, tmp_path, -1)
+    def killed_at(number: int) -> list[tuple[str, str]]:
+        return _killed_at(plane, tmp_path, number, f"{runtime}-{jobset_only}-{number}", runtime, jobset_only)
+
+    steps = killed_at(-1)
     assert ("before", "create") in steps
     assert ("after", "create") in steps
+    assert len([at for at in steps if at == ("after", "create")]) == (3 if "deepspeed" in runtime else 1)
     for number, at in enumerate(steps):
-        seen = _killed_at(plane, tmp_path, number)
+        step = Identity("kfp", f"{runtime}-{jobset_only}-{number}", "train")
+        seen = killed_at(number)
         assert seen[-1] == at
-        made = jobs_of(plane, _step(number))
-        assert len(made) == (1 if at == ("after", "create") or ("after", "create") in seen else 0), at
-        cluster = connect(plane._home.kubeconfig)
-        again = submit_or_adopt(cluster, TrainRequest(runtime="once", command=["true"]), _step(number), "default")
+        made = jobs_of(plane, step, jobset_only=jobset_only)
+        assert len(made) == (1 if ("after", "create") in seen else 0), at
+        with FaultyApi(tmp_path, plane._home.kubeconfig, NO_FAULTS, jobset_only=jobset_only) as api:
+            cluster = connect_for_jobs(api.kubeconfig)
+            request = TrainRequest(runtime=runtime, command=["sleep", "600"], num_nodes=2)
+            again = submit_or_adopt(cluster, request, step, "default")
         assert again.adopted is bool(made), at
-        assert [uid_of(job) for job in jobs_of(plane, _step(number))] == [uid_of(again.trainjob)], at
+        assert again.trainjob["spec"]["suspend"] is False
+        assert [uid_of(job) for job in jobs_of(plane, step, jobset_only=jobset_only)] == [uid_of(again.trainjob)], at
+        if "deepspeed" in runtime:
+            for kind, suffix in ((SECRET, "ssh-auth"), (CONFIG_MAP, "hostfile")):
+                companion = plane.cluster.get(kind, f"{again.name}-mpi-{suffix}", "default")
+                assert owners_of(companion)[0]["uid"] == uid_of(again.trainjob), at
+        plane.cluster.delete(JOBSET if jobset_only else TRAINJOB, again.name, "default")
 
 
-def _step(number: int) -> Identity:
-    return Identity("kfp", f"killed-{number}", "train")
-
-
-def _killed_at(plane: ControlPlane, folder: Path, number: int) -> list[tuple[str, str]]:
+def _killed_at(
+    plane: ControlPlane, folder: Path, number: int, run: str, runtime: str, jobset_only: bool
+) -> list[tuple[str, str]]:
     """Run a submission and kill it at this step, -1 for never; returns the steps that it came to."""
     seen: list[tuple[str, str]] = []
-    with FaultyApi(folder, plane._home.kubeconfig, NO_FAULTS) as api:
-        command = [sys.executable, "-c", PROGRAM, str(api.kubeconfig), _step(number).run]
+    with FaultyApi(folder, plane._home.kubeconfig, NO_FAULTS, jobset_only=jobset_only) as api:
+        command = [sys.executable, "-c", PROGRAM, str(api.kubeconfig), run, runtime]
         process: subprocess.Popen[bytes]
 
         def held(when: str, kind: str) -> None:

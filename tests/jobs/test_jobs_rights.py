@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from waiting import eventually
 
 from trainwright.api.kinds import POD, TRAINJOB
 from trainwright.api.objects import name_of
-from trainwright.cluster import connect
+from trainwright.cluster import connect, connect_for_jobs
 from trainwright.cluster.access import right_for
 from trainwright.cluster.kubernetes_cluster import KubernetesCluster
 from trainwright.cluster.served_schema import forget_served
@@ -25,7 +25,7 @@ from trainwright.jobs.cancel import Stopping, stop_job
 from trainwright.jobs.logs import follow_logs
 from trainwright.jobs.pod_failure import pod_failure
 from trainwright.jobs.report import report_of
-from trainwright.jobs.rights import CALLS
+from trainwright.jobs.rights import CALLS, JOBSET_MODE_CALLS, Call
 from trainwright.runtimes import RuntimeNotFound
 
 SPACE = "default"
@@ -67,7 +67,8 @@ def recorder(monkeypatch: pytest.MonkeyPatch) -> Recorder:
 
 @pytest.mark.medium
 def test_the_table_is_what_is_asked(kubeconfig: Path, recorder: Recorder) -> None:
-    cluster = connect(kubeconfig)
+    cluster = connect_for_jobs(kubeconfig)
+    assert isinstance(cluster, KubernetesCluster)
     forget_served(cluster)
 
     def request(script: str, **fields: Any) -> TrainRequest:
@@ -124,16 +125,17 @@ def pods(cluster: KubernetesCluster, recorder: Recorder, job: Any) -> list[Any]:
     return cluster.list(POD, SPACE, label_selector=f"jobset.sigs.k8s.io/jobset-name={name_of(job)}").items
 
 
-def test_the_role_grants_what_no_job_can_do_without() -> None:
-    documents = yaml.safe_load_all((Path(__file__).parents[2] / "deploy" / "rbac.yaml").read_text("utf-8"))
-    rules: Callable[[Any], list[Any]] = lambda document: document.get("rules") or []  # noqa: E731
+@pytest.mark.parametrize(("files", "calls"), [(("rbac.yaml",), CALLS), (("rbac.yaml", "rbac-jobset.yaml"), JOBSET_MODE_CALLS)])
+def test_the_role_grants_what_no_job_can_do_without(files: tuple[str, ...], calls: tuple[Call, ...]) -> None:
+    folder = Path(__file__).parents[2] / "deploy"
     granted = {
         (verb, resource, group)
-        for document in documents
-        for rule in rules(document)
+        for file in files
+        for document in yaml.safe_load_all((folder / file).read_text("utf-8"))
+        for rule in document.get("rules") or []
         for verb in rule["verbs"]
         for resource in rule["resources"]
         for group in rule["apiGroups"]
     }
-    wanted = {(call.verb, call.kind.plural + (f"/{call.sub}" if call.sub else ""), call.kind.group) for call in CALLS}
+    wanted = {(call.verb, call.kind.plural + (f"/{call.sub}" if call.sub else ""), call.kind.group) for call in calls}
     assert wanted - granted == {("list", "nodes", "")}, "nodes are looked at where that is allowed"

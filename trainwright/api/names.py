@@ -51,6 +51,13 @@ OWNER_ANNOTATION = "trainwright.dev/owner"
 GENERATION_ANNOTATION = "trainwright.dev/generation"
 SPEC_DIGEST_ANNOTATION = "trainwright.dev/spec-digest"
 SUPERSEDED_ANNOTATION = "trainwright.dev/superseded"
+SUSPENDED_BY_ANNOTATION = "trainwright.dev/suspended-by"
+TRAINJOB_ANNOTATION = "trainwright.dev/trainjob"
+"""On a JobSet that was made without a TrainJob: the TrainJob that it stands for, as JSON."""
+STANDS_FOR_LABEL = "trainwright.dev/stands-for"
+"""On the same JobSets, `TrainJob`: so that a server tells them from others."""
+BUILT_ANNOTATION = "trainwright.dev/built"
+"""On the same JobSets: the generation that they had once all that belongs to them was made, where that is not the first."""
 WHOLE_CLUSTER_ANNOTATION = "trainwright.dev/whole-cluster"
 """On a Node that is all there is: what does not fit on it never will."""
 FITS_CLUSTER = "FitsCluster"
@@ -67,3 +74,8 @@ HOST_PATH_ANNOTATION = "trainwright.dev/host-path"
 def progress_audience(namespace: str, name: str) -> str:
     """Audience of the token with which a TrainJob's pods report progress; also the path of the report below `/apis/`."""
     return f"trainer.kubeflow.org/v1alpha1/namespaces/{namespace}/trainjobs/{name}/status"
+
+
+def suspended_by_us(generation: int) -> str:
+    """The mark of our own suspension, with the generation that it made: once the spec changes again it holds no more."""
+    return f"trainwright@{generation}"

@@ -1,25 +1,29 @@
-"""Looks of `trainwright doctor` at a cluster as a whole: rights, served APIs, and whether somebody acts on TrainJobs. Reads only."""
+"""Looks of `trainwright doctor` at a cluster as a whole: how jobs are submitted to it, rights, served APIs, and whether somebody acts
+on TrainJobs. Reads only.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 
-from trainwright.api.errors import ApiError, Forbidden, NotFound
-from trainwright.api.kinds import JOBSET, LEASE, NAMESPACE, TRAINER, TRAINJOB, Kind
+from trainwright.api.errors import ApiError, NotFound
+from trainwright.api.kinds import JOBSET, NAMESPACE, TRAINJOB, Kind
 from trainwright.api.objects import Obj, name_of
 from trainwright.api.times import parse_time
 from trainwright.cli.findings import Finding, missing, ok, warning
 from trainwright.cluster.kubernetes_cluster import KubernetesCluster
+from trainwright.cluster.live_controller import Life, controller_life
 from trainwright.cluster.self_review import is_allowed, served_plurals, served_versions, server_version
 from trainwright.cluster.served_schema import served_trainjob
+from trainwright.cluster.submission_mode import Choice, Mode
 from trainwright.jobs.rights import CALLS, Call
 
 _INSTALL_TRAINER = "install Kubeflow Trainer 2.1 or later, or apply `trainwright crds` and run `trainwright controller`"
-_SYSTEM_NAMESPACES = ("trainwright-system", "kubeflow-system", "kubeflow", "opendatahub", "redhat-ods-applications")
+_START_CONTROLLER = "start the controller of Kubeflow Trainer, and look at its log"
 _UNSEEN_SECONDS = 60
 """A controller that lives has looked at a TrainJob by then."""
-_LEASE_SECONDS = 120
 
 
 def check_cluster(cluster: KubernetesCluster, namespace: str) -> Iterator[Finding]:
@@ -37,10 +41,18 @@ def check_cluster(cluster: KubernetesCluster, namespace: str) -> Iterator[Findin
         yield ok("namespace", namespace, "exists")
 
 
-def check_access(cluster: KubernetesCluster, namespace: str) -> Iterator[Finding]:
+def check_mode(choice: Choice) -> Finding:
+    """How jobs are submitted here, and why."""
+    told = f"{'forced' if choice.forced else 'auto'}: {choice.why}"
+    if choice.doubt:
+        return warning("mode", choice.mode, f"{told}; {choice.doubt}", "force one with --submission-mode; see docs/submission.md")
+    return ok("mode", choice.mode, told)
+
+
+def check_access(cluster: KubernetesCluster, namespace: str, calls: Sequence[Call] = CALLS) -> Iterator[Finding]:
     """Each call that jobs make, asked of the cluster by SelfSubjectAccessReview."""
     granted = 0
-    for call in CALLS:
+    for call in calls:
         right = call.right(namespace)
         try:
             allowed = is_allowed(cluster, right, call.name)
@@ -55,7 +67,7 @@ def check_access(cluster: KubernetesCluster, namespace: str) -> Iterator[Finding
         else:
             yield _denied(call, str(right))
     if granted:
-        yield ok("access", "calls", f"{granted} of {len(CALLS)} calls that jobs make are allowed")
+        yield ok("access", "calls", f"{granted} of {len(calls)} calls that jobs make are allowed")
 
 
 def _denied(call: Call, right: str) -> Finding:
@@ -66,10 +78,11 @@ def _denied(call: Call, right: str) -> Finding:
     return missing("access", right, f"not allowed, {needed}", advice)
 
 
-def check_apis(cluster: KubernetesCluster) -> Iterator[Finding]:
-    """TrainJobs in a form that we speak, runtimes, and JobSets below them."""
+def check_apis(cluster: KubernetesCluster, mode: Mode = Mode.trainjob) -> Iterator[Finding]:
+    """TrainJobs in a form that we speak, runtimes, and JobSets below them, or, in jobset mode, in their place."""
     plurals = ("trainjobs", "trainingruntimes", "clustertrainingruntimes")
-    yield from _served(cluster, TRAINJOB, plurals, _INSTALL_TRAINER)
+    if mode is Mode.trainjob:
+        yield from _served(cluster, TRAINJOB, plurals, _INSTALL_TRAINER)
     yield from _served(cluster, JOBSET, ("jobsets",), "install JobSet, on which Kubeflow Trainer builds")
 
 
@@ -97,14 +110,20 @@ def trainer_version(cluster: KubernetesCluster) -> str:
     return "TrainJobs of Trainer 2.1: patches are sent as podTemplateOverrides, and whoever waits keeps the deadline"
 
 
-def check_controller(cluster: KubernetesCluster, namespace: str, now: datetime | None = None) -> Finding:
+def check_controller(
+    cluster: KubernetesCluster,
+    namespace: str,
+    now: datetime | None = None,
+    *,
+    pause: Callable[[float], None] = time.sleep,
+) -> Finding:
     """Whether somebody acts on TrainJobs: by the embedded server's own word, a Lease, or what became of the jobs that are there."""
     moment = now or datetime.now(UTC)
-    if "+trainwright" in server_version(cluster):
-        return ok("controller", "trainjobs", "the embedded control plane runs its controllers itself")
-    lease = _lease(cluster)
-    if lease is not None and _age(lease, "renewTime", moment) < _LEASE_SECONDS:
-        return ok("controller", "trainjobs", f"the Lease {name_of(lease)} is renewed")
+    seen = controller_life(cluster, namespace, now=now, pause=pause)
+    if seen.life is Life.alive:
+        return ok("controller", "trainjobs", seen.why)
+    if seen.life is Life.gone:
+        return missing("controller", "trainjobs", seen.why, _START_CONTROLLER)
     try:
         jobs = cluster.list(TRAINJOB, namespace).items
     except ApiError as error:
@@ -112,29 +131,11 @@ def check_controller(cluster: KubernetesCluster, namespace: str, now: datetime |
     for job in jobs:
         if not _seen(job) and _created(job, moment) > _UNSEEN_SECONDS:
             message = f"TrainJob {name_of(job)} is older than {_UNSEEN_SECONDS} s, and no controller has looked at it"
-            return missing("controller", "trainjobs", message, "start the controller of Kubeflow Trainer, and look at its log")
+            return missing("controller", "trainjobs", message, _START_CONTROLLER)
     if any(_seen(job) for job in jobs):
         return ok("controller", "trainjobs", "TrainJobs of this namespace have conditions")
     advice = "`kubectl get deployments -A` shows whether kubeflow-trainer-controller-manager is available"
-    return warning("controller", "trainjobs", "no Lease and no TrainJob that would tell whether a controller lives", advice)
-
-
-def _lease(cluster: KubernetesCluster) -> Obj | None:
-    """The Lease of Trainer's controller, or of ours, where it may be read."""
-    for namespace in _SYSTEM_NAMESPACES:
-        try:
-            leases = cluster.list(LEASE, namespace).items
-        except (Forbidden, NotFound):
-            continue
-        for lease in leases:
-            if TRAINER in name_of(lease) or name_of(lease) == "trainwright-controller":
-                return lease
-    return None
-
-
-def _age(lease: Obj, field: str, now: datetime) -> float:
-    text = str((lease.get("spec") or {}).get(field) or "")
-    return (now - parse_time(text)).total_seconds() if text else float("inf")
+    return warning("controller", "trainjobs", f"{seen.why}, and no TrainJob tells whether a controller lives", advice)
 
 
 def _created(job: Obj, now: datetime) -> float:

@@ -14,14 +14,16 @@ from rich.console import Console
 from rich.table import Table
 
 from trainwright.api.errors import ApiError
-from trainwright.cli.cluster_checks import check_access, check_apis, check_cluster, check_controller
-from trainwright.cli.connection import HomeChoice, Kubeconfig, Namespace, cluster_for
+from trainwright.cli.cluster_checks import check_access, check_apis, check_cluster, check_controller, check_mode
+from trainwright.cli.connection import HomeChoice, Kubeconfig, Namespace, SubmissionMode, cluster_for
 from trainwright.cli.findings import Finding, Level, as_document, missing, verdict
 from trainwright.cli.output import Format, print_object
 from trainwright.cli.problems import FAILURE, one_line
 from trainwright.cli.wish_checks import check_claim, check_queue, check_runtimes, check_store
 from trainwright.cluster import NoCluster
 from trainwright.cluster.kubernetes_cluster import KubernetesCluster
+from trainwright.cluster.submission_mode import Choice, Mode, chosen_mode, in_mode, wanted_mode
+from trainwright.jobs.rights import CALLS, JOBSET_MODE_CALLS
 
 _CONNECT = "check that the cluster runs and that the kubeconfig is its own; `trainwright up` starts one here"
 _STYLES = {Level.ok: "green", Level.warning: "yellow", Level.missing: "bold red"}
@@ -46,6 +48,7 @@ def doctor(
     namespace: Namespace = "",
     kubeconfig: Kubeconfig = None,
     home: HomeChoice = None,
+    submission_mode: SubmissionMode = None,
     output: Annotated[DoctorFormat, typer.Option("-o", "--output")] = DoctorFormat.table,
 ) -> None:
     """Say what a job would lack here: rights, APIs, a controller, runtime, queue, claim, store. Exit code 1 when it could not run."""
@@ -58,7 +61,7 @@ def doctor(
     except (NoCluster, ApiError) as error:
         findings.append(missing("cluster", host or "none", str(error), _CONNECT))
     else:
-        findings += _looks(cluster, space, runtime, queue, claim)
+        findings += _looks(cluster, space, submission_mode, runtime, queue, claim)
     if store:
         findings.append(check_store(store))
     if output is DoctorFormat.json:
@@ -69,11 +72,22 @@ def doctor(
         raise typer.Exit(FAILURE)
 
 
-def _looks(cluster: KubernetesCluster, namespace: str, runtime: str, queue: str, claim: str) -> Iterator[Finding]:
-    yield from _tried("access", lambda: check_access(cluster, namespace))
-    yield from _tried("api", lambda: check_apis(cluster))
-    yield from _tried("controller", lambda: [check_controller(cluster, namespace)])
-    yield from _tried("runtime", lambda: check_runtimes(cluster, namespace, runtime))
+def _looks(
+    cluster: KubernetesCluster, namespace: str, wanted: Mode | None, runtime: str, queue: str, claim: str
+) -> Iterator[Finding]:
+    try:
+        choice = chosen_mode(cluster, wanted_mode(wanted or ""), namespace=namespace)
+        yield check_mode(choice)
+    except (NoCluster, ApiError) as error:
+        yield missing("mode", "none", str(error), "see docs/submission.md")
+        choice = Choice(Mode.trainjob, "what most clusters have")
+    by_jobset = choice.mode is Mode.jobset
+    calls = JOBSET_MODE_CALLS if by_jobset else CALLS
+    yield from _tried("access", lambda: check_access(cluster, namespace, calls))
+    yield from _tried("api", lambda: check_apis(cluster, choice.mode))
+    if not by_jobset:
+        yield from _tried("controller", lambda: [check_controller(cluster, namespace)])
+    yield from _tried("runtime", lambda: check_runtimes(in_mode(cluster, choice), namespace, runtime, bundled=by_jobset))
     yield from _tried("queue", lambda: [check_queue(cluster, namespace, queue)])
     if claim:
         yield from _tried("claim", lambda: [check_claim(cluster, namespace, claim)])

@@ -14,12 +14,12 @@ from trainwright.api import AdmissionContext, admit
 from trainwright.api.errors import AlreadyExists, BadRequest, NotFound
 from trainwright.api.kinds import TRAINJOB, kind_of
 from trainwright.api.objects import Obj, described, name_of, namespace_of
-from trainwright.cli.connection import HomeChoice, Kubeconfig, Namespace, cluster_for
+from trainwright.cli.connection import HomeChoice, Kubeconfig, Namespace, SubmissionMode, jobs_cluster_for
 from trainwright.cli.manifests import read_manifests
 from trainwright.cli.materialize import Files
 from trainwright.cli.output import Format, ViewFormat, print_object, print_objects, print_table
 from trainwright.cli.problems import FAILURE, bad_input_exits, cluster_errors_exit, fail, one_line
-from trainwright.cluster.kubernetes_cluster import KubernetesCluster
+from trainwright.cluster import Cluster
 from trainwright.jobs import Deadlines, Phase, TrainJobError, delete_job, phase_of, wait_for
 from trainwright.jobs import Progress as JobProgress
 from trainwright.jobs.cancel import Became, Stopping, cancel_job
@@ -52,6 +52,7 @@ def submit(
     namespace: Namespace = "",
     kubeconfig: Kubeconfig = None,
     home: HomeChoice = None,
+    submission_mode: SubmissionMode = None,
     output: Annotated[Format | None, typer.Option("-o", "--output")] = None,
 ) -> None:
     """Create TrainJobs (and runtimes that stand before them) from manifests; the API's rules are checked first."""
@@ -62,7 +63,7 @@ def submit(
         if not any(document["kind"] == "TrainJob" for document in documents):
             raise BadRequest("kind: no TrainJob among the documents")
     with cluster_errors_exit():
-        cluster = cluster_for(kubeconfig, home)
+        cluster = jobs_cluster_for(kubeconfig, home, submission_mode)
         created = []
         for document in documents:
             created.append(_create(cluster, document, namespace or cluster.default_namespace))
@@ -81,7 +82,7 @@ def _upgraded(documents: list[Obj]) -> list[Obj]:
     return [obj for one in migrated for obj in one.objects]
 
 
-def _create(cluster: KubernetesCluster, document: Obj, namespace: str) -> Obj:
+def _create(cluster: Cluster, document: Obj, namespace: str) -> Obj:
     kind = kind_of(document)
     if kind is None or kind.namespaced:
         document["metadata"].setdefault("namespace", namespace)
@@ -99,11 +100,12 @@ def get(
     namespace: Namespace = "",
     kubeconfig: Kubeconfig = None,
     home: HomeChoice = None,
+    submission_mode: SubmissionMode = None,
     output: Annotated[ViewFormat, typer.Option("-o", "--output")] = ViewFormat.table,
 ) -> None:
     """Show TrainJobs with their phase and progress."""
     with cluster_errors_exit():
-        cluster = cluster_for(kubeconfig, home)
+        cluster = jobs_cluster_for(kubeconfig, home, submission_mode)
         space = namespace or cluster.default_namespace
         jobs = [cluster.get(TRAINJOB, name, space)] if name else cluster.list(TRAINJOB, None if all_namespaces else space).items
     if output is not ViewFormat.table:
@@ -126,10 +128,16 @@ def _row(job: Obj) -> tuple[str, ...]:
     )
 
 
-def describe(name: Name, namespace: Namespace = "", kubeconfig: Kubeconfig = None, home: HomeChoice = None) -> None:
+def describe(
+    name: Name,
+    namespace: Namespace = "",
+    kubeconfig: Kubeconfig = None,
+    home: HomeChoice = None,
+    submission_mode: SubmissionMode = None,
+) -> None:
     """Show one TrainJob with its steps, pods and events."""
     with cluster_errors_exit():
-        cluster = cluster_for(kubeconfig, home)
+        cluster = jobs_cluster_for(kubeconfig, home, submission_mode)
         print(description_of(cluster, cluster.get(TRAINJOB, name, namespace or cluster.default_namespace)))
 
 
@@ -139,11 +147,12 @@ def wait(
     namespace: Namespace = "",
     kubeconfig: Kubeconfig = None,
     home: HomeChoice = None,
+    submission_mode: SubmissionMode = None,
 ) -> None:
     """Wait until a TrainJob has succeeded. Exit code 1 when it fails, with a report of why."""
     limit = timeout or None
     with cluster_errors_exit():
-        cluster = cluster_for(kubeconfig, home)
+        cluster = jobs_cluster_for(kubeconfig, home, submission_mode)
         trainjob = cluster.get(TRAINJOB, name, namespace or cluster.default_namespace)
         try:
             with _progress_shown(Console(stderr=True)) as show:
@@ -191,10 +200,11 @@ def cancel(
     namespace: Namespace = "",
     kubeconfig: Kubeconfig = None,
     home: HomeChoice = None,
+    submission_mode: SubmissionMode = None,
 ) -> None:
     """Suspend a TrainJob: its pods end, its checkpoints stay; `kubectl patch` or the same pipeline step resumes it."""
     with cluster_errors_exit():
-        cluster = cluster_for(kubeconfig, home)
+        cluster = jobs_cluster_for(kubeconfig, home, submission_mode)
         trainjob = cluster.get(TRAINJOB, name, namespace or cluster.default_namespace)
         if phase_of(trainjob).is_final:
             fail(f"TrainJob {name} has ended already: {phase_of(trainjob).value}")
@@ -207,10 +217,16 @@ def cancel(
     print(f"TrainJob {name} is suspended already" if already else f"TrainJob {name} {stopped.became.name}")
 
 
-def delete(name: Name, namespace: Namespace = "", kubeconfig: Kubeconfig = None, home: HomeChoice = None) -> None:
+def delete(
+    name: Name,
+    namespace: Namespace = "",
+    kubeconfig: Kubeconfig = None,
+    home: HomeChoice = None,
+    submission_mode: SubmissionMode = None,
+) -> None:
     """Delete a TrainJob with everything that it owns."""
     with cluster_errors_exit():
-        cluster = cluster_for(kubeconfig, home)
+        cluster = jobs_cluster_for(kubeconfig, home, submission_mode)
         trainjob = cluster.get(TRAINJOB, name, namespace or cluster.default_namespace)
         if not delete_job(cluster, trainjob):
             raise NotFound(f"TrainJob {name} is gone already")

@@ -11,7 +11,7 @@ import typer
 
 from trainwright.api.kinds import TRAINJOB
 from trainwright.api.times import is_moment, rfc3339
-from trainwright.cli.connection import HomeChoice, Kubeconfig, Namespace, cluster_for
+from trainwright.cli.connection import HomeChoice, Kubeconfig, Namespace, SubmissionMode, jobs_cluster_for
 from trainwright.cli.problems import BAD_INPUT, cluster_errors_exit, fail
 from trainwright.jobs.logs import LogLine, Wanted, follow_logs, read_logs
 
@@ -36,13 +36,14 @@ def logs(
     namespace: Namespace = "",
     kubeconfig: Kubeconfig = None,
     home: HomeChoice = None,
+    submission_mode: SubmissionMode = None,
 ) -> None:
     """Print the log of rank 0 of a step, of another rank, or of all."""
     if follow and previous:
         fail("--previous is over already: it cannot be followed", BAD_INPUT)
     wanted = Wanted(step, None if every else rank, _moment(since), tail)
     with cluster_errors_exit():
-        cluster = cluster_for(kubeconfig, home)
+        cluster = jobs_cluster_for(kubeconfig, home, submission_mode)
         trainjob = cluster.get(TRAINJOB, name, namespace or cluster.default_namespace)
         lines: Iterator[LogLine] = (
             follow_logs(cluster, trainjob, wanted) if follow else read_logs(cluster, trainjob, wanted, previous=previous)

@@ -16,8 +16,10 @@ from trainwright.api.nearest import nearest
 from trainwright.api.objects import Obj, labels_of, name_of
 from trainwright.cli.findings import Finding, missing, ok, warning
 from trainwright.cluster.kubernetes_cluster import KubernetesCluster
+from trainwright.cluster.protocol import Cluster
 from trainwright.cluster.self_review import served_versions
 from trainwright.jobs.compatibility import steps_of_runtime
+from trainwright.runtimes import bundled_runtimes
 from trainwright.storage import StorageError, open_store
 from trainwright.storage.errors import BadUri
 
@@ -25,9 +27,12 @@ _KUEUE = "kueue.x-k8s.io"
 _APPLY = "`trainwright runtimes apply NAME` brings the bundled ones into the cluster"
 
 
-def check_runtimes(cluster: KubernetesCluster, namespace: str, wanted: str = "") -> Iterator[Finding]:
-    """Those that are there, with what clients need to know of them; the one that is wanted must be."""
-    found: dict[str, Obj] = {}
+def check_runtimes(cluster: Cluster, namespace: str, wanted: str = "", *, bundled: bool = False) -> Iterator[Finding]:
+    """Those that are there, with what clients need to know of them; the one that is wanted must be.
+
+    `bundled`: those that come with Trainwright can be used as well.
+    """
+    found: dict[str, Obj] = {name_of(runtime): runtime for runtime in bundled_runtimes()} if bundled else {}
     for kind in (TRAINING_RUNTIME, CLUSTER_TRAINING_RUNTIME):
         try:
             found |= {name_of(runtime): runtime for runtime in cluster.list(kind, namespace if kind.namespaced else None).items}
@@ -45,7 +50,7 @@ def check_runtimes(cluster: KubernetesCluster, namespace: str, wanted: str = "")
         yield _runtime(name, found[name])
 
 
-def _one(cluster: KubernetesCluster, kind: Kind, name: str, namespace: str) -> Obj | None:
+def _one(cluster: Cluster, kind: Kind, name: str, namespace: str) -> Obj | None:
     try:
         return cluster.get(kind, name, namespace if kind.namespaced else None)
     except ApiError:

@@ -51,18 +51,19 @@ def connect(
     )
 
 
-def start_embedded(home: Path) -> Path:
-    """Start the embedded control plane of that home unless it runs already; returns its kubeconfig's path.
+def start_embedded(home: Path | None = None) -> Path:
+    """Start the embedded control plane of that home, or of the default one, unless it runs already; returns its kubeconfig's path.
 
     Raises NoCluster with the last words of the command when it does not start.
     """
-    command = [sys.executable, "-m", "trainwright.cli", "up", "--home", str(home)]
+    command = [sys.executable, "-m", "trainwright.cli", "up", *(["--home", str(home)] if home is not None else [])]
+    where = f" in {home}" if home is not None else ""
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_START_SECONDS, check=False)
     except subprocess.TimeoutExpired as error:
-        raise NoCluster(f"the embedded control plane in {home} was not ready after {_START_SECONDS} s") from error
+        raise NoCluster(f"the embedded control plane{where} was not ready after {_START_SECONDS} s") from error
     if done.returncode != 0:
-        raise NoCluster(f"the embedded control plane in {home} did not start: {done.stderr.strip()[-500:]}")
+        raise NoCluster(f"the embedded control plane{where} did not start: {done.stderr.strip()[-500:]}")
     return Path(done.stdout.strip().splitlines()[-1])
 
 

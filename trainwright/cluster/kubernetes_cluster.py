@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import orjson
@@ -18,6 +18,9 @@ from trainwright.api.kinds import POD, Kind, kind_of
 from trainwright.api.objects import Obj, name_of, namespace_of
 from trainwright.cluster.access import told_what_is_missing
 from trainwright.cluster.protocol import Listing, PatchType, Propagation, WatchEvent
+
+if TYPE_CHECKING:
+    from trainwright.cluster.submission_mode import Choice
 
 CONNECT_SECONDS = 10
 READ_SECONDS = 60
@@ -53,6 +56,8 @@ class KubernetesCluster:
         self._read_seconds = seconds or READ_SECONDS
         self.origin = origin
         """Where the credentials came from, for logs and messages."""
+        self.choice: Choice | None = None
+        """How TrainJobs are submitted to it, where somebody has chosen."""
         self._renew = renew
         configuration.retries = _retries()
         if _is_loopback(configuration.host):

@@ -41,10 +41,10 @@ class PatientCluster:
         self._stop = stop or threading.Event()
 
     def get(self, kind: Kind, name: str, namespace: str | None = None) -> Obj:
-        return self._patiently(lambda: self._cluster.get(kind, name, namespace))
+        return self.patiently(lambda: self._cluster.get(kind, name, namespace))
 
     def list(self, kind: Kind, namespace: str | None = None, **selectors: str) -> Listing:
-        return self._patiently(lambda: self._cluster.list(kind, namespace, **selectors))
+        return self.patiently(lambda: self._cluster.list(kind, namespace, **selectors))
 
     def watch(self, kind: Kind, namespace: str | None = None, **more: Any) -> Iterator[WatchEvent]:
         return self._cluster.watch(kind, namespace, **more)
@@ -64,7 +64,7 @@ class PatientCluster:
                     raise
                 return self._cluster.get(kind, name_of(obj), namespace_of(obj))
 
-        return self._patiently(once)
+        return self.patiently(once)
 
     def update(self, obj: Obj) -> Obj:
         return self._cluster.update(obj)  # a second try would conflict with the first
@@ -76,7 +76,7 @@ class PatientCluster:
         """A merge or apply patch can be repeated; where it names a version its second try conflicts, which is the caller's."""
         if more.get("patch_type") == "json":
             return self._cluster.patch(kind, name, patch, namespace, **more)
-        return self._patiently(lambda: self._cluster.patch(kind, name, patch, namespace, **more))
+        return self.patiently(lambda: self._cluster.patch(kind, name, patch, namespace, **more))
 
     def delete(self, kind: Kind, name: str, namespace: str | None = None, **more: Any) -> None:
         tries = 0
@@ -90,15 +90,16 @@ class PatientCluster:
                 if tries == 1:
                     raise
 
-        self._patiently(once)
+        self.patiently(once)
 
     def logs(self, name: str, namespace: str, *, follow: bool = False, **more: Any) -> Iterator[bytes]:
         """A log that is followed breaks as ever: who reads it knows where to go on."""
         if follow:
             return self._cluster.logs(name, namespace, follow=True, **more)
-        return iter(self._patiently(lambda: builtins.list(self._cluster.logs(name, namespace, **more))))
+        return iter(self.patiently(lambda: builtins.list(self._cluster.logs(name, namespace, **more))))
 
-    def _patiently(self, ask: Callable[[], T]) -> T:
+    def patiently(self, ask: Callable[[], T]) -> T:
+        """The answer of `ask`, a read or anything else that can be repeated."""
         pause = _FIRST_PAUSE
         while True:
             try:

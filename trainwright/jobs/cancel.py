@@ -16,7 +16,6 @@ from trainwright.api.objects import Obj, annotations_of, is_deleting, name_of, n
 from trainwright.api.phase import phase_of
 from trainwright.cluster.protocol import Cluster
 from trainwright.jobs.pods import pods_of
-from trainwright.jobs.submit import SUSPENDED_BY_ANNOTATION, suspended_by_us
 
 PODS_SECONDS = 10.0
 """How long a program waits for the pods of a job that it has stopped: less than the grace that it has itself after a SIGTERM."""
@@ -205,7 +204,7 @@ def _suspending(current: Obj, superseded: bool) -> Obj:
     spec = {}
     if not current["spec"].get("suspend"):
         spec = {"spec": {"suspend": True}}
-        marks[SUSPENDED_BY_ANNOTATION] = suspended_by_us(int(metadata.get("generation") or 0) + 1)
+        marks[names.SUSPENDED_BY_ANNOTATION] = names.suspended_by_us(int(metadata.get("generation") or 0) + 1)
     if not marks:
         return {}
     return {**spec, "metadata": {"resourceVersion": metadata["resourceVersion"], "annotations": marks}}

@@ -47,8 +47,8 @@ def time_of(event: Obj) -> str:
 
 
 def _workload(trainjob: Obj) -> re.Pattern[str]:
-    """How Kueue names the Workload of a TrainJob: the end is a digest, so that the job `a-2` is not taken for `a`."""
-    return re.compile(rf"trainjob-{re.escape(name_of(trainjob))}-[a-z0-9]+")
+    """How Kueue names the Workload of a TrainJob, or of the JobSet in its place; the end is a digest, so that `a-2` is not `a`."""
+    return re.compile(rf"(?:trainjob|jobset)-{re.escape(name_of(trainjob))}-[a-z0-9]+")
 
 
 def _about(event: Obj) -> str:

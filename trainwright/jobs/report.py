@@ -165,6 +165,8 @@ def last_seen(cluster: Cluster, trainjob: Obj) -> str:
     warnings = [event for event in events if event.get("type") == "Warning"]
     if warnings:
         return f"last seen: {said(max(warnings, key=time_of))}"
+    if not trainjob.get("status"):
+        return "last seen: no controller has looked at it (`trainwright doctor` tells whether there is one)"
     return "last seen: no pod waits and no warning was written"
 
 

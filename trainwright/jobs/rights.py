@@ -7,7 +7,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from trainwright.api.kinds import CLUSTER_TRAINING_RUNTIME, EVENT, JOBSET, NODE, POD, TRAINING_RUNTIME, TRAINJOB, Kind
+from trainwright.api.kinds import (
+    CLUSTER_TRAINING_RUNTIME,
+    CONFIG_MAP,
+    EVENT,
+    JOBSET,
+    NODE,
+    POD,
+    SECRET,
+    TRAINING_RUNTIME,
+    TRAINJOB,
+    Kind,
+)
 from trainwright.cluster.access import Right
 from trainwright.cluster.served_schema import DEFINITION
 
@@ -58,5 +69,19 @@ CALLS = (
     Call("get", POD, ("logs", "report"), "no logs, and no last lines in the report of a failure", sub="log"),
     Call("get", JOBSET, ("cancel", "report"), "a failed job is reported without its JobSet's reason and restarts"),
     Call("list", EVENT, ("report",), "a failed job is reported without its events"),
+    Call("list", JOBSET, ("submit",), "a job that was submitted as a JobSet, before Trainer was there, is not found"),
 )
-"""In the order in which a job meets them."""
+"""In the order in which a job meets them, where TrainJobs are submitted."""
+_OF_TRAINER = (TRAINJOB, TRAINING_RUNTIME, CLUSTER_TRAINING_RUNTIME, DEFINITION)
+_NO_KEYS = "no job of a runtime for MPI or Flux can be submitted"
+JOBSET_MODE_CALLS = (
+    Call("create", JOBSET, ("submit",)),
+    Call("get", JOBSET, ("submit", "wait", "logs", "cancel", "report", "resume")),
+    Call("list", JOBSET, ("submit", "wait")),
+    Call("watch", JOBSET, ("wait",)),
+    Call("patch", JOBSET, ("cancel", "resume")),
+    Call("delete", JOBSET, ("cancel",), "a job cannot be deleted, only suspended"),
+    *(Call(verb, kind, ("submit",), _NO_KEYS) for verb in ("create", "get") for kind in (CONFIG_MAP, SECRET)),
+    *(call for call in CALLS if call.kind not in (*_OF_TRAINER, JOBSET)),
+)
+"""The same where JobSets are submitted and Trainer's API is not served."""

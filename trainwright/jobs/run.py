@@ -55,7 +55,7 @@ def run_to_end(
     with ended_by_signals() as stop:
         submitted = submit_or_adopt(cluster, request, identity, namespace, stop=stop)
         deadlines = _with_run(deadlines, submitted.run_deadline)
-        return _to_end(cluster, submitted.trainjob, stop, deadlines, on_progress, on_signal, on_error)
+        return _to_end(submitted.cluster or cluster, submitted.trainjob, stop, deadlines, on_progress, on_signal, on_error)
 
 
 def follow_to_end(

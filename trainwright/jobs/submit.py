@@ -8,13 +8,14 @@ from dataclasses import dataclass
 
 from trainwright.api import names
 from trainwright.api.conditions import is_true
-from trainwright.api.errors import AlreadyExists, ApiError, Invalid, NotFound, Problem
+from trainwright.api.errors import AlreadyExists, ApiError, Forbidden, Invalid, NotFound, Problem
 from trainwright.api.kinds import CLUSTER_TRAINING_RUNTIME, TRAINING_RUNTIME, TRAINJOB
 from trainwright.api.objects import Obj, annotations_of, is_deleting, labels_of, name_of, uid_of
 from trainwright.cluster.patient import PatientCluster
 from trainwright.cluster.protocol import Cluster
 from trainwright.cluster.runtime_lookup import runtime_lookup
 from trainwright.cluster.served_schema import forget_served, served_trainjob
+from trainwright.cluster.submission_mode import JobsCluster, Mode, choice_of, other_mode
 from trainwright.jobs.capacity import check_capacity
 from trainwright.jobs.compatibility import check_compatible, steps_of_runtime
 from trainwright.jobs.errors import TrainJobNameTaken
@@ -26,7 +27,6 @@ from trainwright.materialize import materialize
 from trainwright.runtimes import ResolvedRuntime, resolve_runtime
 
 MOST_GENERATIONS = 100
-SUSPENDED_BY_ANNOTATION = "trainwright.dev/suspended-by"
 log = logging.getLogger(__name__)
 
 
@@ -52,6 +52,9 @@ class Submitted:
     runtime: RuntimeChoice
     run_deadline: int | None = None
     """Seconds of the request's deadline where the cluster keeps none: whoever waits keeps it, see `run_to_end`."""
+    mode: Mode = Mode.trainjob
+    cluster: Cluster | None = None
+    """The cluster that was submitted to, in that mode: what the job is to be followed with."""
 
     @property
     def name(self) -> str:
@@ -71,9 +74,11 @@ def submit_or_adopt(
     whose making was answered to nobody is found.
     Raises RuntimeNotFound, Invalid, ValueError (bad workspace), TrainJobNameTaken.
     """
-    asked, cluster = cluster, PatientCluster(cluster, stop=stop)
-    runtime, choice = _chosen(cluster, request, namespace)
-    for generation in range(_latest_generation(cluster, identity, namespace), MOST_GENERATIONS + 1):
+    patient, bundled = PatientCluster(cluster, stop=stop), choice_of(cluster).mode is Mode.jobset
+    runtime, choice = _chosen(patient, request, namespace, bundled=bundled)
+    asked, first = _with_its_jobs(cluster, identity, namespace, stop)
+    cluster, mode = PatientCluster(asked, stop=stop), choice_of(asked).mode
+    for generation in range(first, MOST_GENERATIONS + 1):
         wanted = trainjob_manifest(request, identity, namespace, runtime, generation)
         objects, form = materialize(wanted, runtime), served_form(wanted, served_trainjob(asked, through=cluster))
         existing = _existing(cluster, wanted)
@@ -87,15 +92,15 @@ def submit_or_adopt(
             else:
                 _check_owner(created, wanted)  # found there after an answer was lost
                 _check_digest(created, wanted)
-                log.info("trainjob created namespace=%s name=%s step=%s", namespace, name_of(created), identity)
-                return Submitted(created, False, generation, choice, form.run_deadline)
+                log.info("trainjob created namespace=%s name=%s step=%s mode=%s", namespace, name_of(created), identity, mode)
+                return Submitted(created, False, generation, choice, form.run_deadline, mode, asked)
         _check_owner(existing, wanted)
         if _is_over(existing):
             log.info("trainjob of generation %d is over name=%s; trying the next", generation, name_of(existing))
             continue
         _check_digest(existing, wanted)
-        log.info("trainjob adopted namespace=%s name=%s step=%s", namespace, name_of(existing), identity)
-        return Submitted(_resumed(cluster, existing), True, generation, choice, form.run_deadline)
+        log.info("trainjob adopted namespace=%s name=%s step=%s mode=%s", namespace, name_of(existing), identity, mode)
+        return Submitted(_resumed(cluster, existing), True, generation, choice, form.run_deadline, mode, asked)
     raise TrainJobNameTaken(f"{identity}: {MOST_GENERATIONS} generations exist and have failed; delete some to go on")
 
 
@@ -114,9 +119,9 @@ def _create(cluster: Cluster, wanted: Obj, asked: Cluster) -> Obj:
     raise Invalid.of("TrainJob", name_of(wanted), problems, "trainer.kubeflow.org")
 
 
-def _chosen(cluster: Cluster, request: TrainRequest, namespace: str) -> tuple[Obj, RuntimeChoice]:
+def _chosen(cluster: Cluster, request: TrainRequest, namespace: str, *, bundled: bool) -> tuple[Obj, RuntimeChoice]:
     """The runtime and how it was chosen; both are logged. Raises RuntimeNotFound, Invalid."""
-    found = find_runtime(cluster, request, namespace)
+    found = find_runtime(cluster, request, namespace, bundled=bundled)
     choice = RuntimeChoice(
         kind=request.runtime_kind,
         name=name_of(found.runtime),
@@ -142,15 +147,18 @@ def jobs_of_run(cluster: Cluster, run: str, namespace: str) -> list[Obj]:
     return cluster.list(TRAINJOB, namespace, label_selector=f"{names.RUN_LABEL}={label_value(run)}").items
 
 
-def find_runtime(cluster: Cluster, request: TrainRequest, namespace: str) -> ResolvedRuntime:
-    """The runtime that a request names, as the cluster has it. Raises RuntimeNotFound with the names that exist."""
+def find_runtime(cluster: Cluster, request: TrainRequest, namespace: str, *, bundled: bool = False) -> ResolvedRuntime:
+    """The runtime that a request names, as the cluster has it, or else, where `bundled` may be used, the catalogue.
+
+    Raises RuntimeNotFound with the names that exist.
+    """
 
     lookup = runtime_lookup(cluster, namespace)
     ref = {"kind": request.runtime_kind, "name": request.runtime}
     try:
-        return resolve_runtime(ref, lookup, bundled=False)
+        return resolve_runtime(ref, lookup, bundled=bundled)
     except Invalid:
-        return resolve_runtime(ref, lookup, bundled=False, known=_known_runtimes(cluster, request.runtime_kind, namespace))
+        return resolve_runtime(ref, lookup, bundled=bundled, known=_known_runtimes(cluster, request.runtime_kind, namespace))
 
 
 def _known_runtimes(cluster: Cluster, kind: str, namespace: str) -> list[str]:
@@ -162,9 +170,33 @@ def _known_runtimes(cluster: Cluster, kind: str, namespace: str) -> list[str]:
     return [name_of(runtime) for runtime in listing.items]
 
 
-def _latest_generation(cluster: Cluster, identity: Identity, namespace: str) -> int:
-    """The newest generation of this step that exists, else 1: somebody may have deleted those before it."""
-    return max((_generation(job) for job in _ours(cluster, identity, namespace)), default=1)
+def _with_its_jobs(cluster: Cluster, identity: Identity, namespace: str, stop: threading.Event | None) -> tuple[Cluster, int]:
+    """The cluster in the mode in which this step has a job, and the generation to begin with: somebody may have deleted earlier ones.
+
+    What auto chooses may have changed since the job was made: Trainer was installed, or its controller has gone.
+    """
+
+    def newest(where: Cluster) -> Obj | None:
+        return max(_ours(PatientCluster(where, stop=stop), identity, namespace), key=_generation, default=None)
+
+    if (ours := newest(cluster)) is not None:
+        return cluster, _generation(ours)
+    if not isinstance(cluster, JobsCluster) or not choice_of(cluster).could_differ:
+        return cluster, 1
+    other = other_mode(cluster)
+    try:
+        theirs = newest(other)
+    except (Forbidden, NotFound) as error:
+        log.debug("not looked for jobs of the other mode error=%s", error.message)
+        return cluster, 1
+    if theirs is None:
+        return cluster, 1
+    if _is_over(theirs):
+        return cluster, _generation(theirs) + 1
+    log.warning(
+        "the job of this step was made in the mode %s and is followed there name=%s", choice_of(other).mode, name_of(theirs)
+    )
+    return other, _generation(theirs)
 
 
 def _ours(cluster: Cluster, identity: Identity, namespace: str) -> list[Obj]:
@@ -207,15 +239,10 @@ def _check_digest(existing: Obj, wanted: Obj) -> None:
         )
 
 
-def suspended_by_us(generation: int) -> str:
-    """The mark of our own suspension, with the generation that it made: once the spec changes again it holds no more."""
-    return f"trainwright@{generation}"
-
-
 def _resumed(cluster: Cluster, trainjob: Obj) -> Obj:
     """Resume a job that our own cancel had suspended; somebody else's suspension is respected."""
-    mark = annotations_of(trainjob).get(SUSPENDED_BY_ANNOTATION)
-    if not trainjob["spec"].get("suspend") or mark != suspended_by_us(int(trainjob["metadata"].get("generation") or 0)):
+    mark = annotations_of(trainjob).get(names.SUSPENDED_BY_ANNOTATION)
+    if not trainjob["spec"].get("suspend") or mark != names.suspended_by_us(int(trainjob["metadata"].get("generation") or 0)):
         return trainjob
-    patch = {"spec": {"suspend": False}, "metadata": {"annotations": {SUSPENDED_BY_ANNOTATION: None}}}
+    patch = {"spec": {"suspend": False}, "metadata": {"annotations": {names.SUSPENDED_BY_ANNOTATION: None}}}
     return cluster.patch(TRAINJOB, name_of(trainjob), patch, trainjob["metadata"]["namespace"])

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 
 from trainwright.api import names
 from trainwright.api.admission import admit
-from trainwright.api.conditions import condition, is_finished, is_true, set_condition
+from trainwright.api.conditions import condition, is_finished, set_condition
 from trainwright.api.errors import AlreadyExists, ApiError, Conflict, Invalid, NotFound
 from trainwright.api.kinds import (
     CONFIG_MAP,
@@ -32,6 +32,7 @@ from trainwright.api.objects import (
     owner_reference,
 )
 from trainwright.api.times import parse_time, rfc3339
+from trainwright.api.trainjob_status import set_from_jobset, set_suspended
 from trainwright.cluster.protocol import Cluster
 from trainwright.cluster.runtime_lookup import runtime_lookup
 from trainwright.controlplane.controllers.controller import Controller, key_of_controller, own_key
@@ -41,7 +42,6 @@ from trainwright.materialize import FreshKeys, Settings, due, materialize, runti
 from trainwright.runtimes import resolve_runtime
 
 _LONGEST_ERROR = 950
-_STATUS_FIELDS = ("name", "ready", "succeeded", "failed", "active", "suspended")
 Clock = Callable[[], datetime]
 
 
@@ -96,10 +96,10 @@ class TrainJobReconciler:
                 )
                 failure = error
         now = rfc3339(self._clock())
-        _set_suspended(job, status, now)
+        set_suspended(job, status, now)
         jobset = self._jobset(job)
         if jobset is not None:
-            _set_from_jobset(status, jobset, now)
+            set_from_jobset(status, jobset, now)
         again = self._enforce_deadline(job, status, now)
         if change := difference(before, status):
             self._cluster.patch(TRAINJOB, name, {"status": change}, namespace, subresource="status")
@@ -207,25 +207,3 @@ def _is_leftover(found: Obj, job: Obj) -> bool:
     """Whether an object is on its way out, or belongs to an earlier TrainJob of this name."""
     owner = controller_of(found)
     return is_deleting(found) or (owner is not None and owner.get("kind") == "TrainJob" and owner.get("name") == name_of(job))
-
-
-def _set_suspended(job: Obj, status: Obj, now: str) -> None:
-    """Mirrors the spec: a job that never was suspended has no such condition at all."""
-    if job["spec"].get("suspend"):
-        set_condition(status, "Suspended", True, "Suspended", "TrainJob is suspended", now)
-    elif is_true(job, "Suspended"):
-        set_condition(status, "Suspended", False, "Resumed", "TrainJob is resumed", now)
-
-
-def _set_from_jobset(status: Obj, jobset: Obj, now: str) -> None:
-    """Copy the JobSet's verdict, with its reason, message and time, and its counters."""
-    for theirs, ours in (("Completed", "Complete"), ("Failed", "Failed")):
-        verdict = condition(jobset, theirs)
-        if verdict is not None and verdict["status"] == "True" and not is_finished({"status": status}):
-            time = verdict.get("lastTransitionTime") or now
-            set_condition(status, ours, True, verdict.get("reason", ""), verdict.get("message", ""), time)
-    counters = (jobset.get("status") or {}).get("replicatedJobsStatus")
-    if counters is not None:
-        status["jobsStatus"] = [
-            {field: entry.get(field, "" if field == "name" else 0) for field in _STATUS_FIELDS} for entry in counters
-        ]

@@ -12,10 +12,9 @@ from trainwright.api.kinds import CLUSTER_TRAINING_RUNTIME, JOBSET, LEASE, TRAIN
 from trainwright.api.times import parse_time
 from trainwright.cluster.access import Right
 from trainwright.cluster.kubernetes_cluster import KubernetesCluster
+from trainwright.cluster.live_controller import UPSTREAM_LEASE
 from trainwright.cluster.self_review import is_allowed, served_plurals
 
-UPSTREAM_LEASE = "trainer.kubeflow.org"
-"""The Lease of Trainer's own manager, in whatever namespace that was installed."""
 _FRESH_SECONDS = 60.0
 """A Lease that was renewed within so many seconds of our time belongs to somebody who is at work; clocks differ by less."""
 log = logging.getLogger(__name__)

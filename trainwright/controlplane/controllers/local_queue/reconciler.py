@@ -34,7 +34,6 @@ from trainwright.controlplane.controllers.queue import Key
 from trainwright.controlplane.controllers.scheduler.gangs import stages
 from trainwright.controlplane.controllers.scheduler.room import add
 from trainwright.jobs.scheduling import PRIORITY_LABEL
-from trainwright.jobs.submit import SUSPENDED_BY_ANNOTATION, suspended_by_us
 from trainwright.materialize.pod_requests import Requests
 
 PASS: Key = ("", "pass")
@@ -157,9 +156,9 @@ def _concerns(trainjob: Obj) -> bool:
 
 def _was_stopped(trainjob: Obj) -> bool:
     """Suspended by somebody who meant it: after its admission, or by the cancel of the step that it belongs to."""
-    ours = suspended_by_us(int(trainjob["metadata"].get("generation") or 0))
+    ours = names.suspended_by_us(int(trainjob["metadata"].get("generation") or 0))
     notes = annotations_of(trainjob)
-    if notes.get(SUSPENDED_BY_ANNOTATION) == ours or names.SUPERSEDED_ANNOTATION in notes:
+    if notes.get(names.SUSPENDED_BY_ANNOTATION) == ours or names.SUPERSEDED_ANNOTATION in notes:
         return True
     said = condition(trainjob, names.QUOTA_RESERVED)
     return said is not None and (said["status"] == "True" or said.get("reason") == "Suspended")

@@ -1,4 +1,4 @@
-"""A proxy between a client and an API server that answers some requests wrongly, as a seed says.
+"""A proxy between a client and an API server that answers some requests wrongly, as a seed says, and that can hide Trainer's API.
 
 What a request meets follows from the seed, its kind and how many of that kind came before it, so that a seed can be run again.
 """
@@ -33,7 +33,7 @@ FAULTS = {
     "create": _SHORT,
     "get": _SHORT,
     "list": (*_SHORT, "410"),
-    "list-trainjobs": (*_SHORT, "410", "stale", "stale"),
+    "list-jobs": (*_SHORT, "410", "stale", "stale"),
     "watch": (
         "503",
         "reset-before",
@@ -53,10 +53,13 @@ FAULTS = {
 
 
 class FaultyApi:
-    """The proxy. `kubeconfig` is the client's way through it; `met` tells which faults it met, in order. A seed below 0 has none."""
+    """The proxy. `kubeconfig` is the client's way through it; `met` tells which faults it met, in order. A seed below 0 has none.
 
-    def __init__(self, folder: Path, upstream: Path, seed: int) -> None:
-        self.seed = seed
+    `jobset_only`: as a cluster that has JobSet, and of Trainer nothing.
+    """
+
+    def __init__(self, folder: Path, upstream: Path, seed: int, *, jobset_only: bool = False) -> None:
+        self.seed, self.jobset_only = seed, jobset_only
         self.met: list[str] = []
         self.held: Callable[[str, str], None] = lambda _when, _what: None
         """Called with `before` and `after` and the kind of every request that is forwarded."""
@@ -171,6 +174,8 @@ class _Handler(BaseHTTPRequestHandler):
             self.api.new_token()
         if not self.api.accepts(self.headers.get("Authorization", "")):
             self._status(401, "Unauthorized")
+        elif self.api.jobset_only and "trainer.kubeflow.org" in self.path:
+            self._status(404, "NotFound")
         elif fault == "reset-before":
             self._reset()
         elif fault.startswith("429"):
@@ -210,7 +215,7 @@ class _Handler(BaseHTTPRequestHandler):
         if fault == "reset-after":
             self._reset()
             return
-        if kind == "list-trainjobs" and answer.status == 200:
+        if kind == "list-jobs" and answer.status == 200:
             older = self.api.older(self.path, content)
             content = older if fault == "stale" else content
         if fault == "slow":
@@ -276,8 +281,8 @@ def _kind_of(method: str, path: str) -> str:
     *_, before, last = parts.path.split("/")
     if last == "log":
         return "log"
-    if last == "trainjobs":
-        return "list-trainjobs"
+    if last in ("trainjobs", "jobsets"):
+        return "list-jobs"
     return "list" if before == "default" or last in ("nodes", "clustertrainingruntimes") else "get"
 
 

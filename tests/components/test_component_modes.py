@@ -1,0 +1,34 @@
+"""The steps that make jobs hand on the mode of submission that they are given."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import trainwright.cluster
+from trainwright.components import evaluate, train
+
+RUN = {"run_id": "r", "workspace": "pvc://w", "metrics": None}
+
+
+@pytest.mark.parametrize(
+    ("step", "arguments"),
+    [
+        (train, {**RUN, "dataset_uri": "hf://a/b", "model_uri": "hf://a/c"}),
+        (evaluate, {**RUN, "checkpoint_uri": "file:///x", "checkpoint_digest": "sha256:0"}),
+    ],
+    ids=["train", "evaluate"],
+)
+def test_the_mode_reaches_the_connection(step: Any, arguments: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def connect(*, mode: str) -> None:
+        asked.append(mode)
+        raise trainwright.cluster.NoCluster("nothing here")
+
+    monkeypatch.setattr(trainwright.cluster, "connect_for_jobs", connect)
+    for more in ({}, {"submission_mode": "jobset"}):
+        with pytest.raises(SystemExit, match="nothing here"):
+            step.python_func(**arguments, **more)
+    assert asked == ["", "jobset"]

@@ -1,0 +1,318 @@
+"""Whole lives of jobs on a cluster that has JobSet and nothing of Trainer; and beside them, the same lives of TrainJobs."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jobset_only import JobSetOnly, jobset_only, running_plane, runtime_once  # noqa: F401  a fixture
+from typer.testing import CliRunner
+from waiting import eventually
+
+from trainwright.api import names
+from trainwright.api.errors import Invalid
+from trainwright.api.kinds import JOB, JOBSET, POD, TRAINJOB
+from trainwright.api.objects import name_of, uid_of
+from trainwright.cli import app
+from trainwright.cluster import connect_for_jobs
+from trainwright.cluster.access import right_for
+from trainwright.cluster.jobset_mode import JobSetCluster
+from trainwright.cluster.kubernetes_cluster import KubernetesCluster
+from trainwright.cluster.submission_mode import VARIABLE, JobsCluster, Mode, NoTrainingApi, choice_of
+from trainwright.controlplane.plane import ControlPlane
+from trainwright.jobs import (
+    Deadlines,
+    Identity,
+    JobDeleted,
+    Phase,
+    StepFailed,
+    TrainJobDeadline,
+    TrainRequest,
+    phase_of,
+    submit_or_adopt,
+    wait_for,
+)
+from trainwright.jobs.cancel import Stopping, stop_job
+from trainwright.jobs.logs import follow_logs, read_logs
+from trainwright.jobs.pods import pods_of
+from trainwright.jobs.report import report_of
+from trainwright.jobs.rights import JOBSET_MODE_CALLS
+from trainwright.jobs.run import run_to_end
+
+pytestmark = pytest.mark.medium
+NO_LONGER = Deadlines(queue=60, start=60, run=60)
+TRAINING = """
+import os, sys, time
+for step in range(3):
+    print(f"step {step} of rank {os.environ['PET_NODE_RANK']}", flush=True)
+    time.sleep(0.1)
+sys.exit(int(sys.argv[1]))
+"""
+
+
+def training(code: int = 0, **fields: Any) -> TrainRequest:
+    """A small training program on two nodes."""
+    return TrainRequest(**{"runtime": "once", "command": ["python3", "-c", TRAINING, str(code)], "num_nodes": 2, **fields})
+
+
+def sleeping(flag: Path) -> TrainRequest:
+    """Trains until the flag is there."""
+    return TrainRequest(runtime="once", command=["bash", "-c", f"while [ ! -e {flag} ]; do sleep 0.05; done; echo done"])
+
+
+@pytest.fixture
+def cluster(jobset_only: JobSetOnly) -> JobsCluster:  # noqa: F811
+    cluster = connect_for_jobs(jobset_only.way)
+    assert isinstance(cluster, JobSetCluster)
+    return cluster
+
+
+def step(name: str) -> Identity:
+    return Identity("kfp", name, "train")
+
+
+def test_a_job_trains_to_its_end(cluster: JobSetCluster, jobset_only: JobSetOnly) -> None:  # noqa: F811
+    seen: list[Phase] = []
+    job = run_to_end(
+        cluster, training(), step("success"), "default", deadlines=NO_LONGER, on_progress=lambda p: seen.append(p.phase)
+    )
+    assert seen[0] is Phase.Starting
+    assert seen[-1] is Phase.Succeeded
+    lines = {line.text for line in read_logs(cluster, job)}
+    assert lines == {f"step {number} of rank 0" for number in range(3)}
+    assert name_of(job) in [name_of(each) for each in cluster.list(TRAINJOB, "default").items]
+    assert jobset_only.plane.cluster.list(TRAINJOB).items == [], "there is no TrainJob at all"
+    again = submit_or_adopt(cluster, training(), step("success"), "default")
+    assert (again.adopted, phase_of(again.trainjob)) == (True, Phase.Succeeded)
+
+
+def test_a_failure_is_reported_and_followed_by_the_next_try(cluster: JobSetCluster) -> None:
+    with pytest.raises(StepFailed, match="exited 7") as failed:
+        run_to_end(cluster, training(7), step("failure"), "default", deadlines=NO_LONGER)
+    assert "step 2 of rank" in str(failed.value)
+    assert "FailedJobs" in str(failed.value)
+    again = submit_or_adopt(cluster, training(7), step("failure"), "default")
+    assert (again.adopted, again.generation) == (False, 2)
+    stop_job(cluster, again.trainjob, Stopping.delete, within=30)
+
+
+def test_a_cancelled_job_goes_on_where_its_step_runs_again(cluster: JobSetCluster, tmp_path: Path) -> None:
+    request = sleeping(tmp_path / "go")
+    job = submit_or_adopt(cluster, request, step("resume"), "default").trainjob
+    eventually(lambda: pods_of(cluster, job))
+    assert stop_job(cluster, job, Stopping.suspend, within=30) == "it is suspended and goes on when this step runs again"
+    assert pods_of(cluster, job) == []
+    suspended = cluster.get(TRAINJOB, name_of(job), "default")
+    assert phase_of(suspended) is Phase.Suspended
+    again = submit_or_adopt(cluster, request, step("resume"), "default")
+    assert (again.adopted, again.trainjob["spec"]["suspend"]) == (True, False)
+    (tmp_path / "go").touch()
+    ended = wait_for(cluster, again.trainjob, deadlines=NO_LONGER)
+    assert uid_of(ended) == uid_of(job)
+    told = [(c["type"], c["status"], c["reason"]) for c in ended["status"]["conditions"]]
+    assert told == [("Suspended", "False", "Resumed"), ("Complete", "True", "AllJobsCompleted")]
+
+
+def test_a_deleted_job_leaves_nothing(cluster: JobSetCluster, jobset_only: JobSetOnly, tmp_path: Path) -> None:  # noqa: F811
+    job = submit_or_adopt(cluster, sleeping(tmp_path / "never"), step("delete"), "default").trainjob
+    eventually(lambda: pods_of(cluster, job))
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(wait_for, cluster, job, deadlines=NO_LONGER)
+        assert stop_job(cluster, job, Stopping.delete, within=30) == "it is deleted"
+        assert isinstance(waiting.exception(30), JobDeleted)
+    selector = f"{names.JOBSET_NAME_LABEL}={name_of(job)}"
+    for kind in (JOB, POD):
+        eventually(lambda kind=kind: not jobset_only.plane.cluster.list(kind, "default", label_selector=selector).items)
+
+
+def test_a_deadline_of_the_request_is_kept_by_who_waits(cluster: JobSetCluster, tmp_path: Path) -> None:
+    request = sleeping(tmp_path / "never").model_copy(update={"active_deadline_seconds": 1})
+    with pytest.raises(TrainJobDeadline, match="was Running for more than 1 s"):
+        run_to_end(cluster, request, step("deadline"), "default", on_error=lambda c, job: stop_job(c, job, Stopping.delete))
+
+
+def test_the_command_line_sees_such_jobs(
+    cluster: JobSetCluster,
+    jobset_only: JobSetOnly,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(jobset_only.way))
+
+    def run(*arguments: str, code: int = 0) -> str:
+        result = CliRunner().invoke(app, arguments)
+        assert result.exit_code == code, result.output
+        return result.output
+
+    spec = {"runtimeRef": {"name": "once"}, "trainer": {"command": ["echo", "hello"]}}
+    manifest = {"apiVersion": TRAINJOB.api_version, "kind": "TrainJob", "metadata": {"name": "by-hand"}, "spec": spec}
+    (tmp_path / "job.yaml").write_text(json.dumps(manifest))
+    assert "by-hand created" in run("submit", "-f", str(tmp_path / "job.yaml"))
+    assert "Succeeded" in run("wait", "by-hand", "--timeout", "60")
+    assert "by-hand" in run("get")
+    assert json.loads(run("get", "by-hand", "-o", "json"))["kind"] == "TrainJob"
+    assert "hello" in run("logs", "by-hand")
+    assert "Complete=True" in run("describe", "by-hand")
+    assert "ended already" in run("cancel", "by-hand", code=1)
+    assert "by-hand deleted" in run("delete", "by-hand")
+    assert "serves no trainjobs" in run("get", "--submission-mode", "trainjob", code=1)
+    told = json.loads(run("doctor", "--runtime", "once", "-o", "json"))
+    assert told["verdict"] == "ok"
+    by_check = {each["check"]: each for each in told["findings"]}
+    assert (by_check["mode"]["subject"], "is not served" in by_check["mode"]["message"]) == ("jobset", True)
+    assert "controller" not in by_check
+    monkeypatch.setenv(VARIABLE, "trainjob")
+    told = json.loads(run("doctor", "-o", "json", code=1))
+    assert {each["check"]: each["level"] for each in told["findings"]}["mode"] == "missing"
+
+
+def test_a_forced_mode_that_cannot_be_is_an_error(jobset_only: JobSetOnly) -> None:  # noqa: F811
+    with pytest.raises(NoTrainingApi, match="trainwright crds"):
+        connect_for_jobs(jobset_only.way, mode="trainjob")
+
+
+def test_the_table_of_rights_is_what_is_asked(
+    jobset_only: JobSetOnly,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    made: set[str] = set()
+    exchange = KubernetesCluster._request
+
+    def recorded(cluster: KubernetesCluster, method: str, path: str, **more: Any) -> Any:
+        if (right := right_for(method, path, more.get("query") or [])) is not None:
+            made.add(str(right))
+        return exchange(cluster, method, path, **more)
+
+    monkeypatch.setattr(KubernetesCluster, "_request", recorded)
+    cluster = connect_for_jobs(jobset_only.way)
+    with pytest.raises(StepFailed):
+        run_to_end(cluster, training(3), step("rights-failure"), "default", deadlines=NO_LONGER)
+    job = submit_or_adopt(cluster, sleeping(tmp_path / "never"), step("rights"), "default").trainjob
+    eventually(lambda: any((pod.get("status") or {}).get("phase") == "Running" for pod in pods_of(cluster, job)))
+    (tmp_path / "never").touch()
+    assert "done" in [line.text for line in follow_logs(cluster, job)]
+    request = TrainRequest(runtime="deepspeed-distributed", command=["sleep", "600"], num_nodes=2)
+    for how in (Stopping.suspend, Stopping.delete):
+        made_of_mpi = submit_or_adopt(cluster, request, step("rights-mpi"), "default").trainjob
+        stop_job(cluster, made_of_mpi, how, within=30)
+    assert made == {str(call.right("default")) for call in JOBSET_MODE_CALLS}
+
+
+# The same in both modes: a cluster with Trainer's API and a controller, where each request is made in either.
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    folder = tmp_path_factory.mktemp("both")
+    with runtime_once(folder), running_plane(folder, trainjobs=True) as plane:
+        yield plane
+
+
+def in_mode(plane: ControlPlane, mode: str) -> JobsCluster:
+    cluster = connect_for_jobs(plane._home.kubeconfig, mode=mode)
+    assert isinstance(cluster, JobSetCluster) is (mode == "jobset")
+    return cluster
+
+
+def succeeds(cluster: JobsCluster, identity: Identity, _flag: Path) -> Any:
+    return run_to_end(cluster, training(), identity, "default", deadlines=NO_LONGER)
+
+
+def fails(cluster: JobsCluster, identity: Identity, _flag: Path) -> Any:
+    with pytest.raises(StepFailed) as failed:
+        run_to_end(cluster, training(7, num_nodes=1), identity, "default", deadlines=NO_LONGER)
+    return failed.value.trainjob
+
+
+def is_suspended_and_resumed(cluster: JobsCluster, identity: Identity, flag: Path) -> Any:
+    job = submit_or_adopt(cluster, sleeping(flag), identity, "default").trainjob
+    eventually(lambda: phase_of(cluster.get(TRAINJOB, name_of(job), "default")) is Phase.Running)
+    stop_job(cluster, job, Stopping.suspend, within=30)
+    flag.touch()
+    return run_to_end(cluster, sleeping(flag), identity, "default", deadlines=NO_LONGER)
+
+
+def stays_suspended(cluster: JobsCluster, identity: Identity, flag: Path) -> Any:
+    job = submit_or_adopt(cluster, sleeping(flag), identity, "default").trainjob
+    eventually(lambda: phase_of(cluster.get(TRAINJOB, name_of(job), "default")) is Phase.Running)
+    stop_job(cluster, job, Stopping.suspend, within=30)
+
+    def settled() -> Any:
+        seen = cluster.get(TRAINJOB, name_of(job), "default")
+        counters = (seen.get("status") or {}).get("jobsStatus") or []
+        return seen if [counter["suspended"] for counter in counters] == [1] else None
+
+    return eventually(settled)
+
+
+def as_told(cluster: JobsCluster, job: Any) -> dict[str, Any]:
+    """What a client hears of a job, without what differs from job to job."""
+
+    def plain(text: str) -> str:
+        text = re.sub(rf"{re.escape(name_of(job))}(-node-\d-\d-)[a-z0-9]{{5}}", r"JOB\1POD", text)
+        text = re.sub(r"\nused: \d+\.\d+ node-hours", "", text)  # nothing, for less than a second
+        return text.replace(name_of(job), "JOB")
+
+    final = cluster.get(TRAINJOB, name_of(job), "default")
+    conditions = [
+        {**entry, "message": plain(entry["message"]), "lastTransitionTime": bool(entry["lastTransitionTime"])}
+        for entry in final["status"]["conditions"]
+    ]
+    return {
+        "phase": phase_of(final),
+        "spec": final["spec"],
+        "conditions": conditions,
+        "counters": final["status"]["jobsStatus"],
+        "labels": sorted(final["metadata"]["labels"]),
+        "annotations": sorted(final["metadata"]["annotations"]),
+        "report": plain(str(report_of(cluster, final))),
+    }
+
+
+@pytest.mark.parametrize("life", [succeeds, fails, is_suspended_and_resumed, stays_suspended])
+def test_both_modes_tell_the_same(both: ControlPlane, tmp_path: Path, life: Callable[..., Any]) -> None:
+    told = {}
+    for mode in ("trainjob", "jobset"):
+        cluster = in_mode(both, mode)
+        job = life(cluster, step(f"{life.__name__}-{mode}"), tmp_path / mode)
+        told[mode] = as_told(cluster, job)
+        told[mode]["spec"]["trainer"]["command"] = [
+            word.replace(str(tmp_path / mode), "FLAG") for word in told[mode]["spec"]["trainer"]["command"]
+        ]
+    assert told["jobset"] == told["trainjob"]
+
+
+def test_a_step_stays_in_the_mode_in_which_it_was_submitted(both: ControlPlane, tmp_path: Path) -> None:
+    """Trainer was installed while the job trained: the same step, submitted as auto chooses now, finds its job."""
+    request = sleeping(tmp_path / "go")
+    before = submit_or_adopt(in_mode(both, "jobset"), request, step("stays"), "default")
+    auto = connect_for_jobs(both._home.kubeconfig)
+    assert choice_of(auto).mode is Mode.trainjob
+    again = submit_or_adopt(auto, request, step("stays"), "default")
+    assert (again.adopted, again.mode, uid_of(again.trainjob)) == (True, Mode.jobset, uid_of(before.trainjob))
+    (tmp_path / "go").touch()
+    assert again.cluster is not None
+    wait_for(again.cluster, again.trainjob, deadlines=NO_LONGER)
+
+
+def test_after_a_failure_the_next_generation_goes_where_auto_says(both: ControlPlane) -> None:
+    with pytest.raises(StepFailed):
+        run_to_end(in_mode(both, "jobset"), training(7, num_nodes=1), step("moves"), "default", deadlines=NO_LONGER)
+    auto = connect_for_jobs(both._home.kubeconfig)
+    again = submit_or_adopt(auto, training(7, num_nodes=1), step("moves"), "default")
+    assert (again.adopted, again.generation, again.mode) == (False, 2, Mode.trainjob)
+    assert both.cluster.get(TRAINJOB, again.name, "default")["metadata"]["uid"] == uid_of(again.trainjob)
+
+
+def test_the_jobset_of_a_trainjob_is_not_taken(both: ControlPlane, tmp_path: Path) -> None:
+    job = submit_or_adopt(in_mode(both, "trainjob"), sleeping(tmp_path / "never"), step("theirs"), "default").trainjob
+    eventually(lambda: both.cluster.list(JOBSET, "default", field_selector=f"metadata.name={name_of(job)}").items)
+    with pytest.raises(Invalid, match="was not made in jobset mode"):
+        submit_or_adopt(in_mode(both, "jobset"), sleeping(tmp_path / "never"), step("theirs"), "default")
+    stop_job(in_mode(both, "trainjob"), job, Stopping.delete, within=30)

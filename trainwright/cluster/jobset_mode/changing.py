@@ -1,0 +1,60 @@
+"""A change of a TrainJob as a change of the JobSet that stands for it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from trainwright.api import names
+from trainwright.api.errors import Invalid, Problem
+from trainwright.api.objects import Obj
+
+_PRECONDITIONS = ("name", "namespace", "uid", "resourceVersion")
+_SAID = ("labels", "annotations")
+_RESERVED = (names.STANDS_FOR_LABEL, names.TRAINJOB_ANNOTATION, names.BUILT_ANNOTATION)
+
+
+def jobset_patch(name: str, patch: Obj) -> Obj:
+    """The merge patch of the JobSet for one of its TrainJob.
+
+    Labels, annotations and `spec.suspend` can be changed: a JobSet's jobs stay as they were created. Raises Invalid.
+    """
+    if problems := list(_problems(patch)):
+        raise Invalid.of("TrainJob", name, problems, "trainer.kubeflow.org")
+    metadata = {field: value for field, value in (patch.get("metadata") or {}).items() if field in (*_PRECONDITIONS, *_SAID)}
+    spec = {"spec": {"suspend": bool(patch["spec"]["suspend"])}} if "suspend" in (patch.get("spec") or {}) else {}
+    return {**({"metadata": metadata} if metadata else {}), **spec}
+
+
+def resumes(patch: Obj) -> bool:
+    """Whether a JobSet patch lets the JobSet run."""
+    return (patch.get("spec") or {}).get("suspend") is False
+
+
+def _problems(patch: Obj) -> Iterator[Problem]:
+    for field, value in patch.items():
+        if field in ("apiVersion", "kind"):
+            continue
+        if field not in ("metadata", "spec") or not isinstance(value, dict):
+            yield _refused(field)
+            continue
+        known = (*_PRECONDITIONS, *_SAID) if field == "metadata" else ("suspend",)
+        for inner, entries in value.items():
+            if inner not in known:
+                yield _refused(f"{field}.{inner}")
+            elif inner in _SAID:
+                yield from _entry_problems(f"{field}.{inner}", entries)
+
+
+def _entry_problems(path: str, entries: Any) -> Iterator[Problem]:
+    if not isinstance(entries, dict):  # null would take away what the JobSet has of its own
+        yield _refused(path)
+        return
+    for key in entries:
+        if key in _RESERVED:
+            yield _refused(f"{path}[{key}]")
+
+
+def _refused(path: str) -> Problem:
+    why = "in jobset mode only labels, annotations and spec.suspend can be changed: delete the job and submit it anew"
+    return Problem(path, f"Forbidden: {why}", "FieldValueForbidden")
