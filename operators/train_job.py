@@ -43,6 +43,10 @@ class TrainJobOperator(BaseOperator):
         run_timeout: that they may train. None waits. The task's execution_timeout counts as well, deferred or not.
     :param deferrable: wait in the triggerer; default: [operators] default_deferrable.
     :param stopping: what becomes of the job when the task is ended early: suspend, delete, or keep.
+    :param resume: where a new job goes on from: auto (the last whole checkpoint), never, or the URI of an exported checkpoint.
+    :param export_uri: where this run exports to: with auto a job whose workspace has no checkpoint goes on from its export.
+    :param resume_secret: a Secret with what reads exports (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_ENDPOINT_URL ...).
+    :param earlier: what becomes of ended earlier jobs of this task once the next one is submitted: keep or delete.
     :param settle_seconds: the least time between deferral and event, see SETTLE_SECONDS of the trigger.
     :return: trainjob, namespace, metrics.
     """
@@ -55,6 +59,8 @@ class TrainJobOperator(BaseOperator):
         "settings",
         "namespace",
         "run",
+        "resume",
+        "export_uri",
         "num_nodes",
         "env",
         "resources_per_node",
@@ -93,6 +99,10 @@ class TrainJobOperator(BaseOperator):
         run_timeout: float | None = None,
         deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
         stopping: str = "suspend",
+        resume: str = "auto",
+        export_uri: str = "",
+        resume_secret: str = "",
+        earlier: str = "keep",
         settle_seconds: float = SETTLE_SECONDS,
         conn_id: str | None = None,
         **kwargs: Any,
@@ -107,6 +117,7 @@ class TrainJobOperator(BaseOperator):
         self.node_selector, self.tolerations, self.affinity = node_selector or {}, tolerations or [], affinity or {}
         if stopping not in ("suspend", "delete", "keep"):
             raise ValueError(f"stopping={stopping!r}: expected suspend, delete or keep")
+        self.resume, self.export_uri, self.resume_secret, self.earlier = resume, export_uri, resume_secret, earlier
         self.queue_timeout, self.start_timeout, self.run_timeout = queue_timeout, start_timeout, run_timeout
         self.deferrable, self.stopping, self.settle_seconds = deferrable, stopping, settle_seconds
 
@@ -117,10 +128,14 @@ class TrainJobOperator(BaseOperator):
         cluster = TrainwrightHook(self.conn_id).get_conn()
         identity, namespace = task_identity(context, self.run), self._namespace(cluster)
         leaving.stop_earlier(cluster, identity, namespace, self.stopping)
+        exported = self._exported(context)
         if not self.deferrable:
-            return _result(run_to_end(cluster, self._request(), identity, namespace, **self._waiting(context)))
+            return _result(
+                run_to_end(cluster, self._request(), identity, namespace, latest_checkpoint=exported, **self._waiting(context))
+            )
         with ended_by_signals() as stop:
-            trainjob = submit_or_adopt(cluster, self._request(), identity, namespace).trainjob
+            request = self._request()
+            trainjob = submit_or_adopt(cluster, request, identity, namespace, latest_checkpoint=exported).trainjob
             if phase_of(trainjob) is Phase.Succeeded:
                 return _result(trainjob)
             if stop.is_set():
@@ -207,6 +222,12 @@ class TrainJobOperator(BaseOperator):
             "on_error": leaving.on_error(self.stopping),
         }
 
+    def _exported(self, context: Any) -> Any:
+        """What looks for an export of this run; None where it does not say where it exports to."""
+        from trainwright.checkpoints.resume_source import exported_by
+
+        return exported_by(str(context["ti"].run_id), self.export_uri) if self.export_uri else None
+
     def _namespace(self, cluster: Any) -> str:
         return self.namespace or str(cluster.default_namespace)
 
@@ -228,6 +249,9 @@ class TrainJobOperator(BaseOperator):
             num_proc_per_node=self.num_proc_per_node,
             resources_per_node={"limits": resources, "requests": resources} if resources else {},
             workspace=self.workspace,
+            resume=self.resume,
+            resume_secret=self.resume_secret,
+            earlier=self.earlier,
             queue_name=self.queue_name,
             priority_class=self.priority_class,
             topology=self.topology,

@@ -35,6 +35,10 @@ def train(
     start_timeout_seconds: int = 0,
     run_timeout_seconds: int = 0,
     stopping: str = "suspend",
+    resume: str = "auto",
+    export_uri: str = "",
+    resume_secret: str = "",
+    earlier: str = "keep",
 ) -> NamedTuple("Outputs", [("trainjob", str), ("namespace", str)]):
     """Fine-tune by supervised fine-tuning in a TrainJob, and wait until it has succeeded.
 
@@ -70,6 +74,10 @@ def train(
         start_timeout_seconds: Give up when the nodes do not train by then; 0 waits.
         run_timeout_seconds: Stop a job that trains longer; 0 waits.
         stopping: What becomes of the job when the step is cancelled, out of time or broken: suspend, delete or keep.
+        resume: Where a new job goes on from: auto (the last whole checkpoint), never, or the URI of an exported checkpoint.
+        export_uri: Where this run exports to: with auto a job whose workspace has no checkpoint goes on from its export.
+        resume_secret: A Secret with what reads exports (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_ENDPOINT_URL ...).
+        earlier: What becomes of ended earlier jobs of this step once the next one is submitted: keep or delete.
 
     Returns:
         trainjob: Name of the TrainJob.
@@ -80,6 +88,7 @@ def train(
     from pydantic import ValidationError
 
     from trainwright.api.errors import ApiError
+    from trainwright.checkpoints.resume_source import exported_by
     from trainwright.cluster import NoCluster, connect
     from trainwright.jobs import Deadlines, Identity, TrainJobError, TrainRequest
     from trainwright.jobs.cancel import Stopping, stop_job
@@ -104,6 +113,9 @@ def train(
             num_proc_per_node=num_proc_per_node or None,
             resources_per_node={"limits": resources, "requests": resources} if resources else {},
             workspace=workspace,
+            resume=resume,
+            resume_secret=resume_secret,
+            earlier=earlier,
             queue_name=queue_name,
             priority_class=priority_class,
             topology=topology,
@@ -118,6 +130,7 @@ def train(
             request,
             Identity("kfp", run_id, "train"),
             namespace or cluster.default_namespace,
+            latest_checkpoint=exported_by(run_id, export_uri) if export_uri else None,
             deadlines=Deadlines(
                 queue=queue_timeout_seconds or None, start=start_timeout_seconds or None, run=run_timeout_seconds or None
             ),

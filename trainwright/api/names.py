@@ -62,6 +62,18 @@ STEP_LABEL = "trainwright.dev/step"
 MANAGED_BY_LABEL = "app.kubernetes.io/managed-by"
 HOST_PATH_ANNOTATION = "trainwright.dev/host-path"
 """On a PersistentVolumeClaim of an embedded cluster: the folder that the claim is, instead of one below its home."""
+PREEMPTED_ANNOTATION = "trainwright.dev/preempted"
+"""On a TrainJob that has ended because its pods were taken away."""
+PREEMPTIONS_ANNOTATION = "trainwright.dev/preemptions-before"
+"""On a TrainJob: how many earlier generations of its step ended that way."""
+RESUME_POINT = "resume-point"
+"""The init container of a runtime that decides where training goes on; it reads the three variables below."""
+RESUME_VARIABLE = "TRAINWRIGHT_RESUME"
+"""`never`, or the URI of an exported checkpoint; unset is `auto`."""
+RESUME_EXPORT_VARIABLE = "TRAINWRIGHT_RESUME_EXPORT"
+"""The export that `auto` goes on from where the volume has no checkpoint."""
+RESUME_JOB_VARIABLE = "TRAINWRIGHT_RESUME_JOB"
+"""What tells a job from every other: the UID of its JobSet."""
 
 
 def progress_audience(namespace: str, name: str) -> str:

@@ -22,7 +22,7 @@ from trainwright.jobs.clock import Deadlines
 from trainwright.jobs.errors import TrainJobDeleted, TrainJobError, TrainJobFailed
 from trainwright.jobs.identity import Identity
 from trainwright.jobs.request import TrainRequest
-from trainwright.jobs.submit import submit_or_adopt
+from trainwright.jobs.submit import LatestCheckpoint, submit_or_adopt
 from trainwright.jobs.wait import Progress, wait_for
 
 Leave = Callable[[Cluster, Obj], str]
@@ -41,6 +41,7 @@ def run_to_end(
     identity: Identity,
     namespace: str,
     *,
+    latest_checkpoint: LatestCheckpoint | None = None,
     deadlines: Deadlines = _NO_DEADLINES,
     on_progress: Callable[[Progress], None] = lambda _progress: None,
     on_signal: Leave = suspended,
@@ -53,7 +54,7 @@ def run_to_end(
     TrainJobDeleted, and what `submit_or_adopt` raises.
     """
     with ended_by_signals() as stop:
-        submitted = submit_or_adopt(cluster, request, identity, namespace, stop=stop)
+        submitted = submit_or_adopt(cluster, request, identity, namespace, latest_checkpoint=latest_checkpoint, stop=stop)
         deadlines = _with_run(deadlines, submitted.run_deadline)
         return _to_end(cluster, submitted.trainjob, stop, deadlines, on_progress, on_signal, on_error)
 

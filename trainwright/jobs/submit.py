@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from trainwright.api import names
-from trainwright.api.conditions import is_true
 from trainwright.api.errors import AlreadyExists, ApiError, Invalid, NotFound, Problem
 from trainwright.api.kinds import CLUSTER_TRAINING_RUNTIME, TRAINING_RUNTIME, TRAINJOB
-from trainwright.api.objects import Obj, annotations_of, is_deleting, labels_of, name_of, uid_of
+from trainwright.api.objects import Obj, annotations_of, labels_of, name_of, uid_of
 from trainwright.cluster.patient import PatientCluster
 from trainwright.cluster.protocol import Cluster
 from trainwright.cluster.runtime_lookup import runtime_lookup
@@ -18,15 +18,19 @@ from trainwright.cluster.served_schema import forget_served, served_trainjob
 from trainwright.jobs.capacity import check_capacity
 from trainwright.jobs.compatibility import check_compatible, steps_of_runtime
 from trainwright.jobs.errors import TrainJobNameTaken
+from trainwright.jobs.generations import generation_of, generations_of, is_over, retire_earlier
 from trainwright.jobs.identity import Identity, label_value
-from trainwright.jobs.manifest import trainjob_manifest
+from trainwright.jobs.manifest import resuming, trainjob_manifest
 from trainwright.jobs.request import TrainRequest
+from trainwright.jobs.resume import AUTO, has_resume_point, resume_doubts
 from trainwright.jobs.served_form import dropped_fields, served_form
 from trainwright.materialize import materialize
 from trainwright.runtimes import ResolvedRuntime, resolve_runtime
 
 MOST_GENERATIONS = 100
 SUSPENDED_BY_ANNOTATION = "trainwright.dev/suspended-by"
+LatestCheckpoint = Callable[[], str]
+"""Knows the URI of the run's latest export, "" where it has none: a store is a higher floor's business."""
 log = logging.getLogger(__name__)
 
 
@@ -59,27 +63,54 @@ class Submitted:
 
 
 def submit_or_adopt(
-    cluster: Cluster, request: TrainRequest, identity: Identity, namespace: str, *, stop: threading.Event | None = None
+    cluster: Cluster,
+    request: TrainRequest,
+    identity: Identity,
+    namespace: str,
+    *,
+    latest_checkpoint: LatestCheckpoint | None = None,
+    stop: threading.Event | None = None,
 ) -> Submitted:
     """The TrainJob for this step of this run, made at most once.
 
     A job under the step's name with the same wanted spec is adopted: waited for while it runs, resumed when a cancel had
     suspended it, taken as done when it is complete. After one that failed, is being deleted or was superseded (see
-    `suspend_job`) the next generation is submitted. Before anything
-    is created the runtime is resolved, the objects are built and nodes are looked at, so that a request that cannot work
-    fails here. A cluster that has no answer for the moment is asked again for half a minute, unless `stop` is set; a job
-    whose making was answered to nobody is found.
+    `suspend_job`) the next generation is submitted, and with `earlier` = delete the ended ones before it are deleted.
+    With `resume` = auto a job that is made is told of the export that `latest_checkpoint` knows, for a volume without
+    checkpoints. Before anything is created the runtime is resolved, the objects are built and nodes are looked at, so that
+    a request that cannot work fails here. A cluster that has no answer for the moment is asked again for half a minute,
+    unless `stop` is set; a job whose making was answered to nobody is found.
     Raises RuntimeNotFound, Invalid, ValueError (bad workspace), TrainJobNameTaken.
     """
-    asked, cluster = cluster, PatientCluster(cluster, stop=stop)
+    patient = PatientCluster(cluster, stop=stop)
+    submitted = _submit_or_adopt(patient, cluster, request, identity, namespace, latest_checkpoint)
+    if request.earlier == "delete":
+        retire_earlier(patient, generations_of(patient, identity, namespace), submitted.trainjob)
+    return submitted
+
+
+def _submit_or_adopt(
+    cluster: Cluster,
+    asked: Cluster,
+    request: TrainRequest,
+    identity: Identity,
+    namespace: str,
+    latest_checkpoint: LatestCheckpoint | None,
+) -> Submitted:
     runtime, choice = _chosen(cluster, request, namespace)
-    for generation in range(_latest_generation(cluster, identity, namespace), MOST_GENERATIONS + 1):
+    generations = generations_of(cluster, identity, namespace)
+    for generation in range(max(map(generation_of, generations), default=1), MOST_GENERATIONS + 1):
         wanted = trainjob_manifest(request, identity, namespace, runtime, generation)
         objects, form = materialize(wanted, runtime), served_form(wanted, served_trainjob(asked, through=cluster))
         existing = _existing(cluster, wanted)
         if existing is None:
             if objects:
                 check_capacity(cluster, objects[-1])
+            for doubt in resume_doubts(runtime, request.resume, generation):
+                log.warning("resume name=%s %s", name_of(wanted), doubt)
+            if latest_checkpoint is not None and request.resume == AUTO and has_resume_point(runtime):
+                wanted = resuming(wanted, runtime, export=latest_checkpoint(), secret=request.resume_secret)
+                form = served_form(wanted, served_trainjob(asked, through=cluster))
             try:
                 created = _create(cluster, form.trainjob, asked)
             except AlreadyExists:  # another try of this step was faster
@@ -90,7 +121,7 @@ def submit_or_adopt(
                 log.info("trainjob created namespace=%s name=%s step=%s", namespace, name_of(created), identity)
                 return Submitted(created, False, generation, choice, form.run_deadline)
         _check_owner(existing, wanted)
-        if _is_over(existing):
+        if is_over(existing):
             log.info("trainjob of generation %d is over name=%s; trying the next", generation, name_of(existing))
             continue
         _check_digest(existing, wanted)
@@ -133,8 +164,7 @@ def _chosen(cluster: Cluster, request: TrainRequest, namespace: str) -> tuple[Ob
 
 def find_job(cluster: Cluster, identity: Identity, namespace: str) -> Obj | None:
     """The newest TrainJob of this step of this run, whatever its state; None where there is none. Makes nothing."""
-    ours = _ours(cluster, identity, namespace)
-    return max(ours, key=_generation, default=None)
+    return max(generations_of(cluster, identity, namespace), key=generation_of, default=None)
 
 
 def jobs_of_run(cluster: Cluster, run: str, namespace: str) -> list[Obj]:
@@ -160,27 +190,6 @@ def _known_runtimes(cluster: Cluster, kind: str, namespace: str) -> list[str]:
     except ApiError:  # whoever may read one runtime need not be allowed to list them all
         return []
     return [name_of(runtime) for runtime in listing.items]
-
-
-def _latest_generation(cluster: Cluster, identity: Identity, namespace: str) -> int:
-    """The newest generation of this step that exists, else 1: somebody may have deleted those before it."""
-    return max((_generation(job) for job in _ours(cluster, identity, namespace)), default=1)
-
-
-def _ours(cluster: Cluster, identity: Identity, namespace: str) -> list[Obj]:
-    selector = f"{names.RUN_LABEL}={label_value(identity.run)},{names.STEP_LABEL}={label_value(identity.step)}"
-    jobs = cluster.list(TRAINJOB, namespace, label_selector=selector).items
-    return [job for job in jobs if annotations_of(job).get(names.OWNER_ANNOTATION) == str(identity)]
-
-
-def _generation(trainjob: Obj) -> int:
-    text = annotations_of(trainjob).get(names.GENERATION_ANNOTATION, "")
-    return int(text) if text.isdecimal() else 1
-
-
-def _is_over(trainjob: Obj) -> bool:
-    """Nothing that can be waited for or resumed comes of it."""
-    return is_true(trainjob, "Failed") or is_deleting(trainjob) or names.SUPERSEDED_ANNOTATION in annotations_of(trainjob)
 
 
 def _existing(cluster: Cluster, wanted: Obj) -> Obj | None:

@@ -1,0 +1,52 @@
+"""The TrainJobs that one step of a run has had, one after the other: which they are, which is over, which may go."""
+
+from __future__ import annotations
+
+import logging
+
+from trainwright.api import names
+from trainwright.api.conditions import is_finished, is_true
+from trainwright.api.errors import ApiError, Conflict, NotFound
+from trainwright.api.kinds import TRAINJOB
+from trainwright.api.objects import Obj, annotations_of, is_deleting, name_of, namespace_of, uid_of
+from trainwright.cluster.protocol import Cluster
+from trainwright.jobs.identity import Identity, label_value
+
+log = logging.getLogger(__name__)
+
+
+def generations_of(cluster: Cluster, identity: Identity, namespace: str) -> list[Obj]:
+    """All that exist, in no order."""
+    selector = f"{names.RUN_LABEL}={label_value(identity.run)},{names.STEP_LABEL}={label_value(identity.step)}"
+    jobs = cluster.list(TRAINJOB, namespace, label_selector=selector).items
+    return [job for job in jobs if annotations_of(job).get(names.OWNER_ANNOTATION) == str(identity)]
+
+
+def generation_of(trainjob: Obj) -> int:
+    """Its number, counted from 1."""
+    return _number(trainjob, names.GENERATION_ANNOTATION, 1)
+
+
+def is_over(trainjob: Obj) -> bool:
+    """Nothing that can be waited for or resumed comes of it."""
+    return is_true(trainjob, "Failed") or is_deleting(trainjob) or names.SUPERSEDED_ANNOTATION in annotations_of(trainjob)
+
+
+def retire_earlier(cluster: Cluster, generations: list[Obj], current: Obj) -> None:
+    """Delete those that ended before the current one. What may not be deleted stays, with a warning."""
+    for job in generations:
+        if generation_of(job) >= generation_of(current) or not is_finished(job) or is_deleting(job):
+            continue
+        try:
+            cluster.delete(TRAINJOB, name_of(job), namespace_of(job), propagation="Foreground", uid=uid_of(job))
+        except (NotFound, Conflict):  # gone, or another job has its name
+            continue
+        except ApiError as error:
+            log.warning("earlier generation kept name=%s error=%s", name_of(job), error.message)
+        else:
+            log.info("earlier generation deleted name=%s", name_of(job))
+
+
+def _number(trainjob: Obj, annotation: str, default: int) -> int:
+    text = annotations_of(trainjob).get(annotation, "")
+    return int(text) if text.isdecimal() else default
