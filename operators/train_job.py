@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
 from datetime import timedelta
-from typing import Any
+from functools import partial
+from typing import Any, NoReturn
 
 from airflow.sdk import BaseOperator, conf
 from airflow.sdk.bases.operator import TRIGGER_FAIL_REPR, TriggerFailureReason
@@ -47,6 +49,8 @@ class TrainJobOperator(BaseOperator):
     :param export_uri: where this run exports to: with auto a job whose workspace has no checkpoint goes on from its export.
     :param resume_secret: a Secret with what reads exports (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_ENDPOINT_URL ...).
     :param earlier: what becomes of ended earlier jobs of this task once the next one is submitted: keep or delete.
+    :param preemption_budget: times that the task submits the next job by itself because pods were taken away; 0 leaves it to
+        the retries of the task.
     :param settle_seconds: the least time between deferral and event, see SETTLE_SECONDS of the trigger.
     :return: trainjob, namespace, metrics.
     """
@@ -103,6 +107,7 @@ class TrainJobOperator(BaseOperator):
         export_uri: str = "",
         resume_secret: str = "",
         earlier: str = "keep",
+        preemption_budget: int = 3,
         settle_seconds: float = SETTLE_SECONDS,
         conn_id: str | None = None,
         **kwargs: Any,
@@ -118,30 +123,35 @@ class TrainJobOperator(BaseOperator):
         if stopping not in ("suspend", "delete", "keep"):
             raise ValueError(f"stopping={stopping!r}: expected suspend, delete or keep")
         self.resume, self.export_uri, self.resume_secret, self.earlier = resume, export_uri, resume_secret, earlier
+        self.preemption_budget = preemption_budget
         self.queue_timeout, self.start_timeout, self.run_timeout = queue_timeout, start_timeout, run_timeout
         self.deferrable, self.stopping, self.settle_seconds = deferrable, stopping, settle_seconds
 
     def execute(self, context: Any) -> dict[str, Any]:
-        from trainwright.jobs import Phase, phase_of, submit_or_adopt
-        from trainwright.jobs.run import Cancelled, ended_by_signals, leave, run_to_end
+        from trainwright.jobs.run import ended_by_signals, run_to_end
 
         cluster = TrainwrightHook(self.conn_id).get_conn()
         identity, namespace = task_identity(context, self.run), self._namespace(cluster)
         leaving.stop_earlier(cluster, identity, namespace, self.stopping)
-        exported = self._exported(context)
         if not self.deferrable:
-            return _result(
-                run_to_end(cluster, self._request(), identity, namespace, latest_checkpoint=exported, **self._waiting(context))
-            )
+            more = {"latest_checkpoint": self._exported(context), **self._waiting(context)}
+            return _result(run_to_end(cluster, self._request(), identity, namespace, **more))
+        limit = self.execution_timeout.total_seconds() if self.execution_timeout else None
         with ended_by_signals() as stop:
-            request = self._request()
-            trainjob = submit_or_adopt(cluster, request, identity, namespace, latest_checkpoint=exported).trainjob
-            if phase_of(trainjob) is Phase.Succeeded:
-                return _result(trainjob)
-            if stop.is_set():
-                became = leave(cluster, trainjob, leaving.on_signal(context, self.stopping))
-                raise Cancelled(f"the task was ended before it was deferred; TrainJob {trainjob['metadata']['name']}: {became}")
-            self._defer(context, trainjob)
+            return self._submit_and_defer(context, cluster, stop, time.time() + limit if limit is not None else None)
+
+    def _submit_and_defer(self, context: Any, cluster: Any, stop: threading.Event, until: float | None) -> dict[str, Any]:
+        """The result of a job that has succeeded already; else raises TaskDeferred, or Cancelled once `stop` is set."""
+        from trainwright.jobs import Phase, phase_of
+        from trainwright.jobs.run import Cancelled, leave
+
+        trainjob = self._submit(context, cluster).trainjob
+        if phase_of(trainjob) is Phase.Succeeded:
+            return _result(trainjob)
+        if stop.is_set():
+            became = leave(cluster, trainjob, leaving.on_signal(context, self.stopping))
+            raise Cancelled(f"the task was ended before it was deferred; TrainJob {trainjob['metadata']['name']}: {became}")
+        self._defer(context, trainjob, until)
 
     def execute_complete(self, context: Any, event: dict[str, Any]) -> dict[str, Any]:
         """What the trigger has seen becomes the task's result, or its error with the report of the job's failure."""
@@ -162,11 +172,26 @@ class TrainJobOperator(BaseOperator):
         except NotFound:
             raise JobDeleted(f"TrainJob {namespace}/{name} {outcome} and was deleted since: {event['message']}") from None
         if outcome == "failed":
-            raise failure_of(cluster, trainjob)
+            return self._after_failure(context, cluster, failure_of(cluster, trainjob), event.get("until"))
         became = leave(cluster, trainjob, leaving.on_error(self.stopping))
         if outcome == "deadline":
             raise deadline_of(cluster, trainjob, event["message"], event.get("what") or "run", after=became)
         raise TrainJobError(f"TrainJob {namespace}/{name} could not be followed: {event['message']}; {became}")
+
+    def _after_failure(self, context: Any, cluster: Any, failure: Exception, until: float | None) -> dict[str, Any]:
+        """After a preemption the next job is submitted and waited for, within the budget. Raises the failure else."""
+        from trainwright.jobs import Preempted
+        from trainwright.jobs.preemption import wait_to_resume
+        from trainwright.jobs.run import Cancelled, ended_by_signals
+
+        if not isinstance(failure, Preempted):
+            raise failure
+        with ended_by_signals() as stop:
+            if not wait_to_resume(cluster, failure, self.preemption_budget, stop):
+                raise Cancelled(
+                    "the task was ended while it waited to resume a job that was preempted; nothing runs"
+                ) from failure
+            return self._submit_and_defer(context, cluster, stop, until)
 
     def resume_execution(self, next_method: str, next_kwargs: dict[str, Any] | None, context: Any) -> Any:
         """As the base class; what Airflow tells nobody of, a timeout and a trigger that broke, is seen to as well.
@@ -188,11 +213,18 @@ class TrainJobOperator(BaseOperator):
             self.log.error("TrainJob %s took too long: %s", name, leave(cluster, trainjob, leaving.on_error(self.stopping)))
             return super().resume_execution(next_method, next_kwargs, context)
         self.log.warning("the trigger failed (%s); waiting for TrainJob %s in the worker", reason, name)
-        return _result(follow_to_end(cluster, trainjob, **self._waiting(context)))
+        again = partial(self._submit, context, cluster)
+        return _result(follow_to_end(cluster, trainjob, again=again, **self._waiting(context)))
 
-    def _defer(self, context: Any, trainjob: dict[str, Any]) -> None:
-        """Raises TaskDeferred."""
-        limit = self.execution_timeout.total_seconds() if self.execution_timeout else None
+    def _submit(self, context: Any, cluster: Any) -> Any:
+        from trainwright.jobs import submit_or_adopt
+
+        identity, exported = task_identity(context, self.run), self._exported(context)
+        return submit_or_adopt(cluster, self._request(), identity, self._namespace(cluster), latest_checkpoint=exported)
+
+    def _defer(self, context: Any, trainjob: dict[str, Any], until: float | None) -> NoReturn:
+        """`until` is the end of the task's execution_timeout, in seconds since the epoch. Raises TaskDeferred."""
+        left = until - time.time() if until is not None else None
         metadata = trainjob["metadata"]
         self.defer(
             trigger=TrainJobTrigger(
@@ -203,11 +235,11 @@ class TrainJobOperator(BaseOperator):
                 task=TaskId.of(context).as_dict(),
                 stopping=self.stopping,
                 deadlines={"queue": self.queue_timeout, "start": self.start_timeout, "run": self.run_timeout},
-                until=time.time() + limit if limit is not None else None,
+                until=until,
                 settle_seconds=self.settle_seconds,
             ),
             method_name="execute_complete",
-            timeout=timedelta(seconds=limit + self.settle_seconds + _BACKSTOP_SECONDS) if limit is not None else None,
+            timeout=timedelta(seconds=max(left, 0) + self.settle_seconds + _BACKSTOP_SECONDS) if left is not None else None,
         )
 
     def _waiting(self, context: Any) -> dict[str, Any]:
@@ -216,6 +248,7 @@ class TrainJobOperator(BaseOperator):
         from trainwright.jobs.progress_line import progress_line
 
         return {
+            "preemption_budget": self.preemption_budget,
             "deadlines": Deadlines(queue=self.queue_timeout, start=self.start_timeout, run=self.run_timeout),
             "on_progress": lambda progress: self.log.info("%s", progress_line(progress)),
             "on_signal": leaving.on_signal(context, self.stopping),

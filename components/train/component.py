@@ -39,6 +39,7 @@ def train(
     export_uri: str = "",
     resume_secret: str = "",
     earlier: str = "keep",
+    preemption_budget: int = 3,
 ) -> NamedTuple("Outputs", [("trainjob", str), ("namespace", str)]):
     """Fine-tune by supervised fine-tuning in a TrainJob, and wait until it has succeeded.
 
@@ -78,6 +79,7 @@ def train(
         export_uri: Where this run exports to: with auto a job whose workspace has no checkpoint goes on from its export.
         resume_secret: A Secret with what reads exports (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_ENDPOINT_URL ...).
         earlier: What becomes of ended earlier jobs of this step once the next one is submitted: keep or delete.
+        preemption_budget: Times that the step submits the next job by itself because pods were taken away; 0 leaves it to retries.
 
     Returns:
         trainjob: Name of the TrainJob.
@@ -131,6 +133,7 @@ def train(
             Identity("kfp", run_id, "train"),
             namespace or cluster.default_namespace,
             latest_checkpoint=exported_by(run_id, export_uri) if export_uri else None,
+            preemption_budget=preemption_budget,
             deadlines=Deadlines(
                 queue=queue_timeout_seconds or None, start=start_timeout_seconds or None, run=run_timeout_seconds or None
             ),

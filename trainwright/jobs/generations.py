@@ -27,6 +27,16 @@ def generation_of(trainjob: Obj) -> int:
     return _number(trainjob, names.GENERATION_ANNOTATION, 1)
 
 
+def preemptions_until(trainjob: Obj) -> int:
+    """How many generations of the step ended by preemption, up to this one and with it."""
+    return preemptions_before(trainjob) + int(names.PREEMPTED_ANNOTATION in annotations_of(trainjob))
+
+
+def preemptions_before(trainjob: Obj) -> int:
+    """How many of those before it did."""
+    return _number(trainjob, names.PREEMPTIONS_ANNOTATION, 0)
+
+
 def is_over(trainjob: Obj) -> bool:
     """Nothing that can be waited for or resumed comes of it."""
     return is_true(trainjob, "Failed") or is_deleting(trainjob) or names.SUPERSEDED_ANNOTATION in annotations_of(trainjob)

@@ -16,6 +16,7 @@ from trainwright.api.objects import Obj, name_of, namespace_of, uid_of
 from trainwright.api.phase import Phase, phase_of
 from trainwright.cluster.patient import PatientCluster
 from trainwright.cluster.protocol import Cluster
+from trainwright.jobs.generations import preemptions_before
 from trainwright.jobs.job_events import events_of, queue_message, said, steps_of, time_of
 from trainwright.jobs.last_words import LAUNCHER_LINES, last_words
 from trainwright.jobs.log_signs import Sign, signs_in
@@ -57,6 +58,8 @@ class FailureReport:
     events: tuple[str, ...] = ()
     restarts: Restarts | None = None
     usage: Usage = NO_USAGE
+    preemptions: int = 0
+    """How many earlier generations of the step were preempted."""
     unread: tuple[str, ...] = ()
     seen: str = ""
     """What was seen last, where no pod has failed."""
@@ -91,6 +94,7 @@ class FailureReport:
             "signs": [sign.name for sign in self.signs],
             "events": list(self.events),
             "restarts": asdict(self.restarts) if self.restarts else None,
+            "preemptions": self.preemptions,
             "nodeHours": round(self.usage.node_hours, 4),
             "gpuHours": round(self.usage.gpu_hours, 4),
             "unread": list(self.unread),
@@ -117,6 +121,8 @@ class FailureReport:
         parts = []
         if self.restarts is not None and (self.restarts.used or self.restarts.allowed):
             parts.append(f"{self.restarts.used} of {self.restarts.allowed} restarts")
+        if self.preemptions:
+            parts.append(f"{self.preemptions} of the budget for preemptions")
         if self.usage.node_hours:
             parts.append(f"{self.usage.node_hours:.2f} node-hours")
         if self.usage.gpu_hours:
@@ -139,6 +145,7 @@ def report_of(cluster: Cluster, trainjob: Obj, now: datetime | None = None) -> F
         uid=uid_of(trainjob),
         reason=str(verdict.get("reason", "unknown")),
         message=str(verdict.get("message", "")),
+        preemptions=preemptions_before(trainjob),
     )
     report = _with_jobset(report, cluster, trainjob)
     try:

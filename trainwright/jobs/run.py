@@ -19,10 +19,11 @@ from trainwright.api.phase import Phase, phase_of
 from trainwright.cluster.protocol import Cluster
 from trainwright.jobs.cancel import suspended
 from trainwright.jobs.clock import Deadlines
-from trainwright.jobs.errors import TrainJobDeleted, TrainJobError, TrainJobFailed
+from trainwright.jobs.errors import Preempted, TrainJobDeleted, TrainJobError, TrainJobFailed
 from trainwright.jobs.identity import Identity
+from trainwright.jobs.preemption import BUDGET, wait_to_resume
 from trainwright.jobs.request import TrainRequest
-from trainwright.jobs.submit import LatestCheckpoint, submit_or_adopt
+from trainwright.jobs.submit import LatestCheckpoint, Submitted, submit_or_adopt
 from trainwright.jobs.wait import Progress, wait_for
 
 Leave = Callable[[Cluster, Obj], str]
@@ -42,6 +43,7 @@ def run_to_end(
     namespace: str,
     *,
     latest_checkpoint: LatestCheckpoint | None = None,
+    preemption_budget: int = BUDGET,
     deadlines: Deadlines = _NO_DEADLINES,
     on_progress: Callable[[Progress], None] = lambda _progress: None,
     on_signal: Leave = suspended,
@@ -50,27 +52,58 @@ def run_to_end(
     """Submit or adopt the TrainJob of this step and wait for it; returns it when it has succeeded.
 
     Ctrl-C and SIGTERM (`on_signal`), a deadline and errors while waiting (`on_error`) suspend it: its processes end, its
-    checkpoints stay, and the same step resumes it. Raises Cancelled, TrainJobFailed with a report, TrainJobDeadline,
-    TrainJobDeleted, and what `submit_or_adopt` raises.
+    checkpoints stay, and the same step resumes it. After a preemption the next generation is submitted and waited for, up
+    to `preemption_budget` times in the life of the step; each has the deadlines for itself. Raises Cancelled,
+    TrainJobFailed with a report, TrainJobDeadline, TrainJobDeleted, and what `submit_or_adopt` raises.
     """
     with ended_by_signals() as stop:
-        submitted = submit_or_adopt(cluster, request, identity, namespace, latest_checkpoint=latest_checkpoint, stop=stop)
-        deadlines = _with_run(deadlines, submitted.run_deadline)
-        return _to_end(cluster, submitted.trainjob, stop, deadlines, on_progress, on_signal, on_error)
+
+        def generation() -> Obj:
+            submitted = submit_or_adopt(cluster, request, identity, namespace, latest_checkpoint=latest_checkpoint, stop=stop)
+            limits = _with_run(deadlines, submitted.run_deadline)
+            return _to_end(cluster, submitted.trainjob, stop, limits, on_progress, on_signal, on_error)
+
+        return _resuming(cluster, generation, generation, preemption_budget, stop)
 
 
 def follow_to_end(
     cluster: Cluster,
     trainjob: Obj,
     *,
+    again: Callable[[], Submitted] | None = None,
+    preemption_budget: int = BUDGET,
     deadlines: Deadlines = _NO_DEADLINES,
     on_progress: Callable[[Progress], None] = lambda _progress: None,
     on_signal: Leave = suspended,
     on_error: Leave = suspended,
 ) -> Obj:
-    """As `run_to_end`, for a job that has been submitted."""
+    """As `run_to_end`, for a job that has been submitted; `again` submits its step after a preemption."""
     with ended_by_signals() as stop:
-        return _to_end(cluster, trainjob, stop, deadlines, on_progress, on_signal, on_error)
+
+        def follow(submitted: Obj, limits: Deadlines) -> Obj:
+            return _to_end(cluster, submitted, stop, limits, on_progress, on_signal, on_error)
+
+        def next_one() -> Obj:
+            assert again is not None
+            submitted = again()
+            return follow(submitted.trainjob, _with_run(deadlines, submitted.run_deadline))
+
+        budget = preemption_budget if again is not None else 0
+        return _resuming(cluster, lambda: follow(trainjob, deadlines), next_one, budget, stop)
+
+
+def _resuming(cluster: Cluster, attempt: Callable[[], Obj], again: Callable[[], Obj], budget: int, stop: threading.Event) -> Obj:
+    """Follow one generation after the other while they are preempted. The budget, kept on the cluster, bounds the loop."""
+    while True:
+        try:
+            return attempt()
+        except Preempted as error:
+            if not wait_to_resume(cluster, error, budget, stop):
+                name = name_of(error.trainjob)
+                raise Cancelled(
+                    f"TrainJob {name} was preempted, and the wait to resume it was cancelled; nothing runs"
+                ) from error
+        attempt = again
 
 
 def _to_end(

@@ -18,9 +18,10 @@ from trainwright.cluster.served_schema import forget_served, served_trainjob
 from trainwright.jobs.capacity import check_capacity
 from trainwright.jobs.compatibility import check_compatible, steps_of_runtime
 from trainwright.jobs.errors import TrainJobNameTaken
-from trainwright.jobs.generations import generation_of, generations_of, is_over, retire_earlier
+from trainwright.jobs.generations import generation_of, generations_of, is_over, preemptions_until, retire_earlier
 from trainwright.jobs.identity import Identity, label_value
 from trainwright.jobs.manifest import resuming, trainjob_manifest
+from trainwright.jobs.preemption import counted
 from trainwright.jobs.request import TrainRequest
 from trainwright.jobs.resume import AUTO, has_resume_point, resume_doubts
 from trainwright.jobs.served_form import dropped_fields, served_form
@@ -99,6 +100,7 @@ def _submit_or_adopt(
 ) -> Submitted:
     runtime, choice = _chosen(cluster, request, namespace)
     generations = generations_of(cluster, identity, namespace)
+    preemptions = max(map(preemptions_until, generations), default=0)
     for generation in range(max(map(generation_of, generations), default=1), MOST_GENERATIONS + 1):
         wanted = trainjob_manifest(request, identity, namespace, runtime, generation)
         objects, form = materialize(wanted, runtime), served_form(wanted, served_trainjob(asked, through=cluster))
@@ -111,6 +113,8 @@ def _submit_or_adopt(
             if latest_checkpoint is not None and request.resume == AUTO and has_resume_point(runtime):
                 wanted = resuming(wanted, runtime, export=latest_checkpoint(), secret=request.resume_secret)
                 form = served_form(wanted, served_trainjob(asked, through=cluster))
+            if preemptions:
+                form.trainjob["metadata"]["annotations"][names.PREEMPTIONS_ANNOTATION] = str(preemptions)
             try:
                 created = _create(cluster, form.trainjob, asked)
             except AlreadyExists:  # another try of this step was faster
@@ -123,6 +127,7 @@ def _submit_or_adopt(
         _check_owner(existing, wanted)
         if is_over(existing):
             log.info("trainjob of generation %d is over name=%s; trying the next", generation, name_of(existing))
+            preemptions = max(preemptions, counted(cluster, existing))  # a try that was killed may not have counted it
             continue
         _check_digest(existing, wanted)
         log.info("trainjob adopted namespace=%s name=%s step=%s", namespace, name_of(existing), identity)
