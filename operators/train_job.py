@@ -29,7 +29,8 @@ class TrainJobOperator(BaseOperator):
     leaves the job running for the retry. A task that is marked failed, out of time, or that has no retry left when its
     worker gets SIGTERM, suspends its job: nothing keeps running, and the next try goes on from the last whole checkpoint.
 
-    :param workspace: pvc://CLAIM or pvc://CLAIM/FOLDER, the volume that initializers, nodes and exporter share.
+    :param workspace: pvc://CLAIM or pvc://CLAIM/FOLDER, the volume that initializers, nodes and exporter share; with
+        ?size=20Gi&class=NAME&access=MODE&retain=keep (all but size optional) the claim is made where it does not exist.
     :param dataset_uri: as given to InitializeDatasetOperator.
     :param model_uri: as given to InitializeModelOperator.
     :param runtime: a ClusterTrainingRuntime with the steps of trl-sft.

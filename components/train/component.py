@@ -48,7 +48,8 @@ def train(
 
     Args:
         run_id: Names the run: with it the job has the same name in every try, and no step is answered from a cache.
-        workspace: pvc://CLAIM or pvc://CLAIM/FOLDER, the volume that initializers, nodes and exporter share.
+        workspace: pvc://CLAIM or pvc://CLAIM/FOLDER, the volume that initializers, nodes and exporter share; with
+            ?size=20Gi&class=NAME&access=MODE&retain=keep (all but size optional) the claim is made where it does not exist.
         dataset_uri: The dataset, as given to initialize_dataset.
         model_uri: The base model, as given to initialize_model.
         metrics: Last values that the training reported.

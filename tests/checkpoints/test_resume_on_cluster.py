@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 from s3_server import S3Server
+from waiting import eventually
 
-from trainwright.api.kinds import CLAIM, CLUSTER_TRAINING_RUNTIME, SECRET
+from trainwright.api.kinds import CLAIM, CLUSTER_TRAINING_RUNTIME, SECRET, TRAINJOB
 from trainwright.api.objects import named
 from trainwright.checkpoints import export_checkpoint
 from trainwright.checkpoints.resume_source import exported_by
@@ -141,3 +142,14 @@ def test_auto_on_a_new_volume_goes_on_from_what_the_run_has_exported_to_a_bucket
     assert trained.train("three", run="other", latest=exported_by("other", s3_folder), resume_secret="store") == "0:0"
     trained.claim("four")
     assert trained.train("four", run="fourth", resume=s3_folder, resume_secret="store") == "0:10"
+
+
+def test_a_claim_that_is_asked_for_is_made_used_by_all_generations_and_goes_with_the_last(trained: Trained) -> None:
+    cluster, new = trained.plane.cluster, "new/folder?size=1Gi&retain=delete"
+    assert trained.train(new, failures=2) == "0:0 0:5"
+    assert trained.train(new, earlier="delete") == "0:10"
+    assert (trained.folder / "home/node/claims/default/new/folder/output/checkpoint-15").is_dir()
+    (job,) = eventually(lambda: jobs if len(jobs := cluster.list(TRAINJOB).items) == 1 else None)
+    assert cluster.get(CLAIM, "new", "default")["spec"]["accessModes"] == ["ReadWriteOnce"]
+    cluster.delete(TRAINJOB, job["metadata"]["name"], "default")
+    eventually(lambda: "new" not in [claim["metadata"]["name"] for claim in cluster.list(CLAIM).items], what="the claim gone")

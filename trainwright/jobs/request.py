@@ -42,7 +42,10 @@ class TrainRequest(BaseModel):
     resources_per_node: dict[str, dict[str, str]] = {}
     """`{"limits": {...}, "requests": {...}}`."""
     workspace: str = ""
-    """`pvc://CLAIM[/FOLDER]`: mounted where the runtime mounts its volume `initializer`."""
+    """`pvc://CLAIM[/FOLDER]`: mounted where the runtime mounts its volume `initializer`.
+
+    With `?size=20Gi&class=NAME&access=ReadWriteMany&retain=keep` (all but `size` optional) the claim is made where it is not.
+    """
     resume: str = AUTO
     """Where a new job goes on from: `auto` (the last whole checkpoint), `never`, or the URI of an exported checkpoint."""
     resume_secret: str = ""

@@ -42,8 +42,8 @@ def checked_resume(value: str) -> str:
     if not match or match[1] not in SCHEMES or (match[1] == "file" and not match[2].startswith("/")):
         known = ", ".join(f"{scheme}://" for scheme in SCHEMES)
         raise ValueError(f"resume: {value!r}: expected auto, never, or the URI of an exported checkpoint ({known})")
-    if match[1] == "pvc":
-        Workspace.parse(value, "resume")
+    if match[1] == "pvc" and Workspace.parse(value, "resume").new is not None:
+        raise ValueError(f"resume: {value!r}: a claim that is yet to be made holds no export")
     return value
 
 

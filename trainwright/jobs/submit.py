@@ -25,6 +25,8 @@ from trainwright.jobs.preemption import counted
 from trainwright.jobs.request import TrainRequest
 from trainwright.jobs.resume import AUTO, has_resume_point, resume_doubts
 from trainwright.jobs.served_form import dropped_fields, served_form
+from trainwright.jobs.workspace import Workspace
+from trainwright.jobs.workspace_claim import ensure_claim, tie_claim
 from trainwright.materialize import materialize
 from trainwright.runtimes import ResolvedRuntime, resolve_runtime
 
@@ -78,13 +80,15 @@ def submit_or_adopt(
     suspended it, taken as done when it is complete. After one that failed, is being deleted or was superseded (see
     `suspend_job`) the next generation is submitted, and with `earlier` = delete the ended ones before it are deleted.
     With `resume` = auto a job that is made is told of the export that `latest_checkpoint` knows, for a volume without
-    checkpoints. Before anything is created the runtime is resolved, the objects are built and nodes are looked at, so that
-    a request that cannot work fails here. A cluster that has no answer for the moment is asked again for half a minute,
-    unless `stop` is set; a job whose making was answered to nobody is found.
-    Raises RuntimeNotFound, Invalid, ValueError (bad workspace), TrainJobNameTaken.
+    checkpoints. A workspace that asks for a new claim gets it. Before a job is created the runtime is resolved, the objects
+    are built and nodes are looked at, so that a request that cannot work fails here. A cluster that has no answer for the
+    moment is asked again for half a minute, unless `stop` is set; a job whose making was answered to nobody is found.
+    Raises RuntimeNotFound, Invalid, ValueError (bad workspace), WorkspaceUnfit, TrainJobNameTaken.
     """
     patient = PatientCluster(cluster, stop=stop)
     submitted = _submit_or_adopt(patient, cluster, request, identity, namespace, latest_checkpoint)
+    if request.workspace:
+        tie_claim(patient, Workspace.parse(request.workspace), identity, submitted.trainjob)
     if request.earlier == "delete":
         retire_earlier(patient, generations_of(patient, identity, namespace), submitted.trainjob)
     return submitted
@@ -106,15 +110,12 @@ def _submit_or_adopt(
         objects, form = materialize(wanted, runtime), served_form(wanted, served_trainjob(asked, through=cluster))
         existing = _existing(cluster, wanted)
         if existing is None:
+            wanted = _told(wanted, request, runtime, preemptions, latest_checkpoint)
+            form = served_form(wanted, served_trainjob(asked, through=cluster))
             if objects:
                 check_capacity(cluster, objects[-1])
-            for doubt in resume_doubts(runtime, request.resume, generation):
-                log.warning("resume name=%s %s", name_of(wanted), doubt)
-            if latest_checkpoint is not None and request.resume == AUTO and has_resume_point(runtime):
-                wanted = resuming(wanted, runtime, export=latest_checkpoint(), secret=request.resume_secret)
-                form = served_form(wanted, served_trainjob(asked, through=cluster))
-            if preemptions:
-                form.trainjob["metadata"]["annotations"][names.PREEMPTIONS_ANNOTATION] = str(preemptions)
+            if request.workspace:
+                ensure_claim(cluster, Workspace.parse(request.workspace), identity, namespace, nodes_of(request, runtime))
             try:
                 created = _create(cluster, form.trainjob, asked)
             except AlreadyExists:  # another try of this step was faster
@@ -133,6 +134,18 @@ def _submit_or_adopt(
         log.info("trainjob adopted namespace=%s name=%s step=%s", namespace, name_of(existing), identity)
         return Submitted(_resumed(cluster, existing), True, generation, choice, form.run_deadline)
     raise TrainJobNameTaken(f"{identity}: {MOST_GENERATIONS} generations exist and have failed; delete some to go on")
+
+
+def _told(wanted: Obj, request: TrainRequest, runtime: Obj, preemptions: int, latest_checkpoint: LatestCheckpoint | None) -> Obj:
+    """The TrainJob with what is known of this moment: an export to go on from, preemptions so far. The digest stays."""
+    for doubt in resume_doubts(runtime, request.resume, generation_of(wanted)):
+        log.warning("resume name=%s %s", name_of(wanted), doubt)
+    if latest_checkpoint is not None and request.resume == AUTO and has_resume_point(runtime):
+        wanted = resuming(wanted, runtime, export=latest_checkpoint(), secret=request.resume_secret)
+    if not preemptions:
+        return wanted
+    annotations = {**annotations_of(wanted), names.PREEMPTIONS_ANNOTATION: str(preemptions)}
+    return {**wanted, "metadata": {**wanted["metadata"], "annotations": annotations}}
 
 
 def _create(cluster: Cluster, wanted: Obj, asked: Cluster) -> Obj:
@@ -175,6 +188,11 @@ def find_job(cluster: Cluster, identity: Identity, namespace: str) -> Obj | None
 def jobs_of_run(cluster: Cluster, run: str, namespace: str) -> list[Obj]:
     """The TrainJobs of all steps of runs of that name, whoever their owners are."""
     return cluster.list(TRAINJOB, namespace, label_selector=f"{names.RUN_LABEL}={label_value(run)}").items
+
+
+def nodes_of(request: TrainRequest, runtime: Obj) -> int:
+    """Nodes that train together: those of the request, else the runtime's."""
+    return request.num_nodes or int((runtime["spec"].get("mlPolicy") or {}).get("numNodes") or 1)
 
 
 def find_runtime(cluster: Cluster, request: TrainRequest, namespace: str) -> ResolvedRuntime:
