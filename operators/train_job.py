@@ -14,7 +14,7 @@ from airflow.sdk.bases.operator import TRIGGER_FAIL_REPR, TriggerFailureReason
 
 from trainwright.operators import leaving
 from trainwright.operators.hook import TrainwrightHook
-from trainwright.operators.task_identity import task_identity
+from trainwright.operators.task_identity import earlier_identities, task_identity
 from trainwright.operators.task_state import TaskId
 from trainwright.operators.trigger import SETTLE_SECONDS, TrainJobTrigger
 
@@ -135,7 +135,7 @@ class TrainJobOperator(BaseOperator):
         identity, namespace = task_identity(context, self.run), self._namespace(cluster)
         leaving.stop_earlier(cluster, identity, namespace, self.stopping)
         if not self.deferrable:
-            more = {"latest_checkpoint": self._exported(context), **self._waiting(context)}
+            more = {**self._submitting(context, identity), **self._waiting(context)}
             return _result(run_to_end(cluster, self._request(), identity, namespace, **more))
         limit = self.execution_timeout.total_seconds() if self.execution_timeout else None
         with ended_by_signals() as stop:
@@ -220,8 +220,9 @@ class TrainJobOperator(BaseOperator):
     def _submit(self, context: Any, cluster: Any) -> Any:
         from trainwright.jobs import submit_or_adopt
 
-        identity, exported = task_identity(context, self.run), self._exported(context)
-        return submit_or_adopt(cluster, self._request(), identity, self._namespace(cluster), latest_checkpoint=exported)
+        identity = task_identity(context, self.run)
+        more = self._submitting(context, identity)
+        return submit_or_adopt(cluster, self._request(), identity, self._namespace(cluster), **more)
 
     def _defer(self, context: Any, trainjob: dict[str, Any], until: float | None) -> NoReturn:
         """`until` is the end of the task's execution_timeout, in seconds since the epoch. Raises TaskDeferred."""
@@ -256,11 +257,12 @@ class TrainJobOperator(BaseOperator):
             "on_error": leaving.on_error(self.stopping),
         }
 
-    def _exported(self, context: Any) -> Any:
-        """What looks for an export of this run; None where it does not say where it exports to."""
+    def _submitting(self, context: Any, identity: Any) -> dict[str, Any]:
+        """What a submission knows besides the request, as arguments: the run's export, and what the task was before a clear."""
         from trainwright.checkpoints.resume_source import exported_by
 
-        return exported_by(str(context["ti"].run_id), self.export_uri) if self.export_uri else None
+        exported = exported_by(str(context["ti"].run_id), self.export_uri) if self.export_uri else None
+        return {"latest_checkpoint": exported, "was": tuple(earlier_identities(identity))}
 
     def _namespace(self, cluster: Any) -> str:
         return self.namespace or str(cluster.default_namespace)

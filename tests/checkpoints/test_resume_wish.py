@@ -83,6 +83,21 @@ def test_never_of_others_than_the_leader_is_the_same_before_and_after_it(
     assert resume_point(workspace, leader=False, wish=NEVER) == own
 
 
+@pytest.mark.parametrize("leader", [True, False])
+def test_a_job_that_follows_a_preempted_one_goes_on_from_that_and_from_nothing_before_it(
+    workspace: Path, write_checkpoint: WriteCheckpoint, leader: bool
+) -> None:
+    resume_point(workspace)
+    write_checkpoint(50)
+    second, third = Wish("never", "job-2", continues=("job-1",)), Wish("never", "job-3", continues=("job-2", "job-1"))
+    assert resume_point(workspace, leader=leader, wish=second) is None  # job-1 had not begun
+    assert resume_point(workspace, wish=NEVER) is None
+    own = write_checkpoint(5)
+    assert resume_point(workspace, leader=leader, wish=third) == own  # job-2 had not begun
+    assert resume_point(workspace, leader=not leader, wish=third) == own
+    assert resume_point(workspace, wish=Wish("never", "job-4", continues=("job-3",))) == own
+
+
 @pytest.mark.parametrize("named", ["", "/checkpoint-10"])
 def test_an_export_is_restored_and_then_given_up_for_what_the_job_has_itself(
     exports: str, fresh: Path, output: Path, named: str
@@ -205,6 +220,7 @@ def test_the_wish_comes_from_the_environment() -> None:
     assert Wish.of({names.RESUME_VARIABLE: "auto"}) == Wish()
     told = {names.RESUME_VARIABLE: "never", names.RESUME_JOB_VARIABLE: "uid", "TRAINJOB_NAME": "a"}
     assert Wish.of(told) == Wish("never", "uid")
+    assert Wish.of({**told, names.RESUME_CONTINUES_VARIABLE: "b,a"}) == Wish("never", "uid", continues=("b", "a"))
     assert Wish.of({names.RESUME_EXPORT_VARIABLE: "file:///x"}) == Wish(export="file:///x")
     with pytest.raises(StorageError, match="a restart cannot be told from a beginning"):
         Wish.of({names.RESUME_VARIABLE: "never"})

@@ -17,7 +17,7 @@ from trainwright.api import names
 from trainwright.api.conditions import is_finished
 from trainwright.api.errors import Forbidden
 from trainwright.api.kinds import CLUSTER_TRAINING_RUNTIME, JOBSET, POD, TRAINJOB
-from trainwright.api.objects import annotations_of, name_of
+from trainwright.api.objects import annotations_of, name_of, uid_of
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.controlplane.gates import FeatureGates
 from trainwright.controlplane.home import Home
@@ -44,6 +44,7 @@ TAKEN = {
 }
 ENDED = {"name": "node", "image": "i", "imageID": "", "ready": False, "restartCount": 0}
 BROKEN = {"phase": "Failed", "containerStatuses": [{**ENDED, "state": {"terminated": {"exitCode": 3, "reason": "Error"}}}]}
+CONTAINERS = {"restartPolicy": "Never", "containers": [{"name": "node", "image": "i"}]}
 RequestOf = Callable[..., TrainRequest]
 
 
@@ -250,7 +251,7 @@ def test_who_adopts_counts_nothing_twice(cluster: EmbeddedCluster, request_of: R
         submit_or_adopt(cluster, request_of(), STEP, "default")
     assert count(cluster) == 1
     set_status(newest(cluster), "Complete")
-    assert preemption.counted(cluster, newest(cluster)) == 1
+    assert preemption.judged(cluster, newest(cluster)) == newest(cluster)
 
 
 def test_a_signal_ends_the_wait_before_the_next_is_submitted(
@@ -301,6 +302,45 @@ def test_a_job_that_was_submitted_elsewhere_is_followed_on(
     assert name_of(follow_to_end(cluster, submitted.trainjob, again=again)) == f"{submitted.name}-2"
     with pytest.raises(TrainJobFailed):
         follow_to_end(cluster, submitted.trainjob)
+
+
+def test_after_a_preemption_the_next_goes_on_from_its_checkpoints_whatever_beginning_is_asked_for(
+    cluster: EmbeddedCluster, fail: Any
+) -> None:
+    request = TrainRequest(runtime="trl-sft", workspace="pvc://w", resume="never", dataset_uri="hf://a/b", model_uri="hf://a/b")
+
+    def told() -> tuple[str, str]:
+        """What the newest generation's container is told, and its annotation."""
+        (patch,) = [patch for patch in newest(cluster)["spec"]["runtimePatches"] if patch["manager"] == "trainwright.dev/resume"]
+        (job,) = patch["trainingRuntimeSpec"]["template"]["spec"]["replicatedJobs"]
+        (container,) = job["template"]["spec"]["template"]["spec"]["initContainers"]
+        said = {entry["name"]: entry.get("value", "") for entry in container["env"]}
+        assert said[names.RESUME_VARIABLE] == "never"
+        return said.get(names.RESUME_CONTINUES_VARIABLE, ""), annotations_of(newest(cluster)).get(names.CONTINUES_ANNOTATION, "")
+
+    def jobset() -> str:
+        spec = {"replicatedJobs": [{"name": "node", "template": {"spec": {"template": {"spec": CONTAINERS}}}}]}
+        metadata = {"name": name_of(newest(cluster)), "namespace": "default"}
+        made = cluster.create({"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": metadata, "spec": spec})
+        return uid_of(made)
+
+    submit_or_adopt(cluster, request, STEP, "default")
+    assert told() == ("", "")
+    first = jobset()
+    fail(TAKEN)
+    made = submit_or_adopt(cluster, request, STEP, "default")
+    assert told() == (first, first)
+    assert submit_or_adopt(cluster, request, STEP, "default").name == made.name
+    second = jobset()
+    fail(TAKEN)
+    submit_or_adopt(cluster, request, STEP, "default")
+    assert told() == (f"{second},{first}", f"{second},{first}")
+    fail(TAKEN)  # and its JobSet cannot be read
+    submit_or_adopt(cluster, request, STEP, "default")
+    assert told() == (f"{second},{first}", f"{second},{first}")
+    fail(BROKEN)
+    submit_or_adopt(cluster, request, STEP, "default")
+    assert told() == ("", "")
 
 
 def test_a_first_generation_says_nothing_of_preemptions(cluster: EmbeddedCluster, request_of: RequestOf, fail: Any) -> None:

@@ -137,6 +137,17 @@ def test_ended_earlier_generations_are_kept_or_deleted(cluster: EmbeddedCluster,
     assert sorted(left) == sorted([other.name, third.name])
 
 
+def test_ended_jobs_of_before_a_clear_go_too(cluster: EmbeddedCluster, request_of: RequestOf, set_status: Any) -> None:
+    cleared = Identity("kfp", "run", "train@3")
+    made = [submit_or_adopt(cluster, request_of(), STEP, "default")]
+    set_status(made[0].trainjob, "Failed")
+    made.append(submit_or_adopt(cluster, request_of(), STEP, "default"))
+    set_status(made[1].trainjob, "Complete")
+    current = submit_or_adopt(cluster, request_of(earlier="delete"), cleared, "default", was=(STEP,))
+    left = [name_of(job) for job in cluster.list(TRAINJOB).items if "deletionTimestamp" not in job["metadata"]]
+    assert (current.generation, left) == (1, [current.name])
+
+
 def test_a_generation_that_was_only_superseded_is_not_deleted(cluster: EmbeddedCluster, request_of: RequestOf) -> None:
     from trainwright.jobs import suspend_job
 

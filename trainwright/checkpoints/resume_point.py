@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 
-from trainwright.api.names import RESUME_EXPORT_VARIABLE, RESUME_JOB_VARIABLE, RESUME_VARIABLE
+from trainwright.api.names import RESUME_CONTINUES_VARIABLE, RESUME_EXPORT_VARIABLE, RESUME_JOB_VARIABLE, RESUME_VARIABLE
 from trainwright.checkpoints.errors import CheckpointError, NoCheckpoint
 from trainwright.checkpoints.find import latest_checkpoint
 from trainwright.checkpoints.hf_trainer import incomplete_because
@@ -52,6 +52,8 @@ class Wish:
     """What tells this job from every other; its restarted pods go on from its own checkpoints, whatever `resume` says."""
     export: str = ""
     """Where `auto` finds no checkpoint on the volume: the URI of an export."""
+    continues: tuple[str, ...] = ()
+    """Jobs that this one follows after a preemption, and whose checkpoints are as good as its own."""
 
     @classmethod
     def of(cls, environ: Mapping[str, str]) -> Wish:
@@ -63,7 +65,8 @@ class Wish:
             raise StorageError(
                 f"{RESUME_VARIABLE} is {resume!r}, and {RESUME_JOB_VARIABLE} is empty: a restart cannot be told from a beginning"
             )
-        return cls(resume, job, environ.get(RESUME_EXPORT_VARIABLE, ""))
+        continues = tuple(filter(None, environ.get(RESUME_CONTINUES_VARIABLE, "").split(",")))
+        return cls(resume, job, environ.get(RESUME_EXPORT_VARIABLE, ""), continues)
 
     @property
     def source(self) -> str:
@@ -109,7 +112,7 @@ def _begin(output: Path, origin: Origin, wish: Wish) -> None:
 def _is_anothers(output: Path, origin: Origin, wish: Wish) -> bool:
     if recorded_origin(output) not in (None, origin):
         return True
-    return bool(wish.resume) and begun_by(output) != wish.job
+    return bool(wish.resume) and begun_by(output) not in (wish.job, *wish.continues)
 
 
 def _newest(output: Path) -> Path | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 
 from trainwright.api import names
 from trainwright.api.conditions import is_finished, is_true
@@ -42,10 +43,21 @@ def is_over(trainjob: Obj) -> bool:
     return is_true(trainjob, "Failed") or is_deleting(trainjob) or names.SUPERSEDED_ANNOTATION in annotations_of(trainjob)
 
 
-def retire_earlier(cluster: Cluster, generations: list[Obj], current: Obj) -> None:
-    """Delete those that ended before the current one. What may not be deleted stays, with a warning."""
-    for job in generations:
-        if generation_of(job) >= generation_of(current) or not is_finished(job) or is_deleting(job):
+def retire_earlier(cluster: Cluster, current: Obj, identities: Iterable[Identity]) -> None:
+    """Delete the jobs of these steps that ended before the current one, which is of one of them.
+
+    What may not be deleted stays, with a warning. Raises ApiError where they cannot be listed.
+    """
+    number = generation_of(current)
+    for identity in identities:
+        ended = [job for job in generations_of(cluster, identity, namespace_of(current)) if is_finished(job)]
+        own = annotations_of(current).get(names.OWNER_ANNOTATION) == str(identity)
+        _delete(cluster, [job for job in ended if not own or generation_of(job) < number])
+
+
+def _delete(cluster: Cluster, jobs: list[Obj]) -> None:
+    for job in jobs:
+        if is_deleting(job):
             continue
         try:
             cluster.delete(TRAINJOB, name_of(job), namespace_of(job), propagation="Foreground", uid=uid_of(job))

@@ -45,9 +45,9 @@ def trainjob_manifest(request: TrainRequest, identity: Identity, namespace: str,
     }
 
 
-def resuming(trainjob: Obj, runtime: Obj, *, resume: str = AUTO, export: str = "", secret: str = "") -> Obj:
+def resuming(trainjob: Obj, runtime: Obj, *, resume: str = AUTO, export: str = "", secret: str = "", continues: str = "") -> Obj:
     """A made TrainJob told where to go on from, see `resume_patch`; its digest stays, and an earlier wish of its is replaced."""
-    patch = resume_patch(runtime, resume=resume, export=export, secret=secret)
+    patch = resume_patch(runtime, resume=resume, export=export, secret=secret, continues=continues)
     if patch is None:
         return trainjob
     others = [entry for entry in trainjob["spec"].get("runtimePatches") or [] if entry.get("manager") != patch["manager"]]

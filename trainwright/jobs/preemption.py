@@ -13,7 +13,7 @@ import threading
 from trainwright.api import names
 from trainwright.api.conditions import is_true
 from trainwright.api.errors import ApiError, Conflict, NotFound
-from trainwright.api.kinds import TRAINJOB
+from trainwright.api.kinds import JOBSET, TRAINJOB
 from trainwright.api.objects import Obj, annotations_of, name_of, namespace_of, uid_of
 from trainwright.cluster.protocol import Cluster
 from trainwright.jobs.errors import Preempted
@@ -36,7 +36,7 @@ def wait_to_resume(cluster: Cluster, error: Preempted, budget: int, stop: thread
     """
     trainjob = error.trainjob
     try:
-        used = counted(cluster, trainjob, preempted=True)
+        used = preemptions_until(_marked(cluster, trainjob))
     except ApiError as refused:
         raise _given_up(error, f"it is not resumed, since the preemption cannot be counted: {refused.message}") from error
     if used > budget:
@@ -49,38 +49,52 @@ def wait_to_resume(cluster: Cluster, error: Preempted, budget: int, stop: thread
     return not stop.wait(seconds)
 
 
-def counted(cluster: Cluster, trainjob: Obj, *, preempted: bool | None = None) -> int:
-    """How many generations up to this one ended by preemption; this one is marked if it did and nobody has marked it.
+def judged(cluster: Cluster, trainjob: Obj) -> Obj:
+    """The job, marked if it has failed by preemption and nobody has marked it. Raises ApiError."""
+    if not is_true(trainjob, "Failed") or was_preempted(trainjob):
+        return trainjob
+    if not issubclass(error_class(report_of(cluster, trainjob)), Preempted):
+        return trainjob
+    return _marked(cluster, trainjob)
 
-    `preempted` says so where it is known; else a failed one is looked at. Raises ApiError.
+
+def was_preempted(trainjob: Obj) -> bool:
+    """Whether somebody has marked it so."""
+    return names.PREEMPTED_ANNOTATION in annotations_of(trainjob)
+
+
+def jobs_continued(cluster: Cluster, preempted: Obj) -> str:
+    """UIDs of the JobSets of a preempted job and of those that it followed itself, with commas: what its successor goes on from.
+
+    Without the one that cannot be read, with a warning: what that one has trained is then moved aside.
     """
-    if not is_true(trainjob, "Failed") or names.PREEMPTED_ANNOTATION in annotations_of(trainjob):
-        return preemptions_until(trainjob)
-    if preempted is None:
-        preempted = issubclass(error_class(report_of(cluster, trainjob)), Preempted)
-    if not preempted:
-        return preemptions_until(trainjob)
-    marked = _marked(cluster, trainjob)
-    return preemptions_until(marked) if marked is not None else preemptions_until(trainjob) + 1
+    earlier = annotations_of(preempted).get(names.CONTINUES_ANNOTATION, "")
+    try:
+        own = uid_of(cluster.get(JOBSET, name_of(preempted), namespace_of(preempted)))
+    except ApiError as error:
+        log.warning("preempted trainjob name=%s is not gone on from: its JobSet: %s", name_of(preempted), error.message)
+        return earlier
+    return ",".join(filter(None, (own, earlier)))
 
 
-def _marked(cluster: Cluster, trainjob: Obj) -> Obj | None:
-    """That very job with the mark; None when it is gone."""
+def _marked(cluster: Cluster, trainjob: Obj) -> Obj:
+    """That very job with the mark, once; as it would be when it is gone. Raises ApiError."""
+    patch = {"annotations": {names.PREEMPTED_ANNOTATION: "true"}}
     for _ in range(_MOST_TRIES):
         try:
             current = cluster.get(TRAINJOB, name_of(trainjob), namespace_of(trainjob))
             if uid_of(current) != uid_of(trainjob):
-                return None
-            metadata = {
-                "resourceVersion": current["metadata"]["resourceVersion"],
-                "annotations": {names.PREEMPTED_ANNOTATION: "true"},
-            }
+                break
+            metadata = {"resourceVersion": current["metadata"]["resourceVersion"], **patch}
             return cluster.patch(TRAINJOB, name_of(trainjob), {"metadata": metadata}, namespace_of(trainjob))
         except NotFound:
-            return None
+            break
         except Conflict:  # its status moved on meanwhile
             continue
-    raise Conflict(f"TrainJob {name_of(trainjob)} changed {_MOST_TRIES} times while its preemption was being counted")
+    else:
+        raise Conflict(f"TrainJob {name_of(trainjob)} changed {_MOST_TRIES} times while its preemption was being counted")
+    annotations = {**annotations_of(trainjob), **patch["annotations"]}
+    return {**trainjob, "metadata": {**trainjob["metadata"], "annotations": annotations}}
 
 
 def _given_up(error: Preempted, words: str) -> Preempted:

@@ -52,14 +52,17 @@ def has_resume_point(runtime: Obj) -> bool:
     return any(True for _ in _deciding(runtime))
 
 
-def resume_patch(runtime: Obj, *, resume: str = AUTO, export: str = "", secret: str = "") -> Obj | None:
+def resume_patch(runtime: Obj, *, resume: str = AUTO, export: str = "", secret: str = "", continues: str = "") -> Obj | None:
     """What tells the runtime's init container of the wish; None where there is none.
 
-    `export` is what `auto` goes on from where the volume has no checkpoint; `secret` names a Secret with STORE_VARIABLES.
+    `export` is what `auto` goes on from where the volume has no checkpoint; `secret` names a Secret with STORE_VARIABLES;
+    `continues` the jobs (UIDs of JobSets) whose checkpoints are as good as the new job's own.
     """
     if resume == AUTO and not export:
         return None
     variables = [{"name": names.RESUME_JOB_VARIABLE, "valueFrom": {"fieldRef": {"fieldPath": _JOB}}}]
+    if continues:
+        variables.append({"name": names.RESUME_CONTINUES_VARIABLE, "value": continues})
     pod: Obj = {}
     container: Obj = {"name": names.RESUME_POINT, "env": variables}
     if resume == AUTO:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from types import FrameType
@@ -43,6 +43,7 @@ def run_to_end(
     namespace: str,
     *,
     latest_checkpoint: LatestCheckpoint | None = None,
+    was: Sequence[Identity] = (),
     preemption_budget: int = BUDGET,
     deadlines: Deadlines = _NO_DEADLINES,
     on_progress: Callable[[Progress], None] = lambda _progress: None,
@@ -59,7 +60,9 @@ def run_to_end(
     with ended_by_signals() as stop:
 
         def generation() -> Obj:
-            submitted = submit_or_adopt(cluster, request, identity, namespace, latest_checkpoint=latest_checkpoint, stop=stop)
+            submitted = submit_or_adopt(
+                cluster, request, identity, namespace, latest_checkpoint=latest_checkpoint, was=was, stop=stop
+            )
             limits = _with_run(deadlines, submitted.run_deadline)
             return _to_end(cluster, submitted.trainjob, stop, limits, on_progress, on_signal, on_error)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from trainwright.api import names
@@ -21,7 +21,7 @@ from trainwright.jobs.errors import TrainJobNameTaken
 from trainwright.jobs.generations import generation_of, generations_of, is_over, preemptions_until, retire_earlier
 from trainwright.jobs.identity import Identity, label_value
 from trainwright.jobs.manifest import resuming, trainjob_manifest
-from trainwright.jobs.preemption import counted
+from trainwright.jobs.preemption import jobs_continued, judged, was_preempted
 from trainwright.jobs.request import TrainRequest
 from trainwright.jobs.resume import AUTO, has_resume_point, resume_doubts
 from trainwright.jobs.served_form import dropped_fields, served_form
@@ -72,13 +72,15 @@ def submit_or_adopt(
     namespace: str,
     *,
     latest_checkpoint: LatestCheckpoint | None = None,
+    was: Sequence[Identity] = (),
     stop: threading.Event | None = None,
 ) -> Submitted:
     """The TrainJob for this step of this run, made at most once.
 
     A job under the step's name with the same wanted spec is adopted: waited for while it runs, resumed when a cancel had
     suspended it, taken as done when it is complete. After one that failed, is being deleted or was superseded (see
-    `suspend_job`) the next generation is submitted, and with `earlier` = delete the ended ones before it are deleted.
+    `suspend_job`) the next generation is submitted, and with `earlier` = delete the ended ones before it are deleted,
+    those of what the step `was` before somebody cleared it among them.
     With `resume` = auto a job that is made is told of the export that `latest_checkpoint` knows, for a volume without
     checkpoints. A workspace that asks for a new claim gets it. Before a job is created the runtime is resolved, the objects
     are built and nodes are looked at, so that a request that cannot work fails here. A cluster that has no answer for the
@@ -90,7 +92,7 @@ def submit_or_adopt(
     if request.workspace:
         tie_claim(patient, Workspace.parse(request.workspace), identity, submitted.trainjob)
     if request.earlier == "delete":
-        retire_earlier(patient, generations_of(patient, identity, namespace), submitted.trainjob)
+        retire_earlier(patient, submitted.trainjob, (identity, *was))
     return submitted
 
 
@@ -104,13 +106,15 @@ def _submit_or_adopt(
 ) -> Submitted:
     runtime, choice = _chosen(cluster, request, namespace)
     generations = generations_of(cluster, identity, namespace)
-    preemptions = max(map(preemptions_until, generations), default=0)
+    before: Obj | None = None
     for generation in range(max(map(generation_of, generations), default=1), MOST_GENERATIONS + 1):
         wanted = trainjob_manifest(request, identity, namespace, runtime, generation)
         objects, form = materialize(wanted, runtime), served_form(wanted, served_trainjob(asked, through=cluster))
         existing = _existing(cluster, wanted)
         if existing is None:
-            wanted = _told(wanted, request, runtime, preemptions, latest_checkpoint)
+            wanted = _told(wanted, request, runtime, latest_checkpoint)
+            if before is not None:
+                wanted = _following(wanted, before, cluster, request, runtime)
             form = served_form(wanted, served_trainjob(asked, through=cluster))
             if objects:
                 check_capacity(cluster, objects[-1])
@@ -128,7 +132,7 @@ def _submit_or_adopt(
         _check_owner(existing, wanted)
         if is_over(existing):
             log.info("trainjob of generation %d is over name=%s; trying the next", generation, name_of(existing))
-            preemptions = max(preemptions, counted(cluster, existing))  # a try that was killed may not have counted it
+            before = judged(cluster, existing)  # a try that was killed may not have counted it
             continue
         _check_digest(existing, wanted)
         log.info("trainjob adopted namespace=%s name=%s step=%s", namespace, name_of(existing), identity)
@@ -136,16 +140,27 @@ def _submit_or_adopt(
     raise TrainJobNameTaken(f"{identity}: {MOST_GENERATIONS} generations exist and have failed; delete some to go on")
 
 
-def _told(wanted: Obj, request: TrainRequest, runtime: Obj, preemptions: int, latest_checkpoint: LatestCheckpoint | None) -> Obj:
-    """The TrainJob with what is known of this moment: an export to go on from, preemptions so far. The digest stays."""
+def _told(wanted: Obj, request: TrainRequest, runtime: Obj, latest_checkpoint: LatestCheckpoint | None) -> Obj:
+    """The TrainJob told of an export that it may go on from. That is known of this moment, not wanted: the digest stays."""
     for doubt in resume_doubts(runtime, request.resume, generation_of(wanted)):
         log.warning("resume name=%s %s", name_of(wanted), doubt)
-    if latest_checkpoint is not None and request.resume == AUTO and has_resume_point(runtime):
-        wanted = resuming(wanted, runtime, export=latest_checkpoint(), secret=request.resume_secret)
-    if not preemptions:
+    if latest_checkpoint is None or request.resume != AUTO or not has_resume_point(runtime):
         return wanted
-    annotations = {**annotations_of(wanted), names.PREEMPTIONS_ANNOTATION: str(preemptions)}
-    return {**wanted, "metadata": {**wanted["metadata"], "annotations": annotations}}
+    return resuming(wanted, runtime, export=latest_checkpoint(), secret=request.resume_secret)
+
+
+def _following(wanted: Obj, before: Obj, cluster: Cluster, request: TrainRequest, runtime: Obj) -> Obj:
+    """The TrainJob with what it has from the generation before it: preemptions so far, and after one also its checkpoints,
+    whatever other beginning is asked for."""
+    marks = {}
+    if preemptions := preemptions_until(before):
+        marks[names.PREEMPTIONS_ANNOTATION] = str(preemptions)
+    if was_preempted(before) and request.resume != AUTO and has_resume_point(runtime):
+        continues = jobs_continued(cluster, before)
+        marks[names.CONTINUES_ANNOTATION] = continues
+        wanted = resuming(wanted, runtime, resume=request.resume, secret=request.resume_secret, continues=continues)
+    metadata = {**wanted["metadata"], "annotations": {**annotations_of(wanted), **marks}}
+    return {**wanted, "metadata": metadata}
 
 
 def _create(cluster: Cluster, wanted: Obj, asked: Cluster) -> Obj:
