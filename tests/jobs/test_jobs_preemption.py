@@ -286,6 +286,8 @@ def test_who_may_not_count_does_not_resume(cluster: EmbeddedCluster, request_of:
     assert isinstance(error, Preempted)
     with pytest.raises(Preempted, match="cannot be counted: not you"):
         preemption.wait_to_resume(Narrow(), error, 3, threading.Event())  # type: ignore[arg-type]
+    retried = submit_or_adopt(Narrow(), request_of(), STEP, "default")  # type: ignore[arg-type]
+    assert preemptions_until(retried.trainjob) == 1
 
 
 def test_a_job_that_was_submitted_elsewhere_is_followed_on(

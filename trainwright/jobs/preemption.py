@@ -15,6 +15,7 @@ from trainwright.api.conditions import is_true
 from trainwright.api.errors import ApiError, Conflict, NotFound
 from trainwright.api.kinds import JOBSET, TRAINJOB
 from trainwright.api.objects import Obj, annotations_of, name_of, namespace_of, uid_of
+from trainwright.cluster.patient import PatientCluster
 from trainwright.cluster.protocol import Cluster
 from trainwright.jobs.errors import Preempted
 from trainwright.jobs.generations import preemptions_until
@@ -25,6 +26,7 @@ BUDGET = 3
 """Times that a step goes on by itself; whoever wants another number says so."""
 FIRST_SECONDS, MOST_SECONDS = 10.0, 60.0
 """What took the pods away needs a moment to find room for others: doubled each time, a little of it random."""
+_MARK = {names.PREEMPTED_ANNOTATION: "true"}
 _MOST_TRIES = 10
 log = logging.getLogger(__name__)
 
@@ -36,7 +38,7 @@ def wait_to_resume(cluster: Cluster, error: Preempted, budget: int, stop: thread
     """
     trainjob = error.trainjob
     try:
-        used = preemptions_until(_marked(cluster, trainjob))
+        used = preemptions_until(_marked(PatientCluster(cluster, stop=stop), trainjob))
     except ApiError as refused:
         raise _given_up(error, f"it is not resumed, since the preemption cannot be counted: {refused.message}") from error
     if used > budget:
@@ -50,12 +52,16 @@ def wait_to_resume(cluster: Cluster, error: Preempted, budget: int, stop: thread
 
 
 def judged(cluster: Cluster, trainjob: Obj) -> Obj:
-    """The job, marked if it has failed by preemption and nobody has marked it. Raises ApiError."""
+    """The job, marked if it has failed by preemption and nobody has marked it; marked only here where it may not be changed."""
     if not is_true(trainjob, "Failed") or was_preempted(trainjob):
         return trainjob
     if not issubclass(error_class(report_of(cluster, trainjob)), Preempted):
         return trainjob
-    return _marked(cluster, trainjob)
+    try:
+        return _marked(cluster, trainjob)
+    except ApiError as error:
+        log.warning("preemption of trainjob name=%s not marked: %s", name_of(trainjob), error.message)
+        return _with_mark(trainjob)
 
 
 def was_preempted(trainjob: Obj) -> bool:
@@ -79,22 +85,22 @@ def jobs_continued(cluster: Cluster, preempted: Obj) -> str:
 
 def _marked(cluster: Cluster, trainjob: Obj) -> Obj:
     """That very job with the mark, once; as it would be when it is gone. Raises ApiError."""
-    patch = {"annotations": {names.PREEMPTED_ANNOTATION: "true"}}
     for _ in range(_MOST_TRIES):
         try:
             current = cluster.get(TRAINJOB, name_of(trainjob), namespace_of(trainjob))
             if uid_of(current) != uid_of(trainjob):
-                break
-            metadata = {"resourceVersion": current["metadata"]["resourceVersion"], **patch}
+                return _with_mark(trainjob)
+            metadata = {"resourceVersion": current["metadata"]["resourceVersion"], "annotations": _MARK}
             return cluster.patch(TRAINJOB, name_of(trainjob), {"metadata": metadata}, namespace_of(trainjob))
         except NotFound:
-            break
+            return _with_mark(trainjob)
         except Conflict:  # its status moved on meanwhile
             continue
-    else:
-        raise Conflict(f"TrainJob {name_of(trainjob)} changed {_MOST_TRIES} times while its preemption was being counted")
-    annotations = {**annotations_of(trainjob), **patch["annotations"]}
-    return {**trainjob, "metadata": {**trainjob["metadata"], "annotations": annotations}}
+    raise Conflict(f"TrainJob {name_of(trainjob)} changed {_MOST_TRIES} times while its preemption was being counted")
+
+
+def _with_mark(trainjob: Obj) -> Obj:
+    return {**trainjob, "metadata": {**trainjob["metadata"], "annotations": {**annotations_of(trainjob), **_MARK}}}
 
 
 def _given_up(error: Preempted, words: str) -> Preempted:
