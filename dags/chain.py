@@ -26,6 +26,7 @@ PARAMETERS = {
     "num_nodes": Param(1, type="integer", minimum=1),
     "env": Param({}, type="object"),
     "resume": Param("auto", type="string", description="auto, never, or the URI of an exported checkpoint"),
+    "resume_secret": Param("", type="string", description="a Secret with what reads exports"),
     "run": Param("", type="string", description="name of the run; empty takes the DAG run's id"),
     "sample_row": Param(0, type="integer", minimum=0),
 }
@@ -61,6 +62,7 @@ def training_chain(setting: Callable[[str], str], *, folder: str = "", export: s
             workspace=workspace,
             run=setting("run"),
             resume=setting("resume"),
+            resume_secret=setting("resume_secret"),
             export_uri=export_uri,
             dataset_uri=setting("dataset_uri"),
             model_uri=setting("model_uri"),

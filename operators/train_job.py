@@ -66,6 +66,7 @@ class TrainJobOperator(BaseOperator):
         "run",
         "resume",
         "export_uri",
+        "resume_secret",
         "num_nodes",
         "env",
         "resources_per_node",

@@ -28,6 +28,7 @@ def finetune(
     settings: str = "{}",
     env: Dict[str, str] = {},  # noqa: B006, UP006
     resume: str = "auto",
+    resume_secret: str = "",
     test_fraction: float = 0.1,
     sample_row: int = 0,
     max_evaluation_rows: int = 0,
@@ -56,6 +57,7 @@ def finetune(
         settings=settings,
         env=env,
         resume=resume,
+        resume_secret=resume_secret,
         export_uri=export_uri,
     )
     exported = export_checkpoint(

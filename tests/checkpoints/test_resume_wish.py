@@ -189,6 +189,15 @@ def test_auto_does_not_take_the_export_of_another_dataset(exports: str, fresh: P
     assert resume_point(fresh, leader=leader, wish=Wish(job="job-1", export=exports), patience=0) is None
 
 
+@pytest.mark.parametrize("leader", [True, False])
+def test_auto_does_without_an_export_that_is_not_to_be_seen(
+    fresh: Path, tmp_path: Path, leader: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    wish = Wish(job="job-1", export=str(StorageUri.of_path(tmp_path / "elsewhere")))
+    assert resume_point(fresh, leader=leader, wish=wish, patience=0) is None
+    assert "holds no export" in caplog.text
+
+
 def test_a_named_export_is_taken_whatever_it_comes_from(exports: str, fresh: Path) -> None:
     prepare(fresh, "dataset", "2")
     assert resume_point(fresh, wish=Wish(exports, "job-1")) == fresh / "output" / "checkpoint-10"

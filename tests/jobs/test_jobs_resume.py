@@ -104,23 +104,31 @@ def test_a_runtime_that_cannot_is_refused_for_an_export_and_doubted_else(
     assert "whether it starts afresh is up to its program" in caplog.text
 
 
-def test_auto_learns_of_the_export_only_when_a_job_is_made(cluster: EmbeddedCluster) -> None:
+def test_auto_learns_of_the_export_only_when_a_job_is_made(cluster: EmbeddedCluster, caplog: pytest.LogCaptureFixture) -> None:
     asked: list[str] = []
+
+    def with_secret(**fields: Any) -> TrainRequest:
+        return sft(resume_secret="store", **fields)
 
     def latest(answer: str) -> Callable[[], str]:
         return lambda: asked.append(answer) or answer  # type: ignore[func-returns-value]
 
-    made = submit_or_adopt(cluster, sft(), STEP, "default", latest_checkpoint=latest("s3://bucket/run/checkpoint-5"))
-    again = submit_or_adopt(cluster, sft(), STEP, "default", latest_checkpoint=latest("s3://bucket/run/checkpoint-9"))
-    without = submit_or_adopt(cluster, sft(), STEP, "default")
+    made = submit_or_adopt(cluster, with_secret(), STEP, "default", latest_checkpoint=latest("s3://bucket/run/checkpoint-5"))
+    again = submit_or_adopt(cluster, with_secret(), STEP, "default", latest_checkpoint=latest("s3://bucket/run/checkpoint-9"))
+    without = submit_or_adopt(cluster, with_secret(), STEP, "default")
     assert (again.adopted, without.adopted, asked) == (True, True, ["s3://bucket/run/checkpoint-5"])
     _, container = deciding(made.trainjob)
     assert variables(container)[names.RESUME_EXPORT_VARIABLE] == "s3://bucket/run/checkpoint-5"
-    never = submit_or_adopt(cluster, sft(resume="never"), Identity("kfp", "r", "n"), "default", latest_checkpoint=latest("x"))
+    never = submit_or_adopt(
+        cluster, with_secret(resume="never"), Identity("kfp", "r", "n"), "default", latest_checkpoint=latest("x")
+    )
     assert names.RESUME_EXPORT_VARIABLE not in variables(deciding(never.trainjob)[1])
     assert len(asked) == 1
-    empty = submit_or_adopt(cluster, sft(), Identity("kfp", "r", "e"), "default", latest_checkpoint=latest(""))
+    empty = submit_or_adopt(cluster, with_secret(), Identity("kfp", "r", "e"), "default", latest_checkpoint=latest(""))
     assert PATCH_MANAGER not in [patch["manager"] for patch in empty.trainjob["spec"]["runtimePatches"]]
+    none = submit_or_adopt(cluster, sft(), Identity("kfp", "r", "s"), "default", latest_checkpoint=latest("s3://bucket/run"))
+    assert PATCH_MANAGER not in [patch["manager"] for patch in none.trainjob["spec"]["runtimePatches"]]
+    assert "without resume_secret its pods cannot read the export s3://bucket/run" in caplog.text
 
 
 def test_ended_earlier_generations_are_kept_or_deleted(cluster: EmbeddedCluster, request_of: RequestOf, set_status: Any) -> None:

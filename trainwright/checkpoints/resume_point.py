@@ -89,15 +89,27 @@ def resume_point(
     if leader:
         _begin(output, origin, wish)
     found = None if _is_anothers(output, origin, wish) else _newest(output)
-    source = export_at(wish.source) if found is None and wish.source else None
+    source = _source(wish, origin) if found is None and wish.source else None
     if source is None:
         return found
-    if not wish.resume and not source.is_of(origin):
-        log.info("export of another dataset or model not gone on from uri=%s", source.uri)
-        return None
     if leader:
         return _restored(source, output)
     return _awaited(output, origin, wish, patience)
+
+
+def _source(wish: Wish, origin: Origin) -> Source | None:
+    """The export to restore. What `auto` was told of may be gone, or not to be seen from here, or of another dataset."""
+    if wish.resume:
+        return export_at(wish.resume)
+    try:
+        source = export_at(wish.export)
+    except NoCheckpoint as error:
+        log.warning("%s", error)
+        return None
+    if not source.is_of(origin):
+        log.info("export of another dataset or model not gone on from uri=%s", source.uri)
+        return None
+    return source
 
 
 def _begin(output: Path, origin: Origin, wish: Wish) -> None:

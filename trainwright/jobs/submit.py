@@ -146,7 +146,11 @@ def _told(wanted: Obj, request: TrainRequest, runtime: Obj, latest_checkpoint: L
         log.warning("resume name=%s %s", name_of(wanted), doubt)
     if latest_checkpoint is None or request.resume != AUTO or not has_resume_point(runtime):
         return wanted
-    return resuming(wanted, runtime, export=latest_checkpoint(), secret=request.resume_secret)
+    export = latest_checkpoint()
+    if export.startswith("s3://") and not request.resume_secret:
+        log.warning("resume name=%s without resume_secret its pods cannot read the export %s", name_of(wanted), export)
+        return wanted
+    return resuming(wanted, runtime, export=export, secret=request.resume_secret)
 
 
 def _following(wanted: Obj, before: Obj, cluster: Cluster, request: TrainRequest, runtime: Obj) -> Obj:
