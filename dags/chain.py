@@ -25,6 +25,8 @@ PARAMETERS = {
     "settings": Param("{}", type="string", description="training settings as JSON"),
     "num_nodes": Param(1, type="integer", minimum=1),
     "env": Param({}, type="object"),
+    "resume": Param("auto", type="string", description="auto, never, or the URI of an exported checkpoint"),
+    "resume_secret": Param("", type="string", description="a Secret with what reads exports"),
     "run": Param("", type="string", description="name of the run; empty takes the DAG run's id"),
     "sample_row": Param(0, type="integer", minimum=0),
 }
@@ -48,6 +50,7 @@ def training_chain(setting: Callable[[str], str], *, folder: str = "", export: s
     folders below the workspace and below `export_uri` that are the run's own.
     """
     below = f"/{folder}" if folder else ""
+    export_uri = f"{setting('export_uri')}/{export}" if export else setting("export_uri")
     workspace, path = f"pvc://{setting('workspace_claim')}{below}", f"{setting('workspace_path')}{below}"
     env: Any = setting("env")
     sample_row: Any = setting("sample_row")
@@ -58,6 +61,9 @@ def training_chain(setting: Callable[[str], str], *, folder: str = "", export: s
             task_id="train",
             workspace=workspace,
             run=setting("run"),
+            resume=setting("resume"),
+            resume_secret=setting("resume_secret"),
+            export_uri=export_uri,
             dataset_uri=setting("dataset_uri"),
             model_uri=setting("model_uri"),
             settings=setting("settings"),
@@ -67,7 +73,7 @@ def training_chain(setting: Callable[[str], str], *, folder: str = "", export: s
         ),
         ExportCheckpointOperator(
             task_id="export-checkpoint",
-            export_uri=f"{setting('export_uri')}/{export}" if export else setting("export_uri"),
+            export_uri=export_uri,
             trainjob="{{ ti.xcom_pull('train')['trainjob'] }}",
             workspace_path=path,
         ),

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
 from datetime import timedelta
-from typing import Any
+from functools import partial
+from typing import Any, NoReturn
 
 from airflow.sdk import BaseOperator, conf
 from airflow.sdk.bases.operator import TRIGGER_FAIL_REPR, TriggerFailureReason
 
 from trainwright.operators import leaving
 from trainwright.operators.hook import TrainwrightHook
-from trainwright.operators.task_identity import task_identity
+from trainwright.operators.task_identity import earlier_identities, task_identity
 from trainwright.operators.task_state import TaskId
 from trainwright.operators.trigger import SETTLE_SECONDS, TrainJobTrigger
 
@@ -27,7 +29,8 @@ class TrainJobOperator(BaseOperator):
     leaves the job running for the retry. A task that is marked failed, out of time, or that has no retry left when its
     worker gets SIGTERM, suspends its job: nothing keeps running, and the next try goes on from the last whole checkpoint.
 
-    :param workspace: pvc://CLAIM or pvc://CLAIM/FOLDER, the volume that initializers, nodes and exporter share.
+    :param workspace: pvc://CLAIM or pvc://CLAIM/FOLDER, the volume that initializers, nodes and exporter share; with
+        ?size=20Gi&class=NAME&access=MODE&retain=keep (all but size optional) the claim is made where it does not exist.
     :param dataset_uri: as given to InitializeDatasetOperator.
     :param model_uri: as given to InitializeModelOperator.
     :param runtime: a ClusterTrainingRuntime with the steps of trl-sft.
@@ -43,6 +46,12 @@ class TrainJobOperator(BaseOperator):
         run_timeout: that they may train. None waits. The task's execution_timeout counts as well, deferred or not.
     :param deferrable: wait in the triggerer; default: [operators] default_deferrable.
     :param stopping: what becomes of the job when the task is ended early: suspend, delete, or keep.
+    :param resume: where a new job goes on from: auto (the last whole checkpoint), never, or the URI of an exported checkpoint.
+    :param export_uri: where this run exports to: with auto a job whose workspace has no checkpoint goes on from its export.
+    :param resume_secret: a Secret with what reads exports (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_ENDPOINT_URL ...).
+    :param earlier: what becomes of ended earlier jobs of this task once the next one is submitted: keep or delete.
+    :param preemption_budget: times that the task submits the next job by itself because pods were taken away; 0 leaves it to
+        the retries of the task.
     :param settle_seconds: the least time between deferral and event, see SETTLE_SECONDS of the trigger.
     :return: trainjob, namespace, metrics.
     """
@@ -55,6 +64,9 @@ class TrainJobOperator(BaseOperator):
         "settings",
         "namespace",
         "run",
+        "resume",
+        "export_uri",
+        "resume_secret",
         "num_nodes",
         "env",
         "resources_per_node",
@@ -93,6 +105,11 @@ class TrainJobOperator(BaseOperator):
         run_timeout: float | None = None,
         deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
         stopping: str = "suspend",
+        resume: str = "auto",
+        export_uri: str = "",
+        resume_secret: str = "",
+        earlier: str = "keep",
+        preemption_budget: int = 3,
         settle_seconds: float = SETTLE_SECONDS,
         conn_id: str | None = None,
         **kwargs: Any,
@@ -107,27 +124,37 @@ class TrainJobOperator(BaseOperator):
         self.node_selector, self.tolerations, self.affinity = node_selector or {}, tolerations or [], affinity or {}
         if stopping not in ("suspend", "delete", "keep"):
             raise ValueError(f"stopping={stopping!r}: expected suspend, delete or keep")
+        self.resume, self.export_uri, self.resume_secret, self.earlier = resume, export_uri, resume_secret, earlier
+        self.preemption_budget = preemption_budget
         self.queue_timeout, self.start_timeout, self.run_timeout = queue_timeout, start_timeout, run_timeout
         self.deferrable, self.stopping, self.settle_seconds = deferrable, stopping, settle_seconds
 
     def execute(self, context: Any) -> dict[str, Any]:
-        from trainwright.jobs import Phase, phase_of, submit_or_adopt
-        from trainwright.jobs.run import Cancelled, ended_by_signals, leave, run_to_end
+        from trainwright.jobs.run import ended_by_signals, run_to_end
 
         cluster = TrainwrightHook(self.conn_id).get_conn()
         identity, namespace = task_identity(context, self.run), self._namespace(cluster)
         leaving.stop_earlier(cluster, identity, namespace, self.stopping)
         if not self.deferrable:
-            return _result(run_to_end(cluster, self._request(), identity, namespace, **self._waiting(context)))
+            more = {**self._submitting(context, identity), **self._waiting(context)}
+            return _result(run_to_end(cluster, self._request(), identity, namespace, **more))
+        limit = self.execution_timeout.total_seconds() if self.execution_timeout else None
         with ended_by_signals() as stop:
-            submitted = submit_or_adopt(cluster, self._request(), identity, namespace)
-            cluster, trainjob = submitted.cluster or cluster, submitted.trainjob
-            if phase_of(trainjob) is Phase.Succeeded:
-                return _result(trainjob)
-            if stop.is_set():
-                became = leave(cluster, trainjob, leaving.on_signal(context, self.stopping))
-                raise Cancelled(f"the task was ended before it was deferred; TrainJob {trainjob['metadata']['name']}: {became}")
-            self._defer(context, trainjob, submitted.mode)
+            return self._submit_and_defer(context, cluster, stop, time.time() + limit if limit is not None else None)
+
+    def _submit_and_defer(self, context: Any, cluster: Any, stop: threading.Event, until: float | None) -> dict[str, Any]:
+        """The result of a job that has succeeded already; else raises TaskDeferred, or Cancelled once `stop` is set."""
+        from trainwright.jobs import Phase, phase_of
+        from trainwright.jobs.run import Cancelled, leave
+
+        submitted = self._submit(context, cluster)
+        cluster, trainjob = submitted.cluster or cluster, submitted.trainjob
+        if phase_of(trainjob) is Phase.Succeeded:
+            return _result(trainjob)
+        if stop.is_set():
+            became = leave(cluster, trainjob, leaving.on_signal(context, self.stopping))
+            raise Cancelled(f"the task was ended before it was deferred; TrainJob {trainjob['metadata']['name']}: {became}")
+        self._defer(context, trainjob, until, submitted.mode)
 
     def execute_complete(self, context: Any, event: dict[str, Any]) -> dict[str, Any]:
         """What the trigger has seen becomes the task's result, or its error with the report of the job's failure."""
@@ -148,11 +175,26 @@ class TrainJobOperator(BaseOperator):
         except NotFound:
             raise JobDeleted(f"TrainJob {namespace}/{name} {outcome} and was deleted since: {event['message']}") from None
         if outcome == "failed":
-            raise failure_of(cluster, trainjob)
+            return self._after_failure(context, cluster, failure_of(cluster, trainjob), event.get("until"))
         became = leave(cluster, trainjob, leaving.on_error(self.stopping))
         if outcome == "deadline":
             raise deadline_of(cluster, trainjob, event["message"], event.get("what") or "run", after=became)
         raise TrainJobError(f"TrainJob {namespace}/{name} could not be followed: {event['message']}; {became}")
+
+    def _after_failure(self, context: Any, cluster: Any, failure: Exception, until: float | None) -> dict[str, Any]:
+        """After a preemption the next job is submitted and waited for, within the budget. Raises the failure else."""
+        from trainwright.jobs import Preempted
+        from trainwright.jobs.preemption import wait_to_resume
+        from trainwright.jobs.run import Cancelled, ended_by_signals
+
+        if not isinstance(failure, Preempted):
+            raise failure
+        with ended_by_signals() as stop:
+            if not wait_to_resume(cluster, failure, self.preemption_budget, stop):
+                raise Cancelled(
+                    "the task was ended while it waited to resume a job that was preempted; nothing runs"
+                ) from failure
+            return self._submit_and_defer(context, cluster, stop, until)
 
     def resume_execution(self, next_method: str, next_kwargs: dict[str, Any] | None, context: Any) -> Any:
         """As the base class; what Airflow tells nobody of, a timeout and a trigger that broke, is seen to as well.
@@ -174,11 +216,19 @@ class TrainJobOperator(BaseOperator):
             self.log.error("TrainJob %s took too long: %s", name, leave(cluster, trainjob, leaving.on_error(self.stopping)))
             return super().resume_execution(next_method, next_kwargs, context)
         self.log.warning("the trigger failed (%s); waiting for TrainJob %s in the worker", reason, name)
-        return _result(follow_to_end(cluster, trainjob, **self._waiting(context)))
+        again = partial(self._submit, context, cluster)
+        return _result(follow_to_end(cluster, trainjob, again=again, **self._waiting(context)))
 
-    def _defer(self, context: Any, trainjob: dict[str, Any], mode: str) -> None:
-        """Raises TaskDeferred."""
-        limit = self.execution_timeout.total_seconds() if self.execution_timeout else None
+    def _submit(self, context: Any, cluster: Any) -> Any:
+        from trainwright.jobs import submit_or_adopt
+
+        identity = task_identity(context, self.run)
+        more = self._submitting(context, identity)
+        return submit_or_adopt(cluster, self._request(), identity, self._namespace(cluster), **more)
+
+    def _defer(self, context: Any, trainjob: dict[str, Any], until: float | None, mode: str) -> NoReturn:
+        """`until` is the end of the task's execution_timeout, in seconds since the epoch. Raises TaskDeferred."""
+        left = until - time.time() if until is not None else None
         metadata = trainjob["metadata"]
         self.defer(
             trigger=TrainJobTrigger(
@@ -189,12 +239,12 @@ class TrainJobOperator(BaseOperator):
                 task=TaskId.of(context).as_dict(),
                 stopping=self.stopping,
                 deadlines={"queue": self.queue_timeout, "start": self.start_timeout, "run": self.run_timeout},
-                until=time.time() + limit if limit is not None else None,
+                until=until,
                 settle_seconds=self.settle_seconds,
                 submission_mode=str(mode),
             ),
             method_name="execute_complete",
-            timeout=timedelta(seconds=limit + self.settle_seconds + _BACKSTOP_SECONDS) if limit is not None else None,
+            timeout=timedelta(seconds=max(left, 0) + self.settle_seconds + _BACKSTOP_SECONDS) if left is not None else None,
         )
 
     def _waiting(self, context: Any) -> dict[str, Any]:
@@ -203,11 +253,19 @@ class TrainJobOperator(BaseOperator):
         from trainwright.jobs.progress_line import progress_line
 
         return {
+            "preemption_budget": self.preemption_budget,
             "deadlines": Deadlines(queue=self.queue_timeout, start=self.start_timeout, run=self.run_timeout),
             "on_progress": lambda progress: self.log.info("%s", progress_line(progress)),
             "on_signal": leaving.on_signal(context, self.stopping),
             "on_error": leaving.on_error(self.stopping),
         }
+
+    def _submitting(self, context: Any, identity: Any) -> dict[str, Any]:
+        """What a submission knows besides the request, as arguments: the run's export, and what the task was before a clear."""
+        from trainwright.checkpoints.resume_source import exported_by
+
+        exported = exported_by(str(context["ti"].run_id), self.export_uri) if self.export_uri else None
+        return {"latest_checkpoint": exported, "was": tuple(earlier_identities(identity))}
 
     def _namespace(self, cluster: Any) -> str:
         return self.namespace or str(cluster.default_namespace)
@@ -230,6 +288,9 @@ class TrainJobOperator(BaseOperator):
             num_proc_per_node=self.num_proc_per_node,
             resources_per_node={"limits": resources, "requests": resources} if resources else {},
             workspace=self.workspace,
+            resume=self.resume,
+            resume_secret=self.resume_secret,
+            earlier=self.earlier,
             queue_name=self.queue_name,
             priority_class=self.priority_class,
             topology=self.topology,

@@ -34,7 +34,7 @@ class TrainJobTrigger(BaseTrigger):
     :param settle_seconds: the least time between the start of the trigger and its event.
 
     The event: `name`, `namespace` and `uid` of the job, `outcome` (succeeded, failed, deleted, deadline, error), `message`,
-    `what` deadline it was, the `metrics` last reported, and the `submission_mode`.
+    `what` deadline it was, the `metrics` last reported, the `submission_mode`, and `until` as it was given.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class TrainJobTrigger(BaseTrigger):
         except (ApiError, NoCluster) as error:
             event = {"outcome": "error", "message": str(error)}
         await asyncio.sleep(max(0.0, self.settle_seconds - (time.monotonic() - began)))
-        yield TriggerEvent({**self._job()["metadata"], "submission_mode": self.submission_mode, **event})
+        yield TriggerEvent({**self._job()["metadata"], "submission_mode": self.submission_mode, "until": self.until, **event})
 
     async def on_kill(self) -> None:
         """A user has cleared the task, or marked it as failed or as succeeded.

@@ -36,6 +36,11 @@ def train(
     run_timeout_seconds: int = 0,
     stopping: str = "suspend",
     submission_mode: str = "",
+    resume: str = "auto",
+    export_uri: str = "",
+    resume_secret: str = "",
+    earlier: str = "keep",
+    preemption_budget: int = 3,
 ) -> NamedTuple("Outputs", [("trainjob", str), ("namespace", str)]):
     """Fine-tune by supervised fine-tuning in a TrainJob, and wait until it has succeeded.
 
@@ -44,7 +49,8 @@ def train(
 
     Args:
         run_id: Names the run: with it the job has the same name in every try, and no step is answered from a cache.
-        workspace: pvc://CLAIM or pvc://CLAIM/FOLDER, the volume that initializers, nodes and exporter share.
+        workspace: pvc://CLAIM or pvc://CLAIM/FOLDER, the volume that initializers, nodes and exporter share; with
+            ?size=20Gi&class=NAME&access=MODE&retain=keep (all but size optional) the claim is made where it does not exist.
         dataset_uri: The dataset, as given to initialize_dataset.
         model_uri: The base model, as given to initialize_model.
         metrics: Last values that the training reported.
@@ -72,6 +78,11 @@ def train(
         run_timeout_seconds: Stop a job that trains longer; 0 waits.
         stopping: What becomes of the job when the step is cancelled, out of time or broken: suspend, delete or keep.
         submission_mode: auto, trainjob or jobset; empty takes TRAINWRIGHT_SUBMISSION_MODE, else auto: what the cluster calls for.
+        resume: Where a new job goes on from: auto (the last whole checkpoint), never, or the URI of an exported checkpoint.
+        export_uri: Where this run exports to: with auto a job whose workspace has no checkpoint goes on from its export.
+        resume_secret: A Secret with what reads exports (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_ENDPOINT_URL ...).
+        earlier: What becomes of ended earlier jobs of this step once the next one is submitted: keep or delete.
+        preemption_budget: Times that the step submits the next job by itself because pods were taken away; 0 leaves it to retries.
 
     Returns:
         trainjob: Name of the TrainJob.
@@ -82,6 +93,7 @@ def train(
     from pydantic import ValidationError
 
     from trainwright.api.errors import ApiError
+    from trainwright.checkpoints.resume_source import exported_by
     from trainwright.cluster import NoCluster, connect_for_jobs
     from trainwright.jobs import Deadlines, Identity, TrainJobError, TrainRequest
     from trainwright.jobs.cancel import Stopping, stop_job
@@ -106,6 +118,9 @@ def train(
             num_proc_per_node=num_proc_per_node or None,
             resources_per_node={"limits": resources, "requests": resources} if resources else {},
             workspace=workspace,
+            resume=resume,
+            resume_secret=resume_secret,
+            earlier=earlier,
             queue_name=queue_name,
             priority_class=priority_class,
             topology=topology,
@@ -120,6 +135,8 @@ def train(
             request,
             Identity("kfp", run_id, "train"),
             namespace or cluster.default_namespace,
+            latest_checkpoint=exported_by(run_id, export_uri) if export_uri else None,
+            preemption_budget=preemption_budget,
             deadlines=Deadlines(
                 queue=queue_timeout_seconds or None, start=start_timeout_seconds or None, run=run_timeout_seconds or None
             ),

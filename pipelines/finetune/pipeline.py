@@ -27,6 +27,8 @@ def finetune(
     resources_per_node: Dict[str, str] = {},  # noqa: B006, UP006
     settings: str = "{}",
     env: Dict[str, str] = {},  # noqa: B006, UP006
+    resume: str = "auto",
+    resume_secret: str = "",
     test_fraction: float = 0.1,
     sample_row: int = 0,
     max_evaluation_rows: int = 0,
@@ -54,6 +56,9 @@ def finetune(
         resources_per_node=resources_per_node,
         settings=settings,
         env=env,
+        resume=resume,
+        resume_secret=resume_secret,
+        export_uri=export_uri,
     )
     exported = export_checkpoint(
         run_id=run_id, trainjob=training.outputs["trainjob"], export_uri=export_uri, workspace_path=workspace_path

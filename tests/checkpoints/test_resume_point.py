@@ -8,9 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from prepared_folders import prepare
 
 from trainwright.checkpoints.resume_point import resume_point
-from trainwright.initializers.receipt import NAME, Receipt, ReceiptFile
+from trainwright.initializers.receipt import NAME
 from trainwright.storage.errors import StorageError
 
 
@@ -19,13 +20,6 @@ def workspace(output: Path) -> Path:
     prepare(output.parent, "dataset", "1")
     prepare(output.parent, "model", "1")
     return output.parent
-
-
-def prepare(workspace: Path, kind: str, content: str) -> None:
-    """As an initializer leaves it: only the digest of the contents matters here."""
-    (workspace / kind).mkdir(parents=True, exist_ok=True)
-    file = ReceiptFile(path="file", size=1, sha256=content * 64)
-    Receipt(kind=kind, source="file:///x", revision="", files=(file,)).write(workspace / kind)
 
 
 def test_without_checkpoints_training_starts_afresh(workspace: Path) -> None:

@@ -179,3 +179,18 @@ def test_an_early_trainjob_is_upgraded_with_a_note(plane: ControlPlane, run: Run
     assert done.exit_code == 0, done.stderr
     assert "early: spec.labels: became a runtimePatch" in done.stderr
     assert plane.cluster.get(TRAINJOB, "early", "default")["spec"]["trainer"] == {"numNodes": 2}
+
+
+def test_submit_says_where_to_go_on_from(plane: ControlPlane, run: Run, write: Any, trainjob: Any) -> None:
+    refused(run("submit", "-f", write(trainjob()), "--resume", "sometimes"), 2, "resume: 'sometimes': expected auto, never")
+    refused(run("submit", "-f", write(trainjob()), "--resume", "s3://bucket/run"), 2, "cannot go on from an export")
+    assert run("get", "demo").exit_code == 1
+    job = write(trainjob("afresh", runtimeRef={"name": "trl-sft"}, suspend=True))
+    made = run("submit", "-f", job, "--resume", "s3://bucket/run", "--resume-secret", "store", "-o", "json")
+    (patch,) = json.loads(made.stdout)["spec"]["runtimePatches"]
+    assert patch["manager"] == "trainwright.dev/resume"
+    assert "s3://bucket/run" in json.dumps(patch)
+    assert "AWS_SECRET_ACCESS_KEY" in json.dumps(patch)
+    doubted = run("submit", "-f", write(trainjob("doubted")), "--resume", "never")
+    assert "whether it starts afresh is up to its program" in doubted.stderr
+    assert doubted.stdout == "TrainJob default/doubted created\n"

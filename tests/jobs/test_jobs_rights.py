@@ -102,6 +102,11 @@ def test_the_table_is_what_is_asked(kubeconfig: Path, recorder: Recorder) -> Non
     recorder.during("cancel")
     assert stop_job(cluster, sleeping, Stopping.delete, within=30) == "it is deleted"
 
+    recorder.during("submit with a workspace")
+    new = "pvc://new?size=1Gi&class=fast&retain=delete"
+    with_volume = TrainRequest(runtime="trl-sft", workspace=new, queue_name="q", dataset_uri="hf://a/b", model_uri="hf://a/b")
+    submit_or_adopt(cluster, with_volume, Identity("o", "r", "volume"), SPACE)
+
     recorder.during("")
     waited = submitted("waited", "sleep 1000")
     recorder.during("wait")
@@ -113,11 +118,15 @@ def test_the_table_is_what_is_asked(kubeconfig: Path, recorder: Recorder) -> Non
 
     table = {(act, str(call.right(SPACE))) for call in CALLS for act in call.acts}
     other = {("wait", f"delete {TRAINJOB.resource} in the namespace {SPACE}")}  # the test's own
-    # A step that is run again is submitted, whatever becomes of it then.
-    resumed = {
-        ("submit", right) if act == "resume" and not right.startswith("patch") else (act, right) for act, right in recorder.made
-    }
-    assert resumed - other == table
+
+    def submitting(act: str, right: str) -> bool:
+        """A step that is run again is submitted, whatever becomes of it then; so is one with a workspace."""
+        if act == "submit with a workspace":
+            return "claims" not in right and "storage" not in right
+        return act == "resume" and not right.startswith("patch")
+
+    made = {("submit" if submitting(act, right) else act, right) for act, right in recorder.made}
+    assert made - other == table
 
 
 def pods(cluster: KubernetesCluster, recorder: Recorder, job: Any) -> list[Any]:

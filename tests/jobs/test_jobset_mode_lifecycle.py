@@ -15,9 +15,9 @@ from typer.testing import CliRunner
 from waiting import eventually
 
 from trainwright.api import names
-from trainwright.api.errors import Invalid
-from trainwright.api.kinds import JOB, JOBSET, POD, TRAINJOB
-from trainwright.api.objects import name_of, uid_of
+from trainwright.api.errors import Invalid, NotFound
+from trainwright.api.kinds import CLAIM, JOB, JOBSET, POD, TRAINJOB, Kind
+from trainwright.api.objects import name_of, owners_of, uid_of
 from trainwright.cli import app
 from trainwright.cluster import connect_for_jobs
 from trainwright.cluster.access import right_for
@@ -201,7 +201,22 @@ def test_the_table_of_rights_is_what_is_asked(
     for how in (Stopping.suspend, Stopping.delete):
         made_of_mpi = submit_or_adopt(cluster, request, step("rights-mpi"), "default").trainjob
         stop_job(cluster, made_of_mpi, how, within=30)
+    new = "pvc://rights?size=1Gi&class=fast&retain=delete"
+    request = TrainRequest(runtime="trl-sft", workspace=new, queue_name="q", dataset_uri="hf://a/b", model_uri="hf://a/b")
+    with_volume = submit_or_adopt(cluster, request, step("rights-volume"), "default").trainjob
+    claim = cluster.get(CLAIM, "rights", "default")
+    assert [(owner["kind"], owner["uid"]) for owner in owners_of(claim)] == [("JobSet", uid_of(with_volume))]
+    stop_job(cluster, with_volume, Stopping.delete, within=30)
+    eventually(lambda: is_gone(cluster, CLAIM, "rights"))
     assert made == {str(call.right("default")) for call in JOBSET_MODE_CALLS}
+
+
+def is_gone(cluster: JobsCluster, kind: Kind, name: str) -> bool:
+    try:
+        cluster.get(kind, name, "default")
+    except NotFound:
+        return True
+    return False
 
 
 # The same in both modes: a cluster with Trainer's API and a controller, where each request is made in either.

@@ -85,6 +85,9 @@ def test_placement_and_secrets_of_the_operator_reach_the_request() -> None:
         "affinity": {"podAntiAffinity": {}},
         "dataset_secret": "data",
         "model_secret": "hub",
+        "resume": "s3://bucket/run",
+        "resume_secret": "store",
+        "earlier": "delete",
         "env": {"HF_TOKEN": {"valueFrom": {"secretKeyRef": {"name": "hub", "key": "token"}}}},
     }
     task = trainwright.operators.TrainJobOperator(task_id="train", workspace="pvc://w", **fields)

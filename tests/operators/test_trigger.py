@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -336,3 +337,68 @@ def test_many_waiting_tasks_share_one_watch(connected: EmbeddedCluster, set_stat
 def test_another_word_for_stopping_is_refused_when_the_dag_is_parsed() -> None:
     with pytest.raises(ValueError, match="expected suspend, delete or keep"):
         operator(stopping="drop")
+
+
+@pytest.fixture
+def preempted(connected: EmbeddedCluster, set_status: SetStatus, add_pod: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Let the newest job fail because its pod was taken away; returns it."""
+    from trainwright.jobs import preemption
+
+    monkeypatch.setattr(preemption, "FIRST_SECONDS", 0.0)
+    disruption = {"type": "DisruptionTarget", "status": "True", "reason": "TerminationByKubelet"}
+
+    def make() -> dict[str, Any]:
+        job = max(jobs(connected), key=lambda job: job["metadata"]["name"])
+        add_pod(job, phase="Failed", conditions=[disruption])
+        set_status(job, "Failed")
+        return job
+
+    return make
+
+
+def test_a_preempted_job_is_resumed_and_deferred_again_within_the_budget(connected: EmbeddedCluster, preempted: Any) -> None:
+    from datetime import timedelta
+
+    from trainwright.jobs import Preempted
+
+    task = operator(preemption_budget=1, execution_timeout=timedelta(hours=1))
+    trigger = deferred(task).trigger
+    first = preempted()
+    with pytest.raises(TaskDeferred) as raised:
+        task.execute_complete(context(), event_of(trigger))
+    again = raised.value.trigger
+    assert (again.name, again.until) == (f"{first['metadata']['name']}-2", trigger.until)
+    assert raised.value.timeout is not None
+    assert raised.value.timeout <= timedelta(hours=1, seconds=120)
+    preempted()
+    with pytest.raises(Preempted, match="its budget of 1 resumptions after preemptions is used up"):
+        task.execute_complete(context(), event_of(again))
+    assert len(jobs(connected)) == 2
+
+
+def test_a_preempted_job_is_resumed_in_the_worker_after_a_broken_trigger(
+    connected: EmbeddedCluster, preempted: Any, set_status: SetStatus
+) -> None:
+    deferred(operator())
+    first = preempted()
+    waiting = threading.Thread(target=lambda: results.append(operator().resume_execution(*fail("Trigger failure"), context())))
+    results: list[dict[str, Any]] = []
+    waiting.start()
+    eventually(lambda: len(jobs(connected)) == 2)
+    set_status(max(jobs(connected), key=lambda job: job["metadata"]["name"]), "Complete")
+    waiting.join(30)
+    assert [result["trainjob"] for result in results] == [f"{first['metadata']['name']}-2"]
+
+
+def test_a_task_that_is_ended_while_it_waits_to_resume_leaves_nothing(
+    connected: EmbeddedCluster, preempted: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from trainwright.jobs import preemption
+
+    task = operator()
+    trigger = deferred(task).trigger
+    preempted()
+    monkeypatch.setattr(preemption, "wait_to_resume", lambda *_: False)
+    with pytest.raises(Cancelled, match="was ended while it waited to resume"):
+        task.execute_complete(context(), event_of(trigger))
+    assert len(jobs(connected)) == 1

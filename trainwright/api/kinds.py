@@ -73,6 +73,7 @@ ENDPOINT_SLICE = Kind("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices
 LIMIT_RANGE = Kind("", "v1", "LimitRange", "limitranges", short_names=("limits",))
 PRIORITY_CLASS = Kind("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses", namespaced=False, short_names=("pc",))
 RUNTIME_CLASS = Kind("node.k8s.io", "v1", "RuntimeClass", "runtimeclasses", namespaced=False)
+STORAGE_CLASS = Kind("storage.k8s.io", "v1", "StorageClass", "storageclasses", namespaced=False, short_names=("sc",))
 DEFINITION = Kind(
     "apiextensions.k8s.io",
     "v1",

@@ -15,6 +15,7 @@ from trainwright.checkpoints.errors import CheckpointError, NoCheckpoint
 from trainwright.checkpoints.find import Checkpoint, find_checkpoints, latest_checkpoint
 from trainwright.checkpoints.latest import point_latest
 from trainwright.checkpoints.manifest import MANIFEST, Manifest, ManifestFile
+from trainwright.checkpoints.origin import recorded_origin
 from trainwright.checkpoints.pin import pinned
 from trainwright.storage.digests import Advance, file_digest, files_below, silent
 from trainwright.storage.errors import AlreadyThere, NotThere
@@ -52,17 +53,20 @@ def export_checkpoint(
 ) -> Exported:
     """Export the newest whole checkpoint below `folder` (or that of `step`) to `target/checkpoint-N`.
 
-    `source` names the run. Without `resumable` optimizer and random states stay behind. `announce` is told the total
-    number of bytes and returns what to call with those that are done. An export that is there already with the same
-    files is verified, mended where a stored file is damaged, and returned; exporters of the same checkpoint take turns.
+    `source` names the run; what the checkpoint comes from goes into the manifest's metadata as `origin`. Without
+    `resumable` optimizer and random states stay behind. `announce` is told the total number of bytes and returns what to
+    call with those that are done. An export that is there already with the same files is verified, mended where a stored
+    file is damaged, and returned; exporters of the same checkpoint take turns.
     Raises NoCheckpoint, CheckpointError (another export has that name, the checkpoint went), StorageError.
     """
     parent = open_store(target)
     checkpoint = _chosen(folder, step)
     name = checkpoint.path.name
     store = open_store(parent.uri.join(name))
+    origin = recorded_origin(folder)
+    metadata = {**({} if origin is None else {"origin": origin}), **(metadata or {})}
     with disk_errors(checkpoint.path), parent.exclusive(name):
-        exported = _export(checkpoint, store, source, resumable, dict(metadata or {}), announce)
+        exported = _export(checkpoint, store, source, resumable, metadata, announce)
     point_latest(parent, name, exported.manifest)
     log.info("checkpoint exported uri=%s step=%d digest=%s", exported.uri, exported.manifest.step, exported.digest)
     return exported

@@ -34,6 +34,12 @@ def point_latest(store: Store, name: str, manifest: Manifest) -> None:
     )
 
 
+def latest_export(store: Store) -> tuple[str, str] | None:
+    """Name and manifest digest of the export that the pointer names (the digest empty where it says none), or None."""
+    pointer = _pointer(_content(store))
+    return None if pointer is None else (pointer["checkpoint"], str(pointer.get("manifest") or ""))
+
+
 def _content(store: Store) -> bytes | None:
     try:
         return store.read(LATEST)

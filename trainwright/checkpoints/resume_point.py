@@ -12,38 +12,151 @@ import json
 import logging
 import os
 import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 
-from trainwright.checkpoints.errors import NoCheckpoint
+from trainwright.api.names import RESUME_CONTINUES_VARIABLE, RESUME_EXPORT_VARIABLE, RESUME_JOB_VARIABLE, RESUME_VARIABLE
+from trainwright.checkpoints.errors import CheckpointError, NoCheckpoint
 from trainwright.checkpoints.find import latest_checkpoint
-from trainwright.initializers.receipt import NAME, read_receipt
+from trainwright.checkpoints.hf_trainer import incomplete_because
+from trainwright.checkpoints.origin import (
+    Origin,
+    begun_by,
+    move_aside,
+    origin_of,
+    record_beginning,
+    record_origin,
+    recorded_origin,
+)
+from trainwright.checkpoints.restore import restore_checkpoint
+from trainwright.checkpoints.resume_source import Source, export_at
 from trainwright.storage.errors import StorageError
 from trainwright.storage.transfer import disk_errors, write_bytes
 
-ORIGIN = ".trainwright-origin.json"
+RESTORE_SECONDS = 4 * 3600.0
+"""How long the others wait for what the leader restores: a terabyte at 70 MB/s."""
+_LOOK_SECONDS = 1.0
 log = logging.getLogger(__name__)
 
 
-def resume_point(workspace: Path, *, leader: bool = True) -> Path | None:
+@dataclass(frozen=True)
+class Wish:
+    """What the job asks for. Empty: the last whole checkpoint on the volume (`auto`)."""
+
+    resume: str = ""
+    """`never`, or the URI of an export."""
+    job: str = ""
+    """What tells this job from every other; its restarted pods go on from its own checkpoints, whatever `resume` says."""
+    export: str = ""
+    """Where `auto` finds no checkpoint on the volume: the URI of an export."""
+    continues: tuple[str, ...] = ()
+    """Jobs that this one follows after a preemption, and whose checkpoints are as good as its own."""
+
+    @classmethod
+    def of(cls, environ: Mapping[str, str]) -> Wish:
+        """Raises StorageError where a job is not told which one it is."""
+        resume = environ.get(RESUME_VARIABLE, "")
+        resume = "" if resume == "auto" else resume
+        job = environ.get(RESUME_JOB_VARIABLE, "") or environ.get("TRAINJOB_NAME", "")
+        if resume and not job:
+            raise StorageError(
+                f"{RESUME_VARIABLE} is {resume!r}, and {RESUME_JOB_VARIABLE} is empty: a restart cannot be told from a beginning"
+            )
+        continues = tuple(filter(None, environ.get(RESUME_CONTINUES_VARIABLE, "").split(",")))
+        return cls(resume, job, environ.get(RESUME_EXPORT_VARIABLE, ""), continues)
+
+    @property
+    def source(self) -> str:
+        """The export to go on from where this job has no checkpoint of its own."""
+        return "" if self.resume == "never" else self.resume or self.export
+
+
+def resume_point(
+    workspace: Path, *, leader: bool = True, wish: Wish | None = None, patience: float = RESTORE_SECONDS
+) -> Path | None:
     """The checkpoint below `workspace/output` to go on from, or None for a fresh start.
 
-    Checkpoints of another dataset or model are not gone on from: the `leader` (completion index 0) moves such an output
-    aside; the others come to the same answer whether they look before that or after. Raises StorageError.
+    Checkpoints of another dataset or model, and those of before a job that asks for another beginning, are not gone on
+    from: the `leader` (completion index 0) moves such an output aside, and restores the export that is asked for. The
+    others come to the same answer whether they look before that or after, and wait `patience` seconds for what is restored.
+    Raises StorageError, CheckpointError.
     """
-    output = workspace / "output"
-    origin = _origin(workspace)
-    if _recorded(output) not in (None, origin):
-        if leader:
-            _move_aside(output)
-            _record(output, origin)
-        return None
+    wish = wish or Wish()
+    output, origin = workspace / "output", origin_of(workspace)
     if leader:
-        _record(output, origin)
+        _begin(output, origin, wish)
+    found = None if _is_anothers(output, origin, wish) else _newest(output)
+    source = _source(wish, origin) if found is None and wish.source else None
+    if source is None:
+        return found
+    if leader:
+        return _restored(source, output)
+    return _awaited(output, origin, wish, patience)
+
+
+def _source(wish: Wish, origin: Origin) -> Source | None:
+    """The export to restore. What `auto` was told of may be gone, or not to be seen from here, or of another dataset."""
+    if wish.resume:
+        return export_at(wish.resume)
+    try:
+        source = export_at(wish.export)
+    except NoCheckpoint as error:
+        log.warning("%s", error)
+        return None
+    if not source.is_of(origin):
+        log.info("export of another dataset or model not gone on from uri=%s", source.uri)
+        return None
+    return source
+
+
+def _begin(output: Path, origin: Origin, wish: Wish) -> None:
+    """Repeatable at every point: what was moved aside is not there any more."""
+    if _is_anothers(output, origin, wish) and output.exists():
+        log.info("output of another dataset, model or job moved aside to=%s", move_aside(output))
+    if wish.resume and begun_by(output) != wish.job:
+        record_beginning(output, wish.job)
+    record_origin(output, origin)
+
+
+def _is_anothers(output: Path, origin: Origin, wish: Wish) -> bool:
+    if recorded_origin(output) not in (None, origin):
+        return True
+    return bool(wish.resume) and begun_by(output) not in (wish.job, *wish.continues)
+
+
+def _newest(output: Path) -> Path | None:
     try:
         return latest_checkpoint(output).path
     except NoCheckpoint:
         return None
+
+
+def _restored(source: Source, output: Path) -> Path:
+    """The export as a checkpoint of this output, every file verified. One that was cut off goes on."""
+    target = output / f"checkpoint-{source.manifest.step}"
+    if target.exists():  # not whole, or it had been found
+        log.warning("a checkpoint that is not whole moved aside to=%s", move_aside(target))
+    log.info("restoring uri=%s bytes=%d to=%s", source.uri, source.manifest.size, target)
+    restore_checkpoint(source.uri, target, digest=source.manifest.digest)
+    with disk_errors(target):
+        problem = incomplete_because(target)
+    if problem:
+        raise CheckpointError(f"{source.uri} cannot be gone on from: {problem}")
+    return target
+
+
+def _awaited(output: Path, origin: Origin, wish: Wish, patience: float) -> Path:
+    deadline = time.monotonic() + patience
+    while time.monotonic() < deadline:
+        if not _is_anothers(output, origin, wish) and (found := _newest(output)) is not None:
+            return found
+        time.sleep(_LOOK_SECONDS)
+    raise CheckpointError(
+        f"{output}: the node with index 0 has not restored {wish.source} within {patience:g} s; do the nodes share the workspace?"
+    )
 
 
 def main() -> int:
@@ -54,52 +167,17 @@ def main() -> int:
     arguments = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s", stream=sys.stderr)
     try:
-        point = resume_point(arguments.workspace, leader=os.environ.get("JOB_COMPLETION_INDEX", "0") == "0")
+        leader = os.environ.get("JOB_COMPLETION_INDEX", "0") == "0"
+        point = resume_point(arguments.workspace, leader=leader, wish=Wish.of(os.environ))
         # JSON is YAML; TRL takes what stands here as defaults of its arguments.
         content = {"resume_from_checkpoint": str(point)} if point else {}
         write_bytes(arguments.config, json.dumps(content).encode() + b"\n")
         write_bytes(arguments.launcher, resources.files("trainwright.runtimes").joinpath("orderly_exit.py").read_bytes())
-    except StorageError as error:
+    except (StorageError, CheckpointError) as error:
         print(error, file=sys.stderr)
         return 1
     print(f"resuming from {point}" if point else "starting afresh")
     return 0
-
-
-def _origin(workspace: Path) -> dict[str, str]:
-    """Digests of the prepared dataset and model, as far as there are receipts of them."""
-    origin = {}
-    for step in ("dataset", "model"):
-        receipt = read_receipt(workspace / step)
-        if receipt is not None:
-            origin[step] = receipt.digest
-        elif (workspace / step / NAME).exists():  # a guess here would put good checkpoints aside
-            raise StorageError(f"{workspace / step / NAME} cannot be read: remove it and prepare the {step} again")
-    return origin
-
-
-def _recorded(output: Path) -> dict[str, str] | None:
-    """What the checkpoints in `output` come from; None where nothing says it."""
-    try:
-        with disk_errors(output):
-            recorded = json.loads((output / ORIGIN).read_bytes()) if (output / ORIGIN).exists() else None
-    except ValueError as error:
-        raise StorageError(f"{output / ORIGIN} is not JSON: remove it to go on from the checkpoints beside it") from error
-    return recorded
-
-
-def _record(output: Path, origin: dict[str, str]) -> None:
-    if _recorded(output) != origin:
-        write_bytes(output / ORIGIN, json.dumps(origin, sort_keys=True).encode())
-
-
-def _move_aside(output: Path) -> None:
-    number = 1
-    while (aside := output.with_name(f"output.previous-{number}")).exists():
-        number += 1
-    with disk_errors(output):
-        os.replace(output, aside)
-    log.info("output of another dataset or model moved aside to=%s", aside)
 
 
 if __name__ == "__main__":

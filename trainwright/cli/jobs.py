@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from trainwright.api import AdmissionContext, admit
-from trainwright.api.errors import AlreadyExists, BadRequest, NotFound
+from trainwright.api.errors import AlreadyExists, BadRequest, Invalid, NotFound
 from trainwright.api.kinds import TRAINJOB, kind_of
 from trainwright.api.objects import Obj, described, name_of, namespace_of
 from trainwright.cli.connection import HomeChoice, Kubeconfig, Namespace, SubmissionMode, jobs_cluster_for
@@ -20,12 +20,17 @@ from trainwright.cli.materialize import Files
 from trainwright.cli.output import Format, ViewFormat, print_object, print_objects, print_table
 from trainwright.cli.problems import FAILURE, bad_input_exits, cluster_errors_exit, fail, one_line
 from trainwright.cluster import Cluster
+from trainwright.cluster.runtime_lookup import runtime_lookup
+from trainwright.cluster.submission_mode import Mode, choice_of
 from trainwright.jobs import Deadlines, Phase, TrainJobError, delete_job, phase_of, wait_for
 from trainwright.jobs import Progress as JobProgress
 from trainwright.jobs.cancel import Became, Stopping, cancel_job
 from trainwright.jobs.describe import description_of
+from trainwright.jobs.manifest import resuming
 from trainwright.jobs.progress_line import progress_line
+from trainwright.jobs.resume import AUTO, checked_resume, resume_doubts, resume_problems
 from trainwright.migration import Migrated, is_early, migrate
+from trainwright.runtimes import resolve_runtime
 
 
 class Cancelling(enum.StrEnum):
@@ -49,6 +54,8 @@ def register(app: typer.Typer) -> None:
 
 def submit(
     filename: Files,
+    resume: Annotated[str, typer.Option(help="auto, never, or the URI of an exported checkpoint to go on from.")] = AUTO,
+    resume_secret: Annotated[str, typer.Option(help="A Secret with what reads that export (AWS_ACCESS_KEY_ID ...).")] = "",
     namespace: Namespace = "",
     kubeconfig: Kubeconfig = None,
     home: HomeChoice = None,
@@ -57,6 +64,7 @@ def submit(
 ) -> None:
     """Create TrainJobs (and runtimes that stand before them) from manifests; the API's rules are checked first."""
     with bad_input_exits():
+        _check_resume(resume)
         documents = _upgraded(read_manifests(filename))
         for document in documents:  # all of them, before the first is created; fields of a newer API are left to it
             admit(document, context=AdmissionContext(strictness="Ignore"))
@@ -66,7 +74,10 @@ def submit(
         cluster = jobs_cluster_for(kubeconfig, home, submission_mode)
         created = []
         for document in documents:
-            created.append(_create(cluster, document, namespace or cluster.default_namespace))
+            space = namespace or cluster.default_namespace
+            if document["kind"] == "TrainJob" and resume != AUTO:
+                document = _resuming(cluster, document, namespace_of(document) or space, resume, resume_secret)
+            created.append(_create(cluster, document, space))
             if output is None:
                 print(f"{described(created[-1])} created")
     if output is not None:
@@ -80,6 +91,24 @@ def _upgraded(documents: list[Obj]) -> list[Obj]:
         for note in one.notes:
             print(one_line(f"{name_of(one.objects[-1])}: {note}"), file=sys.stderr)
     return [obj for one in migrated for obj in one.objects]
+
+
+def _check_resume(resume: str) -> None:
+    try:
+        checked_resume(resume)
+    except ValueError as error:
+        raise BadRequest(str(error)) from error
+
+
+def _resuming(cluster: Cluster, document: Obj, namespace: str, resume: str, secret: str) -> Obj:
+    """The TrainJob told where to go on from. Raises RuntimeNotFound, and Invalid where its runtime cannot."""
+    bundled = choice_of(cluster).mode is Mode.jobset
+    runtime = resolve_runtime(document["spec"]["runtimeRef"], runtime_lookup(cluster, namespace), bundled=bundled).runtime
+    if problems := list(resume_problems(resume, runtime)):
+        raise Invalid.of("TrainJob", name_of(document), problems)
+    for doubt in resume_doubts(runtime, resume, generation=1):
+        print(one_line(f"{name_of(document)}: {doubt}"), file=sys.stderr)
+    return resuming(document, runtime, resume=resume, secret=secret)
 
 
 def _create(cluster: Cluster, document: Obj, namespace: str) -> Obj:

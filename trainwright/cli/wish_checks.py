@@ -107,7 +107,8 @@ def check_claim(cluster: KubernetesCluster, namespace: str, name: str) -> Findin
     try:
         claim = cluster.get(CLAIM, name, namespace)
     except NotFound:
-        return missing("claim", name, f"does not exist in {namespace}", "create a PersistentVolumeClaim with ReadWriteMany")
+        advice = f"create a PersistentVolumeClaim with ReadWriteMany, or have jobs make it: workspace=pvc://{name}?size=20Gi"
+        return missing("claim", name, f"does not exist in {namespace}", advice)
     except ApiError as error:
         return warning("claim", name, f"cannot be read: {error.message}", "grant get on persistentvolumeclaims, or look yourself")
     modes = [str(mode) for mode in (claim.get("spec") or {}).get("accessModes") or []]

@@ -17,6 +17,7 @@ from trainwright.jobs.errors import (
     TrainJobError,
     TrainJobFailed,
     TrainJobNameTaken,
+    WorkspaceUnfit,
 )
 from trainwright.jobs.identity import Identity
 from trainwright.jobs.manifest import trainjob_manifest
@@ -46,6 +47,7 @@ __all__ = [
     "TrainJobFailed",
     "TrainJobNameTaken",
     "TrainRequest",
+    "WorkspaceUnfit",
     "delete_job",
     "phase_of",
     "submit_or_adopt",

@@ -12,6 +12,7 @@ from trainwright.api.errors import Invalid, Problem
 from trainwright.api.objects import Obj, labels_of, name_of
 from trainwright.api.quantities import Quantity, parse_quantity
 from trainwright.jobs.request import TrainRequest
+from trainwright.jobs.resume import resume_problems
 from trainwright.materialize.resources import gpu_count
 
 _STEP_OF_FIELD = {
@@ -32,7 +33,11 @@ _GROUPS = ("limits", "requests")
 
 def check_compatible(request: TrainRequest, runtime: Obj) -> list[str]:
     """What is odd about this pair, in words. Raises Invalid with every field that the runtime cannot serve."""
-    problems = [*_missing_steps(request, runtime), *_resource_problems(request.resources_per_node)]
+    problems = [
+        *_missing_steps(request, runtime),
+        *_resource_problems(request.resources_per_node),
+        *resume_problems(request.resume, runtime),
+    ]
     if problems:
         raise Invalid.of("TrainRequest", name_of(runtime), problems)
     return list(_warnings(request, runtime))

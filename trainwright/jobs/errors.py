@@ -108,6 +108,14 @@ class TrainJobNameTaken(TrainJobError):
     """A TrainJob of that name exists, but is somebody else's or was made from another request."""
 
 
+class WorkspaceUnfit(TrainJobError):
+    """The claim of a workspace exists, but is not what is asked for. `retryable` while it is only on its way out."""
+
+    def __init__(self, message: str, *, retryable: bool = False):
+        super().__init__(message)
+        self.retryable = retryable
+
+
 _DEADLINES: dict[str, type[TrainJobDeadline]] = {"queue": QueueTimeout, "start": StartTimeout, "run": RunTimeout}
 
 

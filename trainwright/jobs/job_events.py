@@ -18,7 +18,7 @@ def events_of(cluster: Cluster, trainjob: Obj, steps: Iterable[str]) -> list[Obj
     prefixes = tuple(f"{name}-{step}-" for step in steps)
     workload = _workload(trainjob)
     events = cluster.list(EVENT, namespace_of(trainjob)).items
-    ours = [e for e in events if (about := _about(e)) == name or about.startswith(prefixes) or workload.fullmatch(about)]
+    ours = [e for e in events if (subject := about(e)) == name or subject.startswith(prefixes) or workload.fullmatch(subject)]
     return sorted(ours, key=time_of)
 
 
@@ -28,7 +28,7 @@ def queue_message(cluster: Cluster, trainjob: Obj) -> str:
         return said(waits)
     workload = _workload(trainjob)
     events = cluster.list(EVENT, namespace_of(trainjob), field_selector="involvedObject.kind=Workload").items
-    ours = [event for event in events if workload.fullmatch(_about(event))]
+    ours = [event for event in events if workload.fullmatch(about(event))]
     return said(max(ours, key=time_of)) if ours else ""
 
 
@@ -51,5 +51,6 @@ def _workload(trainjob: Obj) -> re.Pattern[str]:
     return re.compile(rf"(?:trainjob|jobset)-{re.escape(name_of(trainjob))}-[a-z0-9]+")
 
 
-def _about(event: Obj) -> str:
+def about(event: Obj) -> str:
+    """The name of the object that it is about."""
     return str((event.get("involvedObject") or {}).get("name") or "")

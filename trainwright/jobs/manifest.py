@@ -9,9 +9,11 @@ from collections.abc import Iterator
 from trainwright.api import names
 from trainwright.api.objects import Obj, name_of
 from trainwright.jobs.identity import Identity, label_value
-from trainwright.jobs.request import TrainRequest, Workspace
+from trainwright.jobs.request import TrainRequest
+from trainwright.jobs.resume import AUTO, resume_patch
 from trainwright.jobs.scheduling import scheduling_labels, scheduling_patch
 from trainwright.jobs.variables import Variables, env_of
+from trainwright.jobs.workspace import Workspace
 
 PATCH_MANAGER = "trainwright.dev/workspace"
 
@@ -41,6 +43,15 @@ def trainjob_manifest(request: TrainRequest, identity: Identity, namespace: str,
         },
         "spec": spec,
     }
+
+
+def resuming(trainjob: Obj, runtime: Obj, *, resume: str = AUTO, export: str = "", secret: str = "", continues: str = "") -> Obj:
+    """A made TrainJob told where to go on from, see `resume_patch`; its digest stays, and an earlier wish of its is replaced."""
+    patch = resume_patch(runtime, resume=resume, export=export, secret=secret, continues=continues)
+    if patch is None:
+        return trainjob
+    others = [entry for entry in trainjob["spec"].get("runtimePatches") or [] if entry.get("manager") != patch["manager"]]
+    return {**trainjob, "spec": {**trainjob["spec"], "runtimePatches": [*others, patch]}}
 
 
 def spec_digest(spec: Obj) -> str:
@@ -87,6 +98,8 @@ def _patches(request: TrainRequest, runtime: Obj) -> Iterator[Obj]:
     )
     if scheduling is not None:
         yield scheduling
+    if (resuming := resume_patch(runtime, resume=request.resume, secret=request.resume_secret)) is not None:
+        yield resuming
 
 
 def _initializer(uri: str, env: Variables, secret: str) -> Obj:

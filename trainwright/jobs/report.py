@@ -16,11 +16,13 @@ from trainwright.api.objects import Obj, name_of, namespace_of, uid_of
 from trainwright.api.phase import Phase, phase_of
 from trainwright.cluster.patient import PatientCluster
 from trainwright.cluster.protocol import Cluster
+from trainwright.jobs.generations import preemptions_before
 from trainwright.jobs.job_events import events_of, queue_message, said, steps_of, time_of
 from trainwright.jobs.last_words import LAUNCHER_LINES, last_words
 from trainwright.jobs.log_signs import Sign, signs_in
 from trainwright.jobs.pod_failure import PodFailure, Waiting, pod_failure, waiting_of
 from trainwright.jobs.pods import pods_of, step_of
+from trainwright.jobs.pods_gone import taken_pods
 from trainwright.jobs.usage import NO_USAGE, Usage, usage_of
 
 LOG_LINES = 20
@@ -57,6 +59,8 @@ class FailureReport:
     events: tuple[str, ...] = ()
     restarts: Restarts | None = None
     usage: Usage = NO_USAGE
+    preemptions: int = 0
+    """How many earlier generations of the step were preempted."""
     unread: tuple[str, ...] = ()
     seen: str = ""
     """What was seen last, where no pod has failed."""
@@ -91,6 +95,7 @@ class FailureReport:
             "signs": [sign.name for sign in self.signs],
             "events": list(self.events),
             "restarts": asdict(self.restarts) if self.restarts else None,
+            "preemptions": self.preemptions,
             "nodeHours": round(self.usage.node_hours, 4),
             "gpuHours": round(self.usage.gpu_hours, 4),
             "unread": list(self.unread),
@@ -117,6 +122,8 @@ class FailureReport:
         parts = []
         if self.restarts is not None and (self.restarts.used or self.restarts.allowed):
             parts.append(f"{self.restarts.used} of {self.restarts.allowed} restarts")
+        if self.preemptions:
+            parts.append(f"{self.preemptions} of the budget for preemptions")
         if self.usage.node_hours:
             parts.append(f"{self.usage.node_hours:.2f} node-hours")
         if self.usage.gpu_hours:
@@ -139,6 +146,7 @@ def report_of(cluster: Cluster, trainjob: Obj, now: datetime | None = None) -> F
         uid=uid_of(trainjob),
         reason=str(verdict.get("reason", "unknown")),
         message=str(verdict.get("message", "")),
+        preemptions=preemptions_before(trainjob),
     )
     report = _with_jobset(report, cluster, trainjob)
     try:
@@ -196,20 +204,28 @@ def _with_jobset(report: FailureReport, cluster: Cluster, trainjob: Obj) -> Fail
 
 def _with_pods(report: FailureReport, cluster: Cluster, pods: list[Obj], now: datetime) -> FailureReport:
     failed = [(pod, failure) for pod in pods if (failure := pod_failure(pod)) is not None]
-    failed.sort(key=lambda entry: (entry[1].is_consequence, entry[1].finished))
+    failed.sort(key=lambda entry: _order(entry[1]))
     read = [_with_log(cluster, pod, failure) for pod, failure in failed[:_MOST_PODS]]
     waits = next(((name_of(pod), waiting) for pod in pods if (waiting := waiting_of(pod)) is not None), None)
     failures = (*read, *(failure for _, failure in failed[_MOST_PODS:]))
     return replace(report, pods=failures, waiting=waits, usage=usage_of(pods, now))
 
 
+def _order(failure: PodFailure) -> tuple[bool, str]:
+    """The cause before its consequences."""
+    return failure.is_consequence, failure.finished
+
+
 def _with_events(report: FailureReport, cluster: Cluster, trainjob: Obj, pods: list[Obj]) -> FailureReport:
-    if not report.pods:
-        report = replace(report, seen=last_seen(cluster, trainjob))
+    events: list[Obj] = []
     try:
         events = events_of(cluster, trainjob, {step_of(pod) for pod in pods} | steps_of(trainjob))
     except ApiError as error:
-        return _unread(report, f"its events cannot be listed: {error.message}")
+        report = _unread(report, f"its events cannot be listed: {error.message}")
+    if gone := list(taken_pods(trainjob, events, pods)):
+        report = replace(report, pods=tuple(sorted([*gone, *report.pods], key=_order)))
+    if not report.pods:
+        report = replace(report, seen=last_seen(cluster, trainjob))
     warnings = [said(event) for event in events if event.get("type") == "Warning"]
     return replace(report, events=tuple(dict.fromkeys(warnings))[-_MOST_EVENTS:])
 

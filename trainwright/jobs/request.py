@@ -10,28 +10,10 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from trainwright.api.hub_names import with_scheme
 from trainwright.api.names import QUEUE_LABEL
 from trainwright.jobs.literal_secrets import refuse_literals
+from trainwright.jobs.resume import AUTO, checked_resume
 from trainwright.jobs.scheduling import Topology, scheduling_problems
 from trainwright.jobs.variables import Variables, reference_problems
-
-_CLAIM = re.compile(r"^pvc://([a-z0-9]([-a-z0-9.]*[a-z0-9])?)(?:/(.*))?")
-
-
-class Workspace(BaseModel):
-    """The volume that initializers, nodes and exporter share: an existing claim, and a folder in it."""
-
-    model_config = ConfigDict(frozen=True)
-
-    claim: str
-    path: str = ""
-
-    @classmethod
-    def parse(cls, uri: str) -> Workspace:
-        """From `pvc://CLAIM` or `pvc://CLAIM/FOLDER`. Raises ValueError."""
-        match = _CLAIM.fullmatch(uri)
-        path = (match[3] or "").strip("/") if match else ""
-        if not match or ".." in path.split("/"):
-            raise ValueError(f"workspace: {uri!r} is not of the form pvc://CLAIM or pvc://CLAIM/FOLDER")
-        return cls(claim=match[1], path=path)
+from trainwright.jobs.workspace import Workspace
 
 
 class TrainRequest(BaseModel):
@@ -60,7 +42,16 @@ class TrainRequest(BaseModel):
     resources_per_node: dict[str, dict[str, str]] = {}
     """`{"limits": {...}, "requests": {...}}`."""
     workspace: str = ""
-    """`pvc://CLAIM[/FOLDER]`: mounted where the runtime mounts its volume `initializer`."""
+    """`pvc://CLAIM[/FOLDER]`: mounted where the runtime mounts its volume `initializer`.
+
+    With `?size=20Gi&class=NAME&access=ReadWriteMany&retain=keep` (all but `size` optional) the claim is made where it is not.
+    """
+    resume: str = AUTO
+    """Where a new job goes on from: `auto` (the last whole checkpoint), `never`, or the URI of an exported checkpoint."""
+    resume_secret: str = ""
+    """Name of a Secret with what reads that export, such as AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY."""
+    earlier: Literal["keep", "delete"] = "keep"
+    """What becomes of ended earlier generations of the step once the next one is submitted."""
     queue_name: str = ""
     """A LocalQueue of Kueue: the job is created suspended, and starts when the queue admits it."""
     priority_class: str = ""
@@ -97,6 +88,11 @@ class TrainRequest(BaseModel):
         if value:
             Workspace.parse(value)
         return value
+
+    @field_validator("resume")
+    @classmethod
+    def _resume_is_known(cls, value: str) -> str:
+        return checked_resume(value)
 
     @field_validator("topology")
     @classmethod

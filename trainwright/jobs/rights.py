@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from trainwright.api.kinds import (
+    CLAIM,
     CLUSTER_TRAINING_RUNTIME,
     CONFIG_MAP,
     EVENT,
@@ -15,6 +16,7 @@ from trainwright.api.kinds import (
     NODE,
     POD,
     SECRET,
+    STORAGE_CLASS,
     TRAINING_RUNTIME,
     TRAINJOB,
     Kind,
@@ -40,6 +42,7 @@ class Call:
         return Right(self.verb, f"{self.kind.resource}{sub}", namespace if self.kind.namespaced else "")
 
 
+_VOLUME = "submit with a workspace"
 CALLS = (
     Call("create", TRAINJOB, ("submit",)),
     Call("get", TRAINJOB, ("submit", "wait", "logs", "cancel")),
@@ -64,6 +67,10 @@ CALLS = (
         name=TRAINJOB.resource,
     ),
     Call("list", NODE, ("submit",), "nobody says beforehand that a pod is too large for every node"),
+    Call("get", CLAIM, (_VOLUME,), "nobody says beforehand that a workspace does not exist, or that its nodes cannot share it"),
+    Call("create", CLAIM, (_VOLUME,), "no claim can be made for a workspace; it must exist"),
+    Call("patch", CLAIM, (_VOLUME,), "a claim that was made for a job is not deleted with it"),
+    Call("list", STORAGE_CLASS, (_VOLUME,), "nobody says beforehand that the class of a new claim does not exist"),
     Call("list", POD, ("logs", "cancel", "report"), "no logs; a failed job is reported without its pods"),
     Call("get", POD, ("logs",), "a log whose connection breaks is not gone on with"),
     Call("get", POD, ("logs", "report"), "no logs, and no last lines in the report of a failure", sub="log"),

@@ -8,10 +8,11 @@ from __future__ import annotations
 import logging
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from types import FrameType
+from typing import NamedTuple
 
 from trainwright.api.errors import ApiError
 from trainwright.api.objects import Obj, name_of
@@ -19,10 +20,11 @@ from trainwright.api.phase import Phase, phase_of
 from trainwright.cluster.protocol import Cluster
 from trainwright.jobs.cancel import suspended
 from trainwright.jobs.clock import Deadlines
-from trainwright.jobs.errors import TrainJobDeleted, TrainJobError, TrainJobFailed
+from trainwright.jobs.errors import Preempted, TrainJobDeleted, TrainJobError, TrainJobFailed
 from trainwright.jobs.identity import Identity
+from trainwright.jobs.preemption import BUDGET, wait_to_resume
 from trainwright.jobs.request import TrainRequest
-from trainwright.jobs.submit import submit_or_adopt
+from trainwright.jobs.submit import LatestCheckpoint, Submitted, submit_or_adopt
 from trainwright.jobs.wait import Progress, wait_for
 
 Leave = Callable[[Cluster, Obj], str]
@@ -41,6 +43,9 @@ def run_to_end(
     identity: Identity,
     namespace: str,
     *,
+    latest_checkpoint: LatestCheckpoint | None = None,
+    was: Sequence[Identity] = (),
+    preemption_budget: int = BUDGET,
     deadlines: Deadlines = _NO_DEADLINES,
     on_progress: Callable[[Progress], None] = lambda _progress: None,
     on_signal: Leave = suspended,
@@ -49,48 +54,92 @@ def run_to_end(
     """Submit or adopt the TrainJob of this step and wait for it; returns it when it has succeeded.
 
     Ctrl-C and SIGTERM (`on_signal`), a deadline and errors while waiting (`on_error`) suspend it: its processes end, its
-    checkpoints stay, and the same step resumes it. Raises Cancelled, TrainJobFailed with a report, TrainJobDeadline,
-    TrainJobDeleted, and what `submit_or_adopt` raises.
+    checkpoints stay, and the same step resumes it. After a preemption the next generation is submitted and waited for, up
+    to `preemption_budget` times in the life of the step; each has the deadlines for itself. Raises Cancelled,
+    TrainJobFailed with a report, TrainJobDeadline, TrainJobDeleted, and what `submit_or_adopt` raises.
     """
     with ended_by_signals() as stop:
-        submitted = submit_or_adopt(cluster, request, identity, namespace, stop=stop)
-        deadlines = _with_run(deadlines, submitted.run_deadline)
-        return _to_end(submitted.cluster or cluster, submitted.trainjob, stop, deadlines, on_progress, on_signal, on_error)
+
+        def generation() -> Followed:
+            submitted = submit_or_adopt(
+                cluster, request, identity, namespace, latest_checkpoint=latest_checkpoint, was=was, stop=stop
+            )
+            return _followed(submitted, cluster, deadlines)
+
+        return _resuming(generation, generation, preemption_budget, _Waiting(stop, on_progress, on_signal, on_error))
 
 
 def follow_to_end(
     cluster: Cluster,
     trainjob: Obj,
     *,
+    again: Callable[[], Submitted] | None = None,
+    preemption_budget: int = BUDGET,
     deadlines: Deadlines = _NO_DEADLINES,
     on_progress: Callable[[Progress], None] = lambda _progress: None,
     on_signal: Leave = suspended,
     on_error: Leave = suspended,
 ) -> Obj:
-    """As `run_to_end`, for a job that has been submitted."""
+    """As `run_to_end`, for a job that has been submitted; `again` submits its step after a preemption."""
     with ended_by_signals() as stop:
-        return _to_end(cluster, trainjob, stop, deadlines, on_progress, on_signal, on_error)
+
+        def next_one() -> Followed:
+            assert again is not None
+            return _followed(again(), cluster, deadlines)
+
+        budget = preemption_budget if again is not None else 0
+        waiting = _Waiting(stop, on_progress, on_signal, on_error)
+        return _resuming(lambda: Followed(cluster, trainjob, deadlines), next_one, budget, waiting)
 
 
-def _to_end(
-    cluster: Cluster,
-    trainjob: Obj,
-    stop: threading.Event,
-    deadlines: Deadlines,
-    on_progress: Callable[[Progress], None],
-    on_signal: Leave,
-    on_error: Leave,
-) -> Obj:
+class Followed(NamedTuple):
+    """One generation: where it is, what it is, and how long it may take."""
+
+    cluster: Cluster
+    trainjob: Obj
+    deadlines: Deadlines
+
+
+class _Waiting(NamedTuple):
+    """How a job is waited for, and left."""
+
+    stop: threading.Event
+    on_progress: Callable[[Progress], None]
+    on_signal: Leave
+    on_error: Leave
+
+
+def _followed(submitted: Submitted, cluster: Cluster, deadlines: Deadlines) -> Followed:
+    return Followed(submitted.cluster or cluster, submitted.trainjob, _with_run(deadlines, submitted.run_deadline))
+
+
+def _resuming(first: Callable[[], Followed], again: Callable[[], Followed], budget: int, waiting: _Waiting) -> Obj:
+    """Follow one generation after the other while they are preempted. The budget, kept on the cluster, bounds the loop."""
+    followed = first()
+    while True:
+        try:
+            return _to_end(followed, waiting)
+        except Preempted as error:
+            if not wait_to_resume(followed.cluster, error, budget, waiting.stop):
+                name = name_of(error.trainjob)
+                raise Cancelled(
+                    f"TrainJob {name} was preempted, and the wait to resume it was cancelled; nothing runs"
+                ) from error
+        followed = again()
+
+
+def _to_end(followed: Followed, waiting: _Waiting) -> Obj:
+    cluster, trainjob, deadlines = followed
     try:
-        seen = wait_for(cluster, trainjob, deadlines=deadlines, on_progress=on_progress, stop=stop)
+        seen = wait_for(cluster, trainjob, deadlines=deadlines, on_progress=waiting.on_progress, stop=waiting.stop)
     except (TrainJobFailed, TrainJobDeleted):
         raise
     except BaseException:
-        leave(cluster, trainjob, on_error)
+        leave(cluster, trainjob, waiting.on_error)
         raise
     if phase_of(seen) is Phase.Succeeded:
         return seen
-    raise Cancelled(f"the wait for TrainJob {name_of(trainjob)} was cancelled; {leave(cluster, trainjob, on_signal)}")
+    raise Cancelled(f"the wait for TrainJob {name_of(trainjob)} was cancelled; {leave(cluster, trainjob, waiting.on_signal)}")
 
 
 def _with_run(deadlines: Deadlines, seconds: int | None) -> Deadlines:

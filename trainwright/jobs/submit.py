@@ -4,29 +4,37 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from trainwright.api import names
-from trainwright.api.conditions import is_true
-from trainwright.api.errors import AlreadyExists, ApiError, Forbidden, Invalid, NotFound, Problem
+from trainwright.api.errors import AlreadyExists, ApiError, Invalid, NotFound, Problem
 from trainwright.api.kinds import CLUSTER_TRAINING_RUNTIME, TRAINING_RUNTIME, TRAINJOB
-from trainwright.api.objects import Obj, annotations_of, is_deleting, labels_of, name_of, uid_of
+from trainwright.api.objects import Obj, annotations_of, labels_of, name_of, uid_of
 from trainwright.cluster.patient import PatientCluster
 from trainwright.cluster.protocol import Cluster
 from trainwright.cluster.runtime_lookup import runtime_lookup
 from trainwright.cluster.served_schema import forget_served, served_trainjob
-from trainwright.cluster.submission_mode import JobsCluster, Mode, choice_of, other_mode
+from trainwright.cluster.submission_mode import Mode, choice_of
+from trainwright.jobs.beginning import beginning_of
 from trainwright.jobs.capacity import check_capacity
 from trainwright.jobs.compatibility import check_compatible, steps_of_runtime
 from trainwright.jobs.errors import TrainJobNameTaken
+from trainwright.jobs.generations import generation_of, generations_of, is_over, preemptions_until, retire_earlier
 from trainwright.jobs.identity import Identity, label_value
-from trainwright.jobs.manifest import trainjob_manifest
+from trainwright.jobs.manifest import resuming, trainjob_manifest
+from trainwright.jobs.preemption import jobs_continued, judged, was_preempted
 from trainwright.jobs.request import TrainRequest
+from trainwright.jobs.resume import AUTO, has_resume_point, resume_doubts
 from trainwright.jobs.served_form import dropped_fields, served_form
+from trainwright.jobs.workspace import Workspace
+from trainwright.jobs.workspace_claim import ensure_claim, tie_claim
 from trainwright.materialize import materialize
 from trainwright.runtimes import ResolvedRuntime, resolve_runtime
 
 MOST_GENERATIONS = 100
+LatestCheckpoint = Callable[[], str]
+"""Knows the URI of the run's latest export, "" where it has none: a store is a higher floor's business."""
 log = logging.getLogger(__name__)
 
 
@@ -62,29 +70,61 @@ class Submitted:
 
 
 def submit_or_adopt(
-    cluster: Cluster, request: TrainRequest, identity: Identity, namespace: str, *, stop: threading.Event | None = None
+    cluster: Cluster,
+    request: TrainRequest,
+    identity: Identity,
+    namespace: str,
+    *,
+    latest_checkpoint: LatestCheckpoint | None = None,
+    was: Sequence[Identity] = (),
+    stop: threading.Event | None = None,
 ) -> Submitted:
     """The TrainJob for this step of this run, made at most once.
 
     A job under the step's name with the same wanted spec is adopted: waited for while it runs, resumed when a cancel had
     suspended it, taken as done when it is complete. After one that failed, is being deleted or was superseded (see
-    `suspend_job`) the next generation is submitted. Before anything
-    is created the runtime is resolved, the objects are built and nodes are looked at, so that a request that cannot work
-    fails here. A cluster that has no answer for the moment is asked again for half a minute, unless `stop` is set; a job
-    whose making was answered to nobody is found.
-    Raises RuntimeNotFound, Invalid, ValueError (bad workspace), TrainJobNameTaken.
+    `suspend_job`) the next generation is submitted, and with `earlier` = delete the ended ones before it are deleted,
+    those of what the step `was` before somebody cleared it among them.
+    With `resume` = auto a job that is made is told of the export that `latest_checkpoint` knows, for a volume without
+    checkpoints. A workspace that asks for a new claim gets it. Before a job is created the runtime is resolved, the objects
+    are built and nodes are looked at, so that a request that cannot work fails here. A cluster that has no answer for the
+    moment is asked again for half a minute, unless `stop` is set; a job whose making was answered to nobody is found.
+    Raises RuntimeNotFound, Invalid, ValueError (bad workspace), WorkspaceUnfit, TrainJobNameTaken.
     """
-    patient, bundled = PatientCluster(cluster, stop=stop), choice_of(cluster).mode is Mode.jobset
-    runtime, choice = _chosen(patient, request, namespace, bundled=bundled)
-    asked, first = _with_its_jobs(cluster, identity, namespace, stop)
+    submitted = _submit_or_adopt(cluster, request, identity, namespace, latest_checkpoint, stop)
+    patient = PatientCluster(submitted.cluster or cluster, stop=stop)
+    if request.workspace:
+        tie_claim(patient, Workspace.parse(request.workspace), identity, submitted.trainjob)
+    if request.earlier == "delete":
+        retire_earlier(patient, submitted.trainjob, (identity, *was))
+    return submitted
+
+
+def _submit_or_adopt(
+    given: Cluster,
+    request: TrainRequest,
+    identity: Identity,
+    namespace: str,
+    latest_checkpoint: LatestCheckpoint | None,
+    stop: threading.Event | None,
+) -> Submitted:
+    bundled = choice_of(given).mode is Mode.jobset
+    runtime, choice = _chosen(PatientCluster(given, stop=stop), request, namespace, bundled=bundled)
+    asked, first, before = beginning_of(given, identity, namespace, stop)
     cluster, mode = PatientCluster(asked, stop=stop), choice_of(asked).mode
     for generation in range(first, MOST_GENERATIONS + 1):
         wanted = trainjob_manifest(request, identity, namespace, runtime, generation)
         objects, form = materialize(wanted, runtime), served_form(wanted, served_trainjob(asked, through=cluster))
         existing = _existing(cluster, wanted)
         if existing is None:
+            wanted = _told(wanted, request, runtime, latest_checkpoint)
+            if before is not None:
+                wanted = _following(wanted, before, cluster, request, runtime)
+            form = served_form(wanted, served_trainjob(asked, through=cluster))
             if objects:
                 check_capacity(cluster, objects[-1])
+            if request.workspace:
+                ensure_claim(cluster, Workspace.parse(request.workspace), identity, namespace, nodes_of(request, runtime))
             try:
                 created = _create(cluster, form.trainjob, asked)
             except AlreadyExists:  # another try of this step was faster
@@ -95,13 +135,41 @@ def submit_or_adopt(
                 log.info("trainjob created namespace=%s name=%s step=%s mode=%s", namespace, name_of(created), identity, mode)
                 return Submitted(created, False, generation, choice, form.run_deadline, mode, asked)
         _check_owner(existing, wanted)
-        if _is_over(existing):
+        if is_over(existing):
             log.info("trainjob of generation %d is over name=%s; trying the next", generation, name_of(existing))
+            before = judged(cluster, existing)  # a try that was killed may not have counted it
             continue
         _check_digest(existing, wanted)
         log.info("trainjob adopted namespace=%s name=%s step=%s mode=%s", namespace, name_of(existing), identity, mode)
         return Submitted(_resumed(cluster, existing), True, generation, choice, form.run_deadline, mode, asked)
     raise TrainJobNameTaken(f"{identity}: {MOST_GENERATIONS} generations exist and have failed; delete some to go on")
+
+
+def _told(wanted: Obj, request: TrainRequest, runtime: Obj, latest_checkpoint: LatestCheckpoint | None) -> Obj:
+    """The TrainJob told of an export that it may go on from. That is known of this moment, not wanted: the digest stays."""
+    for doubt in resume_doubts(runtime, request.resume, generation_of(wanted)):
+        log.warning("resume name=%s %s", name_of(wanted), doubt)
+    if latest_checkpoint is None or request.resume != AUTO or not has_resume_point(runtime):
+        return wanted
+    export = latest_checkpoint()
+    if export.startswith("s3://") and not request.resume_secret:
+        log.warning("resume name=%s without resume_secret its pods cannot read the export %s", name_of(wanted), export)
+        return wanted
+    return resuming(wanted, runtime, export=export, secret=request.resume_secret)
+
+
+def _following(wanted: Obj, before: Obj, cluster: Cluster, request: TrainRequest, runtime: Obj) -> Obj:
+    """The TrainJob with what it has from the generation before it: preemptions so far, and after one also its checkpoints,
+    whatever other beginning is asked for."""
+    marks = {}
+    if preemptions := preemptions_until(before):
+        marks[names.PREEMPTIONS_ANNOTATION] = str(preemptions)
+    if was_preempted(before) and request.resume != AUTO and has_resume_point(runtime):
+        continues = jobs_continued(cluster, before)
+        marks[names.CONTINUES_ANNOTATION] = continues
+        wanted = resuming(wanted, runtime, resume=request.resume, secret=request.resume_secret, continues=continues)
+    metadata = {**wanted["metadata"], "annotations": {**annotations_of(wanted), **marks}}
+    return {**wanted, "metadata": metadata}
 
 
 def _create(cluster: Cluster, wanted: Obj, asked: Cluster) -> Obj:
@@ -138,8 +206,7 @@ def _chosen(cluster: Cluster, request: TrainRequest, namespace: str, *, bundled:
 
 def find_job(cluster: Cluster, identity: Identity, namespace: str) -> Obj | None:
     """The newest TrainJob of this step of this run, whatever its state; None where there is none. Makes nothing."""
-    ours = _ours(cluster, identity, namespace)
-    return max(ours, key=_generation, default=None)
+    return max(generations_of(cluster, identity, namespace), key=generation_of, default=None)
 
 
 def jobs_of_run(cluster: Cluster, run: str, namespace: str) -> list[Obj]:
@@ -147,12 +214,16 @@ def jobs_of_run(cluster: Cluster, run: str, namespace: str) -> list[Obj]:
     return cluster.list(TRAINJOB, namespace, label_selector=f"{names.RUN_LABEL}={label_value(run)}").items
 
 
+def nodes_of(request: TrainRequest, runtime: Obj) -> int:
+    """Nodes that train together: those of the request, else the runtime's."""
+    return request.num_nodes or int((runtime["spec"].get("mlPolicy") or {}).get("numNodes") or 1)
+
+
 def find_runtime(cluster: Cluster, request: TrainRequest, namespace: str, *, bundled: bool = False) -> ResolvedRuntime:
     """The runtime that a request names, as the cluster has it, or else, where `bundled` may be used, the catalogue.
 
     Raises RuntimeNotFound with the names that exist.
     """
-
     lookup = runtime_lookup(cluster, namespace)
     ref = {"kind": request.runtime_kind, "name": request.runtime}
     try:
@@ -168,51 +239,6 @@ def _known_runtimes(cluster: Cluster, kind: str, namespace: str) -> list[str]:
     except ApiError:  # whoever may read one runtime need not be allowed to list them all
         return []
     return [name_of(runtime) for runtime in listing.items]
-
-
-def _with_its_jobs(cluster: Cluster, identity: Identity, namespace: str, stop: threading.Event | None) -> tuple[Cluster, int]:
-    """The cluster in the mode in which this step has a job, and the generation to begin with: somebody may have deleted earlier ones.
-
-    What auto chooses may have changed since the job was made: Trainer was installed, or its controller has gone.
-    """
-
-    def newest(where: Cluster) -> Obj | None:
-        return max(_ours(PatientCluster(where, stop=stop), identity, namespace), key=_generation, default=None)
-
-    if (ours := newest(cluster)) is not None:
-        return cluster, _generation(ours)
-    if not isinstance(cluster, JobsCluster) or not choice_of(cluster).could_differ:
-        return cluster, 1
-    other = other_mode(cluster)
-    try:
-        theirs = newest(other)
-    except (Forbidden, NotFound) as error:
-        log.debug("not looked for jobs of the other mode error=%s", error.message)
-        return cluster, 1
-    if theirs is None:
-        return cluster, 1
-    if _is_over(theirs):
-        return cluster, _generation(theirs) + 1
-    log.warning(
-        "the job of this step was made in the mode %s and is followed there name=%s", choice_of(other).mode, name_of(theirs)
-    )
-    return other, _generation(theirs)
-
-
-def _ours(cluster: Cluster, identity: Identity, namespace: str) -> list[Obj]:
-    selector = f"{names.RUN_LABEL}={label_value(identity.run)},{names.STEP_LABEL}={label_value(identity.step)}"
-    jobs = cluster.list(TRAINJOB, namespace, label_selector=selector).items
-    return [job for job in jobs if annotations_of(job).get(names.OWNER_ANNOTATION) == str(identity)]
-
-
-def _generation(trainjob: Obj) -> int:
-    text = annotations_of(trainjob).get(names.GENERATION_ANNOTATION, "")
-    return int(text) if text.isdecimal() else 1
-
-
-def _is_over(trainjob: Obj) -> bool:
-    """Nothing that can be waited for or resumed comes of it."""
-    return is_true(trainjob, "Failed") or is_deleting(trainjob) or names.SUPERSEDED_ANNOTATION in annotations_of(trainjob)
 
 
 def _existing(cluster: Cluster, wanted: Obj) -> Obj | None:

@@ -161,7 +161,7 @@ class JobSetCluster:
         if kind != TRAINJOB:
             self._check_served(kind)
             more: Any = {"patch_type": patch_type, "subresource": subresource, "field_manager": field_manager, "force": force}
-            return self._cluster.patch(kind, name, patch, namespace, **more)
+            return self._cluster.patch(kind, name, _owned_by_jobsets(patch), namespace, **more)
         if subresource is not None:
             raise _no_status()
         if patch_type != "merge":
@@ -276,6 +276,16 @@ def _presented_events(events: Iterator[WatchEvent]) -> Iterator[WatchEvent]:
             yield WatchEvent(event.type, told)
         elif names.TRAINJOB_ANNOTATION in annotations_of(event.object) and (job := _presented(event.object)) is not None:
             yield WatchEvent(event.type, job)
+
+
+def _owned_by_jobsets(patch: Any) -> Any:
+    """Who gives another object to a TrainJob gives it to its JobSet: they have one name and one UID."""
+    metadata = patch.get("metadata") if isinstance(patch, dict) else None
+    if not isinstance(metadata, dict) or not metadata.get("ownerReferences"):
+        return patch
+    theirs = {"apiVersion": JOBSET.api_version, "kind": JOBSET.kind}
+    owners = [{**owner, **theirs} if kind_of(owner) == TRAINJOB else owner for owner in metadata["ownerReferences"]]
+    return {**patch, "metadata": {**metadata, "ownerReferences": owners}}
 
 
 def _mine(selector: str) -> str:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from trainwright.api import kinds, names
+from trainwright.api.errors import NotFound
 from trainwright.api.event_forms import FIELD_LABELS
 from trainwright.api.kinds import Kind
 from trainwright.api.objects import Obj
@@ -253,4 +254,8 @@ CUSTOM_GROUPS = frozenset(kind.group for kind, strategy in STRATEGIES.items() if
 
 
 def strategy_of(kind: Kind) -> Strategy:
-    return STRATEGIES[kind]
+    """Raises NotFound for a kind that is not served."""
+    strategy = STRATEGIES.get(kind)
+    if strategy is None:
+        raise NotFound("the server could not find the requested resource")
+    return strategy

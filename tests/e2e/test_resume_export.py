@@ -1,0 +1,58 @@
+"""A real training goes on from what another run has exported: on a new claim, on two nodes, with TRL."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from quickstart_command import SETTINGS, command, run
+
+from trainwright.api.kinds import CLAIM
+from trainwright.controlplane.gates import FeatureGates
+from trainwright.controlplane.home import Home
+from trainwright.controlplane.plane import ControlPlane
+from trainwright.initializers.receipt import read_receipt
+from trainwright.jobs import Deadlines, Identity, TrainRequest
+from trainwright.jobs.run import run_to_end
+from trainwright.jobs.sft import SftSettings
+from trainwright.storage.uri import StorageUri
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+
+def test_twenty_steps_here_and_ten_more_there(runs: Path, tmp_path: Path) -> None:
+    status, output = run(command(runs, "--name", "first"), runs / "first.log")
+    assert status == 0, output
+    model, dataset = (read_receipt(runs / "first/workspace" / kind) for kind in ("model", "dataset"))
+    assert model is not None
+    assert dataset is not None
+    request = TrainRequest(
+        runtime="trl-sft",
+        workspace="pvc://second?size=1Gi",
+        dataset_uri=dataset.source,
+        model_uri=model.source,
+        args=SftSettings(**{**SETTINGS, "steps": 30}).arguments(),
+        env={"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"},
+        num_nodes=2,
+        num_proc_per_node=1,
+        resume=str(StorageUri.of_path(runs / "first/export")),
+    )
+    plane = ControlPlane(Home(tmp_path / "home"), gates=FeatureGates())
+    plane.start()
+    try:
+        deadlines = Deadlines(queue=120, start=120, run=240)
+        run_to_end(plane.cluster, request, Identity("kfp", "second", "train"), "default", deadlines=deadlines)
+        assert plane.cluster.get(CLAIM, "second", "default")["spec"]["accessModes"] == ["ReadWriteMany"]
+    finally:
+        plane.stop(5)
+    output_folder = tmp_path / "home/node/claims/default/second/output"
+    exported = json.loads((runs / "first/export/checkpoint-20/trainer_state.json").read_bytes())
+    trained = json.loads((output_folder / "checkpoint-30/trainer_state.json").read_bytes())
+    steps = [entry["step"] for entry in trained["log_history"] if "loss" in entry]
+    assert steps == list(range(2, 31, 2))
+    until = [entry for entry in trained["log_history"] if entry["step"] <= 20 and "loss" in entry]
+    assert until == [entry for entry in exported["log_history"] if "loss" in entry], "the first twenty are those of the export"
+    decided = [path.read_text("utf-8") for path in (tmp_path / "home").rglob("containers/resume-point/*/log")]
+    assert len(decided) == 2
+    assert all("resuming from" in text and "checkpoint-20" in text for text in decided)

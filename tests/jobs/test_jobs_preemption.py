@@ -1,0 +1,353 @@
+"""Pods that are taken away: the step goes on as its next generation, within a budget that no crash resets."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from waiting import eventually
+
+from trainwright.api import names
+from trainwright.api.conditions import is_finished
+from trainwright.api.errors import Forbidden
+from trainwright.api.kinds import CLUSTER_TRAINING_RUNTIME, JOBSET, POD, TRAINJOB
+from trainwright.api.objects import annotations_of, name_of, uid_of
+from trainwright.controlplane.embedded import EmbeddedCluster
+from trainwright.controlplane.gates import FeatureGates
+from trainwright.controlplane.home import Home
+from trainwright.controlplane.plane import ControlPlane
+from trainwright.jobs import Identity, Preempted, StepFailed, TrainJobFailed, TrainRequest, preemption, submit_or_adopt
+from trainwright.jobs import run as run_module
+from trainwright.jobs.generations import generation_of, generations_of, preemptions_until
+from trainwright.jobs.pods import pods_of
+from trainwright.jobs.run import Cancelled, follow_to_end, run_to_end
+from trainwright.jobs.verdict import failure_of
+
+STEP = Identity("kfp", "run", "train")
+TAKEN = {
+    "phase": "Failed",
+    "conditions": [
+        {
+            "type": "DisruptionTarget",
+            "status": "True",
+            "reason": "PreemptionByScheduler",
+            "message": "preempting to accommodate a higher priority pod",
+            "lastTransitionTime": "2026-01-01T00:00:00Z",
+        }
+    ],
+}
+ENDED = {"name": "node", "image": "i", "imageID": "", "ready": False, "restartCount": 0}
+BROKEN = {"phase": "Failed", "containerStatuses": [{**ENDED, "state": {"terminated": {"exitCode": 3, "reason": "Error"}}}]}
+CONTAINERS = {"restartPolicy": "Never", "containers": [{"name": "node", "image": "i"}]}
+RequestOf = Callable[..., TrainRequest]
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(preemption, "FIRST_SECONDS", 0.0)
+
+
+@pytest.fixture
+def fail(cluster: EmbeddedCluster, set_status: Any, add_pod: Any) -> Callable[..., dict[str, Any]]:
+    """Let the newest generation fail of what happened to its pod; returns the job."""
+
+    def make(status: dict[str, Any]) -> dict[str, Any]:
+        job = newest(cluster)
+        add_pod(job, **status)
+        return set_status(job, "Failed")  # type: ignore[no-any-return]
+
+    return make
+
+
+def newest(cluster: EmbeddedCluster) -> dict[str, Any]:
+    return max(generations_of(cluster, STEP, "default"), key=generation_of)
+
+
+def count(cluster: EmbeddedCluster) -> int:
+    return max(preemptions_until(job) for job in generations_of(cluster, STEP, "default"))
+
+
+class Following:
+    """A run in a thread of its own, and how it ended."""
+
+    def __init__(self, cluster: Any, request: TrainRequest, **more: Any):
+        self.result: Any = None
+        self.error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, args=(cluster, request), kwargs=more, daemon=True)
+        self._thread.start()
+
+    def _run(self, cluster: Any, request: TrainRequest, **more: Any) -> None:
+        try:
+            self.result = run_to_end(cluster, request, STEP, "default", **more)
+        except BaseException as error:
+            self.error = error
+
+    def ended(self) -> Following:
+        self._thread.join(30)
+        assert not self._thread.is_alive()
+        return self
+
+
+def reached(cluster: EmbeddedCluster, generation: int) -> dict[str, Any]:
+    def there() -> bool:
+        jobs = generations_of(cluster, STEP, "default")
+        return bool(jobs) and generation_of(max(jobs, key=generation_of)) == generation
+
+    eventually(there, what=f"generation {generation}")
+    return newest(cluster)
+
+
+@pytest.fixture
+def controllers(tmp_path: Path) -> Iterator[ControlPlane]:
+    """The real controllers without a node, and the runtime `once`, which tries no pod again."""
+    plane = ControlPlane(Home(tmp_path / "home"), gates=FeatureGates(), node=False)
+    plane.start()
+    runtime = plane.cluster.get(CLUSTER_TRAINING_RUNTIME, "torch-distributed")
+    job = runtime["spec"]["template"]["spec"]["replicatedJobs"][0]["template"]["spec"]
+    job["backoffLimit"] = 0
+    job["template"]["spec"]["restartPolicy"] = "Never"
+    plane.cluster.create({**runtime, "metadata": {"name": "once"}})
+    yield plane
+    plane.stop(2)
+
+
+@pytest.mark.medium
+def test_the_controllers_own_end_of_a_preempted_job_is_followed_by_the_next_generation(controllers: ControlPlane) -> None:
+    cluster: Any = controllers.cluster
+    following = Following(cluster, TrainRequest(runtime="once", command=["true"]), preemption_budget=2)
+    for generation in (1, 2, 3):
+        job = reached(cluster, generation)
+        (pod,) = eventually(partial(pods_of, cluster, job))
+        cluster.patch(POD, name_of(pod), {"status": TAKEN}, "default", subresource="status")
+    error = following.ended().error
+    assert isinstance(error, Preempted)
+    assert "was preempted, PreemptionByScheduler: preempting to accommodate a higher priority pod" in str(error)
+    assert "its budget of 2 resumptions after preemptions is used up" in str(error)
+    assert error.report is not None
+    assert error.report.as_dict()["preemptions"] == 2
+    assert "used: 2 of the budget for preemptions" in str(error)
+    assert len(generations_of(cluster, STEP, "default")) == 3
+
+
+@pytest.mark.medium
+def test_a_runtime_of_the_documented_form_restarts_by_itself(controllers: ControlPlane) -> None:
+    cluster: Any = controllers.cluster
+    page = Path(__file__).parents[2] / "docs/resume.md"
+    (text,) = re.findall(r"```yaml\n(.*?)```", page.read_text("utf-8"), re.DOTALL)
+    runtime = cluster.get(CLUSTER_TRAINING_RUNTIME, "once")
+    spec, said = runtime["spec"]["template"]["spec"], yaml.safe_load(text)["template"]["spec"]
+    job, wanted = spec["replicatedJobs"][0]["template"]["spec"], said["replicatedJobs"][0]["template"]["spec"]
+    spec["failurePolicy"], job["podFailurePolicy"] = said["failurePolicy"], wanted["podFailurePolicy"]
+    job["template"]["spec"]["restartPolicy"] = wanted["template"]["spec"]["restartPolicy"]
+    cluster.create({**runtime, "metadata": {"name": "itself"}})
+    made = submit_or_adopt(cluster, TrainRequest(runtime="itself", command=["true"]), STEP, "default").trainjob
+    for restarts in (1, 2):
+        (pod,) = eventually(lambda: [pod for pod in pods_of(cluster, made) if not (pod.get("status") or {}).get("conditions")])
+        cluster.patch(POD, name_of(pod), {"status": TAKEN}, "default", subresource="status")
+        eventually(lambda restarts=restarts: cluster.get(JOBSET, name_of(made), "default")["status"].get("restarts") == restarts)
+    assert not is_finished(cluster.get(TRAINJOB, name_of(made), "default"))
+
+
+def test_the_step_succeeds_as_a_later_generation(
+    cluster: EmbeddedCluster, request_of: RequestOf, set_status: Any, fail: Any
+) -> None:
+    following = Following(cluster, request_of())
+    reached(cluster, 1)
+    fail(TAKEN)
+    second = reached(cluster, 2)
+    assert annotations_of(second)[names.PREEMPTIONS_ANNOTATION] == "1"
+    set_status(second, "Complete")
+    assert name_of(following.ended().result) == name_of(second)
+
+
+def test_another_failure_is_not_resumed_and_says_what_was_used(
+    cluster: EmbeddedCluster, request_of: RequestOf, fail: Any
+) -> None:
+    following = Following(cluster, request_of())
+    reached(cluster, 1)
+    fail(TAKEN)
+    reached(cluster, 2)
+    fail(BROKEN)
+    error = following.ended().error
+    assert isinstance(error, StepFailed)
+    assert error.report is not None
+    assert error.report.preemptions == 1
+    assert len(generations_of(cluster, STEP, "default")) == 2
+
+
+def test_without_a_budget_nothing_is_resumed(cluster: EmbeddedCluster, request_of: RequestOf, fail: Any) -> None:
+    following = Following(cluster, request_of(), preemption_budget=0)
+    reached(cluster, 1)
+    fail(TAKEN)
+    error = following.ended().error
+    assert isinstance(error, Preempted)
+    assert "budget" not in str(error)
+    assert len(generations_of(cluster, STEP, "default")) == 1
+
+
+def test_the_budget_counts_across_retries_and_deleted_generations(
+    cluster: EmbeddedCluster, request_of: RequestOf, fail: Any
+) -> None:
+    following = Following(cluster, request_of(earlier="delete"), preemption_budget=1)
+    reached(cluster, 1)
+    fail(TAKEN)
+    reached(cluster, 2)
+    fail(TAKEN)
+    assert isinstance(following.ended().error, Preempted)
+    again = Following(cluster, request_of(earlier="delete"), preemption_budget=1)  # the orchestrator's retry
+    third = reached(cluster, 3)
+    assert preemptions_until(third) == 2
+    fail(TAKEN)
+    error = again.ended().error
+    assert isinstance(error, Preempted)
+    assert "its budget of 1 resumptions" in str(error)
+    assert count(cluster) == 3
+
+
+class Killed(BaseException):
+    """The end of a process."""
+
+
+@pytest.mark.parametrize("when", ["before it is counted", "after it is counted", "before the next is submitted"])
+def test_whoever_is_killed_in_between_loses_no_count(
+    cluster: EmbeddedCluster, request_of: RequestOf, fail: Any, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    def dying(*_: Any, **__: Any) -> Any:
+        raise Killed
+
+    following = Following(cluster, request_of(), preemption_budget=1)
+    reached(cluster, 1)
+    with monkeypatch.context() as patched:
+        match when:
+            case "before it is counted":
+                patched.setattr(run_module, "wait_to_resume", dying)
+            case "after it is counted":
+                patched.setattr(preemption.random, "uniform", dying)
+            case _:
+                patched.setattr(run_module, "submit_or_adopt", dying)
+        fail(TAKEN)
+        assert isinstance(following.ended().error, Killed)
+    again = Following(cluster, request_of(), preemption_budget=1)
+    assert preemptions_until(reached(cluster, 2)) == 1
+    fail(TAKEN)
+    assert isinstance(again.ended().error, Preempted)
+    assert count(cluster) == 2
+
+
+def test_who_adopts_counts_nothing_twice(cluster: EmbeddedCluster, request_of: RequestOf, fail: Any, set_status: Any) -> None:
+    submit_or_adopt(cluster, request_of(), STEP, "default")
+    first = fail(TAKEN)
+    error = failure_of(cluster, first)
+    assert isinstance(error, Preempted)
+    assert preemption.wait_to_resume(cluster, error, 3, threading.Event())
+    assert preemption.wait_to_resume(cluster, error, 3, threading.Event())  # another who followed the same job
+    for _ in range(3):
+        submit_or_adopt(cluster, request_of(), STEP, "default")
+    assert count(cluster) == 1
+    set_status(newest(cluster), "Complete")
+    assert preemption.judged(cluster, newest(cluster)) == newest(cluster)
+
+
+def test_a_signal_ends_the_wait_before_the_next_is_submitted(
+    cluster: EmbeddedCluster, request_of: RequestOf, fail: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(preemption, "FIRST_SECONDS", 600.0)
+    monkeypatch.setattr(preemption, "MOST_SECONDS", 600.0)
+    stop = threading.Event()
+    submit_or_adopt(cluster, request_of(), STEP, "default")
+    fail(TAKEN)
+
+    monkeypatch.setattr(run_module, "ended_by_signals", lambda: nullcontext(stop))
+    threading.Timer(0.05, stop.set).start()
+    with pytest.raises(Cancelled, match="was preempted, and the wait to resume it was cancelled"):
+        run_module.follow_to_end(cluster, newest(cluster), again=lambda: pytest.fail("nothing is submitted any more"))
+    assert count(cluster) == 1
+    assert len(generations_of(cluster, STEP, "default")) == 1
+
+
+def test_who_may_not_count_does_not_resume(cluster: EmbeddedCluster, request_of: RequestOf, fail: Any) -> None:
+    class Narrow:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(cluster, name)
+
+        def patch(self, *_: Any, **__: Any) -> None:
+            raise Forbidden("not you")
+
+    submit_or_adopt(cluster, request_of(), STEP, "default")
+    error = failure_of(cluster, fail(TAKEN))
+    assert isinstance(error, Preempted)
+    with pytest.raises(Preempted, match="cannot be counted: not you"):
+        preemption.wait_to_resume(Narrow(), error, 3, threading.Event())  # type: ignore[arg-type]
+    retried = submit_or_adopt(Narrow(), request_of(), STEP, "default")  # type: ignore[arg-type]
+    assert preemptions_until(retried.trainjob) == 1
+
+
+def test_a_job_that_was_submitted_elsewhere_is_followed_on(
+    cluster: EmbeddedCluster, request_of: RequestOf, fail: Any, set_status: Any
+) -> None:
+    submitted = submit_or_adopt(cluster, request_of(), STEP, "default")
+    fail(TAKEN)
+
+    def again() -> Any:
+        made = submit_or_adopt(cluster, request_of(), STEP, "default")
+        set_status(made.trainjob, "Complete")
+        return made
+
+    assert name_of(follow_to_end(cluster, submitted.trainjob, again=again)) == f"{submitted.name}-2"
+    with pytest.raises(TrainJobFailed):
+        follow_to_end(cluster, submitted.trainjob)
+
+
+def test_after_a_preemption_the_next_goes_on_from_its_checkpoints_whatever_beginning_is_asked_for(
+    cluster: EmbeddedCluster, fail: Any
+) -> None:
+    request = TrainRequest(runtime="trl-sft", workspace="pvc://w", resume="never", dataset_uri="hf://a/b", model_uri="hf://a/b")
+
+    def told() -> tuple[str, str]:
+        """What the newest generation's container is told, and its annotation."""
+        (patch,) = [patch for patch in newest(cluster)["spec"]["runtimePatches"] if patch["manager"] == "trainwright.dev/resume"]
+        (job,) = patch["trainingRuntimeSpec"]["template"]["spec"]["replicatedJobs"]
+        (container,) = job["template"]["spec"]["template"]["spec"]["initContainers"]
+        said = {entry["name"]: entry.get("value", "") for entry in container["env"]}
+        assert said[names.RESUME_VARIABLE] == "never"
+        return said.get(names.RESUME_CONTINUES_VARIABLE, ""), annotations_of(newest(cluster)).get(names.CONTINUES_ANNOTATION, "")
+
+    def jobset() -> str:
+        spec = {"replicatedJobs": [{"name": "node", "template": {"spec": {"template": {"spec": CONTAINERS}}}}]}
+        metadata = {"name": name_of(newest(cluster)), "namespace": "default"}
+        made = cluster.create({"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": metadata, "spec": spec})
+        return uid_of(made)
+
+    submit_or_adopt(cluster, request, STEP, "default")
+    assert told() == ("", "")
+    first = jobset()
+    fail(TAKEN)
+    made = submit_or_adopt(cluster, request, STEP, "default")
+    assert told() == (first, first)
+    assert submit_or_adopt(cluster, request, STEP, "default").name == made.name
+    second = jobset()
+    fail(TAKEN)
+    submit_or_adopt(cluster, request, STEP, "default")
+    assert told() == (f"{second},{first}", f"{second},{first}")
+    fail(TAKEN)  # and its JobSet cannot be read
+    submit_or_adopt(cluster, request, STEP, "default")
+    assert told() == (f"{second},{first}", f"{second},{first}")
+    fail(BROKEN)
+    submit_or_adopt(cluster, request, STEP, "default")
+    assert told() == ("", "")
+
+
+def test_a_first_generation_says_nothing_of_preemptions(cluster: EmbeddedCluster, request_of: RequestOf, fail: Any) -> None:
+    made = submit_or_adopt(cluster, request_of(), STEP, "default")
+    assert names.PREEMPTIONS_ANNOTATION not in annotations_of(made.trainjob)
+    fail(BROKEN)
+    second = submit_or_adopt(cluster, request_of(), STEP, "default")
+    assert names.PREEMPTIONS_ANNOTATION not in annotations_of(second.trainjob)
+    assert names.PREEMPTED_ANNOTATION not in annotations_of(cluster.get(TRAINJOB, made.name, "default"))

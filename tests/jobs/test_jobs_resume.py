@@ -1,0 +1,192 @@
+"""The wish where to go on from: checked, put into the pods of a runtime that can honour it, and no part of a job without it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from trainwright.api import names
+from trainwright.api.errors import Forbidden, Invalid
+from trainwright.api.kinds import TRAINJOB
+from trainwright.api.objects import annotations_of, name_of, named
+from trainwright.controlplane.embedded import EmbeddedCluster
+from trainwright.jobs import Identity, TrainRequest, submit_or_adopt, trainjob_manifest
+from trainwright.jobs.resume import PATCH_MANAGER
+from trainwright.materialize import materialize
+from trainwright.runtimes import bundled_runtime
+
+STEP = Identity("kfp", "run", "train")
+RequestOf = Callable[..., TrainRequest]
+
+
+def sft(**fields: Any) -> TrainRequest:
+    return TrainRequest(runtime="trl-sft", workspace="pvc://w", dataset_uri="hf://a/b", model_uri="hf://a/b", **fields)
+
+
+def manifest(**fields: Any) -> dict[str, Any]:
+    runtime = bundled_runtime("trl-sft")
+    assert runtime is not None
+    return trainjob_manifest(sft(**fields), STEP, "default", runtime)
+
+
+def deciding(trainjob: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The pod spec of the training step, and its container that decides, as the controller makes them."""
+    runtime = bundled_runtime("trl-sft")
+    assert runtime is not None
+    jobset = materialize(trainjob, runtime)[-1]
+    job = named(jobset["spec"]["replicatedJobs"], "node")
+    assert job is not None
+    pod: dict[str, Any] = job["template"]["spec"]["template"]["spec"]
+    container = named(pod["initContainers"], names.RESUME_POINT)
+    assert container is not None
+    return pod, container
+
+
+def variables(container: dict[str, Any]) -> dict[str, Any]:
+    return {entry["name"]: entry.get("value", entry.get("valueFrom")) for entry in container["env"]}
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["", "sometimes", "AUTO", "/path", "file://relative", "hf://org/name", "http://x/y", "s3://", "pvc://", "pvc://a/../b"],
+)
+def test_what_is_no_wish_is_refused_by_name(value: str) -> None:
+    with pytest.raises(ValidationError, match="resume: "):
+        sft(resume=value)
+
+
+def test_a_job_that_asks_for_nothing_is_what_it_was_before_one_could_ask() -> None:
+    made = manifest()
+    assert made["spec"] == manifest(resume="auto", earlier="delete", resume_secret="s")["spec"]
+    assert annotations_of(made)[names.SPEC_DIGEST_ANNOTATION] == "b2b051bc8be7e917"
+    assert [patch["manager"] for patch in made["spec"]["runtimePatches"]] == ["trainwright.dev/workspace"]
+
+
+def test_never_is_told_to_the_container_that_decides_with_which_job_it_is() -> None:
+    _, container = deciding(manifest(resume="never", resume_secret="s"))
+    told = variables(container)
+    assert told.pop("TRAINJOB_NAME")
+    job = {"fieldRef": {"fieldPath": "metadata.labels['jobset.sigs.k8s.io/jobset-uid']"}}
+    assert told == {names.RESUME_VARIABLE: "never", names.RESUME_JOB_VARIABLE: job}
+
+
+def test_an_export_comes_with_what_reads_it() -> None:
+    _, container = deciding(manifest(resume="s3://bucket/run", resume_secret="store"))
+    told = variables(container)
+    assert told[names.RESUME_VARIABLE] == "s3://bucket/run"
+    assert told["AWS_SECRET_ACCESS_KEY"]["secretKeyRef"] == {"name": "store", "key": "AWS_SECRET_ACCESS_KEY", "optional": True}
+
+
+def test_an_export_on_a_claim_is_mounted_beside_the_workspace() -> None:
+    pod, container = deciding(manifest(resume="pvc://old/runs/a b"))
+    assert variables(container)[names.RESUME_VARIABLE] == "file:///resume-source/runs/a%20b"
+    assert named(pod["volumes"], "resume-source") == {"name": "resume-source", "persistentVolumeClaim": {"claimName": "old"}}
+    mounts = {mount["mountPath"]: mount for mount in container["volumeMounts"]}
+    assert mounts["/resume-source"]["readOnly"] is True
+    assert "/workspace" in mounts
+
+
+def test_a_runtime_that_cannot_is_refused_for_an_export_and_doubted_else(
+    cluster: EmbeddedCluster, request_of: RequestOf, set_status: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(Invalid, match=r"resume: the runtime 'torch-distributed' cannot go on from an export"):
+        submit_or_adopt(cluster, request_of(resume="s3://bucket/run"), STEP, "default")
+    assert cluster.list(TRAINJOB).items == []
+    first = submit_or_adopt(cluster, request_of(), STEP, "default")
+    assert "no init container" not in caplog.text
+    set_status(first.trainjob, "Failed")
+    submit_or_adopt(cluster, request_of(), STEP, "default")
+    assert "whether generation 2 goes on from a checkpoint is up to its program" in caplog.text
+    submit_or_adopt(cluster, request_of(resume="never"), Identity("kfp", "run", "other"), "default")
+    assert "whether it starts afresh is up to its program" in caplog.text
+
+
+def test_auto_learns_of_the_export_only_when_a_job_is_made(cluster: EmbeddedCluster, caplog: pytest.LogCaptureFixture) -> None:
+    asked: list[str] = []
+
+    def with_secret(**fields: Any) -> TrainRequest:
+        return sft(resume_secret="store", **fields)
+
+    def latest(answer: str) -> Callable[[], str]:
+        return lambda: asked.append(answer) or answer  # type: ignore[func-returns-value]
+
+    made = submit_or_adopt(cluster, with_secret(), STEP, "default", latest_checkpoint=latest("s3://bucket/run/checkpoint-5"))
+    again = submit_or_adopt(cluster, with_secret(), STEP, "default", latest_checkpoint=latest("s3://bucket/run/checkpoint-9"))
+    without = submit_or_adopt(cluster, with_secret(), STEP, "default")
+    assert (again.adopted, without.adopted, asked) == (True, True, ["s3://bucket/run/checkpoint-5"])
+    _, container = deciding(made.trainjob)
+    assert variables(container)[names.RESUME_EXPORT_VARIABLE] == "s3://bucket/run/checkpoint-5"
+    never = submit_or_adopt(
+        cluster, with_secret(resume="never"), Identity("kfp", "r", "n"), "default", latest_checkpoint=latest("x")
+    )
+    assert names.RESUME_EXPORT_VARIABLE not in variables(deciding(never.trainjob)[1])
+    assert len(asked) == 1
+    empty = submit_or_adopt(cluster, with_secret(), Identity("kfp", "r", "e"), "default", latest_checkpoint=latest(""))
+    assert PATCH_MANAGER not in [patch["manager"] for patch in empty.trainjob["spec"]["runtimePatches"]]
+    none = submit_or_adopt(cluster, sft(), Identity("kfp", "r", "s"), "default", latest_checkpoint=latest("s3://bucket/run"))
+    assert PATCH_MANAGER not in [patch["manager"] for patch in none.trainjob["spec"]["runtimePatches"]]
+    assert "without resume_secret its pods cannot read the export s3://bucket/run" in caplog.text
+
+
+def test_ended_earlier_generations_are_kept_or_deleted(cluster: EmbeddedCluster, request_of: RequestOf, set_status: Any) -> None:
+    first = submit_or_adopt(cluster, request_of(), STEP, "default")
+    set_status(first.trainjob, "Failed")
+    second = submit_or_adopt(cluster, request_of(), STEP, "default")
+    assert {name_of(job) for job in cluster.list(TRAINJOB).items} == {first.name, second.name}
+    set_status(second.trainjob, "Failed")
+    other = submit_or_adopt(cluster, request_of(), Identity("kfp", "run", "other"), "default")
+    set_status(other.trainjob, "Failed")
+    third = submit_or_adopt(cluster, request_of(earlier="delete"), STEP, "default")
+    assert third.generation == 3
+    left = [name_of(job) for job in cluster.list(TRAINJOB).items if "deletionTimestamp" not in job["metadata"]]
+    assert sorted(left) == sorted([other.name, third.name])
+
+
+def test_ended_jobs_of_before_a_clear_go_too(cluster: EmbeddedCluster, request_of: RequestOf, set_status: Any) -> None:
+    cleared = Identity("kfp", "run", "train@3")
+    made = [submit_or_adopt(cluster, request_of(), STEP, "default")]
+    set_status(made[0].trainjob, "Failed")
+    made.append(submit_or_adopt(cluster, request_of(), STEP, "default"))
+    set_status(made[1].trainjob, "Complete")
+    current = submit_or_adopt(cluster, request_of(earlier="delete"), cleared, "default", was=(STEP,))
+    left = [name_of(job) for job in cluster.list(TRAINJOB).items if "deletionTimestamp" not in job["metadata"]]
+    assert (current.generation, left) == (1, [current.name])
+
+
+def test_a_generation_that_was_only_superseded_is_not_deleted(cluster: EmbeddedCluster, request_of: RequestOf) -> None:
+    from trainwright.jobs import suspend_job
+
+    first = submit_or_adopt(cluster, request_of(), STEP, "default")
+    suspend_job(cluster, first.trainjob, superseded=True)
+    submit_or_adopt(cluster, request_of(earlier="delete"), STEP, "default")
+    assert "deletionTimestamp" not in cluster.get(TRAINJOB, first.name, "default")["metadata"]
+
+
+def test_a_crash_before_the_deletion_is_made_up_for_by_the_next_try(
+    cluster: EmbeddedCluster, request_of: RequestOf, set_status: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = submit_or_adopt(cluster, request_of(), STEP, "default")
+    set_status(first.trainjob, "Failed")
+    submit_or_adopt(cluster, request_of(), STEP, "default")  # the try that was killed
+    assert submit_or_adopt(cluster, request_of(earlier="delete"), STEP, "default").adopted
+    assert "deletionTimestamp" in cluster.get(TRAINJOB, first.name, "default")["metadata"]
+
+
+def test_who_may_not_delete_keeps_the_earlier_one_and_gets_his_job(
+    cluster: EmbeddedCluster, request_of: RequestOf, set_status: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    first = submit_or_adopt(cluster, request_of(), STEP, "default")
+    set_status(first.trainjob, "Failed")
+
+    class Narrow:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(cluster, name)
+
+        def delete(self, *_: Any, **__: Any) -> None:
+            raise Forbidden("not you")
+
+    assert submit_or_adopt(Narrow(), request_of(earlier="delete"), STEP, "default").generation == 2  # type: ignore[arg-type]
+    assert "earlier generation kept" in caplog.text

@@ -1,0 +1,304 @@
+"""A workspace as one argument: parsed, its claim looked at or made, and tied to the jobs that it goes with."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from trainwright.api.errors import Forbidden, Invalid
+from trainwright.api.kinds import CLAIM, STORAGE_CLASS, TRAINJOB
+from trainwright.api.objects import annotations_of, labels_of, name_of, owners_of, uid_of
+from trainwright.cluster.protocol import Listing
+from trainwright.controlplane.embedded import EmbeddedCluster
+from trainwright.jobs import Identity, TrainRequest, submit_or_adopt, workspace_claim
+from trainwright.jobs.errors import WorkspaceUnfit
+from trainwright.jobs.workspace import NewClaim, Workspace
+
+STEP = Identity("kfp", "run", "train")
+NEW = "pvc://new?size=20Gi"
+
+
+def sft(workspace: str, **fields: Any) -> TrainRequest:
+    return TrainRequest(runtime="trl-sft", workspace=workspace, dataset_uri="hf://a/b", model_uri="hf://a/b", **fields)
+
+
+def claim_of(cluster: EmbeddedCluster, name: str = "new") -> dict[str, Any]:
+    return cluster.get(CLAIM, name, "default")
+
+
+def make_claim(cluster: EmbeddedCluster, *modes: str, size: str = "10Gi", **spec: Any) -> dict[str, Any]:
+    spec = {"accessModes": list(modes), "resources": {"requests": {"storage": size}}, **spec}
+    metadata = {"name": "new", "namespace": "default"}
+    return cluster.create({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": spec})
+
+
+class Narrow:
+    """A cluster that refuses some verbs on claims."""
+
+    def __init__(self, cluster: EmbeddedCluster, *verbs: str):
+        self._cluster, self._verbs = cluster, verbs
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._cluster, name)
+
+    def _may(self, verb: str, kind: str) -> None:
+        if verb in self._verbs and kind == CLAIM.kind:
+            raise Forbidden(f"may not {verb}")
+
+    def get(self, kind: Any, *more: Any) -> Any:
+        self._may("get", kind.kind)
+        return self._cluster.get(kind, *more)
+
+    def create(self, obj: dict[str, Any]) -> Any:
+        self._may("create", obj["kind"])
+        return self._cluster.create(obj)
+
+    def patch(self, kind: Any, *more: Any, **options: Any) -> Any:
+        self._may("patch", kind.kind)
+        return self._cluster.patch(kind, *more, **options)
+
+
+def test_everything_that_a_new_claim_can_be() -> None:
+    parsed = Workspace.parse("pvc://new/runs/one?size=1.5Ti&class=fast&access=ReadWriteMany&retain=delete")
+    wish = NewClaim(size="1.5Ti", storage_class="fast", access="ReadWriteMany", retain="delete")
+    assert parsed == Workspace(claim="new", path="runs/one", new=wish)
+    assert Workspace.parse(NEW) == Workspace(claim="new", new=NewClaim(size="20Gi"))
+
+
+@pytest.mark.parametrize(
+    ("query", "words"),
+    [
+        ("", "size: a new claim needs one"),
+        ("class=fast", "size: a new claim needs one"),
+        ("size=", "size: "),
+        ("size=large", "size: "),
+        ("size=0", "not more than nothing"),
+        ("size=-1Gi", "not more than nothing"),
+        ("size=1Gi&size=2Gi", "says something twice"),
+        ("size=1Gi&access=ReadOnlyMany", "access: 'ReadOnlyMany': expected ReadWriteOnce, ReadWriteMany, ReadWriteOncePod"),
+        ("size=1Gi&retain=", "retain: '': expected keep, delete"),
+        ("size=1Gi&class=Fast", "class: 'Fast' is no name"),
+        ("size=1Gi&mode=x", "'mode' is nothing that a new claim has; known: size, class, access, retain"),
+    ],
+)
+def test_what_is_wrong_with_a_wish_is_named(query: str, words: str) -> None:
+    with pytest.raises(ValidationError, match=f"workspace: .*{words}" if not words.startswith("'") else f"workspace: {words}"):
+        sft(f"pvc://new?{query}")
+
+
+def test_an_export_is_not_on_a_claim_that_is_yet_to_be_made() -> None:
+    with pytest.raises(ValidationError, match="holds no export"):
+        sft("pvc://w", resume="pvc://old/run?size=1Gi")
+
+
+@given(st.text(alphabet="pvc:/?&=size.GiacretndlyRW0123% \n+", max_size=40))
+def test_any_text_is_a_workspace_or_a_named_problem(text: str) -> None:
+    for candidate in (text, f"pvc://{text}", f"pvc://new?size=1Gi{text}"):
+        problem = problem_of(candidate)
+        assert not problem or problem.startswith("workspace: ")
+
+
+def problem_of(uri: str) -> str:
+    try:
+        parsed = Workspace.parse(uri)
+    except ValueError as error:
+        return str(error)
+    assert ".." not in parsed.path.split("/")
+    return ""
+
+
+@pytest.mark.parametrize(("nodes", "access"), [(None, "ReadWriteOnce"), (1, "ReadWriteOnce"), (2, "ReadWriteMany")])
+def test_a_claim_is_made_before_its_job(cluster: EmbeddedCluster, nodes: int | None, access: str) -> None:
+    made = submit_or_adopt(cluster, sft(NEW, num_nodes=nodes), STEP, "default")
+    claim = claim_of(cluster)
+    assert claim["spec"]["accessModes"] == [access]
+    assert claim["spec"]["resources"]["requests"]["storage"] == "20Gi"
+    assert "storageClassName" not in claim["spec"]
+    assert annotations_of(claim)["trainwright.dev/owner"] == "kfp/run"
+    assert labels_of(claim)["app.kubernetes.io/managed-by"] == "trainwright"
+    assert owners_of(claim) == []
+    assert submit_or_adopt(cluster, sft(NEW, num_nodes=nodes), STEP, "default").name == made.name
+
+
+def test_the_wish_is_no_part_of_the_job(cluster: EmbeddedCluster) -> None:
+    submit_or_adopt(cluster, sft("pvc://new"), STEP, "default")
+    assert submit_or_adopt(cluster, sft(NEW), STEP, "default").adopted
+
+
+def test_a_refused_request_makes_no_claim(cluster: EmbeddedCluster) -> None:
+    with pytest.raises((Invalid, ValueError)):
+        submit_or_adopt(cluster, TrainRequest(runtime="torch-distributed", workspace=NEW, command=["true"]), STEP, "default")
+    assert cluster.list(CLAIM).items == []
+
+
+def test_the_nodes_of_the_runtime_count_too(cluster: EmbeddedCluster) -> None:
+    from trainwright.api.kinds import CLUSTER_TRAINING_RUNTIME
+
+    runtime = cluster.get(CLUSTER_TRAINING_RUNTIME, "trl-sft")
+    runtime["spec"]["mlPolicy"]["numNodes"] = 4
+    cluster.create({**runtime, "metadata": {"name": "four", "labels": runtime["metadata"]["labels"]}})
+    submit_or_adopt(cluster, sft(NEW).model_copy(update={"runtime": "four"}), STEP, "default")
+    assert claim_of(cluster)["spec"]["accessModes"] == ["ReadWriteMany"]
+
+
+def test_one_that_goes_with_its_jobs_goes_with_the_last_of_them(cluster: EmbeddedCluster, set_status: Any) -> None:
+    wish = f"{NEW}&retain=delete"
+    first = submit_or_adopt(cluster, sft(wish), STEP, "default")
+    assert [owner["uid"] for owner in owners_of(claim_of(cluster))] == [uid_of(first.trainjob)]
+    submit_or_adopt(cluster, sft(wish), STEP, "default")
+    set_status(first.trainjob, "Failed")
+    second = submit_or_adopt(cluster, sft(wish), STEP, "default")
+    owners = owners_of(claim_of(cluster))
+    assert [owner["uid"] for owner in owners] == [uid_of(first.trainjob), uid_of(second.trainjob)]
+    assert all(owner["kind"] == "TrainJob" and not owner.get("controller") for owner in owners)
+
+
+def test_a_crash_between_claim_and_job_and_tie_leaves_what_the_next_try_finds(
+    cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Killed(BaseException):
+        pass
+
+    def dying(*_: Any, **__: Any) -> Any:
+        raise Killed
+
+    wish = f"{NEW}&retain=delete"
+    for effect in ("_create", "tie_claim"):
+        with monkeypatch.context() as patched:
+            patched.setattr(f"trainwright.jobs.submit.{effect}", dying)
+            with pytest.raises(Killed):
+                submit_or_adopt(cluster, sft(wish), STEP, "default")
+        assert owners_of(claim_of(cluster)) == []
+    made = submit_or_adopt(cluster, sft(wish), STEP, "default")
+    assert made.adopted
+    assert [owner["uid"] for owner in owners_of(claim_of(cluster))] == [uid_of(made.trainjob)]
+    assert len(cluster.list(CLAIM).items) == 1
+
+
+def test_another_claim_of_that_name_must_be_as_good(cluster: EmbeddedCluster, caplog: pytest.LogCaptureFixture) -> None:
+    make_claim(cluster, "ReadWriteOnce", storageClassName="slow")
+    wish = "pvc://new?size=20Gi&class=fast&access=ReadWriteMany"
+    words = (
+        r"is another's: size: it has 10Gi, 20Gi is asked for; access: it is ReadWriteOnce, ReadWriteMany is asked for; "
+        r"class: it is slow, fast is asked for"
+    )
+    with pytest.raises(WorkspaceUnfit, match=words):
+        submit_or_adopt(cluster, sft(wish), STEP, "default")
+    assert cluster.list(TRAINJOB).items == []
+    submit_or_adopt(cluster, sft("pvc://new?size=10240Mi&retain=delete"), STEP, "default")
+    assert owners_of(claim_of(cluster)) == []
+    assert "is not deleted with the job" in caplog.text
+
+
+def test_our_own_claim_is_used_although_the_wish_has_grown(cluster: EmbeddedCluster, caplog: pytest.LogCaptureFixture) -> None:
+    submit_or_adopt(cluster, sft(NEW), STEP, "default")
+    submit_or_adopt(cluster, sft("pvc://new?size=1Ti"), Identity("kfp", "run", "evaluate"), "default")
+    assert "was made by this run before: size: it has 20Gi, 1Ti is asked for" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("modes", "nodes", "words"),
+    [
+        (("ReadWriteOnce",), 2, "2 nodes are to share it"),
+        (("ReadWriteOncePod",), 2, "num_nodes=1, or keep all pods on one node with a node_selector"),
+        (("ReadWriteOnce",), 1, ""),
+        (("ReadWriteOnce", "ReadWriteMany"), 2, ""),
+        (("ReadOnlyMany",), 1, "nobody can write to it"),
+    ],
+)
+def test_an_existing_claim_is_looked_at(
+    cluster: EmbeddedCluster, caplog: pytest.LogCaptureFixture, modes: tuple[str, ...], nodes: int, words: str
+) -> None:
+    make_claim(cluster, *modes)
+    submit_or_adopt(cluster, sft("pvc://new", num_nodes=nodes), STEP, "default")
+    warnings = [record.getMessage() for record in caplog.records if "workspace" in record.getMessage()]
+    assert bool(warnings) is bool(words)
+    assert words in "".join(warnings)
+
+
+def test_a_claim_that_does_not_exist_is_a_warning_that_says_what_to_do(
+    cluster: EmbeddedCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    submit_or_adopt(cluster, sft("pvc://new"), STEP, "default")
+    assert "does not exist in default: pods wait for it; ask for a new one with ?size=" in caplog.text
+
+
+@pytest.mark.parametrize("workspace", ["pvc://new", NEW])
+@pytest.mark.parametrize("verbs", [("get",), ("get", "create")])
+def test_who_may_not_read_claims_is_warned_and_gets_his_job(
+    cluster: EmbeddedCluster, caplog: pytest.LogCaptureFixture, workspace: str, verbs: tuple[str, ...]
+) -> None:
+    narrow: Any = Narrow(cluster, *verbs)
+    assert submit_or_adopt(narrow, sft(workspace), STEP, "default").generation == 1
+    assert "cannot be looked at: may not get" in caplog.text
+    assert len(cluster.list(CLAIM).items) == (1 if workspace == NEW and "create" not in verbs else 0)
+
+
+def test_who_may_not_make_claims_is_told_what_to_grant(cluster: EmbeddedCluster) -> None:
+    narrow: Any = Narrow(cluster, "create")
+    with pytest.raises(
+        Forbidden, match="does not exist and cannot be made: may not create; grant create on persistentvolumeclaims"
+    ):
+        submit_or_adopt(narrow, sft(NEW), STEP, "default")
+    assert cluster.list(TRAINJOB).items == []
+
+
+def test_who_may_not_tie_keeps_the_claim_with_a_warning(cluster: EmbeddedCluster, caplog: pytest.LogCaptureFixture) -> None:
+    narrow: Any = Narrow(cluster, "patch")
+    made = submit_or_adopt(narrow, sft(f"{NEW}&retain=delete"), STEP, "default")
+    assert f"will not be deleted with TrainJob {made.name}: may not patch" in caplog.text
+
+
+def test_a_class_that_does_not_exist_is_a_warning_where_classes_are_shown(
+    cluster: EmbeddedCluster, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    submit_or_adopt(cluster, sft("pvc://new?size=1Gi&class=fsat"), STEP, "default")
+    assert "StorageClass" not in caplog.text
+    assert claim_of(cluster)["spec"]["storageClassName"] == "fsat"
+    read, classes = cluster.list, Listing([{"metadata": {"name": "fast"}}, {"metadata": {"name": "slow"}}], "1")
+
+    def showing(kind: Any, *more: Any, **options: Any) -> Listing:
+        return classes if kind == STORAGE_CLASS else read(kind, *more, **options)
+
+    monkeypatch.setattr(cluster, "list", showing)
+    submit_or_adopt(cluster, sft("pvc://other?size=1Gi&class=fsat"), Identity("kfp", "run", "other"), "default")
+    assert "the StorageClass 'fsat', which does not exist: pods wait until it does; did you mean fast?" in caplog.text
+    submit_or_adopt(cluster, sft("pvc://third?size=1Gi&class=fast"), Identity("kfp", "run", "third"), "default")
+    assert caplog.text.count("which does not exist") == 1
+
+
+def test_one_that_is_on_its_way_out_is_waited_for(cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workspace_claim, "_LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(workspace_claim, "GONE_SECONDS", 0.05)
+    old = make_claim(cluster, "ReadWriteOnce")
+    cluster.delete(CLAIM, "new", "default")
+    with pytest.raises(WorkspaceUnfit, match="is being deleted") as raised:
+        submit_or_adopt(cluster, sft(NEW), STEP, "default")
+    assert raised.value.retryable
+    monkeypatch.setattr(workspace_claim, "GONE_SECONDS", 30.0)
+    going = threading.Timer(0.1, lambda: cluster.patch(CLAIM, "new", {"metadata": {"finalizers": None}}, "default"))
+    going.start()
+    submit_or_adopt(cluster, sft(NEW), STEP, "default")
+    going.join()
+    assert uid_of(claim_of(cluster)) != uid_of(old)
+
+
+def test_eight_steps_at_once_make_one_claim(cluster: EmbeddedCluster) -> None:
+    together = threading.Barrier(8)
+
+    def submit(number: int) -> str:
+        together.wait(10)
+        made = submit_or_adopt(cluster, sft(f"{NEW}&retain=delete"), Identity("kfp", "run", f"step-{number}"), "default")
+        return uid_of(made.trainjob)
+
+    with ThreadPoolExecutor(8) as pool:
+        jobs = set(pool.map(submit, range(8)))
+    (claim,) = cluster.list(CLAIM).items
+    assert {owner["uid"] for owner in owners_of(claim)} == jobs
+    assert name_of(claim) == "new"
