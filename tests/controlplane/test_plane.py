@@ -11,8 +11,9 @@ from waiting import eventually
 
 from trainwright.api.conditions import condition, is_true
 from trainwright.api.errors import Invalid, NotFound
-from trainwright.api.kinds import CLAIM, CLUSTER_TRAINING_RUNTIME, JOB, JOBSET, POD, TRAINJOB
+from trainwright.api.kinds import CLAIM, CLUSTER_TRAINING_RUNTIME, JOB, JOBSET, NODE, POD, TRAINJOB
 from trainwright.api.objects import name_of, uid_of
+from trainwright.api.quantities import parse_quantity
 from trainwright.controlplane.plane import ControlPlane
 from trainwright.jobs import Deadlines, TrainJobDeadline, TrainJobFailed, delete_job, suspend_job, wait_for
 from trainwright.jobs.logs import Wanted, read_logs
@@ -164,6 +165,19 @@ def test_a_pod_without_its_claim_stays_pending_and_says_why(plane: ControlPlane)
     ]
     with pytest.raises(TrainJobDeadline, match='persistentvolumeclaim "no" not found'):
         wait_for(plane.cluster, plane.cluster.create(job), deadlines=Deadlines(start=2))
+
+
+def test_the_node_offers_this_machine_its_disk_too(plane: ControlPlane, tmp_path: Path) -> None:
+    eventually(lambda: plane.cluster.list(NODE).items)
+    status = plane.cluster.list(NODE).items[0]["status"]
+    free = parse_quantity(status["allocatable"]["ephemeral-storage"])
+    assert parse_quantity(0) < free <= parse_quantity(status["capacity"]["ephemeral-storage"])
+    assert status["allocatable"]["cpu"] == str(os.cpu_count())
+    spec = {"resourcesPerNode": {"limits": {"ephemeral-storage": "1Mi"}}}
+    assert wait_for(plane.cluster, plane.cluster.create(trainjob("true", trainer=spec)))
+    spec = {"resourcesPerNode": {"limits": {"ephemeral-storage": "1Ei"}}}
+    with pytest.raises(TrainJobDeadline, match="ephemeral-storage"):
+        wait_for(plane.cluster, plane.cluster.create(trainjob("true", "large", trainer=spec)), deadlines=Deadlines(start=2))
 
 
 def test_a_claim_is_a_folder_and_its_path_is_rewritten(plane: ControlPlane, tmp_path: Path) -> None:

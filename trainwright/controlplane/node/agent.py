@@ -108,12 +108,12 @@ class NodeAgent:
                 remove_folder(folder)
 
     def _register(self) -> None:
-        resources = {"cpu": str(os.cpu_count() or 1), "memory": f"{_memory_kib()}Ki", "pods": "1000"}
-        if gpus := _gpu_count():
-            resources["nvidia.com/gpu"] = str(gpus)
+        disk = shutil.disk_usage(self._pods_folder)
+        resources: Obj = {"cpu": str(os.cpu_count() or 1), "memory": f"{_memory_kib()}Ki", "pods": "1000"}
+        resources["nvidia.com/gpu"] = str(gpus) if (gpus := _gpu_count()) else None  # nor any that an earlier start has found
         status = {
-            "capacity": resources,
-            "allocatable": resources,
+            "capacity": {**resources, "ephemeral-storage": f"{disk.total // 1024}Ki"},
+            "allocatable": {**resources, "ephemeral-storage": f"{disk.free // 1024}Ki"},
             "conditions": [
                 {"type": "Ready", "status": "True", "reason": "AgentReady", "message": "", "lastTransitionTime": now()}
             ],
