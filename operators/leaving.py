@@ -56,14 +56,14 @@ def stop_earlier(cluster: Any, identity: Any, namespace: str, stopping: str) -> 
     from trainwright.api import names
     from trainwright.api.conditions import is_finished
     from trainwright.api.objects import annotations_of, name_of
+    from trainwright.jobs.both_modes import jobs_of_run
     from trainwright.jobs.cancel import Stopping, stop_job
-    from trainwright.jobs.submit import jobs_of_run
 
     how = Stopping.delete if stopping == Stopping.delete else Stopping.suspend
     if not (owners := {str(earlier) for earlier in earlier_identities(identity)}):
         return
-    for trainjob in jobs_of_run(cluster, identity.run, namespace):
+    for place, trainjob in jobs_of_run(cluster, identity.run, namespace):
         runs = not is_finished(trainjob) and not trainjob["spec"].get("suspend")
         if runs and annotations_of(trainjob).get(names.OWNER_ANNOTATION) in owners:
-            became = stop_job(cluster, trainjob, how)
+            became = stop_job(place, trainjob, how)
             log.info("a job of before the clear name=%s: %s", name_of(trainjob), became)

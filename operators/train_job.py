@@ -203,13 +203,14 @@ class TrainJobOperator(BaseOperator):
         """
         if next_method != TRIGGER_FAIL_REPR:
             return super().resume_execution(next_method, next_kwargs, context)
+        from trainwright.jobs.both_modes import find_job
         from trainwright.jobs.run import follow_to_end, leave
-        from trainwright.jobs.submit import find_job
 
         cluster = TrainwrightHook(self.conn_id).get_conn()
-        trainjob = find_job(cluster, task_identity(context, self.run), self._namespace(cluster))
-        if trainjob is None:
+        found = find_job(cluster, task_identity(context, self.run), self._namespace(cluster))
+        if found is None:
             return super().resume_execution(next_method, next_kwargs, context)
+        cluster, trainjob = found
         name = trainjob["metadata"]["name"]
         reason = (next_kwargs or {}).get("error")
         if reason == TriggerFailureReason.TRIGGER_TIMEOUT:

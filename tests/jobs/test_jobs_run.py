@@ -18,10 +18,10 @@ from trainwright.controlplane.gates import FeatureGates
 from trainwright.controlplane.home import Home
 from trainwright.controlplane.plane import ControlPlane
 from trainwright.jobs import Deadlines, Identity, TrainJobDeadline, TrainRequest, submit_or_adopt, suspend_job
+from trainwright.jobs.both_modes import find_job
 from trainwright.jobs.cancel import Stopping, stop_job
 from trainwright.jobs.pods import pods_of
 from trainwright.jobs.run import run_to_end
-from trainwright.jobs.submit import find_job
 
 pytestmark = pytest.mark.medium
 STEP = Identity("kfp", "run", "train")
@@ -123,7 +123,7 @@ def test_a_superseded_job_is_not_resumed_and_the_step_gets_the_next_generation(p
     assert suspend_job(plane.cluster, first, superseded=True)  # again changes nothing
     second = submit_or_adopt(plane.cluster, request, STEP, "default")
     assert (second.adopted, second.generation) == (False, 2)
-    assert find_job(plane.cluster, STEP, "default") == plane.cluster.get(TRAINJOB, second.name, "default")
+    assert find_job(plane.cluster, STEP, "default") == (plane.cluster, plane.cluster.get(TRAINJOB, second.name, "default"))
     assert find_job(plane.cluster, Identity("kfp", "run", "other"), "default") is None
     left = plane.cluster.get(TRAINJOB, first["metadata"]["name"], "default")
     assert left["spec"]["suspend"] is True

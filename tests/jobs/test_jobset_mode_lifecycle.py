@@ -37,6 +37,7 @@ from trainwright.jobs import (
     submit_or_adopt,
     wait_for,
 )
+from trainwright.jobs.both_modes import find_job, jobs_of_run
 from trainwright.jobs.cancel import Stopping, stop_job
 from trainwright.jobs.logs import follow_logs, read_logs
 from trainwright.jobs.pods import pods_of
@@ -311,6 +312,10 @@ def test_a_step_stays_in_the_mode_in_which_it_was_submitted(both: ControlPlane, 
     assert choice_of(auto).mode is Mode.trainjob
     again = submit_or_adopt(auto, request, step("stays"), "default")
     assert (again.adopted, again.mode, uid_of(again.trainjob)) == (True, Mode.jobset, uid_of(before.trainjob))
+    found = [find_job(auto, step("stays"), "default"), *jobs_of_run(auto, "stays", "default")]
+    assert [(uid_of(job), choice_of(place).mode) for place, job in filter(None, found)] == [
+        (uid_of(before.trainjob), Mode.jobset)
+    ] * 2
     (tmp_path / "go").touch()
     assert again.cluster is not None
     wait_for(again.cluster, again.trainjob, deadlines=NO_LONGER)

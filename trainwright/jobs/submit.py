@@ -16,12 +16,12 @@ from trainwright.cluster.protocol import Cluster
 from trainwright.cluster.runtime_lookup import runtime_lookup
 from trainwright.cluster.served_schema import forget_served, served_trainjob
 from trainwright.cluster.submission_mode import Mode, choice_of
-from trainwright.jobs.beginning import beginning_of
+from trainwright.jobs.both_modes import beginning_of
 from trainwright.jobs.capacity import check_capacity
 from trainwright.jobs.compatibility import check_compatible, steps_of_runtime
 from trainwright.jobs.errors import TrainJobNameTaken
-from trainwright.jobs.generations import generation_of, generations_of, is_over, preemptions_until, retire_earlier
-from trainwright.jobs.identity import Identity, label_value
+from trainwright.jobs.generations import generation_of, is_over, preemptions_until, retire_earlier
+from trainwright.jobs.identity import Identity
 from trainwright.jobs.manifest import resuming, trainjob_manifest
 from trainwright.jobs.preemption import jobs_continued, judged, was_preempted
 from trainwright.jobs.request import TrainRequest
@@ -202,16 +202,6 @@ def _chosen(cluster: Cluster, request: TrainRequest, namespace: str, *, bundled:
     for warning in choice.warnings:
         log.warning("runtime name=%s %s", choice.name, warning)
     return found.runtime, choice
-
-
-def find_job(cluster: Cluster, identity: Identity, namespace: str) -> Obj | None:
-    """The newest TrainJob of this step of this run, whatever its state; None where there is none. Makes nothing."""
-    return max(generations_of(cluster, identity, namespace), key=generation_of, default=None)
-
-
-def jobs_of_run(cluster: Cluster, run: str, namespace: str) -> list[Obj]:
-    """The TrainJobs of all steps of runs of that name, whoever their owners are."""
-    return cluster.list(TRAINJOB, namespace, label_selector=f"{names.RUN_LABEL}={label_value(run)}").items
 
 
 def nodes_of(request: TrainRequest, runtime: Obj) -> int:
