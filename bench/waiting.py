@@ -83,7 +83,7 @@ def measured(cluster: Any, namespace: str, waiters: int, seconds: float) -> dict
 
 
 def _wait(cluster: Any, job: dict[str, Any], begun: threading.Event, ended: dict[str, float]) -> None:
-    wait_for(cluster, job, on_progress=lambda _: begun.set())
+    wait_for(cluster, job, tell=lambda _: begun.set())
     ended[job["metadata"]["name"]] = time.monotonic()
 
 

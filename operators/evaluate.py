@@ -54,7 +54,7 @@ class EvaluateOperator(BaseOperator):
 
     def execute(self, context: Any) -> dict[str, Any]:
         from trainwright.evaluation.job import evaluate_export
-        from trainwright.jobs.progress_line import progress_line
+        from trainwright.jobs import Live, Teller
 
         cluster = TrainwrightHook(self.conn_id).get_conn()
         identity = task_identity(context, self.run)
@@ -70,5 +70,6 @@ class EvaluateOperator(BaseOperator):
             sample_row=int(self.sample_row),
             max_rows=self.max_rows,
             env=self.env,
-            on_progress=lambda progress: self.log.info("%s", progress_line(progress)),
+            tell=Teller(lambda line: self.log.info("%s", line)),
+            logs=Live(),
         )

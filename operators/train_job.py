@@ -14,7 +14,7 @@ from trainwright.operators import leaving
 from trainwright.operators.hook import TrainwrightHook
 from trainwright.operators.task_identity import task_identity
 from trainwright.operators.task_state import TaskId
-from trainwright.operators.trigger import SETTLE_SECONDS, TrainJobTrigger
+from trainwright.operators.trigger import LOG_BYTES, LOG_INTERVAL_SECONDS, SETTLE_SECONDS, TrainJobTrigger
 
 _BACKSTOP_SECONDS = 120
 """How much later than the trigger's own deadline Airflow's comes, which leaves the trigger no time to say anything."""
@@ -43,6 +43,9 @@ class TrainJobOperator(BaseOperator):
         run_timeout: that they may train. None waits. The task's execution_timeout counts as well, deferred or not.
     :param deferrable: wait in the triggerer; default: [operators] default_deferrable.
     :param stopping: what becomes of the job when the task is ended early: suspend, delete, or keep.
+    :param logs: whose log the task's log shows as it grows: a rank of the training nodes, all, STEP:RANK, STEP:all, or none.
+    :param log_bytes: how much of it; after that only its last lines, when the job has ended.
+    :param log_interval: seconds between two looks at it while the task is deferred; 0 never looks.
     :param settle_seconds: the least time between deferral and event, see SETTLE_SECONDS of the trigger.
     :return: trainjob, namespace, metrics.
     """
@@ -64,6 +67,7 @@ class TrainJobOperator(BaseOperator):
         "node_selector",
         "tolerations",
         "affinity",
+        "logs",
     )
 
     def __init__(
@@ -93,6 +97,9 @@ class TrainJobOperator(BaseOperator):
         run_timeout: float | None = None,
         deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
         stopping: str = "suspend",
+        logs: str = "0",
+        log_bytes: int = LOG_BYTES,
+        log_interval: float = LOG_INTERVAL_SECONDS,
         settle_seconds: float = SETTLE_SECONDS,
         conn_id: str | None = None,
         **kwargs: Any,
@@ -109,16 +116,20 @@ class TrainJobOperator(BaseOperator):
             raise ValueError(f"stopping={stopping!r}: expected suspend, delete or keep")
         self.queue_timeout, self.start_timeout, self.run_timeout = queue_timeout, start_timeout, run_timeout
         self.deferrable, self.stopping, self.settle_seconds = deferrable, stopping, settle_seconds
+        self.logs, self.log_bytes, self.log_interval = logs, log_bytes, log_interval
 
     def execute(self, context: Any) -> dict[str, Any]:
         from trainwright.jobs import Phase, phase_of, submit_or_adopt
+        from trainwright.jobs.logs import Wanted
         from trainwright.jobs.run import Cancelled, ended_by_signals, leave, run_to_end
 
         cluster = TrainwrightHook(self.conn_id).get_conn()
         identity, namespace = task_identity(context, self.run), self._namespace(cluster)
         leaving.stop_earlier(cluster, identity, namespace, self.stopping)
         if not self.deferrable:
-            return _result(run_to_end(cluster, self._request(), identity, namespace, **self._waiting(context)))
+            waiting = self._waiting(context)
+            return _result(run_to_end(cluster, self._request(), identity, namespace, **waiting), waiting["tell"].progress)
+        Wanted.parse(self.logs)  # before there is a job
         with ended_by_signals() as stop:
             trainjob = submit_or_adopt(cluster, self._request(), identity, namespace).trainjob
             if phase_of(trainjob) is Phase.Succeeded:
@@ -173,7 +184,8 @@ class TrainJobOperator(BaseOperator):
             self.log.error("TrainJob %s took too long: %s", name, leave(cluster, trainjob, leaving.on_error(self.stopping)))
             return super().resume_execution(next_method, next_kwargs, context)
         self.log.warning("the trigger failed (%s); waiting for TrainJob %s in the worker", reason, name)
-        return _result(follow_to_end(cluster, trainjob, **self._waiting(context)))
+        waiting = self._waiting(context)
+        return _result(follow_to_end(cluster, trainjob, **waiting), waiting["tell"].progress)
 
     def _defer(self, context: Any, trainjob: dict[str, Any]) -> None:
         """Raises TaskDeferred."""
@@ -190,6 +202,9 @@ class TrainJobOperator(BaseOperator):
                 deadlines={"queue": self.queue_timeout, "start": self.start_timeout, "run": self.run_timeout},
                 until=time.time() + limit if limit is not None else None,
                 settle_seconds=self.settle_seconds,
+                logs=self.logs,
+                log_bytes=int(self.log_bytes),
+                log_interval=self.log_interval,
             ),
             method_name="execute_complete",
             timeout=timedelta(seconds=limit + self.settle_seconds + _BACKSTOP_SECONDS) if limit is not None else None,
@@ -197,12 +212,12 @@ class TrainJobOperator(BaseOperator):
 
     def _waiting(self, context: Any) -> dict[str, Any]:
         """How the worker waits, as arguments."""
-        from trainwright.jobs import Deadlines
-        from trainwright.jobs.progress_line import progress_line
+        from trainwright.jobs import Deadlines, Live, Teller
 
         return {
             "deadlines": Deadlines(queue=self.queue_timeout, start=self.start_timeout, run=self.run_timeout),
-            "on_progress": lambda progress: self.log.info("%s", progress_line(progress)),
+            "tell": Teller(lambda line: self.log.info("%s", line)),
+            "logs": Live.parse(self.logs, int(self.log_bytes)),
             "on_signal": leaving.on_signal(context, self.stopping),
             "on_error": leaving.on_error(self.stopping),
         }
@@ -238,8 +253,9 @@ class TrainJobOperator(BaseOperator):
         )
 
 
-def _result(trainjob: dict[str, Any]) -> dict[str, Any]:
-    from trainwright.jobs.wait import progress_of
+def _result(trainjob: dict[str, Any], progress: Any = None) -> dict[str, Any]:
+    """`progress` where somebody has waited: it has the metrics of the log, too."""
+    from trainwright.jobs.progress import progress_of
 
-    metadata = trainjob["metadata"]
-    return {"trainjob": metadata["name"], "namespace": metadata["namespace"], "metrics": dict(progress_of(trainjob).metrics)}
+    metadata, metrics = trainjob["metadata"], (progress or progress_of(trainjob)).metrics
+    return {"trainjob": metadata["name"], "namespace": metadata["namespace"], "metrics": dict(metrics)}

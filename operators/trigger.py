@@ -14,9 +14,12 @@ from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from trainwright.operators.hook import TrainwrightHook
 from trainwright.operators.task_state import TaskId
+from trainwright.operators.trigger_log import TriggerLog
 
 SETTLE_SECONDS = 10.0
 """An event fired sooner after the deferral can overtake the executor's own report, and Airflow 3.3 then fails the task."""
+LOG_INTERVAL_SECONDS = 60.0
+LOG_BYTES = 16 * 1024 * 1024
 _LOOK_SECONDS = 15.0
 _watches: Any = None
 
@@ -31,6 +34,7 @@ class TrainJobTrigger(BaseTrigger):
     :param deadlines: seconds for `queue`, `start` and `run`; absent or None waits. They count anew in another triggerer.
     :param until: seconds since the epoch when the wait ends in any case.
     :param settle_seconds: the least time between the start of the trigger and its event.
+    :param logs: whose log is shown, see the operator; log_bytes: how much of it; log_interval: seconds between two looks at it.
 
     The event: `name`, `namespace` and `uid` of the job, `outcome` (succeeded, failed, deleted, deadline, error), `message`,
     `what` deadline it was, and the `metrics` last reported.
@@ -48,11 +52,15 @@ class TrainJobTrigger(BaseTrigger):
         deadlines: dict[str, float | None] | None = None,
         until: float | None = None,
         settle_seconds: float = SETTLE_SECONDS,
+        logs: str = "none",
+        log_bytes: int = LOG_BYTES,
+        log_interval: float = LOG_INTERVAL_SECONDS,
     ):
         super().__init__()
         self.conn_id, self.namespace, self.name, self.uid = conn_id, namespace, name, uid
         self.task_key, self.stopping = task, stopping
         self.deadlines, self.until, self.settle_seconds = deadlines or {}, until, settle_seconds
+        self.logs, self.log_bytes, self.log_interval = logs, log_bytes, log_interval
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         arguments = {
@@ -65,6 +73,9 @@ class TrainJobTrigger(BaseTrigger):
             "deadlines": self.deadlines,
             "until": self.until,
             "settle_seconds": self.settle_seconds,
+            "logs": self.logs,
+            "log_bytes": self.log_bytes,
+            "log_interval": self.log_interval,
         }
         return "trainwright.operators.trigger.TrainJobTrigger", arguments
 
@@ -122,25 +133,22 @@ class TrainJobTrigger(BaseTrigger):
 
     async def _follow(self, follower: Any, seen: asyncio.Queue[dict[str, Any]]) -> dict[str, Any]:
         from trainwright.jobs import Deadlines, TrainJobDeleted
-        from trainwright.jobs.progress_line import progress_line
-        from trainwright.jobs.wait import Waited, progress_of
+        from trainwright.jobs.wait import Waited
         from trainwright.jobs.watching import check_reachable
 
-        waited, shown = Waited(self._job(), Deadlines(**self.deadlines)), None
+        waited = Waited(self._job(), Deadlines(**self.deadlines))
+        told = TriggerLog(self, follower)
         try:
             while True:
-                progress = progress_of(waited.trainjob)
-                if progress != shown:
-                    self.log.info("%s", progress_line(progress))
-                    shown = progress
-                if progress.phase.is_final:
+                progress = await told.saw(waited.trainjob)
+                if progress is not None and progress.phase.is_final:
                     return {"outcome": progress.phase.value.lower(), "message": "", "metrics": dict(progress.metrics)}
                 if late := waited.overdue():
                     return {"outcome": "deadline", "message": str(late), "what": late.what}
                 if self.until is not None and time.time() >= self.until:
                     return {"outcome": "deadline", "message": f"TrainJob {self.namespace}/{self.name} took too long"}
                 try:
-                    event = await asyncio.wait_for(seen.get(), self._next_look(waited.left()))
+                    event = await asyncio.wait_for(seen.get(), min(self._next_look(waited.left()), told.next_look()))
                 except TimeoutError:
                     check_reachable(follower.reflector)
                     if follower.is_absent():
@@ -149,6 +157,8 @@ class TrainJobTrigger(BaseTrigger):
                     waited.saw(event["type"], event["object"])
         except TrainJobDeleted as gone:
             return {"outcome": "deleted", "message": str(gone)}
+        finally:
+            told.close()
 
     def _next_look(self, left: float) -> float:
         until = self.until - time.time() if self.until is not None else left

@@ -44,8 +44,7 @@ def evaluate(
     from trainwright.checkpoints import CheckpointError
     from trainwright.cluster import NoCluster, connect
     from trainwright.evaluation.job import evaluate_export
-    from trainwright.jobs import TrainJobError
-    from trainwright.jobs.progress_line import progress_line
+    from trainwright.jobs import Live, Teller, TrainJobError
     from trainwright.storage import StorageError
 
     try:
@@ -62,7 +61,8 @@ def evaluate(
             sample_row=sample_row,
             max_rows=max_rows,
             env=env,
-            on_progress=lambda progress: print(progress_line(progress), flush=True),
+            tell=Teller(lambda line: print(line, flush=True)),
+            logs=Live(),
         )
     except (TrainJobError, ApiError, NoCluster, CheckpointError, StorageError, ValueError) as error:
         raise SystemExit(str(error)) from None

@@ -35,6 +35,8 @@ def train(
     start_timeout_seconds: int = 0,
     run_timeout_seconds: int = 0,
     stopping: str = "suspend",
+    logs: str = "0",
+    log_bytes: int = 16777216,
 ) -> NamedTuple("Outputs", [("trainjob", str), ("namespace", str)]):
     """Fine-tune by supervised fine-tuning in a TrainJob, and wait until it has succeeded.
 
@@ -70,6 +72,8 @@ def train(
         start_timeout_seconds: Give up when the nodes do not train by then; 0 waits.
         run_timeout_seconds: Stop a job that trains longer; 0 waits.
         stopping: What becomes of the job when the step is cancelled, out of time or broken: suspend, delete or keep.
+        logs: Whose log is printed as it grows: a rank of the training nodes, all, STEP:RANK, STEP:all, or none.
+        log_bytes: How much of it; after that only its last lines, when the job has ended.
 
     Returns:
         trainjob: Name of the TrainJob.
@@ -81,12 +85,11 @@ def train(
 
     from trainwright.api.errors import ApiError
     from trainwright.cluster import NoCluster, connect
-    from trainwright.jobs import Deadlines, Identity, TrainJobError, TrainRequest
+    from trainwright.jobs import Deadlines, Identity, Live, Teller, TrainJobError, TrainRequest
     from trainwright.jobs.cancel import Stopping, stop_job
-    from trainwright.jobs.progress_line import progress_line
+    from trainwright.jobs.progress import progress_of
     from trainwright.jobs.run import run_to_end
     from trainwright.jobs.sft import SftSettings
-    from trainwright.jobs.wait import progress_of
 
     try:
         leave = partial(stop_job, how=Stopping(stopping))
@@ -113,6 +116,7 @@ def train(
             active_deadline_seconds=run_timeout_seconds or None,
             annotations={"trainwright.dev/dataset-digest": dataset_digest, "trainwright.dev/model-digest": model_digest},
         )
+        teller = Teller(partial(print, flush=True))
         trainjob = run_to_end(
             cluster,
             request,
@@ -121,13 +125,14 @@ def train(
             deadlines=Deadlines(
                 queue=queue_timeout_seconds or None, start=start_timeout_seconds or None, run=run_timeout_seconds or None
             ),
-            on_progress=lambda progress: print(progress_line(progress), flush=True),
+            tell=teller,
+            logs=Live.parse(logs, log_bytes),
             on_signal=leave,
             on_error=leave,
         )
     except (TrainJobError, ApiError, NoCluster, ValidationError, ValueError) as error:
         raise SystemExit(str(error)) from None
-    for name, value in progress_of(trainjob).metrics:
+    for name, value in (teller.progress or progress_of(trainjob)).metrics:
         try:
             metrics.log_metric(name, float(value))
         except ValueError:

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from trainwright.jobs import Phase, Progress, phase_of
+from trainwright.jobs.progress import progress_of
 from trainwright.jobs.progress_line import progress_line
-from trainwright.jobs.wait import progress_of
 
 QUEUED = {"kueue.x-k8s.io/queue-name": "q"}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from quiet_cluster import cluster, set_status  # noqa: F401  fixtures
+from quiet_cluster import add_pod, cluster, set_status  # noqa: F401  fixtures
 
 from trainwright.controlplane.embedded import EmbeddedCluster
 

@@ -313,7 +313,8 @@ def test_many_waiting_tasks_share_one_watch(connected: EmbeddedCluster, set_stat
     plain = connected.list
 
     def counted(*arguments: Any, **more: Any) -> Any:
-        lists.append(arguments)
+        if arguments[0] == TRAINJOB:
+            lists.append(arguments)
         return plain(*arguments, **more)
 
     triggers = []
@@ -331,6 +332,52 @@ def test_many_waiting_tasks_share_one_watch(connected: EmbeddedCluster, set_stat
     connected.list = counted  # type: ignore[method-assign]
     assert asyncio.run(all_of_them()) == ["succeeded"] * 20
     assert len(lists) == 1
+
+
+class WithLog:
+    """The cluster, and what the pod of rank 0 has printed."""
+
+    def __init__(self, cluster: EmbeddedCluster, lines: list[str]):
+        self._cluster, self.lines = cluster, lines
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._cluster, name)
+
+    def logs(self, *_: Any, **__: Any) -> Any:
+        yield "".join(f"2026-01-01T00:00:00.{n:09}Z {line}\n" for n, line in enumerate(self.lines)).encode()
+
+
+def test_the_log_of_a_deferred_job_is_looked_at_now_and_then_and_at_its_end(
+    connected: EmbeddedCluster, set_status: SetStatus, add_pod: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from trainwright.operators.hook import TrainwrightHook
+
+    trigger = deferred(operator(log_interval=0.2)).trigger
+    said: list[str] = []
+    monkeypatch.setattr(type(trigger.log), "info", lambda _log, _form, *words: said.append(str(words[0])), raising=False)
+    job, source = the_job(connected), WithLog(connected, ["a", "{'loss': 1.5}"])
+    monkeypatch.setattr(TrainwrightHook, "get_conn", lambda _hook: source)
+
+    async def to_its_end() -> dict[str, Any]:
+        waiting = asyncio.ensure_future(anext(trigger.run()))
+        await asyncio.to_thread(lambda: eventually(lambda: "Starting" in said))
+        add_pod(job, phase="Running")
+        set_status(job, jobsStatus=[{"name": "node", "ready": 1, "active": 1, "succeeded": 0, "failed": 0, "suspended": 0}])
+        await asyncio.to_thread(lambda: eventually(lambda: "Running loss=1.5" in said))
+        source.lines.append("the end")
+        set_status(job, "Complete")
+        payload: dict[str, Any] = (await waiting).payload
+        return payload
+
+    assert asyncio.run(to_its_end())["metrics"] == {"loss": "1.5"}
+    shown = ["[node-0-0] a", "[node-0-0] {'loss': 1.5}", "Running loss=1.5"]
+    assert said == ["Starting", "Running", *shown, "Succeeded loss=1.5", "[node-0-0] the end"]
+
+
+def test_a_log_of_nobody_is_refused_before_there_is_a_job(connected: EmbeddedCluster) -> None:
+    with pytest.raises(ValueError, match="is not a rank"):
+        operator(logs="first").execute(context())
+    assert not jobs(connected)
 
 
 def test_another_word_for_stopping_is_refused_when_the_dag_is_parsed() -> None:

@@ -8,23 +8,21 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from trainwright.api import AdmissionContext, admit
 from trainwright.api.errors import AlreadyExists, BadRequest, NotFound
 from trainwright.api.kinds import TRAINJOB, kind_of
 from trainwright.api.objects import Obj, described, name_of, namespace_of
 from trainwright.cli.connection import HomeChoice, Kubeconfig, Namespace, cluster_for
+from trainwright.cli.happenings import HappeningsShown
 from trainwright.cli.manifests import read_manifests
 from trainwright.cli.materialize import Files
 from trainwright.cli.output import Format, ViewFormat, print_object, print_objects, print_table
 from trainwright.cli.problems import FAILURE, bad_input_exits, cluster_errors_exit, fail, one_line
 from trainwright.cluster.kubernetes_cluster import KubernetesCluster
 from trainwright.jobs import Deadlines, Phase, TrainJobError, delete_job, phase_of, wait_for
-from trainwright.jobs import Progress as JobProgress
 from trainwright.jobs.cancel import Became, Stopping, cancel_job
 from trainwright.jobs.describe import description_of
-from trainwright.jobs.progress_line import progress_line
 from trainwright.migration import Migrated, is_early, migrate
 
 
@@ -146,40 +144,12 @@ def wait(
         cluster = cluster_for(kubeconfig, home)
         trainjob = cluster.get(TRAINJOB, name, namespace or cluster.default_namespace)
         try:
-            with _progress_shown(Console(stderr=True)) as show:
-                wait_for(cluster, trainjob, deadlines=Deadlines(limit, limit, limit), on_progress=show)
+            with HappeningsShown(Console(stderr=True)) as show:
+                wait_for(cluster, trainjob, deadlines=Deadlines(limit, limit, limit), tell=show)
         except TrainJobError as error:
             typer.echo(str(error), err=True)
             raise typer.Exit(FAILURE) from error
     print(f"TrainJob {namespace_of(trainjob)}/{name} {Phase.Succeeded.value}")
-
-
-class _progress_shown:  # noqa: N801  (used as a function)
-    """A progress bar in a terminal, lines elsewhere."""
-
-    def __init__(self, console: Console):
-        self._console = console
-        columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn(), TimeElapsedColumn())
-        self._bar = Progress(*columns, console=console, transient=True)
-        self._task = self._bar.add_task("", total=None)
-
-    def __enter__(self) -> _progress_shown:
-        if self._console.is_terminal:
-            self._bar.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._console.is_terminal:
-            self._bar.stop()
-
-    def __call__(self, progress: JobProgress) -> None:
-        line = progress_line(progress)
-        if not self._console.is_terminal:
-            self._console.print(line, highlight=False, markup=False, soft_wrap=True)
-        elif progress.percent is None:
-            self._bar.update(self._task, description=line)
-        else:
-            self._bar.update(self._task, description=line, total=100, completed=progress.percent)
 
 
 def cancel(

@@ -18,19 +18,25 @@ from trainwright.jobs.errors import (
     TrainJobFailed,
     TrainJobNameTaken,
 )
+from trainwright.jobs.happenings import Happening
 from trainwright.jobs.identity import Identity
+from trainwright.jobs.live_logs import Live
 from trainwright.jobs.manifest import trainjob_manifest
+from trainwright.jobs.progress import Progress
 from trainwright.jobs.report import FailureReport
 from trainwright.jobs.request import TrainRequest
 from trainwright.jobs.submit import Submitted, submit_or_adopt
-from trainwright.jobs.wait import Progress, wait_for
+from trainwright.jobs.telling import Teller
+from trainwright.jobs.wait import wait_for
 
 __all__ = [
     "Deadlines",
     "FailureReport",
+    "Happening",
     "Identity",
     "ImagePullFailed",
     "JobDeleted",
+    "Live",
     "OutOfMemory",
     "Phase",
     "Preempted",
@@ -40,6 +46,7 @@ __all__ = [
     "StartTimeout",
     "StepFailed",
     "Submitted",
+    "Teller",
     "TrainJobDeadline",
     "TrainJobDeleted",
     "TrainJobError",

@@ -21,6 +21,7 @@ from trainwright.jobs.last_words import LAUNCHER_LINES, last_words
 from trainwright.jobs.log_signs import Sign, signs_in
 from trainwright.jobs.pod_failure import PodFailure, Waiting, pod_failure, waiting_of
 from trainwright.jobs.pods import pods_of, step_of
+from trainwright.jobs.restarts import Restarts, restarts_of
 from trainwright.jobs.usage import NO_USAGE, Usage, usage_of
 
 LOG_LINES = 20
@@ -29,14 +30,6 @@ _MOST_PODS = 4
 _PATIENCE_SECONDS = 15
 """The cause decides how a job has failed, and so whether it is tried again: it is asked for more than once."""
 _MOST_EVENTS = 5
-
-
-@dataclass(frozen=True)
-class Restarts:
-    """How often the JobSet began anew, and how often it may."""
-
-    used: int
-    allowed: int
 
 
 @dataclass(frozen=True)
@@ -186,10 +179,8 @@ def _with_jobset(report: FailureReport, cluster: Cluster, trainjob: Obj) -> Fail
         return _unread(report, f"its JobSet cannot be read: {error.message}")
     verdict = condition(jobset, "Failed") or {}
     differs = verdict and (verdict.get("reason"), verdict.get("message")) != (report.reason, report.message)
-    policy = jobset["spec"].get("failurePolicy") or {}
-    restarts = Restarts(int((jobset.get("status") or {}).get("restarts") or 0), int(policy.get("maxRestarts") or 0))
     words = f"{verdict.get('reason')}: {verdict.get('message')}" if differs else ""
-    return replace(report, jobset=words, restarts=restarts)
+    return replace(report, jobset=words, restarts=restarts_of(jobset))
 
 
 def _with_pods(report: FailureReport, cluster: Cluster, pods: list[Obj], now: datetime) -> FailureReport:

@@ -20,10 +20,12 @@ from trainwright.cluster.protocol import Cluster
 from trainwright.jobs.cancel import suspended
 from trainwright.jobs.clock import Deadlines
 from trainwright.jobs.errors import TrainJobDeleted, TrainJobError, TrainJobFailed
+from trainwright.jobs.happenings import OnHappenings, untold
 from trainwright.jobs.identity import Identity
+from trainwright.jobs.live_logs import Live
 from trainwright.jobs.request import TrainRequest
 from trainwright.jobs.submit import submit_or_adopt
-from trainwright.jobs.wait import Progress, wait_for
+from trainwright.jobs.wait import wait_for
 
 Leave = Callable[[Cluster, Obj], str]
 """What is done with a job that nobody waits for any more; returns what became of it, in words."""
@@ -42,12 +44,14 @@ def run_to_end(
     namespace: str,
     *,
     deadlines: Deadlines = _NO_DEADLINES,
-    on_progress: Callable[[Progress], None] = lambda _progress: None,
+    tell: OnHappenings = untold,
+    logs: Live | None = None,
     on_signal: Leave = suspended,
     on_error: Leave = suspended,
 ) -> Obj:
     """Submit or adopt the TrainJob of this step and wait for it; returns it when it has succeeded.
 
+    `tell` hears what happens, with `logs` also what the job prints, see `wait_for`.
     Ctrl-C and SIGTERM (`on_signal`), a deadline and errors while waiting (`on_error`) suspend it: its processes end, its
     checkpoints stay, and the same step resumes it. Raises Cancelled, TrainJobFailed with a report, TrainJobDeadline,
     TrainJobDeleted, and what `submit_or_adopt` raises.
@@ -55,7 +59,7 @@ def run_to_end(
     with ended_by_signals() as stop:
         submitted = submit_or_adopt(cluster, request, identity, namespace, stop=stop)
         deadlines = _with_run(deadlines, submitted.run_deadline)
-        return _to_end(cluster, submitted.trainjob, stop, deadlines, on_progress, on_signal, on_error)
+        return _to_end(cluster, submitted.trainjob, stop, deadlines, tell, logs, on_signal, on_error)
 
 
 def follow_to_end(
@@ -63,13 +67,14 @@ def follow_to_end(
     trainjob: Obj,
     *,
     deadlines: Deadlines = _NO_DEADLINES,
-    on_progress: Callable[[Progress], None] = lambda _progress: None,
+    tell: OnHappenings = untold,
+    logs: Live | None = None,
     on_signal: Leave = suspended,
     on_error: Leave = suspended,
 ) -> Obj:
     """As `run_to_end`, for a job that has been submitted."""
     with ended_by_signals() as stop:
-        return _to_end(cluster, trainjob, stop, deadlines, on_progress, on_signal, on_error)
+        return _to_end(cluster, trainjob, stop, deadlines, tell, logs, on_signal, on_error)
 
 
 def _to_end(
@@ -77,12 +82,13 @@ def _to_end(
     trainjob: Obj,
     stop: threading.Event,
     deadlines: Deadlines,
-    on_progress: Callable[[Progress], None],
+    tell: OnHappenings,
+    logs: Live | None,
     on_signal: Leave,
     on_error: Leave,
 ) -> Obj:
     try:
-        seen = wait_for(cluster, trainjob, deadlines=deadlines, on_progress=on_progress, stop=stop)
+        seen = wait_for(cluster, trainjob, deadlines=deadlines, tell=tell, logs=logs, stop=stop)
     except (TrainJobFailed, TrainJobDeleted):
         raise
     except BaseException:
