@@ -20,7 +20,9 @@ from trainwright.controlplane.plane import ControlPlane
 from trainwright.jobs import Deadlines, Happening, Identity, Live, TrainJobDeadline, TrainRequest, submit_or_adopt, suspend_job
 from trainwright.jobs.cancel import Stopping, stop_job
 from trainwright.jobs.happenings import Printed, Restarted
+from trainwright.jobs.pod_failure import pod_failure
 from trainwright.jobs.pods import pods_of
+from trainwright.jobs.report import report_of
 from trainwright.jobs.run import run_to_end
 from trainwright.jobs.submit import find_job
 
@@ -161,3 +163,21 @@ def test_a_restart_is_told_and_both_runs_are_shown(plane: ControlPlane, tmp_path
     expected = Restarted(1, container=True) if policy == "OnFailure" else Restarted(1, 2)
     assert [one for one in told if isinstance(one, Restarted)] == [expected]
     assert [one.line.text for one in told if isinstance(one, Printed)] == ["first", "second"]
+
+
+def test_a_report_shows_the_run_that_failed_also_when_the_container_has_begun_anew(plane: ControlPlane, tmp_path: Path) -> None:
+    runtime = plane.cluster.get(CLUSTER_TRAINING_RUNTIME, "torch-distributed")
+    job = runtime["spec"]["template"]["spec"]["replicatedJobs"][0]
+    job["template"]["spec"]["backoffLimit"] = 3
+    job["template"]["spec"]["template"]["spec"]["restartPolicy"] = "OnFailure"
+    plane.cluster.create({**runtime, "metadata": {"name": "crashing", "labels": runtime["metadata"]["labels"]}})
+    marker = tmp_path / "tried"
+    script = f"[ -e {marker} ] && exec sleep 1000; touch {marker}; echo Rendezvous timeout; exit 3"
+    request = TrainRequest(runtime="crashing", command=["bash", "-c", script])
+    submitted = submit_or_adopt(plane.cluster, request, STEP, "default").trainjob
+    eventually(lambda: [pod for pod in pods_of(plane.cluster, submitted) if pod_failure(pod) is not None])
+    report = report_of(plane.cluster, submitted)
+    assert report.cause is not None
+    assert (report.cause.exit_code, report.cause.restarts, report.cause.is_earlier_run) == (3, 1, True)
+    assert report.cause.lines == ("Rendezvous timeout",)
+    assert [sign.name for sign in report.signs] == ["rendezvous-timeout"]

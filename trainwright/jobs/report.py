@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 
 from trainwright.api import names
 from trainwright.api.conditions import condition
-from trainwright.api.errors import ApiError, NotFound
+from trainwright.api.errors import ApiError, BadRequest, NotFound
 from trainwright.api.kinds import EVENT, JOBSET
 from trainwright.api.objects import Obj, name_of, namespace_of, uid_of
 from trainwright.api.phase import Phase, phase_of
@@ -62,7 +62,8 @@ class FailureReport:
     @property
     def signs(self) -> tuple[Sign, ...]:
         """What the logs are known to mean, each once; see `log_signs`."""
-        return tuple({sign.name: sign for pod in self.pods for sign in pod.signs}.values())
+        failures = (failure for pod in self.pods for failure in (pod, *pod.also))
+        return tuple({sign.name: sign for failure in failures for sign in failure.signs}.values())
 
     @property
     def is_passing(self) -> bool:
@@ -94,13 +95,16 @@ class FailureReport:
         if self.jobset:
             yield f"its JobSet: {self.jobset}"
         for pod in self.pods[:_MOST_PODS]:
-            container = f", container {pod.container}" if pod.container else ""
-            yield f"pod {pod.name} (step {pod.step}{container}) {pod.how()}"
-            yield from (f"    {line}" for line in pod.lines)
+            for failure in (pod, *pod.also):
+                container = f", container {failure.container}" if failure.container else ""
+                yield f"pod {pod.name} (step {pod.step}{container}) {failure.how()}"
+                yield from (f"    {line}" for line in failure.lines)
         if len(self.pods) > _MOST_PODS:
             yield f"... and {len(self.pods) - _MOST_PODS} more pods"
         if self.seen:
             yield self.seen
+        elif self.waiting is not None:
+            yield f"pod {self.waiting[0]} waits: {self.waiting[1]}"
         yield from (f"event: {event}" for event in self.events if self.pods)
         if used := self._used():
             yield f"used: {used}"
@@ -208,17 +212,37 @@ def _unread(report: FailureReport, words: str) -> FailureReport:
 
 
 def _with_log(cluster: Cluster, pod: Obj, failure: PodFailure) -> PodFailure:
+    failure = replace(failure, also=tuple(_with_log(cluster, pod, other) for other in failure.also[:_MOST_PODS]))
     if not failure.container:  # evicted before anything ran, or with its containers
         return failure
     try:
-        chunks = cluster.logs(
-            failure.name,
-            namespace_of(pod),
-            container=failure.container,
-            tail_lines=LOG_LINES + LAUNCHER_LINES,
-            limit_bytes=_LOG_BYTES,
-        )
-        lines = b"".join(chunks).decode("utf-8", "replace").splitlines()
+        lines = _last_lines(cluster, pod, failure)
     except ApiError as error:
         return failure.with_log([f"(its log cannot be read: {error.message})"], ())
     return failure.with_log(last_words(lines, LOG_LINES) or ["(its log is empty)"], signs_in(lines))
+
+
+def _last_lines(cluster: Cluster, pod: Obj, failure: PodFailure) -> list[str]:
+    """Of the run that failed; where that has printed nothing, or is not kept, of the run beside it."""
+    for previous in (failure.is_earlier_run, not failure.is_earlier_run):
+        if previous and not failure.restarts:
+            continue
+        try:
+            lines = _read_lines(cluster, pod, failure.container, previous=previous)
+        except BadRequest:  # it is not kept, or has not begun
+            continue
+        if lines:
+            return lines
+    return []
+
+
+def _read_lines(cluster: Cluster, pod: Obj, container: str, *, previous: bool) -> list[str]:
+    chunks = cluster.logs(
+        name_of(pod),
+        namespace_of(pod),
+        container=container,
+        tail_lines=LOG_LINES + LAUNCHER_LINES,
+        limit_bytes=_LOG_BYTES,
+        previous=previous,
+    )
+    return b"".join(chunks).decode("utf-8", "replace").splitlines()
