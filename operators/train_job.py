@@ -129,7 +129,7 @@ class TrainJobOperator(BaseOperator):
         if not self.deferrable:
             waiting = self._waiting(context)
             return _result(run_to_end(cluster, self._request(), identity, namespace, **waiting), waiting["tell"].progress)
-        Wanted.parse(self.logs)  # before there is a job
+        Wanted.parse(str(self.logs))  # before there is a job
         with ended_by_signals() as stop:
             trainjob = submit_or_adopt(cluster, self._request(), identity, namespace).trainjob
             if phase_of(trainjob) is Phase.Succeeded:
@@ -202,7 +202,7 @@ class TrainJobOperator(BaseOperator):
                 deadlines={"queue": self.queue_timeout, "start": self.start_timeout, "run": self.run_timeout},
                 until=time.time() + limit if limit is not None else None,
                 settle_seconds=self.settle_seconds,
-                logs=self.logs,
+                logs=str(self.logs),
                 log_bytes=int(self.log_bytes),
                 log_interval=self.log_interval,
             ),
@@ -217,7 +217,7 @@ class TrainJobOperator(BaseOperator):
         return {
             "deadlines": Deadlines(queue=self.queue_timeout, start=self.start_timeout, run=self.run_timeout),
             "tell": Teller(lambda line: self.log.info("%s", line)),
-            "logs": Live.parse(self.logs, int(self.log_bytes)),
+            "logs": Live.parse(str(self.logs), int(self.log_bytes)),
             "on_signal": leaving.on_signal(context, self.stopping),
             "on_error": leaving.on_error(self.stopping),
         }

@@ -374,6 +374,10 @@ def test_the_log_of_a_deferred_job_is_looked_at_now_and_then_and_at_its_end(
     assert said == ["Starting", "Running", *shown, "Succeeded loss=1.5", "[node-0-0] the end"]
 
 
+def test_a_rank_that_a_template_has_made_a_number_is_a_rank(connected: EmbeddedCluster) -> None:
+    assert deferred(operator(logs=1)).trigger.logs == "1"
+
+
 def test_a_log_of_nobody_is_refused_before_there_is_a_job(connected: EmbeddedCluster) -> None:
     with pytest.raises(ValueError, match="is not a rank"):
         operator(logs="first").execute(context())
