@@ -7,6 +7,7 @@ from typing import Any
 
 from airflow.sdk import BaseOperator
 
+from trainwright.operators.failing import retried_unless_in_vain
 from trainwright.operators.hook import TrainwrightHook
 from trainwright.operators.task_identity import task_identity
 
@@ -52,6 +53,7 @@ class EvaluateOperator(BaseOperator):
         self.workspace, self.workspace_path, self.namespace, self.run = workspace, workspace_path, namespace, run
         self.sample_row, self.max_rows, self.env, self.conn_id = sample_row, max_rows, env or {}, conn_id
 
+    @retried_unless_in_vain()
     def execute(self, context: Any) -> dict[str, Any]:
         from trainwright.evaluation.job import evaluate_export
         from trainwright.jobs import Live, Teller

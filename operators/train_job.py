@@ -11,6 +11,7 @@ from airflow.sdk import BaseOperator, conf
 from airflow.sdk.bases.operator import TRIGGER_FAIL_REPR, TriggerFailureReason
 
 from trainwright.operators import leaving
+from trainwright.operators.failing import retried_unless_in_vain
 from trainwright.operators.hook import TrainwrightHook
 from trainwright.operators.task_identity import task_identity
 from trainwright.operators.task_state import TaskId
@@ -118,6 +119,7 @@ class TrainJobOperator(BaseOperator):
         self.deferrable, self.stopping, self.settle_seconds = deferrable, stopping, settle_seconds
         self.logs, self.log_bytes, self.log_interval = logs, log_bytes, log_interval
 
+    @retried_unless_in_vain()
     def execute(self, context: Any) -> dict[str, Any]:
         from trainwright.jobs import Phase, phase_of, submit_or_adopt
         from trainwright.jobs.logs import Wanted
@@ -139,6 +141,7 @@ class TrainJobOperator(BaseOperator):
                 raise Cancelled(f"the task was ended before it was deferred; TrainJob {trainjob['metadata']['name']}: {became}")
             self._defer(context, trainjob)
 
+    @retried_unless_in_vain()
     def execute_complete(self, context: Any, event: dict[str, Any]) -> dict[str, Any]:
         """What the trigger has seen becomes the task's result, or its error with the report of the job's failure."""
         from trainwright.api.errors import NotFound
@@ -164,6 +167,7 @@ class TrainJobOperator(BaseOperator):
             raise deadline_of(cluster, trainjob, event["message"], event.get("what") or "run", after=became)
         raise TrainJobError(f"TrainJob {namespace}/{name} could not be followed: {event['message']}; {became}")
 
+    @retried_unless_in_vain()
     def resume_execution(self, next_method: str, next_kwargs: dict[str, Any] | None, context: Any) -> Any:
         """As the base class; what Airflow tells nobody of, a timeout and a trigger that broke, is seen to as well.
 

@@ -38,6 +38,7 @@ def evaluate(
         loss_before: Mean loss of a completion's tokens under the base model.
         loss_after: The same under the fine-tuned one.
     """
+    import sys
     from pathlib import Path
 
     from trainwright.api.errors import ApiError
@@ -45,6 +46,7 @@ def evaluate(
     from trainwright.cluster import NoCluster, connect
     from trainwright.evaluation.job import evaluate_export
     from trainwright.jobs import Live, Teller, TrainJobError
+    from trainwright.jobs.outcomes import exit_code_of
     from trainwright.storage import StorageError
 
     try:
@@ -65,7 +67,8 @@ def evaluate(
             logs=Live(),
         )
     except (TrainJobError, ApiError, NoCluster, CheckpointError, StorageError, ValueError) as error:
-        raise SystemExit(str(error)) from None
+        print(error, file=sys.stderr, flush=True)
+        raise SystemExit(exit_code_of(error)) from None
     before, after = result["before"], result["after"]
     for name, value in (("loss_before", before["loss"]), ("loss_after", after["loss"]), ("rows", result["rows"])):
         metrics.log_metric(name, float(value))

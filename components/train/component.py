@@ -79,6 +79,7 @@ def train(
         trainjob: Name of the TrainJob.
         namespace: Its namespace.
     """
+    import sys
     from functools import partial
 
     from pydantic import ValidationError
@@ -87,6 +88,7 @@ def train(
     from trainwright.cluster import NoCluster, connect
     from trainwright.jobs import Deadlines, Identity, Live, Teller, TrainJobError, TrainRequest
     from trainwright.jobs.cancel import Stopping, stop_job
+    from trainwright.jobs.outcomes import exit_code_of
     from trainwright.jobs.progress import progress_of
     from trainwright.jobs.run import run_to_end
     from trainwright.jobs.sft import SftSettings
@@ -131,7 +133,8 @@ def train(
             on_error=leave,
         )
     except (TrainJobError, ApiError, NoCluster, ValidationError, ValueError) as error:
-        raise SystemExit(str(error)) from None
+        print(error, file=sys.stderr, flush=True)
+        raise SystemExit(exit_code_of(error)) from None
     for name, value in (teller.progress or progress_of(trainjob)).metrics:
         try:
             metrics.log_metric(name, float(value))

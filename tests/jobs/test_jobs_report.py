@@ -150,9 +150,11 @@ def test_without_pods_the_last_warning_is_told(cluster: EmbeddedCluster, failed:
             "type": kind,
             "reason": f"Reason{number}",
             "message": f"message {number}",
-            "lastTimestamp": f"2026-01-01T00:00:0{number}Z",
+            "lastTimestamp": f"2100-01-01T00:00:0{number}Z",
         }
         cluster.create(event)
+    earlier = {**event, "metadata": {"name": "e9", "namespace": "default"}, "type": "Warning"}
+    cluster.create({**earlier, "message": "of an earlier job of that name", "lastTimestamp": "2020-01-01T00:00:00Z"})
     assert report(cluster, failed)[1:] == ["last seen: Reason1: message 1"]
 
 

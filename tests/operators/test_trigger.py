@@ -12,15 +12,16 @@ from typing import Any
 
 import pytest
 from airflow.sdk.bases.operator import TRIGGER_FAIL_REPR, TriggerFailureReason
-from airflow.sdk.exceptions import TaskDeferralError, TaskDeferralTimeout, TaskDeferred
+from airflow.sdk.exceptions import AirflowFailException, TaskDeferralError, TaskDeferralTimeout, TaskDeferred
 from waiting import eventually
 
 from trainwright.api import names
 from trainwright.api.kinds import TRAINJOB
 from trainwright.controlplane.embedded import EmbeddedCluster
-from trainwright.jobs import TrainJobDeadline, TrainJobDeleted, TrainJobError, TrainJobFailed
+from trainwright.jobs import Forbidden, RuntimeNotFound, TrainJobDeadline, TrainJobDeleted, TrainJobError, TrainJobFailed
 from trainwright.jobs.run import Cancelled
 from trainwright.operators import TrainJobOperator, TrainJobTrigger, leaving
+from trainwright.operators.failing import InVain
 from trainwright.operators.task_identity import task_identity
 from trainwright.operators.task_state import TaskId
 
@@ -124,6 +125,40 @@ def test_failure_comes_back_as_the_report(connected: EmbeddedCluster, set_status
         task.execute_complete(context(), event)
 
 
+@pytest.mark.parametrize(("reason", "in_vain"), [("OOMKilled", True), ("Error", False)])
+def test_a_failure_that_will_come_again_is_not_tried_again(
+    connected: EmbeddedCluster, set_status: SetStatus, add_pod: Any, reason: str, in_vain: bool
+) -> None:
+    task = operator()
+    trigger = deferred(task).trigger
+    ended = {"exitCode": 137 if in_vain else 1, "reason": reason, "finishedAt": "2026-01-01T00:00:00Z"}
+    status = {"name": "node", "ready": False, "restartCount": 0, "image": "", "imageID": "", "state": {"terminated": ended}}
+    add_pod(the_job(connected), phase="Failed", containerStatuses=[status])
+    set_status(the_job(connected), "Failed")
+    event = event_of(trigger)
+    with pytest.raises(AirflowFailException if in_vain else TrainJobFailed) as raised:
+        task.execute_complete(context(), event)
+    assert isinstance(raised.value, InVain) is in_vain
+    assert raised.value.report.cause.reason == reason  # type: ignore[union-attr]
+
+
+def test_what_is_refused_fails_for_good_and_a_full_quota_does_not(
+    connected: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(
+        InVain, match=r"RuntimeNotFound: spec\.RuntimeRef: there is no ClusterTrainingRuntime 'nothing'"
+    ) as raised:
+        operator(runtime="nothing").execute(context())
+    assert isinstance(raised.value.error, RuntimeNotFound)
+
+    def full(_obj: Any) -> Any:
+        raise Forbidden("exceeded quota: gpus")
+
+    monkeypatch.setattr(connected, "create", full)
+    with pytest.raises(Forbidden, match="exceeded quota"):
+        operator().execute(context())
+
+
 def test_a_job_that_is_deleted_or_replaced_is_gone(connected: EmbeddedCluster) -> None:
     task = operator()
     trigger = deferred(task).trigger
@@ -165,7 +200,6 @@ def test_an_event_waits_until_the_deferral_has_settled(connected: EmbeddedCluste
 def test_a_cluster_that_refuses_is_an_error_that_stops_the_job(
     connected: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from trainwright.api.errors import Forbidden
     from trainwright.operators.hook import TrainwrightHook
 
     task = operator()
@@ -379,7 +413,7 @@ def test_a_rank_that_a_template_has_made_a_number_is_a_rank(connected: EmbeddedC
 
 
 def test_a_log_of_nobody_is_refused_before_there_is_a_job(connected: EmbeddedCluster) -> None:
-    with pytest.raises(ValueError, match="is not a rank"):
+    with pytest.raises(AirflowFailException, match="is not a rank"):
         operator(logs="first").execute(context())
     assert not jobs(connected)
 

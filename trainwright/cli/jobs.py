@@ -1,4 +1,4 @@
-"""Commands on TrainJobs: submit, get, describe, wait, cancel, delete."""
+"""Commands on TrainJobs: submit, get, describe, cancel, delete."""
 
 from __future__ import annotations
 
@@ -7,22 +7,36 @@ import sys
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from trainwright.api import AdmissionContext, admit
 from trainwright.api.errors import AlreadyExists, BadRequest, NotFound
 from trainwright.api.kinds import TRAINJOB, kind_of
 from trainwright.api.objects import Obj, described, name_of, namespace_of
 from trainwright.cli.connection import HomeChoice, Kubeconfig, Namespace, cluster_for
-from trainwright.cli.happenings import HappeningsShown
 from trainwright.cli.manifests import read_manifests
 from trainwright.cli.materialize import Files
 from trainwright.cli.output import Format, ViewFormat, print_object, print_objects, print_table
-from trainwright.cli.problems import FAILURE, bad_input_exits, cluster_errors_exit, fail, one_line
+from trainwright.cli.problems import bad_input_exits, cluster_errors_exit, fail, one_line
+from trainwright.cli.waiting import (
+    NO_LIMIT,
+    RANK_0,
+    Leaving,
+    LogBytes,
+    Logs,
+    LogsOf,
+    OnLeave,
+    QueueTimeout,
+    RunTimeout,
+    StartTimeout,
+    Timeout,
+    Wait,
+    waited_for,
+)
 from trainwright.cluster.kubernetes_cluster import KubernetesCluster
-from trainwright.jobs import Deadlines, Phase, TrainJobError, delete_job, phase_of, wait_for
+from trainwright.jobs import delete_job, phase_of
 from trainwright.jobs.cancel import Became, Stopping, cancel_job
 from trainwright.jobs.describe import description_of
+from trainwright.jobs.live_logs import TOTAL_BYTES
 from trainwright.migration import Migrated, is_early, migrate
 
 
@@ -40,13 +54,32 @@ def register(app: typer.Typer) -> None:
     app.command("submit")(submit)
     app.command("get")(get)
     app.command("describe")(describe)
-    app.command("wait")(wait)
     app.command("cancel")(cancel)
     app.command("delete")(delete)
 
 
+class DryRun(enum.StrEnum):
+    """How far a submission goes."""
+
+    none = "none"
+    client = "client"
+    server = "server"
+
+
 def submit(
     filename: Files,
+    dry_run: Annotated[DryRun, typer.Option(help="client: only check; server: let the cluster check, and make nothing.")] = (
+        DryRun.none
+    ),
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until they have succeeded; see docs/exit-codes.md.")] = False,
+    logs: Logs = False,
+    logs_of: LogsOf = RANK_0,
+    log_bytes: LogBytes = TOTAL_BYTES,
+    timeout: Timeout = NO_LIMIT,
+    queue_timeout: QueueTimeout = NO_LIMIT,
+    start_timeout: StartTimeout = NO_LIMIT,
+    run_timeout: RunTimeout = NO_LIMIT,
+    stopping: OnLeave = Leaving.keep,
     namespace: Namespace = "",
     kubeconfig: Kubeconfig = None,
     home: HomeChoice = None,
@@ -54,20 +87,33 @@ def submit(
 ) -> None:
     """Create TrainJobs (and runtimes that stand before them) from manifests; the API's rules are checked first."""
     with bad_input_exits():
-        documents = _upgraded(read_manifests(filename))
-        for document in documents:  # all of them, before the first is created; fields of a newer API are left to it
-            admit(document, context=AdmissionContext(strictness="Ignore"))
-        if not any(document["kind"] == "TrainJob" for document in documents):
-            raise BadRequest("kind: no TrainJob among the documents")
+        documents = checked_documents(filename)
     with cluster_errors_exit():
-        cluster = cluster_for(kubeconfig, home)
+        how = Wait.of(timeout, queue_timeout, start_timeout, run_timeout, logs, logs_of, log_bytes, stopping)
+        cluster = cluster_for(kubeconfig, home) if dry_run is not DryRun.client else None
         created = []
         for document in documents:
-            created.append(_create(cluster, document, namespace or cluster.default_namespace))
+            created.append(_create(cluster, document, namespace, dry_run))
             if output is None:
-                print(f"{described(created[-1])} created")
+                print(f"{described(created[-1])} created{_DRY[dry_run]}")
+        if wait and cluster is not None and dry_run is DryRun.none:
+            codes = [waited_for(cluster, one, how, output) for one in created if one["kind"] == TRAINJOB.kind]
+            raise typer.Exit(next(filter(None, codes), 0))
     if output is not None:
         print_objects(created, output)
+
+
+_DRY = {DryRun.none: "", DryRun.client: " (client dry run)", DryRun.server: " (server dry run)"}
+
+
+def checked_documents(files: list[str]) -> list[Obj]:
+    """The documents of manifests in today's form, a TrainJob among them. Raises ApiError before the first is created."""
+    documents = _upgraded(read_manifests(files))
+    for document in documents:  # fields of a newer API are left to it
+        admit(document, context=AdmissionContext(strictness="Ignore"))
+    if not any(document["kind"] == TRAINJOB.kind for document in documents):
+        raise BadRequest("kind: no TrainJob among the documents")
+    return documents
 
 
 def _upgraded(documents: list[Obj]) -> list[Obj]:
@@ -79,12 +125,14 @@ def _upgraded(documents: list[Obj]) -> list[Obj]:
     return [obj for one in migrated for obj in one.objects]
 
 
-def _create(cluster: KubernetesCluster, document: Obj, namespace: str) -> Obj:
+def _create(cluster: KubernetesCluster | None, document: Obj, namespace: str, dry_run: DryRun) -> Obj:
     kind = kind_of(document)
     if kind is None or kind.namespaced:
-        document["metadata"].setdefault("namespace", namespace)
+        document["metadata"].setdefault("namespace", namespace or (cluster.default_namespace if cluster else "default"))
+    if cluster is None:
+        return document
     try:
-        return cluster.create(document)
+        return cluster.create(document, dry_run=dry_run is DryRun.server)
     except AlreadyExists:
         raise AlreadyExists(
             f"{document['kind']} {name_of(document)!r} exists already; delete it or choose another name"
@@ -129,27 +177,6 @@ def describe(name: Name, namespace: Namespace = "", kubeconfig: Kubeconfig = Non
     with cluster_errors_exit():
         cluster = cluster_for(kubeconfig, home)
         print(description_of(cluster, cluster.get(TRAINJOB, name, namespace or cluster.default_namespace)))
-
-
-def wait(
-    name: Name,
-    timeout: Annotated[float, typer.Option(help="Seconds; 0 waits for ever.", min=0)] = 0,
-    namespace: Namespace = "",
-    kubeconfig: Kubeconfig = None,
-    home: HomeChoice = None,
-) -> None:
-    """Wait until a TrainJob has succeeded. Exit code 1 when it fails, with a report of why."""
-    limit = timeout or None
-    with cluster_errors_exit():
-        cluster = cluster_for(kubeconfig, home)
-        trainjob = cluster.get(TRAINJOB, name, namespace or cluster.default_namespace)
-        try:
-            with HappeningsShown(Console(stderr=True)) as show:
-                wait_for(cluster, trainjob, deadlines=Deadlines(limit, limit, limit), tell=show)
-        except TrainJobError as error:
-            typer.echo(str(error), err=True)
-            raise typer.Exit(FAILURE) from error
-    print(f"TrainJob {namespace_of(trainjob)}/{name} {Phase.Succeeded.value}")
 
 
 def cancel(

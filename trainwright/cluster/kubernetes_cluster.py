@@ -121,9 +121,10 @@ class KubernetesCluster:
         finally:
             _close(response)
 
-    def create(self, obj: Obj) -> Obj:
+    def create(self, obj: Obj, *, dry_run: bool = False) -> Obj:
+        """With `dry_run` the server only says what it would make of it."""
         kind = _known(obj)
-        return self._json("post", kind.path(namespace_of(obj)), body=obj)
+        return self._json("post", kind.path(namespace_of(obj)), body=obj, query=_query(dryRun="All" if dry_run else ""))
 
     def update(self, obj: Obj) -> Obj:
         return self._json("put", _object_path(_known(obj), name_of(obj), namespace_of(obj)), body=obj)

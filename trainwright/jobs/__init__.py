@@ -1,8 +1,10 @@
 """The life of a TrainJob as its client sees it: submit or adopt, follow, wait, tell why it failed, cancel."""
 
+from trainwright.api.errors import Forbidden
 from trainwright.api.phase import Phase, phase_of
 from trainwright.jobs.cancel import delete_job, suspend_job
 from trainwright.jobs.clock import Deadlines
+from trainwright.jobs.compatibility import IncompatibleRuntime
 from trainwright.jobs.errors import (
     ImagePullFailed,
     JobDeleted,
@@ -28,13 +30,16 @@ from trainwright.jobs.request import TrainRequest
 from trainwright.jobs.submit import Submitted, submit_or_adopt
 from trainwright.jobs.telling import Teller
 from trainwright.jobs.wait import wait_for
+from trainwright.runtimes import RuntimeNotFound
 
 __all__ = [
     "Deadlines",
     "FailureReport",
+    "Forbidden",
     "Happening",
     "Identity",
     "ImagePullFailed",
+    "IncompatibleRuntime",
     "JobDeleted",
     "Live",
     "OutOfMemory",
@@ -43,6 +48,7 @@ __all__ = [
     "Progress",
     "QueueTimeout",
     "RunTimeout",
+    "RuntimeNotFound",
     "StartTimeout",
     "StepFailed",
     "Submitted",

@@ -16,7 +16,7 @@ from trainwright.api.objects import Obj, name_of, namespace_of, uid_of
 from trainwright.api.phase import Phase, phase_of
 from trainwright.cluster.patient import PatientCluster
 from trainwright.cluster.protocol import Cluster
-from trainwright.jobs.job_events import events_of, queue_message, said, steps_of, time_of
+from trainwright.jobs.job_events import events_of, in_its_time, queue_message, said, steps_of, time_of
 from trainwright.jobs.last_words import LAUNCHER_LINES, last_words
 from trainwright.jobs.log_signs import Sign, signs_in
 from trainwright.jobs.pod_failure import PodFailure, Waiting, pod_failure, waiting_of
@@ -156,7 +156,8 @@ def last_seen(cluster: Cluster, trainjob: Obj) -> str:
                 return f"last seen: pod {name_of(pod)} waits: {waiting}"
         if phase_of(trainjob) is Phase.Queued and (message := queue_message(cluster, trainjob)):
             return f"last seen: the queue says {message}"
-        events = cluster.list(EVENT, namespace_of(trainjob), field_selector=f"involvedObject.name={name_of(trainjob)}").items
+        about = f"involvedObject.name={name_of(trainjob)}"
+        events = in_its_time(trainjob, cluster.list(EVENT, namespace_of(trainjob), field_selector=about).items)
     except ApiError as error:
         return f"last seen: nothing ({error.message})"
     warnings = [event for event in events if event.get("type") == "Warning"]

@@ -19,7 +19,7 @@ from trainwright.api.phase import Phase, phase_of
 from trainwright.cluster.protocol import Cluster
 from trainwright.jobs.cancel import suspended
 from trainwright.jobs.clock import Deadlines
-from trainwright.jobs.errors import TrainJobDeleted, TrainJobError, TrainJobFailed
+from trainwright.jobs.errors import TrainJobDeadline, TrainJobDeleted, TrainJobError, TrainJobFailed
 from trainwright.jobs.happenings import OnHappenings, untold
 from trainwright.jobs.identity import Identity
 from trainwright.jobs.live_logs import Live
@@ -35,6 +35,8 @@ _NO_DEADLINES = Deadlines()
 
 class Cancelled(TrainJobError):
     """The wait was ended by SIGTERM or Ctrl-C; the message says what became of the job."""
+
+    retryable = True
 
 
 def run_to_end(
@@ -91,8 +93,10 @@ def _to_end(
         seen = wait_for(cluster, trainjob, deadlines=deadlines, tell=tell, logs=logs, stop=stop)
     except (TrainJobFailed, TrainJobDeleted):
         raise
-    except BaseException:
-        leave(cluster, trainjob, on_error)
+    except BaseException as error:
+        became = leave(cluster, trainjob, on_error)
+        if isinstance(error, TrainJobDeadline):
+            error.args = (f"{error}; {became}",)
         raise
     if phase_of(seen) is Phase.Succeeded:
         return seen

@@ -69,7 +69,7 @@ def submit_or_adopt(
     is created the runtime is resolved, the objects are built and nodes are looked at, so that a request that cannot work
     fails here. A cluster that has no answer for the moment is asked again for half a minute, unless `stop` is set; a job
     whose making was answered to nobody is found.
-    Raises RuntimeNotFound, Invalid, ValueError (bad workspace), TrainJobNameTaken.
+    Raises RuntimeNotFound, IncompatibleRuntime, Invalid, ValueError (bad workspace), TrainJobNameTaken.
     """
     asked, cluster = cluster, PatientCluster(cluster, stop=stop)
     runtime, choice = _chosen(cluster, request, namespace)

@@ -142,6 +142,8 @@ class Waited:
         if late is None:
             return None
         what, limit = late
+        if what == "total":
+            return deadline_passed(f"{_named(self.trainjob)} has not ended within {limit:g} s: it is {phase.value}", what)
         return deadline_passed(f"{_named(self.trainjob)} was {phase.value} for more than {limit:g} s", what)
 
 
