@@ -15,12 +15,15 @@ from typing import Any
 
 MOST_LOOKS_A_SECOND = 10.0
 """Of all triggers of a process together: with more of them the time between two looks grows."""
+_SOON = 0.02
 _threads = ThreadPoolExecutor(4, thread_name_prefix="trigger-log")
 _open = 0
 
 
 class TriggerLog:
     """Of one trigger, on the triggerer's event loop."""
+
+    __slots__ = ("_due", "_follower", "_live", "_polled", "_seen", "_story", "_tell", "_trigger")
 
     def __init__(self, trigger: Any, follower: Any):
         from trainwright.jobs import Live, Teller
@@ -32,6 +35,7 @@ class TriggerLog:
         self._story, self._tell = Story(), Teller(lambda line: trigger.log.info("%s", line))
         self._polled: Any = None
         self._due: float | None = None
+        self._seen: Any = None
         _open += self._live is not None
 
     def close(self) -> None:
@@ -44,6 +48,9 @@ class TriggerLog:
 
         if "resourceVersion" not in trainjob["metadata"]:
             return None
+        if trainjob is self._seen and self.next_look() > _SOON:
+            return self._story.progress
+        self._seen = trainjob
         self._tell(self._story.saw(trainjob))
         self._story.heard(self._polled.restarts if self._polled is not None else 0)
         if self._story.wonders:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from trainwright.api.phase import Phase
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Deadlines:
     """Seconds that a job may be queued or suspended, starting (until it trains), and running; `total` whatever it does.
 
@@ -27,6 +27,8 @@ class Clock:
 
     Time is summed: a job that runs, is queued again and runs on has used up what it spent before.
     """
+
+    __slots__ = ("_begun", "_deadlines", "_looked", "_spent", "_what")
 
     def __init__(self, deadlines: Deadlines):
         self._deadlines = deadlines

@@ -90,15 +90,20 @@ def after(progress: Progress | None, happening: Happening) -> Progress:
     return progress
 
 
+_NOTHING_BEGUN = Begun()
+
+
 class Story:
     """What is seen of one job, told as what has happened since the last look."""
+
+    __slots__ = ("_begun", "_heard", "_is_unanswered", "_largest", "_reports", "progress", "wonders")
 
     def __init__(self) -> None:
         self.progress: Progress | None = None
         self.wonders = False
         """Whether the job fell back, so that a look at what began anew (`counted`) would tell something."""
         self._reports = self._is_unanswered = False
-        self._begun = Begun()
+        self._begun = _NOTHING_BEGUN
         self._heard = self._largest = 0
 
     def saw(self, trainjob: Obj) -> Happenings:

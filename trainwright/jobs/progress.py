@@ -10,7 +10,7 @@ from trainwright.api.objects import Obj
 from trainwright.api.phase import Phase, phase_of
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Progress:
     """The phase, and what the training reports of itself (percent, seconds left, metrics), or its log shows."""
 

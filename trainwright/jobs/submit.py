@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from trainwright.api import names
 from trainwright.api.conditions import is_true
-from trainwright.api.errors import AlreadyExists, ApiError, Invalid, NotFound, Problem
+from trainwright.api.errors import AlreadyExists, ApiError, Invalid, Problem
 from trainwright.api.kinds import CLUSTER_TRAINING_RUNTIME, TRAINING_RUNTIME, TRAINJOB
 from trainwright.api.objects import Obj, annotations_of, is_deleting, labels_of, name_of, uid_of
 from trainwright.cluster.patient import PatientCluster
@@ -73,16 +73,17 @@ def submit_or_adopt(
     """
     asked, cluster = cluster, PatientCluster(cluster, stop=stop)
     runtime, choice = _chosen(cluster, request, namespace)
-    for generation in range(_latest_generation(cluster, identity, namespace), MOST_GENERATIONS + 1):
+    ours = _ours(cluster, identity, namespace)
+    for generation in range(max(map(_generation, ours), default=1), MOST_GENERATIONS + 1):
         wanted = trainjob_manifest(request, identity, namespace, runtime, generation)
         objects, form = materialize(wanted, runtime), served_form(wanted, served_trainjob(asked, through=cluster))
-        existing = _existing(cluster, wanted)
+        existing = next((job for job in ours if name_of(job) == name_of(wanted)), None)
         if existing is None:
             if objects:
-                check_capacity(cluster, objects[-1])
+                check_capacity(cluster, objects[-1], asked)
             try:
                 created = _create(cluster, form.trainjob, asked)
-            except AlreadyExists:  # another try of this step was faster
+            except AlreadyExists:  # another try of this step was faster, or it is somebody else's
                 existing = cluster.get(TRAINJOB, name_of(wanted), namespace)  # NotFound: made and deleted in this moment
             else:
                 _check_owner(created, wanted)  # found there after an answer was lost
@@ -162,11 +163,6 @@ def _known_runtimes(cluster: Cluster, kind: str, namespace: str) -> list[str]:
     return [name_of(runtime) for runtime in listing.items]
 
 
-def _latest_generation(cluster: Cluster, identity: Identity, namespace: str) -> int:
-    """The newest generation of this step that exists, else 1: somebody may have deleted those before it."""
-    return max((_generation(job) for job in _ours(cluster, identity, namespace)), default=1)
-
-
 def _ours(cluster: Cluster, identity: Identity, namespace: str) -> list[Obj]:
     selector = f"{names.RUN_LABEL}={label_value(identity.run)},{names.STEP_LABEL}={label_value(identity.step)}"
     jobs = cluster.list(TRAINJOB, namespace, label_selector=selector).items
@@ -181,13 +177,6 @@ def _generation(trainjob: Obj) -> int:
 def _is_over(trainjob: Obj) -> bool:
     """Nothing that can be waited for or resumed comes of it."""
     return is_true(trainjob, "Failed") or is_deleting(trainjob) or names.SUPERSEDED_ANNOTATION in annotations_of(trainjob)
-
-
-def _existing(cluster: Cluster, wanted: Obj) -> Obj | None:
-    try:
-        return cluster.get(TRAINJOB, name_of(wanted), wanted["metadata"]["namespace"])
-    except NotFound:
-        return None
 
 
 def _check_owner(existing: Obj, wanted: Obj) -> None:

@@ -13,6 +13,8 @@ from trainwright.jobs.progress_line import progress_line
 class Teller:
     """Called with what happened since the last look; `say` is called with each line, which has no line end."""
 
+    __slots__ = ("_said", "_say", "progress")
+
     def __init__(self, say: Callable[[str], None]):
         self._say = say
         self.progress: Progress | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import threading
 from collections.abc import Iterable
 
@@ -19,7 +20,7 @@ from trainwright.jobs.restarts import begun_anew
 from trainwright.jobs.verdict import deadline_of, failure_of
 from trainwright.jobs.watching import Watching
 
-_LOOK_SECONDS = 1.0
+_LOOK_SECONDS, _MOST_LOOK_SECONDS = 1.0, 20.0
 
 
 _NO_DEADLINES = Deadlines()
@@ -42,11 +43,12 @@ def wait_for(
     `stop`, when set from outside, ends the wait with the job as it was seen last.
     """
     with Watching(cluster, trainjob) as watching, LiveLogs(cluster, trainjob, logs) as printed:
-        return _follow(cluster, Waited(trainjob, deadlines), watching, Told(tell, printed), stop or threading.Event())
+        return _follow(cluster, Waited(trainjob, deadlines), watching, Told(tell, printed), stop)
 
 
-def _follow(cluster: Cluster, waited: Waited, watching: Watching, told: Told, stop: threading.Event) -> Obj:
-    while not stop.is_set():
+def _follow(cluster: Cluster, waited: Waited, watching: Watching, told: Told, stop: threading.Event | None) -> Obj:
+    look = told.look_seconds
+    while stop is None or not stop.is_set():
         told.saw(cluster, waited.trainjob)
         phase = phase_of(waited.trainjob)
         if phase.is_final:
@@ -57,7 +59,9 @@ def _follow(cluster: Cluster, waited: Waited, watching: Watching, told: Told, st
             raise failure_of(cluster, waited.trainjob)
         if late := waited.overdue():
             raise deadline_of(cluster, waited.trainjob, str(late), late.what)
-        change = watching.next_change(min(told.look_seconds, max(waited.left(), 0.01)))
+        change = watching.next_change(min(look, max(waited.left(), 0.01)))
+        if stop is None and not told.prints:  # nobody ends it from outside: thousands may wait in one process
+            look = min(look * random.uniform(1.5, 2.0), _MOST_LOOK_SECONDS)
         if change is not None:
             _take_in(cluster, waited, change)
         elif watching.is_absent():
@@ -70,11 +74,15 @@ class Told:
 
     def __init__(self, tell: OnHappenings, printed: LiveLogs):
         self._tell, self._printed, self._story = tell, printed, Story()
-        self.look_seconds = LOG_LOOK_SECONDS if printed.wanted else _LOOK_SECONDS
+        self.prints = printed.wanted is not None
+        self._seen: Obj | None = None
+        self.look_seconds = LOG_LOOK_SECONDS if self.prints else _LOOK_SECONDS
 
     def saw(self, cluster: Cluster, trainjob: Obj) -> None:
         """The job as it is now, its log, and, where it fell back, how often it began anew."""
-        happened = self._story.saw(trainjob)
+        if trainjob is self._seen and not self.prints:
+            return
+        self._seen, happened = trainjob, self._story.saw(trainjob)
         self._printed.saw(trainjob)
         self._say(happened + self._begun_anew(cluster, trainjob), self._printed.lines())
 
@@ -117,6 +125,8 @@ def _as_it_is(cluster: Cluster, waited: Waited) -> Obj:
 
 class Waited:
     """The one job that is waited for, as it was seen last. Does no I/O: threads and event loops share it."""
+
+    __slots__ = ("_clock", "trainjob")
 
     def __init__(self, trainjob: Obj, deadlines: Deadlines):
         self.trainjob = trainjob
