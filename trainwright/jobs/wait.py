@@ -97,10 +97,9 @@ class Told:
         return self._story.counted(begun_anew(cluster, trainjob)) if self._story.wonders else ()
 
     def _say(self, happened: Happenings, lines: Iterable[LogLine]) -> None:
-        for line in lines:
-            happened += self._story.read(line)
-        if happened:
-            self._tell(happened)
+        told = [*happened, *(happening for line in lines for happening in self._story.read(line))]
+        if told:
+            self._tell(tuple(told))
 
 
 def _take_in(cluster: Cluster, waited: Waited, change: tuple[str, Obj]) -> None:
