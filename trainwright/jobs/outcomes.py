@@ -70,6 +70,8 @@ _IN_VAIN = (
 )
 """A Forbidden that names no missing right may be a quota, which others give back."""
 
+_LASTING_SIGNS = frozenset({"data-loader-shared-memory", "disk-full"})
+
 
 def exit_code_of(error: BaseException) -> ExitCode:
     """The code that a program ends with for this error."""
@@ -86,6 +88,6 @@ def is_in_vain(error: BaseException) -> bool:
 
     Less than `not retryable`: a program that failed for a reason nobody knows may have one that passes.
     """
-    if isinstance(error, StepFailed) and error.report is not None and error.report.signs and not error.report.is_passing:
-        return True
+    if isinstance(error, StepFailed) and error.report is not None:
+        return isinstance(error, OutOfMemory) or any(sign.name in _LASTING_SIGNS for sign in error.report.signs)
     return isinstance(error, _IN_VAIN) or breaks_a_rule(error)

@@ -114,11 +114,7 @@ class FailureReport:
         parts = []
         if self.restarts is not None and (self.restarts.used or self.restarts.allowed):
             parts.append(f"{self.restarts.used} of {self.restarts.allowed} restarts")
-        if self.usage.node_hours:
-            parts.append(f"{self.usage.node_hours:.2f} node-hours")
-        if self.usage.gpu_hours:
-            parts.append(f"{self.usage.gpu_hours:.2f} GPU-hours")
-        return ", ".join(parts)
+        return ", ".join([*parts, *_hours(self.usage)])
 
 
 def failure_report(cluster: Cluster, trainjob: Obj) -> str:
@@ -173,6 +169,20 @@ def waits_for_image(cluster: Cluster, trainjob: Obj) -> bool:
     except ApiError:
         return False
     return any(waiting is not None and waiting.part == "image" for waiting in waits)
+
+
+def used_so_far(cluster: Cluster, trainjob: Obj) -> str:
+    """Hours of nodes and GPUs, in words; empty where its pods cannot be read."""
+    try:
+        usage = usage_of(pods_of(cluster, trainjob), datetime.now(UTC))
+    except ApiError:
+        return ""
+    return f"used: {', '.join(parts)}" if (parts := _hours(usage)) else ""
+
+
+def _hours(usage: Usage) -> list[str]:
+    named = (("node-hours", usage.node_hours), ("GPU-hours", usage.gpu_hours))
+    return [f"{hours:.2f} {name}" for name, hours in named if hours]
 
 
 def _with_jobset(report: FailureReport, cluster: Cluster, trainjob: Obj) -> FailureReport:
