@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from typing import Any
 
-MOST_LOOKS_A_SECOND = 10.0
+MOST_LOOKS_A_SECOND = 2.0
 """Of all triggers of a process together: with more of them the time between two looks grows."""
 _SOON = 0.02
 _threads = ThreadPoolExecutor(4, thread_name_prefix="trigger-log")
