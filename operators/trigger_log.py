@@ -75,11 +75,12 @@ class TriggerLog:
             self._polled = PolledLogs(self._follower.cluster, trainjob, self._live, since)
         if self._due is None:
             self._due = time.monotonic() + self._interval()
-        if self._polled is None or not (phase.is_final or time.monotonic() >= self._due):
+        if not (phase.is_final or time.monotonic() >= self._due):
             return
-        look = self._polled.rest if phase.is_final else self._polled.look
-        for line in await asyncio.get_running_loop().run_in_executor(_threads, look):
-            self._tell(self._story.read(line))
+        if self._polled is not None:
+            look = self._polled.rest if phase.is_final else self._polled.look
+            for line in await asyncio.get_running_loop().run_in_executor(_threads, look):
+                self._tell(self._story.read(line))
         self._due = time.monotonic() + self._interval()
 
     def _interval(self) -> float:

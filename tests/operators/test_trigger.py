@@ -24,6 +24,7 @@ from trainwright.operators import TrainJobOperator, TrainJobTrigger, leaving
 from trainwright.operators.failing import InVain
 from trainwright.operators.task_identity import task_identity
 from trainwright.operators.task_state import TaskId
+from trainwright.operators.trigger_log import TriggerLog
 
 pytestmark = pytest.mark.medium
 SetStatus = Callable[..., Any]
@@ -406,6 +407,24 @@ def test_the_log_of_a_deferred_job_is_looked_at_now_and_then_and_at_its_end(
     assert asyncio.run(to_its_end())["metrics"] == {"loss": "1.5"}
     shown = ["[node-0-0] a", "[node-0-0] {'loss': 1.5}", "Running loss=1.5"]
     assert said == ["Starting", "Running", *shown, "Succeeded loss=1.5", "[node-0-0] the end"]
+
+
+def test_a_job_that_waits_is_not_looked_at_all_the_time(connected: EmbeddedCluster) -> None:
+    trigger = deferred(operator(log_interval=0.6)).trigger
+
+    async def looks() -> list[float]:
+        told = TriggerLog(trigger, None)
+        try:
+            await told.saw(the_job(connected))
+            await asyncio.sleep(0.65)
+            due = told.next_look()
+            await told.saw(the_job(connected))
+            return [due, told.next_look()]
+        finally:
+            told.close()
+
+    due, then = asyncio.run(looks())
+    assert due < 0.05 < then
 
 
 def test_a_rank_that_a_template_has_made_a_number_is_a_rank(connected: EmbeddedCluster) -> None:
