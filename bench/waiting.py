@@ -1,138 +1,176 @@
-"""What waiting costs: many TrainJobs waited for in one process, through a real API server on this machine.
+"""What waiting costs: many jobs waited for in one process, through a real API server on this machine, which counts the requests.
 
-For each number of waiters: requests to begin and a minute after that, the time from sending a status change until
-`wait_for` returns, and the memory that the waiters add. Peer: the same waiters, each with a watch of its own.
+For each way and number of waiters: requests to begin and a minute after that, processor time and memory of the waiting process,
+and the time from sending a status change until the waiter returns. Ways: `triggers` (TrainJobOperator deferred) and `threads`
+(`wait_for`). Peers: `alone`, threads with a watch each; `cncf`, the Job trigger of Airflow's own provider, in an environment of
+its own. First: the requests of a submission.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
+import os
+import re
 import subprocess
 import sys
 import tempfile
-import threading
 import time
-from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from trainwright.api.kinds import NAMESPACE, TRAINJOB
+from trainwright.api.kinds import JOB, NAMESPACE, TRAINJOB, Kind
 from trainwright.cluster import connect
-from trainwright.jobs import wait_for, watching
+from trainwright.cluster.kubernetes_cluster import KubernetesCluster
+from trainwright.jobs import Identity, TrainRequest, submit_or_adopt
 
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE.parent / "tests" / "conformance"))
+CNCF = ["apache-airflow==3.3.2", "apache-airflow-providers-cncf-kubernetes"]
+_AT = "2026-01-01T00:00:00Z"
 READY = [{"name": "node", "ready": 1, "active": 1, "succeeded": 0, "failed": 0, "suspended": 0}]
-DONE = {"type": "Complete", "status": "True", "reason": "Done", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+DONE = {"type": "Complete", "status": "True", "reason": "Done", "message": "", "lastTransitionTime": _AT}
+ENDED = {
+    TRAINJOB: {"conditions": [DONE], "jobsStatus": READY},
+    JOB: {"conditions": [{**DONE, "type": "SuccessCriteriaMet"}, DONE], "startTime": _AT, "completionTime": _AT},
+}
+NOBODY = "kueue.x-k8s.io/multikueue"
+"""A manager that is not there: nobody acts on the job."""
+BEGIN_SECONDS, END_SECONDS = 300.0, 120.0
 
 
-class Counting:
-    """A cluster that counts what is asked of it."""
+class Waiter:
+    """A process that waits for jobs."""
 
-    def __init__(self, cluster: Any):
-        self._cluster, self.requests, self._lock = cluster, 0, threading.Lock()
-        for verb in ("get", "list", "watch"):
-            setattr(self, verb, self._counted(getattr(cluster, verb)))
+    def __init__(self, python: Path, program: list[str], kubeconfig: str, jobs: list[dict[str, str]]):
+        env = {**os.environ, "KUBECONFIG": kubeconfig, "AIRFLOW__CORE__LOAD_EXAMPLES": "false"}
+        command = [str(python), *program]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env)
+        self._send(json.dumps({"jobs": jobs}))
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._cluster, name)
+    def __enter__(self) -> Waiter:
+        return self
 
-    def _counted(self, ask: Any) -> Any:
-        def counted(*arguments: Any, **more: Any) -> Any:
-            with self._lock:
-                self.requests += 1
-            return ask(*arguments, **more)
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
+        self._process.wait()
 
-        return counted
+    def hear(self, what: str) -> dict[str, Any]:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            told: dict[str, Any] = json.loads(line)
+            if told["what"] == what:
+                return told
+        raise SystemExit(f"the waiting process has ended with {self._process.wait()} before it told of {what!r}")
+
+    def state(self) -> dict[str, Any]:
+        self._send("")
+        return self.hear("state")
+
+    def _send(self, line: str) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(line + "\n")
+        self._process.stdin.flush()
 
 
-def measured(cluster: Any, namespace: str, waiters: int, seconds: float) -> dict[str, float]:
+def measured(cluster: KubernetesCluster, kubeconfig: str, how: str, waiters: int, seconds: float) -> dict[str, Any]:
     """One row of the table."""
-    jobs = [_made(cluster, namespace, number) for number in range(waiters)]
-    counting, ended = Counting(cluster), {}
-    before = _resident()
-    begun = [threading.Event() for _ in jobs]
-    threads = [
-        threading.Thread(target=_wait, args=(counting, *pair, ended), daemon=True) for pair in zip(jobs, begun, strict=True)
-    ]
-    for thread in threads:
-        thread.start()
-    for event in begun:
-        event.wait(60)
-    time.sleep(min(10.0, 2 + waiters / 100))  # until the last connection stands
-    to_begin, memory = counting.requests, _resident() - before
-    time.sleep(seconds)
-    a_minute = (counting.requests - to_begin) * 60 / seconds
-    changed = {}
-    for job in jobs:
-        name = job["metadata"]["name"]
-        status = {"status": {"conditions": [DONE], "jobsStatus": READY}}
-        changed[name] = time.monotonic()
-        cluster.patch(TRAINJOB, name, status, namespace, subresource="status")
-    for thread in threads:
-        thread.join(60)
-    late = sorted(ended[name] - at for name, at in changed.items())
+    namespace, kind = f"{how}-{waiters}", JOB if how == "cncf" else TRAINJOB
+    cluster.create({"apiVersion": "v1", "kind": NAMESPACE.kind, "metadata": {"name": namespace}})
+    with ThreadPoolExecutor(4) as pool:
+        jobs = list(pool.map(lambda number: _made(cluster, kind, namespace, number), range(waiters)))
+    python, program = _program(how)
+    before = _requests(cluster)
+    with Waiter(python, program, kubeconfig, jobs) as waiter:
+        waiter.hear("begun")
+        to_begin = _settled(cluster) - before
+        quiet, asked = waiter.state(), _requests(cluster)
+        time.sleep(seconds)
+        busy, a_minute = waiter.state(), (_requests(cluster) - asked) * 60 / seconds
+        changed = {}
+        for job in jobs:
+            changed[job["name"]] = time.monotonic()
+            cluster.patch(kind, job["name"], {"status": ENDED[kind]}, namespace, subresource="status")
+        told = waiter.hear("ended")
+    late = sorted(told["ended"][name] - at for name, at in changed.items())
     return {
+        "how": how,
         "waiters": waiters,
         "requests_to_begin": to_begin,
         "requests_a_minute": round(a_minute, 1),
+        "cpu_s_a_minute": round((busy["cpu_s"] - quiet["cpu_s"]) * 60 / seconds, 2),
+        "rss_mib": round(busy["rss_mib"]),
+        "peak_mib": round(told["peak_mib"]),
+        "cpu_s": round(told["cpu_s"], 1),
         "p50_ms": round(1000 * late[len(late) // 2], 1),
         "p99_ms": round(1000 * late[min(len(late) - 1, int(len(late) * 0.99))], 1),
-        "added_mib": round(memory, 1),
     }
 
 
-def _wait(cluster: Any, job: dict[str, Any], begun: threading.Event, ended: dict[str, float]) -> None:
-    wait_for(cluster, job, on_progress=lambda _: begun.set())
-    ended[job["metadata"]["name"]] = time.monotonic()
+def submission(cluster: KubernetesCluster) -> dict[str, Any]:
+    """The requests of the first submission of a process, and of the next ones."""
+    request = TrainRequest(runtime="torch-distributed", command=["true"], labels={"bench": "submit"}, queue_name="none")
+    counts = []
+    for run in ("first", "second", "third"):
+        before = _requests(cluster)
+        submit_or_adopt(cluster, request, Identity("bench", run, "train"), "default")
+        counts.append(_requests(cluster) - before)
+    return {"how": "submit", "requests_first": counts[0], "requests": counts[-1]}
 
 
-def _made(cluster: Any, namespace: str, number: int) -> dict[str, Any]:
-    """A job that nobody acts on: it is another manager's."""
-    spec = {"runtimeRef": {"name": "torch-distributed"}, "managedBy": "kueue.x-k8s.io/multikueue"}
+def _program(how: str) -> tuple[Path, list[str]]:
+    if how == "cncf":
+        from environments import client_environment
+
+        return client_environment("cncf", CNCF), [str(HERE / "waiters" / "cncf.py")]
+    program = "triggers" if how == "triggers" else "threads"
+    return Path(sys.executable), [str(HERE / "waiters" / f"{program}.py"), how]
+
+
+def _made(cluster: KubernetesCluster, kind: Kind, namespace: str, number: int) -> dict[str, str]:
+    spec: dict[str, Any] = {"runtimeRef": {"name": "torch-distributed"}, "managedBy": NOBODY}
+    if kind is JOB:
+        container = {"name": "node", "image": "none"}
+        spec = {"template": {"spec": {"restartPolicy": "Never", "containers": [container]}}, "managedBy": NOBODY}
     metadata = {"name": f"job-{number}", "namespace": namespace}
-    made: dict[str, Any] = cluster.create(
-        {"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob", "metadata": metadata, "spec": spec}
-    )
-    return made
+    made = cluster.create({"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, "spec": spec})
+    return {**metadata, "uid": made["metadata"]["uid"]}
 
 
-def _resident() -> float:
-    """MiB of this process."""
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return pages * 4096 / 2**20
+def _requests(cluster: KubernetesCluster) -> int:
+    """What the server has answered so far, besides this question. Watches count when they end."""
+    text = cluster._exchange("get", "/metrics").data.decode()
+    counts = re.findall(r"^apiserver_request_total\{(.*)\} (\d+)$", text, re.MULTILINE)
+    return sum(int(count) for labels, count in counts if 'resource=""' not in labels)
 
 
-@contextlib.contextmanager
-def each_alone() -> Iterator[None]:
-    """The peer."""
-    shared = watching._Together
-    watching._Together = watching._Alone  # type: ignore[assignment,misc]
-    try:
-        yield
-    finally:
-        watching._Together = shared  # type: ignore[misc]
+def _settled(cluster: KubernetesCluster) -> int:
+    """The count when nobody begins any more: unchanged for two seconds, or, of those who poll, after a while."""
+    until, last = time.monotonic() + 30, -1
+    while (now := _requests(cluster)) != last and time.monotonic() < until:
+        last = now
+        time.sleep(2)
+    return now
 
 
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("--waiters", type=int, nargs="+", default=[1, 100, 1000])
-    arguments.add_argument("--seconds", type=float, default=40.0)
-    arguments.add_argument("--most-alone", type=int, default=100, help="the peer is run up to so many waiters")
+    arguments.add_argument("--triggers", type=int, nargs="*", default=[1, 100, 1000, 10000])
+    arguments.add_argument("--threads", type=int, nargs="*", default=[1, 100, 1000, 10000])
+    arguments.add_argument("--alone", type=int, nargs="*", default=[100])
+    arguments.add_argument("--cncf", type=int, nargs="*", default=[100, 1000])
+    arguments.add_argument("--seconds", type=float, default=30.0)
     chosen = arguments.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder) / "home"
         try:
             cluster = connect(embedded=home)
-            for waiters in chosen.waiters:
-                for how, mode in (("shared", contextlib.nullcontext()), ("alone", each_alone())):
-                    if how == "alone" and waiters > chosen.most_alone:
-                        continue
-                    namespace = f"{how}-{waiters}"
-                    cluster.create({"apiVersion": "v1", "kind": NAMESPACE.kind, "metadata": {"name": namespace}})
-                    with mode:
-                        row = measured(cluster, namespace, waiters, chosen.seconds)
-                    print(json.dumps({"watch": how, **row}), flush=True)
+            print(json.dumps(submission(cluster)), flush=True)
+            for how in ("triggers", "threads", "alone", "cncf"):
+                for waiters in getattr(chosen, how):
+                    row = measured(cluster, str(home / "kubeconfig"), how, waiters, chosen.seconds)
+                    print(json.dumps(row), flush=True)
         finally:
             subprocess.run(
                 [sys.executable, "-m", "trainwright.cli", "down", "--home", str(home)], check=False, capture_output=True

@@ -7,6 +7,7 @@ from typing import Any
 
 from airflow.sdk import BaseOperator
 
+from trainwright.operators.failing import retried_unless_in_vain
 from trainwright.operators.hook import TrainwrightHook
 from trainwright.operators.task_identity import task_identity
 
@@ -52,9 +53,10 @@ class EvaluateOperator(BaseOperator):
         self.workspace, self.workspace_path, self.namespace, self.run = workspace, workspace_path, namespace, run
         self.sample_row, self.max_rows, self.env, self.conn_id = sample_row, max_rows, env or {}, conn_id
 
+    @retried_unless_in_vain()
     def execute(self, context: Any) -> dict[str, Any]:
         from trainwright.evaluation.job import evaluate_export
-        from trainwright.jobs.progress_line import progress_line
+        from trainwright.jobs import Live, Teller
 
         cluster = TrainwrightHook(self.conn_id).get_conn()
         identity = task_identity(context, self.run)
@@ -70,5 +72,6 @@ class EvaluateOperator(BaseOperator):
             sample_row=int(self.sample_row),
             max_rows=self.max_rows,
             env=self.env,
-            on_progress=lambda progress: self.log.info("%s", progress_line(progress)),
+            tell=Teller(lambda line: self.log.info("%s", line)),
+            logs=Live(),
         )

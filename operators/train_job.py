@@ -13,10 +13,11 @@ from airflow.sdk import BaseOperator, conf
 from airflow.sdk.bases.operator import TRIGGER_FAIL_REPR, TriggerFailureReason
 
 from trainwright.operators import leaving
+from trainwright.operators.failing import retried_unless_in_vain
 from trainwright.operators.hook import TrainwrightHook
 from trainwright.operators.task_identity import earlier_identities, task_identity
 from trainwright.operators.task_state import TaskId
-from trainwright.operators.trigger import SETTLE_SECONDS, TrainJobTrigger
+from trainwright.operators.trigger import LOG_BYTES, LOG_INTERVAL_SECONDS, SETTLE_SECONDS, TrainJobTrigger
 
 _BACKSTOP_SECONDS = 120
 """How much later than the trigger's own deadline Airflow's comes, which leaves the trigger no time to say anything."""
@@ -52,6 +53,9 @@ class TrainJobOperator(BaseOperator):
     :param earlier: what becomes of ended earlier jobs of this task once the next one is submitted: keep or delete.
     :param preemption_budget: times that the task submits the next job by itself because pods were taken away; 0 leaves it to
         the retries of the task.
+    :param logs: whose log the task's log shows as it grows: a rank of the training nodes, all, STEP:RANK, STEP:all, or none.
+    :param log_bytes: how much of it; after that only its last lines, when the job has ended.
+    :param log_interval: seconds between two looks at it while the task is deferred; 0 never looks.
     :param settle_seconds: the least time between deferral and event, see SETTLE_SECONDS of the trigger.
     :return: trainjob, namespace, metrics.
     """
@@ -76,6 +80,7 @@ class TrainJobOperator(BaseOperator):
         "node_selector",
         "tolerations",
         "affinity",
+        "logs",
     )
 
     def __init__(
@@ -110,6 +115,9 @@ class TrainJobOperator(BaseOperator):
         resume_secret: str = "",
         earlier: str = "keep",
         preemption_budget: int = 3,
+        logs: str = "0",
+        log_bytes: int = LOG_BYTES,
+        log_interval: float = LOG_INTERVAL_SECONDS,
         settle_seconds: float = SETTLE_SECONDS,
         conn_id: str | None = None,
         **kwargs: Any,
@@ -128,8 +136,11 @@ class TrainJobOperator(BaseOperator):
         self.preemption_budget = preemption_budget
         self.queue_timeout, self.start_timeout, self.run_timeout = queue_timeout, start_timeout, run_timeout
         self.deferrable, self.stopping, self.settle_seconds = deferrable, stopping, settle_seconds
+        self.logs, self.log_bytes, self.log_interval = logs, log_bytes, log_interval
 
+    @retried_unless_in_vain()
     def execute(self, context: Any) -> dict[str, Any]:
+        from trainwright.jobs.logs import Wanted
         from trainwright.jobs.run import ended_by_signals, run_to_end
 
         cluster = TrainwrightHook(self.conn_id).get_conn()
@@ -137,7 +148,8 @@ class TrainJobOperator(BaseOperator):
         leaving.stop_earlier(cluster, identity, namespace, self.stopping)
         if not self.deferrable:
             more = {**self._submitting(context, identity), **self._waiting(context)}
-            return _result(run_to_end(cluster, self._request(), identity, namespace, **more))
+            return _result(run_to_end(cluster, self._request(), identity, namespace, **more), more["tell"].progress)
+        Wanted.parse(str(self.logs))  # before there is a job
         limit = self.execution_timeout.total_seconds() if self.execution_timeout else None
         with ended_by_signals() as stop:
             return self._submit_and_defer(context, cluster, stop, time.time() + limit if limit is not None else None)
@@ -156,6 +168,7 @@ class TrainJobOperator(BaseOperator):
             raise Cancelled(f"the task was ended before it was deferred; TrainJob {trainjob['metadata']['name']}: {became}")
         self._defer(context, trainjob, until, submitted.mode)
 
+    @retried_unless_in_vain()
     def execute_complete(self, context: Any, event: dict[str, Any]) -> dict[str, Any]:
         """What the trigger has seen becomes the task's result, or its error with the report of the job's failure."""
         from trainwright.api.errors import NotFound
@@ -196,6 +209,7 @@ class TrainJobOperator(BaseOperator):
                 ) from failure
             return self._submit_and_defer(context, cluster, stop, until)
 
+    @retried_unless_in_vain()
     def resume_execution(self, next_method: str, next_kwargs: dict[str, Any] | None, context: Any) -> Any:
         """As the base class; what Airflow tells nobody of, a timeout and a trigger that broke, is seen to as well.
 
@@ -217,8 +231,9 @@ class TrainJobOperator(BaseOperator):
             self.log.error("TrainJob %s took too long: %s", name, leave(cluster, trainjob, leaving.on_error(self.stopping)))
             return super().resume_execution(next_method, next_kwargs, context)
         self.log.warning("the trigger failed (%s); waiting for TrainJob %s in the worker", reason, name)
+        waiting = self._waiting(context)
         again = partial(self._submit, context, cluster)
-        return _result(follow_to_end(cluster, trainjob, again=again, **self._waiting(context)))
+        return _result(follow_to_end(cluster, trainjob, again=again, **waiting), waiting["tell"].progress)
 
     def _submit(self, context: Any, cluster: Any) -> Any:
         from trainwright.jobs import submit_or_adopt
@@ -243,6 +258,9 @@ class TrainJobOperator(BaseOperator):
                 until=until,
                 settle_seconds=self.settle_seconds,
                 submission_mode=str(mode),
+                logs=str(self.logs),
+                log_bytes=int(self.log_bytes),
+                log_interval=self.log_interval,
             ),
             method_name="execute_complete",
             timeout=timedelta(seconds=max(left, 0) + self.settle_seconds + _BACKSTOP_SECONDS) if left is not None else None,
@@ -250,13 +268,13 @@ class TrainJobOperator(BaseOperator):
 
     def _waiting(self, context: Any) -> dict[str, Any]:
         """How the worker waits, as arguments."""
-        from trainwright.jobs import Deadlines
-        from trainwright.jobs.progress_line import progress_line
+        from trainwright.jobs import Deadlines, Live, Teller
 
         return {
             "preemption_budget": self.preemption_budget,
             "deadlines": Deadlines(queue=self.queue_timeout, start=self.start_timeout, run=self.run_timeout),
-            "on_progress": lambda progress: self.log.info("%s", progress_line(progress)),
+            "tell": Teller(lambda line: self.log.info("%s", line)),
+            "logs": Live.parse(str(self.logs), int(self.log_bytes)),
             "on_signal": leaving.on_signal(context, self.stopping),
             "on_error": leaving.on_error(self.stopping),
         }
@@ -302,8 +320,9 @@ class TrainJobOperator(BaseOperator):
         )
 
 
-def _result(trainjob: dict[str, Any]) -> dict[str, Any]:
-    from trainwright.jobs.wait import progress_of
+def _result(trainjob: dict[str, Any], progress: Any = None) -> dict[str, Any]:
+    """`progress` where somebody has waited: it has the metrics of the log, too."""
+    from trainwright.jobs.progress import progress_of
 
-    metadata = trainjob["metadata"]
-    return {"trainjob": metadata["name"], "namespace": metadata["namespace"], "metrics": dict(progress_of(trainjob).metrics)}
+    metadata, metrics = trainjob["metadata"], (progress or progress_of(trainjob)).metrics
+    return {"trainjob": metadata["name"], "namespace": metadata["namespace"], "metrics": dict(metrics)}

@@ -6,6 +6,8 @@ What the trigger says is only that there is something to see; the task reads the
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import random
 import time
 from collections.abc import AsyncIterator
 from typing import Any
@@ -14,10 +16,14 @@ from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from trainwright.operators.hook import TrainwrightHook
 from trainwright.operators.task_state import TaskId
+from trainwright.operators.trigger_log import TriggerLog
 
 SETTLE_SECONDS = 10.0
 """An event fired sooner after the deferral can overtake the executor's own report, and Airflow 3.3 then fails the task."""
-_LOOK_SECONDS = 15.0
+LOG_INTERVAL_SECONDS = 60.0
+LOG_BYTES = 16 * 1024 * 1024
+_LOOK_SECONDS = 30.0
+"""At most until a look at whether the cluster is there; not all triggers at once, since their loop would stand still."""
 _watches: Any = None
 
 
@@ -32,6 +38,7 @@ class TrainJobTrigger(BaseTrigger):
     :param until: seconds since the epoch when the wait ends in any case.
     :param submission_mode: in which the job was submitted, trainjob or jobset.
     :param settle_seconds: the least time between the start of the trigger and its event.
+    :param logs: whose log is shown, see the operator; log_bytes: how much of it; log_interval: seconds between two looks at it.
 
     The event: `name`, `namespace` and `uid` of the job, `outcome` (succeeded, failed, deleted, deadline, error), `message`,
     `what` deadline it was, the `metrics` last reported, the `submission_mode`, and `until` as it was given.
@@ -50,12 +57,16 @@ class TrainJobTrigger(BaseTrigger):
         until: float | None = None,
         settle_seconds: float = SETTLE_SECONDS,
         submission_mode: str = "",
+        logs: str = "none",
+        log_bytes: int = LOG_BYTES,
+        log_interval: float = LOG_INTERVAL_SECONDS,
     ):
         super().__init__()
         self.conn_id, self.namespace, self.name, self.uid = conn_id, namespace, name, uid
         self.task_key, self.stopping = task, stopping
         self.deadlines, self.until, self.settle_seconds = deadlines or {}, until, settle_seconds
         self.submission_mode = submission_mode
+        self.logs, self.log_bytes, self.log_interval = logs, log_bytes, log_interval
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         arguments = {
@@ -69,6 +80,9 @@ class TrainJobTrigger(BaseTrigger):
             "until": self.until,
             "settle_seconds": self.settle_seconds,
             "submission_mode": self.submission_mode,
+            "logs": self.logs,
+            "log_bytes": self.log_bytes,
+            "log_interval": self.log_interval,
         }
         return "trainwright.operators.trigger.TrainJobTrigger", arguments
 
@@ -109,54 +123,76 @@ class TrainJobTrigger(BaseTrigger):
         """Follow the job until there is something to say."""
         from trainwright.api.kinds import TRAINJOB
 
-        loop = asyncio.get_running_loop()
-        seen: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
-
-        def told(kind: str, obj: dict[str, Any]) -> None:
-            if not loop.is_closed():
-                loop.call_soon_threadsafe(seen.put_nowait, {"type": kind, "object": obj})
-
+        seen = _Latest()
         hook, key = TrainwrightHook(self.conn_id, self.submission_mode), (self.conn_id, self.submission_mode)
         watches = _shared_watches()
-        follower = await asyncio.to_thread(watches.follow, key, hook.get_conn, TRAINJOB, self.namespace, self.name, told)
+        follower = await asyncio.to_thread(watches.follow, key, hook.get_conn, TRAINJOB, self.namespace, self.name, seen.put)
         try:
             return await self._follow(follower, seen)
         finally:
             watches.leave(follower)
 
-    async def _follow(self, follower: Any, seen: asyncio.Queue[dict[str, Any]]) -> dict[str, Any]:
+    async def _follow(self, follower: Any, seen: _Latest) -> dict[str, Any]:
         from trainwright.jobs import Deadlines, TrainJobDeleted
-        from trainwright.jobs.progress_line import progress_line
-        from trainwright.jobs.wait import Waited, progress_of
+        from trainwright.jobs.wait import Waited
         from trainwright.jobs.watching import check_reachable
 
-        waited, shown = Waited(self._job(), Deadlines(**self.deadlines)), None
+        waited = Waited(self._job(), Deadlines(**self.deadlines))
+        told = TriggerLog(self, follower)
         try:
             while True:
-                progress = progress_of(waited.trainjob)
-                if progress != shown:
-                    self.log.info("%s", progress_line(progress))
-                    shown = progress
-                if progress.phase.is_final:
+                progress = await told.saw(waited.trainjob)
+                if progress is not None and progress.phase.is_final:
                     return {"outcome": progress.phase.value.lower(), "message": "", "metrics": dict(progress.metrics)}
                 if late := waited.overdue():
                     return {"outcome": "deadline", "message": str(late), "what": late.what}
                 if self.until is not None and time.time() >= self.until:
                     return {"outcome": "deadline", "message": f"TrainJob {self.namespace}/{self.name} took too long"}
-                try:
-                    event = await asyncio.wait_for(seen.get(), self._next_look(waited.left()))
-                except TimeoutError:
-                    check_reachable(follower.reflector)
-                    if follower.is_absent():
-                        raise waited.gone() from None
-                else:
-                    waited.saw(event["type"], event["object"])
+                change = await seen.take(min(self._next_look(waited.left()), told.next_look()))
+                if change is not None:
+                    waited.saw(*change)
+                    continue
+                check_reachable(follower.reflector)
+                if follower.is_absent():
+                    raise waited.gone()
         except TrainJobDeleted as gone:
             return {"outcome": "deleted", "message": str(gone)}
+        finally:
+            told.close()
 
     def _next_look(self, left: float) -> float:
         until = self.until - time.time() if self.until is not None else left
-        return max(0.01, min(_LOOK_SECONDS, left, until))
+        return max(0.01, min(_LOOK_SECONDS * random.uniform(0.5, 1.0), left, until))
+
+
+class _Latest:
+    """The last change that was told and not yet taken: told in the watch's thread, taken on the loop."""
+
+    __slots__ = ("_change", "_loop", "_taker")
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._change: tuple[str, dict[str, Any]] | None = None
+        self._taker: asyncio.Future[None] | None = None
+
+    def put(self, kind: str, obj: dict[str, Any]) -> None:
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._put, (kind, obj))
+
+    def _put(self, change: tuple[str, dict[str, Any]]) -> None:
+        self._change = change
+        if self._taker is not None and not self._taker.done():
+            self._taker.set_result(None)
+
+    async def take(self, seconds: float) -> tuple[str, dict[str, Any]] | None:
+        """The change, as soon as there is one; None when none came in that time."""
+        if self._change is None:
+            self._taker = self._loop.create_future()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await self._taker
+        change, self._change = self._change, None
+        return change
 
 
 def _shared_watches() -> Any:
@@ -164,6 +200,7 @@ def _shared_watches() -> Any:
     global _watches
     if _watches is None:
         from trainwright.cluster.shared_watch import SharedWatches
+        from trainwright.jobs.glimpse import glimpse
 
-        _watches = SharedWatches()
+        _watches = SharedWatches(glimpse)
     return _watches

@@ -40,14 +40,15 @@ def evaluate(
         loss_before: Mean loss of a completion's tokens under the base model.
         loss_after: The same under the fine-tuned one.
     """
+    import sys
     from pathlib import Path
 
     from trainwright.api.errors import ApiError
     from trainwright.checkpoints import CheckpointError
     from trainwright.cluster import NoCluster, connect_for_jobs
     from trainwright.evaluation.job import evaluate_export
-    from trainwright.jobs import TrainJobError
-    from trainwright.jobs.progress_line import progress_line
+    from trainwright.jobs import Live, Teller, TrainJobError
+    from trainwright.jobs.outcomes import exit_code_of
     from trainwright.storage import StorageError
 
     try:
@@ -64,10 +65,12 @@ def evaluate(
             sample_row=sample_row,
             max_rows=max_rows,
             env=env,
-            on_progress=lambda progress: print(progress_line(progress), flush=True),
+            tell=Teller(lambda line: print(line, flush=True)),
+            logs=Live(),
         )
     except (TrainJobError, ApiError, NoCluster, CheckpointError, StorageError, ValueError) as error:
-        raise SystemExit(str(error)) from None
+        print(error, file=sys.stderr, flush=True)
+        raise SystemExit(exit_code_of(error)) from None
     before, after = result["before"], result["after"]
     for name, value in (("loss_before", before["loss"]), ("loss_after", after["loss"]), ("rows", result["rows"])):
         metrics.log_metric(name, float(value))

@@ -41,6 +41,8 @@ def train(
     resume_secret: str = "",
     earlier: str = "keep",
     preemption_budget: int = 3,
+    logs: str = "0",
+    log_bytes: int = 16777216,
 ) -> NamedTuple("Outputs", [("trainjob", str), ("namespace", str)]):
     """Fine-tune by supervised fine-tuning in a TrainJob, and wait until it has succeeded.
 
@@ -83,11 +85,14 @@ def train(
         resume_secret: A Secret with what reads exports (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_ENDPOINT_URL ...).
         earlier: What becomes of ended earlier jobs of this step once the next one is submitted: keep or delete.
         preemption_budget: Times that the step submits the next job by itself because pods were taken away; 0 leaves it to retries.
+        logs: Whose log is printed as it grows: a rank of the training nodes, all, STEP:RANK, STEP:all, or none.
+        log_bytes: How much of it; after that only its last lines, when the job has ended.
 
     Returns:
         trainjob: Name of the TrainJob.
         namespace: Its namespace.
     """
+    import sys
     from functools import partial
 
     from pydantic import ValidationError
@@ -95,12 +100,12 @@ def train(
     from trainwright.api.errors import ApiError
     from trainwright.checkpoints.resume_source import exported_by
     from trainwright.cluster import NoCluster, connect_for_jobs
-    from trainwright.jobs import Deadlines, Identity, TrainJobError, TrainRequest
+    from trainwright.jobs import Deadlines, Identity, Live, Teller, TrainJobError, TrainRequest
     from trainwright.jobs.cancel import Stopping, stop_job
-    from trainwright.jobs.progress_line import progress_line
+    from trainwright.jobs.outcomes import exit_code_of
+    from trainwright.jobs.progress import progress_of
     from trainwright.jobs.run import run_to_end
     from trainwright.jobs.sft import SftSettings
-    from trainwright.jobs.wait import progress_of
 
     try:
         leave = partial(stop_job, how=Stopping(stopping))
@@ -130,6 +135,7 @@ def train(
             active_deadline_seconds=run_timeout_seconds or None,
             annotations={"trainwright.dev/dataset-digest": dataset_digest, "trainwright.dev/model-digest": model_digest},
         )
+        teller = Teller(partial(print, flush=True))
         trainjob = run_to_end(
             cluster,
             request,
@@ -140,13 +146,15 @@ def train(
             deadlines=Deadlines(
                 queue=queue_timeout_seconds or None, start=start_timeout_seconds or None, run=run_timeout_seconds or None
             ),
-            on_progress=lambda progress: print(progress_line(progress), flush=True),
+            tell=teller,
+            logs=Live.parse(logs, log_bytes),
             on_signal=leave,
             on_error=leave,
         )
     except (TrainJobError, ApiError, NoCluster, ValidationError, ValueError) as error:
-        raise SystemExit(str(error)) from None
-    for name, value in progress_of(trainjob).metrics:
+        print(error, file=sys.stderr, flush=True)
+        raise SystemExit(exit_code_of(error)) from None
+    for name, value in (teller.progress or progress_of(trainjob)).metrics:
         try:
             metrics.log_metric(name, float(value))
         except ValueError:

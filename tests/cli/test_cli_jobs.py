@@ -102,8 +102,8 @@ def test_cancel_suspends_and_says_so_the_second_time(plane: ControlPlane, run: R
     assert not pods_of(plane.cluster, job), "it waits until they are gone"
     assert run("cancel", "long").stdout == "TrainJob long is suspended already\n"
     timed_out = run("wait", "long", "--timeout", "0.2")
-    assert timed_out.exit_code == 1
-    assert "was Suspended for more than 0.2 s" in timed_out.stderr
+    assert timed_out.exit_code == 23
+    assert "has not ended within 0.2 s: it is Suspended" in timed_out.stderr
     run("delete", "long")
 
 
@@ -123,7 +123,7 @@ def test_wait_reports_why_it_failed(plane: ControlPlane, run: Run, write: Any, t
     job = trainjob("broken", "sleep 1000", activeDeadlineSeconds=1)
     run("submit", "-f", write(job))
     result = run("wait", "broken", "--timeout", "60")
-    assert result.exit_code == 1
+    assert result.exit_code == 22
     assert "TrainJob default/broken failed: DeadlineExceeded" in result.stderr
     assert result.stdout == ""
     run("delete", "broken")
@@ -151,9 +151,9 @@ def test_a_dead_cluster_is_one_line(plane: ControlPlane, run: Run, tmp_path: Pat
     config = yaml.safe_load(plane._home.kubeconfig.read_text())
     config["clusters"][0]["cluster"]["server"] = f"https://127.0.0.1:{port}"
     (tmp_path / "dead").write_text(yaml.safe_dump(config))
-    refused(run(*command, "--kubeconfig", str(tmp_path / "dead")), 1, f"127.0.0.1:{port}")
-    refused(run(*command, "--kubeconfig", str(tmp_path / "none")), 1, f"{tmp_path / 'none'} (argument) cannot be read")
-    refused(run(*command, "--home", str(tmp_path / "nowhere")), 1, "cannot be read")
+    refused(run(*command, "--kubeconfig", str(tmp_path / "dead")), 3, f"127.0.0.1:{port}")
+    refused(run(*command, "--kubeconfig", str(tmp_path / "none")), 3, f"{tmp_path / 'none'} (argument) cannot be read")
+    refused(run(*command, "--home", str(tmp_path / "nowhere")), 3, "cannot be read")
 
 
 def test_bundled_runtimes_are_applied_to_a_cluster(plane: ControlPlane, run: Run) -> None:

@@ -22,7 +22,7 @@ from trainwright.api.errors import (
     Unauthorized,
 )
 from trainwright.api.kinds import CONFIG_MAP
-from trainwright.cluster.patient import PatientCluster, is_passing
+from trainwright.cluster.patient import PatientCluster
 
 MAP = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "team"}}
 
@@ -80,7 +80,7 @@ class Lossy:
     ],
 )
 def test_what_passes(error: ApiError, passing: bool) -> None:
-    assert is_passing(error) is passing
+    assert error.retryable is passing
 
 
 def test_a_create_whose_answer_is_lost_finds_what_it_made() -> None:

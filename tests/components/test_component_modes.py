@@ -8,6 +8,7 @@ import pytest
 
 import trainwright.cluster
 from trainwright.components import evaluate, train
+from trainwright.jobs.outcomes import ExitCode
 
 RUN = {"run_id": "r", "workspace": "pvc://w", "metrics": None}
 
@@ -20,7 +21,9 @@ RUN = {"run_id": "r", "workspace": "pvc://w", "metrics": None}
     ],
     ids=["train", "evaluate"],
 )
-def test_the_mode_reaches_the_connection(step: Any, arguments: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_mode_reaches_the_connection(
+    step: Any, arguments: dict[str, Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     asked: list[str] = []
 
     def connect(*, mode: str) -> None:
@@ -29,6 +32,8 @@ def test_the_mode_reaches_the_connection(step: Any, arguments: dict[str, Any], m
 
     monkeypatch.setattr(trainwright.cluster, "connect_for_jobs", connect)
     for more in ({}, {"submission_mode": "jobset"}):
-        with pytest.raises(SystemExit, match="nothing here"):
+        with pytest.raises(SystemExit) as ended:
             step.python_func(**arguments, **more)
+        assert ended.value.code == ExitCode.unreachable
+        assert "nothing here" in "".join(capsys.readouterr())
     assert asked == ["", "jobset"]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from scripted_logs import Log, WithLogs, stamp
 from waiting import eventually
 
 from trainwright.api.errors import BadRequest, NotFound, ServiceUnavailable
@@ -17,70 +17,12 @@ from trainwright.api.kinds import POD, TRAINJOB
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Identity, TrainRequest, log_reader, submit_or_adopt
 from trainwright.jobs import logs as module
+from trainwright.jobs.log_line import LogLine
 from trainwright.jobs.log_reader import ContainerLog
-from trainwright.jobs.logs import Budget, LogLine, Wanted, follow_logs, read_logs
+from trainwright.jobs.logs import Budget, Wanted, follow_logs, read_logs
 
 Job = dict[str, Any]
 EVERY = Wanted(rank=None)
-
-
-def stamp(number: int) -> str:
-    """Three lines in a second."""
-    return datetime.fromtimestamp(number // 3, UTC).strftime("%Y-%m-%dT%H:%M:%S.") + f"{number % 3:09}Z"
-
-
-class Log:
-    """What a container prints: numbered lines with times, and how connections to it end."""
-
-    def __init__(self, *lines: str, end: str = "\n", cuts: tuple[int, ...] = (), before: Log | None = None):
-        self.entries = [(stamp(number), line) for number, line in enumerate(lines)]
-        self.end, self.cuts, self.before, self.until = end, list(cuts), before, threading.Event()
-        self.until.set()
-
-    def opened(self, options: dict[str, Any]) -> Iterator[bytes]:
-        since = options.get("since_time") or ""
-        kept = [(when, line) for when, line in self.entries if when[:19] >= since[:19]]
-        if options.get("tail_lines") is not None:
-            kept = kept[len(kept) - options["tail_lines"] :] if options["tail_lines"] else []
-        whole = "\n".join(f"{when} {line}" for when, line in kept) + (self.end if kept else "")
-        sent = whole.encode()
-        if self.cuts:
-            cut = self.cuts.pop(0)
-            if cut >= 0:
-                yield sent[:cut]
-            raise ServiceUnavailable("the connection broke")
-        yield from (sent[:7], sent[7:])
-        if options.get("follow"):
-            self.until.wait(10)
-
-
-class WithLogs:
-    """The cluster with logs of the test: of each pod by its index."""
-
-    def __init__(self, cluster: EmbeddedCluster, *logs: Log | Exception):
-        self._cluster, self._logs = cluster, logs
-        self.lost = 0
-        self.asked: list[dict[str, Any]] = []
-
-    def get(self, kind: Any, *arguments: Any) -> Any:
-        if kind == TRAINJOB and self.lost > 0:
-            self.lost -= 1
-            raise ServiceUnavailable("down")
-        return self._cluster.get(kind, *arguments)
-
-    def list(self, *arguments: Any, **more: Any) -> Any:
-        return self._cluster.list(*arguments, **more)
-
-    def logs(self, name: str, _namespace: str, **options: Any) -> Iterator[bytes]:
-        self.asked.append(options)
-        log = self._logs[int(name.split("-node-0-")[1][0])]
-        if isinstance(log, Exception):
-            raise log
-        if not options["previous"]:
-            return log.opened(options)
-        if log.before is None:
-            raise BadRequest("previous terminated container not found")
-        return log.before.opened(options)
 
 
 @pytest.fixture(autouse=True)
@@ -302,7 +244,7 @@ def test_a_job_that_is_deleted_ends_it(cluster: EmbeddedCluster, job: Job) -> No
 def test_a_pod_that_outlives_its_job_does_not_keep_it_open(
     cluster: EmbeddedCluster, job: Job, add_pod: Any, set_status: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_GRACE_SECONDS", 0.1)
+    monkeypatch.setattr(module, "GRACE_SECONDS", 0.1)
     add_pod(job, 0, phase="Running")
     log = Log("a")
     log.until.clear()
@@ -324,7 +266,7 @@ def test_a_tick_shows_no_more_than_its_bytes_and_nothing_is_lost(
     cluster: EmbeddedCluster, ended: Job, add_pod: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ticks: list[int] = []
-    arriving = module._Following._arriving
+    arriving = module.Following.arriving
 
     def counted(following: Any, seconds: float) -> Iterator[LogLine]:
         ticks.append(0)
@@ -332,8 +274,8 @@ def test_a_tick_shows_no_more_than_its_bytes_and_nothing_is_lost(
             ticks[-1] += len(line.text) + 1
             yield line
 
-    monkeypatch.setattr(module._Following, "_arriving", counted)
-    monkeypatch.setattr(module._Following, "_is_done", lambda following: following._pending.empty() and len(ticks) > 8)
+    monkeypatch.setattr(module.Following, "arriving", counted)
+    monkeypatch.setattr(module._ToItsEnd, "_is_done", lambda following: following._pending.empty() and len(ticks) > 8)
     seen = texts(follow_logs(WithLogs(cluster, Log(*LINES)), ended, budget=Budget(tick=14)))  # type: ignore[arg-type]
     assert seen == list(LINES)
     assert max(ticks) <= 14 + len("line 11\n")

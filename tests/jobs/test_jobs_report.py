@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from trainwright.api.errors import Forbidden, ServiceUnavailable
+from trainwright.api.errors import BadRequest, Forbidden, ServiceUnavailable
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Identity, TrainRequest, submit_or_adopt
 from trainwright.jobs.describe import description_of
-from trainwright.jobs.report import failure_report, last_seen
+from trainwright.jobs.report import failure_report, last_seen, report_of
 
 LOG = b"one\n\xfftwo\n"
 
@@ -89,6 +89,55 @@ def test_what_a_pod_got_over_is_not_reported(cluster: EmbeddedCluster, failed: d
     assert "exited 4" in pods[0]
 
 
+class WithRuns(WithLogs):
+    """What the run before the last restart has printed, and what the one after it."""
+
+    def __init__(self, cluster: EmbeddedCluster, now: bytes, before: bytes | None):
+        super().__init__(cluster)
+        self._now, self._before = now, before
+
+    def logs(self, *_: Any, previous: bool = False, **__: Any) -> Iterator[bytes]:
+        if previous and self._before is None:
+            raise BadRequest("previous terminated container not found")
+        yield (self._before or b"") if previous else self._now
+
+
+@pytest.mark.parametrize(
+    ("is_earlier", "now", "before", "line"),
+    [
+        (True, b"anew", b"why", "why"),
+        (True, b"anew", None, "anew"),
+        (True, b"", b"", "(its log is empty)"),
+        (False, b"why", b"earlier", "why"),
+        (False, b"", b"earlier", "earlier"),
+        (False, b"", None, "(its log is empty)"),
+    ],
+)
+def test_the_log_of_a_container_that_was_restarted_is_that_of_the_run_that_failed(
+    cluster: EmbeddedCluster, failed: dict[str, Any], add_pod: Any, is_earlier: bool, now: bytes, before: bytes | None, line: str
+) -> None:
+    status = {**ended(3), "restartCount": 1}
+    if is_earlier:
+        status |= {"state": {"running": {}}, "lastState": ended(3)["state"]}
+    add_pod(failed, phase="Running" if is_earlier else "Failed", containerStatuses=[status])
+    assert report(WithRuns(cluster, now, before), failed)[2] == f"    {line}"
+
+
+def test_every_container_that_failed_is_told_with_its_last_lines(
+    cluster: EmbeddedCluster, failed: dict[str, Any], add_pod: Any
+) -> None:
+    pod = add_pod(failed, phase="Failed", containerStatuses=[ended(7), {**ended(137, "OOMKilled"), "name": "sidecar"}])
+    lines = report(WithLogs(cluster), failed)
+    name = pod["metadata"]["name"]
+    assert lines[1::3] == [
+        f"pod {name} (step node, container node) exited 7",
+        f"pod {name} (step node, container sidecar) exited 137 (out of memory)",
+    ]
+    assert lines[2:4] == lines[5:7] == ["    one", "    \ufffdtwo"]
+    (told,) = report_of(WithLogs(cluster), failed).as_dict()["pods"]  # type: ignore[arg-type]
+    assert [other["container"] for other in told["alsoFailed"]] == ["sidecar"]
+
+
 def test_without_pods_the_last_warning_is_told(cluster: EmbeddedCluster, failed: dict[str, Any]) -> None:
     assert report(cluster, failed)[1:] == ["last seen: no pod waits and no warning was written"]
     name = failed["metadata"]["name"]
@@ -101,9 +150,11 @@ def test_without_pods_the_last_warning_is_told(cluster: EmbeddedCluster, failed:
             "type": kind,
             "reason": f"Reason{number}",
             "message": f"message {number}",
-            "lastTimestamp": f"2026-01-01T00:00:0{number}Z",
+            "lastTimestamp": f"2100-01-01T00:00:0{number}Z",
         }
         cluster.create(event)
+    earlier = {**event, "metadata": {"name": "e9", "namespace": "default"}, "type": "Warning"}
+    cluster.create({**earlier, "message": "of an earlier job of that name", "lastTimestamp": "2020-01-01T00:00:00Z"})
     assert report(cluster, failed)[1:] == ["last seen: Reason1: message 1"]
 
 

@@ -20,7 +20,7 @@ from trainwright.cluster.served_schema import forget_served
 from trainwright.controlplane.gates import FeatureGates
 from trainwright.controlplane.home import Home
 from trainwright.controlplane.plane import ControlPlane
-from trainwright.jobs import Identity, JobDeleted, TrainRequest, submit_or_adopt, wait_for
+from trainwright.jobs import Identity, JobDeleted, TrainJobNameTaken, TrainRequest, submit_or_adopt, wait_for
 from trainwright.jobs.cancel import Stopping, stop_job
 from trainwright.jobs.logs import follow_logs
 from trainwright.jobs.pod_failure import pod_failure
@@ -77,7 +77,13 @@ def test_the_table_is_what_is_asked(kubeconfig: Path, recorder: Recorder) -> Non
     def submitted(step: str, script: str) -> Any:
         return submit_or_adopt(cluster, request(script), Identity("o", "r", step), SPACE).trainjob
 
+    taken = Identity("o", "r", "taken")
+    job = {"runtimeRef": {"name": "torch-distributed"}, "suspend": True}
+    metadata = {"name": taken.name(), "namespace": SPACE}
+    cluster.create({"apiVersion": TRAINJOB.api_version, "kind": TRAINJOB.kind, "metadata": metadata, "spec": job})
     recorder.during("submit")
+    with pytest.raises(TrainJobNameTaken):
+        submit_or_adopt(cluster, request("true"), taken, SPACE)
     for kind in ("TrainingRuntime", "ClusterTrainingRuntime"):
         with pytest.raises(RuntimeNotFound):
             submit_or_adopt(cluster, request("true", runtime="none", runtime_kind=kind), Identity("o", "r", "s"), SPACE)

@@ -13,14 +13,17 @@ from pathlib import Path
 import pytest
 from waiting import eventually
 
-from trainwright.api.kinds import JOBSET, POD, TRAINJOB
+from trainwright.api.kinds import CLUSTER_TRAINING_RUNTIME, JOBSET, POD, TRAINJOB
 from trainwright.controlplane.gates import FeatureGates
 from trainwright.controlplane.home import Home
 from trainwright.controlplane.plane import ControlPlane
-from trainwright.jobs import Deadlines, Identity, TrainJobDeadline, TrainRequest, submit_or_adopt, suspend_job
+from trainwright.jobs import Deadlines, Happening, Identity, Live, TrainJobDeadline, TrainRequest, submit_or_adopt, suspend_job
 from trainwright.jobs.both_modes import find_job
 from trainwright.jobs.cancel import Stopping, stop_job
+from trainwright.jobs.happenings import Printed, Restarted
+from trainwright.jobs.pod_failure import pod_failure
 from trainwright.jobs.pods import pods_of
+from trainwright.jobs.report import report_of
 from trainwright.jobs.run import run_to_end
 
 pytestmark = pytest.mark.medium
@@ -95,7 +98,7 @@ def test_an_error_of_the_caller_suspends_too(plane: ControlPlane) -> None:
 
     request = TrainRequest(runtime="torch-distributed", command=["sleep", "1000"])
     with pytest.raises(RuntimeError, match="boom"):
-        run_to_end(plane.cluster, request, STEP, "default", on_progress=boom)
+        run_to_end(plane.cluster, request, STEP, "default", tell=boom)
     assert plane.cluster.list(TRAINJOB).items[0]["spec"]["suspend"] is True
 
 
@@ -139,3 +142,42 @@ def test_a_job_is_left_as_it_was_asked_for(plane: ControlPlane, how: str, words:
         assert stop_job(plane.cluster, job, Stopping.delete) == stop_job(plane.cluster, job, Stopping.suspend) == "it is gone"
     else:
         assert plane.cluster.get(TRAINJOB, job["metadata"]["name"], "default")["spec"]["suspend"] is True
+
+
+@pytest.mark.parametrize("policy", ["OnFailure", "Never"])
+def test_a_restart_is_told_and_both_runs_are_shown(plane: ControlPlane, tmp_path: Path, policy: str) -> None:
+    """A container that starts anew in its pod, and a JobSet that starts anew with all of them."""
+    runtime = plane.cluster.get(CLUSTER_TRAINING_RUNTIME, "torch-distributed")
+    template = runtime["spec"]["template"]["spec"]
+    template["failurePolicy"] = {"maxRestarts": 2}
+    (job,) = template["replicatedJobs"]
+    job["template"]["spec"]["backoffLimit"] = 3 if policy == "OnFailure" else 0
+    job["template"]["spec"]["template"]["spec"]["restartPolicy"] = policy
+    metadata = {"name": f"restarting-{policy.lower()}", "labels": runtime["metadata"]["labels"]}
+    plane.cluster.create({**runtime, "metadata": metadata})
+    marker = tmp_path / "tried"
+    script = f"if [ -e {marker} ]; then echo second; exit 0; fi; touch {marker}; echo first; sleep 2; exit 3"
+    request = TrainRequest(runtime=metadata["name"], command=["bash", "-c", script])
+    told: list[Happening] = []
+    run_to_end(plane.cluster, request, STEP, "default", tell=told.extend, logs=Live())
+    expected = Restarted(1, container=True) if policy == "OnFailure" else Restarted(1, 2)
+    assert [one for one in told if isinstance(one, Restarted)] == [expected]
+    assert [one.line.text for one in told if isinstance(one, Printed)] == ["first", "second"]
+
+
+def test_a_report_shows_the_run_that_failed_also_when_the_container_has_begun_anew(plane: ControlPlane, tmp_path: Path) -> None:
+    runtime = plane.cluster.get(CLUSTER_TRAINING_RUNTIME, "torch-distributed")
+    job = runtime["spec"]["template"]["spec"]["replicatedJobs"][0]
+    job["template"]["spec"]["backoffLimit"] = 3
+    job["template"]["spec"]["template"]["spec"]["restartPolicy"] = "OnFailure"
+    plane.cluster.create({**runtime, "metadata": {"name": "crashing", "labels": runtime["metadata"]["labels"]}})
+    marker = tmp_path / "tried"
+    script = f"[ -e {marker} ] && exec sleep 1000; touch {marker}; echo Rendezvous timeout; exit 3"
+    request = TrainRequest(runtime="crashing", command=["bash", "-c", script])
+    submitted = submit_or_adopt(plane.cluster, request, STEP, "default").trainjob
+    eventually(lambda: [pod for pod in pods_of(plane.cluster, submitted) if pod_failure(pod) is not None])
+    report = report_of(plane.cluster, submitted)
+    assert report.cause is not None
+    assert (report.cause.exit_code, report.cause.restarts, report.cause.is_earlier_run) == (3, 1, True)
+    assert report.cause.lines == ("Rendezvous timeout",)
+    assert [sign.name for sign in report.signs] == ["rendezvous-timeout"]

@@ -235,3 +235,27 @@ def test_a_job_that_was_made_without_an_answer_and_has_failed_since_is_that_of_t
     assert losing.lost
     assert (made.adopted, made.generation) == (False, 1)
     assert len(cluster.list(TRAINJOB).items) == 1
+
+
+def test_a_submission_costs_three_requests_once_the_cluster_is_known(cluster: EmbeddedCluster, request_of: RequestOf) -> None:
+    asked: list[str] = []
+
+    class Hosted:
+        """As a cluster that is reached over HTTP: what it serves and its nodes are known for a while."""
+
+        host, choice = f"https://{id(asked)}", None
+
+        def __getattr__(self, verb: str) -> Any:
+            def ask(*arguments: Any, **more: Any) -> Any:
+                asked.append(verb)
+                return getattr(cluster, verb)(*arguments, **more)
+
+            return ask
+
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}, "status": {"allocatable": {"cpu": "8"}}}
+    cluster.create(node)
+    hosted: Any = Hosted()
+    for number in range(3):
+        asked.clear()
+        submit_or_adopt(hosted, request_of(), Identity("o", f"run-{number}", "s"), "default")
+    assert asked == ["get", "list", "create"], "the runtime, the jobs of this step, and its job"

@@ -150,7 +150,7 @@ def test_what_kueue_says_is_told_when_the_queue_is_too_long(
     job = cluster.update(job)
     name = job["metadata"]["name"]
     for about, message in ((f"trainjob-{name}-ab1de", "insufficient quota for gpu"), (f"trainjob-{name}-2-ab1de", "another's")):
-        event = {"type": "Warning", "reason": "Pending", "message": message, "lastTimestamp": "2026-01-01T00:00:00Z"}
+        event = {"type": "Warning", "reason": "Pending", "message": message, "lastTimestamp": "2100-01-01T00:00:00Z"}
         metadata = {"name": f"e-{about}", "namespace": "default"}
         involved = {"kind": "Workload", "name": about, "namespace": "default"}
         cluster.create({"apiVersion": "v1", "kind": "Event", "metadata": metadata, "involvedObject": involved, **event})

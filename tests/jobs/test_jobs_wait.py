@@ -15,9 +15,9 @@ from trainwright.api.kinds import TRAINJOB
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import (
     Deadlines,
+    Happening,
     Identity,
     Phase,
-    Progress,
     TrainJobDeadline,
     TrainJobDeleted,
     TrainJobFailed,
@@ -28,6 +28,7 @@ from trainwright.jobs import (
 )
 from trainwright.jobs import wait as module
 from trainwright.jobs.clock import Clock
+from trainwright.jobs.happenings import PhaseChanged
 
 Started = Callable[..., "Waiting"]
 
@@ -36,10 +37,10 @@ class Waiting:
     """`wait_for` in a thread of its own, and what came of it."""
 
     def __init__(self, cluster: Any, trainjob: dict[str, Any], **options: Any):
-        self.told: list[Progress] = []
+        self.told: list[Happening] = []
         self.outcome: Any = None
         self.stop = threading.Event()
-        self._call = lambda: wait_for(cluster, trainjob, on_progress=self.told.append, stop=self.stop, **options)
+        self._call = lambda: wait_for(cluster, trainjob, tell=self.told.extend, stop=self.stop, **options)
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
@@ -81,7 +82,11 @@ def test_every_change_is_told_once_until_it_has_succeeded(cluster: EmbeddedClust
     cluster.patch(TRAINJOB, job["metadata"]["name"], {"metadata": {"labels": {"no": "matter"}}}, "default")
     set_status(job, "Complete", **running)
     assert waiting.end()["status"]["conditions"][0]["type"] == "Complete"
-    assert [progress.phase for progress in waiting.told] == [Phase.Starting, Phase.Running, Phase.Succeeded]
+    assert waiting.told == [
+        PhaseChanged(Phase.Starting),
+        PhaseChanged(Phase.Running, Phase.Starting),
+        PhaseChanged(Phase.Succeeded, Phase.Running),
+    ]
 
 
 def test_what_finished_before_we_look_is_seen(cluster: EmbeddedCluster, job: dict[str, Any], set_status: Any) -> None:

@@ -70,7 +70,7 @@ class Waits:
 
     def _wait(self, cluster: Any, job: dict[str, Any], begun: threading.Event) -> None:
         try:
-            seen = wait_for(cluster, job, on_progress=lambda _: begun.set())
+            seen = wait_for(cluster, job, tell=lambda _: begun.set())
             self.outcomes[job["metadata"]["name"]] = seen["metadata"]["name"]
         except Exception as error:
             self.outcomes[job["metadata"]["name"]] = error

@@ -27,6 +27,7 @@ from trainwright.cluster.submission_mode import VARIABLE, JobsCluster, Mode, NoT
 from trainwright.controlplane.plane import ControlPlane
 from trainwright.jobs import (
     Deadlines,
+    Happening,
     Identity,
     JobDeleted,
     Phase,
@@ -39,6 +40,7 @@ from trainwright.jobs import (
 )
 from trainwright.jobs.both_modes import find_job, jobs_of_run
 from trainwright.jobs.cancel import Stopping, stop_job
+from trainwright.jobs.happenings import PhaseChanged
 from trainwright.jobs.logs import follow_logs, read_logs
 from trainwright.jobs.pods import pods_of
 from trainwright.jobs.report import report_of
@@ -78,12 +80,10 @@ def step(name: str) -> Identity:
 
 
 def test_a_job_trains_to_its_end(cluster: JobSetCluster, jobset_only: JobSetOnly) -> None:  # noqa: F811
-    seen: list[Phase] = []
-    job = run_to_end(
-        cluster, training(), step("success"), "default", deadlines=NO_LONGER, on_progress=lambda p: seen.append(p.phase)
-    )
-    assert seen[0] is Phase.Starting
-    assert seen[-1] is Phase.Succeeded
+    told: list[Happening] = []
+    job = run_to_end(cluster, training(), step("success"), "default", deadlines=NO_LONGER, tell=told.extend)
+    seen = [happening.phase for happening in told if isinstance(happening, PhaseChanged)]
+    assert (seen[0], seen[-1]) == (Phase.Starting, Phase.Succeeded)
     lines = {line.text for line in read_logs(cluster, job)}
     assert lines == {f"step {number} of rank 0" for number in range(3)}
     assert name_of(job) in [name_of(each) for each in cluster.list(TRAINJOB, "default").items]
@@ -159,16 +159,16 @@ def test_the_command_line_sees_such_jobs(
     assert json.loads(run("get", "by-hand", "-o", "json"))["kind"] == "TrainJob"
     assert "hello" in run("logs", "by-hand")
     assert "Complete=True" in run("describe", "by-hand")
-    assert "ended already" in run("cancel", "by-hand", code=1)
+    assert "ended already" in run("cancel", "by-hand", code=3)
     assert "by-hand deleted" in run("delete", "by-hand")
-    assert "serves no trainjobs" in run("get", "--submission-mode", "trainjob", code=1)
+    assert "serves no trainjobs" in run("get", "--submission-mode", "trainjob", code=3)
     told = json.loads(run("doctor", "--runtime", "once", "-o", "json"))
     assert told["verdict"] == "ok"
     by_check = {each["check"]: each for each in told["findings"]}
     assert (by_check["mode"]["subject"], "is not served" in by_check["mode"]["message"]) == ("jobset", True)
     assert "controller" not in by_check
     monkeypatch.setenv(VARIABLE, "trainjob")
-    told = json.loads(run("doctor", "-o", "json", code=1))
+    told = json.loads(run("doctor", "-o", "json", code=3))
     assert {each["check"]: each["level"] for each in told["findings"]}["mode"] == "missing"
 
 
@@ -319,6 +319,25 @@ def test_a_step_stays_in_the_mode_in_which_it_was_submitted(both: ControlPlane, 
     (tmp_path / "go").touch()
     assert again.cluster is not None
     wait_for(again.cluster, again.trainjob, deadlines=NO_LONGER)
+
+
+def test_a_submission_costs_three_requests_also_where_there_could_be_another_mode(
+    both: ControlPlane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    both.cluster.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "without"}})
+    made: list[str] = []
+    exchange = KubernetesCluster._request
+
+    def counted(cluster: KubernetesCluster, method: str, path: str, **more: Any) -> Any:
+        made.append(f"{method} {path}")
+        return exchange(cluster, method, path, **more)
+
+    auto = connect_for_jobs(both._home.kubeconfig)
+    monkeypatch.setattr(KubernetesCluster, "_request", counted)
+    for number in range(2):
+        made.clear()
+        submit_or_adopt(auto, training(num_nodes=1), step(f"three-{number}"), "without")
+    assert len(made) == 3, made
 
 
 def test_after_a_failure_the_next_generation_goes_where_auto_says(both: ControlPlane) -> None:

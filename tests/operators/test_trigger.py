@@ -13,17 +13,19 @@ from typing import Any
 
 import pytest
 from airflow.sdk.bases.operator import TRIGGER_FAIL_REPR, TriggerFailureReason
-from airflow.sdk.exceptions import TaskDeferralError, TaskDeferralTimeout, TaskDeferred
+from airflow.sdk.exceptions import AirflowFailException, TaskDeferralError, TaskDeferralTimeout, TaskDeferred
 from waiting import eventually
 
 from trainwright.api import names
 from trainwright.api.kinds import TRAINJOB
 from trainwright.controlplane.embedded import EmbeddedCluster
-from trainwright.jobs import TrainJobDeadline, TrainJobDeleted, TrainJobError, TrainJobFailed
+from trainwright.jobs import Forbidden, RuntimeNotFound, TrainJobDeadline, TrainJobDeleted, TrainJobError, TrainJobFailed
 from trainwright.jobs.run import Cancelled
 from trainwright.operators import TrainJobOperator, TrainJobTrigger, leaving
+from trainwright.operators.failing import InVain
 from trainwright.operators.task_identity import task_identity
 from trainwright.operators.task_state import TaskId
+from trainwright.operators.trigger_log import TriggerLog
 
 pytestmark = pytest.mark.medium
 SetStatus = Callable[..., Any]
@@ -125,6 +127,40 @@ def test_failure_comes_back_as_the_report(connected: EmbeddedCluster, set_status
         task.execute_complete(context(), event)
 
 
+@pytest.mark.parametrize(("reason", "in_vain"), [("OOMKilled", True), ("Error", False)])
+def test_a_failure_that_will_come_again_is_not_tried_again(
+    connected: EmbeddedCluster, set_status: SetStatus, add_pod: Any, reason: str, in_vain: bool
+) -> None:
+    task = operator()
+    trigger = deferred(task).trigger
+    ended = {"exitCode": 137 if in_vain else 1, "reason": reason, "finishedAt": "2026-01-01T00:00:00Z"}
+    status = {"name": "node", "ready": False, "restartCount": 0, "image": "", "imageID": "", "state": {"terminated": ended}}
+    add_pod(the_job(connected), phase="Failed", containerStatuses=[status])
+    set_status(the_job(connected), "Failed")
+    event = event_of(trigger)
+    with pytest.raises(AirflowFailException if in_vain else TrainJobFailed) as raised:
+        task.execute_complete(context(), event)
+    assert isinstance(raised.value, InVain) is in_vain
+    assert raised.value.report.cause.reason == reason  # type: ignore[union-attr]
+
+
+def test_what_is_refused_fails_for_good_and_a_full_quota_does_not(
+    connected: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(
+        InVain, match=r"RuntimeNotFound: spec\.RuntimeRef: there is no ClusterTrainingRuntime 'nothing'"
+    ) as raised:
+        operator(runtime="nothing").execute(context())
+    assert isinstance(raised.value.error, RuntimeNotFound)
+
+    def full(_obj: Any) -> Any:
+        raise Forbidden("exceeded quota: gpus")
+
+    monkeypatch.setattr(connected, "create", full)
+    with pytest.raises(Forbidden, match="exceeded quota"):
+        operator().execute(context())
+
+
 def test_a_job_that_is_deleted_or_replaced_is_gone(connected: EmbeddedCluster) -> None:
     task = operator()
     trigger = deferred(task).trigger
@@ -166,7 +202,6 @@ def test_an_event_waits_until_the_deferral_has_settled(connected: EmbeddedCluste
 def test_a_cluster_that_refuses_is_an_error_that_stops_the_job(
     connected: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from trainwright.api.errors import Forbidden
     from trainwright.operators.hook import TrainwrightHook
 
     task = operator()
@@ -314,7 +349,8 @@ def test_many_waiting_tasks_share_one_watch(connected: EmbeddedCluster, set_stat
     plain = connected.list
 
     def counted(*arguments: Any, **more: Any) -> Any:
-        lists.append(arguments)
+        if arguments[0] == TRAINJOB:
+            lists.append(arguments)
         return plain(*arguments, **more)
 
     triggers = []
@@ -332,6 +368,74 @@ def test_many_waiting_tasks_share_one_watch(connected: EmbeddedCluster, set_stat
     connected.list = counted  # type: ignore[method-assign]
     assert asyncio.run(all_of_them()) == ["succeeded"] * 20
     assert len(lists) == 1
+
+
+class WithLog:
+    """The cluster, and what the pod of rank 0 has printed."""
+
+    def __init__(self, cluster: EmbeddedCluster, lines: list[str]):
+        self._cluster, self.lines = cluster, lines
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._cluster, name)
+
+    def logs(self, *_: Any, **__: Any) -> Any:
+        yield "".join(f"2026-01-01T00:00:00.{n:09}Z {line}\n" for n, line in enumerate(self.lines)).encode()
+
+
+def test_the_log_of_a_deferred_job_is_looked_at_now_and_then_and_at_its_end(
+    connected: EmbeddedCluster, set_status: SetStatus, add_pod: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from trainwright.operators.hook import TrainwrightHook
+
+    trigger = deferred(operator(log_interval=0.2)).trigger
+    said: list[str] = []
+    monkeypatch.setattr(type(trigger.log), "info", lambda _log, _form, *words: said.append(str(words[0])), raising=False)
+    job, source = the_job(connected), WithLog(connected, ["a", "{'loss': 1.5}"])
+    monkeypatch.setattr(TrainwrightHook, "get_conn", lambda _hook: source)
+
+    async def to_its_end() -> dict[str, Any]:
+        waiting = asyncio.ensure_future(anext(trigger.run()))
+        await asyncio.to_thread(lambda: eventually(lambda: "Starting" in said))
+        add_pod(job, phase="Running")
+        set_status(job, jobsStatus=[{"name": "node", "ready": 1, "active": 1, "succeeded": 0, "failed": 0, "suspended": 0}])
+        await asyncio.to_thread(lambda: eventually(lambda: "Running loss=1.5" in said))
+        source.lines.append("the end")
+        set_status(job, "Complete")
+        payload: dict[str, Any] = (await waiting).payload
+        return payload
+
+    assert asyncio.run(to_its_end())["metrics"] == {"loss": "1.5"}
+    shown = ["[node-0-0] a", "[node-0-0] {'loss': 1.5}", "Running loss=1.5"]
+    assert said == ["Starting", "Running", *shown, "Succeeded loss=1.5", "[node-0-0] the end"]
+
+
+def test_a_job_that_waits_is_not_looked_at_all_the_time(connected: EmbeddedCluster) -> None:
+    trigger = deferred(operator(log_interval=0.6)).trigger
+
+    async def looks() -> list[float]:
+        told = TriggerLog(trigger, None)
+        try:
+            await told.saw(the_job(connected))
+            await asyncio.sleep(0.65)
+            due = told.next_look()
+            await told.saw(the_job(connected))
+            return [due, told.next_look()]
+        finally:
+            told.close()
+
+    due, then = asyncio.run(looks())
+    assert due < 0.05 < then
+
+
+def test_a_rank_that_a_template_has_made_a_number_is_a_rank(connected: EmbeddedCluster) -> None:
+    assert deferred(operator(logs=1)).trigger.logs == "1"
+
+
+def test_a_log_of_nobody_is_refused_before_there_is_a_job(connected: EmbeddedCluster) -> None:
+    with pytest.raises(AirflowFailException, match="is not a rank"):
+        operator(logs="first").execute(context())
+    assert not jobs(connected)
 
 
 def test_another_word_for_stopping_is_refused_when_the_dag_is_parsed() -> None:

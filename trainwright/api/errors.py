@@ -45,6 +45,11 @@ class ApiError(Exception):
         if code is not None:
             self.code = code
 
+    @property
+    def retryable(self) -> bool:
+        """Whether the same request may be answered otherwise a moment later."""
+        return self.code in (Expired.code, TooManyRequests.code) or self.code >= 500
+
     def status(self) -> Obj:
         """The Status object that a Kubernetes API server sends for this error."""
         status: Obj = {

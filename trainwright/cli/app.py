@@ -9,6 +9,7 @@ from trainwright.cli import (
     controller,
     controlplane,
     crds,
+    diff,
     doctor,
     jobs,
     logs,
@@ -16,6 +17,7 @@ from trainwright.cli import (
     migrate,
     runtimes,
     validate,
+    waiting,
 )
 
 app = typer.Typer(
@@ -25,7 +27,22 @@ app = typer.Typer(
     pretty_exceptions_enable=False,  # they print local variables, credentials among them
     help="Fine-tuning on Kubeflow Trainer v2.",
 )
-for module in (controlplane, controller, doctor, jobs, logs, runtimes, validate, materialize, migrate, crds, checkpoints):
+_MODULES = (
+    controlplane,
+    controller,
+    doctor,
+    jobs,
+    waiting,
+    diff,
+    logs,
+    runtimes,
+    validate,
+    materialize,
+    migrate,
+    crds,
+    checkpoints,
+)
+for module in _MODULES:
     module.register(app)
 
 

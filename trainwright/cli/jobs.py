@@ -1,4 +1,4 @@
-"""Commands on TrainJobs: submit, get, describe, wait, cancel, delete."""
+"""Commands on TrainJobs: submit, get, describe, cancel, delete."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ import sys
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from trainwright.api import AdmissionContext, admit
 from trainwright.api.errors import AlreadyExists, BadRequest, Invalid, NotFound
@@ -18,16 +16,29 @@ from trainwright.cli.connection import HomeChoice, Kubeconfig, Namespace, Submis
 from trainwright.cli.manifests import read_manifests
 from trainwright.cli.materialize import Files
 from trainwright.cli.output import Format, ViewFormat, print_object, print_objects, print_table
-from trainwright.cli.problems import FAILURE, bad_input_exits, cluster_errors_exit, fail, one_line
-from trainwright.cluster import Cluster
+from trainwright.cli.problems import bad_input_exits, cluster_errors_exit, fail, one_line
+from trainwright.cli.waiting import (
+    NO_LIMIT,
+    RANK_0,
+    Leaving,
+    LogBytes,
+    Logs,
+    LogsOf,
+    OnLeave,
+    QueueTimeout,
+    RunTimeout,
+    StartTimeout,
+    Timeout,
+    Wait,
+    waited_for,
+)
 from trainwright.cluster.runtime_lookup import runtime_lookup
-from trainwright.cluster.submission_mode import Mode, choice_of
-from trainwright.jobs import Deadlines, Phase, TrainJobError, delete_job, phase_of, wait_for
-from trainwright.jobs import Progress as JobProgress
+from trainwright.cluster.submission_mode import JobsCluster, Mode, choice_of
+from trainwright.jobs import delete_job, phase_of
 from trainwright.jobs.cancel import Became, Stopping, cancel_job
 from trainwright.jobs.describe import description_of
+from trainwright.jobs.live_logs import TOTAL_BYTES
 from trainwright.jobs.manifest import resuming
-from trainwright.jobs.progress_line import progress_line
 from trainwright.jobs.resume import AUTO, checked_resume, resume_doubts, resume_problems
 from trainwright.migration import Migrated, is_early, migrate
 from trainwright.runtimes import resolve_runtime
@@ -47,15 +58,34 @@ def register(app: typer.Typer) -> None:
     app.command("submit")(submit)
     app.command("get")(get)
     app.command("describe")(describe)
-    app.command("wait")(wait)
     app.command("cancel")(cancel)
     app.command("delete")(delete)
+
+
+class DryRun(enum.StrEnum):
+    """How far a submission goes."""
+
+    none = "none"
+    client = "client"
+    server = "server"
 
 
 def submit(
     filename: Files,
     resume: Annotated[str, typer.Option(help="auto, never, or the URI of an exported checkpoint to go on from.")] = AUTO,
     resume_secret: Annotated[str, typer.Option(help="A Secret with what reads that export (AWS_ACCESS_KEY_ID ...).")] = "",
+    dry_run: Annotated[DryRun, typer.Option(help="client: only check; server: let the cluster check, and make nothing.")] = (
+        DryRun.none
+    ),
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until they have succeeded; see docs/exit-codes.md.")] = False,
+    logs: Logs = False,
+    logs_of: LogsOf = RANK_0,
+    log_bytes: LogBytes = TOTAL_BYTES,
+    timeout: Timeout = NO_LIMIT,
+    queue_timeout: QueueTimeout = NO_LIMIT,
+    start_timeout: StartTimeout = NO_LIMIT,
+    run_timeout: RunTimeout = NO_LIMIT,
+    stopping: OnLeave = Leaving.keep,
     namespace: Namespace = "",
     kubeconfig: Kubeconfig = None,
     home: HomeChoice = None,
@@ -65,23 +95,36 @@ def submit(
     """Create TrainJobs (and runtimes that stand before them) from manifests; the API's rules are checked first."""
     with bad_input_exits():
         _check_resume(resume)
-        documents = _upgraded(read_manifests(filename))
-        for document in documents:  # all of them, before the first is created; fields of a newer API are left to it
-            admit(document, context=AdmissionContext(strictness="Ignore"))
-        if not any(document["kind"] == "TrainJob" for document in documents):
-            raise BadRequest("kind: no TrainJob among the documents")
+        documents = checked_documents(filename)
     with cluster_errors_exit():
-        cluster = jobs_cluster_for(kubeconfig, home, submission_mode)
+        how = Wait.of(timeout, queue_timeout, start_timeout, run_timeout, logs, logs_of, log_bytes, stopping)
+        cluster = jobs_cluster_for(kubeconfig, home, submission_mode) if dry_run is not DryRun.client else None
         created = []
         for document in documents:
-            space = namespace or cluster.default_namespace
-            if document["kind"] == "TrainJob" and resume != AUTO:
-                document = _resuming(cluster, document, namespace_of(document) or space, resume, resume_secret)
-            created.append(_create(cluster, document, space))
+            if cluster is not None and document["kind"] == TRAINJOB.kind and resume != AUTO:
+                space = namespace_of(document) or namespace or cluster.default_namespace
+                document = _resuming(cluster, document, space, resume, resume_secret)
+            created.append(_create(cluster, document, namespace, dry_run))
             if output is None:
-                print(f"{described(created[-1])} created")
+                print(f"{described(created[-1])} created{_DRY[dry_run]}")
+        if wait and cluster is not None and dry_run is DryRun.none:
+            codes = [waited_for(cluster, one, how, output) for one in created if one["kind"] == TRAINJOB.kind]
+            raise typer.Exit(next(filter(None, codes), 0))
     if output is not None:
         print_objects(created, output)
+
+
+_DRY = {DryRun.none: "", DryRun.client: " (client dry run)", DryRun.server: " (server dry run)"}
+
+
+def checked_documents(files: list[str]) -> list[Obj]:
+    """The documents of manifests in today's form, a TrainJob among them. Raises ApiError before the first is created."""
+    documents = _upgraded(read_manifests(files))
+    for document in documents:  # fields of a newer API are left to it
+        admit(document, context=AdmissionContext(strictness="Ignore"))
+    if not any(document["kind"] == TRAINJOB.kind for document in documents):
+        raise BadRequest("kind: no TrainJob among the documents")
+    return documents
 
 
 def _upgraded(documents: list[Obj]) -> list[Obj]:
@@ -100,7 +143,7 @@ def _check_resume(resume: str) -> None:
         raise BadRequest(str(error)) from error
 
 
-def _resuming(cluster: Cluster, document: Obj, namespace: str, resume: str, secret: str) -> Obj:
+def _resuming(cluster: JobsCluster, document: Obj, namespace: str, resume: str, secret: str) -> Obj:
     """The TrainJob told where to go on from. Raises RuntimeNotFound, and Invalid where its runtime cannot."""
     bundled = choice_of(cluster).mode is Mode.jobset
     runtime = resolve_runtime(document["spec"]["runtimeRef"], runtime_lookup(cluster, namespace), bundled=bundled).runtime
@@ -111,12 +154,14 @@ def _resuming(cluster: Cluster, document: Obj, namespace: str, resume: str, secr
     return resuming(document, runtime, resume=resume, secret=secret)
 
 
-def _create(cluster: Cluster, document: Obj, namespace: str) -> Obj:
+def _create(cluster: JobsCluster | None, document: Obj, namespace: str, dry_run: DryRun) -> Obj:
     kind = kind_of(document)
     if kind is None or kind.namespaced:
-        document["metadata"].setdefault("namespace", namespace)
+        document["metadata"].setdefault("namespace", namespace or (cluster.default_namespace if cluster else "default"))
+    if cluster is None:
+        return document
     try:
-        return cluster.create(document)
+        return cluster.create(document, dry_run=dry_run is DryRun.server)
     except AlreadyExists:
         raise AlreadyExists(
             f"{document['kind']} {name_of(document)!r} exists already; delete it or choose another name"
@@ -168,56 +213,6 @@ def describe(
     with cluster_errors_exit():
         cluster = jobs_cluster_for(kubeconfig, home, submission_mode)
         print(description_of(cluster, cluster.get(TRAINJOB, name, namespace or cluster.default_namespace)))
-
-
-def wait(
-    name: Name,
-    timeout: Annotated[float, typer.Option(help="Seconds; 0 waits for ever.", min=0)] = 0,
-    namespace: Namespace = "",
-    kubeconfig: Kubeconfig = None,
-    home: HomeChoice = None,
-    submission_mode: SubmissionMode = None,
-) -> None:
-    """Wait until a TrainJob has succeeded. Exit code 1 when it fails, with a report of why."""
-    limit = timeout or None
-    with cluster_errors_exit():
-        cluster = jobs_cluster_for(kubeconfig, home, submission_mode)
-        trainjob = cluster.get(TRAINJOB, name, namespace or cluster.default_namespace)
-        try:
-            with _progress_shown(Console(stderr=True)) as show:
-                wait_for(cluster, trainjob, deadlines=Deadlines(limit, limit, limit), on_progress=show)
-        except TrainJobError as error:
-            typer.echo(str(error), err=True)
-            raise typer.Exit(FAILURE) from error
-    print(f"TrainJob {namespace_of(trainjob)}/{name} {Phase.Succeeded.value}")
-
-
-class _progress_shown:  # noqa: N801  (used as a function)
-    """A progress bar in a terminal, lines elsewhere."""
-
-    def __init__(self, console: Console):
-        self._console = console
-        columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn(), TimeElapsedColumn())
-        self._bar = Progress(*columns, console=console, transient=True)
-        self._task = self._bar.add_task("", total=None)
-
-    def __enter__(self) -> _progress_shown:
-        if self._console.is_terminal:
-            self._bar.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._console.is_terminal:
-            self._bar.stop()
-
-    def __call__(self, progress: JobProgress) -> None:
-        line = progress_line(progress)
-        if not self._console.is_terminal:
-            self._console.print(line, highlight=False, markup=False, soft_wrap=True)
-        elif progress.percent is None:
-            self._bar.update(self._task, description=line)
-        else:
-            self._bar.update(self._task, description=line, total=100, completed=progress.percent)
 
 
 def cancel(

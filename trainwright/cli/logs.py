@@ -13,7 +13,8 @@ from trainwright.api.kinds import TRAINJOB
 from trainwright.api.times import is_moment, rfc3339
 from trainwright.cli.connection import HomeChoice, Kubeconfig, Namespace, SubmissionMode, jobs_cluster_for
 from trainwright.cli.problems import BAD_INPUT, cluster_errors_exit, fail
-from trainwright.jobs.logs import LogLine, Wanted, follow_logs, read_logs
+from trainwright.jobs.log_line import LogLine
+from trainwright.jobs.logs import Wanted, follow_logs, read_logs
 
 _AGO = re.compile(r"([0-9]{1,9})([smhd])", re.ASCII)
 _UNIT = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}

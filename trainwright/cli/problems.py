@@ -1,4 +1,4 @@
-"""How the command line says what went wrong: plain lines on stderr, exit code 2 for bad input and 1 for the rest."""
+"""How the command line says what went wrong: plain lines on stderr, and an exit code, see docs/exit-codes.md."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ import typer
 from trainwright.api.errors import ApiError, Invalid, Problem
 from trainwright.api.shape_check import ROOT
 from trainwright.cluster.connect import NoCluster
+from trainwright.jobs.outcomes import ExitCode, exit_code_of
 
-FAILURE, BAD_INPUT = 1, 2
+FAILURE, BAD_INPUT = int(ExitCode.other), int(ExitCode.bad_input)
 
 
 @contextmanager
@@ -38,16 +39,14 @@ def told(problem: Problem) -> str:
 
 @contextmanager
 def cluster_errors_exit() -> Iterator[None]:
-    """Errors of a cluster: bad input as above, everything else one line and exit code 1."""
+    """Errors of a cluster: bad input as above, everything else one line and its exit code."""
     try:
         yield
-    except NoCluster as error:
-        fail(str(error))
     except Invalid as error:
         with bad_input_exits():
             raise error
-    except ApiError as error:
-        fail(error.message)
+    except (NoCluster, ApiError, ValueError) as error:
+        fail(str(error), int(exit_code_of(error)))
 
 
 def fail(message: str, code: int = FAILURE) -> NoReturn:

@@ -17,9 +17,8 @@ _PATH = re.compile(
     r"/(?P<plural>[^/]+)(?:/(?P<name>[^/]+)(?:/(?P<sub>.+))?)?"
 )
 _VERBS = {"post": "create", "put": "update", "patch": "patch", "delete": "delete"}
-_OTHER_REASONS = re.compile(
-    r"admission webhook|denied the request|exceeded quota|violates PodSecurity|unable to create new content"
-)
+_RULES = re.compile(r"admission webhook|denied the request|violates PodSecurity|ValidatingAdmissionPolicy")
+_OTHER_REASONS = re.compile(rf"{_RULES.pattern}|exceeded quota|unable to create new content")
 
 
 @dataclass(frozen=True)
@@ -41,6 +40,11 @@ class AccessDenied(Forbidden):
     def __init__(self, message: str, right: Right, **more: Any):
         super().__init__(message, **more)
         self.right = right
+
+
+def breaks_a_rule(error: BaseException) -> bool:
+    """Whether what was sent is refused for what it says, which a server may word as Forbidden."""
+    return isinstance(error, Forbidden) and bool(_RULES.search(error.message))
 
 
 def right_for(method: str, path: str, query: Sequence[tuple[str, Any]] = ()) -> Right | None:

@@ -25,6 +25,8 @@ log = logging.getLogger(__name__)
 class NoCluster(Exception):
     """No cluster could be found or reached with the configuration at hand; the message says what was tried."""
 
+    retryable = False
+
 
 def connect(
     kubeconfig: str | Path | None = None, *, context: str | None = None, embedded: str | Path | None = None

@@ -6,6 +6,7 @@ Only `DynamicClient.request` is used to talk: its signature and its raw answer a
 
 from __future__ import annotations
 
+import builtins
 import ipaddress
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
@@ -79,21 +80,26 @@ class KubernetesCluster:
         return self._json("get", _object_path(kind, name, namespace))
 
     def list(self, kind: Kind, namespace: str | None = None, *, label_selector: str = "", field_selector: str = "") -> Listing:
+        pages = builtins.list(self.pages(kind, namespace, label_selector=label_selector, field_selector=field_selector))
+        return Listing([item for page in pages for item in page.items], pages[0].resource_version)
+
+    def pages(
+        self, kind: Kind, namespace: str | None = None, *, label_selector: str = "", field_selector: str = ""
+    ) -> Iterator[Listing]:
+        """The same, as it comes; all pages are of the moment of the first."""
         query = _query(labelSelector=label_selector, fieldSelector=field_selector, limit=PAGE)
-        items: list[Obj] = []
         token, version = "", ""
         while True:
             page = self._json("get", kind.path(namespace), query=[*query, *_query(**{"continue": token})])
-            items.extend(page.get("items") or [])
-            metadata = page.get("metadata") or {}
+            items, metadata = page.get("items") or [], page.get("metadata") or {}
+            for item in items:  # lists leave these out for built-in kinds
+                item.setdefault("apiVersion", kind.api_version)
+                item.setdefault("kind", kind.kind)
             version = version or str(metadata.get("resourceVersion", ""))
+            yield Listing(items, version)
             token = metadata.get("continue") or ""
             if not token:
-                break
-        for item in items:  # lists leave these out for built-in kinds
-            item.setdefault("apiVersion", kind.api_version)
-            item.setdefault("kind", kind.kind)
-        return Listing(items, version)
+                return
 
     def watch(
         self,
@@ -126,9 +132,10 @@ class KubernetesCluster:
         finally:
             _close(response)
 
-    def create(self, obj: Obj) -> Obj:
+    def create(self, obj: Obj, *, dry_run: bool = False) -> Obj:
+        """With `dry_run` the server only says what it would make of it."""
         kind = _known(obj)
-        return self._json("post", kind.path(namespace_of(obj)), body=obj)
+        return self._json("post", kind.path(namespace_of(obj)), body=obj, query=_query(dryRun="All" if dry_run else ""))
 
     def update(self, obj: Obj) -> Obj:
         return self._json("put", _object_path(_known(obj), name_of(obj), namespace_of(obj)), body=obj)

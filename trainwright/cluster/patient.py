@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
-from trainwright.api.errors import AlreadyExists, ApiError, Expired, NotFound, TooManyRequests
+from trainwright.api.errors import AlreadyExists, ApiError, NotFound
 from trainwright.api.kinds import Kind, kind_of
 from trainwright.api.objects import Obj, name_of, namespace_of
 from trainwright.cluster.protocol import Cluster, Listing, WatchEvent
@@ -23,11 +23,6 @@ PATIENCE_SECONDS = 30.0
 _FIRST_PAUSE, _MOST_PAUSE = 0.2, 5.0
 T = TypeVar("T")
 log = logging.getLogger(__name__)
-
-
-def is_passing(error: ApiError) -> bool:
-    """Whether the same request may be answered a moment later."""
-    return isinstance(error, TooManyRequests | Expired) or error.code >= 500
 
 
 class PatientCluster:
@@ -106,7 +101,7 @@ class PatientCluster:
                 return ask()
             except ApiError as error:
                 wanted = min(error.retry_after or pause * random.uniform(0.5, 1.5), self._left)
-                if not is_passing(error) or wanted <= 0 or self._stop.is_set():
+                if not error.retryable or wanted <= 0 or self._stop.is_set():
                     raise
                 log.warning("no answer for the moment error=%s; trying again in %.1f s", error.message, wanted)
             began = time.monotonic()

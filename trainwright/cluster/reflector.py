@@ -9,12 +9,13 @@ import logging
 import random
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import Protocol
 
 from trainwright.api.errors import ApiError, Expired, Forbidden
 from trainwright.api.kinds import Kind
 from trainwright.api.objects import Obj, name_of, namespace_of
-from trainwright.cluster.protocol import Cluster
+from trainwright.cluster.protocol import Listing, WatchEvent
 
 Handler = Callable[[str, Obj], None]
 """`(ADDED | MODIFIED | DELETED, object)`. Called in the reflector's thread; must not change the object."""
@@ -30,12 +31,31 @@ POLL_SECONDS = 5.0
 log = logging.getLogger(__name__)
 
 
+class Listed(Protocol):
+    """What is asked of a cluster: a `Cluster`, or a part of one."""
+
+    def list(
+        self, kind: Kind, namespace: str | None = None, *, label_selector: str = "", field_selector: str = ""
+    ) -> Listing: ...
+
+    def watch(
+        self,
+        kind: Kind,
+        namespace: str | None = None,
+        *,
+        resource_version: str,
+        label_selector: str = "",
+        field_selector: str = "",
+        timeout_seconds: int = 300,
+    ) -> Iterator[WatchEvent]: ...
+
+
 class Reflector:
     """Keeps `known` (by namespace and name) equal to what the cluster has, and tells a handler of every difference."""
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: Listed,
         kind: Kind,
         namespace: str | None = None,
         *,
@@ -85,17 +105,21 @@ class Reflector:
 
     def _until_expired(self) -> None:
         """One list, then watches that resume from the last version seen, until that is no longer known."""
-        listing = self._cluster.list(self._kind, self._namespace, label_selector=self._labels, field_selector=self._fields)
-        self.failure = None
-        self._replace(listing.items)
-        self.synced.set()
-        version = listing.resource_version
+        version = self._listed()
         while not self.stop.is_set():
             try:
                 version = self._one_connection(version)
             except Forbidden:
                 self.stop.wait(POLL_SECONDS)  # may list but not watch: poll
                 return
+
+    def _listed(self) -> str:
+        """The version of a fresh list, which is not held on to: of what is in it `remember` says how much is kept."""
+        listing = self._cluster.list(self._kind, self._namespace, label_selector=self._labels, field_selector=self._fields)
+        self.failure = None
+        self._replace(listing.items)
+        self.synced.set()
+        return listing.resource_version
 
     def _one_connection(self, version: str) -> str:
         events = self._cluster.watch(

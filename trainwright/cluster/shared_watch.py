@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from trainwright.api.kinds import Kind
 from trainwright.api.objects import Obj, name_of, namespace_of
+from trainwright.cluster.keeping import Keeping
 from trainwright.cluster.protocol import Cluster
 from trainwright.cluster.reflector import Reflector
 
@@ -18,7 +19,7 @@ Told = Callable[[str, Obj], None]
 """`(ADDED | MODIFIED | DELETED, object)`. Called in the watch's thread, under its lock: must be quick and must not raise."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, slots=True)
 class Follower:
     """Somebody who follows one object."""
 
@@ -42,9 +43,13 @@ class Follower:
 
 
 class SharedWatches:
-    """The watches of a process. `key` tells clusters apart: how one is reached, e.g. the name of a connection."""
+    """The watches of a process. `key` tells clusters apart: how one is reached, e.g. the name of a connection.
 
-    def __init__(self) -> None:
+    `keep` says what of each object is kept and told, for those who follow very many.
+    """
+
+    def __init__(self, keep: Callable[[Obj], Obj] = lambda obj: obj) -> None:
+        self._keep = keep
         self._watches: dict[Hashable, _Watch] = {}
         self._lock = threading.Lock()
 
@@ -59,7 +64,7 @@ class SharedWatches:
             where = (key, kind.plural, namespace)
             watch = self._watches.get(where)
             if watch is None:
-                watch = self._watches[where] = _Watch(connect(), kind, namespace)
+                watch = self._watches[where] = _Watch(connect(), kind, namespace, self._keep)
             follower = Follower(watch, namespace, name, told)
             watch.join(follower)
         return follower
@@ -74,9 +79,9 @@ class SharedWatches:
 class _Watch:
     """One reflector and those who follow it."""
 
-    def __init__(self, cluster: Cluster, kind: Kind, namespace: str):
+    def __init__(self, cluster: Cluster, kind: Kind, namespace: str, keep: Callable[[Obj], Obj]):
         self.cluster = cluster
-        self.reflector = Reflector(cluster, kind, namespace, handler=self._tell)
+        self.reflector = Reflector(Keeping(cluster, keep), kind, namespace, handler=self._tell)
         self._followers: dict[tuple[str, str], set[Follower]] = {}
         self._lock = threading.Lock()
         self.reflector.start()

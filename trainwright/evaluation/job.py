@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from trainwright.checkpoints import restore_checkpoint, verify_export
 from trainwright.checkpoints.errors import CheckpointError
 from trainwright.cluster.protocol import Cluster
-from trainwright.jobs import Identity, Progress, TrainRequest
+from trainwright.jobs import Identity, Live, TrainRequest
+from trainwright.jobs.happenings import OnHappenings, untold
 from trainwright.jobs.run import run_to_end
 
 RUNTIME = "causal-lm-evaluation"
@@ -32,7 +32,8 @@ def evaluate_export(
     sample_row: int = 0,
     max_rows: int = 0,
     env: dict[str, str] | None = None,
-    on_progress: Callable[[Progress], None] = lambda _progress: None,
+    tell: OnHappenings = untold,
+    logs: Live | None = None,
 ) -> dict[str, Any]:
     """The evaluation of an export as a dict (`before`, `after`, `rows`, ...; see the program).
 
@@ -51,7 +52,7 @@ def evaluate_export(
     if max_rows:
         arguments += ["--max-rows", str(max_rows)]
     request = TrainRequest(runtime=RUNTIME, workspace=workspace, args=arguments, env={**(env or {})})
-    run_to_end(cluster, request, Identity(owner, run, f"evaluate-{short}"), namespace, on_progress=on_progress)
+    run_to_end(cluster, request, Identity(owner, run, f"evaluate-{short}"), namespace, tell=tell, logs=logs)
     try:
         result: dict[str, Any] = json.loads((folder / RESULT).read_bytes())
     except (OSError, ValueError) as error:

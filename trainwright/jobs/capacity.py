@@ -6,6 +6,8 @@ A cluster may grow, so there it is a warning. A cluster that is one machine says
 from __future__ import annotations
 
 import logging
+import threading
+import time
 from collections.abc import Iterator
 
 from trainwright.api import names
@@ -16,14 +18,18 @@ from trainwright.api.quantities import Quantity, parse_quantity
 from trainwright.cluster.protocol import Cluster
 from trainwright.materialize.pod_requests import template_requests
 
+NODES_SECONDS = 60.0
 _NONE = parse_quantity(0)
 log = logging.getLogger(__name__)
 
 
-def check_capacity(cluster: Cluster, jobset: Obj) -> None:
-    """Warn, or raise Invalid, where a pod asks for more than every node has. Who may not list nodes is told nothing."""
+def check_capacity(cluster: Cluster, jobset: Obj, asked: Cluster | None = None) -> None:
+    """Warn, or raise Invalid, where a pod asks for more than every node has. Who may not list nodes is told nothing.
+
+    `asked` is the cluster behind one that has more patience. Nodes are listed once a minute for all submissions of a process.
+    """
     try:
-        nodes = cluster.list(NODE).items
+        nodes = _nodes.of(cluster, getattr(asked or cluster, "host", None))
     except ApiError as error:
         log.debug("nodes are not looked at error=%s", error.message)
         return
@@ -48,3 +54,32 @@ def too_large(jobset: Obj, nodes: list[Obj]) -> Iterator[Problem]:
 
 def _allocatable(node: Obj, resource: str) -> Quantity:
     return parse_quantity(((node.get("status") or {}).get("allocatable") or {}).get(resource, 0))
+
+
+class _Nodes:
+    """The nodes of each host, as long as they are fresh: what a node can hold at most, and little else, is read of them."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[float, list[Obj]]] = {}
+        self._lock = threading.Lock()
+
+    def of(self, cluster: Cluster, host: str | None) -> list[Obj]:
+        """Raises ApiError. A cluster without a host is asked every time."""
+        if host is None:
+            return cluster.list(NODE).items
+        with self._lock:
+            when, nodes = self._known.get(host, (0.0, []))
+        if not nodes or time.monotonic() - when > NODES_SECONDS:
+            nodes = [_kept(node) for node in cluster.list(NODE).items]
+            with self._lock:
+                self._known[host] = (time.monotonic(), nodes)
+        return nodes
+
+
+def _kept(node: Obj) -> Obj:
+    """What is kept of it."""
+    metadata = {name: node["metadata"][name] for name in ("name", "annotations") if name in node["metadata"]}
+    return {"metadata": metadata, "status": {"allocatable": (node.get("status") or {}).get("allocatable") or {}}}
+
+
+_nodes = _Nodes()

@@ -31,15 +31,19 @@ _STEP_OF_FIELD = {
 _GROUPS = ("limits", "requests")
 
 
+class IncompatibleRuntime(Invalid):
+    """The runtime has no place for what is asked of it; the problems name the fields of the request."""
+
+
 def check_compatible(request: TrainRequest, runtime: Obj) -> list[str]:
-    """What is odd about this pair, in words. Raises Invalid with every field that the runtime cannot serve."""
+    """What is odd about this pair, in words. Raises IncompatibleRuntime with every field that it cannot serve."""
     problems = [
         *_missing_steps(request, runtime),
         *_resource_problems(request.resources_per_node),
         *resume_problems(request.resume, runtime),
     ]
     if problems:
-        raise Invalid.of("TrainRequest", name_of(runtime), problems)
+        raise IncompatibleRuntime.of("TrainRequest", name_of(runtime), problems)
     return list(_warnings(request, runtime))
 
 

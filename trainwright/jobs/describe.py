@@ -9,8 +9,8 @@ from trainwright.api.phase import phase_of
 from trainwright.cluster.protocol import Cluster
 from trainwright.jobs.job_events import events_of, said, steps_of, time_of
 from trainwright.jobs.pods import index_of, pods_of, step_of
+from trainwright.jobs.progress import progress_of
 from trainwright.jobs.progress_line import progress_line
-from trainwright.jobs.wait import progress_of
 
 _MOST_EVENTS = 20
 

@@ -61,7 +61,7 @@ class JobDeleted(TrainJobDeleted):
 
 
 class TrainJobDeadline(TrainJobError):
-    """A deadline passed: `what` is `queue`, `start` or `run`. The job still exists; the caller decides what becomes of it."""
+    """A deadline passed: `what` is `queue`, `start`, `run` or `total`. The job still exists; the caller decides what becomes of it."""
 
     retryable = True
 
@@ -120,7 +120,7 @@ _DEADLINES: dict[str, type[TrainJobDeadline]] = {"queue": QueueTimeout, "start":
 
 
 def deadline_passed(message: str, what: str, *, without_image: bool = False) -> TrainJobDeadline:
-    """The error of the deadline `queue`, `start` or `run`."""
+    """The error of the deadline `queue`, `start`, `run` or `total`."""
     if what == "start" and without_image:
         return StartTimeoutWithoutImage(message, what)
     return _DEADLINES.get(what, TrainJobDeadline)(message, what)

@@ -17,7 +17,7 @@ def events_of(cluster: Cluster, trainjob: Obj, steps: Iterable[str]) -> list[Obj
     name = name_of(trainjob)
     prefixes = tuple(f"{name}-{step}-" for step in steps)
     workload = _workload(trainjob)
-    events = cluster.list(EVENT, namespace_of(trainjob)).items
+    events = in_its_time(trainjob, cluster.list(EVENT, namespace_of(trainjob)).items)
     ours = [e for e in events if (subject := about(e)) == name or subject.startswith(prefixes) or workload.fullmatch(subject)]
     return sorted(ours, key=time_of)
 
@@ -28,8 +28,14 @@ def queue_message(cluster: Cluster, trainjob: Obj) -> str:
         return said(waits)
     workload = _workload(trainjob)
     events = cluster.list(EVENT, namespace_of(trainjob), field_selector="involvedObject.kind=Workload").items
-    ours = [event for event in events if workload.fullmatch(about(event))]
+    ours = [event for event in in_its_time(trainjob, events) if workload.fullmatch(about(event))]
     return said(max(ours, key=time_of)) if ours else ""
+
+
+def in_its_time(trainjob: Obj, events: list[Obj]) -> list[Obj]:
+    """Without those from before it was made: they are about an earlier job of its name. To the second, as times of objects are."""
+    made = str(trainjob["metadata"].get("creationTimestamp") or "")[:19]
+    return [event for event in events if not (when := time_of(event)) or when[:19] >= made]
 
 
 def steps_of(trainjob: Obj) -> set[str]:

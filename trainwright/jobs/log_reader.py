@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from trainwright.api.errors import ApiError, BadRequest, NotFound
+from trainwright.api.errors import ApiError, BadRequest, Forbidden, NotFound
 from trainwright.api.kinds import POD
 from trainwright.api.objects import Obj, name_of, namespace_of, uid_of
 from trainwright.cluster.protocol import Cluster
@@ -34,13 +34,24 @@ class ContainerLog:
 
     def __post_init__(self) -> None:
         self._place = Place(self.since, tailed=self.tail is not None)
-        self._restarts = _restarts(self.pod, self.container)
+        self.restarts = _restarts(self.pod, self.container)
+        """Of the container, as they were seen last."""
         self._unfinished = b""
 
     def read(self, *, previous: bool = False) -> Iterator[tuple[str, str]]:
         """`(time, line)` of all that is there now. Raises ApiError."""
         yield from self._connection(follow=False, previous=previous)
         yield from self._rest()
+
+    def look(self, pod: Obj) -> Iterator[tuple[str, str]]:
+        """`(time, line)` of what is new since the last look, `pod` being as it is now. Raises ApiError.
+
+        Whoever takes only a part of it gets the rest at the next look.
+        """
+        yield from self._of_the_run_before(pod)
+        yield from self._connection(follow=False)
+        if _has_ended(pod):
+            yield from self._rest()
 
     def follow(self) -> Iterator[tuple[str, str]]:
         """`(time, line)` until the container has ended for good, its pod is gone, or `closed`. A broken connection is made again."""
@@ -50,7 +61,7 @@ class ContainerLog:
                 pod = self.cluster.get(POD, name_of(self.pod), namespace_of(self.pod))
                 if uid_of(pod) != uid_of(self.pod):
                     break
-                ended = (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
+                ended = _has_ended(pod)
                 yield from self._of_the_run_before(pod)
                 for line in self._connection(follow=not ended):
                     lost = 0
@@ -62,6 +73,9 @@ class ContainerLog:
             except BadRequest:  # its container has not started
                 if ended:
                     break
+            except Forbidden as error:
+                yield "", f"(this log cannot be read: {error.message})"
+                return
             except ApiError as error:
                 lost += 1
                 if lost > MOST_LOST:
@@ -73,7 +87,7 @@ class ContainerLog:
     def _of_the_run_before(self, pod: Obj) -> Iterator[tuple[str, str]]:
         """The last words of a run that was followed when the container started anew."""
         restarts = _restarts(pod, self.container)
-        missed = restarts - self._restarts
+        missed = restarts - self.restarts
         if missed <= 0:
             return
         if missed > 1:
@@ -83,7 +97,7 @@ class ContainerLog:
             yield from self._rest()
         except BadRequest:  # it is not kept
             self._unfinished = b""
-        self._restarts = restarts
+        self.restarts = restarts
 
     def _connection(self, *, follow: bool, previous: bool = False) -> Iterator[tuple[str, str]]:
         """The new lines of one connection; a line that it breaks in is left to the next."""
@@ -117,6 +131,10 @@ def _shortened(pending: bytes) -> bytes:
 def _text(line: bytes) -> str:
     whole = line if len(line) <= MOST_LINE else line[:MOST_LINE] + _CUT
     return whole.decode("utf-8", "replace")
+
+
+def _has_ended(pod: Obj) -> bool:
+    return (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
 
 
 def _restarts(pod: Obj, container: str) -> int:

@@ -7,7 +7,6 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from trainwright.api import names
 from trainwright.api.errors import ApiError, NotFound
@@ -16,22 +15,15 @@ from trainwright.api.objects import Obj, labels_of, name_of, namespace_of, uid_o
 from trainwright.api.phase import phase_of
 from trainwright.cluster.protocol import Cluster
 from trainwright.jobs import log_reader
+from trainwright.jobs.log_line import LogLine
 from trainwright.jobs.log_reader import ContainerLog
 from trainwright.jobs.pods import index_of, pods_of, step_of
 
 _MOST_PENDING = 1000
 _TAIL_LINES = 20
 """How many of the last lines are shown of a log that was too long to be shown whole."""
-_GRACE_SECONDS = 10.0
+GRACE_SECONDS = 10.0
 """How long after the job's end its pods may take to end their logs."""
-
-
-class LogLine(NamedTuple):
-    """A line, whose it is (`STEP-JOB-RANK`), and its time, which is empty for words of ours."""
-
-    source: str
-    text: str
-    stamp: str = ""
 
 
 @dataclass(frozen=True)
@@ -43,7 +35,18 @@ class Wanted:
     since: str = ""
     tail: int | None = None
 
+    @classmethod
+    def parse(cls, text: str) -> Wanted | None:
+        """From `RANK`, `all`, `STEP:RANK` or `STEP:all`; None for `none`. Raises ValueError."""
+        if text == "none":
+            return None
+        step, _, rank = text.rpartition(":")
+        if rank != "all" and not (rank.isascii() and rank.isdecimal() and len(rank) < 7):
+            raise ValueError(f"logs: {text!r} is not a rank, all, STEP:RANK, STEP:all or none")
+        return cls(step or "node", None if rank == "all" else int(rank))
+
     def of(self, pods: list[Obj]) -> list[Obj]:
+        """Those of the pods of its step that are wanted."""
         return [pod for pod in pods if self.rank is None or index_of(pod) == self.rank]
 
 
@@ -67,8 +70,8 @@ def read_logs(cluster: Cluster, trainjob: Obj, wanted: Wanted = _ALL, *, previou
         steps = ", ".join(dict.fromkeys(map(step_of, pods))) or "none"
         rank = "" if wanted.rank is None else f" and rank {wanted.rank}"
         raise NotFound(f"TrainJob {name_of(trainjob)} has no pods of the step {wanted.step!r}{rank} (steps with pods: {steps})")
-    for pod in [pod for pod in found if _has_started(pod)] or found:
-        for stamp, text in _log_of(cluster, pod, wanted).read(previous=previous):
+    for pod in [pod for pod in found if has_started(pod)] or found:
+        for stamp, text in log_of(cluster, pod, wanted).read(previous=previous):
             yield LogLine(source_of(pod), text, stamp)
 
 
@@ -78,13 +81,13 @@ def follow_logs(cluster: Cluster, trainjob: Obj, wanted: Wanted = _ALL, budget: 
     Where the total is used up it says so, and shows the last lines when the job ends. Raises ApiError when the cluster has
     been away for a minute.
     """
-    following = _Following(cluster, trainjob, wanted, budget)
+    following = _ToItsEnd(cluster, trainjob, wanted, budget)
     try:
         yield from following.lines()
     finally:
         following.closed.set()
     if following.used_up:
-        yield from _last_lines(cluster, trainjob, wanted)
+        yield from last_lines(cluster, trainjob, wanted)
 
 
 def source_of(pod: Obj) -> str:
@@ -92,20 +95,100 @@ def source_of(pod: Obj) -> str:
     return f"{step_of(pod)}-{labels_of(pod).get(names.JOB_INDEX_LABEL, '0')}-{index_of(pod)}"
 
 
-class _Following:
+class Following:
     """Readers of pods, each a thread, and the one who takes their lines; readers wait when nobody takes."""
 
-    def __init__(self, cluster: Cluster, trainjob: Obj, wanted: Wanted, budget: Budget):
+    def __init__(self, cluster: Cluster, wanted: Wanted, budget: Budget):
         self.closed = threading.Event()
-        self._cluster, self._trainjob, self._wanted, self._budget = cluster, trainjob, wanted, budget
+        self._cluster, self._wanted, self._budget = cluster, wanted, budget
         self._pending: queue.Queue[LogLine] = queue.Queue(maxsize=_MOST_PENDING)
         self._readers: dict[str, threading.Thread] = {}
-        self._ended: float | None = None
+        self._logs: list[ContainerLog] = []
+        self._beginning = threading.Lock()
         self._shown = 0
 
     @property
     def used_up(self) -> bool:
         return self._budget.total is not None and self._shown >= self._budget.total
+
+    @property
+    def is_reading(self) -> bool:
+        return any(reader.is_alive() for reader in tuple(self._readers.values()))
+
+    @property
+    def restarts(self) -> int:
+        """Of the containers whose logs were read."""
+        return sum(log.restarts for log in tuple(self._logs))
+
+    def begin(self, pods: list[Obj]) -> None:
+        """Read those of the pods that are wanted, have started, and are not being read."""
+        with self._beginning:
+            for pod in [] if self.used_up else self._wanted.of(pods):
+                if uid_of(pod) not in self._readers and has_started(pod):
+                    reader = threading.Thread(target=self._read, args=(pod,), daemon=True)
+                    self._readers[uid_of(pod)] = reader
+                    reader.start()
+
+    def arriving(self, seconds: float) -> Iterator[LogLine]:
+        """What has come, and what comes within that time, within the budget."""
+        deadline, shown = time.monotonic() + seconds, 0
+        while True:
+            left = deadline - time.monotonic()
+            if self._budget.tick is not None and shown >= self._budget.tick and left > 0:
+                time.sleep(left)
+                return
+            try:
+                line = self._pending.get(timeout=left) if left > 0 else self._pending.get_nowait()
+            except queue.Empty:
+                return
+            shown += size_of(line)
+            yield from self._counted(line)
+            if self.used_up:
+                return
+
+    def waiting(self) -> Iterator[LogLine]:
+        """What has come, in the bytes of one tick."""
+        shown = 0
+        while not self.used_up and (self._budget.tick is None or shown < self._budget.tick):
+            try:
+                line = self._pending.get_nowait()
+            except queue.Empty:
+                return
+            shown += size_of(line)
+            yield from self._counted(line)
+
+    def _counted(self, line: LogLine) -> Iterator[LogLine]:
+        self._shown += size_of(line)
+        yield line
+        if self.used_up:
+            self.closed.set()
+            yield LogLine("", f"({self._shown} bytes shown, which is the limit; the last lines follow at the end)")
+
+    def _read(self, pod: Obj) -> None:
+        source, log = source_of(pod), log_of(self._cluster, pod, self._wanted, closed=self.closed)
+        self._logs.append(log)
+        for stamp, text in log.follow():
+            if not self._put(LogLine(source, text, stamp)):
+                return
+
+    def _put(self, line: LogLine) -> bool:
+        """False when nobody wants it any more."""
+        while not self.closed.is_set():
+            try:
+                self._pending.put(line, timeout=log_reader.LOOK_SECONDS)
+            except queue.Full:
+                continue
+            return True
+        return False
+
+
+class _ToItsEnd(Following):
+    """Follows until the job has ended, which it asks the cluster."""
+
+    def __init__(self, cluster: Cluster, trainjob: Obj, wanted: Wanted, budget: Budget):
+        super().__init__(cluster, wanted, budget)
+        self._trainjob = trainjob
+        self._ended: float | None = None
 
     def lines(self) -> Iterator[LogLine]:
         lost = 0
@@ -123,77 +206,45 @@ class _Following:
                     return
                 time.sleep(log_reader.LOOK_SECONDS)
                 continue
-            yield from self._arriving(0 if done else log_reader.LOOK_SECONDS)
+            yield from self.arriving(0 if done else log_reader.LOOK_SECONDS)
             if done:
                 return
 
     def _look(self) -> None:
         """Whether the job has ended, and which pods have started since the last look; asked in this order."""
         is_over = self._ended is not None or _is_over(self._cluster, self._trainjob)
-        for pod in [] if self.used_up else self._wanted.of(pods_of(self._cluster, self._trainjob, self._wanted.step)):
-            if uid_of(pod) not in self._readers and _has_started(pod):
-                self._readers[uid_of(pod)] = threading.Thread(target=self._read, args=(pod,), daemon=True)
-                self._readers[uid_of(pod)].start()
+        self.begin([] if self.used_up else pods_of(self._cluster, self._trainjob, self._wanted.step))
         if is_over and self._ended is None:  # not before its pods have been seen: a job may end before anybody looks
             self._ended = time.monotonic()
 
     def _is_done(self) -> bool:
         if self._ended is None:
             return False
-        late = time.monotonic() - self._ended > _GRACE_SECONDS
-        return late or not any(reader.is_alive() for reader in self._readers.values())
-
-    def _read(self, pod: Obj) -> None:
-        source = source_of(pod)
-        for stamp, text in _log_of(self._cluster, pod, self._wanted, self.closed).follow():
-            if not self._put(LogLine(source, text, stamp)):
-                return
-
-    def _put(self, line: LogLine) -> bool:
-        """False when nobody wants it any more."""
-        while not self.closed.is_set():
-            try:
-                self._pending.put(line, timeout=log_reader.LOOK_SECONDS)
-            except queue.Full:
-                continue
-            return True
-        return False
-
-    def _arriving(self, seconds: float) -> Iterator[LogLine]:
-        """What has come, and what comes within that time, within the budget."""
-        deadline, shown = time.monotonic() + seconds, 0
-        while True:
-            left = deadline - time.monotonic()
-            if self._budget.tick is not None and shown >= self._budget.tick and left > 0:
-                time.sleep(left)
-                return
-            try:
-                line = self._pending.get(timeout=left) if left > 0 else self._pending.get_nowait()
-            except queue.Empty:
-                return
-            size = len(line.text.encode()) + 1
-            shown, self._shown = shown + size, self._shown + size
-            yield line
-            if self.used_up:
-                self.closed.set()
-                yield LogLine("", f"({self._shown} bytes shown, which is the limit; the last lines follow at the end)")
-                return
+        return time.monotonic() - self._ended > GRACE_SECONDS or not self.is_reading
 
 
-def _last_lines(cluster: Cluster, trainjob: Obj, wanted: Wanted) -> Iterator[LogLine]:
+def last_lines(cluster: Cluster, trainjob: Obj, wanted: Wanted) -> Iterator[LogLine]:
+    """Of a log that was too long to be shown whole."""
     try:
         yield from read_logs(cluster, trainjob, Wanted(wanted.step, wanted.rank, tail=_TAIL_LINES))
     except ApiError as error:
         yield LogLine("", f"(the last lines cannot be read: {error.message})")
 
 
-def _log_of(cluster: Cluster, pod: Obj, wanted: Wanted, closed: threading.Event | None = None) -> ContainerLog:
+def log_of(cluster: Cluster, pod: Obj, wanted: Wanted, since: str = "", closed: threading.Event | None = None) -> ContainerLog:
+    """The log of the container that does the step's work; `since` where the wish names no time."""
     containers = [str(container["name"]) for container in pod["spec"]["containers"]]
     container = step_of(pod) if step_of(pod) in containers else containers[0]
-    return ContainerLog(cluster, pod, container, wanted.since, wanted.tail, closed or threading.Event())
+    return ContainerLog(cluster, pod, container, wanted.since or since, wanted.tail, closed or threading.Event())
 
 
-def _has_started(pod: Obj) -> bool:
+def size_of(line: LogLine) -> int:
+    """Bytes, with its end."""
+    return len(line.text.encode()) + 1
+
+
+def has_started(pod: Obj) -> bool:
+    """Whether it can have a log."""
     return (pod.get("status") or {}).get("phase") in ("Running", "Succeeded", "Failed")
 
 

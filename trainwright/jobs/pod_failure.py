@@ -46,6 +46,11 @@ class PodFailure:
     taken: str = ""
     """Why it was taken away: preempted, evicted, lost with its node; empty for a pod that ended by itself."""
     restarts: int = 0
+    """Of its containers."""
+    is_earlier_run: bool = False
+    """Whether the container has begun anew since: how it ended, and what it printed, is that of the run before."""
+    also: tuple[PodFailure, ...] = ()
+    """Further containers of the same pod that ended with an error."""
     memory_limit: str = ""
     signs: tuple[Sign, ...] = ()
     lines: tuple[str, ...] = ()
@@ -118,6 +123,7 @@ class PodFailure:
             "restarts": self.restarts,
             "signs": [sign.name for sign in self.signs],
             "log": list(self.lines),
+            "alsoFailed": [other.as_dict() for other in self.also],
         }
 
 
@@ -125,10 +131,18 @@ def pod_failure(pod: Obj) -> PodFailure | None:
     """How a pod failed; None for one that did not, or that got over it."""
     status = pod.get("status") or {}
     taken, message = _taken_away(status)
-    ended = _ended_badly(status)
-    if ended is None and not (taken and status.get("phase") != "Succeeded"):
-        return None
-    container, state = ended or ("", {})
+    ended = [
+        _container_failure(pod, container, state, taken, message, is_earlier)
+        for container, state, is_earlier in _ended_badly(status)
+    ]
+    if not ended and taken and status.get("phase") != "Succeeded":
+        return _container_failure(pod, "", {}, taken, message)
+    return replace(ended[0], also=tuple(ended[1:])) if ended else None
+
+
+def _container_failure(
+    pod: Obj, container: str, state: Obj, taken: str, message: str, is_earlier_run: bool = False
+) -> PodFailure:
     return PodFailure(
         name=name_of(pod),
         step=step_of(pod),
@@ -140,7 +154,8 @@ def pod_failure(pod: Obj) -> PodFailure | None:
         message=str(state.get("message") or message),
         finished=str(state.get("finishedAt") or ""),
         taken=taken,
-        restarts=sum(int(entry.get("restartCount") or 0) for entry in _statuses(status)),
+        restarts=sum(int(entry.get("restartCount") or 0) for entry in _statuses(pod.get("status") or {})),
+        is_earlier_run=is_earlier_run,
         memory_limit=_memory_limit(pod, container),
     )
 
@@ -165,16 +180,15 @@ def _statuses(status: Obj) -> Iterator[Obj]:
     yield from status.get("containerStatuses") or []
 
 
-def _ended_badly(status: Obj) -> tuple[str, Obj] | None:
-    """The first container that ended with an error, now or in its previous run unless it got over that, and how."""
+def _ended_badly(status: Obj) -> Iterator[tuple[str, Obj, bool]]:
+    """Each container that ended with an error, how, and whether that was its previous run; none that got over it."""
     for container in _statuses(status):
-        for state in (container.get("state") or {}, container.get("lastState") or {}):
+        for is_earlier, state in enumerate((container.get("state") or {}, container.get("lastState") or {})):
             ended = state.get("terminated")
             if ended and ended.get("exitCode"):
-                return str(container["name"]), ended
+                yield str(container["name"]), ended, bool(is_earlier)
             if ended:
                 break
-    return None
 
 
 def _taken_away(status: Obj) -> tuple[str, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trainwright.jobs.wait import Progress
+from trainwright.jobs.progress import Progress
 
 _SHOWN = ("loss", "eval_loss", "mean_token_accuracy", "epoch")
 

@@ -10,19 +10,20 @@ from datetime import UTC, datetime
 
 from trainwright.api import names
 from trainwright.api.conditions import condition
-from trainwright.api.errors import ApiError, NotFound
+from trainwright.api.errors import ApiError, BadRequest, NotFound
 from trainwright.api.kinds import EVENT, JOBSET
 from trainwright.api.objects import Obj, name_of, namespace_of, uid_of
 from trainwright.api.phase import Phase, phase_of
 from trainwright.cluster.patient import PatientCluster
 from trainwright.cluster.protocol import Cluster
 from trainwright.jobs.generations import preemptions_before
-from trainwright.jobs.job_events import events_of, queue_message, said, steps_of, time_of
+from trainwright.jobs.job_events import events_of, in_its_time, queue_message, said, steps_of, time_of
 from trainwright.jobs.last_words import LAUNCHER_LINES, last_words
 from trainwright.jobs.log_signs import Sign, signs_in
 from trainwright.jobs.pod_failure import PodFailure, Waiting, pod_failure, waiting_of
 from trainwright.jobs.pods import pods_of, step_of
 from trainwright.jobs.pods_gone import taken_pods
+from trainwright.jobs.restarts import Restarts, restarts_of
 from trainwright.jobs.usage import NO_USAGE, Usage, usage_of
 
 LOG_LINES = 20
@@ -31,14 +32,6 @@ _MOST_PODS = 4
 _PATIENCE_SECONDS = 15
 """The cause decides how a job has failed, and so whether it is tried again: it is asked for more than once."""
 _MOST_EVENTS = 5
-
-
-@dataclass(frozen=True)
-class Restarts:
-    """How often the JobSet began anew, and how often it may."""
-
-    used: int
-    allowed: int
 
 
 @dataclass(frozen=True)
@@ -73,7 +66,8 @@ class FailureReport:
     @property
     def signs(self) -> tuple[Sign, ...]:
         """What the logs are known to mean, each once; see `log_signs`."""
-        return tuple({sign.name: sign for pod in self.pods for sign in pod.signs}.values())
+        failures = (failure for pod in self.pods for failure in (pod, *pod.also))
+        return tuple({sign.name: sign for failure in failures for sign in failure.signs}.values())
 
     @property
     def is_passing(self) -> bool:
@@ -106,13 +100,16 @@ class FailureReport:
         if self.jobset:
             yield f"its JobSet: {self.jobset}"
         for pod in self.pods[:_MOST_PODS]:
-            container = f", container {pod.container}" if pod.container else ""
-            yield f"pod {pod.name} (step {pod.step}{container}) {pod.how()}"
-            yield from (f"    {line}" for line in pod.lines)
+            for failure in (pod, *pod.also):
+                container = f", container {failure.container}" if failure.container else ""
+                yield f"pod {pod.name} (step {pod.step}{container}) {failure.how()}"
+                yield from (f"    {line}" for line in failure.lines)
         if len(self.pods) > _MOST_PODS:
             yield f"... and {len(self.pods) - _MOST_PODS} more pods"
         if self.seen:
             yield self.seen
+        elif self.waiting is not None:
+            yield f"pod {self.waiting[0]} waits: {self.waiting[1]}"
         yield from (f"event: {event}" for event in self.events if self.pods)
         if used := self._used():
             yield f"used: {used}"
@@ -124,11 +121,7 @@ class FailureReport:
             parts.append(f"{self.restarts.used} of {self.restarts.allowed} restarts")
         if self.preemptions:
             parts.append(f"{self.preemptions} of the budget for preemptions")
-        if self.usage.node_hours:
-            parts.append(f"{self.usage.node_hours:.2f} node-hours")
-        if self.usage.gpu_hours:
-            parts.append(f"{self.usage.gpu_hours:.2f} GPU-hours")
-        return ", ".join(parts)
+        return ", ".join([*parts, *_hours(self.usage)])
 
 
 def failure_report(cluster: Cluster, trainjob: Obj) -> str:
@@ -162,18 +155,20 @@ def last_seen(cluster: Cluster, trainjob: Obj) -> str:
         too_large = condition(trainjob, names.FITS_CLUSTER)
         if too_large is not None and too_large.get("status") == "False":
             return f"last seen: {said(too_large)}"
-        for pod in pods_of(cluster, trainjob):
+        pods = pods_of(cluster, trainjob)
+        for pod in pods:
             if (waiting := waiting_of(pod)) is not None:
                 return f"last seen: pod {name_of(pod)} waits: {waiting}"
         if phase_of(trainjob) is Phase.Queued and (message := queue_message(cluster, trainjob)):
             return f"last seen: the queue says {message}"
-        events = cluster.list(EVENT, namespace_of(trainjob), field_selector=f"involvedObject.name={name_of(trainjob)}").items
+        about = f"involvedObject.name={name_of(trainjob)}"
+        events = in_its_time(trainjob, cluster.list(EVENT, namespace_of(trainjob), field_selector=about).items)
     except ApiError as error:
         return f"last seen: nothing ({error.message})"
     warnings = [event for event in events if event.get("type") == "Warning"]
     if warnings:
         return f"last seen: {said(max(warnings, key=time_of))}"
-    if not trainjob.get("status"):
+    if not trainjob.get("status") and not pods:
         return "last seen: no controller has looked at it (`trainwright doctor` tells whether there is one)"
     return "last seen: no pod waits and no warning was written"
 
@@ -187,6 +182,20 @@ def waits_for_image(cluster: Cluster, trainjob: Obj) -> bool:
     return any(waiting is not None and waiting.part == "image" for waiting in waits)
 
 
+def used_so_far(cluster: Cluster, trainjob: Obj) -> str:
+    """Hours of nodes and GPUs, in words; empty where its pods cannot be read."""
+    try:
+        usage = usage_of(pods_of(cluster, trainjob), datetime.now(UTC))
+    except ApiError:
+        return ""
+    return f"used: {', '.join(parts)}" if (parts := _hours(usage)) else ""
+
+
+def _hours(usage: Usage) -> list[str]:
+    named = (("node-hours", usage.node_hours), ("GPU-hours", usage.gpu_hours))
+    return [f"{hours:.2f} {name}" for name, hours in named if hours]
+
+
 def _with_jobset(report: FailureReport, cluster: Cluster, trainjob: Obj) -> FailureReport:
     try:
         jobset = cluster.get(JOBSET, report.name, report.namespace)
@@ -196,10 +205,8 @@ def _with_jobset(report: FailureReport, cluster: Cluster, trainjob: Obj) -> Fail
         return _unread(report, f"its JobSet cannot be read: {error.message}")
     verdict = condition(jobset, "Failed") or {}
     differs = verdict and (verdict.get("reason"), verdict.get("message")) != (report.reason, report.message)
-    policy = jobset["spec"].get("failurePolicy") or {}
-    restarts = Restarts(int((jobset.get("status") or {}).get("restarts") or 0), int(policy.get("maxRestarts") or 0))
     words = f"{verdict.get('reason')}: {verdict.get('message')}" if differs else ""
-    return replace(report, jobset=words, restarts=restarts)
+    return replace(report, jobset=words, restarts=restarts_of(jobset))
 
 
 def _with_pods(report: FailureReport, cluster: Cluster, pods: list[Obj], now: datetime) -> FailureReport:
@@ -235,17 +242,37 @@ def _unread(report: FailureReport, words: str) -> FailureReport:
 
 
 def _with_log(cluster: Cluster, pod: Obj, failure: PodFailure) -> PodFailure:
+    failure = replace(failure, also=tuple(_with_log(cluster, pod, other) for other in failure.also[:_MOST_PODS]))
     if not failure.container:  # evicted before anything ran, or with its containers
         return failure
     try:
-        chunks = cluster.logs(
-            failure.name,
-            namespace_of(pod),
-            container=failure.container,
-            tail_lines=LOG_LINES + LAUNCHER_LINES,
-            limit_bytes=_LOG_BYTES,
-        )
-        lines = b"".join(chunks).decode("utf-8", "replace").splitlines()
+        lines = _last_lines(cluster, pod, failure)
     except ApiError as error:
         return failure.with_log([f"(its log cannot be read: {error.message})"], ())
     return failure.with_log(last_words(lines, LOG_LINES) or ["(its log is empty)"], signs_in(lines))
+
+
+def _last_lines(cluster: Cluster, pod: Obj, failure: PodFailure) -> list[str]:
+    """Of the run that failed; where that has printed nothing, or is not kept, of the run beside it."""
+    for previous in (failure.is_earlier_run, not failure.is_earlier_run):
+        if previous and not failure.restarts:
+            continue
+        try:
+            lines = _read_lines(cluster, pod, failure.container, previous=previous)
+        except BadRequest:  # it is not kept, or has not begun
+            continue
+        if lines:
+            return lines
+    return []
+
+
+def _read_lines(cluster: Cluster, pod: Obj, container: str, *, previous: bool) -> list[str]:
+    chunks = cluster.logs(
+        name_of(pod),
+        namespace_of(pod),
+        container=container,
+        tail_lines=LOG_LINES + LAUNCHER_LINES,
+        limit_bytes=_LOG_BYTES,
+        previous=previous,
+    )
+    return b"".join(chunks).decode("utf-8", "replace").splitlines()

@@ -20,12 +20,14 @@ from trainwright.api.phase import Phase, phase_of
 from trainwright.cluster.protocol import Cluster
 from trainwright.jobs.cancel import suspended
 from trainwright.jobs.clock import Deadlines
-from trainwright.jobs.errors import Preempted, TrainJobDeleted, TrainJobError, TrainJobFailed
+from trainwright.jobs.errors import Preempted, TrainJobDeadline, TrainJobDeleted, TrainJobError, TrainJobFailed
+from trainwright.jobs.happenings import OnHappenings, untold
 from trainwright.jobs.identity import Identity
+from trainwright.jobs.live_logs import Live
 from trainwright.jobs.preemption import BUDGET, wait_to_resume
 from trainwright.jobs.request import TrainRequest
 from trainwright.jobs.submit import LatestCheckpoint, Submitted, submit_or_adopt
-from trainwright.jobs.wait import Progress, wait_for
+from trainwright.jobs.wait import wait_for
 
 Leave = Callable[[Cluster, Obj], str]
 """What is done with a job that nobody waits for any more; returns what became of it, in words."""
@@ -35,6 +37,8 @@ _NO_DEADLINES = Deadlines()
 
 class Cancelled(TrainJobError):
     """The wait was ended by SIGTERM or Ctrl-C; the message says what became of the job."""
+
+    retryable = True
 
 
 def run_to_end(
@@ -47,12 +51,14 @@ def run_to_end(
     was: Sequence[Identity] = (),
     preemption_budget: int = BUDGET,
     deadlines: Deadlines = _NO_DEADLINES,
-    on_progress: Callable[[Progress], None] = lambda _progress: None,
+    tell: OnHappenings = untold,
+    logs: Live | None = None,
     on_signal: Leave = suspended,
     on_error: Leave = suspended,
 ) -> Obj:
     """Submit or adopt the TrainJob of this step and wait for it; returns it when it has succeeded.
 
+    `tell` hears what happens, with `logs` also what the job prints, see `wait_for`.
     Ctrl-C and SIGTERM (`on_signal`), a deadline and errors while waiting (`on_error`) suspend it: its processes end, its
     checkpoints stay, and the same step resumes it. After a preemption the next generation is submitted and waited for, up
     to `preemption_budget` times in the life of the step; each has the deadlines for itself. Raises Cancelled,
@@ -66,7 +72,7 @@ def run_to_end(
             )
             return _followed(submitted, cluster, deadlines)
 
-        return _resuming(generation, generation, preemption_budget, _Waiting(stop, on_progress, on_signal, on_error))
+        return _resuming(generation, generation, preemption_budget, _Waiting(stop, tell, logs, on_signal, on_error))
 
 
 def follow_to_end(
@@ -76,7 +82,8 @@ def follow_to_end(
     again: Callable[[], Submitted] | None = None,
     preemption_budget: int = BUDGET,
     deadlines: Deadlines = _NO_DEADLINES,
-    on_progress: Callable[[Progress], None] = lambda _progress: None,
+    tell: OnHappenings = untold,
+    logs: Live | None = None,
     on_signal: Leave = suspended,
     on_error: Leave = suspended,
 ) -> Obj:
@@ -88,7 +95,7 @@ def follow_to_end(
             return _followed(again(), cluster, deadlines)
 
         budget = preemption_budget if again is not None else 0
-        waiting = _Waiting(stop, on_progress, on_signal, on_error)
+        waiting = _Waiting(stop, tell, logs, on_signal, on_error)
         return _resuming(lambda: Followed(cluster, trainjob, deadlines), next_one, budget, waiting)
 
 
@@ -104,7 +111,8 @@ class _Waiting(NamedTuple):
     """How a job is waited for, and left."""
 
     stop: threading.Event
-    on_progress: Callable[[Progress], None]
+    tell: OnHappenings
+    logs: Live | None
     on_signal: Leave
     on_error: Leave
 
@@ -131,11 +139,13 @@ def _resuming(first: Callable[[], Followed], again: Callable[[], Followed], budg
 def _to_end(followed: Followed, waiting: _Waiting) -> Obj:
     cluster, trainjob, deadlines = followed
     try:
-        seen = wait_for(cluster, trainjob, deadlines=deadlines, on_progress=waiting.on_progress, stop=waiting.stop)
+        seen = wait_for(cluster, trainjob, deadlines=deadlines, tell=waiting.tell, logs=waiting.logs, stop=waiting.stop)
     except (TrainJobFailed, TrainJobDeleted):
         raise
-    except BaseException:
-        leave(cluster, trainjob, waiting.on_error)
+    except BaseException as error:
+        became = leave(cluster, trainjob, waiting.on_error)
+        if isinstance(error, TrainJobDeadline):
+            error.args = (f"{error}; {became}",)
         raise
     if phase_of(seen) is Phase.Succeeded:
         return seen

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from trainwright.api import names
-from trainwright.api.errors import AlreadyExists, ApiError, Invalid, NotFound, Problem
+from trainwright.api.errors import AlreadyExists, ApiError, Invalid, Problem
 from trainwright.api.kinds import CLUSTER_TRAINING_RUNTIME, TRAINING_RUNTIME, TRAINJOB
 from trainwright.api.objects import Obj, annotations_of, labels_of, name_of, uid_of
 from trainwright.cluster.patient import PatientCluster
@@ -89,7 +89,7 @@ def submit_or_adopt(
     checkpoints. A workspace that asks for a new claim gets it. Before a job is created the runtime is resolved, the objects
     are built and nodes are looked at, so that a request that cannot work fails here. A cluster that has no answer for the
     moment is asked again for half a minute, unless `stop` is set; a job whose making was answered to nobody is found.
-    Raises RuntimeNotFound, Invalid, ValueError (bad workspace), WorkspaceUnfit, TrainJobNameTaken.
+    Raises RuntimeNotFound, IncompatibleRuntime, Invalid, ValueError (bad workspace), WorkspaceUnfit, TrainJobNameTaken.
     """
     submitted = _submit_or_adopt(cluster, request, identity, namespace, latest_checkpoint, stop)
     patient = PatientCluster(submitted.cluster or cluster, stop=stop)
@@ -110,24 +110,24 @@ def _submit_or_adopt(
 ) -> Submitted:
     bundled = choice_of(given).mode is Mode.jobset
     runtime, choice = _chosen(PatientCluster(given, stop=stop), request, namespace, bundled=bundled)
-    asked, first, before = beginning_of(given, identity, namespace, stop)
+    asked, first, ours, before = beginning_of(given, identity, namespace, stop)
     cluster, mode = PatientCluster(asked, stop=stop), choice_of(asked).mode
     for generation in range(first, MOST_GENERATIONS + 1):
         wanted = trainjob_manifest(request, identity, namespace, runtime, generation)
         objects, form = materialize(wanted, runtime), served_form(wanted, served_trainjob(asked, through=cluster))
-        existing = _existing(cluster, wanted)
+        existing = next((job for job in ours if name_of(job) == name_of(wanted)), None)
         if existing is None:
             wanted = _told(wanted, request, runtime, latest_checkpoint)
             if before is not None:
                 wanted = _following(wanted, before, cluster, request, runtime)
             form = served_form(wanted, served_trainjob(asked, through=cluster))
             if objects:
-                check_capacity(cluster, objects[-1])
+                check_capacity(cluster, objects[-1], asked)
             if request.workspace:
                 ensure_claim(cluster, Workspace.parse(request.workspace), identity, namespace, nodes_of(request, runtime))
             try:
                 created = _create(cluster, form.trainjob, asked)
-            except AlreadyExists:  # another try of this step was faster
+            except AlreadyExists:  # another try of this step was faster, or it is somebody else's
                 existing = cluster.get(TRAINJOB, name_of(wanted), namespace)  # NotFound: made and deleted in this moment
             else:
                 _check_owner(created, wanted)  # found there after an answer was lost
@@ -229,13 +229,6 @@ def _known_runtimes(cluster: Cluster, kind: str, namespace: str) -> list[str]:
     except ApiError:  # whoever may read one runtime need not be allowed to list them all
         return []
     return [name_of(runtime) for runtime in listing.items]
-
-
-def _existing(cluster: Cluster, wanted: Obj) -> Obj | None:
-    try:
-        return cluster.get(TRAINJOB, name_of(wanted), wanted["metadata"]["namespace"])
-    except NotFound:
-        return None
 
 
 def _check_owner(existing: Obj, wanted: Obj) -> None:

@@ -14,7 +14,7 @@ from trainwright.jobs.errors import (
     TrainJobFailed,
     deadline_passed,
 )
-from trainwright.jobs.report import FailureReport, last_seen, report_of, waits_for_image
+from trainwright.jobs.report import FailureReport, last_seen, report_of, used_so_far, waits_for_image
 
 
 def failure_of(cluster: Cluster, trainjob: Obj) -> TrainJobFailed:
@@ -26,7 +26,8 @@ def failure_of(cluster: Cluster, trainjob: Obj) -> TrainJobFailed:
 def deadline_of(cluster: Cluster, trainjob: Obj, message: str, what: str, *, after: str = "") -> TrainJobDeadline:
     """The error of a deadline that has passed, with what was seen last and what was done `after` it; not raised here."""
     without_image = what == "start" and waits_for_image(cluster, trainjob)
-    told = "; ".join(filter(None, (message, last_seen(cluster, trainjob), after)))
+    used = used_so_far(cluster, trainjob) if what in ("run", "total") else ""
+    told = "; ".join(filter(None, (message, last_seen(cluster, trainjob), used, after)))
     return deadline_passed(told, what, without_image=without_image)
 
 

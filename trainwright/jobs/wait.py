@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
+import random
 import threading
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Iterable
 
-from trainwright.api import names
-from trainwright.api.conditions import condition, is_finished
 from trainwright.api.errors import ApiError, Forbidden, NotFound, Unauthorized
 from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import Obj, name_of, namespace_of, uid_of
@@ -15,22 +13,14 @@ from trainwright.api.phase import Phase, phase_of
 from trainwright.cluster.protocol import Cluster
 from trainwright.jobs.clock import Clock, Deadlines
 from trainwright.jobs.errors import JobDeleted, TrainJobDeadline, deadline_passed
+from trainwright.jobs.happenings import Happenings, OnHappenings, Story, untold
+from trainwright.jobs.live_logs import LOG_LOOK_SECONDS, Live, LiveLogs
+from trainwright.jobs.log_line import LogLine
+from trainwright.jobs.restarts import begun_anew
 from trainwright.jobs.verdict import deadline_of, failure_of
 from trainwright.jobs.watching import Watching
 
-_LOOK_SECONDS = 1.0
-
-
-@dataclass(frozen=True)
-class Progress:
-    """What somebody who waits is told: the phase, and what the training reports of itself (percent, seconds left, metrics)."""
-
-    phase: Phase
-    percent: int | None = None
-    remaining_seconds: int | None = None
-    metrics: tuple[tuple[str, str], ...] = ()
-    note: str = ""
-    """Why it waits: what its queue says, or that the cluster cannot hold it."""
+_LOOK_SECONDS, _MOST_LOOK_SECONDS = 1.0, 20.0
 
 
 _NO_DEADLINES = Deadlines()
@@ -41,45 +31,75 @@ def wait_for(
     trainjob: Obj,
     *,
     deadlines: Deadlines = _NO_DEADLINES,
-    on_progress: Callable[[Progress], None] = lambda _progress: None,
+    tell: OnHappenings = untold,
+    logs: Live | None = None,
     stop: threading.Event | None = None,
 ) -> Obj:
     """Wait until the TrainJob has succeeded; returns it.
 
     Raises TrainJobFailed with a report, TrainJobDeleted, TrainJobDeadline (their subclasses tell causes apart), and the
-    cluster's own error when the job may not be read or the cluster has been lost for half an hour. `on_progress` is called
-    in this thread at every change.
+    cluster's own error when the job may not be read or the cluster has been lost for half an hour. `tell` is called in this
+    thread with what has happened, at every change; with `logs` that is also what the job prints, to its end.
     `stop`, when set from outside, ends the wait with the job as it was seen last.
     """
-    with Watching(cluster, trainjob) as watching:
-        return _follow(cluster, Waited(trainjob, deadlines), watching, on_progress, stop or threading.Event())
+    with Watching(cluster, trainjob) as watching, LiveLogs(cluster, trainjob, logs) as printed:
+        return _follow(cluster, Waited(trainjob, deadlines), watching, Told(tell, printed), stop)
 
 
-def _follow(
-    cluster: Cluster,
-    waited: Waited,
-    watching: Watching,
-    on_progress: Callable[[Progress], None],
-    stop: threading.Event,
-) -> Obj:
-    shown: Progress | None = None
-    while not stop.is_set():
-        progress = progress_of(waited.trainjob)
-        if progress != shown:
-            on_progress(progress)
-            shown = progress
-        if progress.phase is Phase.Succeeded:
+def _follow(cluster: Cluster, waited: Waited, watching: Watching, told: Told, stop: threading.Event | None) -> Obj:
+    look = told.look_seconds
+    while stop is None or not stop.is_set():
+        told.saw(cluster, waited.trainjob)
+        phase = phase_of(waited.trainjob)
+        if phase.is_final:
+            told.end(cluster, waited.trainjob)
+        if phase is Phase.Succeeded:
             return waited.trainjob
-        if progress.phase is Phase.Failed:
+        if phase is Phase.Failed:
             raise failure_of(cluster, waited.trainjob)
         if late := waited.overdue():
             raise deadline_of(cluster, waited.trainjob, str(late), late.what)
-        change = watching.next_change(min(_LOOK_SECONDS, max(waited.left(), 0.01)))
+        change = watching.next_change(min(look, max(waited.left(), 0.01)))
+        if stop is None and not told.prints:  # nobody ends it from outside: thousands may wait in one process
+            look = min(look * random.uniform(1.5, 2.0), _MOST_LOOK_SECONDS)
         if change is not None:
             _take_in(cluster, waited, change)
         elif watching.is_absent():
             waited.saw("MODIFIED", _as_it_is(cluster, waited))
     return waited.trainjob
+
+
+class Told:
+    """What somebody who waits is told: what has happened since the last look, and what was printed."""
+
+    def __init__(self, tell: OnHappenings, printed: LiveLogs):
+        self._tell, self._printed, self._story = tell, printed, Story()
+        self.prints = printed.wanted is not None
+        self._seen: Obj | None = None
+        self.look_seconds = LOG_LOOK_SECONDS if self.prints else _LOOK_SECONDS
+
+    def saw(self, cluster: Cluster, trainjob: Obj) -> None:
+        """The job as it is now, its log, and, where it fell back, how often it began anew."""
+        if trainjob is self._seen and not self.prints:
+            return
+        self._seen, happened = trainjob, self._story.saw(trainjob)
+        self._printed.saw(trainjob)
+        self._say(happened + self._begun_anew(cluster, trainjob), self._printed.lines())
+
+    def end(self, cluster: Cluster, trainjob: Obj) -> None:
+        """The job has ended: the rest of its log."""
+        for line in self._printed.rest():
+            self._say((), [line])
+        self._say(self._begun_anew(cluster, trainjob), ())
+
+    def _begun_anew(self, cluster: Cluster, trainjob: Obj) -> Happenings:
+        self._story.heard(self._printed.restarts)
+        return self._story.counted(begun_anew(cluster, trainjob)) if self._story.wonders else ()
+
+    def _say(self, happened: Happenings, lines: Iterable[LogLine]) -> None:
+        told = [*happened, *(happening for line in lines for happening in self._story.read(line))]
+        if told:
+            self._tell(tuple(told))
 
 
 def _take_in(cluster: Cluster, waited: Waited, change: tuple[str, Obj]) -> None:
@@ -105,6 +125,8 @@ def _as_it_is(cluster: Cluster, waited: Waited) -> Obj:
 class Waited:
     """The one job that is waited for, as it was seen last. Does no I/O: threads and event loops share it."""
 
+    __slots__ = ("_clock", "trainjob")
+
     def __init__(self, trainjob: Obj, deadlines: Deadlines):
         self.trainjob = trainjob
         self._clock = Clock(deadlines)
@@ -129,22 +151,9 @@ class Waited:
         if late is None:
             return None
         what, limit = late
+        if what == "total":
+            return deadline_passed(f"{_named(self.trainjob)} has not ended within {limit:g} s: it is {phase.value}", what)
         return deadline_passed(f"{_named(self.trainjob)} was {phase.value} for more than {limit:g} s", what)
-
-
-def progress_of(trainjob: Obj) -> Progress:
-    """Phase and progress as the object shows them."""
-    reported = (trainjob.get("status") or {}).get("trainerStatus") or {}
-    metrics = tuple((metric["name"], metric["value"]) for metric in reported.get("metrics") or [])
-    percent, left = reported.get("progressPercentage"), reported.get("estimatedRemainingSeconds")
-    return Progress(phase_of(trainjob), percent, left, metrics, _note(trainjob))
-
-
-def _note(trainjob: Obj) -> str:
-    if is_finished(trainjob):
-        return ""
-    found = [condition(trainjob, kind) for kind in (names.QUOTA_RESERVED, names.FITS_CLUSTER)]
-    return "; ".join(str(entry.get("message")) for entry in found if entry is not None and entry.get("status") == "False")
 
 
 def _named(trainjob: Obj) -> str:

@@ -18,8 +18,8 @@ from trainwright.api.kinds import CONFIG_MAP, EVENT, JOBSET, TRAINJOB
 from trainwright.controlplane.controllers.controller import Controller
 from trainwright.controlplane.controllers.local_queue import QueueError, local_queue, parse_queues, queues_map
 from trainwright.jobs.cancel import suspend_job
+from trainwright.jobs.progress import progress_of
 from trainwright.jobs.report import last_seen
-from trainwright.jobs.wait import progress_of
 from trainwright.runtimes import bundled_runtimes
 
 QUEUES = "queues:\n- name: research\n  quota: {cpu: 4, nvidia.com/gpu: 1}\n"

@@ -14,6 +14,7 @@ from trainwright.api.admission import AdmissionContext, admit
 from trainwright.api.errors import (
     AlreadyExists,
     ApiError,
+    BadRequest,
     Invalid,
     MethodNotAllowed,
     NotFound,
@@ -47,6 +48,7 @@ from trainwright.cluster.jobset_mode.presenting import trainjob_of
 from trainwright.cluster.jobset_mode.record import carries_trainjob
 from trainwright.cluster.jobset_mode.schema import trainjob_definition
 from trainwright.cluster.jobset_mode.starting import Starter
+from trainwright.cluster.kubernetes_cluster import KubernetesCluster
 from trainwright.cluster.protocol import Cluster, Listing, PatchType, Propagation, WatchEvent
 from trainwright.cluster.runtime_lookup import runtime_lookup
 from trainwright.materialize import FreshKeys
@@ -111,16 +113,21 @@ class JobSetCluster:
         )
         return _presented_events(events) if kind == TRAINJOB else events
 
-    def create(self, obj: Obj) -> Obj:
-        """Of a TrainJob: its JobSet and what that needs. Raises RuntimeNotFound, and Invalid where a TrainJob would be refused."""
+    def create(self, obj: Obj, *, dry_run: bool = False) -> Obj:
+        """Of a TrainJob: its JobSet and what that needs. With `dry_run` the server only says what it would make of the JobSet.
+
+        Raises RuntimeNotFound, and Invalid where a TrainJob would be refused.
+        """
         kind = kind_of(obj)
         if kind != TRAINJOB:
             self._check_served(kind)
-            return self._cluster.create(obj)
+            return self._created(obj, dry_run=dry_run)
         trainjob = admit(obj, context=AdmissionContext(now=now())).object
         trainjob["metadata"].setdefault("namespace", self.default_namespace)
         wanted = self._built(trainjob)
         self._refuse_rivals(trainjob)
+        if dry_run:
+            return trainjob_of(self._created(wanted.jobset, dry_run=True))
         try:
             jobset = self._cluster.create(wanted.jobset)
         except AlreadyExists:
@@ -202,6 +209,13 @@ class JobSetCluster:
 
     def logs(self, name: str, namespace: str, **options: Any) -> Iterator[bytes]:
         return self._cluster.logs(name, namespace, **options)
+
+    def _created(self, obj: Obj, *, dry_run: bool) -> Obj:
+        if not dry_run:
+            return self._cluster.create(obj)
+        if not isinstance(self._cluster, KubernetesCluster):
+            raise BadRequest("this cluster has no dry run")
+        return self._cluster.create(obj, dry_run=True)
 
     def _jobset(self, name: str, namespace: str | None) -> Obj:
         """The JobSet of a TrainJob. Raises NotFound, also for a JobSet that stands for none."""

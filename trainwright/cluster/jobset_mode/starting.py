@@ -18,7 +18,6 @@ from trainwright.api.objects import Obj, controller_of, is_controlled_by, is_del
 from trainwright.cluster.jobset_mode.building import Built, is_held, owned_by, place_of
 from trainwright.cluster.jobset_mode.presenting import trainjob_of
 from trainwright.cluster.jobset_mode.record import record_of
-from trainwright.cluster.patient import is_passing
 from trainwright.cluster.protocol import Cluster
 
 _MOST_TRIES = 10
@@ -41,7 +40,7 @@ class Starter:
         try:
             self.make_companions(jobset, built)
         except ApiError as error:
-            if not is_passing(error):
+            if not error.retryable:
                 log.warning("jobset taken back name=%s error=%s", name_of(jobset), error.message)
                 self._take_back(jobset)
             raise

@@ -91,12 +91,18 @@ class ContainerRun:
             return None
         if (ended := self._ended()) is not None:  # it may have been written in between
             return ended
-        started = self.started_at() or self.folder.stat().st_mtime
+        started = self.started_at() or self._made_at()
         return Exited(LOST_EXIT_CODE, signal.SIGKILL, started, time.time(), lost=True)
 
     def never_started(self) -> bool:
         """Whether whoever was to start it died before there was a shim: the shim removes the spec as its first deed."""
         return ((self.folder / "spec.json").exists() or not (self.folder / "lock").exists()) and not self.is_alive()
+
+    def _made_at(self) -> float:
+        try:
+            return self.folder.stat().st_mtime
+        except FileNotFoundError:  # removed with its pod, while somebody reads its log
+            return time.time()
 
     def started_at(self) -> float | None:
         state = self._read("state.json")

@@ -1,0 +1,46 @@
+"""The peer, in an environment of its own: the Job trigger of Airflow's cncf.kubernetes provider for each job, on one event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import threading
+
+from protocol import Measured
+
+measured = Measured()
+extra = {"kube_config_path": os.environ["KUBECONFIG"]}
+os.environ["AIRFLOW_CONN_KUBERNETES_DEFAULT"] = json.dumps({"conn_type": "kubernetes", "extra": extra})
+from airflow.providers.cncf.kubernetes.triggers.job import KubernetesJobTrigger  # noqa: E402
+
+POLL_SECONDS = 10.0
+"""Its own default."""
+
+
+async def wait(job: dict[str, str]) -> None:
+    trigger = KubernetesJobTrigger(
+        job_name=job["name"],
+        job_namespace=job["namespace"],
+        pod_names=[],
+        pod_namespace=job["namespace"],
+        base_container_name="node",
+        kubernetes_conn_id="kubernetes_default",
+        poll_interval=POLL_SECONDS,
+        get_logs=False,
+        do_xcom_push=False,
+    )
+    async for _ in trigger.run():
+        measured.end(job["name"])
+
+
+async def main() -> None:
+    waits = [asyncio.ensure_future(wait(measured.jobs.pop())) for _ in range(len(measured.jobs))]
+    await asyncio.sleep(1)
+    measured.tell("begun")
+    threading.Thread(target=measured.serve, daemon=True).start()
+    await asyncio.gather(*waits)
+    measured.tell("ended", ended=measured.ended)
+
+
+asyncio.run(main())

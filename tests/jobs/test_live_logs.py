@@ -1,0 +1,206 @@
+"""Logs beside a wait, and logs that are looked at now and then: each line once, within bytes and requests."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from scripted_logs import Log, WithLogs
+from waiting import eventually
+
+from trainwright.api.errors import Forbidden, ServiceUnavailable
+from trainwright.api.kinds import POD
+from trainwright.controlplane.embedded import EmbeddedCluster
+from trainwright.jobs import Identity, Live, TrainJobFailed, TrainRequest, log_reader, logs, submit_or_adopt, wait_for
+from trainwright.jobs.happenings import Happening, Metrics, Printed
+from trainwright.jobs.logs import Budget, Wanted
+from trainwright.jobs.polled_logs import PolledLogs
+
+Job = dict[str, Any]
+READY = [{"name": "node", "ready": 1, "active": 1, "succeeded": 0, "failed": 0, "suspended": 0}]
+LINES = tuple(f"line {number}" for number in range(12))
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_reader, "LOOK_SECONDS", 0.02)
+
+
+@pytest.fixture
+def job(cluster: EmbeddedCluster, request_of: Callable[..., TrainRequest]) -> Job:
+    return submit_or_adopt(cluster, request_of(), Identity("o", "r", "s"), "default").trainjob
+
+
+class Waiting:
+    """`wait_for` with logs in a thread of its own."""
+
+    def __init__(self, source: Any, job: Job, live: Live | None = None):
+        self.told: list[Happening] = []
+        self.outcome: Any = None
+        self._call = lambda: wait_for(source, job, tell=self.told.extend, logs=live or Live())
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            self.outcome = self._call()
+        except TrainJobFailed as error:
+            self.outcome = error
+
+    @property
+    def printed(self) -> list[str]:
+        return [one.line.text for one in tuple(self.told) if isinstance(one, Printed)]
+
+    def end(self) -> Any:
+        self._thread.join(20)
+        assert not self._thread.is_alive()
+        return self.outcome
+
+
+def test_a_wait_shows_the_log_as_it_grows_and_to_its_end(
+    cluster: EmbeddedCluster, job: Job, add_pod: Any, set_status: Any
+) -> None:
+    log = Log("a", "{'loss': 1.5}")
+    log.until.clear()
+    source: Any = WithLogs(cluster, log)
+    waiting = Waiting(source, job)
+    pod = add_pod(job, 0, phase="Running")
+    set_status(job, jobsStatus=READY)
+    eventually(lambda: waiting.printed == ["a", "{'loss': 1.5}"])
+    assert Metrics((("loss", "1.5"),)) in waiting.told
+    log.entries.append(("1970-01-01T00:00:09.000000000Z", "the end"))
+    cluster.patch(POD, pod["metadata"]["name"], {"status": {"phase": "Failed"}}, "default", subresource="status")
+    set_status(job, "Failed", jobsStatus=READY)
+    log.until.set()
+    assert isinstance(waiting.end(), TrainJobFailed)
+    assert waiting.printed == ["a", "{'loss': 1.5}", "the end"]
+
+
+@pytest.mark.medium
+def test_pods_are_looked_for_when_something_changes_and_not_all_the_time(
+    cluster: EmbeddedCluster, job: Job, add_pod: Any, set_status: Any
+) -> None:
+    log = Log("a")
+    log.until.clear()
+    source: Any = WithLogs(cluster, log)
+    lists: list[Any] = []
+    source.list = lambda kind, *arguments, **more: (lists.append(kind), cluster.list(kind, *arguments, **more))[1]
+    pod = add_pod(job, 0, phase="Running")
+    waiting = Waiting(source, job)
+    eventually(lambda: waiting.printed)
+    set_status(job, jobsStatus=READY)
+    threading.Event().wait(1.5)  # three ticks
+    assert lists.count(POD) <= 3
+    cluster.patch(POD, pod["metadata"]["name"], {"status": {"phase": "Succeeded"}}, "default", subresource="status")
+    set_status(job, "Complete", jobsStatus=READY)
+    log.until.set()
+    waiting.end()
+
+
+def test_a_log_that_is_too_long_ends_with_its_last_lines(
+    cluster: EmbeddedCluster, job: Job, add_pod: Any, set_status: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logs, "_TAIL_LINES", 2)
+    add_pod(job, 0, phase="Succeeded")
+    set_status(job, "Complete")
+    waiting = Waiting(WithLogs(cluster, Log(*LINES)), job, Live(budget=Budget(1000, 20)))
+    waiting.end()
+    limit = "(21 bytes shown, which is the limit; the last lines follow at the end)"
+    assert waiting.printed == ["line 0", "line 1", "line 2", limit, "line 10", "line 11"]
+
+
+@pytest.mark.parametrize("what", ["pods", "log"])
+def test_logs_that_are_forbidden_are_said_once_and_the_wait_goes_on(
+    cluster: EmbeddedCluster, job: Job, add_pod: Any, set_status: Any, what: str
+) -> None:
+    source: Any = WithLogs(cluster, Forbidden("not you"))
+    plain = cluster.list
+
+    def refusing(kind: Any, *arguments: Any, **more: Any) -> Any:
+        if kind == POD and what == "pods":
+            raise Forbidden("not you")
+        return plain(kind, *arguments, **more)
+
+    source.list = refusing
+    add_pod(job, 0, phase="Running")
+    waiting = Waiting(source, job)
+    eventually(lambda: waiting.printed)
+    set_status(job, "Complete")
+    assert waiting.end()["metadata"]["name"] == job["metadata"]["name"]
+    assert len(waiting.printed) == 1
+    assert "not you" in waiting.printed[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("0", Wanted("node", 0)),
+        ("all", Wanted("node", None)),
+        ("launcher:3", Wanted("launcher", 3)),
+        ("dataset-initializer:all", Wanted("dataset-initializer", None)),
+        ("none", None),
+    ],
+)
+def test_whose_log_is_a_word(text: str, wanted: Wanted | None) -> None:
+    live = Live.parse(text)
+    assert (live.wanted if live else None) == wanted
+    assert Live.parse(text, 0) is None
+
+
+@pytest.mark.parametrize("text", ["", "first", "node:", "-1", "node:all:", "٣", "1e3"])
+def test_another_word_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="is not a rank, all"):
+        Live.parse(text)
+
+
+@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(tick=st.integers(1, 200), steps=st.lists(st.integers(0, 12), max_size=6), cuts=st.lists(st.integers(-1, 400), max_size=3))
+def test_property_looks_show_every_line_once_whatever_they_have_a_place_for(tick: int, steps: list[int], cuts: list[int]) -> None:
+    log = Log(*LINES, cuts=tuple(cuts))
+    entries, log.entries = log.entries, []
+    pod = {
+        "metadata": {"name": "x-node-0-0-a", "namespace": "default", "uid": "u", "labels": {}},
+        "spec": {"containers": [{"name": "node"}]},
+        "status": {"phase": "Running"},
+    }
+    source: Any = WithLogs(None, log)  # type: ignore[arg-type]
+    source.list = lambda *_, **__: type("L", (), {"items": [pod]})
+    polled = PolledLogs(source, {"metadata": {"name": "x", "namespace": "default"}}, Live(budget=Budget(tick, None)))
+    seen: list[str] = []
+    for step in (*sorted(steps), *[12] * 40):
+        log.entries = entries[:step]
+        lines = [line.text for line in polled.look()]
+        assert sum(len(line) + 1 for line in lines[:-1]) < tick
+        seen += lines
+    assert seen == list(LINES)
+
+
+def test_looks_end_with_the_last_lines_where_there_was_too_much(
+    cluster: EmbeddedCluster, job: Job, add_pod: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logs, "_TAIL_LINES", 2)
+    add_pod(job, 0, phase="Succeeded")
+    source: Any = WithLogs(cluster, Log(*LINES))
+    polled = PolledLogs(source, job, Live(budget=Budget(14, 21)))
+    assert [line.text for line in polled.look()] == ["line 0", "line 1"]
+    assert [line.text for line in polled.look()] == [
+        "line 2",
+        "(21 bytes shown, which is the limit; the last lines follow at the end)",
+    ]
+    assert polled.look() == []
+    assert [line.text for line in polled.rest()][1:] == ["line 10", "line 11"]
+    whole = PolledLogs(source, job, Live())
+    assert [line.text for line in whole.rest()] == list(LINES)
+
+
+def test_looks_outlast_a_cluster_that_is_away_and_say_what_is_forbidden(cluster: EmbeddedCluster, job: Job, add_pod: Any) -> None:
+    add_pod(job, 0, phase="Running")
+    away = PolledLogs(WithLogs(cluster, ServiceUnavailable("down")), job, Live())  # type: ignore[arg-type]
+    assert away.look() == []
+    refused = PolledLogs(WithLogs(cluster, Forbidden("not you")), job, Live())  # type: ignore[arg-type]
+    assert [line.text for line in refused.look()] == ["(its log is not shown: not you)"]
+    assert refused.look() == refused.rest() == []

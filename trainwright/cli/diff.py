@@ -1,0 +1,83 @@
+"""`trainwright diff`: what a manifest would change of what a cluster has, as kubectl diff tells it, with its exit codes."""
+
+from __future__ import annotations
+
+import difflib
+import secrets
+
+import typer
+import yaml
+
+from trainwright.api.errors import NotFound
+from trainwright.api.kinds import kind_of
+from trainwright.api.objects import Obj, described, name_of, namespace_of
+from trainwright.cli.connection import HomeChoice, Kubeconfig, Namespace, SubmissionMode, jobs_cluster_for
+from trainwright.cli.jobs import checked_documents
+from trainwright.cli.materialize import Files
+from trainwright.cli.problems import BAD_INPUT, FAILURE, bad_input_exits, cluster_errors_exit
+from trainwright.cluster.submission_mode import JobsCluster
+from trainwright.jobs.differences import comparable
+
+DIFFERS = 1
+
+
+def register(app: typer.Typer) -> None:
+    app.command("diff")(diff)
+
+
+def diff(
+    filename: Files,
+    namespace: Namespace = "",
+    kubeconfig: Kubeconfig = None,
+    home: HomeChoice = None,
+    submission_mode: SubmissionMode = None,
+) -> None:
+    """Compare manifests with what the cluster has. Exit code 0: the same, 1: they differ, more: it could not be told."""
+    with bad_input_exits():
+        documents = checked_documents(filename)
+    differs = False
+    try:
+        with cluster_errors_exit():
+            cluster = jobs_cluster_for(kubeconfig, home, submission_mode)
+            for document in documents:
+                kind = kind_of(document)
+                if kind is None or kind.namespaced:
+                    document["metadata"].setdefault("namespace", namespace or cluster.default_namespace)
+                text = _difference(cluster, document)
+                print(text, end="")
+                differs = differs or bool(text)
+    except typer.Exit as ended:
+        raise typer.Exit(BAD_INPUT if ended.exit_code == FAILURE else ended.exit_code) from ended
+    raise typer.Exit(DIFFERS if differs else 0)
+
+
+def _difference(cluster: JobsCluster, document: Obj) -> str:
+    """A unified diff; empty where the cluster has it as it is wanted. Raises ApiError."""
+    live = _live(cluster, document)
+    before = _lines(comparable(live, document)) if live is not None else []
+    after = _lines(comparable(_as_made(cluster, document), document))
+    where = f"{described(document)}"
+    return "".join(difflib.unified_diff(before, after, f"live {where}", f"wanted {where}"))
+
+
+def _live(cluster: JobsCluster, document: Obj) -> Obj | None:
+    kind = kind_of(document)
+    assert kind is not None
+    try:
+        return cluster.get(kind, name_of(document), namespace_of(document) if kind.namespaced else None)
+    except NotFound:
+        return None
+
+
+def _as_made(cluster: JobsCluster, document: Obj) -> Obj:
+    """What the cluster itself would make of it, defaults included: a dry run under a name that nothing has.
+
+    A dry run of the change would be refused where a field may not be changed, which is what somebody wants to see.
+    """
+    metadata = {**document["metadata"], "name": f"diff-{secrets.token_hex(8)}"}
+    made = cluster.create({**document, "metadata": metadata}, dry_run=True)
+    return {**made, "metadata": {**made["metadata"], "name": name_of(document)}}
+
+
+def _lines(obj: Obj) -> list[str]:
+    return yaml.safe_dump(obj, allow_unicode=True, width=10**9).splitlines(keepends=True)
