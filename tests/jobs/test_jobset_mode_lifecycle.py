@@ -159,7 +159,7 @@ def test_the_command_line_sees_such_jobs(
     assert json.loads(run("get", "by-hand", "-o", "json"))["kind"] == "TrainJob"
     assert "hello" in run("logs", "by-hand")
     assert "Complete=True" in run("describe", "by-hand")
-    assert "ended already" in run("cancel", "by-hand", code=3)
+    assert "ended already" in run("cancel", "by-hand", code=1)
     assert "by-hand deleted" in run("delete", "by-hand")
     assert "serves no trainjobs" in run("get", "--submission-mode", "trainjob", code=3)
     told = json.loads(run("doctor", "--runtime", "once", "-o", "json"))
@@ -168,7 +168,7 @@ def test_the_command_line_sees_such_jobs(
     assert (by_check["mode"]["subject"], "is not served" in by_check["mode"]["message"]) == ("jobset", True)
     assert "controller" not in by_check
     monkeypatch.setenv(VARIABLE, "trainjob")
-    told = json.loads(run("doctor", "-o", "json", code=3))
+    told = json.loads(run("doctor", "-o", "json", code=1))
     assert {each["check"]: each["level"] for each in told["findings"]}["mode"] == "missing"
 
 
