@@ -43,6 +43,7 @@ from trainwright.controlplane.apiserver.open_streams import Streams
 from trainwright.controlplane.apiserver.rest import ResourceServer
 from trainwright.controlplane.apiserver.serve import serve
 from trainwright.controlplane.apiserver.store import Store
+from trainwright.controlplane.cycles import look_for_cycles_seldom
 from trainwright.controlplane.gates import FeatureGates
 from trainwright.controlplane.home import Home
 from trainwright.controlplane.plane import ControlPlane
@@ -107,6 +108,7 @@ def _announce(app: Any, home: Path, began: float) -> None:
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     serving = serve(app, cert=credentials.certificate, key=credentials.key)
     print(serving.port, time.monotonic() - began, flush=True)
+    look_for_cycles_seldom()
     signal.sigwait({signal.SIGTERM})
     serving.stop()
 
