@@ -200,7 +200,7 @@ class TrainJobOperator(BaseOperator):
         from trainwright.jobs.preemption import wait_to_resume
         from trainwright.jobs.run import Cancelled, ended_by_signals
 
-        if not isinstance(failure, Preempted):
+        if not isinstance(failure, Preempted) or not self.preemption_budget:
             raise failure
         with ended_by_signals() as stop:
             if not wait_to_resume(cluster, failure, self.preemption_budget, stop):

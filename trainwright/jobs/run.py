@@ -128,6 +128,8 @@ def _resuming(first: Callable[[], Followed], again: Callable[[], Followed], budg
         try:
             return _to_end(followed, waiting)
         except Preempted as error:
+            if not budget:
+                raise
             if not wait_to_resume(followed.cluster, error, budget, waiting.stop):
                 name = name_of(error.trainjob)
                 raise Cancelled(
