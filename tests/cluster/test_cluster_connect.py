@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -13,7 +15,7 @@ import pytest
 import yaml
 from kubernetes.config import incluster_config
 
-from trainwright.api.errors import Unauthorized
+from trainwright.api.errors import ApiError, Unauthorized
 from trainwright.api.kinds import POD, TRAINJOB
 from trainwright.cluster import NoCluster, connect
 from trainwright.controlplane.apiserver.credentials import load_credentials
@@ -159,6 +161,50 @@ def test_an_embedded_control_plane_is_started_when_it_is_asked_for(tmp_path: Pat
         stop(home)
 
 
+_ASK = """
+import sys
+from trainwright.api.kinds import TRAINJOB
+from trainwright.cluster import connect
+cluster = connect(embedded=sys.argv[1])
+cluster.list(TRAINJOB)
+print(cluster.host)
+"""
+
+
+@pytest.mark.medium
+def test_ten_processes_that_ask_at_once_get_one_embedded_control_plane(tmp_path: Path) -> None:
+    home = Home(tmp_path / "home")
+    command = [sys.executable, "-c", _ASK, str(home.path)]
+    asking = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(10)]
+    try:
+        told = [process.communicate(timeout=120) for process in asking]
+        assert [process.returncode for process in asking] == [0] * 10, told
+        running = home.running()
+        assert running is not None
+        assert {host for host, _ in told} == {f"{running.url}\n"}
+    finally:
+        stop(home)
+
+
+@pytest.mark.medium
+@pytest.mark.parametrize(("name", "is_theirs"), [("localhost", True), ("elsewhere.example", False)])
+def test_the_name_in_the_certificate_can_be_told(tmp_path: Path, name: str, is_theirs: bool) -> None:
+    home = Home(tmp_path / "home")
+    try:
+        connect(embedded=home.path)
+        content = yaml.safe_load(home.kubeconfig.read_text())
+        content["clusters"][0]["cluster"]["tls-server-name"] = name
+        (tmp_path / "named").write_text(yaml.safe_dump(content))
+        cluster = connect(tmp_path / "named")
+        if is_theirs:
+            assert cluster.list(TRAINJOB).items == []
+        else:
+            with pytest.raises(ApiError, match=r"certificate|elsewhere\.example"):
+                cluster.list(TRAINJOB)
+    finally:
+        stop(home)
+
+
 @pytest.mark.medium
 def test_an_embedded_control_plane_that_cannot_start_says_why(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
@@ -192,6 +238,61 @@ def test_a_token_that_was_renewed_in_its_file_is_read_when_the_old_one_is_refuse
     sent = [asked.headers["authorization"] for asked in stub.asked]
     assert sent[:4] == ["Bearer old", "Bearer old", "Bearer new", "Bearer new"]
     assert sent[4:] == ["Bearer new", "Bearer newer", "Bearer newerer", "Bearer newererer"]
+
+
+def test_a_plugin_is_asked_for_another_token_when_the_one_that_it_gave_is_refused(
+    stub: Any, tmp_path: Path, kubeconfig: Write
+) -> None:
+    """As cloud providers give them: a command of the kubeconfig prints a token that lives for some minutes."""
+    count, plugin = tmp_path / "count", tmp_path / "plugin"
+    plugin.write_text(
+        f"#!/bin/sh\necho x >> {count}\n"
+        'echo "{\\"apiVersion\\": \\"client.authentication.k8s.io/v1\\", \\"kind\\": \\"ExecCredential\\",'
+        f' \\"status\\": {{\\"token\\": \\"token-$(wc -l < {count} | tr -d " ")\\"}}}}"\n'
+    )
+    plugin.chmod(0o755)
+    config = kubeconfig(tmp_path / "config", ("here", stub.url, "team"))
+    content = yaml.safe_load(config.read_text())
+    command = {"apiVersion": "client.authentication.k8s.io/v1", "command": str(plugin), "interactiveMode": "Never"}
+    content["users"][0]["user"] = {"exec": command}
+    config.write_text(yaml.safe_dump(content))
+    cluster = connect(config)
+    stub.answer({"metadata": {"name": "a"}})
+    stub.fail(401, "Unauthorized")
+    stub.answer({"metadata": {"name": "a"}})
+    cluster.get(POD, "a", "team")
+    cluster.get(POD, "a", "team")
+    assert [asked.headers["authorization"] for asked in stub.asked] == ["Bearer token-1", "Bearer token-1", "Bearer token-2"]
+
+
+@pytest.mark.parametrize("user", ["", "me:s3cr%40t@"])
+def test_the_proxy_of_the_kubeconfig_comes_before_that_of_the_environment(
+    stub: Any, tmp_path: Path, kubeconfig: Write, monkeypatch: pytest.MonkeyPatch, user: str
+) -> None:
+    for name in ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    monkeypatch.setenv("NO_PROXY", "*")
+    config = kubeconfig(tmp_path / "config", ("there", "http://api.invalid", "team"))
+    content = yaml.safe_load(config.read_text())
+    content["clusters"][0]["cluster"]["proxy-url"] = stub.url.replace("://", f"://{user}")
+    config.write_text(yaml.safe_dump(content))
+    stub.answer({"metadata": {"name": "a"}})
+    cluster = connect(config)
+    assert cluster.get(POD, "a", "team")["metadata"]["name"] == "a"
+    assert stub.asked[0].headers["host"] == "api.invalid"
+    assert ("proxy-authorization" in stub.asked[0].headers) is bool(user)
+    stub.answer(b"me:s3cr@t is not welcome here", 502)
+    with pytest.raises(ApiError) as refused:
+        cluster.get(POD, "a", "team")
+    assert not user or "s3cr" not in str(refused.value)
+
+
+def test_a_cluster_on_this_machine_is_not_looked_for_through_a_proxy(
+    stub: Any, tmp_path: Path, kubeconfig: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
+    stub.answer({"metadata": {"name": "a"}})
+    assert connect(kubeconfig(tmp_path / "config", ("here", stub.url, "team"))).get(POD, "a", "team")
 
 
 def _renewing_again(token: Path, handler: Any) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from trainwright.cluster.kubernetes_cluster import KubernetesCluster
+from trainwright.cluster.proxies import proxy_of, set_proxy
 
 _SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _USER_FILE = Path("~/.kube/config")
@@ -110,8 +111,9 @@ def _read(files: str, context: str | None, origin: str) -> tuple[Any, str]:
     except (ValueError, TypeError, AttributeError, KeyError) as error:  # the client trusts the shape of the file
         raise NoCluster(f"the kubeconfig {files} ({origin}) cannot be used: it has not the form of a kubeconfig") from error
     chosen: dict[str, Any] = next((c for c in contexts if c["name"] == context), active) or {}
-    namespace = (chosen.get("context") or {}).get("namespace") or "default"
-    return configuration, namespace
+    told = chosen.get("context") or {}
+    set_proxy(configuration, proxy_of(readable, str(told.get("cluster"))))
+    return configuration, told.get("namespace") or "default"
 
 
 def _in_cluster() -> KubernetesCluster:

@@ -6,11 +6,10 @@ Only `DynamicClient.request` is used to talk: its signature and its raw answer a
 
 from __future__ import annotations
 
+import base64
 import builtins
-import ipaddress
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 import orjson
 
@@ -61,8 +60,6 @@ class KubernetesCluster:
         """How TrainJobs are submitted to it, where somebody has chosen."""
         self._renew = renew
         configuration.retries = _retries()
-        if _is_loopback(configuration.host):
-            configuration.proxy = None  # a proxy of the environment would look for the cluster on its own machine
         self._client = DynamicClient(ApiClient(configuration), discoverer=_no_discovery)
 
     @property
@@ -297,7 +294,9 @@ class KubernetesCluster:
 
 def _secrets(configuration: Any) -> list[str]:
     keys = [str(key).split()[-1] for key in configuration.api_key.values() if str(key).strip()]
-    return [secret for secret in (*keys, configuration.password) if secret]
+    basic = str((configuration.proxy_headers or {}).get("proxy-authorization", "")).rpartition(" ")[2]
+    known = base64.b64decode(basic).decode("latin-1").partition(":")[2]
+    return [secret for secret in (*keys, configuration.password, basic, known) if secret]
 
 
 def _object_path(kind: Kind, name: str, namespace: str | None) -> str:
@@ -316,14 +315,6 @@ def _retries() -> Any:
     from urllib3 import Retry
 
     return Retry(total=1, status=0, redirect=0, allowed_methods=("GET",), respect_retry_after_header=False, raise_on_status=False)
-
-
-def _is_loopback(host: str) -> bool:
-    name = urlsplit(host).hostname or ""
-    try:
-        return ipaddress.ip_address(name).is_loopback
-    except ValueError:
-        return name == "localhost"
 
 
 def _no_discovery(_client: Any, _cache_file: str | None) -> None:
