@@ -1,30 +1,59 @@
-"""Fixture: a cluster with a node, and a runtime `once` whose programs are not tried again."""
+"""Fixture: a cluster with a node, and a runtime `once` whose programs are not tried again.
+
+The embedded one, or any other whose kubeconfig TRAINWRIGHT_TEST_KUBECONFIG names: with a token for its user, Trainer and JobSet.
+"""
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
+from clusters import other_cluster
 from jobset_only import running_plane, runtime_once
 
 from trainwright.api import names
+from trainwright.api.errors import AlreadyExists
 from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import annotations_of
-from trainwright.cluster import Cluster
+from trainwright.cluster import Cluster, connect
 from trainwright.cluster.jobset_mode import JobSetCluster
-from trainwright.controlplane.plane import ControlPlane
 from trainwright.jobs import Identity
+from trainwright.runtimes.bundled import bundled_runtime
+
+
+@dataclass(frozen=True)
+class Faulted:
+    """The cluster as it is, and the way to it that is made faulty. `mark` tells this run's jobs from those of earlier ones."""
+
+    cluster: Cluster
+    kubeconfig: Path
+    mark: str = ""
+
+    def step(self, run: str) -> Identity:
+        return Identity("kfp", f"{run}{self.mark}", "train")
 
 
 @pytest.fixture(scope="module")
-def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Faulted]:
     folder = tmp_path_factory.mktemp("faults")
-    with runtime_once(folder), running_plane(folder, trainjobs=True) as plane:
-        yield plane
+    with runtime_once(folder):
+        other = other_cluster()
+        if other is not None:
+            cluster = connect(other)
+            with suppress(AlreadyExists):
+                cluster.create(bundled_runtime("once") or {})
+            yield Faulted(cluster, other, f"-{secrets.token_hex(3)}")
+            return
+        with running_plane(folder, trainjobs=True) as embedded:
+            yield Faulted(embedded.cluster, embedded._home.kubeconfig)
 
 
-def jobs_of(plane: ControlPlane, step: Identity, *, jobset_only: bool = False) -> list[dict[str, Any]]:
+def jobs_of(plane: Faulted, step: Identity, *, jobset_only: bool = False) -> list[dict[str, Any]]:
     cluster: Cluster = JobSetCluster(plane.cluster) if jobset_only else plane.cluster
     jobs = cluster.list(TRAINJOB, "default").items
     return [job for job in jobs if annotations_of(job).get(names.OWNER_ANNOTATION) == str(step)]

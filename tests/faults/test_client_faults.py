@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from faults_plane import jobs_of
+from faults_plane import Faulted, jobs_of
 from faulty_api import FAULTS, FaultyApi
 from waiting import eventually
 
@@ -24,7 +24,6 @@ from trainwright.api.kinds import CONFIG_MAP, JOBSET, POD, SECRET, TRAINJOB
 from trainwright.api.objects import name_of, owners_of, uid_of
 from trainwright.cluster import Cluster, connect_for_jobs, kubernetes_cluster
 from trainwright.cluster.jobset_mode import JobSetCluster
-from trainwright.controlplane.plane import ControlPlane
 from trainwright.jobs import Deadlines, Identity, TrainJobDeleted, TrainRequest, delete_job, submit_or_adopt, wait_for, watching
 from trainwright.jobs.errors import StepFailed
 from trainwright.jobs.logs import follow_logs
@@ -51,14 +50,14 @@ def _short_connections(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("jobset_only", [False, True], ids=["trainjob", "jobset"])
 def test_every_schedule_of_faults_ends_with_the_right_verdict_and_one_job(
-    plane: ControlPlane, tmp_path: Path, jobset_only: bool
+    plane: Faulted, tmp_path: Path, jobset_only: bool
 ) -> None:
     met = _run_all(lambda seed, met: _told(plane, tmp_path, seed, met, jobset_only))
     assert os.environ.get(ALONE) or met == {fault for faults in FAULTS.values() for fault in faults}
     eventually(lambda: not _ours(), what="the client's threads have ended")
 
 
-def test_a_job_with_companions_is_whole_under_every_schedule_of_faults(plane: ControlPlane, tmp_path: Path) -> None:
+def test_a_job_with_companions_is_whole_under_every_schedule_of_faults(plane: Faulted, tmp_path: Path) -> None:
     _run_all(lambda seed, met: _submitted(plane, tmp_path, seed, met))
 
 
@@ -75,10 +74,10 @@ def _run_all(told: Callable[[int, set[str]], str]) -> set[str]:
     return met
 
 
-def _submitted(plane: ControlPlane, folder: Path, seed: int, met: set[str]) -> str:
+def _submitted(plane: Faulted, folder: Path, seed: int, met: set[str]) -> str:
     """What was wrong with an MPI job that was submitted under this schedule; empty for nothing."""
-    step = Identity("kfp", f"companions-{seed}", "train")
-    with FaultyApi(folder, plane._home.kubeconfig, seed, jobset_only=True) as api:
+    step = plane.step(f"companions-{seed}")
+    with FaultyApi(folder, plane.kubeconfig, seed, jobset_only=True) as api:
         try:
             request = TrainRequest(runtime="deepspeed-distributed", command=["sleep", "600"], num_nodes=2)
             job = submit_or_adopt(connect_for_jobs(api.kubeconfig), request, step, "default").trainjob
@@ -100,13 +99,13 @@ def _ours() -> list[str]:
     return [thread.name for thread in threading.enumerate() if thread.name == "reflector-trainjobs" or "(_read)" in thread.name]
 
 
-def _told(plane: ControlPlane, folder: Path, seed: int, met: set[str], jobset_only: bool) -> str:
+def _told(plane: Faulted, folder: Path, seed: int, met: set[str], jobset_only: bool) -> str:
     """What was wrong under this schedule; empty for nothing."""
     outcome = random.Random(f"{seed}/outcome").choice(sorted(SCRIPTS))
     began = time.monotonic()
-    with FaultyApi(folder, plane._home.kubeconfig, seed, jobset_only=jobset_only) as api:
+    with FaultyApi(folder, plane.kubeconfig, seed, jobset_only=jobset_only) as api:
         try:
-            _follow(plane, api, outcome, Identity("kfp", f"{'jobset' if jobset_only else 'faults'}-{seed}", "train"))
+            _follow(plane, api, outcome, plane.step(f"{'jobset' if jobset_only else 'faults'}-{seed}"))
             took = time.monotonic() - began
             assert took < SECONDS, f"took {took:.0f} s"
         except Exception as error:  # every schedule is run, and told of with its seed
@@ -116,7 +115,7 @@ def _told(plane: ControlPlane, folder: Path, seed: int, met: set[str], jobset_on
     return ""
 
 
-def _follow(plane: ControlPlane, api: FaultyApi, outcome: str, step: Identity) -> None:
+def _follow(plane: Faulted, api: FaultyApi, outcome: str, step: Identity) -> None:
     cluster = connect_for_jobs(api.kubeconfig)
     own: Cluster = JobSetCluster(plane.cluster) if api.jobset_only else plane.cluster
     request = TrainRequest(runtime="once", command=["bash", "-c", SCRIPTS[outcome]])

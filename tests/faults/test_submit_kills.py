@@ -8,14 +8,13 @@ import sys
 from pathlib import Path
 
 import pytest
-from faults_plane import jobs_of
+from faults_plane import Faulted, jobs_of
 from faulty_api import FaultyApi
 
 from trainwright.api.kinds import CONFIG_MAP, JOBSET, SECRET, TRAINJOB
 from trainwright.api.objects import owners_of, uid_of
 from trainwright.cluster import connect_for_jobs
-from trainwright.controlplane.plane import ControlPlane
-from trainwright.jobs import Identity, TrainRequest, submit_or_adopt
+from trainwright.jobs import TrainRequest, submit_or_adopt
 
 pytestmark = pytest.mark.slow
 NO_FAULTS = -1
@@ -35,22 +34,23 @@ submit_or_adopt(connect_for_jobs(sys.argv[1]), request, Identity("kfp", sys.argv
     ids=["trainjob", "jobset", "jobset-with-companions"],
 )
 def test_a_client_killed_at_any_step_of_a_submission_leaves_one_job_that_the_next_adopts(
-    plane: ControlPlane, tmp_path: Path, runtime: str, jobset_only: bool
+    plane: Faulted, tmp_path: Path, runtime: str, jobset_only: bool
 ) -> None:
     def killed_at(number: int) -> list[tuple[str, str]]:
-        return _killed_at(plane, tmp_path, number, f"{runtime}-{jobset_only}-{number}", runtime, jobset_only)
+        run = plane.step(f"{runtime}-{jobset_only}-{number}").run
+        return _killed_at(plane, tmp_path, number, run, runtime, jobset_only)
 
     steps = killed_at(-1)
     assert ("before", "create") in steps
     assert ("after", "create") in steps
     assert len([at for at in steps if at == ("after", "create")]) == (3 if "deepspeed" in runtime else 1)
     for number, at in enumerate(steps):
-        step = Identity("kfp", f"{runtime}-{jobset_only}-{number}", "train")
+        step = plane.step(f"{runtime}-{jobset_only}-{number}")
         seen = killed_at(number)
         assert seen[-1] == at
         made = jobs_of(plane, step, jobset_only=jobset_only)
         assert len(made) == (1 if ("after", "create") in seen else 0), at
-        with FaultyApi(tmp_path, plane._home.kubeconfig, NO_FAULTS, jobset_only=jobset_only) as api:
+        with FaultyApi(tmp_path, plane.kubeconfig, NO_FAULTS, jobset_only=jobset_only) as api:
             cluster = connect_for_jobs(api.kubeconfig)
             request = TrainRequest(runtime=runtime, command=["sleep", "600"], num_nodes=2)
             again = submit_or_adopt(cluster, request, step, "default")
@@ -64,12 +64,10 @@ def test_a_client_killed_at_any_step_of_a_submission_leaves_one_job_that_the_nex
         plane.cluster.delete(JOBSET if jobset_only else TRAINJOB, again.name, "default")
 
 
-def _killed_at(
-    plane: ControlPlane, folder: Path, number: int, run: str, runtime: str, jobset_only: bool
-) -> list[tuple[str, str]]:
+def _killed_at(plane: Faulted, folder: Path, number: int, run: str, runtime: str, jobset_only: bool) -> list[tuple[str, str]]:
     """Run a submission and kill it at this step, -1 for never; returns the steps that it came to."""
     seen: list[tuple[str, str]] = []
-    with FaultyApi(folder, plane._home.kubeconfig, NO_FAULTS, jobset_only=jobset_only) as api:
+    with FaultyApi(folder, plane.kubeconfig, NO_FAULTS, jobset_only=jobset_only) as api:
         command = [sys.executable, "-c", PROGRAM, str(api.kubeconfig), run, runtime]
         process: subprocess.Popen[bytes]
 
