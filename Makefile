@@ -6,12 +6,12 @@ SOURCES := trainwright components operators pipelines dags quickstart tests benc
 # Bytecode halves every start; see deploy/laptop/install.sh.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help finetune retrain-demo test test-fast test-slow goldens conformance chaos fuzz bench lint format clean
+.PHONY: help finetune retrain-demo test test-fast test-slow goldens behaviour conformance chaos fuzz bench lint format clean
 
 help:
 	@echo "make finetune [NAME=..] [MODEL=hf://org/name|path] [DATASET=..] [EXPORT=file:///..] [SETTINGS=json] [KEEP=1] [ORCHESTRATOR=airflow]"
 	@echo "make retrain-demo"
-	@echo "make test | test-fast | test-slow | goldens | conformance | chaos | fuzz | bench | lint | format | clean"
+	@echo "make test | test-fast | test-slow | goldens | behaviour | conformance | chaos | fuzz | bench | lint | format | clean"
 
 finetune: .venv/.ready-$(if $(filter airflow,$(ORCHESTRATOR)),airflow,quickstart)
 	@$(PY) -m trainwright.quickstart --name "$(NAME)" --model "$(MODEL)" --dataset "$(DATASET)" --export "$(EXPORT)" \
@@ -36,6 +36,10 @@ test-slow: .venv/.ready-dev
 # Every recorded scenario of the real controllers, as a table of areas: about 3 minutes. ARGS: beginnings of areas or names.
 goldens: .venv/.ready-dev
 	$(PY) tests/materialize/table.py
+	$(PY) tests/behaviour_recordings.py $(ARGS)
+
+# Of these, what the controllers did: Jobs, JobSets and TrainJobs under scripted pod outcomes.
+behaviour: .venv/.ready-dev
 	$(PY) tests/behaviour_recordings.py $(ARGS)
 
 # The API server against recordings, kubectl, the official Python client and the Kubeflow SDK, as a table: about 3 minutes.
