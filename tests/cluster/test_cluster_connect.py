@@ -171,7 +171,7 @@ print(cluster.host)
 """
 
 
-@pytest.mark.medium
+@pytest.mark.slow
 def test_ten_processes_that_ask_at_once_get_one_embedded_control_plane(tmp_path: Path) -> None:
     home = Home(tmp_path / "home")
     command = [sys.executable, "-c", _ASK, str(home.path)]

@@ -27,7 +27,7 @@ from trainwright.jobs import wait_for
 
 Start = Callable[..., Running]
 QUICK = ("--lease-duration", "3", "--renew-deadline", "2", "--retry-period", "0.3")
-pytestmark = pytest.mark.medium
+pytestmark = pytest.mark.slow
 
 
 def lease(plane: ControlPlane, name: str = "trainwright-controller") -> dict[str, Any]:
@@ -112,7 +112,6 @@ def test_a_release_hands_over_at_once(others_plane: ControlPlane, start: Start) 
     assert created_jobsets(first, second) == 1
 
 
-@pytest.mark.slow
 def test_a_leader_that_is_killed_is_replaced_and_its_work_finished(
     others_plane: ControlPlane, start: Start, tmp_path: Any
 ) -> None:
@@ -135,7 +134,6 @@ def test_a_leader_that_is_killed_is_replaced_and_its_work_finished(
     assert lease(others_plane)["leaseTransitions"] == 1
 
 
-@pytest.mark.slow
 def test_a_leader_that_cannot_renew_stops_writing_and_goes(others_plane: ControlPlane, start: Start) -> None:
     shut = False
 
@@ -157,7 +155,6 @@ def test_a_leader_that_cannot_renew_stops_writing_and_goes(others_plane: Control
     assert created_jobsets(first, second) == 2
 
 
-@pytest.mark.slow
 def test_a_leader_that_was_asleep_writes_nothing_when_it_wakes(others_plane: ControlPlane, start: Start) -> None:
     first = start(*QUICK)
     first.await_line("working namespace")
