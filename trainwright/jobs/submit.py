@@ -114,13 +114,14 @@ def _submit_or_adopt(
     cluster, mode = PatientCluster(asked, stop=stop), choice_of(asked).mode
     for generation in range(first, MOST_GENERATIONS + 1):
         wanted = trainjob_manifest(request, identity, namespace, runtime, generation)
-        objects, form = materialize(wanted, runtime), served_form(wanted, served_trainjob(asked, through=cluster))
+        objects = materialize(wanted, runtime)
         existing = next((job for job in ours if name_of(job) == name_of(wanted)), None)
         if existing is None:
             wanted = _told(wanted, request, runtime, latest_checkpoint)
             if before is not None:
                 wanted = _following(wanted, before, cluster, request, runtime)
-            form = served_form(wanted, served_trainjob(asked, through=cluster))
+        form = served_form(wanted, served_trainjob(asked, through=cluster))
+        if existing is None:
             if objects:
                 check_capacity(cluster, objects[-1], asked)
             if request.workspace:
