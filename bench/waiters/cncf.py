@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import threading
 
 from protocol import Measured
 
@@ -34,13 +33,4 @@ async def wait(job: dict[str, str]) -> None:
         measured.end(job["name"])
 
 
-async def main() -> None:
-    waits = [asyncio.ensure_future(wait(measured.jobs.pop())) for _ in range(len(measured.jobs))]
-    await asyncio.sleep(1)
-    measured.tell("begun")
-    threading.Thread(target=measured.serve, daemon=True).start()
-    await asyncio.gather(*waits)
-    measured.tell("ended", ended=measured.ended)
-
-
-asyncio.run(main())
+asyncio.run(measured.wait_for_all(wait))

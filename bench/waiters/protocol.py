@@ -5,11 +5,14 @@ Standard library only: the peer's environment has nothing of ours.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import resource
 import sys
+import threading
 import time
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 
@@ -35,6 +38,15 @@ class Measured:
         """Tell of itself whenever it is asked; in a thread of its own."""
         for _ in sys.stdin:
             self.tell("state")
+
+    async def wait_for_all(self, wait: Callable[[dict[str, str]], Awaitable[None]]) -> None:
+        """Every job on one event loop, until all of them have ended."""
+        waits = [asyncio.ensure_future(wait(self.jobs.pop())) for _ in range(len(self.jobs))]
+        await asyncio.sleep(1)
+        self.tell("begun")
+        threading.Thread(target=self.serve, daemon=True).start()
+        await asyncio.gather(*waits)
+        self.tell("ended", ended=self.ended)
 
 
 def usage() -> dict[str, float]:
