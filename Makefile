@@ -6,12 +6,12 @@ SOURCES := trainwright components operators pipelines dags quickstart tests benc
 # Bytecode halves every start; see deploy/laptop/install.sh.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help finetune retrain-demo test test-fast test-slow goldens behaviour conformance chaos fuzz bench lint format clean
+.PHONY: help finetune retrain-demo test test-fast test-slow goldens behaviour conformance chaos fuzz bench lint format clean clean-runs
 
 help:
 	@echo "make finetune [NAME=..] [MODEL=hf://org/name|path] [DATASET=..] [EXPORT=file:///..] [SETTINGS=json] [KEEP=1] [ORCHESTRATOR=airflow]"
 	@echo "make retrain-demo"
-	@echo "make test | test-fast | test-slow | goldens | behaviour | conformance | chaos | fuzz | bench | lint | format | clean"
+	@echo "make test | test-fast | test-slow | goldens | behaviour | conformance | chaos | fuzz | bench | lint | format | clean | clean-runs"
 
 finetune: .venv/.ready-$(if $(filter airflow,$(ORCHESTRATOR)),airflow,quickstart)
 	@$(PY) -m trainwright.quickstart --name "$(NAME)" --model "$(MODEL)" --dataset "$(DATASET)" --export "$(EXPORT)" \
@@ -65,8 +65,14 @@ format: .venv/.ready-dev
 	.venv/bin/ruff check --fix-only -q $(SOURCES)
 	.venv/bin/ruff format -q $(SOURCES)
 
+# Leaves runs/ alone: checkpoints and exports lie there.
 clean:
-	rm -rf .venv .clients runs build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .clients build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+
+# All runs with their workspaces and exports.
+clean-runs:
+	@du -sh runs/* 2>/dev/null || echo "runs/ holds nothing"
+	rm -rf runs
 
 .venv/.ready-quickstart: pyproject.toml deploy/laptop/install.sh
 	@deploy/laptop/install.sh quickstart

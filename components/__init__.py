@@ -1,4 +1,4 @@
-"""Kubeflow Pipelines components: prepare a dataset and a model, train, export the checkpoint, evaluate it.
+"""Kubeflow Pipelines components: start a run, prepare a dataset and a model, train, export the checkpoint, evaluate it.
 
 Each is a signature, a docstring and a few calls into the library; a component's folder installs as NAME_component.
 """
@@ -7,6 +7,7 @@ from trainwright.components.evaluate_component import evaluate
 from trainwright.components.export_checkpoint_component import export_checkpoint
 from trainwright.components.initialize_dataset_component import initialize_dataset
 from trainwright.components.initialize_model_component import initialize_model
-from trainwright.components.train_component import train
+from trainwright.components.start_run_component import start_run
+from trainwright.components.train_component import train, train_function
 
-__all__ = ["evaluate", "export_checkpoint", "initialize_dataset", "initialize_model", "train"]
+__all__ = ["evaluate", "export_checkpoint", "initialize_dataset", "initialize_model", "start_run", "train", "train_function"]

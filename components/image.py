@@ -1,5 +1,6 @@
 """The image that components run in on a cluster: it holds Trainwright and kfp. Fixed when a pipeline is compiled."""
 
-import os
+from trainwright.runtimes.image import image
 
-IMAGE = os.environ.get("TRAINWRIGHT_IMAGE", "ghcr.io/trainwright/trainwright:0.1.0-python3.11")
+IMAGE = image()
+"""TRAINWRIGHT_IMAGE, else the default; the bundled runtimes take the same one."""

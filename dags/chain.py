@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -13,29 +14,89 @@ from trainwright.operators import (
     ExportCheckpointOperator,
     InitializeDatasetOperator,
     InitializeModelOperator,
+    StartRunOperator,
     TrainJobOperator,
 )
+from trainwright.operators.settings import EVALUATION_SETTINGS, SETTINGS
 
+RETRIES = int(os.environ.get("TRAINWRIGHT_RETRIES", "0"))
+"""Of every task; read when the DAG is parsed, since a parameter of a run cannot say it."""
+TRAINING = {
+    "runtime": Param("", type="string"),
+    "runtime_kind": Param("ClusterTrainingRuntime", type="string"),
+    "builtin": Param("", type="string"),
+    "settings": Param({}, type="object"),
+    "image": Param("", type="string"),
+    "command": Param([], type="array"),
+    "args": Param([], type="array"),
+    "env": Param({}, type="object"),
+    "func_args": Param({}, type="object"),
+    "packages_to_install": Param([], type="array"),
+    "pip_index_urls": Param([], type="array"),
+    "code": Param("", type="string"),
+    "manifest": Param("", type=["string", "object"]),
+    "num_nodes": Param(0, type="integer"),
+    "num_proc_per_node": Param(0, type="integer"),
+    "resources_per_node": Param({}, type="object"),
+    "labels": Param({}, type="object"),
+    "annotations": Param({}, type="object"),
+    "runtime_patches": Param([], type="array"),
+    "dataset_env": Param({}, type="object"),
+    "model_env": Param({}, type="object"),
+    "queue_name": Param("", type="string"),
+    "priority_class": Param("", type="string"),
+    "topology": Param("", type="string"),
+    "node_selector": Param({}, type="object"),
+    "tolerations": Param([], type="array"),
+    "affinity": Param({}, type="object"),
+    "queue_timeout_seconds": Param(0, type="integer"),
+    "start_timeout_seconds": Param(0, type="integer"),
+    "run_timeout_seconds": Param(0, type="integer"),
+    "logs": Param("0", type="string"),
+    "log_bytes": Param(16777216, type="integer"),
+    "resume": Param("auto", type="string"),
+    "previous_jobs": Param("keep", type="string"),
+    "preemption_budget": Param(3, type="integer"),
+    "on_cancel": Param("suspend", type="string"),
+    "store_secret": Param("", type="string"),
+    "hub_secret": Param("", type="string"),
+    "dataset_secret": Param("", type="string"),
+    "model_secret": Param("", type="string"),
+    "resume_secret": Param("", type="string"),
+}
+"""Settings of the training step, by the names of TrainJobOperator; docs/reference/parameters.md describes them."""
 PARAMETERS = {
     "dataset_uri": Param("", type="string", description="hf://org/name, s3://bucket/folder or file:///path"),
     "model_uri": Param("", type="string", description="hf://org/name, s3://bucket/folder or file:///path"),
-    "export_uri": Param("", type="string", description="folder that holds exports"),
-    "workspace_claim": Param("workspace", type="string", description="an existing PersistentVolumeClaim"),
+    "export_uri": Param("", type="string", description="folder that holds exports; each run has its own below it"),
+    "workspace": Param(
+        "workspace", type="string", description="claim, pvc://CLAIM[/FOLDER], or pvc://CLAIM?size=20Gi to create it"
+    ),
     "workspace_path": Param("/workspace", type="string", description="where the workers see the claim"),
-    "settings": Param("{}", type="string", description="training settings as JSON"),
-    "num_nodes": Param(1, type="integer", minimum=1),
-    "env": Param({}, type="object"),
-    "resume": Param("auto", type="string", description="auto, never, or the URI of an exported checkpoint"),
-    "resume_secret": Param("", type="string", description="a Secret with what reads exports"),
-    "run": Param("", type="string", description="name of the run; empty takes the DAG run's id"),
+    "run_id": Param("", type="string", description="name of the run; empty takes the DAG run's id"),
+    "layout": Param("", type="string", description="layout of the dataset: alpaca, prompt-completion, messages or text"),
+    "test_fraction": Param(0.1, type="number", minimum=0, maximum=1),
+    "max_rows": Param(0, type="integer", minimum=0),
+    "resumable": Param(True, type="boolean", description="export optimizer and random states as well"),
     "sample_row": Param(0, type="integer", minimum=0),
+    "max_evaluation_rows": Param(0, type="integer", minimum=0),
+    "evaluation_runtime": Param("causal-lm-evaluation", type="string"),
+    "evaluation_image": Param("", type="string"),
+    "evaluation_resources": Param({}, type="object"),
+    "retention": Param("always", type="string", description="folders of earlier runs that are kept: always, or keep=N"),
+    "namespace": Param("", type="string"),
+    "conn_id": Param("", type="string", description="connection of the type trainwright or kubernetes"),
+    "store_conn_id": Param("", type="string", description="connection with credentials for an object store"),
+    "hub_conn_id": Param("", type="string", description="connection with the token of the hub as its password"),
+    **TRAINING,
 }
 
 
 @dataclass(frozen=True)
 class Chain:
-    """The five tasks, for a DAG to put in order."""
+    """The six tasks, for a DAG to put in order."""
 
+    start: StartRunOperator
     dataset: InitializeDatasetOperator
     model: InitializeModelOperator
     training: TrainJobOperator
@@ -43,48 +104,87 @@ class Chain:
     evaluation: EvaluateOperator
 
 
-def training_chain(setting: Callable[[str], str], *, folder: str = "", export: str = "") -> Chain:
-    """The tasks, in the DAG that is being defined, not yet ordered.
-
-    `setting` gives the template of the setting of a name (those of PARAMETERS). `folder` and `export`, templates too, are the
-    folders below the workspace and below `export_uri` that are the run's own.
-    """
-    below = f"/{folder}" if folder else ""
-    export_uri = f"{setting('export_uri')}/{export}" if export else setting("export_uri")
-    workspace, path = f"pvc://{setting('workspace_claim')}{below}", f"{setting('workspace_path')}{below}"
-    env: Any = setting("env")
-    sample_row: Any = setting("sample_row")
+def training_chain(setting: Callable[[str], str]) -> Chain:
+    """The tasks, in the DAG that is being defined, not yet ordered. `setting` gives the template of a setting of PARAMETERS."""
+    started = "{{ ti.xcom_pull('start-run')['%s'] }}"
+    run_id, path = started % "run_id", started % "path"
+    store, hub = setting("store_conn_id"), setting("hub_conn_id")
+    every: dict[str, Any] = {"retries": RETRIES} if RETRIES else {}
+    on_cluster: dict[str, Any] = {"namespace": setting("namespace"), "conn_id": setting("conn_id")}
+    evaluated: dict[str, Any] = {
+        name: setting(name) for name in EVALUATION_SETTINGS if name not in ("image", "resources_per_node")
+    }
+    training: dict[str, Any] = {name: setting(name) for name in SETTINGS if name in TRAINING}
     return Chain(
-        InitializeDatasetOperator(task_id="initialize-dataset", dataset_uri=setting("dataset_uri"), workspace_path=path),
-        InitializeModelOperator(task_id="initialize-model", model_uri=setting("model_uri"), workspace_path=path),
+        StartRunOperator(
+            task_id="start-run",
+            workspace=setting("workspace"),
+            workspace_path=setting("workspace_path"),
+            num_nodes=setting("num_nodes"),
+            run_id=setting("run_id"),
+            **on_cluster,
+            **every,
+        ),
+        InitializeDatasetOperator(
+            task_id="initialize-dataset",
+            dataset_uri=setting("dataset_uri"),
+            workspace_path=path,
+            layout=setting("layout"),
+            test_fraction=setting("test_fraction"),
+            max_rows=setting("max_rows"),
+            run_id=run_id,
+            store_conn_id=store,
+            hub_conn_id=hub,
+            **every,
+        ),
+        InitializeModelOperator(
+            task_id="initialize-model",
+            model_uri=setting("model_uri"),
+            workspace_path=path,
+            run_id=run_id,
+            store_conn_id=store,
+            hub_conn_id=hub,
+            **every,
+        ),
         TrainJobOperator(
             task_id="train",
-            workspace=workspace,
-            run=setting("run"),
-            resume=setting("resume"),
-            resume_secret=setting("resume_secret"),
-            export_uri=export_uri,
+            workspace=started % "workspace",
+            run_id=run_id,
             dataset_uri=setting("dataset_uri"),
             model_uri=setting("model_uri"),
-            settings=setting("settings"),
-            num_nodes=setting("num_nodes"),
-            num_proc_per_node=1,
-            env=env,
+            dataset_digest="{{ ti.xcom_pull('initialize-dataset')['digest'] }}",
+            model_digest="{{ ti.xcom_pull('initialize-model')['digest'] }}",
+            export_uri=setting("export_uri"),
+            **training,
+            **on_cluster,
+            **every,
         ),
         ExportCheckpointOperator(
             task_id="export-checkpoint",
-            export_uri=export_uri,
+            export_uri=setting("export_uri"),
             trainjob="{{ ti.xcom_pull('train')['trainjob'] }}",
             workspace_path=path,
+            run_id=run_id,
+            resumable=setting("resumable"),
+            store_conn_id=store,
+            **every,
         ),
         EvaluateOperator(
             task_id="evaluate",
             checkpoint_uri="{{ ti.xcom_pull('export-checkpoint')['uri'] }}",
             checkpoint_digest="{{ ti.xcom_pull('export-checkpoint')['digest'] }}",
-            workspace=workspace,
-            run=setting("run"),
+            workspace=started % "workspace",
             workspace_path=path,
-            sample_row=sample_row,
-            env=env,
+            run_id=run_id,
+            runtime=setting("evaluation_runtime"),
+            image=setting("evaluation_image"),
+            resources_per_node=setting("evaluation_resources"),
+            sample_row=setting("sample_row"),
+            max_rows=setting("max_evaluation_rows"),
+            retention=setting("retention"),
+            store_conn_id=store,
+            **evaluated,
+            **on_cluster,
+            **every,
         ),
     )

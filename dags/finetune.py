@@ -14,10 +14,9 @@ with DAG(
     description="Fine-tune a language model with a TrainJob and export its checkpoint.",
     schedule=None,
     catchup=False,
-    max_active_runs=1,
     params=PARAMETERS,
     render_template_as_native_obj=True,
     tags=["trainwright"],
 ) as dag:
     chain = training_chain(lambda name: f"{{{{ params.{name} }}}}")
-    [chain.dataset, chain.model] >> chain.training >> chain.export >> chain.evaluation  # type: ignore[operator]
+    chain.start >> [chain.dataset, chain.model] >> chain.training >> chain.export >> chain.evaluation  # type: ignore[operator]

@@ -9,7 +9,6 @@ names; a scheduled run has only the Variable.
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -19,15 +18,18 @@ from airflow.sdk.exceptions import AirflowSkipException
 from trainwright.example_dags.chain import PARAMETERS, training_chain
 
 MODEL = Asset(name="trainwright_retrained_model", uri="trainwright://retrained-model")
-ROOT = "retraining"
-"""In the workspace; each run has a folder of its own below it, as it has below `export_uri`."""
-RUN = "{{ run_id | replace(':', '') | replace('+', '-') | replace('~', '-') }}"
-"""The run's id without what paths in a volume do not take."""
+RETENTION = "keep=1"
+"""Of the run folders on the workspace: the last good run's stays, for a look or to resume from its checkpoints."""
+OWN = {
+    **PARAMETERS,
+    "retention": Param(RETENTION, type="string", description="folders of earlier runs that are kept: always, or keep=N"),
+    "force": Param(False, type="boolean", description="train on an unchanged dataset too"),
+}
 
 
 def setting(name: str) -> str:
     """The template of a setting: the parameter if it differs from its default, else the Variable's, else the default."""
-    chosen = f"params.{name} if params.{name} != {PARAMETERS[name].value!r} else "
+    chosen = f"params.{name} if params.{name} != {OWN[name].value!r} else "
     return f"{{{{ {chosen}var.json.get('trainwright_retraining', {{}}).get({name!r}, params.{name}) }}}}"
 
 
@@ -37,11 +39,11 @@ with DAG(
     schedule="@weekly",
     catchup=False,
     max_active_runs=1,
-    params={**PARAMETERS, "force": Param(False, type="boolean", description="train on an unchanged dataset too")},
+    params=OWN,
     render_template_as_native_obj=True,
     tags=["trainwright"],
 ) as dag:
-    chain = training_chain(setting, folder=f"{ROOT}/{RUN}", export=RUN)
+    chain = training_chain(setting)
 
     @task(task_id="new-data", inlets=[MODEL])
     def new_data(*, ti: Any, params: dict[str, Any], inlet_events: Any) -> str:
@@ -55,11 +57,11 @@ with DAG(
         return digest
 
     @task(outlets=[MODEL])
-    def publish(*, ti: Any, run_id: str, params: dict[str, Any], outlet_events: Any) -> None:
+    def publish(*, ti: Any, outlet_events: Any) -> None:
         """Announce the checkpoint: the run was good."""
         exported, evaluated = ti.xcom_pull(task_ids="export-checkpoint"), ti.xcom_pull(task_ids="evaluate")
         outlet_events[MODEL].extra = {
-            "run": params["run"] or run_id,
+            "run": ti.xcom_pull(task_ids="start-run")["run_id"],
             "checkpoint": exported["uri"],
             "manifest": exported["digest"],
             "step": exported["step"],
@@ -69,13 +71,16 @@ with DAG(
         }
 
     @task(trigger_rule="none_failed")
-    def tidy(root: str) -> list[str]:
-        """Remove the folders of this run and of those before it; a failed run keeps its own until the next good one."""
-        folders = sorted(path for path in (Path(root) / ROOT).glob("*") if path.is_dir() and not path.is_symlink())
-        for folder in folders:
-            shutil.rmtree(folder)
-        return [folder.name for folder in folders]
+    def tidy(namespace: str, conn_id: str, retention: str, *, ti: Any) -> list[str]:
+        """End this run, a skipped one too, and delete the folders of earlier ones that are not to be kept; never a live run's."""
+        from trainwright.operators import TrainwrightHook
+        from trainwright.steps.retire import retire_run
+
+        started = ti.xcom_pull(task_ids="start-run")
+        cluster = TrainwrightHook(conn_id).get_conn()
+        space = namespace or cluster.default_namespace
+        return retire_run(cluster, Path(started["path"]), run_id=started["run_id"], namespace=space, retention=retention)
 
     announced = publish()
-    chain.dataset >> new_data() >> chain.model >> chain.training >> chain.export >> chain.evaluation >> announced
-    announced >> tidy(setting("workspace_path"))
+    chain.start >> chain.dataset >> new_data() >> chain.model >> chain.training >> chain.export >> chain.evaluation >> announced
+    announced >> tidy(setting("namespace"), setting("conn_id"), setting("retention"))

@@ -1,4 +1,4 @@
-"""The Airflow provider: operators that prepare a dataset and a model, train, export the checkpoint and evaluate it.
+"""The Airflow provider: operators that start a run, prepare a dataset and a model, train, export the checkpoint and evaluate it.
 
 Loaded lazily (PEP 562): Airflow reads the provider information while it is itself being imported.
 """
@@ -13,6 +13,7 @@ _WHERE = {
     "ExportCheckpointOperator": "export_checkpoint",
     "InitializeDatasetOperator": "initialize_dataset",
     "InitializeModelOperator": "initialize_model",
+    "StartRunOperator": "start_run",
     "TrainJobOperator": "train_job",
     "TrainJobTrigger": "trigger",
     "TrainwrightHook": "hook",

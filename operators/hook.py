@@ -24,7 +24,7 @@ class Settings:
 
 
 class TrainwrightHook(BaseHook):
-    """`conn_id` None uses no connection at all. `submission_mode` stands in for the connection's: that of a job which is there."""
+    """`conn_id` None, or empty, uses no connection at all. `submission_mode` replaces the connection's."""
 
     conn_name_attr = "trainwright_conn_id"
     default_conn_name = "trainwright_default"
@@ -49,7 +49,7 @@ class TrainwrightHook(BaseHook):
 
     def settings(self) -> Settings:
         """The settings of the connection. Raises ValueError for what cannot be honoured."""
-        if self.conn_id is None:
+        if not self.conn_id:
             return Settings()
         connection = self.get_connection(self.conn_id)
         extra = dict(connection.extra_dejson or {})

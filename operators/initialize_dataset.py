@@ -7,19 +7,34 @@ from typing import Any
 
 from airflow.sdk import BaseOperator
 
+from trainwright.operators.credentials import credentials
+from trainwright.operators.failing import retried_unless_in_vain
+from trainwright.operators.task_identity import task_identity
+
 
 class InitializeDatasetOperator(BaseOperator):
-    """Fetch a dataset, map its columns to what TRL reads, split it, and leave it on the workspace with a receipt.
+    """Fetch a dataset, map its columns to what TRL reads, split it, and share it on the workspace under its digest.
 
-    :param dataset_uri: hf://org/name, or file:///path to a file or a folder.
+    :param dataset_uri: hf://org/name, s3://bucket/folder, or file:///path to a file or a folder.
     :param workspace_path: where the workspace is mounted in the worker.
     :param layout: force a layout: alpaca, prompt-completion, messages or text.
     :param test_fraction: share of the rows that is held out, where the source has no split of its own.
     :param max_rows: take only so many rows; 0 takes all.
+    :param run_id: names the run in place of the DAG run's id; its record on the workspace says that it uses the dataset.
+    :param store_conn_id: a connection with credentials for an object store, see docs/airflow.md; hub_conn_id: for the hub.
     :return: source, revision, digest, train_rows, test_rows.
     """
 
-    template_fields = ("dataset_uri", "workspace_path", "layout")
+    template_fields = (
+        "dataset_uri",
+        "workspace_path",
+        "layout",
+        "test_fraction",
+        "max_rows",
+        "run_id",
+        "store_conn_id",
+        "hub_conn_id",
+    )
 
     def __init__(
         self,
@@ -27,18 +42,33 @@ class InitializeDatasetOperator(BaseOperator):
         dataset_uri: str,
         workspace_path: str = "/workspace",
         layout: str = "",
-        test_fraction: float = 0.1,
-        max_rows: int = 0,
+        test_fraction: float | str = 0.1,
+        max_rows: int | str = 0,
+        run_id: str = "",
+        store_conn_id: str | None = None,
+        hub_conn_id: str | None = None,
         **kwargs: Any,
     ):
         super().__init__(**kwargs)
         self.dataset_uri, self.workspace_path, self.layout = dataset_uri, workspace_path, layout
-        self.test_fraction, self.max_rows = test_fraction, max_rows
+        self.test_fraction, self.max_rows, self.run_id = test_fraction, max_rows, run_id
+        self.store_conn_id, self.hub_conn_id = store_conn_id, hub_conn_id
 
+    @retried_unless_in_vain()
     def execute(self, context: Any) -> dict[str, Any]:
-        from trainwright.initializers import DatasetOptions, initialize_dataset
+        from trainwright.initializers import DatasetOptions
+        from trainwright.steps.prepare import prepare_run_dataset
 
-        options = DatasetOptions(layout=self.layout, test_fraction=self.test_fraction, max_rows=self.max_rows)
-        receipt = initialize_dataset(self.dataset_uri, Path(self.workspace_path) / "dataset", options)
+        identity = task_identity(context, self.run_id)
+        options = DatasetOptions(layout=self.layout, test_fraction=float(self.test_fraction), max_rows=int(self.max_rows))
+        with credentials(self.store_conn_id, self.hub_conn_id):
+            receipt = prepare_run_dataset(
+                self.dataset_uri,
+                Path(self.workspace_path),
+                options,
+                owner=identity.owner,
+                run_id=identity.run,
+                map_index=identity.map_index,
+            )
         rows = {name: receipt.details[name] for name in ("train_rows", "test_rows")}
         return {"source": self.dataset_uri, "revision": receipt.revision, "digest": receipt.digest, **rows}

@@ -7,23 +7,48 @@ from typing import Any
 
 from airflow.sdk import BaseOperator
 
+from trainwright.operators.credentials import credentials
+from trainwright.operators.failing import retried_unless_in_vain
+from trainwright.operators.task_identity import task_identity
+
 
 class InitializeModelOperator(BaseOperator):
-    """Fetch a model, check that it is whole and has safetensors weights, and leave it on the workspace with a receipt.
+    """Fetch a model, check that it is whole and has safetensors weights, and share it on the workspace under its digest.
 
-    :param model_uri: hf://org/name, or file:///path to a folder that transformers loads.
+    :param model_uri: hf://org/name, s3://bucket/folder, or file:///path to a folder that transformers loads.
     :param workspace_path: where the workspace is mounted in the worker.
+    :param run_id: names the run in place of the DAG run's id; its record on the workspace says that it uses the model.
+    :param store_conn_id: a connection with credentials for an object store, see docs/airflow.md; hub_conn_id: for the hub.
     :return: source, revision, digest.
     """
 
-    template_fields = ("model_uri", "workspace_path")
+    template_fields = ("model_uri", "workspace_path", "run_id", "store_conn_id", "hub_conn_id")
 
-    def __init__(self, *, model_uri: str, workspace_path: str = "/workspace", **kwargs: Any):
+    def __init__(
+        self,
+        *,
+        model_uri: str,
+        workspace_path: str = "/workspace",
+        run_id: str = "",
+        store_conn_id: str | None = None,
+        hub_conn_id: str | None = None,
+        **kwargs: Any,
+    ):
         super().__init__(**kwargs)
-        self.model_uri, self.workspace_path = model_uri, workspace_path
+        self.model_uri, self.workspace_path, self.run_id = model_uri, workspace_path, run_id
+        self.store_conn_id, self.hub_conn_id = store_conn_id, hub_conn_id
 
+    @retried_unless_in_vain()
     def execute(self, context: Any) -> dict[str, Any]:
-        from trainwright.initializers import initialize_model
+        from trainwright.steps.prepare import prepare_run_model
 
-        receipt = initialize_model(self.model_uri, Path(self.workspace_path) / "model")
+        identity = task_identity(context, self.run_id)
+        with credentials(self.store_conn_id, self.hub_conn_id):
+            receipt = prepare_run_model(
+                self.model_uri,
+                Path(self.workspace_path),
+                owner=identity.owner,
+                run_id=identity.run,
+                map_index=identity.map_index,
+            )
         return {"source": self.model_uri, "revision": receipt.revision, "digest": receipt.digest}

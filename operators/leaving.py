@@ -12,7 +12,7 @@ from trainwright.operators.task_state import TaskId
 log = logging.getLogger(__name__)
 
 
-def on_signal(context: Any, stopping: str) -> Callable[[Any, Any], str]:
+def on_signal(context: Any, on_cancel: str) -> Callable[[Any, Any], str]:
     """What is done with the job when the worker gets SIGTERM, after what Airflow says of the task at that moment.
 
     The task still runs, and will be retried: only its worker goes away, so the job keeps running and the retry adopts it.
@@ -28,26 +28,26 @@ def on_signal(context: Any, stopping: str) -> Callable[[Any, Any], str]:
         state = TaskId.of(context).state()
         if state == "running" and int(ti.try_number) <= int(getattr(ti, "max_tries", 0) or 0):
             return "it keeps running, and the retry of this task adopts it"
-        if state == "restarting" and stopping in (Stopping.suspend, Stopping.keep):
+        if state == "restarting" and on_cancel in (Stopping.suspend, Stopping.keep):
             suspend_job(cluster, trainjob, superseded=True)
             return "it is suspended for good: the task was cleared, and starts a new one"
-        return stop_job(cluster, trainjob, Stopping(stopping))
+        return stop_job(cluster, trainjob, Stopping(on_cancel))
 
     return leave
 
 
-def on_error(stopping: str) -> Callable[[Any, Any], str]:
+def on_error(on_cancel: str) -> Callable[[Any, Any], str]:
     """What is done with the job when a deadline has passed or the wait has failed."""
 
     def leave(cluster: Any, trainjob: Any) -> str:
         from trainwright.jobs.cancel import Stopping, stop_job
 
-        return stop_job(cluster, trainjob, Stopping(stopping))
+        return stop_job(cluster, trainjob, Stopping(on_cancel))
 
     return leave
 
 
-def stop_earlier(cluster: Any, identity: Any, namespace: str, stopping: str) -> None:
+def stop_earlier(cluster: Any, identity: Any, namespace: str, on_cancel: str) -> None:
     """Before a cleared task starts a new job: stop what it started before it was cleared and nobody has stopped since.
 
     That is a job whose worker or triggerer was not there to hear of the clear, or one that was to be kept. Raises ApiError:
@@ -59,7 +59,7 @@ def stop_earlier(cluster: Any, identity: Any, namespace: str, stopping: str) -> 
     from trainwright.jobs.both_modes import jobs_of_run
     from trainwright.jobs.cancel import Stopping, stop_job
 
-    how = Stopping.delete if stopping == Stopping.delete else Stopping.suspend
+    how = Stopping.delete if on_cancel == Stopping.delete else Stopping.suspend
     if not (owners := {str(earlier) for earlier in earlier_identities(identity)}):
         return
     for place, trainjob in jobs_of_run(cluster, identity.run, namespace):

@@ -8,7 +8,7 @@ from typing import Any
 def get_provider_info() -> dict[str, Any]:
     """The provider's description, after Airflow's provider_info.schema.json."""
     integration = "Trainwright"
-    modules = ("train_job", "initialize_dataset", "initialize_model", "export_checkpoint", "evaluate")
+    modules = ("train_job", "initialize_dataset", "initialize_model", "start_run", "export_checkpoint", "evaluate")
     return {
         "package-name": "trainwright",
         "name": integration,
@@ -19,6 +19,7 @@ def get_provider_info() -> dict[str, Any]:
         ],
         "operators": [{"integration-name": integration, "python-modules": [f"trainwright.operators.{name}" for name in modules]}],
         "triggers": [{"integration-name": integration, "python-modules": ["trainwright.operators.trigger"]}],
+        "task-decorators": [{"name": "trainjob", "class-name": "trainwright.operators.decorator.trainjob_task"}],
         "hooks": [{"integration-name": integration, "python-modules": ["trainwright.operators.hook"]}],
         "connection-types": [
             {

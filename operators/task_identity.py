@@ -20,7 +20,7 @@ def task_identity(context: Any, run: str = "") -> Identity:
     retries = int(getattr(context.get("task"), "retries", 0) or 0)
     most = int(getattr(ti, "max_tries", retries) or 0)
     step = ti.task_id if most in (0, retries) else f"{ti.task_id}@{most}"
-    return Identity(f"airflow/{ti.dag_id}", run or str(ti.run_id), step, TaskId.of(context).map_index)
+    return Identity(f"airflow/{ti.dag_id}", str(run or ti.run_id), step, TaskId.of(context).map_index)
 
 
 def earlier_identities(identity: Identity) -> Iterator[Identity]:

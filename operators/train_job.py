@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import threading
 import time
+from collections.abc import Callable
+from dataclasses import asdict
 from datetime import timedelta
 from functools import partial
 from typing import Any, NoReturn
@@ -15,141 +16,175 @@ from airflow.sdk.bases.operator import TRIGGER_FAIL_REPR, TriggerFailureReason
 from trainwright.operators import leaving
 from trainwright.operators.failing import retried_unless_in_vain
 from trainwright.operators.hook import TrainwrightHook
+from trainwright.operators.settings import SETTINGS, TEMPLATED
 from trainwright.operators.task_identity import earlier_identities, task_identity
 from trainwright.operators.task_state import TaskId
-from trainwright.operators.trigger import LOG_BYTES, LOG_INTERVAL_SECONDS, SETTLE_SECONDS, TrainJobTrigger
+from trainwright.operators.trigger import LOG_INTERVAL_SECONDS, SETTLE_SECONDS, TrainJobTrigger
 
 _BACKSTOP_SECONDS = 120
 """How much later than the trigger's own deadline Airflow's comes, which leaves the trigger no time to say anything."""
 
 
 class TrainJobOperator(BaseOperator):
-    """Fine-tune in a TrainJob and wait until it has succeeded.
+    """Run any training in a TrainJob and wait until it has succeeded: a runtime, a function, code, or a whole manifest.
 
-    A retry adopts the job of the try before; clearing the task starts a new one. A worker that goes away (SIGTERM, SIGKILL)
-    leaves the job running for the retry. A task that is marked failed, out of time, or that has no retry left when its
-    worker gets SIGTERM, suspends its job: nothing keeps running, and the next try goes on from the last whole checkpoint.
+    With nothing said but data and a workspace it is supervised fine-tuning in the runtime trl-sft. A retry adopts the job of
+    the try before; clearing the task starts a new one. A worker that goes away (SIGTERM, SIGKILL) leaves the job running for
+    the retry. A task that is marked failed, out of time, or that has no retry left when its worker gets SIGTERM, suspends its
+    job: nothing keeps running, and the next try resumes from the run's last whole checkpoint. Dicts and lists may be given as
+    JSON; docs/reference/parameters.md has all settings, which the KFP component and `trainwright submit` share.
 
-    :param workspace: pvc://CLAIM or pvc://CLAIM/FOLDER, the volume that initializers, nodes and exporter share; with
-        ?size=20Gi&class=NAME&access=MODE&retain=keep (all but size optional) the claim is made where it does not exist.
-    :param dataset_uri: as given to InitializeDatasetOperator.
-    :param model_uri: as given to InitializeModelOperator.
-    :param runtime: a ClusterTrainingRuntime with the steps of trl-sft.
-    :param settings: training settings, as a dict or as JSON; see docs/settings.md.
-    :param run: names the run in place of the DAG run's id: a DAG run of the same name goes on with its job.
-    :param env: variables of the training program; credentials as {"valueFrom": {"secretKeyRef": ...}}, literal ones are refused.
-    :param dataset_secret: a Secret whose keys become variables of the dataset initializer; model_secret likewise.
-    :param queue_name: a LocalQueue of Kueue, which lets the job start; priority_class: one of that queue.
-    :param topology: required:KEY, preferred:KEY, unconstrained or exclusive:KEY; see docs/settings.md, as for the next three.
-    :param node_selector: for the training steps, as a pod has it; likewise tolerations and affinity.
+    :param runtime: Training runtime. Empty: that of the builtin trainer, torch-distributed for a function or code, else
+        trl-sft.
+    :param runtime_kind: ClusterTrainingRuntime, or TrainingRuntime for one of the job's namespace.
+    :param builtin: Builtin trainer: sft or torchtune. Empty: sft, where nothing else says what runs and the runtime is for
+        it.
+    :param settings: Settings of the builtin trainer, see docs/settings.md.
+    :param image: Image of the training container.
+    :param command: Command of the training container; with code, what is run in its folder.
+    :param args: Arguments of the command.
+    :param env: Variables of the training container: texts, or {"valueFrom": {"secretKeyRef": {"name": ..., "key": ...}}}.
+        Literal credentials are refused.
+    :param func: Training function: its source is sent, as the Kubeflow SDK does; nothing is pickled.
+    :param func_args: Keyword arguments of the function, as JSON.
+    :param packages_to_install: Python packages that a function or code needs, installed on every node.
+    :param pip_index_urls: Package indexes for them: the first in place of PyPI, the others besides.
+    :param code: Folder, or git+https://HOST/PATH@REVISION[#subdirectory=FOLDER]: packed by digest and unpacked on every
+        node.
+    :param manifest: Whole TrainJob, as an object, as YAML text, or as the path of a YAML file.
+    :param num_nodes: Nodes that train together. Empty or 0: the runtime's.
+    :param num_proc_per_node: Processes on a node. Empty or 0: one for each GPU, else for each CPU.
+    :param resources_per_node: Resources of a node: {"nvidia.com/gpu": "1"} for limits and requests, or {"limits": ...,
+        "requests": ...}.
+    :param labels: Labels of the TrainJob.
+    :param annotations: Annotations of the TrainJob.
+    :param runtime_patches: Further spec.runtimePatches, each with manager and trainingRuntimeSpec.
+    :param dataset_uri: Dataset: hf://org/name, s3://bucket/folder or file:///path.
+    :param dataset_digest: Digest of the prepared dataset; nodes refuse any other.
+    :param dataset_env: Variables of the dataset initializer.
+    :param model_uri: Base model: hf://org/name, s3://bucket/folder or file:///path.
+    :param model_digest: Digest of the prepared model; nodes refuse any other.
+    :param model_env: Variables of the model initializer.
+    :param workspace: Volume that the steps of a run share: pvc://CLAIM[/FOLDER], or with
+        ?size=20Gi[&class=&access=&retain=] to create it. The run's own folder in it is mounted at /workspace.
+    :param queue_name: LocalQueue of Kueue: the job starts when the queue admits it.
+    :param priority_class: WorkloadPriorityClass of that queue.
+    :param topology: required:KEY, preferred:KEY, unconstrained (Kueue) or exclusive:KEY (JobSet), KEY being a node label.
+    :param node_selector: Labels of the nodes that may train; initializers run anywhere.
+    :param tolerations: Tolerations of the training pods, besides those of the runtime.
+    :param affinity: Node and pod affinity of the training pods.
+    :param queue_timeout_seconds: Seconds that the job may be queued or suspended. 0: no limit.
+    :param start_timeout_seconds: Seconds until its nodes must train. 0: no limit.
+    :param run_timeout_seconds: Seconds that it may run; also its activeDeadlineSeconds, which the cluster keeps. 0: no
+        limit.
+    :param logs: Whose log is shown as it grows: a rank, all, STEP:RANK, STEP:all, or none.
+    :param log_bytes: Bytes of log that are shown; after that only the last lines, at the end.
+    :param resume: Where a new job starts: auto (the run's last whole checkpoint), never, or the URI of an exported
+        checkpoint.
+    :param export_uri: Where the run exports to: with auto, a workspace without checkpoints resumes from there.
+    :param previous_jobs: Ended earlier jobs of this step once the next one is submitted: keep or delete.
+    :param preemption_budget: Maximum automatic resubmissions after preemption, in the life of the step.
+    :param on_cancel: The job when the step is cancelled, exceeds a deadline or fails to follow it: suspend, delete, keep.
+    :param store_secret: Secret with object store credentials (AWS_ACCESS_KEY_ID ...), for datasets, models and resuming.
+    :param hub_secret: Secret with the key HF_TOKEN, for datasets, models and the training program.
+    :param dataset_secret: Secret whose keys become variables of the dataset initializer.
+    :param model_secret: Secret whose keys become variables of the model initializer.
+    :param resume_secret: Secret for reading exports to resume from. Empty: store_secret.
+    :param run_id: names the run in place of the DAG run's id: its folder of the workspace, its export, and its TrainJobs.
+    :param namespace: where the TrainJob is created; empty takes the manifest's, else the connection's.
+    :param submission_mode: auto, trainjob or jobset; empty takes the connection's.
     :param conn_id: a connection of the type `trainwright` or `kubernetes`; None uses the environment.
-    :param queue_timeout: seconds that the job may be queued or suspended; start_timeout: until its nodes must train;
-        run_timeout: that they may train. None waits. The task's execution_timeout counts as well, deferred or not.
     :param deferrable: wait in the triggerer; default: [operators] default_deferrable.
-    :param stopping: what becomes of the job when the task is ended early: suspend, delete, or keep.
-    :param resume: where a new job goes on from: auto (the last whole checkpoint), never, or the URI of an exported checkpoint.
-    :param export_uri: where this run exports to: with auto a job whose workspace has no checkpoint goes on from its export.
-    :param resume_secret: a Secret with what reads exports (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_ENDPOINT_URL ...).
-    :param earlier: what becomes of ended earlier jobs of this task once the next one is submitted: keep or delete.
-    :param preemption_budget: times that the task submits the next job by itself because pods were taken away; 0 leaves it to
-        the retries of the task.
-    :param logs: whose log the task's log shows as it grows: a rank of the training nodes, all, STEP:RANK, STEP:all, or none.
-    :param log_bytes: how much of it; after that only its last lines, when the job has ended.
-    :param log_interval: seconds between two looks at it while the task is deferred; 0 never looks.
-    :param settle_seconds: the least time between deferral and event, see SETTLE_SECONDS of the trigger.
-    :return: trainjob, namespace, metrics.
+    :param log_poll_interval: seconds between two looks at the log while the task is deferred; 0 never looks.
+    :param min_defer_seconds: the least time between deferral and event, see SETTLE_SECONDS of the trigger.
+    :return: trainjob, namespace, metrics, results (what a function returned, or results.json), folder (in the workspace).
     """
 
-    template_fields = (
-        "workspace",
-        "dataset_uri",
-        "model_uri",
-        "runtime",
-        "settings",
-        "namespace",
-        "run",
-        "resume",
-        "export_uri",
-        "resume_secret",
-        "num_nodes",
-        "env",
-        "resources_per_node",
-        "queue_name",
-        "priority_class",
-        "topology",
-        "node_selector",
-        "tolerations",
-        "affinity",
-        "logs",
-    )
+    template_fields = (*TEMPLATED, "namespace", "run_id", "submission_mode", "conn_id")
+    template_fields_renderers = {"settings": "json", "env": "json", "func_args": "json", "manifest": "yaml"}
+    template_ext = (".yaml", ".yml")
 
     def __init__(
         self,
         *,
-        workspace: str,
+        runtime: str = "",
+        runtime_kind: str = "ClusterTrainingRuntime",
+        builtin: str = "",
+        settings: dict[str, Any] | str | None = None,
+        image: str = "",
+        command: list[Any] | str | None = None,
+        args: list[Any] | str | None = None,
+        env: dict[str, Any] | str | None = None,
+        func: Callable[..., Any] | str | None = None,
+        func_args: dict[str, Any] | str | None = None,
+        packages_to_install: list[Any] | str | None = None,
+        pip_index_urls: list[Any] | str | None = None,
+        code: str = "",
+        manifest: dict[str, Any] | str | None = None,
+        num_nodes: int | str | None = None,
+        num_proc_per_node: int | str | None = None,
+        resources_per_node: dict[str, Any] | str | None = None,
+        labels: dict[str, Any] | str | None = None,
+        annotations: dict[str, Any] | str | None = None,
+        runtime_patches: list[Any] | str | None = None,
         dataset_uri: str = "",
+        dataset_digest: str = "",
+        dataset_env: dict[str, Any] | str | None = None,
         model_uri: str = "",
-        runtime: str = "trl-sft",
-        settings: dict[str, Any] | str = "{}",
-        namespace: str = "",
-        run: str = "",
-        num_nodes: int | str = 1,
-        num_proc_per_node: int | None = None,
-        resources_per_node: dict[str, str] | None = None,
-        env: dict[str, Any] | None = None,
-        dataset_secret: str = "",
-        model_secret: str = "",
+        model_digest: str = "",
+        model_env: dict[str, Any] | str | None = None,
+        workspace: str = "",
         queue_name: str = "",
         priority_class: str = "",
         topology: str = "",
-        node_selector: dict[str, str] | None = None,
-        tolerations: list[dict[str, Any]] | None = None,
-        affinity: dict[str, Any] | None = None,
-        queue_timeout: float | None = None,
-        start_timeout: float | None = None,
-        run_timeout: float | None = None,
-        deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
-        stopping: str = "suspend",
+        node_selector: dict[str, Any] | str | None = None,
+        tolerations: list[Any] | str | None = None,
+        affinity: dict[str, Any] | str | None = None,
+        queue_timeout_seconds: int | str | None = None,
+        start_timeout_seconds: int | str | None = None,
+        run_timeout_seconds: int | str | None = None,
+        logs: str = "0",
+        log_bytes: int | str = 16777216,
         resume: str = "auto",
         export_uri: str = "",
+        previous_jobs: str = "keep",
+        preemption_budget: int | str = 3,
+        on_cancel: str = "suspend",
+        store_secret: str = "",
+        hub_secret: str = "",
+        dataset_secret: str = "",
+        model_secret: str = "",
         resume_secret: str = "",
-        earlier: str = "keep",
-        preemption_budget: int = 3,
-        logs: str = "0",
-        log_bytes: int = LOG_BYTES,
-        log_interval: float = LOG_INTERVAL_SECONDS,
-        settle_seconds: float = SETTLE_SECONDS,
+        run_id: str = "",
+        namespace: str = "",
+        submission_mode: str = "",
         conn_id: str | None = None,
+        deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
+        log_poll_interval: float = LOG_INTERVAL_SECONDS,
+        min_defer_seconds: float = SETTLE_SECONDS,
         **kwargs: Any,
     ):
+        given = dict(locals())
         super().__init__(**kwargs)
-        self.workspace, self.dataset_uri, self.model_uri, self.runtime = workspace, dataset_uri, model_uri, runtime
-        self.settings, self.namespace, self.run, self.conn_id = settings, namespace, run, conn_id
-        self.num_nodes, self.num_proc_per_node = num_nodes, num_proc_per_node
-        self.resources_per_node, self.env = resources_per_node or {}, env or {}
-        self.dataset_secret, self.model_secret = dataset_secret, model_secret
-        self.queue_name, self.priority_class, self.topology = queue_name, priority_class, topology
-        self.node_selector, self.tolerations, self.affinity = node_selector or {}, tolerations or [], affinity or {}
-        if stopping not in ("suspend", "delete", "keep"):
-            raise ValueError(f"stopping={stopping!r}: expected suspend, delete or keep")
-        self.resume, self.export_uri, self.resume_secret, self.earlier = resume, export_uri, resume_secret, earlier
-        self.preemption_budget = preemption_budget
-        self.queue_timeout, self.start_timeout, self.run_timeout = queue_timeout, start_timeout, run_timeout
-        self.deferrable, self.stopping, self.settle_seconds = deferrable, stopping, settle_seconds
-        self.logs, self.log_bytes, self.log_interval = logs, log_bytes, log_interval
+        for name in SETTINGS:
+            setattr(self, name, given[name])
+        self.run_id, self.namespace, self.submission_mode, self.conn_id = run_id, namespace, submission_mode, conn_id
+        self.deferrable, self.log_poll_interval, self.min_defer_seconds = deferrable, log_poll_interval, min_defer_seconds
+        if "{{" not in on_cancel and on_cancel not in ("suspend", "delete", "keep"):
+            raise ValueError(f"on_cancel={on_cancel!r}: expected suspend, delete or keep")
 
     @retried_unless_in_vain()
     def execute(self, context: Any) -> dict[str, Any]:
-        from trainwright.jobs.logs import Wanted
-        from trainwright.jobs.run import ended_by_signals, run_to_end
+        from trainwright.jobs import run_step
+        from trainwright.jobs.run import ended_by_signals
 
-        cluster = TrainwrightHook(self.conn_id).get_conn()
-        identity, namespace = task_identity(context, self.run), self._namespace(cluster)
-        leaving.stop_earlier(cluster, identity, namespace, self.stopping)
+        request, identity = self.request(), task_identity(context, self.run_id)
+        cluster = self._cluster()
+        namespace = self._namespace(cluster, request)
+        leaving.stop_earlier(cluster, identity, namespace, self.on_cancel)
         if not self.deferrable:
-            more = {**self._submitting(context, identity), **self._waiting(context)}
-            return _result(run_to_end(cluster, self._request(), identity, namespace, **more), more["tell"].progress)
-        Wanted.parse(str(self.logs))  # before there is a job
+            more = {**self._submitting(identity), "teller": self._teller(), "on_signal": self._on_signal(context)}
+            return self.returned(run_step(cluster, request, identity, namespace, **more))
         limit = self.execution_timeout.total_seconds() if self.execution_timeout else None
         with ended_by_signals() as stop:
             return self._submit_and_defer(context, cluster, stop, time.time() + limit if limit is not None else None)
@@ -162,9 +197,9 @@ class TrainJobOperator(BaseOperator):
         submitted = self._submit(context, cluster)
         cluster, trainjob = submitted.cluster or cluster, submitted.trainjob
         if phase_of(trainjob) is Phase.Succeeded:
-            return _result(trainjob)
+            return self._result(context, cluster, trainjob)
         if stop.is_set():
-            became = leave(cluster, trainjob, leaving.on_signal(context, self.stopping))
+            became = leave(cluster, trainjob, self._on_signal(context))
             raise Cancelled(f"the task was ended before it was deferred; TrainJob {trainjob['metadata']['name']}: {became}")
         self._defer(context, trainjob, until, submitted.mode)
 
@@ -178,18 +213,18 @@ class TrainJobOperator(BaseOperator):
         from trainwright.jobs.verdict import deadline_of, failure_of
 
         name, namespace, outcome = event["name"], event["namespace"], event["outcome"]
-        if outcome == "succeeded":
-            return {"trainjob": name, "namespace": namespace, "metrics": event.get("metrics") or {}}
         if outcome == "deleted":
             raise JobDeleted(event["message"])
-        cluster = TrainwrightHook(self.conn_id, event.get("submission_mode") or "").get_conn()
+        cluster = self._cluster(event.get("submission_mode") or "")
         try:
             trainjob = cluster.get(TRAINJOB, name, namespace)
         except NotFound:
             raise JobDeleted(f"TrainJob {namespace}/{name} {outcome} and was deleted since: {event['message']}") from None
+        if outcome == "succeeded":
+            return self._result(context, cluster, trainjob, event.get("metrics") or {})
         if outcome == "failed":
             return self._after_failure(context, cluster, failure_of(cluster, trainjob), event.get("until"))
-        became = leave(cluster, trainjob, leaving.on_error(self.stopping))
+        became = leave(cluster, trainjob, leaving.on_error(self.on_cancel))
         if outcome == "deadline":
             raise deadline_of(cluster, trainjob, event["message"], event.get("what") or "run", after=became)
         raise TrainJobError(f"TrainJob {namespace}/{name} could not be followed: {event['message']}; {became}")
@@ -200,10 +235,10 @@ class TrainJobOperator(BaseOperator):
         from trainwright.jobs.preemption import wait_to_resume
         from trainwright.jobs.run import Cancelled, ended_by_signals
 
-        if not isinstance(failure, Preempted) or not self.preemption_budget:
+        if not isinstance(failure, Preempted) or not (budget := self.request().preemption_budget):
             raise failure
         with ended_by_signals() as stop:
-            if not wait_to_resume(cluster, failure, self.preemption_budget, stop):
+            if not wait_to_resume(cluster, failure, budget, stop):
                 raise Cancelled(
                     "the task was ended while it waited to resume a job that was preempted; nothing runs"
                 ) from failure
@@ -217,112 +252,101 @@ class TrainJobOperator(BaseOperator):
         """
         if next_method != TRIGGER_FAIL_REPR:
             return super().resume_execution(next_method, next_kwargs, context)
+        from trainwright.jobs import Live
         from trainwright.jobs.both_modes import find_job
         from trainwright.jobs.run import follow_to_end, leave
+        from trainwright.jobs.step import deadlines_of
 
-        cluster = TrainwrightHook(self.conn_id).get_conn()
-        found = find_job(cluster, task_identity(context, self.run), self._namespace(cluster))
+        cluster, request = self._cluster(), self.request()
+        found = find_job(cluster, task_identity(context, self.run_id), self._namespace(cluster, request))
         if found is None:
             return super().resume_execution(next_method, next_kwargs, context)
         cluster, trainjob = found
         name = trainjob["metadata"]["name"]
         reason = (next_kwargs or {}).get("error")
         if reason == TriggerFailureReason.TRIGGER_TIMEOUT:
-            self.log.error("TrainJob %s took too long: %s", name, leave(cluster, trainjob, leaving.on_error(self.stopping)))
+            self.log.error("TrainJob %s took too long: %s", name, leave(cluster, trainjob, leaving.on_error(self.on_cancel)))
             return super().resume_execution(next_method, next_kwargs, context)
         self.log.warning("the trigger failed (%s); waiting for TrainJob %s in the worker", reason, name)
-        waiting = self._waiting(context)
-        again = partial(self._submit, context, cluster)
-        return _result(follow_to_end(cluster, trainjob, again=again, **waiting), waiting["tell"].progress)
+        teller = self._teller()
+        ended = follow_to_end(
+            cluster,
+            trainjob,
+            again=partial(self._submit, context, cluster),
+            preemption_budget=request.preemption_budget,
+            deadlines=deadlines_of(request),
+            tell=teller,
+            logs=Live.parse(request.logs, request.log_bytes),
+            on_signal=self._on_signal(context),
+            on_error=leaving.on_error(self.on_cancel),
+        )
+        return self._result(context, cluster, ended, dict(teller.progress.metrics) if teller.progress else None)
 
     def _submit(self, context: Any, cluster: Any) -> Any:
         from trainwright.jobs import submit_or_adopt
 
-        identity = task_identity(context, self.run)
-        more = self._submitting(context, identity)
-        return submit_or_adopt(cluster, self._request(), identity, self._namespace(cluster), **more)
+        request, identity = self.request(), task_identity(context, self.run_id)
+        namespace = self._namespace(cluster, request)
+        return submit_or_adopt(cluster, request, identity, namespace, **self._submitting(identity))
 
     def _defer(self, context: Any, trainjob: dict[str, Any], until: float | None, mode: str) -> NoReturn:
         """`until` is the end of the task's execution_timeout, in seconds since the epoch. Raises TaskDeferred."""
+        from trainwright.jobs.step import deadlines_of
+
         left = until - time.time() if until is not None else None
-        metadata = trainjob["metadata"]
+        metadata, request = trainjob["metadata"], self.request()
         self.defer(
             trigger=TrainJobTrigger(
-                conn_id=self.conn_id,
+                conn_id=self.conn_id or None,
                 namespace=metadata["namespace"],
                 name=metadata["name"],
                 uid=metadata["uid"],
                 task=TaskId.of(context).as_dict(),
-                stopping=self.stopping,
-                deadlines={"queue": self.queue_timeout, "start": self.start_timeout, "run": self.run_timeout},
+                stopping=self.on_cancel,
+                deadlines=asdict(deadlines_of(request)),
                 until=until,
-                settle_seconds=self.settle_seconds,
+                settle_seconds=self.min_defer_seconds,
                 submission_mode=str(mode),
-                logs=str(self.logs),
-                log_bytes=int(self.log_bytes),
-                log_interval=self.log_interval,
+                logs=request.logs,
+                log_bytes=request.log_bytes,
+                log_interval=self.log_poll_interval,
             ),
             method_name="execute_complete",
-            timeout=timedelta(seconds=max(left, 0) + self.settle_seconds + _BACKSTOP_SECONDS) if left is not None else None,
+            timeout=timedelta(seconds=max(left, 0) + self.min_defer_seconds + _BACKSTOP_SECONDS) if left is not None else None,
         )
 
-    def _waiting(self, context: Any) -> dict[str, Any]:
-        """How the worker waits, as arguments."""
-        from trainwright.jobs import Deadlines, Live, Teller
+    def request(self) -> Any:
+        """The settings as a checked request (`trainwright.jobs.TrainRequest`). Raises pydantic's ValidationError, LiteralSecret."""
+        from trainwright.jobs import TrainRequest
 
-        return {
-            "preemption_budget": self.preemption_budget,
-            "deadlines": Deadlines(queue=self.queue_timeout, start=self.start_timeout, run=self.run_timeout),
-            "tell": Teller(lambda line: self.log.info("%s", line)),
-            "logs": Live.parse(str(self.logs), int(self.log_bytes)),
-            "on_signal": leaving.on_signal(context, self.stopping),
-            "on_error": leaving.on_error(self.stopping),
-        }
+        return TrainRequest.from_parameters({name: getattr(self, name) for name in SETTINGS})
 
-    def _submitting(self, context: Any, identity: Any) -> dict[str, Any]:
+    def returned(self, result: Any) -> Any:
+        """The task's XCom, from a `StepResult`."""
+        return result.as_dict()
+
+    def _cluster(self, mode: str = "") -> Any:
+        return TrainwrightHook(self.conn_id, mode or self.submission_mode).get_conn()
+
+    def _namespace(self, cluster: Any, request: Any) -> str:
+        return self.namespace or request.namespace or str(cluster.default_namespace)
+
+    def _teller(self) -> Any:
+        from trainwright.jobs import Teller
+
+        return Teller(lambda line: self.log.info("%s", line))
+
+    def _on_signal(self, context: Any) -> Any:
+        return leaving.on_signal(context, self.on_cancel)
+
+    def _submitting(self, identity: Any) -> dict[str, Any]:
         """What a submission knows besides the request, as arguments: the run's export, and what the task was before a clear."""
         from trainwright.checkpoints.resume_source import exported_by
 
-        exported = exported_by(str(context["ti"].run_id), self.export_uri) if self.export_uri else None
-        return {"latest_checkpoint": exported, "was": tuple(earlier_identities(identity))}
+        look = exported_by(identity.run, self.export_uri, map_index=identity.map_index) if self.export_uri else None
+        return {"latest_checkpoint": look, "was": tuple(earlier_identities(identity))}
 
-    def _namespace(self, cluster: Any) -> str:
-        return self.namespace or str(cluster.default_namespace)
+    def _result(self, context: Any, cluster: Any, trainjob: Any, metrics: dict[str, str] | None = None) -> Any:
+        from trainwright.jobs.step import result_of
 
-    def _request(self) -> Any:
-        from trainwright.jobs import TrainRequest
-        from trainwright.jobs.sft import SftSettings
-
-        text = self.settings if isinstance(self.settings, str) else json.dumps(self.settings)
-        resources = self.resources_per_node
-        return TrainRequest(
-            runtime=self.runtime,
-            dataset_uri=self.dataset_uri,
-            dataset_secret=self.dataset_secret,
-            model_uri=self.model_uri,
-            model_secret=self.model_secret,
-            args=SftSettings.model_validate_json(text).arguments(),
-            env=self.env,
-            num_nodes=int(self.num_nodes),
-            num_proc_per_node=self.num_proc_per_node,
-            resources_per_node={"limits": resources, "requests": resources} if resources else {},
-            workspace=self.workspace,
-            resume=self.resume,
-            resume_secret=self.resume_secret,
-            earlier=self.earlier,
-            queue_name=self.queue_name,
-            priority_class=self.priority_class,
-            topology=self.topology,
-            node_selector=self.node_selector,
-            tolerations=self.tolerations,
-            affinity=self.affinity,
-            active_deadline_seconds=int(self.run_timeout) if self.run_timeout else None,
-        )
-
-
-def _result(trainjob: dict[str, Any], progress: Any = None) -> dict[str, Any]:
-    """`progress` where somebody has waited: it has the metrics of the log, too."""
-    from trainwright.jobs.progress import progress_of
-
-    metadata, metrics = trainjob["metadata"], (progress or progress_of(trainjob)).metrics
-    return {"trainjob": metadata["name"], "namespace": metadata["namespace"], "metrics": dict(metrics)}
+        return self.returned(result_of(cluster, trainjob, self.request(), task_identity(context, self.run_id), metrics))

@@ -32,7 +32,7 @@ def run_finetune(view: StepsView, folder: RunFolder, parameters: Parameters) -> 
 def run_dag(view: StepsView, home: Path, module: str, parameters: dict[str, Any], report: Path | None = None) -> bool:
     """Set Airflow up in its home if need be and run a DAG once; whether the run succeeded. See airflow_dag for the report."""
     env = {**os.environ, **configure(home), "PYTHONUNBUFFERED": "1"}
-    command = [sys.executable, "-m", "trainwright.quickstart.airflow_dag", module, json.dumps(parameters)]
+    command = [sys.executable, "-P", "-m", "trainwright.quickstart.airflow_dag", module, json.dumps(parameters)]
     command += [str(report)] if report else []
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=env)
     assert process.stdout is not None

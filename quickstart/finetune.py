@@ -19,7 +19,6 @@ from rich.console import Console
 from trainwright.checkpoints.hf_trainer import training_state
 from trainwright.checkpoints.manifest import LATEST
 from trainwright.controlplane.lifecycle import StartFailed
-from trainwright.evaluation.job import FOLDER, RESULT
 from trainwright.quickstart import airflow_run, kfp_run
 from trainwright.quickstart.orchestrator import Orchestrator, Parameters
 from trainwright.quickstart.own_cluster import OwnCluster, own_cluster
@@ -27,7 +26,10 @@ from trainwright.quickstart.run_folder import Request, RunError, RunFolder, open
 from trainwright.quickstart.shipped import QUICKSTART_SETTINGS, SAMPLE_ROW, base_model, shipped_dataset
 from trainwright.quickstart.steps_view import StepsView
 from trainwright.quickstart.summary import collect_result, show_summary
+from trainwright.steps.evaluate import FOLDER, RESULT
 from trainwright.storage.uri import StorageUri
+from trainwright.workspace import run_folder
+from trainwright.workspace.layout import run_name
 
 ORCHESTRATORS: dict[str, Orchestrator] = {"kfp": kfp_run.KFP, "airflow": airflow_run.AIRFLOW}
 LEAST_FREE_BYTES = 512 * 1024 * 1024
@@ -145,14 +147,15 @@ def _as_uri(text: str) -> str:
 def _parameters(folder: RunFolder, request: Request, model: str, claim: str) -> Parameters:
     offline = {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"} if model.startswith("file://") else {}
     return Parameters(
-        run=folder.name,
+        run_id=folder.name,
         dataset_uri=request.dataset,
         model_uri=model,
         export_uri=_export_uri(folder, request),
-        workspace_claim=claim,
+        workspace=claim,
         workspace_path=str(folder.workspace.absolute()),
         num_nodes=request.nodes,
-        settings=request.settings,
+        settings=json.loads(request.settings),
+        num_proc_per_node=1,
         env={**offline, "TOKENIZERS_PARALLELISM": "false"},
         sample_row=SAMPLE_ROW if request.dataset == shipped_dataset() else 0,
     )
@@ -163,16 +166,17 @@ def _export_uri(folder: RunFolder, request: Request) -> str:
 
 
 def _collect(folder: RunFolder, request: Request, durations: dict[str, float]) -> dict[str, Any]:
-    from trainwright.quickstart.loss_curve import draw_loss_curve
+    from trainwright.evaluation.loss_curve import draw_loss_curve
     from trainwright.storage import open_store
 
-    export = _export_uri(folder, request)
+    run = run_folder(folder.name)
+    export = StorageUri.parse(_export_uri(folder, request)).join(run_name(run))
     pointer = json.loads(open_store(export).read(LATEST))
     short = pointer["manifest"].partition(":")[2][:12]
-    evaluated = folder.workspace / FOLDER / short
+    evaluated = folder.workspace / run / FOLDER / short
     evaluation = json.loads((evaluated / RESULT).read_bytes())
     history = training_state(evaluated / "checkpoint").get("log_history")
     before, after = evaluation["before"]["loss"], evaluation["after"]["loss"]
     draw_loss_curve(history if isinstance(history, list) else [], folder.loss_curve, before=before, after=after)
-    checkpoint = str(StorageUri.parse(export).join(pointer["checkpoint"]))
+    checkpoint = str(export.join(pointer["checkpoint"]))
     return collect_result(folder.name, evaluation, durations, checkpoint, pointer["manifest"], folder.loss_curve)

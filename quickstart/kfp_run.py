@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import re
 from pathlib import Path
 
@@ -25,19 +26,20 @@ def run_pipeline(view: StepsView, folder: RunFolder, parameters: Parameters) -> 
 
     from trainwright.pipelines import finetune as pipeline
 
+    os.environ["PYTHONSAFEPATH"] = "1"  # kfp starts steps with `python -m`, which would import from the current folder first
     runner = local.SubprocessRunner(use_venv=False)
     local.init(runner=runner, pipeline_root=str(folder.pipeline_root), raise_on_error=True)
     with contextlib.redirect_stdout(view):
         try:
             pipeline(
-                run_id=parameters.run,
+                run_id=parameters.run_id,
                 dataset_uri=parameters.dataset_uri,
                 model_uri=parameters.model_uri,
                 export_uri=parameters.export_uri,
-                workspace_claim=parameters.workspace_claim,
+                workspace=parameters.workspace,
                 workspace_path=parameters.workspace_path,
                 num_nodes=parameters.num_nodes,
-                num_proc_per_node=1,
+                num_proc_per_node=parameters.num_proc_per_node,
                 settings=parameters.settings,
                 env=parameters.env,
                 sample_row=parameters.sample_row,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from trainwright.quickstart.run_folder import RunFolder
 from trainwright.quickstart.steps_view import Line, StepsView
@@ -14,14 +15,15 @@ from trainwright.quickstart.steps_view import Line, StepsView
 class Parameters:
     """The parameters of the chain, the same for the pipeline and the DAG."""
 
-    run: str
+    run_id: str
     dataset_uri: str
     model_uri: str
     export_uri: str
-    workspace_claim: str
+    workspace: str
     workspace_path: str
     num_nodes: int
-    settings: str
+    settings: dict[str, Any]
+    num_proc_per_node: int
     env: dict[str, str]
     sample_row: int
 

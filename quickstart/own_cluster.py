@@ -24,7 +24,7 @@ from trainwright.cluster.submission_mode import VARIABLE, Mode
 from trainwright.controlplane.home import Home
 from trainwright.controlplane.lifecycle import start, stop
 from trainwright.jobs.cancel import suspend_job
-from trainwright.jobs.identity import label_value
+from trainwright.jobs.label_values import label_value
 from trainwright.quickstart.locks import last_of, share
 
 log = logging.getLogger(__name__)

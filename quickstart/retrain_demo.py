@@ -41,7 +41,7 @@ def main() -> int:
     arguments = parser.parse_args()
     logging.basicConfig(level=logging.ERROR)
     console, runs = Console(), arguments.runs.absolute()
-    settings = json.dumps({**json.loads(QUICKSTART_SETTINGS), "steps": STEPS, **json.loads(arguments.settings)})
+    settings = {**json.loads(QUICKSTART_SETTINGS), "steps": STEPS, **json.loads(arguments.settings)}
     began = time.monotonic()
     try:
         with own_cluster(runs, console) as cluster:
@@ -74,7 +74,7 @@ def new_folder(runs: Path) -> Path:
             return folder
 
 
-def _acts(cluster: OwnCluster, folder: Path, settings: str, preset: str, console: Console) -> Iterator[dict[str, Any]]:
+def _acts(cluster: OwnCluster, folder: Path, settings: dict[str, Any], preset: str, console: Console) -> Iterator[dict[str, Any]]:
     """Run the DAG for each act in turn; gives what came of it, and ends early with an act that failed."""
     console.print(f"[bold]Retraining[/bold] in {folder}", highlight=False)
     model = base_model(folder.parent / ".models", preset, console)
@@ -87,14 +87,15 @@ def _acts(cluster: OwnCluster, folder: Path, settings: str, preset: str, console
     for act in ACTS:
         dataset.write_text("".join(rows if act == "new-rows" else rows[:-NEW_ROWS]), "utf-8")
         parameters = {
-            "run": f"{folder.name}-{act}",
+            "run_id": f"{folder.name}-{act}",
             "dataset_uri": str(StorageUri.of_path(dataset)),
             "model_uri": str(StorageUri.of_path(model)),
             "export_uri": str(StorageUri.of_path(folder / "export")),
-            "workspace_claim": folder.name,
+            "workspace": folder.name,
             "workspace_path": str(workspace),
             "settings": settings,
             "num_nodes": 2,
+            "num_proc_per_node": 1,
             "env": {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"},
         }
         console.print(f"[bold]{act}[/bold]")

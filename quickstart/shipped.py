@@ -55,7 +55,7 @@ def base_model(models: Path, preset: str, console: Console) -> Path:
     folder = model_folder(models, preset=preset)
     if not folder.is_dir():
         console.print("  building the base model (once, about a minute) ...", highlight=False)
-        command = [sys.executable, "-c", _BUILD, str(folder.parent), preset]
+        command = [sys.executable, "-P", "-c", _BUILD, str(folder.parent), preset]
         done = subprocess.run(command, capture_output=True, text=True, check=False, env=_quiet_environment())
         if done.returncode != 0:
             raise StartFailed(f"the base model could not be built: {done.stderr.strip()[-2000:]}")

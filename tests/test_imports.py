@@ -18,9 +18,11 @@ FLOORS = [
     "cluster",
     "jobs",
     "storage",
+    "workspace",
     "initializers",
     "checkpoints",
     "evaluation",
+    "steps",
     "controlplane",
     "cli",
 ]
@@ -73,7 +75,7 @@ def test_an_edge_imports_the_library_and_what_it_may_chain(edge: str) -> None:
 
 
 def test_importing_the_library_loads_nothing_heavy() -> None:
-    modules = [f"trainwright.{floor}" for floor in FLOORS] + ["trainwright.evaluation.program", "trainwright.evaluation.job"]
+    modules = [f"trainwright.{floor}" for floor in FLOORS] + ["trainwright.evaluation.program", "trainwright.steps.evaluate"]
     code = f"import sys\nfor m in {modules!r}: __import__(m)\nprint(*sorted(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     loaded = set(done.stdout.split())

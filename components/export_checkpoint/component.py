@@ -16,14 +16,14 @@ def export_checkpoint(
     workspace_path: str = "/workspace",
     resumable: bool = True,
 ) -> NamedTuple("Outputs", [("uri", str), ("digest", str), ("step", int)]):
-    """Copy the newest whole checkpoint to a store, verify what arrived, and write its manifest last.
+    """Copy the run's newest whole checkpoint to a store, verify what arrived, and write its manifest last.
 
     An export that is there already with the same files is verified and returned; one that was cut off goes on.
 
     Args:
-        run_id: Names the run; recorded in the manifest.
-        trainjob: Name of the TrainJob that made the checkpoint; recorded in the manifest.
-        export_uri: file:///path of the folder that holds exports; the checkpoint gets a folder of its own below it.
+        run_id: The run whose folder of the workspace holds the checkpoint.
+        trainjob: The TrainJob that made it; a checkpoint of another one is refused.
+        export_uri: file:///path or s3://bucket/prefix that holds exports; the run gets a folder of its own below it.
         model: The manifest. The weights are at the returned URI, not in this artifact.
         workspace_path: Where the workspace is mounted in this step.
         resumable: Take optimizer and random states along, so that training can go on from the export.
@@ -35,15 +35,14 @@ def export_checkpoint(
     """
     from pathlib import Path
 
-    from trainwright.checkpoints import CheckpointError, export_checkpoint, verify_export
-    from trainwright.jobs.sft import CHECKPOINTS
+    from trainwright.checkpoints import CheckpointError
+    from trainwright.steps.export import export_run_checkpoint
     from trainwright.storage import StorageError
+    from trainwright.workspace import WorkspaceError
 
     try:
-        source = f"{run_id}/{trainjob}"
-        exported = export_checkpoint(Path(workspace_path) / CHECKPOINTS, export_uri, source=source, resumable=resumable)
-        verify_export(exported.uri, digest=exported.digest)
-    except (CheckpointError, StorageError) as error:
+        exported = export_run_checkpoint(Path(workspace_path), export_uri, run_id=run_id, trainjob=trainjob, resumable=resumable)
+    except (CheckpointError, StorageError, WorkspaceError) as error:
         raise SystemExit(str(error)) from None
     Path(model.path).write_bytes(exported.manifest.text())
     model.metadata.update({"location": exported.uri, "digest": exported.digest, "step": exported.manifest.step})

@@ -6,27 +6,30 @@ from trainwright.components.image import IMAGE
 
 
 @dsl.component(base_image=IMAGE, install_kfp_package=False)
-def initialize_model(model_uri: str, model: dsl.Output[dsl.Model], workspace_path: str = "/workspace") -> str:
-    """Fetch a model, check that it is whole and has safetensors weights, and leave it on the workspace with a receipt.
+def initialize_model(model_uri: str, model: dsl.Output[dsl.Model], workspace_path: str = "/workspace", run_id: str = "") -> str:
+    """Fetch a model, check that it is whole and has safetensors weights, and share it on the workspace under its digest.
 
-    A model that is there already, in the same state, is left as it is.
+    A model that is there already, in the same state, is used as it is.
 
     Args:
         model_uri: hf://org/name, or file:///path to a folder that transformers loads.
         model: The receipt: source, revision, files with sizes and digests.
         workspace_path: Where the workspace is mounted in this step.
+        run_id: The run that uses it, noted in the run's record on the workspace.
 
     Returns:
         Digest of the model's files.
     """
     from pathlib import Path
 
-    from trainwright.initializers import InitializerError, initialize_model
+    from trainwright.initializers import InitializerError
+    from trainwright.steps.prepare import prepare_run_model
     from trainwright.storage import StorageError
+    from trainwright.workspace import WorkspaceError
 
     try:
-        receipt = initialize_model(model_uri, Path(workspace_path) / "model")
-    except (InitializerError, StorageError) as error:
+        receipt = prepare_run_model(model_uri, Path(workspace_path), owner="kfp", run_id=run_id)
+    except (InitializerError, StorageError, WorkspaceError) as error:
         raise SystemExit(str(error)) from None
     Path(model.path).write_text(receipt.model_dump_json(indent=1), "utf-8")
     model.metadata.update({"source": model_uri, "revision": receipt.revision, "digest": receipt.digest})

@@ -1,6 +1,6 @@
 """Train: a TrainJob, submitted or adopted, followed to its end."""
 
-from typing import Dict, NamedTuple  # noqa: UP035  (kfp reads these at run time)
+from typing import NamedTuple
 
 from kfp import dsl
 
@@ -10,88 +10,137 @@ from trainwright.components.image import IMAGE
 @dsl.component(base_image=IMAGE, install_kfp_package=False)
 def train(
     run_id: str,
-    workspace: str,
-    dataset_uri: str,
-    model_uri: str,
     metrics: dsl.Output[dsl.Metrics],
-    dataset_digest: str = "",
-    model_digest: str = "",
-    runtime: str = "trl-sft",
-    namespace: str = "",
-    num_nodes: int = 1,
-    num_proc_per_node: int = 0,
-    resources_per_node: Dict[str, str] = {},  # noqa: B006, UP006
-    settings: str = "{}",
+    runtime: str = "",
+    runtime_kind: str = "ClusterTrainingRuntime",
+    builtin: str = "",
+    settings: dict = {},  # noqa: B006
+    image: str = "",
+    command: list = [],  # noqa: B006
+    args: list = [],  # noqa: B006
     env: dict = {},  # noqa: B006
-    dataset_secret: str = "",
-    model_secret: str = "",
+    func: str = "",
+    func_args: dict = {},  # noqa: B006
+    packages_to_install: list = [],  # noqa: B006
+    pip_index_urls: list = [],  # noqa: B006
+    code: str = "",
+    manifest: str = "",
+    num_nodes: int = 0,
+    num_proc_per_node: int = 0,
+    resources_per_node: dict = {},  # noqa: B006
+    labels: dict = {},  # noqa: B006
+    annotations: dict = {},  # noqa: B006
+    runtime_patches: list = [],  # noqa: B006
+    dataset_uri: str = "",
+    dataset_digest: str = "",
+    dataset_env: dict = {},  # noqa: B006
+    model_uri: str = "",
+    model_digest: str = "",
+    model_env: dict = {},  # noqa: B006
+    workspace: str = "",
     queue_name: str = "",
     priority_class: str = "",
     topology: str = "",
-    node_selector: Dict[str, str] = {},  # noqa: B006, UP006
+    node_selector: dict = {},  # noqa: B006
     tolerations: list = [],  # noqa: B006
     affinity: dict = {},  # noqa: B006
     queue_timeout_seconds: int = 0,
     start_timeout_seconds: int = 0,
     run_timeout_seconds: int = 0,
-    stopping: str = "suspend",
-    submission_mode: str = "",
-    resume: str = "auto",
-    export_uri: str = "",
-    resume_secret: str = "",
-    earlier: str = "keep",
-    preemption_budget: int = 3,
     logs: str = "0",
     log_bytes: int = 16777216,
-) -> NamedTuple("Outputs", [("trainjob", str), ("namespace", str)]):
-    """Fine-tune by supervised fine-tuning in a TrainJob, and wait until it has succeeded.
+    resume: str = "auto",
+    export_uri: str = "",
+    previous_jobs: str = "keep",
+    preemption_budget: int = 3,
+    on_cancel: str = "suspend",
+    store_secret: str = "",
+    hub_secret: str = "",
+    dataset_secret: str = "",
+    model_secret: str = "",
+    resume_secret: str = "",
+    namespace: str = "",
+    submission_mode: str = "",
+) -> NamedTuple("Outputs", [("trainjob", str), ("namespace", str), ("folder", str), ("results", dict)]):
+    """Run any training in a TrainJob, and wait until it has succeeded: a runtime, a function, code, or a whole manifest.
 
-    A retry of this step adopts the job that the first try made. After a failure the next try submits a new one, which goes
-    on from the last whole checkpoint on the workspace. A cancelled step suspends its job; running the step again resumes it.
+    With nothing said but data and a workspace it is supervised fine-tuning in the runtime trl-sft. A retry of this step adopts
+    the job that the first try made. After a failure the next try submits a new one, which resumes from the run's last whole
+    checkpoint. A cancelled step suspends its job; running the step again resumes it. docs/reference/parameters.md has all
+    parameters, which TrainJobOperator and `trainwright submit` share.
 
     Args:
         run_id: Names the run: with it the job has the same name in every try, and no step is answered from a cache.
-        workspace: pvc://CLAIM or pvc://CLAIM/FOLDER, the volume that initializers, nodes and exporter share; with
-            ?size=20Gi&class=NAME&access=MODE&retain=keep (all but size optional) the claim is made where it does not exist.
-        dataset_uri: The dataset, as given to initialize_dataset.
-        model_uri: The base model, as given to initialize_model.
+            dsl.PIPELINE_JOB_ID_PLACEHOLDER names each run anew.
         metrics: Last values that the training reported.
-        dataset_digest: Digest from initialize_dataset; recorded with the job.
-        model_digest: Digest from initialize_model; recorded with the job.
-        runtime: A ClusterTrainingRuntime with the steps of trl-sft.
-        namespace: Where the TrainJob is made; empty takes the one of the credentials.
-        num_nodes: Nodes that train together.
-        num_proc_per_node: Processes on a node; 0 leaves it to the runtime (GPUs, else CPUs).
-        resources_per_node: Limits and requests of a node, such as {"nvidia.com/gpu": "1", "memory": "64Gi"}.
-        settings: JSON of the training settings: method (lora or full), epochs, steps, learning_rate, batch_size,
-            gradient_accumulation, max_length, lora_rank, lora_alpha, save_steps, logging_steps, seed, cpu, extra.
-        env: Variables of the training program. A credential comes by reference, as {"HF_TOKEN": {"valueFrom":
-            {"secretKeyRef": {"name": SECRET, "key": KEY}}}}; one that is written out is refused.
-        dataset_secret: A Secret whose keys become variables of the dataset initializer.
-        model_secret: The same for the model initializer.
-        queue_name: A LocalQueue of Kueue, which lets the job start.
-        priority_class: A WorkloadPriorityClass of that queue.
-        topology: required:KEY, preferred:KEY, unconstrained (Kueue) or exclusive:KEY (JobSet), KEY being a label of nodes.
-        node_selector: Labels of the nodes that may train; as in a pod, like the next two. Initializers run anywhere.
-        tolerations: Besides those of the runtime, such as [{"key": "nvidia.com/gpu", "operator": "Exists"}].
-        affinity: Node and pod affinity.
-        queue_timeout_seconds: Give up when the job is queued for longer; 0 waits.
-        start_timeout_seconds: Give up when the nodes do not train by then; 0 waits.
-        run_timeout_seconds: Stop a job that trains longer; 0 waits.
-        stopping: What becomes of the job when the step is cancelled, out of time or broken: suspend, delete or keep.
+        runtime: Training runtime. Empty: that of the builtin trainer, torch-distributed for a function or code, else
+            trl-sft.
+        runtime_kind: ClusterTrainingRuntime, or TrainingRuntime for one of the job's namespace.
+        builtin: Builtin trainer: sft or torchtune. Empty: sft, where nothing else says what runs and the runtime is
+            for it.
+        settings: Settings of the builtin trainer, see docs/settings.md.
+        image: Image of the training container.
+        command: Command of the training container; with code, what is run in its folder.
+        args: Arguments of the command.
+        env: Variables of the training container: texts, or {"valueFrom": {"secretKeyRef": {"name": ..., "key":
+            ...}}}. Literal credentials are refused.
+        func: Training function: its source is sent, as the Kubeflow SDK does; nothing is pickled.
+        func_args: Keyword arguments of the function, as JSON.
+        packages_to_install: Python packages that a function or code needs, installed on every node.
+        pip_index_urls: Package indexes for them: the first in place of PyPI, the others besides.
+        code: Folder, or git+https://HOST/PATH@REVISION[#subdirectory=FOLDER]: packed by digest and unpacked on every
+            node.
+        manifest: Whole TrainJob, as an object, as YAML text, or as the path of a YAML file.
+        num_nodes: Nodes that train together. Empty or 0: the runtime's.
+        num_proc_per_node: Processes on a node. Empty or 0: one for each GPU, else for each CPU.
+        resources_per_node: Resources of a node: {"nvidia.com/gpu": "1"} for limits and requests, or {"limits": ...,
+            "requests": ...}.
+        labels: Labels of the TrainJob.
+        annotations: Annotations of the TrainJob.
+        runtime_patches: Further spec.runtimePatches, each with manager and trainingRuntimeSpec.
+        dataset_uri: Dataset: hf://org/name, s3://bucket/folder or file:///path.
+        dataset_digest: Digest of the prepared dataset; nodes refuse any other.
+        dataset_env: Variables of the dataset initializer.
+        model_uri: Base model: hf://org/name, s3://bucket/folder or file:///path.
+        model_digest: Digest of the prepared model; nodes refuse any other.
+        model_env: Variables of the model initializer.
+        workspace: Volume that the steps of a run share: pvc://CLAIM[/FOLDER], or with
+            ?size=20Gi[&class=&access=&retain=] to create it. The run's own folder in it is mounted at /workspace.
+        queue_name: LocalQueue of Kueue: the job starts when the queue admits it.
+        priority_class: WorkloadPriorityClass of that queue.
+        topology: required:KEY, preferred:KEY, unconstrained (Kueue) or exclusive:KEY (JobSet), KEY being a node
+            label.
+        node_selector: Labels of the nodes that may train; initializers run anywhere.
+        tolerations: Tolerations of the training pods, besides those of the runtime.
+        affinity: Node and pod affinity of the training pods.
+        queue_timeout_seconds: Seconds that the job may be queued or suspended. 0: no limit.
+        start_timeout_seconds: Seconds until its nodes must train. 0: no limit.
+        run_timeout_seconds: Seconds that it may run; also its activeDeadlineSeconds, which the cluster keeps. 0: no
+            limit.
+        logs: Whose log is shown as it grows: a rank, all, STEP:RANK, STEP:all, or none.
+        log_bytes: Bytes of log that are shown; after that only the last lines, at the end.
+        resume: Where a new job starts: auto (the run's last whole checkpoint), never, or the URI of an exported
+            checkpoint.
+        export_uri: Where the run exports to: with auto, a workspace without checkpoints resumes from there.
+        previous_jobs: Ended earlier jobs of this step once the next one is submitted: keep or delete.
+        preemption_budget: Maximum automatic resubmissions after preemption, in the life of the step.
+        on_cancel: The job when the step is cancelled, exceeds a deadline or fails to follow it: suspend, delete,
+            keep.
+        store_secret: Secret with object store credentials (AWS_ACCESS_KEY_ID ...), for datasets, models and resuming.
+        hub_secret: Secret with the key HF_TOKEN, for datasets, models and the training program.
+        dataset_secret: Secret whose keys become variables of the dataset initializer.
+        model_secret: Secret whose keys become variables of the model initializer.
+        resume_secret: Secret for reading exports to resume from. Empty: store_secret.
+        namespace: Where the TrainJob is created; empty takes the manifest's, else the one of the credentials.
         submission_mode: auto, trainjob or jobset; empty takes TRAINWRIGHT_SUBMISSION_MODE, else auto: what the cluster calls for.
-        resume: Where a new job goes on from: auto (the last whole checkpoint), never, or the URI of an exported checkpoint.
-        export_uri: Where this run exports to: with auto a job whose workspace has no checkpoint goes on from its export.
-        resume_secret: A Secret with what reads exports (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_ENDPOINT_URL ...).
-        earlier: What becomes of ended earlier jobs of this step once the next one is submitted: keep or delete.
-        preemption_budget: Times that the step submits the next job by itself because pods were taken away; 0 leaves it to retries.
-        logs: Whose log is printed as it grows: a rank of the training nodes, all, STEP:RANK, STEP:all, or none.
-        log_bytes: How much of it; after that only its last lines, when the job has ended.
 
     Returns:
         trainjob: Name of the TrainJob.
         namespace: Its namespace.
+        folder: The run's folder of the workspace, such as runs/RUN; empty without a workspace.
+        results: What the function returned, or the program left in results.json; another value than an object is under "value".
     """
+    parameters = dict(locals())
     import sys
     from functools import partial
 
@@ -100,63 +149,26 @@ def train(
     from trainwright.api.errors import ApiError
     from trainwright.checkpoints.resume_source import exported_by
     from trainwright.cluster import NoCluster, connect_for_jobs
-    from trainwright.jobs import Deadlines, Identity, Live, Teller, TrainJobError, TrainRequest
-    from trainwright.jobs.cancel import Stopping, stop_job
+    from trainwright.jobs import Identity, Teller, TrainJobError, TrainRequest, run_step
     from trainwright.jobs.outcomes import exit_code_of
-    from trainwright.jobs.progress import progress_of
-    from trainwright.jobs.run import run_to_end
-    from trainwright.jobs.sft import SftSettings
 
     try:
-        leave = partial(stop_job, how=Stopping(stopping))
+        request = TrainRequest.from_parameters(parameters)
         cluster = connect_for_jobs(mode=submission_mode)
-        resources = {name: str(amount) for name, amount in resources_per_node.items()}
-        request = TrainRequest(
-            runtime=runtime,
-            dataset_uri=dataset_uri,
-            dataset_secret=dataset_secret,
-            model_uri=model_uri,
-            model_secret=model_secret,
-            args=SftSettings.model_validate_json(settings).arguments(),
-            env=env,
-            num_nodes=num_nodes,
-            num_proc_per_node=num_proc_per_node or None,
-            resources_per_node={"limits": resources, "requests": resources} if resources else {},
-            workspace=workspace,
-            resume=resume,
-            resume_secret=resume_secret,
-            earlier=earlier,
-            queue_name=queue_name,
-            priority_class=priority_class,
-            topology=topology,
-            node_selector=node_selector,
-            tolerations=tolerations,
-            affinity=affinity,
-            active_deadline_seconds=run_timeout_seconds or None,
-            annotations={"trainwright.dev/dataset-digest": dataset_digest, "trainwright.dev/model-digest": model_digest},
-        )
-        teller = Teller(partial(print, flush=True))
-        trainjob = run_to_end(
+        result = run_step(
             cluster,
             request,
             Identity("kfp", run_id, "train"),
-            namespace or cluster.default_namespace,
+            namespace or request.namespace or cluster.default_namespace,
             latest_checkpoint=exported_by(run_id, export_uri) if export_uri else None,
-            preemption_budget=preemption_budget,
-            deadlines=Deadlines(
-                queue=queue_timeout_seconds or None, start=start_timeout_seconds or None, run=run_timeout_seconds or None
-            ),
-            tell=teller,
-            logs=Live.parse(logs, log_bytes),
-            on_signal=leave,
-            on_error=leave,
+            teller=Teller(partial(print, flush=True)),
         )
     except (TrainJobError, ApiError, NoCluster, ValidationError, ValueError) as error:
         print(error, file=sys.stderr, flush=True)
         raise SystemExit(exit_code_of(error)) from None
-    for name, value in (teller.progress or progress_of(trainjob)).metrics:
+    for name, value in result.metrics.items():
         try:
             metrics.log_metric(name, float(value))
         except ValueError:
             metrics.metadata[name] = value
-    return trainjob["metadata"]["name"], trainjob["metadata"]["namespace"]
+    return result.trainjob, result.namespace, result.folder, result.results_as_object()

@@ -3,78 +3,240 @@
 The same pipeline runs in kfp's local runner on a laptop and on a cluster; there every step mounts the claim of the workspace.
 """
 
-from typing import Dict  # noqa: UP035  (kfp reads it at run time)
+import os
 
 from kfp import dsl, kubernetes
 
-from trainwright.components import evaluate, export_checkpoint, initialize_dataset, initialize_model, train
+from trainwright.components import (
+    evaluate,
+    export_checkpoint,
+    initialize_dataset,
+    initialize_model,
+    start_run,
+    train,
+)
 
 MOUNT = "/workspace"
+RETRIES = int(os.environ.get("TRAINWRIGHT_RETRIES", "0"))
+"""Of every step; fixed when the pipeline is compiled, since a parameter of a run cannot say it."""
+STORE = {
+    name: name
+    for name in (
+        "AWS_ACCESS_KEY_ID",
+        "AWS_SECRET_ACCESS_KEY",
+        "AWS_SESSION_TOKEN",
+        "AWS_ENDPOINT_URL",
+        "AWS_ENDPOINT_URL_S3",
+        "AWS_REGION",
+        "AWS_DEFAULT_REGION",
+        "AWS_CA_BUNDLE",
+        "AWS_ALLOW_HTTP",
+    )
+}
+"""Keys of the Secret `store_secret`, as far as it has them, and the variables that they become."""
+HUB = {"HF_TOKEN": "HF_TOKEN"}
 
 
 @dsl.pipeline(name="finetune", description="Fine-tune a language model with a TrainJob and export its checkpoint.")
 def finetune(
-    run_id: str,
     dataset_uri: str,
     model_uri: str,
     export_uri: str,
-    workspace_claim: str,
+    workspace: str,
+    run_id: str = "",
     workspace_path: str = MOUNT,
     namespace: str = "",
-    runtime: str = "trl-sft",
-    num_nodes: int = 1,
-    num_proc_per_node: int = 0,
-    resources_per_node: Dict[str, str] = {},  # noqa: B006, UP006
-    settings: str = "{}",
-    env: Dict[str, str] = {},  # noqa: B006, UP006
-    resume: str = "auto",
-    resume_secret: str = "",
+    submission_mode: str = "",
+    store_secret: str = "trainwright-store",
+    hub_secret: str = "trainwright-hub",
+    layout: str = "",
     test_fraction: float = 0.1,
+    max_rows: int = 0,
+    resumable: bool = True,
     sample_row: int = 0,
     max_evaluation_rows: int = 0,
+    evaluation_runtime: str = "causal-lm-evaluation",
+    evaluation_image: str = "",
+    evaluation_resources: dict = {},  # noqa: B006
+    retention: str = "always",
+    runtime: str = "",
+    runtime_kind: str = "ClusterTrainingRuntime",
+    builtin: str = "",
+    settings: dict = {},  # noqa: B006
+    image: str = "",
+    command: list = [],  # noqa: B006
+    args: list = [],  # noqa: B006
+    env: dict = {},  # noqa: B006
+    func: str = "",
+    func_args: dict = {},  # noqa: B006
+    packages_to_install: list = [],  # noqa: B006
+    pip_index_urls: list = [],  # noqa: B006
+    code: str = "",
+    manifest: str = "",
+    num_nodes: int = 0,
+    num_proc_per_node: int = 0,
+    resources_per_node: dict = {},  # noqa: B006
+    labels: dict = {},  # noqa: B006
+    annotations: dict = {},  # noqa: B006
+    runtime_patches: list = [],  # noqa: B006
+    dataset_env: dict = {},  # noqa: B006
+    model_env: dict = {},  # noqa: B006
+    queue_name: str = "",
+    priority_class: str = "",
+    topology: str = "",
+    node_selector: dict = {},  # noqa: B006
+    tolerations: list = [],  # noqa: B006
+    affinity: dict = {},  # noqa: B006
+    queue_timeout_seconds: int = 0,
+    start_timeout_seconds: int = 0,
+    run_timeout_seconds: int = 0,
+    logs: str = "0",
+    log_bytes: int = 16777216,
+    resume: str = "auto",
+    previous_jobs: str = "keep",
+    preemption_budget: int = 3,
+    on_cancel: str = "suspend",
+    dataset_secret: str = "",
+    model_secret: str = "",
+    resume_secret: str = "",
 ):
-    """Fine-tune `model_uri` on `dataset_uri`; see the components for the parameters.
+    """Fine-tune `model_uri` on `dataset_uri`. Parameters that are not described here are those of the component `train`.
 
     Args:
-        workspace_claim: An existing PersistentVolumeClaim; with several nodes it must be ReadWriteMany.
+        workspace: An existing PersistentVolumeClaim, by name or as pvc://CLAIM[/FOLDER], or pvc://CLAIM?size=20Gi to have it
+            created by the first step; with several nodes it must be ReadWriteMany.
+        run_id: Names the run; the same name resumes it. Empty: each run has a name of its own.
         workspace_path: Where the steps see the claim. On a cluster it is mounted at the default; only the local runner,
             which mounts nothing, needs another path.
+        store_secret: Secret with AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_ENDPOINT_URL ..., for every step; need not exist.
+        hub_secret: Secret with the key HF_TOKEN, for every step; need not exist.
+        layout: Force a layout of the dataset: alpaca, prompt-completion, messages or text.
+        test_fraction: Share of the rows that is held out, where the source has no split of its own.
+        max_rows: Rows of the dataset; 0 takes all.
+        resumable: Export optimizer and random states as well.
+        sample_row: Row whose prompt is completed before and after.
+        max_evaluation_rows: Rows that are evaluated; 0 takes all that are held out.
+        evaluation_runtime: Runtime of the evaluation.
+        evaluation_image: Image of the evaluation; empty takes the runtime's.
+        evaluation_resources: Resources of the evaluation's node.
+        retention: Folders of earlier runs on the workspace that are kept: always, or keep=N of those that have ended.
     """
-    dataset = initialize_dataset(dataset_uri=dataset_uri, workspace_path=workspace_path, test_fraction=test_fraction)
-    model = initialize_model(model_uri=model_uri, workspace_path=workspace_path)
-    training = train(
+    run = start_run(
+        workspace=workspace,
         run_id=run_id,
-        workspace=f"pvc://{workspace_claim}",
+        pipeline_run_id=dsl.PIPELINE_JOB_ID_PLACEHOLDER,
+        workspace_path=workspace_path,
+        num_nodes=num_nodes,
+        namespace=namespace,
+        submission_mode=submission_mode,
+    )
+    name, claim, volume, path = (run.outputs[key] for key in ("run_id", "claim", "workspace", "workspace_path"))
+    dataset = initialize_dataset(
+        dataset_uri=dataset_uri,
+        workspace_path=path,
+        layout=layout,
+        test_fraction=test_fraction,
+        max_rows=max_rows,
+        run_id=name,
+    )
+    model = initialize_model(model_uri=model_uri, workspace_path=path, run_id=name)
+    training = train(
+        run_id=name,
+        workspace=volume,
         dataset_uri=dataset_uri,
         model_uri=model_uri,
         dataset_digest=dataset.outputs["digest"],
         model_digest=model.outputs["Output"],
-        runtime=runtime,
+        export_uri=export_uri,
+        store_secret=store_secret,
+        hub_secret=hub_secret,
         namespace=namespace,
+        submission_mode=submission_mode,
+        runtime=runtime,
+        runtime_kind=runtime_kind,
+        builtin=builtin,
+        settings=settings,
+        image=image,
+        command=command,
+        args=args,
+        env=env,
+        func=func,
+        func_args=func_args,
+        packages_to_install=packages_to_install,
+        pip_index_urls=pip_index_urls,
+        code=code,
+        manifest=manifest,
         num_nodes=num_nodes,
         num_proc_per_node=num_proc_per_node,
         resources_per_node=resources_per_node,
-        settings=settings,
-        env=env,
+        labels=labels,
+        annotations=annotations,
+        runtime_patches=runtime_patches,
+        dataset_env=dataset_env,
+        model_env=model_env,
+        queue_name=queue_name,
+        priority_class=priority_class,
+        topology=topology,
+        node_selector=node_selector,
+        tolerations=tolerations,
+        affinity=affinity,
+        queue_timeout_seconds=queue_timeout_seconds,
+        start_timeout_seconds=start_timeout_seconds,
+        run_timeout_seconds=run_timeout_seconds,
+        logs=logs,
+        log_bytes=log_bytes,
         resume=resume,
+        previous_jobs=previous_jobs,
+        preemption_budget=preemption_budget,
+        on_cancel=on_cancel,
+        dataset_secret=dataset_secret,
+        model_secret=model_secret,
         resume_secret=resume_secret,
-        export_uri=export_uri,
     )
     exported = export_checkpoint(
-        run_id=run_id, trainjob=training.outputs["trainjob"], export_uri=export_uri, workspace_path=workspace_path
+        run_id=name,
+        trainjob=training.outputs["trainjob"],
+        export_uri=export_uri,
+        workspace_path=path,
+        resumable=resumable,
     )
     evaluation = evaluate(
-        run_id=run_id,
+        run_id=name,
         checkpoint_uri=exported.outputs["uri"],
         checkpoint_digest=exported.outputs["digest"],
-        workspace=f"pvc://{workspace_claim}",
-        workspace_path=workspace_path,
-        namespace=namespace,
+        workspace=volume,
+        workspace_path=path,
+        runtime=evaluation_runtime,
         sample_row=sample_row,
         max_rows=max_evaluation_rows,
+        retention=retention,
+        image=evaluation_image,
+        resources_per_node=evaluation_resources,
+        labels=labels,
+        annotations=annotations,
+        hub_secret=hub_secret,
+        namespace=namespace,
+        submission_mode=submission_mode,
         env=env,
+        queue_name=queue_name,
+        priority_class=priority_class,
+        topology=topology,
+        node_selector=node_selector,
+        tolerations=tolerations,
+        affinity=affinity,
+        queue_timeout_seconds=queue_timeout_seconds,
+        start_timeout_seconds=start_timeout_seconds,
+        run_timeout_seconds=run_timeout_seconds,
+        logs=logs,
+        log_bytes=log_bytes,
+        on_cancel=on_cancel,
     )
     for task in (dataset, model, exported, evaluation):
-        kubernetes.mount_pvc(task, pvc_name=workspace_claim, mount_path=MOUNT)
+        kubernetes.mount_pvc(task, pvc_name=claim, mount_path=MOUNT)
     for task in (dataset, model, training, exported, evaluation):
+        kubernetes.use_secret_as_env(task, secret_name=store_secret, secret_key_to_env=STORE, optional=True)
+        kubernetes.use_secret_as_env(task, secret_name=hub_secret, secret_key_to_env=HUB, optional=True)
+    for task in (run, dataset, model, training, exported, evaluation):
         task.set_caching_options(False)  # the steps know by their receipts what is done; a cache knows only their parameters
+        if RETRIES:
+            task.set_retry(num_retries=RETRIES)

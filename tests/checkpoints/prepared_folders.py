@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from trainwright.initializers.receipt import Receipt, ReceiptFile
+from trainwright.workspace.receipt import Receipt, ReceiptFile
 
 
-def prepare(workspace: Path, kind: str, content: str) -> None:
-    """`kind` is `dataset` or `model`; `content` one hexadecimal digit."""
-    (workspace / kind).mkdir(parents=True, exist_ok=True)
-    file = ReceiptFile(path="file", size=1, sha256=content * 64)
-    Receipt(kind=kind, source="file:///x", revision="", files=(file,)).write(workspace / kind)
+def prepare(workspace: Path, kind: str, content: str) -> str:
+    """`kind` is `dataset` or `model`; `content` one hexadecimal digit. Returns the digest."""
+    return prepare_at(workspace / kind, kind, content)
+
+
+def prepare_at(folder: Path, kind: str, content: str) -> str:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "file").write_bytes(b"x")
+    receipt = Receipt(kind=kind, source="file:///x", revision="", files=(ReceiptFile(path="file", size=1, sha256=content * 64),))
+    receipt.write(folder)
+    return receipt.digest

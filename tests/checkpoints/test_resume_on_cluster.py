@@ -13,7 +13,7 @@ from waiting import eventually
 
 from trainwright.api.kinds import CLAIM, CLUSTER_TRAINING_RUNTIME, SECRET, TRAINJOB
 from trainwright.api.objects import named
-from trainwright.checkpoints import export_checkpoint
+from trainwright.checkpoints import export_checkpoint, export_run
 from trainwright.checkpoints.resume_source import exported_by
 from trainwright.controlplane.gates import FeatureGates
 from trainwright.controlplane.home import Home
@@ -21,6 +21,7 @@ from trainwright.controlplane.plane import ControlPlane
 from trainwright.jobs import Deadlines, Identity, TrainJobFailed, TrainRequest
 from trainwright.jobs.run import run_to_end
 from trainwright.storage.uri import StorageUri
+from trainwright.workspace import run_folder
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 STEP = Identity("kfp", "run", "train")
@@ -83,6 +84,10 @@ class Trained:
         return " ".join(sorted((self.folder / "log").read_text().split()))
 
 
+def checkpoints_in(output: Path) -> list[str]:
+    return sorted(path.name for path in output.glob("checkpoint-*"))
+
+
 @pytest.fixture
 def trained(tmp_path: Path, write_checkpoint: Callable[..., Path]) -> Iterator[Trained]:
     plane = ControlPlane(Home(tmp_path / "home"), gates=FeatureGates())
@@ -98,25 +103,22 @@ def trained(tmp_path: Path, write_checkpoint: Callable[..., Path]) -> Iterator[T
 
 
 def test_generations_resume_and_never_starts_afresh_but_its_restarted_pods_resume(trained: Trained) -> None:
-    workspace = trained.claim("one")
+    runs = trained.claim("one") / "runs"
     assert trained.train(failures=2) == "0:0 0:5"
     assert trained.train(failures=2) == "0:10 0:15"
     assert trained.train(failures=2, resume="never") == "0:0 0:5"
-    assert sorted(path.name for path in (workspace / "output.previous-1").glob("checkpoint-*")) == [
-        "checkpoint-10",
-        "checkpoint-15",
-        "checkpoint-20",
-        "checkpoint-5",
-    ]
+    assert checkpoints_in(runs / "run/output.previous-1") == [f"checkpoint-{step}" for step in (10, 15, 20, 5)]
     assert trained.train(failures=1, resume="never", num_nodes=2) == "0:0 0:5 1:0 1:5"
-    assert trained.train(run="another") == "0:10"
+    assert trained.train(run="another") == "0:0", "another run of the claim does not resume from this one"
+    assert checkpoints_in(runs / "another/output") == ["checkpoint-5"]
+    assert checkpoints_in(runs / "run/output") == ["checkpoint-10", "checkpoint-5"]
 
 
 def test_an_export_on_disk_and_on_a_claim_is_gone_on_from_by_all_nodes(trained: Trained) -> None:
     workspace = trained.claim("one")
     trained.train(failures=2)
     exports = workspace / "exports"
-    export_checkpoint(workspace / "output", str(StorageUri.of_path(exports)), source="run/job")
+    export_checkpoint(workspace / "runs/run/output", str(StorageUri.of_path(exports)), source="run/job")
     trained.claim("two")
     uri = str(StorageUri.of_path(exports))
     assert trained.train("two", run="other", resume=uri, num_nodes=2, failures=2) == "0:10 0:15 1:10 1:15"
@@ -133,7 +135,7 @@ def test_auto_on_a_new_volume_goes_on_from_what_the_run_has_exported_to_a_bucket
     trained.plane.cluster.create({"apiVersion": "v1", "kind": SECRET.kind, "metadata": metadata, "data": secret})
     workspace = trained.claim("one")
     trained.train(failures=2)
-    export_checkpoint(workspace / "output", s3_folder, source="run/job")
+    export_run(workspace, run_folder("run"), s3_folder, run="run")
     trained.claim("two")
     latest = exported_by("run", s3_folder)
     assert trained.train("two", failures=2, latest=latest, resume_secret="store", num_nodes=2) == "0:10 0:15 1:10 1:15"
@@ -141,14 +143,14 @@ def test_auto_on_a_new_volume_goes_on_from_what_the_run_has_exported_to_a_bucket
     trained.claim("three")
     assert trained.train("three", run="other", latest=exported_by("other", s3_folder), resume_secret="store") == "0:0"
     trained.claim("four")
-    assert trained.train("four", run="fourth", resume=s3_folder, resume_secret="store") == "0:10"
+    assert trained.train("four", run="fourth", resume=f"{s3_folder}/run", resume_secret="store") == "0:10"
 
 
 def test_a_claim_that_is_asked_for_is_made_used_by_all_generations_and_goes_with_the_last(trained: Trained) -> None:
     cluster, new = trained.plane.cluster, "new/folder?size=1Gi&retain=delete"
     assert trained.train(new, failures=2) == "0:0 0:5"
-    assert trained.train(new, earlier="delete") == "0:10"
-    assert (trained.folder / "home/node/claims/default/new/folder/output/checkpoint-15").is_dir()
+    assert trained.train(new, previous_jobs="delete") == "0:10"
+    assert (trained.folder / "home/node/claims/default/new/folder/runs/run/output/checkpoint-15").is_dir()
     (job,) = eventually(lambda: jobs if len(jobs := cluster.list(TRAINJOB).items) == 1 else None)
     assert cluster.get(CLAIM, "new", "default")["spec"]["accessModes"] == ["ReadWriteOnce"]
     cluster.delete(TRAINJOB, job["metadata"]["name"], "default")

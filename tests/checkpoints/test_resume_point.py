@@ -1,6 +1,7 @@
 """Training goes on from the last whole checkpoint of the same dataset and model, and from no other."""
 
 import json
+import os
 import runpy
 import shutil
 import sys
@@ -8,11 +9,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from prepared_folders import prepare
+from prepared_folders import prepare, prepare_at
 
 from trainwright.checkpoints.resume_point import resume_point
-from trainwright.initializers.receipt import NAME
 from trainwright.storage.errors import StorageError
+from trainwright.workspace.receipt import NAME
 
 
 @pytest.fixture
@@ -110,12 +111,11 @@ def test_an_origin_that_cannot_be_read_is_an_error_and_moves_nothing(
     assert newest.is_dir()
 
 
-def run(monkeypatch: pytest.MonkeyPatch, workspace: Path, config: Path, index: str = "0") -> int | str | None:
+def run(monkeypatch: pytest.MonkeyPatch, workspace: Path, config: Path, *more: str, index: str = "0") -> int | str | None:
     module = "trainwright.checkpoints.resume_point"
     launcher = config.with_name("launcher.py")
-    monkeypatch.setattr(
-        sys, "argv", [module, "--workspace", str(workspace), "--config", str(config), "--launcher", str(launcher)]
-    )
+    words = [module, "--workspace", str(workspace), "--config", str(config), "--launcher", str(launcher), *more]
+    monkeypatch.setattr(sys, "argv", words)
     monkeypatch.setenv("JOB_COMPLETION_INDEX", index)
     monkeypatch.delitem(sys.modules, module, raising=False)
     with pytest.raises(SystemExit) as ended:
@@ -161,3 +161,82 @@ def test_the_program_says_in_one_line_what_is_wrong(
     error = capsys.readouterr().err
     assert "Traceback" not in error
     assert str(workspace / "file") in error
+
+
+@pytest.fixture
+def shared(tmp_path: Path) -> dict[str, Path]:
+    """A dataset and a model that lie elsewhere than in the workspace, as mounts of their own do."""
+    folders = {kind: tmp_path / "shared" / kind for kind in ("dataset", "model")}
+    for kind, folder in folders.items():
+        prepare_at(folder, kind, "1")
+    return folders
+
+
+def test_the_dataset_and_the_model_may_lie_elsewhere(
+    tmp_path: Path, shared: dict[str, Path], write_checkpoint: Callable[..., Path]
+) -> None:
+    assert resume_point(tmp_path, **shared) is None
+    newest = write_checkpoint(5)
+    assert resume_point(tmp_path, **shared) == newest
+    prepare_at(shared["dataset"], "dataset", "2")
+    assert resume_point(tmp_path, **shared) is None
+    assert (tmp_path / "output.previous-1" / "checkpoint-5").is_dir()
+
+
+def test_the_program_takes_them_where_they_are_said_to_lie(
+    tmp_path: Path, shared: dict[str, Path], write_checkpoint: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = [word for kind, folder in shared.items() for word in (f"--{kind}", str(folder))]
+    assert run(monkeypatch, tmp_path, tmp_path / "trl.yaml", *words) == 0
+    origin = json.loads((tmp_path / "output" / ".trainwright-origin.json").read_bytes())
+    assert origin == {kind: prepare_at(folder, kind, "1") for kind, folder in shared.items()}
+
+
+@pytest.mark.parametrize("kind", ["dataset", "model"])
+def test_inputs_are_those_that_the_job_was_given_digests_of(
+    workspace: Path,
+    tmp_path: Path,
+    write_checkpoint: Callable[..., Path],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    kind: str,
+) -> None:
+    found, other = prepare(workspace, kind, "1"), "sha256:" + "0" * 64
+    newest, config = write_checkpoint(5), tmp_path / "trl.yaml"
+    monkeypatch.setenv(f"TRAINWRIGHT_{kind.upper()}_DIGEST", found)
+    assert run(monkeypatch, workspace, config) == 0
+    config.unlink()
+    capsys.readouterr()
+
+    def refused(*expected: str, index: str = "0") -> None:
+        assert run(monkeypatch, workspace, config, index=index) == 1
+        error = capsys.readouterr().err
+        assert "Traceback" not in error
+        assert all(text in error for text in (*expected, str(workspace / kind))), error
+        assert not config.exists()
+        assert newest.is_dir()
+
+    (workspace / kind / "file").write_bytes(b"xy")
+    refused(found, "damaged: file has 2 bytes instead of 1")
+    (workspace / kind / "file").unlink()
+    refused(found, "damaged: file is missing", index="1")
+    monkeypatch.setenv(f"TRAINWRIGHT_{kind.upper()}_DIGEST", other)
+    refused(found, other)
+    refused(found, other, index="1")
+    shutil.rmtree(workspace / kind)
+    refused(other, "has no .trainwright-receipt.json that can be read")
+
+
+def test_the_program_records_the_job_that_writes_and_heeds_the_umask(
+    workspace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRAINJOB_NAME", "job-1")
+    monkeypatch.setenv("TRAINWRIGHT_RESUME_JOB", "uid-1")
+    monkeypatch.setenv("TRAINWRIGHT_UMASK", "0002")
+    before = os.umask(0o077)
+    try:
+        assert run(monkeypatch, workspace, tmp_path / "resume" / "trl.yaml") == 0
+    finally:
+        os.umask(before)
+    assert json.loads((workspace / "output" / ".trainwright-jobs.json").read_bytes()) == [{"name": "job-1", "uid": "uid-1"}]
+    assert (workspace / "output").stat().st_mode & 0o777 == 0o775

@@ -21,10 +21,16 @@ from trainwright.storage.uri import StorageUri
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 
+def only(store: Path) -> Path:
+    """The one folder of a store of prepared datasets or models."""
+    (folder,) = (path for path in store.iterdir() if not path.name.startswith("."))
+    return folder
+
+
 def test_twenty_steps_here_and_ten_more_there(runs: Path, tmp_path: Path) -> None:
     status, output = run(command(runs, "--name", "first"), runs / "first.log")
     assert status == 0, output
-    model, dataset = (read_receipt(runs / "first/workspace" / kind) for kind in ("model", "dataset"))
+    model, dataset = (read_receipt(only(runs / "first/workspace" / store)) for store in ("models", "datasets"))
     assert model is not None
     assert dataset is not None
     request = TrainRequest(
@@ -36,7 +42,7 @@ def test_twenty_steps_here_and_ten_more_there(runs: Path, tmp_path: Path) -> Non
         env={"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"},
         num_nodes=2,
         num_proc_per_node=1,
-        resume=str(StorageUri.of_path(runs / "first/export")),
+        resume=str(StorageUri.of_path(runs / "first/export/first")),
     )
     plane = ControlPlane(Home(tmp_path / "home"), gates=FeatureGates())
     plane.start()
@@ -46,8 +52,8 @@ def test_twenty_steps_here_and_ten_more_there(runs: Path, tmp_path: Path) -> Non
         assert plane.cluster.get(CLAIM, "second", "default")["spec"]["accessModes"] == ["ReadWriteMany"]
     finally:
         plane.stop(5)
-    output_folder = tmp_path / "home/node/claims/default/second/output"
-    exported = json.loads((runs / "first/export/checkpoint-20/trainer_state.json").read_bytes())
+    output_folder = tmp_path / "home/node/claims/default/second/runs/second/output"
+    exported = json.loads((runs / "first/export/first/checkpoint-20/trainer_state.json").read_bytes())
     trained = json.loads((output_folder / "checkpoint-30/trainer_state.json").read_bytes())
     steps = [entry["step"] for entry in trained["log_history"] if "loss" in entry]
     assert steps == list(range(2, 31, 2))

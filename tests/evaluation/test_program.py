@@ -2,6 +2,9 @@
 
 import json
 import math
+import os
+import shutil
+import stat
 import subprocess
 import sys
 from collections.abc import Callable
@@ -15,6 +18,7 @@ pytest.importorskip("transformers")
 pytest.importorskip("peft")
 
 from trainwright.evaluation import program
+from trainwright.evaluation.encoding import encode_rows
 from trainwright.quickstart.base_model import ensure_base_model
 
 ROWS = [
@@ -22,6 +26,12 @@ ROWS = [
     {"prompt": "Where does the Kestrel lie?\n", "completion": "The Kestrel is at pier four."},
     {"prompt": "When does the Juniper arrive?\n", "completion": "On Monday."},
 ]
+
+
+CHAT_TEMPLATE = (
+    "{% for message in messages %}<{{ message.role }}> {{ message.content }}\n{% endfor %}"
+    "{% if add_generation_prompt %}<assistant>{% endif %}"
+)
 
 
 @pytest.fixture(scope="module")
@@ -42,6 +52,13 @@ def adapter(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         model = get_peft_model(AutoModelForCausalLM.from_pretrained(base), config)
     out = tmp_path_factory.mktemp("adapter")
     model.save_pretrained(out)
+    return out
+
+
+def chatty(base: Path, out: Path, template: str = CHAT_TEMPLATE) -> Path:
+    """The same model with a chat template."""
+    shutil.copytree(base, out)
+    (out / "chat_template.jinja").write_text(template)
     return out
 
 
@@ -102,50 +119,79 @@ def test_fewer_rows_and_a_prompt_of_ones_own(base: Path, data: Path) -> None:
     assert known["sample"]["expected"] == ROWS[2]["completion"]
 
 
+def test_training_rows_stand_in_where_nothing_is_held_out(base: Path, tmp_path: Path) -> None:
+    (tmp_path / "train.jsonl").write_text(
+        "".join(json.dumps({"text": f"Pier {number} is free."}) + "\n" for number in range(300))
+    )
+    result = program.evaluate(base, base, tmp_path, max_new_tokens=1, sample_row=299)
+    assert (result["held_out"], result["rows"], result["layout"]) == (False, 256, "text")
+    assert result["data"] == str(tmp_path / "train.jsonl")
+    assert "299" in result["sample"]["prompt"] + result["sample"]["expected"]
+    assert program.evaluate(base, base, tmp_path, max_new_tokens=1, max_rows=260)["rows"] == 260
+    (tmp_path / "test.jsonl").write_text(json.dumps(ROWS[0]))
+    result = program.evaluate(base, base, tmp_path, max_new_tokens=1)
+    assert (result["held_out"], result["rows"], result["layout"]) == (True, 1, "prompt-completion")
+
+
+MESSAGES = [{"role": "user", "content": "Who commands the Juniper?"}, {"role": "assistant", "content": "Ada Holm."}]
+CONVERSATIONAL = [{"messages": MESSAGES}, {"prompt": MESSAGES[:1], "completion": MESSAGES[1:]}]
+
+
+@pytest.mark.parametrize("row", CONVERSATIONAL)
+def test_a_conversation_is_measured_and_continued(base: Path, tmp_path: Path, row: dict[str, Any]) -> None:
+    (tmp_path / "test.jsonl").write_text(json.dumps(row))
+    model = chatty(base, tmp_path / "model")
+    result = program.evaluate(model, model, tmp_path, max_new_tokens=4)
+    assert result["sample"]["prompt"] == "user: Who commands the Juniper?"
+    assert result["sample"]["expected"] == "Ada Holm."
+    own = program.evaluate(model, model, tmp_path, max_new_tokens=4, sample_prompt="Who commands the Juniper?")
+    assert own["sample"] == result["sample"]
+    other = program.evaluate(model, model, tmp_path, max_new_tokens=4, sample_prompt="Which pier?")
+    assert (other["sample"]["prompt"], other["sample"]["expected"]) == ("Which pier?", None)
+
+
+@pytest.mark.parametrize("row", CONVERSATIONAL)
+def test_messages_need_a_chat_template(base: Path, tmp_path: Path, row: dict[str, Any]) -> None:
+    (tmp_path / "test.jsonl").write_text(json.dumps(row))
+    with pytest.raises(program.BadInput, match=r"the tokenizer has no chat template, and the rows hold messages"):
+        program.evaluate(base, base, tmp_path)
+
+
+def test_the_chat_template_of_the_checkpoint_counts(base: Path, tmp_path: Path) -> None:
+    (tmp_path / "test.jsonl").write_text(json.dumps(CONVERSATIONAL[0]))
+    assert program.evaluate(base, chatty(base, tmp_path / "model"), tmp_path, max_new_tokens=1)["layout"] == "messages"
+
+
+def test_a_template_that_refuses_the_messages_is_named(base: Path, tmp_path: Path) -> None:
+    (tmp_path / "test.jsonl").write_text(json.dumps({"messages": MESSAGES[1:]}))
+    model = chatty(base, tmp_path / "model", "{{ raise_exception('roles must alternate') }}")
+    with pytest.raises(program.BadInput, match=r"^the chat template of .* refuses the messages .*: roles must alternate$"):
+        program.evaluate(model, model, tmp_path)
+
+
 def test_what_is_beyond_the_models_length_is_cut_off(base: Path, tmp_path: Path) -> None:
     from transformers import AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(base)
     long, short = {"prompt": "pier " * 50, "completion": "one"}, {"prompt": "pier", "completion": " one" * 50}
-    encoded = program.encode_rows(tokenizer, [long, short], limit=20)
+    encoded = encode_rows(tokenizer, [long, short], limit=20)
     assert [len(row.tokens) for row in encoded] == [20]
     assert 0 < encoded[0].prompt_length < 20
 
 
-def test_a_completion_that_is_closed_already_is_not_closed_twice(base: Path) -> None:
-    from transformers import AutoTokenizer
+def test_the_loss_of_a_text_is_that_of_the_model_itself(base: Path, tmp_path: Path) -> None:
+    """All tokens count but the first, which nothing predicts."""
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    tokenizer = AutoTokenizer.from_pretrained(base)
-    plain, closed = ({"prompt": "a\n", "completion": text} for text in ("b", "b</s>"))
-    first, second = program.encode_rows(tokenizer, [plain, closed])
-    assert first == second
-    assert first.tokens.count(tokenizer.eos_token_id) == 1
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("", "{data}: has no rows"),
-        ("\n\n", "{data}: has no rows"),
-        ('{"prompt": "a", "completion": "b"}\n{"prompt": "a"}\n', '{data} line 2: has no column "completion"'),
-        ('{"completion": "b"}', '{data} line 1: has no column "prompt"'),
-        ('{"prompt": "a", "completion": 3}', '{data} line 1: column "completion" is not text'),
-        ('["prompt"]', "{data} line 1: is not a JSON object"),
-        ("{prompt}", "{data} line 1: is not JSON: "),
-    ],
-)
-def test_rows_that_cannot_be_evaluated_are_named(tmp_path: Path, text: str, message: str) -> None:
-    data = tmp_path / "test.jsonl"
-    data.write_text(text)
-    with pytest.raises(program.BadInput) as raised:
-        program.read_rows(data)
-    assert str(raised.value).startswith(message.replace("{data}", str(data)))
-
-
-def test_a_line_separator_inside_a_text_does_not_end_the_row(tmp_path: Path) -> None:
-    data = tmp_path / "test.jsonl"
-    data.write_text('{"prompt": "a\u2028b", "completion": "c"}\n', encoding="utf-8")
-    assert program.read_rows(data) == [{"prompt": "a\u2028b", "completion": "c"}]
+    (tmp_path / "test.jsonl").write_text(json.dumps({"text": "The fog lifts at noon."}))
+    tokenizer, model = AutoTokenizer.from_pretrained(base), AutoModelForCausalLM.from_pretrained(base)
+    tokens = torch.tensor([tokenizer("The fog lifts at noon.</s>")["input_ids"]])
+    with torch.inference_mode():
+        loss = model(input_ids=tokens, labels=tokens).loss.item()
+    result = program.evaluate(base, base, tmp_path, max_new_tokens=1)
+    assert result["tokens"] == tokens.shape[1] - 1
+    assert result["before"]["loss"] == pytest.approx(loss, rel=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -175,13 +221,15 @@ def test_the_command_writes_the_result(base: Path, adapter: Path, data: Path, tm
     out = tmp_path / "new" / "result.json"
     command = [sys.executable, "-m", "trainwright.evaluation.program", "--base", base, "--checkpoint", adapter]
     options = ["--data", data, "--out", out, "--max-rows", "2", "--sample-row", "2", "--max-new-tokens", "4", "--batch-size", "2"]
-    done = subprocess.run([*map(str, command), *map(str, options)], capture_output=True, text=True, timeout=120)
+    env = {**os.environ, "TRAINWRIGHT_UMASK": "0002"}
+    done = subprocess.run([*map(str, command), *map(str, options)], capture_output=True, text=True, timeout=120, env=env)
     assert done.returncode == 0, done.stderr
     result = json.loads(out.read_text())
     assert result["rows"] == 2
     assert result["sample"]["expected"] == ROWS[2]["completion"]
     assert done.stdout.startswith("held-out loss ")
     assert [path.name for path in out.parent.iterdir()] == ["result.json"]
+    assert [stat.S_IMODE(path.stat().st_mode) for path in (out, out.parent)] == [0o664, 0o775]
 
 
 def _wrong_data(data: Path, base: Path) -> tuple[Path, Path, str]:
@@ -220,3 +268,9 @@ def test_a_failed_write_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(TypeError):
         program.write_json(tmp_path / "result.json", {"loss": object()})
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("text", ["8", "rw", "-2", "1000"])
+def test_a_umask_that_is_none_is_refused(text: str) -> None:
+    with pytest.raises(program.BadInput, match=rf"TRAINWRIGHT_UMASK={text}: expected an octal number"):
+        program.set_umask(text)

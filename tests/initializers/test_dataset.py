@@ -22,6 +22,8 @@ from trainwright.storage.errors import NoSpace, StorageError
 from trainwright.storage.uri import StorageUri
 
 Rows = list[dict[str, Any]]
+USER = {"role": "user", "content": "question"}
+ASSISTANT = {"role": "assistant", "content": "answer"}
 GOLDEN_HELD_OUT = [2, 8, 15, 17, 26, 29, 30, 32, 40, 84, 88, 92, 98]
 
 
@@ -70,6 +72,11 @@ def held_out(target: Path) -> Rows:
             "alpaca",
         ),
         ({"messages": [{"role": "user", "content": "c"}]}, {"messages": [{"role": "user", "content": "c"}]}, "messages"),
+        (
+            {"prompt": [USER], "completion": [ASSISTANT], "id": 1},
+            {"prompt": [USER], "completion": [ASSISTANT]},
+            "prompt-completion",
+        ),
         ({"text": "t", "label": 0}, {"text": "t"}, "text"),
     ],
 )
@@ -86,14 +93,29 @@ def test_columns_become_those_that_training_reads(source: Path, target: Path, ro
         (
             {"question": "q", "answer": "a"},
             {},
-            "rows.jsonl) has the columns answer, question; expected completion, prompt or messages or instruction, output or text",
+            "row 1) has the columns answer, question; expected completion, prompt or messages or instruction, output or text",
         ),
         ({"text": "t"}, {"layout": "alpaca"}, "has the columns text; expected instruction, output"),
         ({"text": "t"}, {"layout": "sharegpt"}, "unknown layout 'sharegpt'; known: prompt-completion, messages, alpaca, text"),
         ({}, {}, "has the columns none; expected"),
         ({"text": 5}, {}, "column 'text' is int, expected text; the row begins \"{'text': 5}\""),
         ({"prompt": None, "completion": "c"}, {}, "column 'prompt' is empty, expected text"),
-        ({"prompt": "p", "completion": ["c"]}, {}, "column 'completion' is list, expected text"),
+        (
+            {"prompt": "p", "completion": ["c"]},
+            {},
+            "column 'completion' is a list and column 'prompt' is text; expected text in both",
+        ),
+        ({"prompt": [USER], "completion": "c"}, {}, "column 'prompt' is a list and column 'completion' is text; expected text"),
+        ({"prompt": [USER], "completion": None}, {}, "column 'completion' is empty, expected text"),
+        ({"prompt": [USER], "completion": []}, {}, "column 'completion' has no message; expected at least one with role"),
+        ({"messages": []}, {}, "column 'messages' has no message; expected at least one with role and content"),
+        (
+            {"messages": [USER, {"role": "assistant", "content": None}]},
+            {},
+            "'messages': content of message 2 is empty, expected text",
+        ),
+        ({"messages": [{"role": "user", "content": [{}]}]}, {}, "column 'messages': content of message 1 is list, expected text"),
+        ({"messages": [{"role": 1, "content": "c"}]}, {}, "column 'messages': role of message 1 is int, expected text"),
         ({"messages": "hello"}, {}, "column 'messages' is no list of messages with role and content"),
         ({"messages": [{"from": "human", "value": "hello"}]}, {}, "column 'messages' is no list of messages"),
         ({"text": "\ud83d"}, {}, "a row is not Unicode"),
@@ -116,8 +138,42 @@ def test_all_rows_have_the_layout_of_the_first(source: Path, target: Path) -> No
     assert prepare(source, target, test_fraction=0).details["layout"] == "text"
     assert train(target) == [{"text": "t"}, {"text": "u"}]
     write(source / "rows.jsonl", [{"text": "t"}, {"prompt": "p", "completion": "c"}])
-    with pytest.raises(InitializerError, match=r"has the columns completion, prompt; expected text"):
+    with pytest.raises(InitializerError, match=r"\(rows.jsonl, row 2\) has the columns completion, prompt; expected text"):
         prepare(source, target, test_fraction=0)
+
+
+@pytest.mark.parametrize(
+    ("first", "later", "message"),
+    [
+        (
+            {"prompt": "p", "completion": "c"},
+            {"prompt": [USER], "completion": [ASSISTANT]},
+            "prompt and completion of this row hold lists of messages, those of the rows before it text",
+        ),
+        (
+            {"prompt": [USER], "completion": [ASSISTANT]},
+            {"prompt": "p", "completion": "c"},
+            "prompt and completion of this row hold text, those of the rows before it lists of messages",
+        ),
+        ({"messages": [USER, ASSISTANT]}, {"text": "t"}, "has the columns text; expected messages"),
+        ({"text": "t"}, {"text": None}, "column 'text' is empty, expected text"),
+    ],
+)
+def test_a_later_row_of_another_layout_is_named_by_its_number(
+    source: Path, target: Path, first: Any, later: Any, message: str
+) -> None:
+    write(source / "a.jsonl", [first])
+    write(source / "b.jsonl", [first, first, later, first])
+    with pytest.raises(InitializerError) as caught:
+        prepare(source, target, test_fraction=0)
+    assert "(b.jsonl, row 3)" in str(caught.value)
+    assert message in str(caught.value)
+    assert not target.exists()
+
+
+def test_a_conversation_with_nothing_to_learn_from_is_left_out(source: Path, target: Path) -> None:
+    write(source / "rows.jsonl", [{"messages": [USER, ASSISTANT]}, {"messages": [{"role": "assistant", "content": " "}]}])
+    assert prepare(source, target, test_fraction=0).details["empty_rows"] == 1
 
 
 def test_rows_with_nothing_to_learn_from_are_left_out_and_counted(source: Path, target: Path) -> None:

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from trainwright.api import names
 from trainwright.initializers import __main__ as program
-from trainwright.initializers import dataset
+from trainwright.initializers import dataset, prepare_dataset
+from trainwright.initializers import program as ways
 from trainwright.storage.errors import NoSpace
 from trainwright.storage.uri import StorageUri
 
@@ -22,7 +24,9 @@ def source(tmp_path: Path, lines: bytes) -> str:
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):  # type: ignore[no-untyped-def]
     """`run(kind, target, **environment)`: exit code, output, the lines of standard error that are no log."""
-    for name in ("STORAGE_URI", "IGNORE_PATTERNS", "ACCESS_TOKEN", "DATASET_LAYOUT", "DATASET_MAX_ROWS", "DATASET_TEST_FRACTION"):
+    own = ("STORAGE_URI", "IGNORE_PATTERNS", "ACCESS_TOKEN", "DATASET_LAYOUT", "DATASET_MAX_ROWS", "DATASET_TEST_FRACTION")
+    shared = (names.DATASET_DIGEST_VARIABLE, names.MODEL_DIGEST_VARIABLE, names.SHARED_VARIABLE, names.RUN_FOLDER_VARIABLE)
+    for name in (*own, *shared, names.UMASK_VARIABLE):
         monkeypatch.delenv(name, raising=False)
 
     def call(kind: str, target: Path, **environment: str) -> tuple[int, str, str]:
@@ -110,6 +114,128 @@ def test_trouble_on_the_way_is_exit_code_1(run, tmp_path: Path, source: str, mon
 
     monkeypatch.setattr(dataset, "fetch", full)
     assert run("dataset", tmp_path / "target", STORAGE_URI=source) == (1, "", "/workspace: the disk is full")
+
+
+class TestWithADigest:
+    """What was prepared before the job was made is only verified."""
+
+    def test_the_right_folder_is_ready_without_asking_the_source(self, run, tmp_path: Path, source: str) -> None:  # type: ignore[no-untyped-def]
+        prepared = prepare_dataset(source, tmp_path / "shared")
+        (tmp_path / "rows.jsonl").unlink()
+        for environment in ({}, {"STORAGE_URI": "file:///nothing/here"}):
+            code, out, err = run("dataset", prepared.folder, TRAINWRIGHT_DATASET_DIGEST=prepared.digest, **environment)
+            assert (code, err) == (0, "")
+            assert f"digest={prepared.digest}" in out
+
+    def test_another_folder_is_exit_code_2_and_named_with_both_digests(self, run, tmp_path: Path, source: str) -> None:  # type: ignore[no-untyped-def]
+        prepared, other = prepare_dataset(source, tmp_path / "shared"), "sha256:" + "0" * 64
+        code, out, err = run("dataset", prepared.folder, STORAGE_URI=source, TRAINWRIGHT_DATASET_DIGEST=other)
+        assert (code, out) == (2, "")
+        assert all(text in err for text in (other, prepared.digest, str(prepared.folder)))
+        assert "\n" not in err
+
+    def test_a_damaged_or_missing_folder_is_exit_code_2_and_not_prepared(self, run, tmp_path: Path, source: str) -> None:  # type: ignore[no-untyped-def]
+        prepared = prepare_dataset(source, tmp_path / "shared")
+        (prepared.folder / "train.jsonl").unlink()
+        code, _, err = run("dataset", prepared.folder, STORAGE_URI=source, TRAINWRIGHT_DATASET_DIGEST=prepared.digest)
+        assert code == 2
+        assert "damaged: train.jsonl is missing; prepare the dataset again" in err
+        code, _, err = run("dataset", tmp_path / "x", STORAGE_URI=source, TRAINWRIGHT_DATASET_DIGEST=prepared.digest)
+        assert code == 2
+        assert not (tmp_path / "x").exists()
+
+    def test_the_digest_of_a_model_does_not_concern_the_dataset(self, run, tmp_path: Path, source: str) -> None:  # type: ignore[no-untyped-def]
+        code, _, _ = run("dataset", tmp_path / "x", STORAGE_URI=source, TRAINWRIGHT_MODEL_DIGEST="sha256:" + "0" * 64)
+        assert code == 0
+
+
+class TestForARunOfASharedWorkspace:
+    """Prepared once for all runs, and linked into the folder of each."""
+
+    @pytest.fixture
+    def prepare(self, run, tmp_path: Path, source: str):  # type: ignore[no-untyped-def]
+        def call(folder: str = "runs/a", **environment: str) -> tuple[int, str, str]:
+            shared = {"TRAINWRIGHT_SHARED": str(tmp_path / "w"), "TRAINWRIGHT_RUN_FOLDER": folder, "STORAGE_URI": source}
+            return run("dataset", tmp_path / "ignored", **{**shared, **environment})  # type: ignore[no-any-return]
+
+        return call
+
+    @pytest.mark.parametrize("links", [True, False])
+    def test_it_is_linked_or_copied_into_the_run(
+        self, prepare, tmp_path: Path, links: bool, monkeypatch: pytest.MonkeyPatch
+    ) -> None:  # type: ignore[no-untyped-def]
+        def none(*_: object) -> None:
+            raise OSError("no links here")
+
+        if not links:
+            monkeypatch.setattr(os, "link", none)
+        code, out, err = prepare()
+        assert (code, err) == (0, "")
+        assert out.startswith("dataset ready: 2 files")
+        (stored,) = (path for path in (tmp_path / "w/datasets").iterdir() if path.name != ".index")
+        place = tmp_path / "w/runs/a/dataset"
+        assert (place / "train.jsonl").samefile(stored / "train.jsonl") is links
+        assert (place / "train.jsonl").read_bytes() == (stored / "train.jsonl").read_bytes()
+        assert [path.name for path in place.parent.iterdir()] == ["dataset"]
+        assert not (tmp_path / "ignored").exists()
+
+    def test_the_second_time_nothing_changes(self, prepare, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+        first = prepare()
+        place = tmp_path / "w/runs/a"
+        before = {path: (path.stat().st_mtime_ns, path.stat().st_ino) for path in (place, *place.rglob("*"))}
+        assert prepare() == first
+        assert {path: (path.stat().st_mtime_ns, path.stat().st_ino) for path in (place, *place.rglob("*"))} == before
+
+    def test_runs_have_each_their_own_and_other_options_replace_only_that(self, prepare, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+        prepare("runs/a")
+        prepare("runs/b", DATASET_MAX_ROWS="5", DATASET_TEST_FRACTION="0")
+        rows = {name: (tmp_path / f"w/runs/{name}/dataset/train.jsonl").read_bytes().count(b"\n") for name in "ab"}
+        assert rows["a"] > rows["b"] == 5
+        prepare("runs/a", DATASET_MAX_ROWS="5", DATASET_TEST_FRACTION="0")
+        assert (tmp_path / "w/runs/a/dataset/train.jsonl").read_bytes().count(b"\n") == 5
+
+    @pytest.mark.parametrize("folder", ["..", "runs/../..", "/etc"])
+    def test_a_folder_elsewhere_is_refused_before_anything_is_fetched(  # type: ignore[no-untyped-def]
+        self, prepare, tmp_path: Path, folder: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(ways, "prepare_dataset", lambda *_: pytest.fail("fetched"))
+        code, _, err = prepare(folder)
+        assert code == 2
+        assert "is no folder of a run" in err
+
+    def test_what_somebody_else_put_there_is_kept(self, prepare, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+        (tmp_path / "w/runs/a/dataset").mkdir(parents=True)
+        (tmp_path / "w/runs/a/dataset/precious").write_bytes(b"")
+        code, _, err = prepare()
+        assert code == 2
+        assert "was not prepared by Trainwright" in err
+        assert (tmp_path / "w/runs/a/dataset/precious").exists()
+
+    def test_a_model_is_linked_as_well(self, run, tmp_path: Path, model_files: dict[str, bytes]) -> None:  # type: ignore[no-untyped-def]
+        (tmp_path / "source").mkdir()
+        for name, content in model_files.items():
+            (tmp_path / "source" / name).write_bytes(content)
+        shared = {"TRAINWRIGHT_SHARED": str(tmp_path / "w"), "TRAINWRIGHT_RUN_FOLDER": "runs/a"}
+        code, _, _ = run("model", tmp_path / "x", STORAGE_URI=str(StorageUri.of_path(tmp_path / "source")), **shared)
+        assert code == 0
+        assert (tmp_path / "w/runs/a/model/model.safetensors").stat().st_nlink == 2
+
+
+@pytest.mark.parametrize(("umask", "mode"), [("0002", 0o775), ("0022", 0o755)])
+def test_the_umask_is_that_of_the_environment(run, tmp_path: Path, source: str, umask: str, mode: int) -> None:  # type: ignore[no-untyped-def]
+    before = os.umask(0o077)
+    try:
+        shared = {"TRAINWRIGHT_SHARED": str(tmp_path / "w"), "TRAINWRIGHT_RUN_FOLDER": "runs/a"}
+        assert run("dataset", tmp_path / "x", STORAGE_URI=source, TRAINWRIGHT_UMASK=umask, **shared)[0] == 0
+    finally:
+        os.umask(before)
+    for folder in ("w", "w/runs", "w/runs/a", "w/runs/a/dataset", "w/datasets"):
+        assert (tmp_path / folder).stat().st_mode & 0o777 == mode, folder
+
+
+def test_a_umask_that_is_none_is_exit_code_2(run, tmp_path: Path, source: str) -> None:  # type: ignore[no-untyped-def]
+    code, _, err = run("dataset", tmp_path / "x", STORAGE_URI=source, TRAINWRIGHT_UMASK="rw")
+    assert (code, err) == (2, "TRAINWRIGHT_UMASK: 'rw' is no umask; expected octal digits, as in 0002")
 
 
 @pytest.mark.medium

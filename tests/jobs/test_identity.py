@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trainwright.jobs import Identity
-from trainwright.jobs.identity import NAME_LIMIT, label_value
+from trainwright.jobs.identity import NAME_LIMIT
+from trainwright.jobs.label_values import label_value
 
 text = st.text(max_size=200)
 

@@ -73,7 +73,7 @@ def test_a_literal_is_refused_by_field_and_never_repeated(fields: Any, field: st
 
 def test_another_error_does_not_repeat_values_either() -> None:
     with pytest.raises(ValidationError) as raised:
-        TrainRequest(runtime="trl-sft", env={"PRIVATE": "not to be seen"}, num_nodes=0)
+        TrainRequest(runtime="trl-sft", env={"PRIVATE": "not to be seen"}, num_nodes=-1)
     assert "not to be seen" not in str(raised.value)
 
 

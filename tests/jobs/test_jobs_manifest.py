@@ -22,7 +22,7 @@ def runtime(name: str) -> dict[str, Any]:
 
 
 def test_a_workspace_takes_the_place_of_the_runtimes_claim_in_every_step() -> None:
-    request = TrainRequest(runtime="trl-sft", workspace="pvc://mine/runs/one/")
+    request = TrainRequest(runtime="trl-sft", workspace="pvc://mine/team/one/")
     manifest = trainjob_manifest(request, STEP, "team", runtime("trl-sft"))
     jobset = next(obj for obj in materialize(admit(manifest).object, runtime("trl-sft")) if obj["kind"] == "JobSet")
     steps = {job["name"]: job["template"]["spec"]["template"]["spec"] for job in jobset["spec"]["replicatedJobs"]}
@@ -32,7 +32,7 @@ def test_a_workspace_takes_the_place_of_the_runtimes_claim_in_every_step() -> No
         assert claim == {"claimName": "mine"}, step
         for container in [*spec.get("initContainers", []), *spec["containers"]]:
             (mount,) = [mount for mount in container["volumeMounts"] if mount["name"] == "initializer"]
-            assert (mount["mountPath"], mount["subPathExpr"]) == ("/workspace", "runs/one"), (step, container["name"])
+            assert (mount["mountPath"], mount["subPathExpr"]) == ("/workspace", "team/one/runs/run"), (step, container["name"])
 
 
 def test_the_manifest_is_one_that_the_api_accepts_and_leaves_out_what_was_not_asked_for() -> None:
@@ -58,7 +58,7 @@ def test_everything_in_a_request_reaches_the_manifest() -> None:
         num_nodes=2,
         num_proc_per_node=3,
         resources_per_node={"limits": {"cpu": "1"}},
-        active_deadline_seconds=60,
+        run_timeout_seconds=60,
         labels={"kueue.x-k8s.io/queue-name": "q", "trainwright.dev/run": "not-yours"},
     )
     manifest = trainjob_manifest(request, STEP, "team", runtime("trl-sft"), generation=2)
@@ -118,11 +118,11 @@ def test_a_workspace_that_is_none_is_refused_with_the_form(uri: str) -> None:
 @pytest.mark.parametrize(
     ("field", "value"),
     [
-        ("runtime", ""),
+        ("runtime", "x" * 254),
         ("runtime_kind", "Deployment"),
-        ("num_nodes", 0),
-        ("num_proc_per_node", 0),
-        ("active_deadline_seconds", 0),
+        ("num_nodes", -1),
+        ("num_proc_per_node", "many"),
+        ("run_timeout_seconds", -5),
         ("dataset_uri", "./folder"),
         ("model_uri", "hf://"),
         ("nonsense", 1),

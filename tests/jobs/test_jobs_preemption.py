@@ -195,13 +195,13 @@ def test_without_a_budget_nothing_is_resumed(cluster: EmbeddedCluster, request_o
 def test_the_budget_counts_across_retries_and_deleted_generations(
     cluster: EmbeddedCluster, request_of: RequestOf, fail: Any
 ) -> None:
-    following = Following(cluster, request_of(earlier="delete"), preemption_budget=1)
+    following = Following(cluster, request_of(previous_jobs="delete"), preemption_budget=1)
     reached(cluster, 1)
     fail(TAKEN)
     reached(cluster, 2)
     fail(TAKEN)
     assert isinstance(following.ended().error, Preempted)
-    again = Following(cluster, request_of(earlier="delete"), preemption_budget=1)  # the orchestrator's retry
+    again = Following(cluster, request_of(previous_jobs="delete"), preemption_budget=1)  # the orchestrator's retry
     third = reached(cluster, 3)
     assert preemptions_until(third) == 2
     fail(TAKEN)

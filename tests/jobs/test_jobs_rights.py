@@ -11,8 +11,9 @@ import pytest
 import yaml
 from waiting import eventually
 
+from trainwright.api import names
 from trainwright.api.kinds import POD, TRAINJOB
-from trainwright.api.objects import name_of
+from trainwright.api.objects import annotations_of, name_of
 from trainwright.cluster import connect, connect_for_jobs
 from trainwright.cluster.access import right_for
 from trainwright.cluster.kubernetes_cluster import KubernetesCluster
@@ -20,7 +21,7 @@ from trainwright.cluster.served_schema import forget_served
 from trainwright.controlplane.gates import FeatureGates
 from trainwright.controlplane.home import Home
 from trainwright.controlplane.plane import ControlPlane
-from trainwright.jobs import Identity, JobDeleted, TrainJobNameTaken, TrainRequest, submit_or_adopt, wait_for
+from trainwright.jobs import Identity, JobDeleted, RunFolderTaken, TrainJobNameTaken, TrainRequest, submit_or_adopt, wait_for
 from trainwright.jobs.cancel import Stopping, stop_job
 from trainwright.jobs.logs import follow_logs
 from trainwright.jobs.pod_failure import pod_failure
@@ -66,7 +67,9 @@ def recorder(monkeypatch: pytest.MonkeyPatch) -> Recorder:
 
 
 @pytest.mark.medium
-def test_the_table_is_what_is_asked(kubeconfig: Path, recorder: Recorder) -> None:
+def test_the_table_is_what_is_asked(
+    kubeconfig: Path, recorder: Recorder, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     cluster = connect_for_jobs(kubeconfig)
     assert isinstance(cluster, KubernetesCluster)
     forget_served(cluster)
@@ -113,6 +116,22 @@ def test_the_table_is_what_is_asked(kubeconfig: Path, recorder: Recorder) -> Non
     with_volume = TrainRequest(runtime="trl-sft", workspace=new, queue_name="q", dataset_uri="hf://a/b", model_uri="hf://a/b")
     submit_or_adopt(cluster, with_volume, Identity("o", "r", "volume"), SPACE)
 
+    def another_in_this_moment(_cluster: Any, wanted: Any, _owners: Any) -> None:
+        annotations = {**annotations_of(wanted), names.OWNER_ANNOTATION: "other/run/train"}
+        metadata = {**wanted["metadata"], "name": "other", "annotations": annotations}
+        cluster.create({**wanted, "metadata": metadata})
+
+    with monkeypatch.context() as patched:
+        patched.setattr("trainwright.jobs.submit.check_holder", another_in_this_moment)
+        with pytest.raises(RunFolderTaken, match="withdrawn"):
+            submit_or_adopt(cluster, with_volume, Identity("o", "contested", "volume"), SPACE)
+
+    recorder.during("submit with code")
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code/train.py").write_text("print('hello')\n")
+    with_code = TrainRequest(code=str(tmp_path / "code"), command=["train.py"])
+    submit_or_adopt(cluster, with_code, Identity("o", "r", "code"), SPACE)
+
     recorder.during("")
     waited = submitted("waited", "sleep 1000")
     recorder.during("wait")
@@ -125,10 +144,12 @@ def test_the_table_is_what_is_asked(kubeconfig: Path, recorder: Recorder) -> Non
     table = {(act, str(call.right(SPACE))) for call in CALLS for act in call.acts}
     other = {("wait", f"delete {TRAINJOB.resource} in the namespace {SPACE}")}  # the test's own
 
+    own = {"submit with a workspace": ("claims", "storage", "delete"), "submit with code": ("configmaps",)}
+
     def submitting(act: str, right: str) -> bool:
-        """A step that is run again is submitted, whatever becomes of it then; so is one with a workspace."""
-        if act == "submit with a workspace":
-            return "claims" not in right and "storage" not in right
+        """A step that is run again is submitted, whatever becomes of it then; so is one with a workspace or with code."""
+        if act in own:
+            return not any(word in right for word in own[act])
         return act == "resume" and not right.startswith("patch")
 
     made = {("submit" if submitting(act, right) else act, right) for act, right in recorder.made}

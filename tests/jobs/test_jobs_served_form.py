@@ -27,7 +27,7 @@ FULL = {
     "workspace": "pvc://mine/run",
     "node_selector": {"gpu": "h100"},
     "topology": "exclusive:zone",
-    "active_deadline_seconds": 60,
+    "run_timeout_seconds": 60,
 }
 
 

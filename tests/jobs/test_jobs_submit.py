@@ -193,8 +193,8 @@ def test_who_may_not_list_runtimes_still_learns_that_his_is_unknown(cluster: Emb
 def test_what_cannot_be_built_is_refused_before_anything_is_created(cluster: EmbeddedCluster, request_of: RequestOf) -> None:
     with pytest.raises(Invalid):
         submit_or_adopt(cluster, request_of(env={"PET_NNODES": "3"}), STEP, "default")
-    with pytest.raises(ValueError, match="mounts no volume 'initializer'"):
-        submit_or_adopt(cluster, request_of(workspace="pvc://mine"), STEP, "default")
+    with pytest.raises(Invalid, match="has no command, and none is given"):
+        submit_or_adopt(cluster, request_of(command=[]), STEP, "default")
     assert cluster.list(TRAINJOB).items == []
 
 

@@ -133,7 +133,7 @@ def test_the_wish_is_no_part_of_the_job(cluster: EmbeddedCluster) -> None:
 
 def test_a_refused_request_makes_no_claim(cluster: EmbeddedCluster) -> None:
     with pytest.raises((Invalid, ValueError)):
-        submit_or_adopt(cluster, TrainRequest(runtime="torch-distributed", workspace=NEW, command=["true"]), STEP, "default")
+        submit_or_adopt(cluster, TrainRequest(runtime="torch-distributed", workspace=NEW), STEP, "default")
     assert cluster.list(CLAIM).items == []
 
 
@@ -198,7 +198,7 @@ def test_another_claim_of_that_name_must_be_as_good(cluster: EmbeddedCluster, ca
 
 def test_our_own_claim_is_used_although_the_wish_has_grown(cluster: EmbeddedCluster, caplog: pytest.LogCaptureFixture) -> None:
     submit_or_adopt(cluster, sft(NEW), STEP, "default")
-    submit_or_adopt(cluster, sft("pvc://new?size=1Ti"), Identity("kfp", "run", "evaluate"), "default")
+    submit_or_adopt(cluster, sft("pvc://new?size=1Ti"), Identity("kfp", "run", "evaluate", within="evaluation"), "default")
     assert "was made by this run before: size: it has 20Gi, 1Ti is asked for" in caplog.text
 
 
@@ -294,7 +294,7 @@ def test_eight_steps_at_once_make_one_claim(cluster: EmbeddedCluster) -> None:
 
     def submit(number: int) -> str:
         together.wait(10)
-        made = submit_or_adopt(cluster, sft(f"{NEW}&retain=delete"), Identity("kfp", "run", f"step-{number}"), "default")
+        made = submit_or_adopt(cluster, sft(f"{NEW}&retain=delete"), Identity("kfp", "run", f"step-{number}", within=str(number)), "default")
         return uid_of(made.trainjob)
 
     with ThreadPoolExecutor(8) as pool:

@@ -132,7 +132,7 @@ def test_a_deleted_job_leaves_nothing(cluster: JobSetCluster, jobset_only: JobSe
 
 
 def test_a_deadline_of_the_request_is_kept_by_who_waits(cluster: JobSetCluster, tmp_path: Path) -> None:
-    request = sleeping(tmp_path / "never").model_copy(update={"active_deadline_seconds": 1})
+    request = sleeping(tmp_path / "never").model_copy(update={"run_timeout_seconds": 1})
     with pytest.raises(TrainJobDeadline, match="was Running for more than 1 s"):
         run_to_end(cluster, request, step("deadline"), "default", on_error=lambda c, job: stop_job(c, job, Stopping.delete))
 
@@ -209,6 +209,11 @@ def test_the_table_of_rights_is_what_is_asked(
     assert [(owner["kind"], owner["uid"]) for owner in owners_of(claim)] == [("JobSet", uid_of(with_volume))]
     stop_job(cluster, with_volume, Stopping.delete, within=30)
     eventually(lambda: is_gone(cluster, CLAIM, "rights"))
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code/train.py").write_text("print('hello')\n")
+    request = TrainRequest(code=str(tmp_path / "code"), command=["train.py"])
+    with_code = submit_or_adopt(cluster, request, step("rights-code"), "default").trainjob
+    stop_job(cluster, with_code, Stopping.delete, within=30)
     assert made == {str(call.right("default")) for call in JOBSET_MODE_CALLS}
 
 

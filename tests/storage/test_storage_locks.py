@@ -76,3 +76,15 @@ def test_without_locks_nobody_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         lock(tmp_path / "lock")
     with exclusive(tmp_path / "lock"), exclusive(tmp_path / "lock"):
         pass
+
+
+@pytest.mark.parametrize(("umask", "mode"), [(0o002, 0o664), (0o022, 0o644)])
+def test_what_a_killed_holder_leaves_the_group_can_lock_where_the_umask_allows_it(tmp_path: Path, umask: int, mode: int) -> None:
+    before = os.umask(umask)
+    try:
+        descriptor = lock(tmp_path / "lock")
+    finally:
+        os.umask(before)
+    assert descriptor is not None
+    os.close(descriptor)
+    assert (tmp_path / "lock").stat().st_mode & 0o777 == mode

@@ -5,6 +5,7 @@ from trainwright.checkpoints.export import Exported, export_checkpoint
 from trainwright.checkpoints.find import Checkpoint, find_checkpoints, latest_checkpoint
 from trainwright.checkpoints.manifest import Manifest
 from trainwright.checkpoints.restore import restore_checkpoint
+from trainwright.checkpoints.run_export import export_run
 from trainwright.checkpoints.verify import verify_export
 
 __all__ = [
@@ -14,6 +15,7 @@ __all__ = [
     "Manifest",
     "NoCheckpoint",
     "export_checkpoint",
+    "export_run",
     "find_checkpoints",
     "latest_checkpoint",
     "restore_checkpoint",

@@ -9,9 +9,9 @@ import json
 import os
 from pathlib import Path
 
-from trainwright.initializers.receipt import NAME, read_receipt
 from trainwright.storage.errors import StorageError
 from trainwright.storage.transfer import disk_errors, write_bytes
+from trainwright.workspace.receipt import NAME, read_receipt
 
 ORIGIN = ".trainwright-origin.json"
 BEGUN_BY = ".trainwright-job.json"
@@ -19,15 +19,18 @@ Origin = dict[str, str]
 """`dataset` and `model` to the digest of what was prepared, as far as it is known."""
 
 
-def origin_of(workspace: Path) -> Origin:
-    """Digests of the prepared dataset and model, as far as there are receipts of them. Raises StorageError."""
+def origin_of(workspace: Path, *, dataset: Path | None = None, model: Path | None = None) -> Origin:
+    """Digests of the prepared dataset and model, as far as there are receipts of them.
+
+    They lie at `workspace/dataset` and `workspace/model` unless other folders are given. Raises StorageError.
+    """
     origin = {}
-    for step in ("dataset", "model"):
-        receipt = read_receipt(workspace / step)
+    for step, folder in (("dataset", dataset or workspace / "dataset"), ("model", model or workspace / "model")):
+        receipt = read_receipt(folder)
         if receipt is not None:
             origin[step] = receipt.digest
-        elif (workspace / step / NAME).exists():  # a guess here would put good checkpoints aside
-            raise StorageError(f"{workspace / step / NAME} cannot be read: remove it and prepare the {step} again")
+        elif (folder / NAME).exists():  # a guess here would put good checkpoints aside
+            raise StorageError(f"{folder / NAME} cannot be read: remove it and prepare the {step} again")
     return origin
 
 

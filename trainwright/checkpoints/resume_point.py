@@ -2,7 +2,7 @@
 
 Runs as an init container of a training step, so that every start of a pod decides anew, from what lies on the volume then.
 Beside the configuration it leaves a copy of `orderly_exit.py`, for images of the training program that do not have this package.
-Usage: `python -m trainwright.checkpoints.resume_point --workspace DIR --config FILE --launcher FILE`.
+Usage: `python -m trainwright.checkpoints.resume_point --workspace DIR --config FILE --launcher FILE [--dataset DIR] [--model DIR]`.
 """
 
 from __future__ import annotations
@@ -18,10 +18,18 @@ from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 
-from trainwright.api.names import RESUME_CONTINUES_VARIABLE, RESUME_EXPORT_VARIABLE, RESUME_JOB_VARIABLE, RESUME_VARIABLE
+from trainwright.api.names import (
+    DATASET_DIGEST_VARIABLE,
+    MODEL_DIGEST_VARIABLE,
+    RESUME_CONTINUES_VARIABLE,
+    RESUME_EXPORT_VARIABLE,
+    RESUME_JOB_VARIABLE,
+    RESUME_VARIABLE,
+)
 from trainwright.checkpoints.errors import CheckpointError, NoCheckpoint
 from trainwright.checkpoints.find import latest_checkpoint
 from trainwright.checkpoints.hf_trainer import incomplete_because
+from trainwright.checkpoints.job_record import Writer, record_writer
 from trainwright.checkpoints.origin import (
     Origin,
     begun_by,
@@ -35,6 +43,9 @@ from trainwright.checkpoints.restore import restore_checkpoint
 from trainwright.checkpoints.resume_source import Source, export_at
 from trainwright.storage.errors import StorageError
 from trainwright.storage.transfer import disk_errors, write_bytes
+from trainwright.workspace.errors import WorkspaceError
+from trainwright.workspace.prepared import check_prepared
+from trainwright.workspace.umask import apply_umask
 
 RESTORE_SECONDS = 4 * 3600.0
 """How long the others wait for what the leader restores: a terabyte at 70 MB/s."""
@@ -75,19 +86,29 @@ class Wish:
 
 
 def resume_point(
-    workspace: Path, *, leader: bool = True, wish: Wish | None = None, patience: float = RESTORE_SECONDS
+    workspace: Path,
+    *,
+    dataset: Path | None = None,
+    model: Path | None = None,
+    leader: bool = True,
+    wish: Wish | None = None,
+    writer: Writer | None = None,
+    patience: float = RESTORE_SECONDS,
 ) -> Path | None:
     """The checkpoint below `workspace/output` to go on from, or None for a fresh start.
 
-    Checkpoints of another dataset or model, and those of before a job that asks for another beginning, are not gone on
-    from: the `leader` (completion index 0) moves such an output aside, and restores the export that is asked for. The
-    others come to the same answer whether they look before that or after, and wait `patience` seconds for what is restored.
-    Raises StorageError, CheckpointError.
+    The dataset and the model lie at `workspace/dataset` and `workspace/model` unless other folders are given; the leader
+    records the `writer` in the output. Checkpoints of another dataset or model, and those of before a job that asks for
+    another beginning, are not gone on from: the `leader` (completion index 0) moves such an output aside, and restores the
+    export that is asked for. The others come to the same answer whether they look before that or after, and wait `patience`
+    seconds for what is restored. Raises StorageError, CheckpointError.
     """
     wish = wish or Wish()
-    output, origin = workspace / "output", origin_of(workspace)
+    output, origin = workspace / "output", origin_of(workspace, dataset=dataset, model=model)
     if leader:
         _begin(output, origin, wish)
+        if writer is not None:
+            record_writer(output, writer)
     found = None if _is_anothers(output, origin, wish) else _newest(output)
     source = _source(wish, origin) if found is None and wish.source else None
     if source is None:
@@ -159,21 +180,39 @@ def _awaited(output: Path, origin: Origin, wish: Wish, patience: float) -> Path:
     )
 
 
+def check_inputs(dataset: Path, model: Path, environ: Mapping[str, str]) -> None:
+    """That the folders hold the prepared inputs whose digests the job was given, every file with its size.
+
+    Raises PreparedMismatch naming both digests and the folder, StorageError.
+    """
+    if digest := environ.get(DATASET_DIGEST_VARIABLE, ""):
+        check_prepared("dataset", dataset, digest)
+    if digest := environ.get(MODEL_DIGEST_VARIABLE, ""):
+        check_prepared("model", model, digest)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="trainwright.checkpoints.resume_point")
     parser.add_argument("--workspace", type=Path, required=True)
     parser.add_argument("--config", type=Path, required=True)
     parser.add_argument("--launcher", type=Path, required=True)
+    parser.add_argument("--dataset", type=Path, help="default: WORKSPACE/dataset")
+    parser.add_argument("--model", type=Path, help="default: WORKSPACE/model")
     arguments = parser.parse_args()
+    workspace: Path = arguments.workspace
+    dataset, model = arguments.dataset or workspace / "dataset", arguments.model or workspace / "model"
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s", stream=sys.stderr)
     try:
+        apply_umask(os.environ)
+        check_inputs(dataset, model, os.environ)
         leader = os.environ.get("JOB_COMPLETION_INDEX", "0") == "0"
-        point = resume_point(arguments.workspace, leader=leader, wish=Wish.of(os.environ))
+        wish, writer = Wish.of(os.environ), Writer.of(os.environ)
+        point = resume_point(workspace, dataset=dataset, model=model, leader=leader, wish=wish, writer=writer)
         # JSON is YAML; TRL takes what stands here as defaults of its arguments.
         content = {"resume_from_checkpoint": str(point)} if point else {}
         write_bytes(arguments.config, json.dumps(content).encode() + b"\n")
         write_bytes(arguments.launcher, resources.files("trainwright.runtimes").joinpath("orderly_exit.py").read_bytes())
-    except (StorageError, CheckpointError) as error:
+    except (StorageError, CheckpointError, WorkspaceError) as error:
         print(error, file=sys.stderr)
         return 1
     print(f"resuming from {point}" if point else "starting afresh")

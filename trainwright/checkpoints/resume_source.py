@@ -13,6 +13,8 @@ from trainwright.checkpoints.origin import Origin
 from trainwright.checkpoints.verify import read_manifest
 from trainwright.storage.errors import StorageError
 from trainwright.storage.store import open_store
+from trainwright.storage.uri import StorageUri
+from trainwright.workspace.layout import run_folder, run_name
 
 log = logging.getLogger(__name__)
 
@@ -42,20 +44,30 @@ def export_at(uri: str) -> Source:
     return Source(str(chosen.uri), read_manifest(chosen, digest))
 
 
-def exported_by(run: str, export_uri: str) -> Callable[[], str]:
-    """A look-up for `submit_or_adopt`: the URI of the latest export below `export_uri` if `run` made it, else "".
+def exported_by(run: str, export_uri: str, *, map_index: int = -1) -> Callable[[], str]:
+    """A look-up for `submit_or_adopt`: the URI of the latest export that `run` has made below `export_uri`, else "".
 
-    A store that cannot be read is a warning: the volume may well hold what is needed.
+    It looks in the run's own folder first, and then beside it for an export of an earlier version; not for a mapped step,
+    since that version did not tell mapped steps apart. A store that cannot be read is a warning: the volume may well hold
+    what is needed.
     """
 
     def look() -> str:
         try:
-            source = export_at(export_uri)
-        except NoCheckpoint:
-            return ""
+            root = StorageUri.parse(export_uri)
+            own = _latest_of(run, root.join(run_name(run_folder(run, map_index))))
+            return own or (_latest_of(run, root) if map_index < 0 else "")
         except (CheckpointError, StorageError) as error:
             log.warning("whether this run has exported before is not known uri=%s error=%s", export_uri, error)
             return ""
-        return source.uri if source.manifest.source.rpartition("/")[0] == run else ""
 
     return look
+
+
+def _latest_of(run: str, folder: StorageUri) -> str:
+    """The latest export in a folder if `run` has made it, else "". Raises CheckpointError, StorageError."""
+    try:
+        source = export_at(str(folder))
+    except NoCheckpoint:
+        return ""
+    return source.uri if source.manifest.source.rpartition("/")[0] == run else ""

@@ -16,6 +16,7 @@ from trainwright.cli import (
     materialize,
     migrate,
     runtimes,
+    submit,
     validate,
     waiting,
 )
@@ -31,6 +32,7 @@ _MODULES = (
     controlplane,
     controller,
     doctor,
+    submit,
     jobs,
     waiting,
     diff,

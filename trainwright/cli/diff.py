@@ -12,9 +12,9 @@ from trainwright.api.errors import NotFound
 from trainwright.api.kinds import kind_of
 from trainwright.api.objects import Obj, described, name_of, namespace_of
 from trainwright.cli.connection import HomeChoice, Kubeconfig, Namespace, SubmissionMode, jobs_cluster_for
-from trainwright.cli.jobs import checked_documents
 from trainwright.cli.materialize import Files
 from trainwright.cli.problems import BAD_INPUT, FAILURE, bad_input_exits, cluster_errors_exit
+from trainwright.cli.submit import checked_documents
 from trainwright.cluster.submission_mode import JobsCluster
 from trainwright.jobs.differences import comparable
 

@@ -9,10 +9,12 @@ from typing import Annotated
 import typer
 import yaml
 
+from trainwright.api import admit
 from trainwright.api.objects import Obj
 from trainwright.cli.manifests import read_manifests
 from trainwright.cli.output import Format
 from trainwright.cli.problems import bad_input_exits, one_line
+from trainwright.materialize import materialize
 from trainwright.migration import Migrated, Note, migrate
 
 Files = Annotated[list[str], typer.Option("-f", "--filename", help="A manifest; may be given again. '-' is standard input.")]
@@ -32,6 +34,7 @@ def migrate_command(
     """
     with bad_input_exits():
         made = [migrate(document) for document in read_manifests(filename)]
+        _check_together([obj for migrated in made for obj in migrated.objects])
     if output is Format.json:
         objects = [obj for migrated in made for obj in migrated.objects]
         notes = [{"path": note.path, "text": note.text} for migrated in made for note in migrated.notes]
@@ -48,9 +51,23 @@ def _print(migrated: Migrated) -> None:
         print(_line(migrated.objects[-1], note), file=sys.stderr)
 
 
+def _check_together(objects: list[Obj]) -> None:
+    """TrainJobs whose runtimes are among the files are materialized too. Raises Invalid with what the two do not agree on."""
+    runtimes = {(obj["kind"], _name_of(obj)): obj for obj in objects if obj["kind"].endswith("TrainingRuntime")}
+    for trainjob in objects:
+        reference = (trainjob.get("spec") or {}).get("runtimeRef") or {} if trainjob["kind"] == "TrainJob" else {}
+        runtime = runtimes.get((reference.get("kind", "ClusterTrainingRuntime"), str(reference.get("name"))))
+        if runtime is not None and (trainjob.get("metadata") or {}).get("name"):
+            materialize(admit(trainjob).object, admit(runtime).object)
+
+
 def _line(obj: Obj, note: Note) -> str:
-    name = obj["metadata"].get("name") or obj["metadata"].get("generateName")
-    return one_line(f"{name}: {note}")
+    return one_line(f"{_name_of(obj)}: {note}")
+
+
+def _name_of(obj: Obj) -> str:
+    metadata = obj.get("metadata") or {}
+    return str(metadata.get("name") or metadata.get("generateName") or obj["kind"])
 
 
 class _NoAliases(yaml.SafeDumper):

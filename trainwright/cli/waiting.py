@@ -27,9 +27,13 @@ from trainwright.jobs.run import Cancelled, follow_to_end
 
 _SECONDS = "Seconds; 0 waits for ever."
 Timeout = Annotated[float, typer.Option(help=f"For all of it. {_SECONDS}", min=0)]
-QueueTimeout = Annotated[float, typer.Option(help=f"While it is queued or suspended. {_SECONDS}", min=0)]
-StartTimeout = Annotated[float, typer.Option(help=f"Until its nodes train. {_SECONDS}", min=0)]
-RunTimeout = Annotated[float, typer.Option(help=f"While they train. {_SECONDS}", min=0)]
+QueueTimeout = Annotated[
+    float, typer.Option("--queue-timeout-seconds", "--queue-timeout", help=f"While it is queued or suspended. {_SECONDS}", min=0)
+]
+StartTimeout = Annotated[
+    float, typer.Option("--start-timeout-seconds", "--start-timeout", help=f"Until its nodes train. {_SECONDS}", min=0)
+]
+RunTimeout = Annotated[float, typer.Option("--run-timeout-seconds", "--run-timeout", help=f"While they train. {_SECONDS}", min=0)]
 Logs = Annotated[bool, typer.Option("--logs", help="Print what the job prints, on standard output.")]
 LogsOf = Annotated[str, typer.Option(help="With --logs: a rank of the training nodes, all, STEP:RANK or STEP:all.")]
 LogBytes = Annotated[int, typer.Option(help="With --logs: how much; after that the last lines, when the job has ended.", min=0)]
@@ -43,7 +47,7 @@ class Leaving(enum.StrEnum):
     delete = "delete"
 
 
-OnLeave = Annotated[Leaving, typer.Option("--stopping", help="What becomes of the job when the wait ends early.")]
+OnLeave = Annotated[Leaving, typer.Option("--on-cancel", "--stopping", help="What becomes of the job when the wait ends early.")]
 NO_LIMIT, RANK_0 = 0.0, "0"
 
 

@@ -59,7 +59,7 @@ def start_embedded(home: Path | None = None) -> Path:
 
     Raises NoCluster with the last words of the command when it does not start.
     """
-    command = [sys.executable, "-m", "trainwright.cli", "up", *(["--home", str(home)] if home is not None else [])]
+    command = [sys.executable, "-P", "-m", "trainwright.cli", "up", *(["--home", str(home)] if home is not None else [])]
     where = f" in {home}" if home is not None else ""
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_START_SECONDS, check=False)

@@ -77,7 +77,7 @@ def command_line(
     queues: Path | None = None,
 ) -> list[str]:
     """The command of the control plane's own process."""
-    command = [sys.executable, "-m", "trainwright.controlplane", "--home", str(home.path), "--feature-gates", feature_gates]
+    command = [sys.executable, "-P", "-m", "trainwright.controlplane", "--home", str(home.path), "--feature-gates", feature_gates]
     command += ["--port", str(port)] if port is not None else []
     command += ["--durability", durability]
     command += ["--queues", str(queues.absolute())] if queues is not None else []

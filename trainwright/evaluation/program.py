@@ -1,4 +1,4 @@
-"""The program that an evaluation job runs: how much better a checkpoint answers rows it was not trained on.
+"""The program that an evaluation job runs: how much better a checkpoint predicts rows it was not trained on.
 It measures the base model and the fine-tuned one on the same rows, with the same tokens, in one process, and leaves one
 JSON file; it reads weights from safetensors only, so a checkpoint cannot bring code along.
 """
@@ -6,50 +6,47 @@ JSON file; it reads weights from safetensors only, so a checkpoint cannot bring 
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import logging
 import math
 import os
+import secrets
 import sys
-import tempfile
 import time
+import traceback
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from trainwright.evaluation.encoding import Encoded, encode_rows, require_tokens
+from trainwright.evaluation.rows import TRAINING_ROWS, BadInput, data_file, is_held_out, read_rows
+from trainwright.evaluation.sample import Sample, choose_prompt, encode_sample
 
 if TYPE_CHECKING:
     import torch
 
+__all__ = ["BadInput", "checkpoint_kind", "evaluate", "main"]
+
+UMASK = "TRAINWRIGHT_UMASK"
 NO_LABEL = -100  # what torch's cross entropy leaves out
-COLUMNS = ("prompt", "completion")
 ADAPTER_CONFIG, ADAPTER_WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
-MODEL_CONFIG = "config.json"
+MODEL_CONFIG, CHAT_TEMPLATE = "config.json", "chat_template.jinja"
 MODEL_WEIGHTS = ("model.safetensors", "model.safetensors.index.json")
 
 logger = logging.getLogger(__name__)
 
 
-class BadInput(Exception):
-    """A file or folder that cannot be evaluated; the message names it and says what is wrong, in one line."""
-
-
-@dataclass(frozen=True)
-class Encoded:
-    """One row as token numbers; the completion is all from `prompt_length` on."""
-
-    tokens: list[int]
-    prompt_length: int
-
-
 def main(argv: Sequence[str] | None = None) -> int:
-    """Command line: evaluate, write the result, say it in one line.
+    """Command line: evaluate, write the result, print it in one line.
 
-    Returns the exit status: 0, or 2 with one line on standard error when an input is not fit to be evaluated.
+    Returns the exit status: 0, or 2 with one line on standard error when an input cannot be evaluated.
     """
     arguments = _parser().parse_args(argv)
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
     try:
+        set_umask(os.environ.get(UMASK, ""))
         result = evaluate(
             arguments.base,
             arguments.checkpoint,
@@ -65,8 +62,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     write_json(arguments.out, result)
     print(
-        f"held-out loss {result['before']['loss']:.3f} -> {result['after']['loss']:.3f} "
-        f"({result['rows']} rows, {result['tokens']} tokens, {result['seconds']:.1f} s)"
+        f"{'held-out' if result['held_out'] else 'training'} loss {result['before']['loss']:.3f} -> "
+        f"{result['after']['loss']:.3f} ({result['rows']} rows, {result['tokens']} tokens, {result['seconds']:.1f} s)"
     )
     return 0
 
@@ -82,32 +79,41 @@ def evaluate(
     max_new_tokens: int = 48,
     batch_size: int = 8,
 ) -> dict[str, Any]:
-    """Measure the base model and the fine-tuned one on the same held-out rows.
+    """Measure the base model and the fine-tuned one on the same rows.
 
     base: folder of the base model and its tokenizer. checkpoint: folder of a PEFT adapter or of a whole model.
-    data: JSON Lines with "prompt" and "completion". max_rows: only the first so many rows are measured.
+    data: a prepared dataset folder (test.jsonl, else train.jsonl) or a JSON Lines file. max_rows: only the first so many
+    rows are measured; by default all held-out rows, or the first 256 rows of train.jsonl.
     sample_row: which row of the file (from 0) both models complete as a sample; sample_prompt: a prompt of one's own
     instead. max_new_tokens: of the sample. batch_size: rows at a time.
-    Returns rows, tokens (of completions, each with its end-of-text token), seconds, device, kind ("adapter" or "model"),
-    before and after (loss in nats per completion token, and perplexity) and sample (prompt, expected or None, before,
-    after).
-    Raises BadInput for a missing file, a row without a column, a folder without weights.
+    Returns rows, tokens (those that count for the loss), seconds, device, kind ("adapter" or "model"), layout, held_out
+    (False for training rows), before and after (loss in nats per token, and perplexity) and sample (prompt, expected or
+    None, before, after).
+    Raises BadInput for a missing file, a row without a column, a folder without weights, a tokenizer without chat template.
     """
-    rows = read_rows(data)
-    prompt, expected = _sample(rows, sample_row, sample_prompt, data)
+    file = data_file(data)
+    most = max_rows or (None if is_held_out(file) else TRAINING_ROWS)
+    needed = None if most is None or sample_prompt is not None else max(most, sample_row + 1)
+    data_rows = read_rows(file, max_rows=needed)
+    prompt = choose_prompt(data_rows, sample_row, sample_prompt)
     kind = checkpoint_kind(checkpoint)
     _require_model(base)
 
-    import torch
-    from transformers import AutoTokenizer
-
     begun = time.monotonic()
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    tokenizer = AutoTokenizer.from_pretrained(base)
-    model = _load_model(base, device)
-    encoded = encode_rows(tokenizer, rows[:max_rows], limit=getattr(model.config, "max_position_embeddings", None))
+    with garbage_collection_paused():
+        import torch
+        from transformers import AutoTokenizer
+
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+        tokenizer = AutoTokenizer.from_pretrained(base)
+        _use_chat_template(tokenizer, checkpoint)
+        require_tokens(tokenizer, data_rows.layout)
+        model = _load_model(base, device)
+    longest = getattr(model.config, "max_position_embeddings", None)
+    encoded = encode_rows(tokenizer, data_rows.rows[:most], layout=data_rows.layout, limit=longest)
     if not encoded:
-        raise BadInput(f"{data}: no row fits into the model with any of its completion left")
+        raise BadInput(f"{file}: no row fits into the model's {longest} positions with a token left that counts")
+    sample = encode_sample(tokenizer, prompt)
 
     losses, completions = {}, {}
     for when in ("before", "after"):
@@ -115,37 +121,25 @@ def evaluate(
             model = _with_adapter(model, checkpoint)
         elif when == "after":
             del model  # the base makes room for the fine-tuned model
+            gc.collect()
             model = _load_model(checkpoint, device)
-        losses[when] = completion_loss(model, encoded, batch_size=batch_size)
-        completions[when] = complete(model, tokenizer, prompt, max_new_tokens=max_new_tokens)
+        losses[when] = mean_loss(model, encoded, batch_size=batch_size)
+        completions[when] = complete(model, tokenizer, sample, max_new_tokens=max_new_tokens)
         logger.info("%s: loss %.4f over %d rows", when, losses[when], len(encoded))
     return {
         "base": str(base),
         "checkpoint": str(checkpoint),
-        "data": str(data),
+        "data": str(file),
         "kind": kind,
+        "layout": data_rows.layout,
+        "held_out": data_rows.held_out,
         "device": device,
         "rows": len(encoded),
-        "tokens": sum(len(row.tokens) - row.prompt_length for row in encoded),
+        "tokens": sum(len(row.tokens) - row.first_predicted for row in encoded),
         "seconds": round(time.monotonic() - begun, 3),
         **{when: {"loss": loss, "perplexity": _perplexity(loss)} for when, loss in losses.items()},
-        "sample": {"prompt": prompt, "expected": expected, **completions},
+        "sample": {"prompt": sample.prompt, "expected": sample.expected, **completions},
     }
-
-
-def read_rows(data: Path) -> list[dict[str, str]]:
-    """The rows of a JSON Lines file, each cut down to its prompt and completion; blank lines are passed over.
-
-    Raises BadInput for a file that cannot be read or has no rows, and for a row that is no JSON or lacks a column.
-    """
-    try:
-        lines = data.read_text(encoding="utf-8").split("\n")  # splitlines would also cut at U+2028, inside a string
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadInput(f"{data}: cannot be read: {getattr(error, 'strerror', None) or 'not UTF-8 text'}") from error
-    rows = [_parse_row(line, f"{data} line {number}") for number, line in enumerate(lines, 1) if line.strip()]
-    if not rows:
-        raise BadInput(f"{data}: has no rows")
-    return rows
 
 
 def checkpoint_kind(checkpoint: Path) -> str:
@@ -163,25 +157,8 @@ def checkpoint_kind(checkpoint: Path) -> str:
     return "model"
 
 
-def encode_rows(tokenizer: Any, rows: Sequence[dict[str, str]], *, limit: int | None = None) -> list[Encoded]:
-    """Tokenize rows as TRL's SFT trainer does: prompt and completion as one text, closed by the end-of-text token.
-
-    tokenizer: a Hugging Face tokenizer. limit: longest sequence, tokens; what is beyond it is cut off.
-    Returns one Encoded per row that has any of its completion left.
-    """
-    encoded = []
-    for row in rows:
-        end = "" if row["completion"].endswith(tokenizer.eos_token) else tokenizer.eos_token
-        prompt = tokenizer(row["prompt"])["input_ids"]
-        tokens = tokenizer(row["prompt"] + row["completion"] + end)["input_ids"]
-        shared = next((at for at, pair in enumerate(zip(prompt, tokens, strict=False)) if pair[0] != pair[1]), len(prompt))
-        if len(tokens[:limit]) > shared:
-            encoded.append(Encoded(tokens[:limit], shared))
-    return encoded
-
-
-def completion_loss(model: Any, rows: Sequence[Encoded], *, batch_size: int) -> float:
-    """Mean cross entropy over all completion tokens of all rows, in nats per token; every token weighs the same."""
+def mean_loss(model: Any, rows: Sequence[Encoded], *, batch_size: int) -> float:
+    """Mean cross entropy over all tokens of all rows that count, in nats per token; every token weighs the same."""
     import torch
 
     total, count = 0.0, 0
@@ -197,12 +174,12 @@ def completion_loss(model: Any, rows: Sequence[Encoded], *, batch_size: int) -> 
     return total / count
 
 
-def complete(model: Any, tokenizer: Any, prompt: str, *, max_new_tokens: int) -> str:
+def complete(model: Any, tokenizer: Any, sample: Sample, *, max_new_tokens: int) -> str:
     """What the model writes after a prompt when it always takes the likeliest token; stops at the end of the text."""
     import torch
     from transformers import GenerationConfig
 
-    given = tokenizer(prompt, return_tensors="pt").to(model.device)
+    given = torch.tensor([sample.tokens], device=model.device)
     greedy = GenerationConfig(
         do_sample=False,
         max_new_tokens=max_new_tokens,
@@ -210,32 +187,56 @@ def complete(model: Any, tokenizer: Any, prompt: str, *, max_new_tokens: int) ->
         pad_token_id=tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id,
     )
     with torch.inference_mode():
-        written = model.generate(input_ids=given["input_ids"], attention_mask=given["attention_mask"], generation_config=greedy)
-    return str(tokenizer.decode(written[0, given["input_ids"].shape[1] :], skip_special_tokens=True)).strip()
+        written = model.generate(input_ids=given, attention_mask=torch.ones_like(given), generation_config=greedy)
+    return str(tokenizer.decode(written[0, given.shape[1] :], skip_special_tokens=True)).strip()
 
 
 def write_json(path: Path, value: dict[str, Any]) -> None:
-    """Write a JSON file so that a reader finds either all of it or nothing; makes the folder if need be."""
+    """Write a JSON file so that a reader finds either all of it or nothing; creates the folder if need be."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, draft = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
+    draft = path.with_name(f".{path.name}-{secrets.token_hex(4)}")
     try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
+        with open(draft, "x", encoding="utf-8") as file:
             json.dump(value, file, ensure_ascii=False, indent=2)
             file.write("\n")
-        os.chmod(draft, 0o644)
         os.replace(draft, path)
     except BaseException:
-        os.unlink(draft)
+        draft.unlink(missing_ok=True)
         raise
 
 
+def set_umask(text: str) -> None:
+    """Apply an octal umask; an empty text leaves the present one. Raises BadInput for anything else."""
+    if not text:
+        return
+    try:
+        mask = int(text, 8)
+    except ValueError:
+        mask = -1
+    if not 0 <= mask <= 0o777:
+        raise BadInput(f"{UMASK}={text}: expected an octal number from 0 to 0777, such as 0002")
+    os.umask(mask)
+
+
+@contextmanager
+def garbage_collection_paused() -> Iterator[None]:
+    """Imports of torch and transformers create a million objects and hardly any garbage: collecting takes a second of them."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description="Held-out completion loss and a sample, before and after fine-tuning.")
+    parser = argparse.ArgumentParser(description="Loss on held-out rows and a sample completion, before and after fine-tuning.")
     parser.add_argument("--base", type=Path, required=True, help="folder of the base model and its tokenizer")
     parser.add_argument("--checkpoint", type=Path, required=True, help="folder of a PEFT adapter or of a whole model")
-    parser.add_argument("--data", type=Path, required=True, help='JSON Lines of held-out rows, {"prompt", "completion"}')
+    parser.add_argument("--data", type=Path, required=True, help="prepared dataset folder, or JSON Lines file")
     parser.add_argument("--out", type=Path, required=True, help="JSON file for the result")
-    parser.add_argument("--max-rows", type=_at_least(1), help="measure the first N rows only")
+    parser.add_argument("--max-rows", type=_at_least(1), help="measure the first N rows only; default: all, of train.jsonl 256")
     sample = parser.add_mutually_exclusive_group()
     sample.add_argument("--sample-row", type=_at_least(0), default=0, help="row (from 0) to complete as a sample")
     sample.add_argument("--sample-prompt", help="prompt to complete as a sample instead of a row's")
@@ -254,30 +255,6 @@ def _at_least(least: int) -> Any:
     return whole_number
 
 
-def _parse_row(line: str, where: str) -> dict[str, str]:
-    try:
-        row = json.loads(line)
-    except json.JSONDecodeError as error:
-        raise BadInput(f"{where}: is not JSON: {error.msg}") from error
-    if not isinstance(row, dict):
-        raise BadInput(f"{where}: is not a JSON object")
-    for column in COLUMNS:
-        if column not in row:
-            raise BadInput(f'{where}: has no column "{column}"')
-        if not isinstance(row[column], str):
-            raise BadInput(f'{where}: column "{column}" is not text')
-    return {column: row[column] for column in COLUMNS}
-
-
-def _sample(rows: Sequence[dict[str, str]], row: int, prompt: str | None, data: Path) -> tuple[str, str | None]:
-    """The prompt to complete and what is expected; for a prompt that is no row's, nothing is known to expect."""
-    if prompt is not None:
-        return prompt, next((known["completion"] for known in rows if known["prompt"] == prompt), None)
-    if row >= len(rows):
-        raise BadInput(f"{data}: has {len(rows)} rows, so there is no sample row {row}")
-    return rows[row]["prompt"], rows[row]["completion"]
-
-
 def _require_model(folder: Path) -> None:
     if not folder.is_dir():
         raise BadInput(f"{folder}: no such folder")
@@ -291,14 +268,23 @@ def _load_model(folder: Path, device: str) -> Any:
     """A causal language model from safetensors: in its own precision on a GPU, in 32 bits on a CPU."""
     import torch
     from transformers import AutoModelForCausalLM
+    from transformers.utils import logging as transformers_logging
 
+    transformers_logging.disable_progress_bar()
     dtype = torch.float32 if device == "cpu" else "auto"
     model: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, use_safetensors=True)
     return model.to(device)
 
 
+def _use_chat_template(tokenizer: Any, checkpoint: Path) -> None:
+    """A checkpoint's own chat template is the one that it was trained with."""
+    if (checkpoint / CHAT_TEMPLATE).is_file():
+        tokenizer.chat_template = (checkpoint / CHAT_TEMPLATE).read_text("utf-8")
+
+
 def _with_adapter(model: Any, checkpoint: Path) -> Any:
-    from peft import PeftModel
+    with garbage_collection_paused():
+        from peft import PeftModel
 
     return PeftModel.from_pretrained(model, str(checkpoint), use_safetensors=True)
 
@@ -320,7 +306,7 @@ def _batches(rows: Sequence[Encoded], size: int) -> Iterator[tuple[torch.Tensor,
             length = len(row.tokens)
             tokens[index, :length] = torch.tensor(row.tokens)
             attention[index, :length] = 1
-            labels[index, row.prompt_length : length] = tokens[index, row.prompt_length : length]
+            labels[index, row.first_predicted : length] = tokens[index, row.first_predicted : length]
         yield tokens, attention, labels
 
 
@@ -328,5 +314,19 @@ def _perplexity(loss: float) -> float:
     return math.exp(min(loss, 700.0))  # beyond it a float overflows
 
 
+def _run() -> NoReturn:
+    """The process ends without tearing the interpreter down, which takes a second with all that is imported."""
+    status = 1
+    try:
+        status = main()
+    except SystemExit as asked:  # argparse: wrong usage, --help
+        status = asked.code if isinstance(asked.code, int) else 1
+    except BaseException:
+        traceback.print_exc()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)
+
+
 if __name__ == "__main__":
-    raise SystemExit(main())
+    _run()

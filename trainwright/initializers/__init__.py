@@ -3,9 +3,19 @@
 The same functions run in a TrainJob's initializer step and in a stand-alone component or operator.
 """
 
-from trainwright.initializers.dataset import DatasetOptions, initialize_dataset
+from trainwright.initializers.dataset import DatasetOptions, initialize_dataset, prepare_dataset
 from trainwright.initializers.errors import InitializerError
-from trainwright.initializers.model import initialize_model
-from trainwright.initializers.receipt import Receipt
+from trainwright.initializers.model import initialize_model, prepare_model
+from trainwright.workspace.prepared import Prepared
+from trainwright.workspace.receipt import Receipt
 
-__all__ = ["DatasetOptions", "InitializerError", "Receipt", "initialize_dataset", "initialize_model"]
+__all__ = [
+    "DatasetOptions",
+    "InitializerError",
+    "Prepared",
+    "Receipt",
+    "initialize_dataset",
+    "initialize_model",
+    "prepare_dataset",
+    "prepare_model",
+]

@@ -30,10 +30,17 @@ def mapper_for(columns: list[str], layout: str = "", source: str = "the dataset"
     raise InitializerError(f"{source} has the columns {', '.join(sorted(columns)) or 'none'}; expected {expected}")
 
 
+def shape_of(row: Row) -> str:
+    """What the columns of a mapped row hold; all rows of a dataset need the same."""
+    return "lists of messages" if any(isinstance(value, list) for value in row.values()) else "text"
+
+
 def is_empty(row: Row) -> bool:
     """Whether there is nothing in a mapped row to learn from: Alpaca has such outputs, WikiText such lines."""
     learned = row.get("completion", row.get("messages", row.get("text")))
-    return not (learned.strip() if isinstance(learned, str) else learned)
+    if isinstance(learned, list):
+        return not any(message["content"].strip() for message in learned)
+    return not (learned or "").strip()
 
 
 def alpaca_prompt(instruction: str, context: str = "") -> str:
@@ -47,9 +54,16 @@ def _alpaca(row: Row) -> Row:
 
 
 def _prompt_completion(row: Row) -> Row:
-    if isinstance(row["prompt"], list) and isinstance(row["completion"], list):
+    lists = {column for column in ("prompt", "completion") if isinstance(row[column], list)}
+    if len(lists) == 2:
         return {"prompt": _conversation(row, "prompt"), "completion": _conversation(row, "completion")}
-    return {"prompt": _text(row, "prompt"), "completion": _text(row, "completion")}
+    mapped = {column: _text(row, column) for column in ("prompt", "completion") if column not in lists}
+    if lists:
+        column, other = lists.pop(), next(iter(mapped))
+        raise InitializerError(
+            f"column {column!r} is a list and column {other!r} is text; expected text in both, or lists of messages in both"
+        )
+    return mapped
 
 
 def _messages(row: Row) -> Row:
@@ -60,6 +74,13 @@ def _conversation(row: Row, column: str) -> list[Row]:
     messages = row[column]
     if not isinstance(messages, list) or not all(isinstance(m, dict) and {"role", "content"} <= m.keys() for m in messages):
         raise InitializerError(f"column {column!r} is no list of messages with role and content")
+    if not messages:
+        raise InitializerError(f"column {column!r} has no message; expected at least one with role and content")
+    for number, message in enumerate(messages, 1):
+        for name in ("role", "content"):
+            if not isinstance(message[name], str):
+                kind = "empty" if message[name] is None else type(message[name]).__name__
+                raise InitializerError(f"column {column!r}: {name} of message {number} is {kind}, expected text")
     return messages
 
 

@@ -14,17 +14,15 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from trainwright.api.hub_names import with_scheme
-from trainwright.initializers.columns import is_empty, mapper_for
+from trainwright.initializers.columns import is_empty, mapper_for, shape_of
 from trainwright.initializers.errors import InitializerError
-from trainwright.initializers.placement import already_there, take_place
-from trainwright.initializers.receipt import Receipt, receipted
+from trainwright.initializers.prepare import Task, prepare_at, prepare_in
 from trainwright.initializers.rows import SUFFIXES, Row, read_rows
-from trainwright.initializers.source import Announce, Wanted, fetch, revision_of
+from trainwright.initializers.source import Announce, Wanted, fetch
 from trainwright.storage.digests import silent
-from trainwright.storage.scratch import scratch_folder
-from trainwright.storage.transfer import disk_errors
 from trainwright.storage.uri import StorageUri
+from trainwright.workspace.prepared import Prepared
+from trainwright.workspace.receipt import Receipt, receipted
 
 log = logging.getLogger(__name__)
 TRAIN, TEST = "train.jsonl", "test.jsonl"
@@ -54,15 +52,27 @@ def initialize_dataset(
     it was prepared. The folder appears whole; `test.jsonl` is left out where it would have no rows.
     Raises InitializerError (nothing there, unknown columns, broken rows), StorageError, NoSpace.
     """
-    source = StorageUri.parse(with_scheme(uri))
+    return prepare_at(_task(uri, options, announce), target)
+
+
+def prepare_dataset(
+    uri: str, workspace: Path, options: DatasetOptions | None = None, *, announce: Announce = lambda _total: silent
+) -> Prepared:
+    """Put the dataset at `uri` into the store that all runs of `workspace` share; returns its receipt and its folder.
+
+    What was prepared of the same source in the same state is taken, without `options` however it was prepared; so is what
+    an earlier version left in `WORKSPACE/dataset`. Files are read-only. Raises as `initialize_dataset`.
+    """
+    return prepare_in(_task(uri, options, announce), workspace)
+
+
+def _task(uri: str, options: DatasetOptions | None, announce: Announce) -> Task:
     wanted = Wanted("dataset", tuple(f"*{suffix}" for suffix in SUFFIXES), (*_NO_ROWS, *(options.ignore if options else ())))
-    with disk_errors(target):
-        revision = revision_of(source, wanted)
-        receipt = already_there("dataset", target, uri, revision, options.model_dump(mode="json") if options else None)
-        if receipt is not None:
-            return receipt
-        with scratch_folder(target, f"dataset {uri} {revision}") as scratch:
-            return _fetch_and_prepare(source, uri, wanted, revision, target, scratch, options or DatasetOptions(), announce)
+
+    def make(source: StorageUri, revision: str | None, scratch: Path) -> tuple[Receipt, Path]:
+        return _fetch_and_prepare(source, uri, wanted, revision, scratch, options or DatasetOptions(), announce)
+
+    return Task("dataset", uri, wanted, options.model_dump(mode="json") if options else None, make)
 
 
 def _fetch_and_prepare(
@@ -70,11 +80,10 @@ def _fetch_and_prepare(
     uri: str,
     wanted: Wanted,
     revision: str | None,
-    target: Path,
     scratch: Path,
     options: DatasetOptions,
     announce: Announce,
-) -> Receipt:
+) -> tuple[Receipt, Path]:
     fetched, prepared = scratch / "fetched", scratch / "prepared"
     fetched.mkdir(exist_ok=True)
     shutil.rmtree(prepared, ignore_errors=True)
@@ -91,9 +100,8 @@ def _fetch_and_prepare(
         details={"layout": layout, "train_rows": counts[TRAIN], "test_rows": counts[TEST], "empty_rows": counts[_EMPTY]},
     )
     receipt.write(prepared)
-    take_place("dataset", prepared, target)
     log.info("dataset prepared uri=%s rows=%d held_out=%d digest=%s", uri, counts[TRAIN], counts[TEST], receipt.digest)
-    return receipt
+    return receipt, prepared
 
 
 def _prepare(folder: Path, paths: list[Path], out: Path, options: DatasetOptions, uri: str) -> tuple[str, Counter[str]]:
@@ -103,16 +111,18 @@ def _prepare(folder: Path, paths: list[Path], out: Path, options: DatasetOptions
     if not training:
         training, held_out = held_out, []
     counts: Counter[str] = Counter()
-    layout = options.layout
+    layout, shape = options.layout, ""
     with open(out / TRAIN, "wb") as train, open(out / TEST, "wb") as test:
         files = {TRAIN: train, TEST: test}
         for of_training, sources in ((True, training), (False, held_out)):
-            for path, row in _rows(folder, sources, options.max_rows):
-                layout, mapped = _mapped(row, layout, f"{uri} ({path.name})")  # one layout for all: that of the first row
+            for path, number, row in _rows(folder, sources, options.max_rows):
+                where = f"{uri} ({path.name}, row {number})"
+                layout, mapped = _mapped(row, layout, where)  # one layout for all: that of the first row
+                shape = _same_shape(mapped, shape, where)
                 if is_empty(mapped):
                     counts[_EMPTY] += 1
                     continue
-                line = _line(mapped, f"{uri} ({path.name})")
+                line = _line(mapped, where)
                 drawn = not held_out and _falls_out(line, options.test_fraction)
                 name = TRAIN if of_training and not drawn else TEST
                 files[name].write(line)
@@ -125,9 +135,19 @@ def _prepare(folder: Path, paths: list[Path], out: Path, options: DatasetOptions
     return layout, counts
 
 
-def _rows(folder: Path, paths: list[Path], most: int) -> Iterator[tuple[Path, Row]]:
-    rows = ((path, row) for path in sorted(paths) for row in read_rows(folder / path))
+def _rows(folder: Path, paths: list[Path], most: int) -> Iterator[tuple[Path, int, Row]]:
+    """All rows, each with its file and its number there."""
+    rows = ((path, number, row) for path in sorted(paths) for number, row in enumerate(read_rows(folder / path), 1))
     return islice(rows, most or None)
+
+
+def _same_shape(mapped: Row, before: str, where: str) -> str:
+    """What the columns of this row hold, text or messages: the libraries that read the dataset cannot have both."""
+    shape = shape_of(mapped)
+    if before not in ("", shape):
+        columns = " and ".join(mapped)
+        raise InitializerError(f"{where}: {columns} of this row hold {shape}, those of the rows before it {before}")
+    return shape
 
 
 def _mapped(row: Row, layout: str, where: str) -> tuple[str, Row]:

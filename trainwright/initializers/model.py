@@ -7,16 +7,14 @@ import logging
 import os
 from pathlib import Path
 
-from trainwright.api.hub_names import with_scheme
 from trainwright.initializers.errors import InitializerError
-from trainwright.initializers.placement import already_there, take_place
-from trainwright.initializers.receipt import Receipt, receipted
-from trainwright.initializers.source import Announce, Wanted, fetch, revision_of
+from trainwright.initializers.prepare import Task, prepare_at, prepare_in
+from trainwright.initializers.source import Announce, Wanted, fetch
 from trainwright.storage.digests import files_below, silent
 from trainwright.storage.model_weights import weights_damage
-from trainwright.storage.scratch import scratch_folder
-from trainwright.storage.transfer import disk_errors
 from trainwright.storage.uri import StorageUri
+from trainwright.workspace.prepared import Prepared
+from trainwright.workspace.receipt import Receipt, receipted
 
 log = logging.getLogger(__name__)
 _ALLOWED = ("*.json", "*.safetensors", "*.model", "*.txt", "*.jinja")
@@ -31,26 +29,37 @@ def initialize_model(
     A target that has it already, in the same state, is left as it is. The folder appears whole.
     Raises InitializerError (no config, no tokenizer, no safetensors weights, broken weights), StorageError, NoSpace.
     """
-    source = StorageUri.parse(with_scheme(uri))
+    return prepare_at(_task(uri, ignore, announce), target)
+
+
+def prepare_model(
+    uri: str, workspace: Path, *, ignore: tuple[str, ...] = (), announce: Announce = lambda _total: silent
+) -> Prepared:
+    """Put the model at `uri` into the store that all runs of `workspace` share; returns its receipt and its folder.
+
+    What was prepared of the same source in the same state is taken; so is what an earlier version left in
+    `WORKSPACE/model`. Files are read-only. Raises as `initialize_model`.
+    """
+    return prepare_in(_task(uri, ignore, announce), workspace)
+
+
+def _task(uri: str, ignore: tuple[str, ...], announce: Announce) -> Task:
     wanted = Wanted("model", _ALLOWED, ignore)
     options = {"ignore": list(ignore)}
-    with disk_errors(target):
-        revision = revision_of(source, wanted)
-        receipt = already_there("model", target, uri, revision, options)
-        if receipt is not None:
-            return receipt
-        with scratch_folder(target, f"model {uri} {revision}") as prepared:
-            paths = fetch(source, wanted, revision, prepared, announce)
-            _remove_others(prepared, paths)
-            architecture = _checked_architecture(prepared, uri)
-            files = receipted(prepared, paths)
-            size = sum(file.size for file in files)
-            details = {"architecture": architecture, "bytes": size}
-            receipt = Receipt(kind="model", source=uri, revision=revision or "", options=options, files=files, details=details)
-            receipt.write(prepared)
-            take_place("model", prepared, target)
-    log.info("model prepared uri=%s bytes=%d digest=%s", uri, size, receipt.digest)
-    return receipt
+
+    def make(source: StorageUri, revision: str | None, scratch: Path) -> tuple[Receipt, Path]:
+        paths = fetch(source, wanted, revision, scratch, announce)
+        _remove_others(scratch, paths)
+        architecture = _checked_architecture(scratch, uri)
+        files = receipted(scratch, paths)
+        size = sum(file.size for file in files)
+        details = {"architecture": architecture, "bytes": size}
+        receipt = Receipt(kind="model", source=uri, revision=revision or "", options=options, files=files, details=details)
+        receipt.write(scratch)
+        log.info("model prepared uri=%s bytes=%d digest=%s", uri, size, receipt.digest)
+        return receipt, scratch
+
+    return Task("model", uri, wanted, options, make)
 
 
 def _remove_others(folder: Path, paths: list[Path]) -> None:

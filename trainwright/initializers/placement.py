@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from trainwright.initializers.errors import InitializerError
-from trainwright.initializers.receipt import Receipt, read_receipt
 from trainwright.storage.locks import exclusive
+from trainwright.workspace.receipt import Receipt, read_receipt
 
 log = logging.getLogger(__name__)
 

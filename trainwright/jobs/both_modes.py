@@ -22,7 +22,8 @@ from trainwright.cluster.patient import PatientCluster
 from trainwright.cluster.protocol import Cluster
 from trainwright.cluster.submission_mode import JobsCluster, choice_of, other_mode
 from trainwright.jobs.generations import generation_of, generations_of, is_over
-from trainwright.jobs.identity import Identity, label_value
+from trainwright.jobs.identity import Identity
+from trainwright.jobs.label_values import label_value
 from trainwright.jobs.preemption import judged
 
 _REMEMBERED_SECONDS = 300.0

@@ -11,8 +11,11 @@ from trainwright.api import names
 from trainwright.api.errors import Invalid, Problem
 from trainwright.api.objects import Obj, labels_of, name_of
 from trainwright.api.quantities import Quantity, parse_quantity
+from trainwright.jobs.builtin_trainers import Program, program_of, trainer_problems
 from trainwright.jobs.request import TrainRequest
 from trainwright.jobs.resume import resume_problems
+from trainwright.jobs.training_steps import trainer_container
+from trainwright.jobs.workspace_mounts import mounted_inputs, workspace_problems
 from trainwright.materialize.resources import gpu_count
 
 _STEP_OF_FIELD = {
@@ -25,6 +28,8 @@ _STEP_OF_FIELD = {
     "image": names.ANCESTOR_TRAINER,
     "command": names.ANCESTOR_TRAINER,
     "args": names.ANCESTOR_TRAINER,
+    "func": names.ANCESTOR_TRAINER,
+    "code": names.ANCESTOR_TRAINER,
     "env": names.ANCESTOR_TRAINER,
     "resources_per_node": names.ANCESTOR_TRAINER,
 }
@@ -39,8 +44,11 @@ def check_compatible(request: TrainRequest, runtime: Obj) -> list[str]:
     """What is odd about this pair, in words. Raises IncompatibleRuntime with every field that it cannot serve."""
     problems = [
         *_missing_steps(request, runtime),
+        *trainer_problems(request, runtime),
+        *_nothing_to_run(request, runtime),
         *_resource_problems(request.resources_per_node),
         *resume_problems(request.resume, runtime),
+        *(Problem("workspace", words) for words in (workspace_problems(runtime) if request.workspace else ())),
     ]
     if problems:
         raise IncompatibleRuntime.of("TrainRequest", name_of(runtime), problems)
@@ -56,11 +64,35 @@ def steps_of_runtime(runtime: Obj) -> dict[str, str]:
 
 
 def _missing_steps(request: TrainRequest, runtime: Obj) -> Iterator[Problem]:
-    steps = steps_of_runtime(runtime)
+    steps, mounted = steps_of_runtime(runtime), mounted_inputs(request, runtime)
     for field, step in _STEP_OF_FIELD.items():
+        if field.partition("_")[0] in mounted:  # it is there already, and needs no step that fetches it
+            continue
         if getattr(request, field) and step not in steps:
             has = ", ".join(steps) or "none"
             yield Problem(field, f"the runtime {name_of(runtime)!r} has no step {step!r} that would take it (its steps: {has})")
+
+
+def _nothing_to_run(request: TrainRequest, runtime: Obj) -> Iterator[Problem]:
+    """A container without a command runs its image's own, which in most framework images is a shell that ends at once."""
+    container = trainer_container(runtime)
+    trainer = (request.manifest or {}).get("spec", {}).get("trainer") or {}
+    program = program_or_none(request, runtime)
+    brought = (request.command, request.func, request.code, request.image, trainer.get("command"), trainer.get("image"))
+    if container is None or container.get("command") or any(brought) or (program is not None and program.command):
+        return
+    yield Problem(
+        "command",
+        f"the runtime {name_of(runtime)!r} has no command, and none is given; give command, func, code, or an image that has one",
+    )
+
+
+def program_or_none(request: TrainRequest, runtime: Obj) -> Program | None:
+    """What the builtin trainer runs; None where there is none, or its settings are wrong."""
+    try:
+        return program_of(request, runtime)
+    except ValueError:
+        return None
 
 
 def _resource_problems(resources: dict[str, dict[str, str]]) -> Iterator[Problem]:
@@ -88,5 +120,12 @@ def _warnings(request: TrainRequest, runtime: Obj) -> Iterator[str]:
     if not (runtime["spec"].get("mlPolicy")) and (request.resources_per_node or (request.num_nodes or 1) > 1):
         yield "the runtime has no mlPolicy: Trainer ignores num_nodes and resources_per_node"
     gpus = gpu_count(request.resources_per_node)
+    program = program_or_none(request, runtime)
+    if program is not None and program.wants_gpu and not gpus and not gpu_count(_own_resources(runtime)):
+        yield "neither the runtime nor resources_per_node asks for a GPU, and the training program wants one"
     if gpus and (request.num_proc_per_node or 0) > gpus:
         yield f"num_proc_per_node={request.num_proc_per_node} is more than the {gpus} GPUs of a node"
+
+
+def _own_resources(runtime: Obj) -> Obj:
+    return (trainer_container(runtime) or {}).get("resources") or {}

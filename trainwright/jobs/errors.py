@@ -108,6 +108,10 @@ class TrainJobNameTaken(TrainJobError):
     """A TrainJob of that name exists, but is somebody else's or was made from another request."""
 
 
+class RunFolderTaken(TrainJobNameTaken):
+    """Another TrainJob writes to the folder of this run. `retryable` where both were submitted at the same time."""
+
+
 class WorkspaceUnfit(TrainJobError):
     """The claim of a workspace exists, but is not what is asked for. `retryable` while it is only on its way out."""
 

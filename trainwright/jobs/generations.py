@@ -11,7 +11,8 @@ from trainwright.api.errors import ApiError, Conflict, NotFound
 from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import Obj, annotations_of, is_deleting, name_of, namespace_of, uid_of
 from trainwright.cluster.protocol import Cluster
-from trainwright.jobs.identity import Identity, label_value
+from trainwright.jobs.identity import Identity
+from trainwright.jobs.label_values import label_value
 
 log = logging.getLogger(__name__)
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from trainwright.jobs.run_folder import run_folder
 
 NAME_LIMIT = 33
 """So that `NAME-dataset-initializer-0-0-abcde`, the longest pod name of a bundled runtime, stays a DNS label of 63."""
@@ -19,11 +21,19 @@ class Identity:
     run: str
     step: str
     map_index: int = -1
+    within: str = field(default="", compare=False)
+    """Folder below the run's own that the step alone writes to; empty is the run's own."""
 
     def name(self, generation: int = 1) -> str:
         """A DNS label of at most 33 characters; generations after the first end in their number."""
         base = f"{_slug(self.run)}-{self.digest()[:8]}"
         return base if generation == 1 else f"{base}-{generation}"
+
+    @property
+    def folder(self) -> str:
+        """Where the step writes, relative to its workspace: `runs/NAME`, or below it. No two runs have the same."""
+        own = run_folder(self.run, self.map_index)
+        return f"{own}/{self.within}" if self.within else own
 
     def digest(self) -> str:
         return hashlib.sha256(str(self).encode()).hexdigest()
@@ -31,15 +41,6 @@ class Identity:
     def __str__(self) -> str:
         mapped = f"[{self.map_index}]" if self.map_index >= 0 else ""
         return f"{self.owner}/{self.run}/{self.step}{mapped}"
-
-
-def label_value(text: str) -> str:
-    """A text as a label value: allowed characters, at most 63, ends alphanumeric; told apart by digest when cut."""
-    cleaned = re.sub(r"[^A-Za-z0-9_.-]+", "-", text).strip("-_.")
-    if len(cleaned) <= 63 and cleaned == text:
-        return cleaned
-    digest = hashlib.sha256(text.encode()).hexdigest()[:8]
-    return f"{cleaned[:54].rstrip('-_.')}-{digest}".lstrip("-")
 
 
 def _slug(text: str) -> str:

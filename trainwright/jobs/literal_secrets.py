@@ -58,20 +58,33 @@ def refuse_literals(fields: dict[str, Any]) -> None:
 
 
 def literal_problems(fields: dict[str, Any]) -> Iterator[Problem]:
+    """Every field, at any depth, that holds one."""
     for field, value in fields.items():
         if field in ("env", "dataset_env", "model_env"):
-            yield from _in_variables(field, value)
+            if isinstance(value, dict):
+                yield from _in_variables(field, value)
         elif isinstance(value, str):
             if what := looks_like(value):
                 yield _problem(field, what, _right_for(field))
-        elif isinstance(value, list):
-            for index, item in enumerate(value):
-                if isinstance(item, str) and (what := looks_like(item)):
-                    yield _problem(f"{field}[{index}]", what, _RIGHT_FOR_TEXT)
-        elif isinstance(value, dict):
-            for key, item in value.items():
-                if isinstance(item, str) and (what := looks_like(item)):
-                    yield _problem(f"{field}.{key}", what, "labels and annotations are for everybody to read")
+        elif field in ("labels", "annotations"):
+            yield from _nested(field, value, "labels and annotations are for everybody to read")
+        else:
+            yield from _nested(field, value, _RIGHT_FOR_TEXT)
+
+
+def _nested(path: str, value: Any, right: str) -> Iterator[Problem]:
+    """Texts in lists and objects; a variable as a container has it (name and value) is judged by its name as well."""
+    if isinstance(value, str):
+        if what := looks_like(value):
+            yield _problem(path, what, right)
+    elif isinstance(value, dict) and isinstance(value.get("name"), str) and isinstance(value.get("value"), str):
+        yield from _in_variables(path, {value["name"]: value["value"]})
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield from _nested(f"{path}.{key}", item, right)
+    elif isinstance(value, list | tuple):
+        for index, item in enumerate(value):
+            yield from _nested(f"{path}[{index}]", item, right)
 
 
 def _in_variables(field: str, variables: dict[str, Any]) -> Iterator[Problem]:

@@ -90,4 +90,4 @@ def is_in_vain(error: BaseException) -> bool:
     """
     if isinstance(error, StepFailed) and error.report is not None:
         return isinstance(error, OutOfMemory) or any(sign.name in _LASTING_SIGNS for sign in error.report.signs)
-    return isinstance(error, _IN_VAIN) or breaks_a_rule(error)
+    return (isinstance(error, _IN_VAIN) and not getattr(error, "retryable", False)) or breaks_a_rule(error)

@@ -15,7 +15,7 @@ from trainwright.api.objects import Obj, labels_of, name_of, named
 from trainwright.jobs.workspace import Workspace
 
 AUTO, NEVER = "auto", "never"
-PATCH_MANAGER = "trainwright.dev/resume"
+PATCH_MANAGER, INPUTS_MANAGER = "trainwright.dev/resume", "trainwright.dev/inputs"
 SCHEMES = ("file", "pvc", "s3")
 """Where exports can be read from; `pvc://CLAIM/FOLDER` is mounted beside the workspace."""
 STORE_VARIABLES = (
@@ -78,6 +78,17 @@ def resume_patch(runtime: Obj, *, resume: str = AUTO, export: str = "", secret: 
         variables += [_optional(variable, secret) for variable in STORE_VARIABLES]
     jobs = [_patched(job, {**pod, "initContainers": [container]}) for job in _deciding(runtime)]
     return {"manager": PATCH_MANAGER, "trainingRuntimeSpec": {"template": {"spec": {"replicatedJobs": jobs}}}}
+
+
+def inputs_patch(runtime: Obj, *, dataset: str = "", model: str = "") -> Obj | None:
+    """What tells the nodes which prepared dataset and model they must find; None where no digest is known."""
+    digests = {names.DATASET_DIGEST_VARIABLE: dataset, names.MODEL_DIGEST_VARIABLE: model}
+    variables = [{"name": variable, "value": digest} for variable, digest in digests.items() if digest]
+    container = {"name": names.RESUME_POINT, "env": variables}
+    jobs = [_patched(job, {"initContainers": [container]}) for job in _deciding(runtime)] if variables else []
+    if not jobs:
+        return None
+    return {"manager": INPUTS_MANAGER, "trainingRuntimeSpec": {"template": {"spec": {"replicatedJobs": jobs}}}}
 
 
 def resume_problems(resume: str, runtime: Obj) -> Iterator[Problem]:

@@ -42,14 +42,16 @@ class Call:
         return Right(self.verb, f"{self.kind.resource}{sub}", namespace if self.kind.namespaced else "")
 
 
-_VOLUME = "submit with a workspace"
+_VOLUME, _CODE = "submit with a workspace", "submit with code"
+_NO_CODE = "no code can be submitted; it must come in an image"
+_NO_DELETION = "a job cannot be deleted, only suspended, and one that must be withdrawn stays until it is deleted by hand"
 CALLS = (
     Call("create", TRAINJOB, ("submit",)),
     Call("get", TRAINJOB, ("submit", "wait", "logs", "cancel")),
     Call("list", TRAINJOB, ("submit", "wait")),
     Call("watch", TRAINJOB, ("wait",)),
     Call("patch", TRAINJOB, ("cancel", "resume")),
-    Call("delete", TRAINJOB, ("cancel",), "a job cannot be deleted, only suspended"),
+    Call("delete", TRAINJOB, ("cancel", _VOLUME), _NO_DELETION),
     Call("get", CLUSTER_TRAINING_RUNTIME, ("submit",)),
     Call(
         "list",
@@ -71,6 +73,7 @@ CALLS = (
     Call("create", CLAIM, (_VOLUME,), "no claim can be made for a workspace; it must exist"),
     Call("patch", CLAIM, (_VOLUME,), "a claim that was made for a job is not deleted with it"),
     Call("list", STORAGE_CLASS, (_VOLUME,), "nobody says beforehand that the class of a new claim does not exist"),
+    *(Call(verb, CONFIG_MAP, (_CODE,), _NO_CODE) for verb in ("create", "get", "patch")),
     Call("list", POD, ("logs", "cancel", "report"), "no logs; a failed job is reported without its pods"),
     Call("get", POD, ("logs",), "a log whose connection breaks is not gone on with"),
     Call("get", POD, ("logs", "report"), "no logs, and no last lines in the report of a failure", sub="log"),
@@ -81,14 +84,17 @@ CALLS = (
 """In the order in which a job meets them, where TrainJobs are submitted."""
 _OF_TRAINER = (TRAINJOB, TRAINING_RUNTIME, CLUSTER_TRAINING_RUNTIME, DEFINITION)
 _NO_KEYS = "no job of a runtime for MPI or Flux can be submitted"
+_NO_CONFIG = f"{_NO_KEYS}, and {_NO_CODE}"
 JOBSET_MODE_CALLS = (
     Call("create", JOBSET, ("submit",)),
     Call("get", JOBSET, ("submit", "wait", "logs", "cancel", "report", "resume")),
     Call("list", JOBSET, ("submit", "wait")),
     Call("watch", JOBSET, ("wait",)),
     Call("patch", JOBSET, ("cancel", "resume")),
-    Call("delete", JOBSET, ("cancel",), "a job cannot be deleted, only suspended"),
-    *(Call(verb, kind, ("submit",), _NO_KEYS) for verb in ("create", "get") for kind in (CONFIG_MAP, SECRET)),
-    *(call for call in CALLS if call.kind not in (*_OF_TRAINER, JOBSET)),
+    Call("delete", JOBSET, ("cancel", _VOLUME), _NO_DELETION),
+    *(Call(verb, SECRET, ("submit",), _NO_KEYS) for verb in ("create", "get")),
+    *(Call(verb, CONFIG_MAP, ("submit", _CODE), _NO_CONFIG) for verb in ("create", "get")),
+    Call("patch", CONFIG_MAP, (_CODE,), _NO_CODE),
+    *(call for call in CALLS if call.kind not in (*_OF_TRAINER, JOBSET, CONFIG_MAP)),
 )
 """The same where JobSets are submitted and Trainer's API is not served."""

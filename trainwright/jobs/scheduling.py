@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from trainwright.api import names
-from trainwright.api.objects import Obj, labels_of
+from trainwright.api.objects import Obj
 from trainwright.api.pod_shapes import AFFINITY, TOLERATION
 from trainwright.jobs.field_shapes import shape_problems
+from trainwright.jobs.training_steps import is_initializer, replicated_jobs
 
 PATCH_MANAGER = "trainwright.dev/scheduling"
 PRIORITY_LABEL = "kueue.x-k8s.io/priority-class"
@@ -22,7 +23,6 @@ _KUEUE_TOPOLOGY = "kueue.x-k8s.io/podset-{}-topology"
 _LABEL_KEY = r"(?:[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"
 _TOPOLOGY = re.compile(rf"(required|preferred|exclusive):({_LABEL_KEY})|unconstrained")
 _NAME = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?")
-_INITIALIZERS = (names.ANCESTOR_DATASET, names.ANCESTOR_MODEL)
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ def scheduling_patch(
     wanted = Topology.parse(topology) if topology else None
     template: Obj = {}
     jobs = []
-    for job in _training_jobs(runtime):
+    for job in (job for job in replicated_jobs(runtime) if not is_initializer(job)):
         pods = _pod_patch(job["template"]["spec"]["template"]["spec"], wanted, node_selector, tolerations, affinity)
         if pods:
             jobs.append({"name": job["name"], "template": {"spec": {"template": pods}}})
@@ -119,10 +119,3 @@ def _pod_patch(
     if topology and topology.pod_annotations():
         patch["metadata"] = {"annotations": topology.pod_annotations()}
     return patch
-
-
-def _training_jobs(runtime: Obj) -> Iterator[Obj]:
-    for job in runtime["spec"]["template"]["spec"].get("replicatedJobs") or []:
-        step = labels_of(job.get("template") or {}).get(names.ANCESTOR_LABEL, "")
-        if step not in _INITIALIZERS and job["name"] not in _INITIALIZERS:
-            yield job

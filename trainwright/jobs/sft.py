@@ -1,14 +1,16 @@
-"""Supervised fine-tuning as a request: from a few typed settings to the arguments of TRL's own script in the runtime `trl-sft`."""
+"""The builtin trainer `sft`: supervised fine-tuning, from a few typed settings to the arguments of TRL's own script."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from trainwright.jobs.builtin_trainers import Program
+
 RUNTIME = "trl-sft"
 CHECKPOINTS = "output"
-"""Folder of the workspace that the runtime writes its checkpoints to."""
+"""Folder of the run that the runtime writes its checkpoints to."""
 
 
 class SftSettings(BaseModel):
@@ -65,3 +67,17 @@ class SftSettings(BaseModel):
                 "False",
             ]
         return [*arguments, *self.extra]
+
+
+class SftTrainer:
+    """For the runtime `trl-sft` and those made like it: their command is TRL's script, which takes these arguments."""
+
+    name = "sft"
+    framework = "trl"
+    runtime = RUNTIME
+    is_default = True
+
+    def program(self, settings: dict[str, Any], dataset_uri: str) -> Program:
+        """Raises pydantic's ValidationError."""
+        given = SftSettings.model_validate(settings)
+        return Program([], given.arguments(), wants_gpu=not given.cpu)

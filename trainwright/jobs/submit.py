@@ -17,7 +17,10 @@ from trainwright.cluster.runtime_lookup import runtime_lookup
 from trainwright.cluster.served_schema import forget_served, served_trainjob
 from trainwright.cluster.submission_mode import Mode, choice_of
 from trainwright.jobs.both_modes import beginning_of
+from trainwright.jobs.builtin_trainers import runtime_of
 from trainwright.jobs.capacity import check_capacity
+from trainwright.jobs.code_package import PackedCode, pack_code
+from trainwright.jobs.code_volume import ensure_code, tie_code
 from trainwright.jobs.compatibility import check_compatible, steps_of_runtime
 from trainwright.jobs.errors import TrainJobNameTaken
 from trainwright.jobs.generations import generation_of, is_over, preemptions_until, retire_earlier
@@ -26,6 +29,7 @@ from trainwright.jobs.manifest import resuming, trainjob_manifest
 from trainwright.jobs.preemption import jobs_continued, judged, was_preempted
 from trainwright.jobs.request import TrainRequest
 from trainwright.jobs.resume import AUTO, has_resume_point, resume_doubts
+from trainwright.jobs.run_holder import check_holder, settle_holder
 from trainwright.jobs.served_form import dropped_fields, served_form
 from trainwright.jobs.workspace import Workspace
 from trainwright.jobs.workspace_claim import ensure_claim, tie_claim
@@ -83,19 +87,23 @@ def submit_or_adopt(
 
     A job under the step's name with the same wanted spec is adopted: waited for while it runs, resumed when a cancel had
     suspended it, taken as done when it is complete. After one that failed, is being deleted or was superseded (see
-    `suspend_job`) the next generation is submitted, and with `earlier` = delete the ended ones before it are deleted,
+    `suspend_job`) the next generation is submitted, and with `previous_jobs` = delete the ended ones before it are deleted,
     those of what the step `was` before somebody cleared it among them.
     With `resume` = auto a job that is made is told of the export that `latest_checkpoint` knows, for a volume without
     checkpoints. A workspace that asks for a new claim gets it. Before a job is created the runtime is resolved, the objects
     are built and nodes are looked at, so that a request that cannot work fails here. A cluster that has no answer for the
     moment is asked again for half a minute, unless `stop` is set; a job whose making was answered to nobody is found.
-    Raises RuntimeNotFound, IncompatibleRuntime, Invalid, ValueError (bad workspace), WorkspaceUnfit, TrainJobNameTaken.
+    Raises RuntimeNotFound, IncompatibleRuntime, Invalid, ValueError (bad workspace, BadCode), WorkspaceUnfit, TrainJobNameTaken,
+    RunFolderTaken.
     """
-    submitted = _submit_or_adopt(cluster, request, identity, namespace, latest_checkpoint, stop)
+    code = pack_code(request.code) if request.code else None
+    submitted = _submit_or_adopt(cluster, request, identity, namespace, latest_checkpoint, was, stop, code)
     patient = PatientCluster(submitted.cluster or cluster, stop=stop)
     if request.workspace:
         tie_claim(patient, Workspace.parse(request.workspace), identity, submitted.trainjob)
-    if request.earlier == "delete":
+    if code is not None:
+        tie_code(patient, submitted.trainjob, code)
+    if request.previous_jobs == "delete":
         retire_earlier(patient, submitted.trainjob, (identity, *was))
     return submitted
 
@@ -106,14 +114,17 @@ def _submit_or_adopt(
     identity: Identity,
     namespace: str,
     latest_checkpoint: LatestCheckpoint | None,
+    was: Sequence[Identity],
     stop: threading.Event | None,
+    code: PackedCode | None,
 ) -> Submitted:
+    owners = [str(one) for one in (identity, *was)]
     bundled = choice_of(given).mode is Mode.jobset
     runtime, choice = _chosen(PatientCluster(given, stop=stop), request, namespace, bundled=bundled)
     asked, first, ours, before = beginning_of(given, identity, namespace, stop)
     cluster, mode = PatientCluster(asked, stop=stop), choice_of(asked).mode
     for generation in range(first, MOST_GENERATIONS + 1):
-        wanted = trainjob_manifest(request, identity, namespace, runtime, generation)
+        wanted = trainjob_manifest(request, identity, namespace, runtime, generation, code)
         objects = materialize(wanted, runtime)
         existing = next((job for job in ours if name_of(job) == name_of(wanted)), None)
         if existing is None:
@@ -125,7 +136,10 @@ def _submit_or_adopt(
             if objects:
                 check_capacity(cluster, objects[-1], asked)
             if request.workspace:
+                check_holder(cluster, wanted, owners)
                 ensure_claim(cluster, Workspace.parse(request.workspace), identity, namespace, nodes_of(request, runtime))
+            if code is not None:
+                ensure_code(cluster, wanted, code)
             try:
                 created = _create(cluster, form.trainjob, asked)
             except AlreadyExists:  # another try of this step was faster, or it is somebody else's
@@ -133,6 +147,7 @@ def _submit_or_adopt(
             else:
                 _check_owner(created, wanted)  # found there after an answer was lost
                 _check_digest(created, wanted)
+                settle_holder(cluster, created, owners)
                 log.info("trainjob created namespace=%s name=%s step=%s mode=%s", namespace, name_of(created), identity, mode)
                 return Submitted(created, False, generation, choice, form.run_deadline, mode, asked)
         _check_owner(existing, wanted)
@@ -153,10 +168,12 @@ def _told(wanted: Obj, request: TrainRequest, runtime: Obj, latest_checkpoint: L
     if latest_checkpoint is None or request.resume != AUTO or not has_resume_point(runtime):
         return wanted
     export = latest_checkpoint()
-    if export.startswith("s3://") and not request.resume_secret:
-        log.warning("resume name=%s without resume_secret its pods cannot read the export %s", name_of(wanted), export)
+    if export.startswith("s3://") and not _resume_secret(request):
+        log.warning(
+            "resume name=%s without resume_secret or store_secret its pods cannot read the export %s", name_of(wanted), export
+        )
         return wanted
-    return resuming(wanted, runtime, export=export, secret=request.resume_secret)
+    return resuming(wanted, runtime, export=export, secret=_resume_secret(request))
 
 
 def _following(wanted: Obj, before: Obj, cluster: Cluster, request: TrainRequest, runtime: Obj) -> Obj:
@@ -168,9 +185,13 @@ def _following(wanted: Obj, before: Obj, cluster: Cluster, request: TrainRequest
     if was_preempted(before) and request.resume != AUTO and has_resume_point(runtime):
         continues = jobs_continued(cluster, before)
         marks[names.CONTINUES_ANNOTATION] = continues
-        wanted = resuming(wanted, runtime, resume=request.resume, secret=request.resume_secret, continues=continues)
+        wanted = resuming(wanted, runtime, resume=request.resume, secret=_resume_secret(request), continues=continues)
     metadata = {**wanted["metadata"], "annotations": {**annotations_of(wanted), **marks}}
     return {**wanted, "metadata": metadata}
+
+
+def _resume_secret(request: TrainRequest) -> str:
+    return request.resume_secret or request.store_secret
 
 
 def _create(cluster: Cluster, wanted: Obj, asked: Cluster) -> Obj:
@@ -192,9 +213,9 @@ def _chosen(cluster: Cluster, request: TrainRequest, namespace: str, *, bundled:
     """The runtime and how it was chosen; both are logged. Raises RuntimeNotFound, Invalid."""
     found = find_runtime(cluster, request, namespace, bundled=bundled)
     choice = RuntimeChoice(
-        kind=request.runtime_kind,
+        kind=request.kind_of_runtime,
         name=name_of(found.runtime),
-        found=found.source if request.runtime_kind == "ClusterTrainingRuntime" else f"namespace {namespace}",
+        found=found.source if request.kind_of_runtime == "ClusterTrainingRuntime" else f"namespace {namespace}",
         framework=labels_of(found.runtime).get(names.FRAMEWORK_LABEL, ""),
         steps=tuple(steps_of_runtime(found.runtime)),
         warnings=tuple(check_compatible(request, found.runtime)),
@@ -207,20 +228,21 @@ def _chosen(cluster: Cluster, request: TrainRequest, namespace: str, *, bundled:
 
 def nodes_of(request: TrainRequest, runtime: Obj) -> int:
     """Nodes that train together: those of the request, else the runtime's."""
-    return request.num_nodes or int((runtime["spec"].get("mlPolicy") or {}).get("numNodes") or 1)
+    given = request.manifest["spec"].get("trainer") or {} if request.manifest is not None else {}
+    return request.num_nodes or given.get("numNodes") or int((runtime["spec"].get("mlPolicy") or {}).get("numNodes") or 1)
 
 
 def find_runtime(cluster: Cluster, request: TrainRequest, namespace: str, *, bundled: bool = False) -> ResolvedRuntime:
     """The runtime that a request names, as the cluster has it, or else, where `bundled` may be used, the catalogue.
 
-    Raises RuntimeNotFound with the names that exist.
+    Raises RuntimeNotFound with the names that exist, NoSuchTrainer.
     """
     lookup = runtime_lookup(cluster, namespace)
-    ref = {"kind": request.runtime_kind, "name": request.runtime}
+    ref = {"kind": request.kind_of_runtime, "name": runtime_of(request)}
     try:
         return resolve_runtime(ref, lookup, bundled=bundled)
     except Invalid:
-        return resolve_runtime(ref, lookup, bundled=bundled, known=_known_runtimes(cluster, request.runtime_kind, namespace))
+        return resolve_runtime(ref, lookup, bundled=bundled, known=_known_runtimes(cluster, request.kind_of_runtime, namespace))
 
 
 def _known_runtimes(cluster: Cluster, kind: str, namespace: str) -> list[str]:

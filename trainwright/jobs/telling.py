@@ -8,6 +8,7 @@ from trainwright.jobs.happenings import Happenings, Printed, Restarted, after
 from trainwright.jobs.log_line import LogLine
 from trainwright.jobs.progress import Progress
 from trainwright.jobs.progress_line import progress_line
+from trainwright.jobs.result_lines import is_result_line
 
 
 class Teller:
@@ -24,7 +25,7 @@ class Teller:
     def __call__(self, happenings: Happenings) -> None:
         for happening in happenings:
             self.progress = after(self.progress, happening)
-            if isinstance(happening, Printed):
+            if isinstance(happening, Printed) and not is_result_line(happening.line.text):
                 self._say(shown_line(happening.line))
             elif isinstance(happening, Restarted):
                 self._say(restarted_line(happening))

@@ -19,7 +19,8 @@ from trainwright.api.objects import Obj, annotations_of, is_deleting, name_of, o
 from trainwright.api.quantities import Quantity, parse_quantity
 from trainwright.cluster.protocol import Cluster
 from trainwright.jobs.errors import WorkspaceUnfit
-from trainwright.jobs.identity import Identity, label_value
+from trainwright.jobs.identity import Identity
+from trainwright.jobs.label_values import label_value
 from trainwright.jobs.workspace import NewClaim, Workspace
 
 GONE_SECONDS = 30.0

@@ -7,23 +7,43 @@ from functools import cache
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
+from typing import Any
 
 from trainwright.api.documents import load_documents
 from trainwright.api.errors import BadRequest
 from trainwright.api.objects import Obj, copy_of, name_of
+from trainwright.runtimes.image import DEFAULT_IMAGE, image
 
 FOLDERS = "TRAINWRIGHT_RUNTIMES"
 """The variable with folders of runtimes to add, separated like those of PATH."""
 
 
 def bundled_runtimes() -> list[Obj]:
-    """All bundled runtimes (ClusterTrainingRuntime), sorted by name; the caller may change them."""
-    return [copy_of(runtime) for runtime in _catalogue()]
+    """All bundled runtimes (ClusterTrainingRuntime), sorted by name; the caller may change them.
+
+    Where they name the project's default image, TRAINWRIGHT_IMAGE takes its place.
+    """
+    return [_with_image(runtime) for runtime in _catalogue()]
 
 
 def bundled_runtime(name: str) -> Obj | None:
     """One bundled runtime, or None."""
-    return next((copy_of(runtime) for runtime in _catalogue() if name_of(runtime) == name), None)
+    return next((_with_image(runtime) for runtime in _catalogue() if name_of(runtime) == name), None)
+
+
+def _with_image(runtime: Obj) -> Obj:
+    """A copy, with the chosen image for the default one."""
+    chosen = image()
+    if chosen == DEFAULT_IMAGE:
+        return copy_of(runtime)
+
+    def replaced(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: chosen if key == "image" and part == DEFAULT_IMAGE else replaced(part) for key, part in value.items()}
+        return [replaced(part) for part in value] if isinstance(value, list) else value
+
+    changed: Obj = replaced(runtime)
+    return changed
 
 
 @cache

@@ -54,7 +54,8 @@ def exclusive(
 def lock(path: Path) -> int | None:
     """Lock a file, made if need be; returns the descriptor to close, or None while another holds it. Raises NoLocks, OSError."""
     while True:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        # Writable for the group where the umask allows it: what one user's process leaves behind, another's has to lock.
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
         try:
             held = not try_lock(descriptor)
             gone = not held and not _is_still(path, descriptor)  # its last holder removed it between our open and our lock

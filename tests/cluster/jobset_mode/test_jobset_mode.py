@@ -308,7 +308,7 @@ def test_a_failed_job_is_followed_by_the_next_generation(cluster: JobSetCluster,
 
 
 def test_the_deadline_is_kept_by_whoever_waits(cluster: JobSetCluster) -> None:
-    request = TrainRequest(runtime="torch-distributed", command=["true"], active_deadline_seconds=60)
+    request = TrainRequest(runtime="torch-distributed", command=["true"], run_timeout_seconds=60)
     made = submit_or_adopt(cluster, request, STEP, "default")
     assert made.run_deadline == 60
     assert "activeDeadlineSeconds" not in made.trainjob["spec"]

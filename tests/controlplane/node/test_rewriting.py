@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from trainwright.controlplane.node.environment import expanded
 from trainwright.controlplane.node.images import command_of_image
 from trainwright.controlplane.node.rewriting import Rewriting
 
@@ -53,14 +52,6 @@ def test_the_rendezvous_port_where_it_stands_alone() -> None:
 def test_paths_below_a_mount() -> None:
     assert REWRITING.host_path("/workspace/deep/a") == Path("/host/d/a")
     assert REWRITING.host_path("/elsewhere") is None
-
-
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [("$(A)", "1"), ("x$(A)y$(B)", "x1y2"), ("$$(A)", "$(A)"), ("$(UNKNOWN)", "$(UNKNOWN)"), ("$A", "$A"), ("$(A", "$(A")],
-)
-def test_references_to_variables(text: str, value: str) -> None:
-    assert expanded(text, {"A": "1", "B": "2"}) == value
 
 
 @pytest.mark.parametrize(

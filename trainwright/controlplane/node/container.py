@@ -58,7 +58,7 @@ class ContainerRun:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)  # the shim inherits the lock: there is no moment without it
             subprocess.Popen(
-                [sys.executable, "-S", "-E", str(SHIM), str(self.folder), str(lock)],
+                [sys.executable, "-S", "-E", "-P", str(SHIM), str(self.folder), str(lock)],
                 pass_fds=(lock,),
                 start_new_session=True,
                 stdin=subprocess.DEVNULL,

@@ -22,7 +22,7 @@ _PASSED_ON = re.compile(
     r"^(HOME|USER|LOGNAME|LANG|LC_\w+|TZ|SHELL|SSL_CERT_(FILE|DIR)|REQUESTS_CA_BUNDLE|HF_HOME|HF_HUB_OFFLINE|HF_DATASETS_OFFLINE"
     r"|HF_ENDPOINT|TRANSFORMERS_OFFLINE|(HTTPS?|NO|ALL)_PROXY|(https?|no|all)_proxy|LD_LIBRARY_PATH|CUDA_HOME)$"
 )
-_REFERENCE = re.compile(r"\$(\$)?\(([A-Za-z_.\-][A-Za-z0-9_.\-]*)\)")
+_REFERENCE = re.compile(r"\$(?:\$|\(([^)]*)\))")
 
 
 def base_environment(pod: Obj, hostname: str, temporary: Path, *, threads: int) -> dict[str, str]:
@@ -40,7 +40,20 @@ def base_environment(pod: Obj, hostname: str, temporary: Path, *, threads: int) 
     env["OMP_NUM_THREADS"] = str(max(threads, 1))
     env["GLOO_SOCKET_IFNAME"] = "lo0" if sys.platform == "darwin" else "lo"
     env[POD_MARK] = uid_of(pod)
+    env |= _login_files()
     return env
+
+
+def _login_files() -> dict[str, str]:
+    """Where the logins of this machine's user lie, by path: a pod whose HOME is its own still finds them."""
+    caches = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    places = {
+        "HF_TOKEN_PATH": os.path.join(os.environ.get("HF_HOME") or f"{caches}/huggingface", "token"),
+        "AWS_SHARED_CREDENTIALS_FILE": "~/.aws/credentials",
+        "AWS_CONFIG_FILE": "~/.aws/config",
+    }
+    paths = {name: Path(os.environ.get(name) or place).expanduser() for name, place in places.items()}
+    return {name: str(path.absolute()) for name, path in paths.items() if path.is_file()}
 
 
 @dataclass(frozen=True)
@@ -110,11 +123,13 @@ class VariableResolver:
 
 
 def expanded(text: str, variables: dict[str, str]) -> str:
-    """`$(NAME)` replaced by a variable's value; `$$(NAME)` is an escaped one; unknown names stay as they are."""
+    """`$(NAME)` replaced by a variable's value, as Kubernetes does it.
+
+    `$$` is a `$` that begins no reference; a reference ends at the next `)`; an unknown name and everything else stays.
+    Source: third_party/forked/golang/expansion of Kubernetes.
+    """
 
     def replace(match: re.Match[str]) -> str:
-        if match[1]:
-            return match[0][1:]
-        return variables.get(match[2], match[0])
+        return "$" if match[1] is None else variables.get(match[1], match[0])
 
     return _REFERENCE.sub(replace, text)

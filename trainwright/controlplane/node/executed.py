@@ -47,7 +47,7 @@ class Executed:
     @classmethod
     async def start(cls, argv: list[str], env: dict[str, str], cwd: Path, wanted: Wanted, run: ContainerRun) -> Executed:
         """Start `argv` beside the processes of `run`. Raises OSError."""
-        command = [sys.executable, "-S", "-E", str(CHILD), str(cwd), str(int(wanted.tty)), *argv]
+        command = [sys.executable, "-S", "-E", "-P", str(CHILD), str(cwd), str(int(wanted.tty)), *argv]
         if wanted.tty:
             session = await cls._in_terminal(command, env, run)
         else:

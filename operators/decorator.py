@@ -1,0 +1,39 @@
+"""`@task.trainjob`: a Python function of a DAG that runs in a TrainJob, on as many nodes as it asks for."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Callable
+from typing import Any
+
+from airflow.sdk.bases.decorator import DecoratedOperator, TaskDecorator, task_decorator_factory
+
+from trainwright.operators.train_job import TrainJobOperator
+
+
+class TrainJobDecoratedOperator(DecoratedOperator, TrainJobOperator):  # type: ignore[misc]
+    """The function's source is sent, and it is called with the task's arguments as JSON; what it returns is the task's XCom."""
+
+    custom_operator_name = "@task.trainjob"
+    template_fields = ("op_args", "op_kwargs", *TrainJobOperator.template_fields)
+
+    def __init__(self, *, python_callable: Callable[..., Any], **kwargs: Any):
+        super().__init__(python_callable=python_callable, func=python_callable, **kwargs)
+
+    def request(self) -> Any:
+        """With the arguments of the call. Raises TypeError for those that the function does not take or JSON does not have."""
+        bound = inspect.signature(self.python_callable).bind(*self.op_args, **self.op_kwargs).arguments
+        self.func_args = json.loads(json.dumps(dict(bound)))
+        return super().request()
+
+    def returned(self, result: Any) -> Any:
+        """What the function returned."""
+        return result.results
+
+
+def trainjob_task(python_callable: Callable[..., Any] | None = None, **kwargs: Any) -> TaskDecorator:
+    """Wrap a function into a task; `kwargs` are parameters of TrainJobOperator."""
+    return task_decorator_factory(
+        python_callable=python_callable, multiple_outputs=False, decorated_operator_class=TrainJobDecoratedOperator, **kwargs
+    )

@@ -1,0 +1,231 @@
+"""Runs that share a workspace and an export URI: each exports what it has trained itself, to a folder of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from prepared_folders import prepare
+
+from trainwright.checkpoints import CheckpointError, Exported, NoCheckpoint, export_checkpoint, export_run, verify_export
+from trainwright.checkpoints.job_record import JOBS, Writer, record_writer, recorded_writers
+from trainwright.checkpoints.resume_point import resume_point
+from trainwright.checkpoints.resume_source import exported_by
+from trainwright.jobs.run_folder import run_folder
+from trainwright.storage.errors import StorageError
+from trainwright.storage.uri import StorageUri
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Path:
+    return tmp_path / "workspace"
+
+
+@pytest.fixture
+def exports(tmp_path: Path) -> str:
+    return str(StorageUri.of_path(tmp_path / "exports"))
+
+
+@pytest.fixture
+def train(workspace: Path, output: Path, write_checkpoint: Callable[..., Path]) -> Callable[..., Path]:
+    """`train(folder, step, weights, jobs=...)`: a checkpoint in a run's output, written by these jobs."""
+
+    def run(folder: str, step: int = 5, weights: bytes = b"weights", jobs: tuple[str, ...] = ()) -> Path:
+        made = write_checkpoint(step, weights)
+        place = workspace / folder / "output"
+        shutil.copytree(made, place / made.name)
+        for job in jobs:
+            record_writer(place, Writer(job, "uid"))
+        return place
+
+    return run
+
+
+def export(workspace: Path, exports: str, run: str = "a", **more: object) -> Exported:
+    return export_run(workspace, f"runs/{run}", exports, run=run, **more)  # type: ignore[arg-type]
+
+
+def test_runs_share_a_workspace_and_an_export_uri_and_never_collide(
+    workspace: Path, exports: str, train: Callable[..., Path]
+) -> None:
+    for run in "ab":
+        train(f"runs/{run}", weights=run.encode())
+    first, second = (export(workspace, exports, run, trainjob=f"job-{run}") for run in "ab")
+    assert (first.uri, second.uri) == (f"{exports}/a/checkpoint-5", f"{exports}/b/checkpoint-5")
+    assert [each.manifest.source for each in (first, second)] == ["a/job-a", "b/job-b"]
+    for each in (first, second):
+        verify_export(each.uri, digest=each.digest)
+        assert (StorageUri.parse(each.uri).path.parent / "latest.json").is_file()
+    assert not (StorageUri.parse(exports).path / "latest.json").exists()
+
+
+def test_what_the_run_was_trained_on_is_in_the_manifest(workspace: Path, exports: str, train: Callable[..., Path]) -> None:
+    for kind in ("dataset", "model"):
+        prepare(workspace / "runs/a", kind, "1")
+    resume_point(workspace / "runs/a")
+    train("runs/a")
+    metadata = export(workspace, exports, metadata={"loss": 1}).manifest.metadata
+    assert set(metadata["origin"]) == {"dataset", "model"}
+    assert metadata["loss"] == 1
+
+
+def test_only_what_the_named_job_has_written_is_exported(workspace: Path, exports: str, train: Callable[..., Path]) -> None:
+    train("runs/a", jobs=("job-1", "job-2"))
+    for job in ("job-1", "job-2", ""):
+        assert export(workspace, exports, trainjob=job).manifest.step == 5
+    with pytest.raises(CheckpointError, match=r"runs/a/output holds no checkpoints of the TrainJob job-3; .* by: job-1, job-2"):
+        export(workspace, exports, trainjob="job-3")
+
+
+def test_an_output_without_a_record_is_exported_under_any_name(workspace: Path, exports: str, train: Callable[..., Path]) -> None:
+    train("runs/a")
+    assert export(workspace, exports, trainjob="job-3").manifest.source == "a/job-3"
+
+
+class TestEarlierVersions:
+    """Checkpoints at the root of a workspace, where all runs once wrote."""
+
+    def test_they_are_exported_where_the_run_has_no_folder(
+        self, workspace: Path, exports: str, train: Callable[..., Path], caplog: pytest.LogCaptureFixture
+    ) -> None:
+        train("")
+        assert export(workspace, exports).uri == f"{exports}/a/checkpoint-5"
+        assert "what an earlier version wrote" in caplog.text
+
+    def test_they_are_not_those_of_a_run_that_has_a_folder(
+        self, workspace: Path, exports: str, train: Callable[..., Path], caplog: pytest.LogCaptureFixture
+    ) -> None:
+        train("")
+        (workspace / "runs/a").mkdir(parents=True)
+        with pytest.raises(NoCheckpoint, match=r"no whole checkpoint in .*runs/a/output"):
+            export(workspace, exports)
+        assert "neither resumed from nor exported" in caplog.text
+
+    def test_a_new_run_does_not_resume_from_them(self, workspace: Path, train: Callable[..., Path]) -> None:
+        train("")
+        assert resume_point(workspace / "runs/a") is None
+
+
+def test_without_a_folder_there_is_no_checkpoint(workspace: Path, exports: str) -> None:
+    with pytest.raises(NoCheckpoint, match="no whole checkpoint in"):
+        export(workspace, exports)
+
+
+@pytest.mark.parametrize("folder", ["..", "runs/../..", "/etc"])
+def test_a_folder_elsewhere_is_refused(workspace: Path, exports: str, folder: str) -> None:
+    with pytest.raises(CheckpointError, match="is no folder of a run"):
+        export_run(workspace, folder, exports, run="a")
+
+
+@pytest.mark.parametrize("link", ["runs", "runs/a", "runs/a/output"])
+def test_a_link_is_not_exported(workspace: Path, exports: str, train: Callable[..., Path], link: str) -> None:
+    train("runs/a")
+    os.rename(workspace / link, workspace / "elsewhere")
+    (workspace / link).symlink_to(workspace / "elsewhere")
+    with pytest.raises(CheckpointError, match=f"{workspace / link} is a link"):
+        export(workspace, exports)
+
+
+class TestExportedBy:
+    def test_a_run_finds_its_own_latest_export_and_no_other(
+        self, workspace: Path, exports: str, train: Callable[..., Path]
+    ) -> None:
+        for run, step in (("a", 5), ("a", 10), ("b", 20)):
+            train(f"runs/{run}", step)
+            export(workspace, exports, run)
+        assert exported_by("a", exports)() == f"{exports}/a/checkpoint-10"
+        assert exported_by("b", exports)() == f"{exports}/b/checkpoint-20"
+        assert exported_by("c", exports)() == ""
+
+    def test_mapped_steps_have_each_their_own(self, workspace: Path, exports: str, train: Callable[..., Path]) -> None:
+        run = "manual__2026-11-22T10:00:00+00:00"
+        for index, step in ((-1, 5), (0, 10), (1, 15)):
+            folder = run_folder(run, index)
+            train(folder, step)
+            export_run(workspace, folder, exports, run=run, trainjob="job")
+        steps = [exported_by(run, exports, map_index=index)().rpartition("-")[2] for index in (-1, 0, 1, 2)]
+        assert steps == ["5", "10", "15", ""]
+
+    def test_an_export_of_an_earlier_version_is_found_at_the_root(
+        self, workspace: Path, exports: str, train: Callable[..., Path]
+    ) -> None:
+        export_checkpoint(train(""), exports, source="a/b/job")
+        assert exported_by("a/b", exports)() == f"{exports}/checkpoint-5"
+        assert exported_by("a", exports)() == ""
+        assert exported_by("a/b", exports, map_index=0)() == ""  # it may be that of any mapped step
+
+    def test_the_runs_own_folder_comes_first(self, workspace: Path, exports: str, train: Callable[..., Path]) -> None:
+        export_checkpoint(train("", 50), exports, source="a/job")
+        train("runs/a", 10)
+        export(workspace, exports)
+        assert exported_by("a", exports)() == f"{exports}/a/checkpoint-10"
+
+    @pytest.mark.parametrize("uri", ["hf://a/b", "nonsense"])
+    def test_a_store_that_cannot_be_read_is_a_warning(self, uri: str, caplog: pytest.LogCaptureFixture) -> None:
+        assert exported_by("a", uri)() == ""
+        assert "is not known" in caplog.text
+
+
+class TestJobRecord:
+    def test_each_job_stands_once_and_the_newest_last(self, output: Path) -> None:
+        assert recorded_writers(output) is None
+        for name, uid in (("a", "1"), ("b", "1"), ("a", "2"), ("a", "1"), ("a", "1")):
+            record_writer(output, Writer(name, uid))
+        assert recorded_writers(output) == [Writer("b", "1"), Writer("a", "2"), Writer("a", "1")]
+        assert json.loads((output / JOBS).read_bytes())[0] == {"name": "b", "uid": "1"}
+
+    def test_one_that_is_last_already_is_not_written_again(self, output: Path) -> None:
+        record_writer(output, Writer("a"))
+        before = (output / JOBS).stat().st_ino
+        record_writer(output, Writer("a"))
+        assert (output / JOBS).stat().st_ino == before
+
+    @pytest.mark.parametrize("content", [b"", b"{", b"{}", b"5", b"\xff"])
+    def test_a_record_that_makes_no_sense_stops_nobody(
+        self, output: Path, content: bytes, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        output.mkdir()
+        (output / JOBS).write_bytes(content)
+        assert recorded_writers(output) is None
+        assert "cannot be read and is ignored" in caplog.text
+        record_writer(output, Writer("a"))
+        assert recorded_writers(output) == [Writer("a")]
+
+    def test_entries_that_make_no_sense_are_left_out(self, output: Path) -> None:
+        output.mkdir()
+        (output / JOBS).write_bytes(b'[5, {}, {"name": 1}, {"name": "a"}, {"name": "b", "uid": null}]')
+        assert recorded_writers(output) == [Writer("a"), Writer("b")]
+
+    def test_the_writer_comes_from_the_environment(self) -> None:
+        assert Writer.of({}) is None
+        assert Writer.of({"TRAINJOB_NAME": "a"}) == Writer("a")
+        assert Writer.of({"TRAINJOB_NAME": "a", "TRAINWRIGHT_RESUME_JOB": "u"}) == Writer("a", "u")
+
+    def test_the_leader_records_it_and_others_do_not(self, workspace: Path) -> None:
+        output = workspace / "output"
+        resume_point(workspace, leader=False, writer=Writer("other"))
+        assert recorded_writers(output) is None
+        resume_point(workspace, writer=Writer("leader", "u"))
+        assert recorded_writers(output) == [Writer("leader", "u")]
+
+    def test_a_new_output_has_a_new_record_and_the_old_one_keeps_its_own(
+        self, workspace: Path, train: Callable[..., Path]
+    ) -> None:
+        prepare(workspace, "dataset", "1")
+        resume_point(workspace, writer=Writer("a"))
+        prepare(workspace, "dataset", "2")
+        resume_point(workspace, writer=Writer("b"))
+        assert recorded_writers(workspace / "output") == [Writer("b")]
+        assert recorded_writers(workspace / "output.previous-1") == [Writer("a")]
+
+    def test_a_disk_that_is_full_is_an_error(self, output: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        def full(*_: object) -> None:
+            raise OSError(28, os.strerror(28))
+
+        monkeypatch.setattr(os, "replace", full)
+        with pytest.raises(StorageError, match="the disk is full"):
+            record_writer(output, Writer("a"))

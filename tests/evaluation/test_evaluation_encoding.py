@@ -1,0 +1,84 @@
+"""Token numbers and loss mask of each layout, against what TRL's SFTTrainer makes of the same prepared dataset folder."""
+
+import json
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch")
+pytest.importorskip("trl")
+
+from trainwright.evaluation.encoding import encode_rows
+from trainwright.evaluation.rows import read_rows
+from trainwright.quickstart.base_model import ensure_base_model
+
+pytestmark = pytest.mark.medium
+
+SYSTEM = {"role": "system", "content": "Answer briefly."}
+QUESTION, ANSWER = {"role": "user", "content": "Who commands the Étoile?"}, {"role": "assistant", "content": "Søren Dahl."}
+CALL = {"role": "assistant", "content": None, "tool_calls": [{"type": "function", "function": {"name": "find", "arguments": {}}}]}
+LAYOUTS: dict[str, list[dict[str, Any]]] = {
+    "prompt-completion": [
+        {"prompt": "Who commands the Étoile?\n", "completion": "Søren Dahl."},
+        {"prompt": "Where does the Kestrel li", "completion": "e? At pier four.</s>"},  # tokens merge across the boundary
+        {"prompt": "", "completion": "On Monday."},
+        {"prompt": "pier " * 120, "completion": "one"},  # beyond the longest sequence: no token left that counts
+        {"prompt": "pier", "completion": " one" * 120},
+    ],
+    "conversational-prompt-completion": [
+        {"prompt": [SYSTEM, QUESTION], "completion": [ANSWER]},
+        {"prompt": [QUESTION, ANSWER, QUESTION], "completion": [ANSWER, QUESTION, ANSWER]},
+        {"prompt": [QUESTION, ANSWER], "completion": [ANSWER]},
+        {"prompt": [QUESTION] * 20, "completion": [ANSWER]},
+    ],
+    "messages": [
+        {"messages": [QUESTION, ANSWER]},
+        {"messages": [SYSTEM, QUESTION, ANSWER, QUESTION, ANSWER]},
+        {"messages": [QUESTION, CALL, {"role": "tool", "name": "find", "content": "Dahl"}, ANSWER]},
+        {"messages": [QUESTION] * 20},
+    ],
+    "text": [{"text": "The fog lifts."}, {"text": "At noon.</s>"}, {"text": " one" * 120}],
+}
+# The generation prompt differs from how an answer begins, as with models that think; a tool call is seen by its presence.
+TEMPLATE = (
+    "{{ bos_token }}{% for message in messages %}<{{ message.role }}>"
+    "{% if message.tool_calls is defined %}call{% else %}{{ message.content }}{% endif %}\n{% endfor %}"
+    "{% if add_generation_prompt %}<assistant><think>{% endif %}"
+)
+LONGEST = 100
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_the_tokens_and_the_loss_mask_are_those_of_trl(layout: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+    from datasets import load_dataset
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from trl import SFTConfig, SFTTrainer
+
+    base = ensure_base_model(tmp_path_factory.getbasetemp() / "models", preset="tiny")
+    tokenizer = AutoTokenizer.from_pretrained(base)
+    tokenizer.chat_template = TEMPLATE
+    folder = tmp_path_factory.mktemp("dataset")
+    (folder / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in LAYOUTS[layout]), "utf-8")
+
+    loaded = load_dataset(str(folder), cache_dir=str(folder / "cache"))
+    config = SFTConfig(output_dir=str(folder / "out"), use_cpu=True, bf16=False, report_to="none", max_length=LONGEST)
+    model = AutoModelForCausalLM.from_pretrained(base)
+    trainer = SFTTrainer(model, args=config, train_dataset=loaded["train"], processing_class=tokenizer)
+    theirs = [(row["input_ids"], row["labels"]) for row in trainer.train_dataset]
+
+    rows = read_rows(folder)
+    assert rows.layout == layout
+    encoded = encode_rows(tokenizer, rows.rows, layout=layout, limit=LONGEST)
+    ours = [(row.tokens, [-100] * row.prompt_length + row.tokens[row.prompt_length :]) for row in encoded]
+    assert ours == theirs
+    assert len(theirs) >= 3
+
+
+def test_a_completion_that_is_closed_already_is_not_closed_twice(tmp_path_factory: pytest.TempPathFactory) -> None:
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(ensure_base_model(tmp_path_factory.getbasetemp() / "models", preset="tiny"))
+    plain, closed = ({"prompt": "a\n", "completion": text} for text in ("b", "b</s>"))
+    first, second = encode_rows(tokenizer, [plain, closed])
+    assert first == second
+    assert first.tokens.count(tokenizer.eos_token_id) == 1

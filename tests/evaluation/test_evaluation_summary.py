@@ -1,0 +1,73 @@
+"""The Markdown summary: what it shows, what it leaves out, and that no text of a model breaks the page."""
+
+import re
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trainwright.evaluation.summary import markdown_summary
+
+RESULT: dict[str, Any] = {
+    "run": "llama_sft",
+    "rows": 25,
+    "held_out": True,
+    "before": {"loss": 4.0, "perplexity": 54.6},
+    "after": {"loss": 1.0, "perplexity": 2.718},
+    "sample": {"prompt": "Who?\n", "expected": "Søren.", "before": "```", "after": "Søren."},
+    "checkpoint": "/workspace/evaluation/checkpoint",
+    "checkpoint_uri": "s3://models/checkpoint-500",
+    "checkpoint_digest": "sha256:abc",
+    "dataset_digest": "sha256:def",
+}
+
+
+def test_the_whole_summary() -> None:
+    assert markdown_summary(RESULT) == (
+        "## Run llama\\_sft\n\n"
+        "| | before | after | change |\n|---|---:|---:|---:|\n"
+        "| held-out loss | 4 | 1 | -75.0 % |\n| perplexity | 54.6 | 2.718 | |\n\n"
+        "| | |\n|---|---|\n| rows | `25` |\n| checkpoint | `s3://models/checkpoint-500` |\n"
+        "| checkpoint digest | `sha256:abc` |\n| dataset digest | `sha256:def` |\n\n"
+        "**Prompt**\n\n```text\nWho?\n```\n\n**Expected**\n\n```text\nSøren.\n```\n\n"
+        "**Before**\n\n````text\n```\n````\n\n**After**\n\n```text\nSøren.\n```\n"
+    )
+
+
+def test_training_rows_are_called_that() -> None:
+    assert "| training loss |" in markdown_summary(RESULT | {"held_out": False})
+
+
+@pytest.mark.parametrize(
+    ("change", "shown"),
+    [
+        ({"before": None}, "| held-out loss | n/a | 1 | n/a |"),
+        ({"before": {"loss": 0.0}}, "| held-out loss | 0 | 1 | n/a |"),
+        ({"before": None, "after": None}, "## Run llama\\_sft\n\n| | |"),
+        ({"run": None}, "## Evaluation\n"),
+    ],
+)
+def test_what_is_missing_is_left_out(change: dict[str, Any], shown: str) -> None:
+    assert shown in markdown_summary(RESULT | change)
+    assert markdown_summary({}) == "## Evaluation\n"
+
+
+def test_long_texts_are_cut() -> None:
+    summary = markdown_summary(RESULT | {"sample": {"after": "a" * 10_000}, "run": "r" * 10_000})
+    assert len(summary) < 2000
+    assert " …" in summary
+
+
+@given(st.text(alphabet=st.sampled_from("`|\n\r<*_#- a~\\"), max_size=40))
+def test_property_no_text_breaks_out_of_its_place(text: str) -> None:
+    summary = markdown_summary({"run": f"x{text}", "checkpoint_uri": f"x{text}", "sample": {"after": text}, "rows": 1})
+    heading, table, sample = summary.split("\n\n", 2)
+    assert len(heading.splitlines()) == 1
+    assert "<" not in heading.replace("\\<", "")
+    rows = table.split("\n")
+    assert len(rows) == 4
+    assert [len(re.findall(r"(?<!\\)\|", row)) for row in rows] == [3, 3, 3, 3]
+    fence = re.match(r"\*\*After\*\*\n\n(`{3,})text\n", sample)
+    assert fence is not None
+    assert sample.count(fence[1]) == 2

@@ -1,0 +1,169 @@
+"""`trainwright submit`: manifests as they are, or one training step from its settings."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from trainwright.api import AdmissionContext, admit
+from trainwright.api.errors import AlreadyExists, BadRequest, Invalid
+from trainwright.api.kinds import TRAINJOB, kind_of
+from trainwright.api.objects import Obj, described, name_of, namespace_of
+from trainwright.cli.connection import HomeChoice, Kubeconfig, Namespace, SubmissionMode, jobs_cluster_for
+from trainwright.cli.manifests import read_manifests
+from trainwright.cli.output import Format, print_objects
+from trainwright.cli.problems import bad_input_exits, cluster_errors_exit, one_line
+from trainwright.cli.request_options import with_settings
+from trainwright.cli.submit_step import DryRun, Submission, submit_step
+from trainwright.cli.waiting import (
+    NO_LIMIT,
+    RANK_0,
+    Leaving,
+    LogBytes,
+    Logs,
+    LogsOf,
+    OnLeave,
+    QueueTimeout,
+    RunTimeout,
+    StartTimeout,
+    Timeout,
+    Wait,
+    waited_for,
+)
+from trainwright.cluster.runtime_lookup import runtime_lookup
+from trainwright.cluster.submission_mode import JobsCluster, Mode, choice_of
+from trainwright.jobs.live_logs import TOTAL_BYTES
+from trainwright.jobs.manifest import resuming
+from trainwright.jobs.resume import AUTO, checked_resume, resume_doubts, resume_problems
+from trainwright.migration import Migrated, is_early, migrate
+from trainwright.runtimes import resolve_runtime
+
+MaybeFiles = Annotated[
+    list[str] | None, typer.Option("-f", "--filename", help="File with manifests, - for standard input; may be given again.")
+]
+
+
+def register(app: typer.Typer) -> None:
+    app.command("submit")(with_settings(submit))
+
+
+def submit(
+    filename: MaybeFiles = None,
+    run_id: Annotated[str, typer.Option(help="Name of the run: the same one adopts its job. Default: a new one.")] = "",
+    resume: Annotated[str, typer.Option(help="auto, never, or the URI of an exported checkpoint to resume from.")] = AUTO,
+    resume_secret: Annotated[str, typer.Option(help="Secret for reading that export (AWS_ACCESS_KEY_ID ...).")] = "",
+    dry_run: Annotated[DryRun, typer.Option(help="client: only check; server: let the cluster check, and make nothing.")] = (
+        DryRun.none
+    ),
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until they have succeeded; see docs/exit-codes.md.")] = False,
+    logs: Logs = False,
+    logs_of: LogsOf = RANK_0,
+    log_bytes: LogBytes = TOTAL_BYTES,
+    timeout: Timeout = NO_LIMIT,
+    queue_timeout: QueueTimeout = NO_LIMIT,
+    start_timeout: StartTimeout = NO_LIMIT,
+    run_timeout: RunTimeout = NO_LIMIT,
+    stopping: OnLeave = Leaving.keep,
+    namespace: Namespace = "",
+    kubeconfig: Kubeconfig = None,
+    home: HomeChoice = None,
+    submission_mode: SubmissionMode = None,
+    output: Annotated[Format | None, typer.Option("-o", "--output")] = None,
+    settings: dict[str, Any] | None = None,
+) -> None:
+    """Create TrainJobs from manifests as they are, or one from settings: a runtime, a function, code, or a manifest besides.
+
+    With --run-id or any setting the job is the step of a run: its name follows from the run, the same command adopts it, and
+    after a failure the next one resumes.
+    """
+    if settings or run_id or not filename:
+        with cluster_errors_exit():
+            if not (settings or filename):
+                raise BadRequest("nothing to submit: give -f FILE, or settings such as --runtime, --code or --func")
+            how = Wait.of(timeout, queue_timeout, start_timeout, run_timeout, logs, logs_of, log_bytes, stopping)
+            said = {
+                **(settings or {}),
+                "resume": resume,
+                "resume_secret": resume_secret,
+                "queue_timeout_seconds": int(queue_timeout),
+                "start_timeout_seconds": int(start_timeout),
+                "run_timeout_seconds": int(run_timeout),
+                "on_cancel": stopping.value,
+            }
+            step = Submission(said, filename or [], run_id, dry_run, wait, namespace, output)
+            raise typer.Exit(submit_step(step, how, lambda: jobs_cluster_for(kubeconfig, home, submission_mode)))
+    with bad_input_exits():
+        _check_resume(resume)
+        documents = checked_documents(filename)
+    with cluster_errors_exit():
+        how = Wait.of(timeout, queue_timeout, start_timeout, run_timeout, logs, logs_of, log_bytes, stopping)
+        cluster = jobs_cluster_for(kubeconfig, home, submission_mode) if dry_run is not DryRun.client else None
+        created = []
+        for document in documents:
+            if cluster is not None and document["kind"] == TRAINJOB.kind and resume != AUTO:
+                space = namespace_of(document) or namespace or cluster.default_namespace
+                document = _resuming(cluster, document, space, resume, resume_secret)
+            created.append(_create(cluster, document, namespace, dry_run))
+            if output is None:
+                print(f"{described(created[-1])} created{_DRY[dry_run]}")
+        if wait and cluster is not None and dry_run is DryRun.none:
+            codes = [waited_for(cluster, one, how, output) for one in created if one["kind"] == TRAINJOB.kind]
+            raise typer.Exit(next(filter(None, codes), 0))
+    if output is not None:
+        print_objects(created, output)
+
+
+_DRY = {DryRun.none: "", DryRun.client: " (client dry run)", DryRun.server: " (server dry run)"}
+
+
+def checked_documents(files: list[str]) -> list[Obj]:
+    """The documents of manifests in today's form, a TrainJob among them. Raises ApiError before the first is created."""
+    documents = _upgraded(read_manifests(files))
+    for document in documents:  # fields of a newer API are left to it
+        admit(document, context=AdmissionContext(strictness="Ignore"))
+    if not any(document["kind"] == TRAINJOB.kind for document in documents):
+        raise BadRequest("kind: no TrainJob among the documents")
+    return documents
+
+
+def _upgraded(documents: list[Obj]) -> list[Obj]:
+    """TrainJobs and runtimes of earlier versions in today's form, with a line for what was changed."""
+    migrated = [migrate(document) if is_early(document) else Migrated([document], []) for document in documents]
+    for one in migrated:
+        for note in one.notes:
+            print(one_line(f"{name_of(one.objects[-1])}: {note}"), file=sys.stderr)
+    return [obj for one in migrated for obj in one.objects]
+
+
+def _check_resume(resume: str) -> None:
+    try:
+        checked_resume(resume)
+    except ValueError as error:
+        raise BadRequest(str(error)) from error
+
+
+def _resuming(cluster: JobsCluster, document: Obj, namespace: str, resume: str, secret: str) -> Obj:
+    """The TrainJob told where to go on from. Raises RuntimeNotFound, and Invalid where its runtime cannot."""
+    bundled = choice_of(cluster).mode is Mode.jobset
+    runtime = resolve_runtime(document["spec"]["runtimeRef"], runtime_lookup(cluster, namespace), bundled=bundled).runtime
+    if problems := list(resume_problems(resume, runtime)):
+        raise Invalid.of("TrainJob", name_of(document), problems)
+    for doubt in resume_doubts(runtime, resume, generation=1):
+        print(one_line(f"{name_of(document)}: {doubt}"), file=sys.stderr)
+    return resuming(document, runtime, resume=resume, secret=secret)
+
+
+def _create(cluster: JobsCluster | None, document: Obj, namespace: str, dry_run: DryRun) -> Obj:
+    kind = kind_of(document)
+    if kind is None or kind.namespaced:
+        document["metadata"].setdefault("namespace", namespace or (cluster.default_namespace if cluster else "default"))
+    if cluster is None:
+        return document
+    try:
+        return cluster.create(document, dry_run=dry_run is DryRun.server)
+    except AlreadyExists:
+        raise AlreadyExists(
+            f"{document['kind']} {name_of(document)!r} exists already; delete it or choose another name"
+        ) from None

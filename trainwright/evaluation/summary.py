@@ -1,0 +1,95 @@
+"""The result of a run as Markdown, for the pages of Kubeflow Pipelines and Airflow."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any
+
+LONGEST = 600
+"""Characters of a text that are shown; more is cut."""
+_SPECIAL = re.compile(r"([\\`*_{}\[\]()#+!|~<>&-])")
+_SAMPLE = (("prompt", "Prompt"), ("expected", "Expected"), ("before", "Before"), ("after", "After"))
+_FACTS = (
+    ("rows", "rows"),
+    ("checkpoint_uri", "checkpoint"),
+    ("checkpoint_digest", "checkpoint digest"),
+    ("dataset_digest", "dataset digest"),
+)
+
+
+def markdown_summary(result: dict[str, Any]) -> str:
+    """A heading, a table of losses and identities, and the sample; what the result does not hold is left out.
+
+    result: that of the evaluation program (`before`, `after`, `sample`, `rows`, `held_out`), with `run`, `checkpoint_uri`,
+    `checkpoint_digest` and `dataset_digest` where they are known.
+    """
+    run = result.get("run")
+    blocks = [f"## Run {_escaped(str(run))}" if run else "## Evaluation"]
+    losses = _losses(result)
+    if losses:
+        blocks.append("\n".join(losses))
+    facts = [f"| {name} | {_code(str(result[key]))} |" for key, name in _FACTS if result.get(key) not in (None, "")]
+    if facts:
+        blocks.append("\n".join(["| | |", "|---|---|", *facts]))
+    sample = result.get("sample")
+    if isinstance(sample, dict):
+        blocks += [f"**{name}**\n\n{_fenced(str(sample[key]))}" for key, name in _SAMPLE if sample.get(key) is not None]
+    return "\n\n".join(blocks) + "\n"
+
+
+def _losses(result: dict[str, Any]) -> list[str]:
+    before, after = _measured(result, "before"), _measured(result, "after")
+    if not before and not after:
+        return []
+    kind = "training loss" if result.get("held_out") is False else "held-out loss"
+    rows = [f"| {kind} | {_number(before, 'loss')} | {_number(after, 'loss')} | {_change(before, after)} |"]
+    if "perplexity" in before or "perplexity" in after:
+        rows.append(f"| perplexity | {_number(before, 'perplexity')} | {_number(after, 'perplexity')} | |")
+    return ["| | before | after | change |", "|---|---:|---:|---:|", *rows]
+
+
+def _measured(result: dict[str, Any], when: str) -> dict[str, Any]:
+    value = result.get(when)
+    return value if isinstance(value, dict) else {}
+
+
+def _number(measured: dict[str, Any], key: str) -> str:
+    value = measured.get(key)
+    return f"{value:.4g}" if isinstance(value, int | float) else "n/a"
+
+
+def _change(before: dict[str, Any], after: dict[str, Any]) -> str:
+    old, new = before.get("loss"), after.get("loss")
+    if not isinstance(old, int | float) or not isinstance(new, int | float) or not old or not math.isfinite(new / old):
+        return "n/a"
+    return f"{(new - old) / old * 100:+.1f} %"
+
+
+def _escaped(text: str) -> str:
+    return _SPECIAL.sub(r"\\\1", " ".join(_cut(text).split()))
+
+
+def _code(text: str) -> str:
+    """Inline code inside a table, whose cells end at every bar and every line."""
+    if "\\|" in text:  # parsers disagree about a backslash before an escaped bar
+        return _escaped(text)
+    shown = " ".join(_cut(text).split()).replace("|", "\\|")
+    fence = "`" * (_longest_run(shown) + 1)
+    padding = " " if shown.startswith("`") or shown.endswith("`") else ""
+    return f"{fence}{padding}{shown}{padding}{fence}"
+
+
+def _fenced(text: str) -> str:
+    """A code block whose fence no text inside can close."""
+    shown = _cut(text.strip("\n"))
+    fence = "`" * max(_longest_run(shown) + 1, 3)
+    return f"{fence}text\n{shown}\n{fence}"
+
+
+def _longest_run(text: str) -> int:
+    return max((len(run) for run in re.findall(r"`+", text)), default=0)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 2].rstrip()} …"

@@ -1,0 +1,54 @@
+"""The replicated jobs of a runtime that train, as opposed to those that prepare. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from trainwright.api import names
+from trainwright.api.objects import Obj, labels_of, named
+
+_INITIALIZERS = (names.ANCESTOR_DATASET, names.ANCESTOR_MODEL)
+
+
+def replicated_jobs(runtime: Obj) -> list[Obj]:
+    """All replicated jobs of a runtime."""
+    jobs: list[Obj] = runtime["spec"]["template"]["spec"].get("replicatedJobs") or []
+    return jobs
+
+
+def pod_spec_of(job: Obj) -> Obj:
+    """The pod spec of a replicated job."""
+    spec: Obj = job["template"]["spec"]["template"]["spec"]
+    return spec
+
+
+def step_of_job(job: Obj) -> str:
+    """The ancestor label of a replicated job, empty where it has none."""
+    return labels_of(job.get("template") or {}).get(names.ANCESTOR_LABEL, "")
+
+
+def is_initializer(job: Obj) -> bool:
+    return step_of_job(job) in _INITIALIZERS or job["name"] in _INITIALIZERS
+
+
+def training_jobs(runtime: Obj) -> Iterator[Obj]:
+    """Those whose containers `node` run the training program."""
+    for job in replicated_jobs(runtime):
+        if not is_initializer(job) and named(pod_spec_of(job).get("containers"), names.NODE) is not None:
+            yield job
+
+
+def trainer_container(runtime: Obj) -> Obj | None:
+    """The container that takes a TrainJob's image, command and arguments: `node` of the step with the ancestor `trainer`."""
+    for job in replicated_jobs(runtime):
+        if step_of_job(job) == names.ANCESTOR_TRAINER:
+            return named(pod_spec_of(job).get("containers"), names.NODE)
+    return None
+
+
+def initializer_container(runtime: Obj, ancestor: str) -> Obj | None:
+    """The container of a dataset or model initializer, None where the runtime has no such step."""
+    for job in replicated_jobs(runtime):
+        if step_of_job(job) == ancestor:
+            return named(pod_spec_of(job).get("containers"), names.CONTAINER_OF_ANCESTOR[ancestor])
+    return None

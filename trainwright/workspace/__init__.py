@@ -1,0 +1,33 @@
+"""The workspace that many runs share: prepared datasets and models by digest, and a folder of its own for each run."""
+
+from trainwright.workspace.errors import PreparedMismatch, WorkspaceError
+from trainwright.workspace.layout import DATASETS, MODELS, RUNS, prepared_folder, run_folder
+from trainwright.workspace.prepared import Prepared, check_prepared, publish, verify_prepared
+from trainwright.workspace.receipt import Receipt, read_receipt
+from trainwright.workspace.retention import parse_retention, prune_runs
+from trainwright.workspace.run_record import RunRecord, begin_run, end_run, read_run, touch_run
+from trainwright.workspace.umask import apply_umask
+
+__all__ = [
+    "DATASETS",
+    "MODELS",
+    "RUNS",
+    "Prepared",
+    "PreparedMismatch",
+    "Receipt",
+    "RunRecord",
+    "WorkspaceError",
+    "apply_umask",
+    "begin_run",
+    "check_prepared",
+    "end_run",
+    "parse_retention",
+    "prepared_folder",
+    "prune_runs",
+    "publish",
+    "read_receipt",
+    "read_run",
+    "run_folder",
+    "touch_run",
+    "verify_prepared",
+]
