@@ -213,6 +213,8 @@ class TrainJobOperator(BaseOperator):
         from trainwright.jobs.verdict import deadline_of, failure_of
 
         name, namespace, outcome = event["name"], event["namespace"], event["outcome"]
+        if outcome == "succeeded":
+            return self._after_success(context, event)
         if outcome == "deleted":
             raise JobDeleted(event["message"])
         cluster = self._cluster(event.get("submission_mode") or "")
@@ -220,14 +222,29 @@ class TrainJobOperator(BaseOperator):
             trainjob = cluster.get(TRAINJOB, name, namespace)
         except NotFound:
             raise JobDeleted(f"TrainJob {namespace}/{name} {outcome} and was deleted since: {event['message']}") from None
-        if outcome == "succeeded":
-            return self._result(context, cluster, trainjob, event.get("metrics") or {})
         if outcome == "failed":
             return self._after_failure(context, cluster, failure_of(cluster, trainjob), event.get("until"))
         became = leave(cluster, trainjob, leaving.on_error(self.on_cancel))
         if outcome == "deadline":
             raise deadline_of(cluster, trainjob, event["message"], event.get("what") or "run", after=became)
         raise TrainJobError(f"TrainJob {namespace}/{name} could not be followed: {event['message']}; {became}")
+
+    def _after_success(self, context: Any, event: dict[str, Any]) -> Any:
+        """What the job returned is read from its log; one that is gone by now has succeeded all the same."""
+        from trainwright.api.errors import NotFound
+        from trainwright.api.kinds import TRAINJOB
+        from trainwright.jobs import StepResult
+
+        name, namespace, metrics = event["name"], event["namespace"], event.get("metrics") or {}
+        request = self.request()
+        if request.func is not None or request.code:
+            cluster = self._cluster(event.get("submission_mode") or "")
+            try:
+                return self._result(context, cluster, cluster.get(TRAINJOB, name, namespace), metrics)
+            except NotFound:
+                self.log.warning("TrainJob %s was deleted since it succeeded; its results are lost", name)
+        folder = task_identity(context, self.run_id).folder if request.workspace else ""
+        return self.returned(StepResult(name, namespace, metrics, None, folder))
 
     def _after_failure(self, context: Any, cluster: Any, failure: Exception, until: float | None) -> dict[str, Any]:
         """After a preemption the next job is submitted and waited for, within the budget. Raises the failure else."""

@@ -11,13 +11,14 @@ from trainwright.components import evaluate, train
 from trainwright.jobs.outcomes import ExitCode
 
 RUN = {"run_id": "r", "workspace": "pvc://w", "metrics": None}
+REPORTS = {"summary": None, "loss_curve": None}
 
 
 @pytest.mark.parametrize(
     ("step", "arguments"),
     [
         (train, {**RUN, "dataset_uri": "hf://a/b", "model_uri": "hf://a/c"}),
-        (evaluate, {**RUN, "checkpoint_uri": "file:///x", "checkpoint_digest": "sha256:0"}),
+        (evaluate, {**RUN, **REPORTS, "checkpoint_uri": "file:///x", "checkpoint_digest": "sha256:0"}),
     ],
     ids=["train", "evaluate"],
 )

@@ -7,12 +7,13 @@ import pytest
 pytestmark = pytest.mark.medium
 
 
-def test_the_finetune_dag_chains_the_five_steps() -> None:
+def test_the_finetune_dag_chains_the_six_steps() -> None:
     from trainwright.example_dags.finetune import dag
 
     order = [task.task_id for task in dag.topological_sort()]
-    assert set(order[:2]) == {"initialize-dataset", "initialize-model"}
-    assert order[2:] == ["train", "export-checkpoint", "evaluate"]
+    assert order[0] == "start-run"
+    assert set(order[1:3]) == {"initialize-dataset", "initialize-model"}
+    assert order[3:] == ["train", "export-checkpoint", "evaluate"]
     assert dag.get_task("train").upstream_task_ids == {"initialize-dataset", "initialize-model"}
 
 

@@ -10,6 +10,8 @@ import pytest
 from airflow.sdk.exceptions import AirflowSkipException
 from jinja2.nativetypes import NativeEnvironment
 
+from trainwright.workspace import RUNS, begin_run, end_run, read_run, run_folder
+
 pytestmark = pytest.mark.medium
 DIGEST = "sha256:" + "a" * 64
 
@@ -42,7 +44,7 @@ def test_a_run_takes_its_parameter_else_the_variable(module: Any, params: Any, v
 
 def test_settings_keep_their_types(module: Any) -> None:
     assert rendered(module, "num_nodes", {}, {"num_nodes": 4}) == 4
-    assert rendered(module, "num_nodes", {}, None) == 1
+    assert rendered(module, "num_nodes", {}, None) == 0
     assert rendered(module, "env", {}, {"env": {"A": "b"}}) == {"A": "b"}
     assert rendered(module, "workspace_path", {}, None) == "/workspace"
 
@@ -52,6 +54,7 @@ def test_it_runs_weekly_one_at_a_time_and_in_order(module: Any) -> None:
     assert dag.max_active_runs == 1
     assert not dag.catchup
     assert [task.task_id for task in dag.topological_sort()] == [
+        "start-run",
         "initialize-dataset",
         "new-data",
         "initialize-model",
@@ -112,10 +115,11 @@ def test_a_good_run_announces_its_checkpoint_and_its_dataset(module: Any) -> Non
         new_data=DIGEST,
         export_checkpoint={"uri": "s3://b/e/checkpoint-9", "digest": "sha256:m", "step": 9},
         evaluate={"before": {"loss": 2.0}, "after": {"loss": 0.5}},
+        start_run={"run_id": "weekly", "path": "/workspace"},
     )
     events = {module.MODEL: SimpleNamespace(extra={})}
     call = module.dag.get_task("publish").python_callable
-    call(ti=instance, run_id="weekly", params={"run": ""}, outlet_events=events)
+    call(ti=instance, outlet_events=events)
     assert events[module.MODEL].extra == {
         "run": "weekly",
         "checkpoint": "s3://b/e/checkpoint-9",
@@ -127,15 +131,26 @@ def test_a_good_run_announces_its_checkpoint_and_its_dataset(module: Any) -> Non
     }
 
 
-def test_tidying_removes_the_folders_of_runs_and_nothing_else(module: Any, tmp_path: Path) -> None:
-    elsewhere = tmp_path / "precious"
-    (elsewhere / "model").mkdir(parents=True)
-    for name in ("scheduled__1", "manual__2"):
-        (tmp_path / module.ROOT / name / "output").mkdir(parents=True)
-    (tmp_path / module.ROOT / "notes.txt").touch()
-    (tmp_path / module.ROOT / "link").symlink_to(elsewhere)
+def test_tidying_ends_the_run_and_keeps_what_retention_says(module: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also after a skipped run; a live run, and what is no run, stay."""
+    for name in ("monday", "tuesday", "now"):
+        begin_run(
+            tmp_path,
+            run_folder(name),
+            run=name,
+            owner="airflow/d",
+            now=lambda name=name: f"2026-01-0{len(name) % 7 + 1}T00:00:00Z",
+        )
+    for name in ("monday", "tuesday"):
+        end_run(tmp_path, run_folder(name))
+    (tmp_path / RUNS / "notes.txt").touch()
+    cluster = SimpleNamespace(default_namespace="default", list=lambda *_: SimpleNamespace(items=[]))
+    monkeypatch.setattr("trainwright.operators.hook.TrainwrightHook.get_conn", lambda _self: cluster)
     call = module.dag.get_task("tidy").python_callable
-    assert call(str(tmp_path)) == ["manual__2", "scheduled__1"]
-    assert call(str(tmp_path)) == []
-    assert (elsewhere / "model").is_dir()
-    assert call(str(tmp_path / "not-there")) == []
+    instance = Instance(start_run={"run_id": "now", "path": str(tmp_path)})
+    assert call("", "", "keep=1", ti=instance) == ["monday"]
+    assert call("", "", "always", ti=instance) == []
+    assert sorted(path.name for path in (tmp_path / RUNS).iterdir() if path.name[0] != ".") == ["notes.txt", "now", "tuesday"]
+    record = read_run(tmp_path / run_folder("now"))
+    assert record is not None
+    assert record.ended

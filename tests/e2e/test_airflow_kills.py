@@ -32,7 +32,7 @@ for name, deferrable in (("train_in_worker", False), ("train_deferred", True)):
     with DAG(name, schedule=None, catchup=False, max_active_runs=16) as dag:
         TrainJobOperator(
             task_id="train", runtime="wait-for-a-file", workspace="pvc://here", deferrable=deferrable,
-            settle_seconds=5, retries=2, retry_delay=timedelta(seconds=1), conn_id="cluster",
+            min_defer_seconds=5, retries=2, retry_delay=timedelta(seconds=1), conn_id="cluster",
         )
     globals()[name] = dag
 """

@@ -294,7 +294,9 @@ def test_eight_steps_at_once_make_one_claim(cluster: EmbeddedCluster) -> None:
 
     def submit(number: int) -> str:
         together.wait(10)
-        made = submit_or_adopt(cluster, sft(f"{NEW}&retain=delete"), Identity("kfp", "run", f"step-{number}", within=str(number)), "default")
+        made = submit_or_adopt(
+            cluster, sft(f"{NEW}&retain=delete"), Identity("kfp", "run", f"step-{number}", within=str(number)), "default"
+        )
         return uid_of(made.trainjob)
 
     with ThreadPoolExecutor(8) as pool:

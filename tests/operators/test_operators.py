@@ -87,11 +87,11 @@ def test_placement_and_secrets_of_the_operator_reach_the_request() -> None:
         "model_secret": "hub",
         "resume": "s3://bucket/run",
         "resume_secret": "store",
-        "earlier": "delete",
+        "previous_jobs": "delete",
         "env": {"HF_TOKEN": {"valueFrom": {"secretKeyRef": {"name": "hub", "key": "token"}}}},
     }
     task = trainwright.operators.TrainJobOperator(task_id="train", workspace="pvc://w", **fields)
-    request = task._request()
+    request = task.request()
     assert {field: getattr(request, field) for field in fields} == fields
 
 
@@ -100,4 +100,4 @@ def test_a_literal_credential_in_an_operator_is_refused() -> None:
 
     task = trainwright.operators.TrainJobOperator(task_id="train", workspace="pvc://w", env={"HF_TOKEN": "hf_" + "a1" * 17})
     with pytest.raises(LiteralSecret, match=r"env\.HF_TOKEN"):
-        task._request()
+        task.request()

@@ -37,7 +37,7 @@ def context(*, try_number: int = 1, max_tries: int = 2) -> dict[str, Any]:
 
 
 def operator(**options: Any) -> TrainJobOperator:
-    defaults = {"task_id": "train", "workspace": "pvc://w", "deferrable": True, "retries": 2, "settle_seconds": 0}
+    defaults = {"task_id": "train", "workspace": "pvc://w", "deferrable": True, "retries": 2, "min_defer_seconds": 0}
     return TrainJobOperator(**{**defaults, **options})
 
 
@@ -105,7 +105,8 @@ def test_success_comes_back_as_the_result(connected: EmbeddedCluster, set_status
     assert event["outcome"] == "succeeded"
     connected.delete(TRAINJOB, event["name"], "default")  # as its TTL does while the task waits for a worker
     result = task.execute_complete(context(), event)
-    assert result == {"trainjob": event["name"], "namespace": "default", "metrics": {"loss": "0.3"}}
+    known = {"trainjob": event["name"], "namespace": "default", "metrics": {"loss": "0.3"}}
+    assert result == {**known, "results": None, "folder": "runs/r"}
 
 
 def test_a_job_that_is_done_already_is_not_waited_for(connected: EmbeddedCluster, set_status: SetStatus) -> None:
@@ -175,10 +176,10 @@ def test_a_job_that_is_deleted_or_replaced_is_gone(connected: EmbeddedCluster) -
 
 @pytest.mark.parametrize("stopping", ["suspend", "delete", "keep"])
 def test_a_deadline_stops_the_job(connected: EmbeddedCluster, stopping: str) -> None:
-    task = operator(start_timeout=0.1, stopping=stopping)
+    task = operator(start_timeout_seconds=1, on_cancel=stopping)
     event = event_of(deferred(task).trigger)
     assert event["outcome"] == "deadline"
-    with pytest.raises(TrainJobDeadline, match=r"was Starting for more than 0\.1 s"):
+    with pytest.raises(TrainJobDeadline, match=r"was Starting for more than 1 s"):
         task.execute_complete(context(), event)
     job = the_job(connected)
     assert ("deletionTimestamp" in job["metadata"]) is (stopping == "delete")
@@ -192,7 +193,7 @@ def test_the_trigger_ends_at_its_time_in_any_phase(connected: EmbeddedCluster) -
 
 
 def test_an_event_waits_until_the_deferral_has_settled(connected: EmbeddedCluster, set_status: SetStatus) -> None:
-    trigger = deferred(operator(settle_seconds=1.0)).trigger
+    trigger = deferred(operator(min_defer_seconds=1.0)).trigger
     set_status(the_job(connected), "Complete")
     began = time.monotonic()
     event_of(trigger)
@@ -315,7 +316,7 @@ def test_a_cleared_task_starts_a_new_job_and_a_retry_does_not(
 def test_a_job_that_is_kept_does_not_train_beside_the_one_after_a_clear(
     connected: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch, heard: bool
 ) -> None:
-    deferred(operator(stopping="keep"))
+    deferred(operator(on_cancel="keep"))
     first = the_job(connected)
     if heard:
         in_state(monkeypatch, "restarting")
@@ -355,7 +356,7 @@ def test_many_waiting_tasks_share_one_watch(connected: EmbeddedCluster, set_stat
 
     triggers = []
     for number in range(20):
-        triggers.append(deferred(operator(run=f"run-{number}")).trigger)
+        triggers.append(deferred(operator(run_id=f"run-{number}")).trigger)
 
     async def all_of_them() -> list[Any]:
         waiting = [asyncio.ensure_future(anext(trigger.run())) for trigger in triggers]
@@ -388,7 +389,7 @@ def test_the_log_of_a_deferred_job_is_looked_at_now_and_then_and_at_its_end(
 ) -> None:
     from trainwright.operators.hook import TrainwrightHook
 
-    trigger = deferred(operator(log_interval=0.2)).trigger
+    trigger = deferred(operator(log_poll_interval=0.2)).trigger
     said: list[str] = []
     monkeypatch.setattr(type(trigger.log), "info", lambda _log, _form, *words: said.append(str(words[0])), raising=False)
     job, source = the_job(connected), WithLog(connected, ["a", "{'loss': 1.5}"])
@@ -411,7 +412,7 @@ def test_the_log_of_a_deferred_job_is_looked_at_now_and_then_and_at_its_end(
 
 
 def test_a_job_that_waits_is_not_looked_at_all_the_time(connected: EmbeddedCluster) -> None:
-    trigger = deferred(operator(log_interval=0.6)).trigger
+    trigger = deferred(operator(log_poll_interval=0.6)).trigger
 
     async def looks() -> list[float]:
         told = TriggerLog(trigger, None)
@@ -440,7 +441,7 @@ def test_a_log_of_nobody_is_refused_before_there_is_a_job(connected: EmbeddedClu
 
 def test_another_word_for_stopping_is_refused_when_the_dag_is_parsed() -> None:
     with pytest.raises(ValueError, match="expected suspend, delete or keep"):
-        operator(stopping="drop")
+        operator(on_cancel="drop")
 
 
 @pytest.fixture

@@ -12,11 +12,11 @@ from trainwright.api.objects import Obj
 _Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
-class _Loader(_Base):  # type: ignore[misc]
+class ManifestLoader(_Base):  # type: ignore[misc]
     """YAML 1.1 without timestamps: `2026-11-20` stays text, as it does in JSON."""
 
 
-_Loader.yaml_implicit_resolvers = {
+ManifestLoader.yaml_implicit_resolvers = {
     first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
     for first, resolvers in _Base.yaml_implicit_resolvers.items()
 }
@@ -28,11 +28,13 @@ def load_documents(text: str | bytes, source: str = "input") -> list[Obj]:
     Raises BadRequest naming `source` (and the line) for text that is no YAML, or a document that is no object.
     """
     try:
-        documents = [document for document in yaml.load_all(text, _Loader) if document is not None]
+        documents = [document for document in yaml.load_all(text, ManifestLoader) if document is not None]
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f"{source}:{mark.line + 1}" if mark else source
         raise BadRequest(f"{where}: not YAML: {getattr(error, 'problem', None) or error}") from error
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError):  # of a tag that does not fit its value
+        raise BadRequest(f"{source}: not YAML") from None
     objects: list[Obj] = []
     for index, document in enumerate(documents):
         if not isinstance(document, dict):

@@ -6,6 +6,7 @@ from __future__ import annotations
 import ast
 import functools
 import inspect
+import json
 import shlex
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import Annotated, Any, get_origin
 import typer
 
 from trainwright.api.errors import BadRequest
-from trainwright.jobs.function_source import NamedSource, source_of
+from trainwright.jobs.function_source import NamedSource, lines_of, source_of
 from trainwright.jobs.request import groups
 from trainwright.jobs.setting_values import parsed
 
@@ -71,7 +72,9 @@ def _value(name: str, value: Any) -> Any:
             return _mapping(name, value)
         if name in _LISTS:
             return parsed(value) if value.lstrip().startswith("[") else shlex.split(value)
-    except (ValueError, OSError) as error:
+    except OSError as error:
+        raise BadRequest(f"--{name.replace('_', '-')}: {error.filename}: {error.strerror}") from None
+    except ValueError as error:
         raise BadRequest(f"--{name.replace('_', '-')}: {error}") from None
     return value
 
@@ -86,20 +89,30 @@ def _mapping(name: str, texts: list[str]) -> dict[str, Any]:
         key, equals, value = text.partition("=")
         if not equals:
             raise ValueError(f"{text!r} is neither KEY=VALUE nor a JSON object")
-        made[key] = parsed(value) if name in ("settings", "func_args") else value
+        made[key] = _json_or_text(value) if name in ("settings", "func_args") else value
     return made
 
 
+def _json_or_text(value: str) -> Any:
+    try:
+        return json.loads(value)
+    except (ValueError, RecursionError):
+        return value
+
+
 def _function(text: str) -> NamedSource:
-    """The source of a function, with what stands before it in its file. Nothing is imported."""
+    """The source of a function of a file, without decorators. Nothing is imported."""
     file, colon, name = text.rpartition(":")
     if not colon or not file:
         raise ValueError(f"{text!r} is not of the form FILE.py:NAME")
     source = Path(file).read_text("utf-8")
-    found = [node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef) and node.name == name]
+    try:
+        body = ast.parse(source).body
+    except (SyntaxError, RecursionError, MemoryError) as error:
+        raise ValueError(f"{file} is not Python: {error}") from None
+    found = [node for node in body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == name]
     if not found:
         raise ValueError(f"{file} defines no function {name!r}")
-    first = min([found[-1].lineno, *(decorator.lineno for decorator in found[-1].decorator_list)])
-    made = source_of("\n".join(source.splitlines()[first - 1 : found[-1].end_lineno]) + "\n")
+    made = source_of("".join(lines_of(source)[found[-1].lineno - 1 : found[-1].end_lineno]))
     assert made is not None
     return made

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import getpass
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,7 +52,7 @@ class Submission:
 def submit_step(given: Submission, how: Wait, connect: Callable[[], JobsCluster]) -> int:
     """Returns the exit code. Raises ApiError, NoCluster, ValueError."""
     request = _request(given)
-    identity = Identity(OWNER, given.run_id or f"{getpass.getuser()}-{time.strftime('%Y%m%d-%H%M%S')}", "train")
+    identity = Identity(OWNER, given.run_id or f"{_user()}-{time.strftime('%Y%m%d-%H%M%S')}", "train")
     if given.dry_run is DryRun.client:
         print(f"run {identity.run}: the request is valid (client dry run)")
         return 0
@@ -90,8 +90,25 @@ def _request(given: Submission) -> TrainRequest:
     try:
         return TrainRequest.from_parameters(settings)
     except ValidationError as error:
-        problems = [Problem(".".join(map(str, one["loc"])), str(one["msg"])) for one in error.errors()]
-        raise Invalid("; ".join(f"{problem.field}: {problem.message}" for problem in problems), problems=problems) from None
+        problems = [_problem(one["loc"], str(one["msg"]).removeprefix("Value error, ")) for one in error.errors()]
+        raise Invalid("; ".join(map(str, problems)), problems=problems) from None
+
+
+def _problem(loc: Sequence[str | int], message: str) -> Problem:
+    """One of several settings together begins with the name of one of them."""
+    field, colon, rest = message.partition(": ")
+    if not loc and colon and field in TrainRequest.model_fields:
+        return Problem(field, rest)
+    path = ".".join(map(str, loc))
+    return Problem(path, message.removeprefix(f"{path}: "))
+
+
+def _user() -> str:
+    """A container may run as a user id that nobody has given a name."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return OWNER
 
 
 def _dry_run(cluster: JobsCluster, request: TrainRequest, identity: Identity, namespace: str) -> Obj:

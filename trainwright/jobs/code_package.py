@@ -16,15 +16,18 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NoReturn
 
 PART_BYTES = 900 * 1024
 """A ConfigMap takes a mebibyte."""
 MOST_PARTS = 8
 MOST_UNPACKED = 64 * 1024 * 1024
 _GIT = re.compile(
-    r"git\+(?P<url>(?:https|ssh|file)://[^@#\s]+(?:@[^@#\s/]+/[^@#\s]+)?)@(?P<revision>[^@#\s]+)(?:#subdirectory=(?P<folder>[^#]+))?"
+    r"git\+(?P<url>(?:https|ssh|file)://(?:[^@#\s/]+@)?[^@#\s/]*/[^@#\s]+)@(?P<revision>[^@#\s]+)(?:#subdirectory=(?P<folder>[^#]+))?"
 )
 _GIT_SECONDS = 300
+_OF_ANOTHER_REPOSITORY = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_COMMON_DIR", "GIT_NAMESPACE")
+"""Variables that git sets for its hooks: with them it would write to the repository of whoever calls."""
 _LEFT_OUT = frozenset(
     [
         ".git",
@@ -92,10 +95,13 @@ def _fetched(url: str, revision: str, clone: Path) -> str:
 
 
 def _git(clone: Path, *words: str) -> str:
-    env = {**os.environ, "GIT_TERMINAL_PROMPT": "0", "GIT_LFS_SKIP_SMUDGE": "1"}
+    env = {name: value for name, value in os.environ.items() if name not in _OF_ANOTHER_REPOSITORY}
+    env = {"GIT_SSH_COMMAND": "ssh -o BatchMode=yes", **env, "GIT_TERMINAL_PROMPT": "0", "GIT_LFS_SKIP_SMUDGE": "1"}
     command = ["git", "-C", str(clone), *words]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_GIT_SECONDS, check=False, env=env)
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_GIT_SECONDS, check=False, env=env
+        )
     except FileNotFoundError:
         raise BadCode("code: git is not installed here; install it, or give a folder") from None
     except subprocess.TimeoutExpired:
@@ -107,17 +113,10 @@ def _git(clone: Path, *words: str) -> str:
 
 
 def _packed(folder: Path, source: str) -> PackedCode:
-    archive = io.BytesIO()
-    with tarfile.open(fileobj=archive, mode="w", format=tarfile.PAX_FORMAT) as tar:
-        for path in _files_of(folder):
-            content = (folder / path).read_bytes()
-            if archive.tell() + len(content) > MOST_UNPACKED:
-                raise BadCode(f"code: {source} has more than {MOST_UNPACKED // 2**20} MiB; data belongs on the workspace")
-            entry = tarfile.TarInfo(path.as_posix())
-            entry.size = len(content)
-            entry.mode = 0o755 if os.access(folder / path, os.X_OK) else 0o644
-            tar.addfile(entry, io.BytesIO(content))
-    content = archive.getvalue()
+    try:
+        content = _archive_of(folder, source)
+    except OSError as error:
+        raise BadCode(f"code: {error.filename} cannot be read: {error.strerror}") from None
     packed = lzma.compress(content)
     if len(packed) > PART_BYTES * MOST_PARTS:
         most = PART_BYTES * MOST_PARTS // 2**20
@@ -128,22 +127,48 @@ def _packed(folder: Path, source: str) -> PackedCode:
     return PackedCode(hashlib.sha256(content).hexdigest(), parts, source)
 
 
+def _archive_of(folder: Path, source: str) -> bytes:
+    """Raises OSError."""
+    archive = io.BytesIO()
+    with tarfile.open(fileobj=archive, mode="w", format=tarfile.PAX_FORMAT) as tar:
+        for path in sorted(_files_of(folder)):
+            about = (folder / path).stat()
+            if archive.tell() + about.st_size > MOST_UNPACKED:
+                raise BadCode(f"code: {source} has more than {MOST_UNPACKED // 2**20} MiB; data belongs on the workspace")
+            content = (folder / path).read_bytes()
+            entry = tarfile.TarInfo(path.as_posix())
+            entry.size = len(content)
+            entry.mode = 0o755 if about.st_mode & 0o111 else 0o644
+            tar.addfile(entry, io.BytesIO(content))
+        if not tar.getmembers():
+            raise BadCode(f"code: {folder} holds no files")
+    return archive.getvalue()
+
+
 def _files_of(folder: Path) -> Iterator[Path]:
-    """Regular files, in order. Links that lead out of the folder are refused: they would be missing, or give away what is there."""
-    root = folder.resolve()
-    found = []
-    for place, folders, names in os.walk(folder):
-        folders[:] = sorted(name for name in folders if name not in _LEFT_OUT)
-        for name in [*names, *(name for name in folders if os.path.islink(os.path.join(place, name)))]:
+    """Regular files, links to files and folders followed. Raises BadCode for what would be missing elsewhere, and OSError."""
+    for place, folders, names in os.walk(folder, followlinks=True, onerror=_raise):
+        folders[:] = [name for name in folders if name not in _LEFT_OUT]
+        for name in (*folders, *names):
             path = Path(place) / name
             if name in _LEFT_OUT or name.endswith(".pyc"):
                 continue
-            if path.is_symlink() and not path.resolve().is_relative_to(root):
-                raise BadCode(f"code: {path} is a link that leads out of the folder")
+            if path.is_symlink():
+                _check_link(path, folder)
             if path.is_file():
-                found.append(path.relative_to(folder))
+                yield path.relative_to(folder)
             elif not path.is_dir():
                 raise BadCode(f"code: {path} is no regular file")
-    if not found:
-        raise BadCode(f"code: {folder} holds no files")
-    return iter(sorted(found))
+
+
+def _check_link(link: Path, folder: Path) -> None:
+    """One that leads out would be missing, or give away what is there; one that leads back would never end."""
+    target = Path(os.path.realpath(link))
+    if not target.is_relative_to(folder.resolve()):
+        raise BadCode(f"code: {link} is a link that leads out of the folder")
+    if any(parent.resolve().is_relative_to(target) for parent in link.parents if parent.is_relative_to(folder)):
+        raise BadCode(f"code: {link} is a link that leads to a folder it is in")
+
+
+def _raise(error: OSError) -> NoReturn:
+    raise error

@@ -7,10 +7,12 @@ in between leaves ConfigMaps that the next one finds by their names.
 from __future__ import annotations
 
 import base64
+import logging
 from collections.abc import Iterator
+from contextlib import suppress
 
 from trainwright.api import names
-from trainwright.api.errors import AlreadyExists, Conflict, Forbidden
+from trainwright.api.errors import AlreadyExists, Conflict, Forbidden, NotFound
 from trainwright.api.kinds import CONFIG_MAP
 from trainwright.api.objects import Obj, labels_of, name_of, namespace_of, owners_of, uid_of
 from trainwright.cluster.protocol import Cluster
@@ -21,6 +23,7 @@ PATCH_MANAGER = "trainwright.dev/code"
 MOUNT = "/trainwright/code"
 _VOLUME = "trainwright-code"
 _MOST_TRIES = 10
+log = logging.getLogger(__name__)
 
 
 def code_patch(trainjob: str, code: PackedCode, runtime: Obj) -> Obj:
@@ -38,7 +41,7 @@ def ensure_code(cluster: Cluster, trainjob: Obj, code: PackedCode) -> None:
     for config_map in _config_maps(trainjob, code):
         try:
             cluster.create(config_map)
-        except AlreadyExists:  # of an earlier try: its name has the digest, and it cannot be changed
+        except AlreadyExists:  # of an earlier try, or of a job of this name that was deleted: `tie_code` sees to it
             continue
         except Forbidden as error:
             raise Forbidden(
@@ -48,20 +51,34 @@ def ensure_code(cluster: Cluster, trainjob: Obj, code: PackedCode) -> None:
 
 
 def tie_code(cluster: Cluster, trainjob: Obj, code: PackedCode) -> None:
-    """Let the ConfigMaps go with their job. Again changes nothing. Raises ApiError."""
+    """Let the ConfigMaps go with their job; one that went with an earlier job of this name is made anew. Again changes nothing.
+
+    Without permission they stay, with a warning. Raises other ApiErrors.
+    """
     reference = {key: trainjob[key] for key in ("apiVersion", "kind")} | {"name": name_of(trainjob), "uid": uid_of(trainjob)}
-    for name in _names(name_of(trainjob), code):
-        for _ in range(_MOST_TRIES):
-            config_map = cluster.get(CONFIG_MAP, name, namespace_of(trainjob))
-            if owners_of(config_map):
-                break
+    try:
+        for config_map in _config_maps(trainjob, code):
+            _tie(cluster, config_map, reference)
+    except Forbidden as error:
+        log.warning("code: its ConfigMaps stay when their job goes name=%s error=%s", name_of(trainjob), error.message)
+
+
+def _tie(cluster: Cluster, wanted: Obj, reference: Obj) -> None:
+    name, namespace = name_of(wanted), namespace_of(wanted)
+    for _ in range(_MOST_TRIES):
+        try:
+            config_map = cluster.get(CONFIG_MAP, name, namespace)
+            if [owner["uid"] for owner in owners_of(config_map)] == [reference["uid"]]:
+                return
             version = config_map["metadata"]["resourceVersion"]
             patch = {"metadata": {"resourceVersion": version, "ownerReferences": [reference]}}
-            try:
-                cluster.patch(CONFIG_MAP, name, patch, namespace_of(trainjob))
-            except Conflict:
-                continue
-            break
+            cluster.patch(CONFIG_MAP, name, patch, namespace)
+        except NotFound:
+            with suppress(AlreadyExists):
+                cluster.create(wanted)
+        except Conflict:
+            continue
+    raise Conflict(f"the ConfigMap {name!r} changed {_MOST_TRIES} times while it was being tied to its job")
 
 
 def _names(trainjob: str, code: PackedCode) -> list[str]:

@@ -60,9 +60,8 @@ def refuse_literals(fields: dict[str, Any]) -> None:
 def literal_problems(fields: dict[str, Any]) -> Iterator[Problem]:
     """Every field, at any depth, that holds one."""
     for field, value in fields.items():
-        if field in ("env", "dataset_env", "model_env"):
-            if isinstance(value, dict):
-                yield from _in_variables(field, value)
+        if field in ("env", "dataset_env", "model_env") and isinstance(value, dict):
+            yield from _in_variables(field, value)
         elif isinstance(value, str):
             if what := looks_like(value):
                 yield _problem(field, what, _right_for(field))
@@ -90,6 +89,7 @@ def _nested(path: str, value: Any, right: str) -> Iterator[Problem]:
 def _in_variables(field: str, variables: dict[str, Any]) -> Iterator[Problem]:
     for name, value in variables.items():
         if not isinstance(value, str):
+            yield from _nested(f"{field}.{name}", value, _RIGHT_FOR_TEXT)
             continue
         what = looks_like(value)
         if what is None and _NAMED.search(name) and not _REFERENCE.fullmatch(value):

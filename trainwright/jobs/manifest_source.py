@@ -26,7 +26,7 @@ def checked_manifest(given: Any) -> Obj | None:
     if given is None or given in ("", {}):
         return None
     try:
-        document = _only_trainjob(_documents(given))
+        document = whole_numbers(_only_trainjob(_documents(given)))
         refuse_literals({"manifest": document})  # before any error can repeat a value
         return _checked(document)
     except LiteralSecret:
@@ -37,7 +37,7 @@ def checked_manifest(given: Any) -> Obj | None:
 
 def _documents(given: Any) -> list[Obj]:
     if isinstance(given, dict):
-        return [whole_numbers(given)]
+        return [given]
     if not isinstance(given, str | Path):
         raise ValueError(f"expected an object, YAML text or a path, got {type(given).__name__}")
     text = str(given)

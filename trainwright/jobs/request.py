@@ -173,9 +173,7 @@ class TrainRequest(BaseModel):
     def _no_credentials(cls, fields: Any) -> Any:
         """Before all else: what is refused here is in no other error."""
         if isinstance(fields, dict):
-            fields = {name: structured(value) if name in _VARIABLES else value for name, value in fields.items()}
-            func = source_of(fields.get("func"))
-            refuse_literals({**fields, "func": func.source if func is not None else "", "manifest": None})
+            refuse_literals({name: _as_read(name, value) for name, value in fields.items()})
         return fields
 
     @field_validator("env", "dataset_env", "model_env")
@@ -265,8 +263,8 @@ class TrainRequest(BaseModel):
             raise ValueError(f"{idle[0]}: only func and code use it; an image brings its own packages")
         if self.code and not self.command:
             raise ValueError('command: code needs its entry point, such as ["train.py"] or ["torchrun", "train.py"]')
-        if self.builtin and self.command:
-            raise ValueError(f"command: the builtin trainer {self.builtin!r} decides what runs; leave one of them out")
+        if self.builtin and (both := [name for name in ("command", "args") if getattr(self, name)]):
+            raise ValueError(f"{both[0]}: the builtin trainer {self.builtin!r} decides what runs; leave one of them out")
         return self
 
     @classmethod
@@ -312,7 +310,18 @@ def _what() -> list[str]:
     return [*said, "dataset_secret", "model_secret"]
 
 
-_VARIABLES = ("env", "dataset_env", "model_env")
+def _as_read(name: str, value: Any) -> Any:
+    """A setting as its texts are looked at; one that cannot be read is so as it is. A manifest looks for itself."""
+    field = TrainRequest.model_fields.get(name)
+    if name == "manifest" or field is None or field.annotation is str:
+        return None if name == "manifest" else value
+    try:
+        if name == "func" and not isinstance(value, str):
+            func = source_of(value)
+            return func.source if func is not None else ""
+        return value if name == "func" else structured(value)
+    except ValueError:
+        return value
 
 
 def groups() -> dict[str, dict[str, Any]]:

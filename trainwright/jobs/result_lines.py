@@ -26,13 +26,13 @@ def parse_results(lines: Iterable[str]) -> Any:
             chunks, count = {}, total
         try:
             chunks[number] = base64.b64decode(match[3], validate=True)
-        except binascii.Error:
-            return None
+        except binascii.Error:  # no line of the launcher's
+            chunks, count = {}, 0
     if not count or sorted(chunks) != list(range(1, count + 1)):
         return None
     try:
         return json.loads(b"".join(chunks[number] for number in sorted(chunks)))
-    except ValueError:
+    except (ValueError, RecursionError):
         log.warning("results.json is not JSON and is left out")
         return None
 

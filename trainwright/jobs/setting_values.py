@@ -10,9 +10,16 @@ from typing import Any
 
 import yaml
 
+from trainwright.api.documents import ManifestLoader
+
+_MOST_DEPTH = 100
+
 
 def structured(value: Any) -> Any:
-    """A dict or list: text is read as JSON, else as YAML, and whole floats become integers, at any depth. Raises ValueError."""
+    """A dict or list: text is read as JSON, else as YAML, and whole floats become integers, at any depth.
+
+    Raises ValueError, also for what JSON does not have.
+    """
     return whole_numbers(parsed(value) if isinstance(value, str) else value)
 
 
@@ -24,20 +31,33 @@ def parsed(text: str) -> Any:
         return json.loads(text)
     except ValueError:
         pass
+    except RecursionError:
+        raise ValueError("neither JSON nor YAML: too deep") from None
     try:
-        return yaml.safe_load(text)
+        return yaml.load(text, ManifestLoader)  # noqa: S506  a safe loader
     except yaml.YAMLError as error:
-        raise ValueError(f"neither JSON nor YAML: {str(error).splitlines()[0]}") from None
+        raise ValueError(f"neither JSON nor YAML: {getattr(error, 'problem', None) or type(error).__name__}") from None
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError):  # of a tag that does not fit its value
+        raise ValueError("neither JSON nor YAML") from None
 
 
-def whole_numbers(value: Any) -> Any:
-    """The same with 4.0 as 4: JSON has one kind of number, and Kubernetes takes no 4.0 for an integer."""
+def whole_numbers(value: Any, depth: int = 0) -> Any:
+    """The same with 4.0 as 4: JSON has one kind of number, and Kubernetes takes no 4.0 for an integer.
+
+    Raises ValueError for what JSON does not have.
+    """
+    if depth > _MOST_DEPTH:
+        raise ValueError(f"more than {_MOST_DEPTH} levels deep")
     if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
         return int(value)
     if isinstance(value, dict):
-        return {key: whole_numbers(entry) for key, entry in value.items()}
+        if odd := [type(key).__name__ for key in value if not isinstance(key, str)]:
+            raise ValueError(f"a key is {odd[0]}, not a text")
+        return {key: whole_numbers(entry, depth + 1) for key, entry in value.items()}
     if isinstance(value, list | tuple):
-        return [whole_numbers(entry) for entry in value]
+        return [whole_numbers(entry, depth + 1) for entry in value]
+    if value is not None and not isinstance(value, str | int | float):
+        raise ValueError(f"{type(value).__name__} is nothing that JSON has")
     return value
 
 

@@ -40,12 +40,21 @@ def training_words(request: TrainRequest, runtime: Obj, code: PackedCode | None)
 
 
 def _launched(request: TrainRequest, runtime: Obj, source: list[str], program: list[str]) -> Words:
-    """Through the launcher, whose text travels with the job. A dollar sign is doubled: Kubernetes expands $(NAME) in commands."""
+    """Through the launcher, whose text travels with the job.
+
+    Kubernetes expands $(NAME) in commands: in the command of code and in indexes, as in any command, and nowhere else.
+    """
+    packages = []
     if request.packages_to_install:
-        source = [*source, "--packages", json.dumps(request.packages_to_install), "--indexes", json.dumps(request.pip_index_urls)]
+        packages = ["--packages", json.dumps(request.packages_to_install), "--indexes", json.dumps(request.pip_index_urls)]
     mpi = _MPIRUN if "mpi" in (runtime["spec"].get("mlPolicy") or {}) else []
-    command = [*mpi, PYTHON, "-c", _launcher().replace("$", "$$")]
-    return Words(command, [word.replace("$", "$$") for word in (*source, "--", *program)])
+    command = [*mpi, PYTHON, "-c", as_it_is(_launcher())]
+    return Words(command, [*map(as_it_is, source), *packages, "--", *program])
+
+
+def as_it_is(text: str) -> str:
+    """A text that Kubernetes expands to this one."""
+    return text.replace("$", "$$")
 
 
 def _program_for(runtime: Obj) -> str:

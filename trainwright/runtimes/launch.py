@@ -26,18 +26,20 @@ MOST_RESULT_BYTES = 256 * 1024
 CALL = """
 
 if __name__ == "__main__":
+    import io as _io
     import json as _json
     import os as _os
     import sys as _sys
 
     _value = {name}(**_json.loads(_os.environ["TRAINWRIGHT_FUNC_ARGS"]))
-    if _os.environ.get("RANK", "0") == "0" and _value is not None:
+    _rank = _os.environ.get("RANK") or _os.environ.get("OMPI_COMM_WORLD_RANK") or "0"
+    if _rank == "0" and _value is not None:
         try:
             _text = _json.dumps(_value)
-        except (TypeError, ValueError) as _error:
-            print(f"{name}: what it returned is not JSON and is not reported: {{_error}}", file=_sys.stderr)
+        except (TypeError, ValueError, RecursionError) as _error:
+            _sys.stderr.write(f"{name}: what it returned is not JSON and is not reported: {{_error}}\\n")
         else:
-            with open(_os.environ["TRAINWRIGHT_RESULTS"], "w", encoding="utf-8") as _file:
+            with _io.open(_os.environ["TRAINWRIGHT_RESULTS"], "w", encoding="utf-8") as _file:
                 _file.write(_text)
 """
 # torch's gloo lets go of its last collective in a thread that needs the interpreter, and aborts a process that is going away.
@@ -81,9 +83,14 @@ def main() -> int:
     if options.packages != "[]":
         install(json.loads(options.packages), json.loads(options.indexes), os.path.join(folder, "packages"), env)
     status = run(in_order(command, folder), work, env)
-    if status == 0 and os.environ.get("JOB_COMPLETION_INDEX", "0") == "0":
+    if status == 0 and is_first():
         report([env["TRAINWRIGHT_RESULTS"], os.path.join(work, "results.json")])
     return status
+
+
+def is_first() -> bool:
+    """Whether this is the process that reports: the first node, and under mpirun, which starts one of these for each, the first."""
+    return {os.environ.get(name) or "0" for name in ("JOB_COMPLETION_INDEX", "OMPI_COMM_WORLD_RANK")} == {"0"}
 
 
 def parsed(words: list[str]) -> tuple[argparse.Namespace, list[str]]:
@@ -98,8 +105,8 @@ def parsed(words: list[str]) -> tuple[argparse.Namespace, list[str]]:
 
 
 def with_function(options: argparse.Namespace, folder: str) -> str:
-    """The function in a file of its name, with its call; returns the file."""
-    path = os.path.join(folder, options.function + ".py")
+    """The function in a file of its own, with its call; returns the file. Its name is that of no module that anybody imports."""
+    path = os.path.join(folder, f"function_{options.function}.py")
     with open(path, "w", encoding="utf-8") as file:
         file.write("from __future__ import annotations\n\n" + options.source + CALL.format(name=options.function))
     return path
@@ -117,12 +124,13 @@ def unpack(parts: str, digest: str, folder: str) -> None:
         sys.exit(f"the code in {parts} is damaged: {error}")
     if hashlib.sha256(content).hexdigest() != digest:
         sys.exit(f"the code in {parts} is not what was sent: its digest is not {digest}")
+    safely: dict[str, Any] = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
     with tarfile.open(fileobj=io.BytesIO(content)) as archive:
         for member in archive.getmembers():
             target = os.path.normpath(os.path.join(folder, member.name))
             if not (member.isfile() or member.isdir()) or not (target + os.sep).startswith(folder + os.sep):
                 sys.exit(f"the code holds {member.name!r}, which is no file inside it")
-            archive.extract(member, folder)
+            archive.extract(member, folder, **safely)
 
 
 def content_of(path: str) -> bytes:
@@ -148,9 +156,12 @@ def install(packages: list[str], indexes: list[str], target: str, env: dict[str,
 
 def requirement(entry: dict[str, Any]) -> str:
     about = entry["metadata"]
-    if entry.get("is_direct"):
-        return f"{about['name']} @ {entry['download_info']['url']}"
-    return f"{about['name']}=={about['version']}"
+    if not entry.get("is_direct"):
+        return f"{about['name']}=={about['version']}"
+    source = entry["download_info"]
+    vcs, url = source.get("vcs_info"), source["url"]
+    url = f"{vcs['vcs']}+{url}@{vcs['commit_id']}" if vcs else url
+    return f"{about['name']} @ {url}" + (f"#subdirectory={source['subdirectory']}" if source.get("subdirectory") else "")
 
 
 def checked(command: list[str]) -> None:
@@ -184,8 +195,11 @@ def run(command: list[str], folder: str, env: dict[str, str]) -> int:
 
 
 def report(paths: list[str]) -> None:
-    """The first of these files that is there, on lines of the log that whoever waits can tell from others."""
-    path = next((path for path in paths if os.path.isfile(path)), None)
+    """The first of these files that was written, on lines of the log that whoever waits can tell from others.
+
+    One of the year 1970 came with the code, from an earlier run.
+    """
+    path = next((path for path in paths if os.path.isfile(path) and os.path.getmtime(path) > 0), None)
     if path is None:
         return
     with open(path, "rb") as file:
