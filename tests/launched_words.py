@@ -1,0 +1,54 @@
+"""What a training container would run, run here: the command of a request, expanded as Kubernetes does it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from trainwright.controlplane.node.environment import expanded
+from trainwright.jobs import TrainRequest
+from trainwright.jobs.code_package import PackedCode
+from trainwright.jobs.training_program import training_words
+
+BIN = Path(sys.executable).parent
+
+
+def runtime(**policy: Any) -> dict[str, Any]:
+    """A runtime of that policy; none runs a program under python3."""
+    node: dict[str, Any] = {"name": "node", "image": "example.com/img:1"}
+    template = {
+        "metadata": {"labels": {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}},
+        "spec": {"template": {"spec": {"containers": [node]}}},
+    }
+    jobs = [{"name": "node", "template": template}]
+    return {
+        "apiVersion": "trainer.kubeflow.org/v1alpha1",
+        "kind": "ClusterTrainingRuntime",
+        "metadata": {"name": "any"},
+        "spec": {"mlPolicy": policy, "template": {"spec": {"replicatedJobs": jobs}}},
+    }
+
+
+def words_of(
+    request: TrainRequest, code: PackedCode | None = None, variables: dict[str, str] | None = None, **policy: Any
+) -> list[str]:
+    """Command and arguments as the container gets them."""
+    words = training_words(request, runtime(**policy), code)
+    return [expanded(word, variables or {}) for word in (*words.command, *words.args)]
+
+
+def environment(**variables: str) -> dict[str, str]:
+    """That of a container: nothing of a run around this one."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("TRAINWRIGHT_", "PYTHON", "PIP_"))}
+    for name in ("RANK", "JOB_COMPLETION_INDEX", "OMPI_COMM_WORLD_RANK"):
+        kept.pop(name, None)
+    return {**kept, "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}", **variables}
+
+
+def launch(words: list[str], cwd: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        words, capture_output=True, text=True, encoding="utf-8", cwd=cwd, env=environment(**variables), timeout=120, check=False
+    )

@@ -1,0 +1,238 @@
+"""The launcher as a container runs it: its text on the command line, a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from launched_words import environment, launch, words_of
+
+from trainwright.jobs import TrainRequest
+from trainwright.jobs.result_lines import is_result_line, parse_results
+from trainwright.runtimes.launch import CHUNK_BYTES, MOST_RESULT_BYTES
+
+pytestmark = pytest.mark.medium
+
+
+def run(text: str, tmp_path: Path, arguments: dict[str, Any] | None = None, **variables: str) -> subprocess.CompletedProcess[str]:
+    request = TrainRequest(func=textwrap.dedent(text), func_args=arguments or {})
+    return launch(words_of(request), tmp_path, **variables)
+
+
+def results(done: subprocess.CompletedProcess[str]) -> Any:
+    assert done.returncode == 0, done.stderr
+    return parse_results(done.stdout.splitlines())
+
+
+@pytest.mark.parametrize(
+    "value", [{"loss": 0.5, "text": "ü→🚀"}, [1, None, True], 3, "a", False, 0, {}, "x" * 2100, "x" * 255 * 1024]
+)
+def test_what_a_function_returns_is_reported(tmp_path: Path, value: Any) -> None:
+    (tmp_path / "value.json").write_text(json.dumps(value), "utf-8")
+    source = f"def f():\n    import json\n    return json.load(open({str(tmp_path / 'value.json')!r}))\n"
+    done = run(source, tmp_path)
+    assert results(done) == value
+    lines = done.stdout.splitlines()
+    assert all(is_result_line(line) for line in lines)
+    assert max(map(len, lines)) < 4096, "a pipe takes it in one piece"
+    assert len(lines) == -(-len(json.dumps(value)) // CHUNK_BYTES)
+
+
+def test_nothing_is_reported_of_nothing(tmp_path: Path) -> None:
+    done = run("def f(): print('hello')", tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "hello\n", "")
+
+
+@pytest.mark.parametrize("value", ["{1, 2}", "object()", "{(1, 2): 3}", "loop", "deep"])
+def test_what_json_does_not_have_is_a_warning(tmp_path: Path, value: str) -> None:
+    source = (
+        f"def f():\n    loop = []; loop.append(loop); deep = []\n    for _ in range(100000): deep = [deep]\n    return {value}"
+    )
+    done = run(source, tmp_path)
+    assert (done.returncode, done.stdout) == (0, "")
+    assert done.stderr.startswith("f: what it returned is not JSON and is not reported: ")
+
+
+def test_what_is_too_large_is_a_warning(tmp_path: Path) -> None:
+    done = run(f"def f(): return 'x' * {MOST_RESULT_BYTES}", tmp_path)
+    assert (done.returncode, done.stdout) == (0, "")
+    assert done.stderr == "results.json has more than 256 KiB and is not reported\n"
+
+
+@pytest.mark.parametrize(
+    ("end", "code", "words"),
+    [
+        ("raise SystemExit(3)", 3, ""),
+        ("import sys; sys.exit('told')", 1, "told"),
+        ("raise ValueError('told')", 1, "ValueError: told"),
+        ("import os; os._exit(77)", 77, ""),
+        ("import os; os.kill(os.getpid(), 9)", 137, ""),
+        ("import os; os.abort()", 134, ""),
+    ],
+)
+def test_the_exit_code_is_the_programs(tmp_path: Path, end: str, code: int, words: str) -> None:
+    done = run(f"def f():\n    print('begun', flush=True)\n    {end}\n    return 1", tmp_path)
+    assert (done.returncode, done.stdout) == (code, "begun\n")
+    assert words in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("variables", "reported"),
+    [
+        ({}, True),
+        ({"JOB_COMPLETION_INDEX": "0", "RANK": "0"}, True),
+        ({"JOB_COMPLETION_INDEX": "1"}, False),
+        ({"JOB_COMPLETION_INDEX": "1", "RANK": "2"}, False),
+        ({"RANK": "1"}, False),
+        ({"OMPI_COMM_WORLD_RANK": "0"}, True),
+        ({"OMPI_COMM_WORLD_RANK": "1", "JOB_COMPLETION_INDEX": "0"}, False),
+    ],
+)
+def test_only_the_first_process_reports(tmp_path: Path, variables: dict[str, str], reported: bool) -> None:
+    assert (results(run("def f(): return 1", tmp_path, **variables)) == 1) is reported
+
+
+def test_a_program_may_write_its_results_itself(tmp_path: Path) -> None:
+    assert results(run("def f(): open('results.json', 'w').write('[1, 2]')", tmp_path)) == [1, 2]
+    source = "def f():\n    import os\n    open(os.environ['TRAINWRIGHT_RESULTS'], 'w').write('[3]')\n    open('results.json', 'w').write('[1]')"
+    assert results(run(source, tmp_path)) == [3]
+    assert results(run(source, tmp_path, TRAINWRIGHT_RESULTS=str(tmp_path / "given.json"))) == [3]
+    assert (tmp_path / "given.json").read_text() == "[3]"
+
+
+@pytest.mark.parametrize("name", ["json", "tokenize", "torch", "open", "print", "io", "sys", "größe"])
+def test_a_function_may_be_called_as_a_module_is(tmp_path: Path, name: str) -> None:
+    source = f"def {name}():\n    import json, tokenize, sys\n    sys.stdout.write('ran')\n    return json.loads('[1]') if '{name}' != 'x' else 0"
+    done = run(source, tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert results(done) == [1]
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 1)])
+def test_signals_reach_the_program(tmp_path: Path, number: int, code: int) -> None:
+    source = "def f():\n    import signal\n    print('begun', flush=True)\n    signal.pause()"
+    request = TrainRequest(func=source)
+    with subprocess.Popen(
+        words_of(request), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path, env=environment()
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "begun\n"
+        process.send_signal(number)
+        _, stderr = process.communicate(timeout=60)
+    assert process.returncode in (code, 130)
+    assert ("KeyboardInterrupt" in stderr) is (number == signal.SIGINT)
+
+
+def test_a_program_may_end_in_order_after_sigterm(tmp_path: Path) -> None:
+    source = textwrap.dedent("""
+        def f():
+            import signal, sys
+            signal.signal(signal.SIGTERM, lambda *_: sys.exit(5))
+            print('begun', flush=True)
+            signal.pause()
+    """)
+    command = words_of(TrainRequest(func=source))
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=tmp_path, env=environment()) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "begun\n"
+        process.terminate()
+        assert process.wait(60) == 5
+
+
+def test_a_command_that_is_not_there_is_named(tmp_path: Path) -> None:
+    words = words_of(TrainRequest(func="def f(): ..."))
+    done = launch([*words[:-1], "no-such-program"], tmp_path)
+    assert (done.returncode, done.stderr) == (1, "cannot start 'no-such-program': No such file or directory\n")
+
+
+TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0\r"), max_size=40) | st.sampled_from(
+    [
+        "$",
+        "$$",
+        "$$(HOME)",
+        "$(HOME)",
+        "${HOME}",
+        "EOM",
+        "\nEOM\n",
+        "\\n",
+        "\\",
+        "'",
+        '"',
+        '"""',
+        "`id`",
+        "%s",
+        "{name}",
+        "--",
+        "\f",
+        "\u2028",
+    ]
+)
+
+
+@settings(max_examples=12)
+@given(said=st.lists(TEXTS, max_size=8), argument=TEXTS)
+def test_the_function_prints_there_what_it_prints_here(
+    tmp_path_factory: pytest.TempPathFactory, said: list[str], argument: str
+) -> None:
+    """Kubeflow's SDK sends a function in a here-document of bash, where a line EOM ends it and dollar signs are gone."""
+    here = "".join(said)
+    written = "\n".join([f"    said.append({text!r})" for text in said])
+    raw = "".join(said).replace("\\", "").replace("'''", "").rstrip("'")
+    source = f"def f(argument):\n    said = []\n{written}\n    said.append(r'''{raw}''')\n    return [said, argument]\n"
+    module: dict[str, Any] = {}
+    exec(source, module)
+    request = TrainRequest(func=source, func_args={"argument": argument})
+    folder = tmp_path_factory.mktemp("launch")
+    done = launch(words_of(request, variables={"HOME": "expanded"}), folder, HOME=os.fspath(folder))
+    assert results(done) == module["f"](argument), here
+
+
+def test_lines_of_others_between_the_chunks_change_nothing() -> None:
+    from trainwright.runtimes import launch as launcher
+
+    value = {"text": "y" * 9000}
+    (line, *more) = chunks_of(launcher, value)
+    others = ["progress 50%|###", "trainwright-result", "trainwright-result x/y", "ranks: 1/4"]
+    mixed = [line, *others, *[entry for chunk in more for entry in (chunk, *others)]]
+    assert parse_results(mixed) == value
+    assert parse_results([f"[default0]: 50%|###\r{text}" for text in mixed]) == value
+
+
+def chunks_of(launcher: Any, value: Any) -> list[str]:
+    import contextlib
+    import io
+    import tempfile
+
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as file, contextlib.redirect_stdout(io.StringIO()) as printed:
+        file.write(json.dumps(value))
+        file.flush()
+        launcher.report([file.name])
+    return printed.getvalue().splitlines()
+
+
+def test_results_that_are_not_whole_are_none() -> None:
+    from trainwright.runtimes import launch as launcher
+
+    old, new = chunks_of(launcher, "o" * 9000), chunks_of(launcher, "n" * 9000)
+    assert parse_results(new[1:]) is None
+    assert parse_results(new[:-1]) is None
+    assert parse_results([*new[:2], *new[3:]]) is None
+    assert parse_results([*old, *new]) == "n" * 9000
+    assert parse_results([*old[:2], *new]) == "n" * 9000
+    assert parse_results([*old[2:], *new]) == "n" * 9000
+    assert parse_results(["trainwright-result 1/1 abc", *new]) == "n" * 9000
+    assert parse_results(["trainwright-result 1/1 abc"]) is None
+    assert parse_results(chunks_of(launcher, 1)[:0]) is None
+    assert parse_results(["trainwright-result 1/1 Ww=="]) is None
+    deep = "[" * 100000
+    import base64
+
+    assert parse_results([f"trainwright-result 1/1 {base64.b64encode(deep.encode()).decode()}"]) is None
