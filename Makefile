@@ -2,16 +2,16 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 PY := .venv/bin/python
-SOURCES := trainwright components operators pipelines dags quickstart tests bench
+SOURCES := trainwright components operators pipelines dags quickstart docs tests bench
 # Bytecode halves every start; see deploy/laptop/install.sh.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help finetune retrain-demo test test-fast test-slow goldens behaviour conformance chaos fuzz bench lint format clean clean-runs
+.PHONY: help finetune retrain-demo test test-fast test-slow goldens behaviour conformance chaos fuzz bench docs lint format clean clean-runs
 
 help:
 	@echo "make finetune [NAME=..] [MODEL=hf://org/name|path] [DATASET=..] [EXPORT=file:///..] [SETTINGS=json] [KEEP=1] [ORCHESTRATOR=airflow]"
 	@echo "make retrain-demo"
-	@echo "make test | test-fast | test-slow | goldens | behaviour | conformance | chaos | fuzz | bench | lint | format | clean | clean-runs"
+	@echo "make test | test-fast | test-slow | goldens | behaviour | conformance | chaos | fuzz | bench | docs | lint | format | clean | clean-runs"
 
 finetune: .venv/.ready-$(if $(filter airflow,$(ORCHESTRATOR)),airflow,quickstart)
 	@$(PY) -m trainwright.quickstart --name "$(NAME)" --model "$(MODEL)" --dataset "$(DATASET)" --export "$(EXPORT)" \
@@ -55,6 +55,10 @@ fuzz: .venv/.ready-dev
 
 bench: .venv/.ready-dev
 	@for script in bench/*.py; do echo "== $$script"; $(PY) $$script || exit 1; done
+
+# The pages that are made from the code.
+docs: .venv/.ready-dev
+	$(PY) docs/parameters_page.py
 
 lint: .venv/.ready-dev
 	.venv/bin/ruff check $(SOURCES)

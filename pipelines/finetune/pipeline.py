@@ -47,8 +47,8 @@ def finetune(
     workspace_path: str = MOUNT,
     namespace: str = "",
     submission_mode: str = "",
-    store_secret: str = "trainwright-store",
-    hub_secret: str = "trainwright-hub",
+    store_secret: str = "trainwright-store",  # noqa: S107  (a name)
+    hub_secret: str = "trainwright-hub",  # noqa: S107
     layout: str = "",
     test_fraction: float = 0.1,
     max_rows: int = 0,

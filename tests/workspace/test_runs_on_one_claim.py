@@ -19,6 +19,7 @@ from trainwright.checkpoints import verify_export
 from trainwright.checkpoints.errors import CheckpointError
 from trainwright.initializers import initialize_dataset, initialize_model
 from trainwright.jobs import Identity, RunFolderTaken, TrainJobFailed, TrainRequest, submit_or_adopt
+from trainwright.jobs.logs import Wanted, follow_logs
 from trainwright.steps.evaluate import CURVE, RESULT, SUMMARY, evaluate_export
 from trainwright.steps.export import export_run_checkpoint
 from trainwright.steps.retire import retire_run
@@ -43,7 +44,7 @@ def jobs_of(runs: Runs, run: str) -> list[str]:
 
 
 def log_of(runs: Runs, job: Obj, step: str) -> str:
-    return "\n".join(line.text for line in follow_logs(runs.cluster, job, wanted=Wanted.parse(f"{step}:0")))
+    return "\n".join(line.text for line in follow_logs(runs.cluster, job, Wanted(step)))
 
 
 def digests(workspace: Path, run: str, inputs: Inputs, are_prepared: bool) -> dict[str, str]:

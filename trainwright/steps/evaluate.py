@@ -83,8 +83,8 @@ def evaluate_export(
     identity = Identity(owner, run_id, f"evaluate-{short}", map_index, within)
     run_step(cluster, request, identity, namespace, teller=teller, on_signal=on_signal)
     result = _read(folder / RESULT)
-    history = training_state(folder / "checkpoint").get("log_history")
-    return _summed_up(result, folder, identity.folder, run_id, checkpoint_uri, digest, inputs, history if isinstance(history, list) else [])
+    about = {"run": run_id, "folder": identity.folder, "checkpoint_uri": checkpoint_uri, "checkpoint_digest": digest}
+    return _summed_up({**result, **about, "dataset_digest": inputs["dataset_digest"]}, folder)
 
 
 def _restored(uri: str, digest: str, target: Path) -> Manifest:
@@ -113,17 +113,16 @@ def _read(path: Path) -> dict[str, Any]:
     return result
 
 
-def _summed_up(
-    result: dict[str, Any], folder: Path, within: str, run_id: str, uri: str, digest: str, inputs: dict[str, str], history: list[Any]
-) -> dict[str, Any]:
+def _summed_up(result: dict[str, Any], folder: Path) -> dict[str, Any]:
     """With its summary and loss curve, which are left beside the result for whoever opens the folder."""
-    known = {"run": run_id, "folder": within, "checkpoint_uri": uri, "checkpoint_digest": digest, "dataset_digest": inputs["dataset_digest"]}
-    summary = markdown_summary({**result, **known})
+    history = training_state(folder / "checkpoint").get("log_history")
+    before, after = result["before"]["loss"], result["after"]["loss"]
     try:
-        curve = loss_curve_html(history, before=result["before"]["loss"], after=result["after"]["loss"])
+        curve = loss_curve_html(history if isinstance(history, list) else [], before, after)
     except ValueError:  # a training that logged no loss
         curve = ""
-    for name, text in ((SUMMARY, summary), (CURVE, curve)):
+    texts = {SUMMARY: markdown_summary(result), CURVE: curve}
+    for name, text in texts.items():
         if text:
             write_bytes(folder / name, text.encode())
-    return {**result, **known, "summary": summary, "loss_curve": curve}
+    return {**result, "summary": texts[SUMMARY], "loss_curve": curve}

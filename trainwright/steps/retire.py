@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
+from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 from trainwright.api import names
@@ -12,7 +15,8 @@ from trainwright.api.errors import ApiError
 from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import annotations_of
 from trainwright.cluster.protocol import Cluster
-from trainwright.workspace import RUNS, end_run, parse_retention, prune_runs, read_run, run_folder
+from trainwright.workspace import RUNS, WorkspaceError, end_run, parse_retention, prune_runs, read_run, run_folder
+from trainwright.workspace.layout import run_name
 
 log = logging.getLogger(__name__)
 
@@ -32,9 +36,7 @@ def retire_run(
     if keep is None:
         return []
     live = _live_folders(cluster, namespace) if cluster is not None else None
-    deleted = prune_runs(
-        workspace, keep=keep, current=folder, live=live or (), cluster_asked=live is not None, now=time.time()
-    )
+    deleted = prune_runs(workspace, keep=keep, current=folder, live=live or (), cluster_asked=live is not None, now=time.time())
     if deleted:
         log.info("run folders deleted workspace=%s count=%d names=%s", workspace, len(deleted), " ".join(deleted))
     return deleted
@@ -47,5 +49,13 @@ def _live_folders(cluster: Cluster, namespace: str) -> list[str] | None:
     except ApiError as error:
         log.warning("live runs are not known, and none without an end is deleted error=%s", error.message)
         return None
-    uris = [annotations_of(job).get(names.RUN_FOLDER_ANNOTATION, "") for job in jobs if not is_finished(job)]
-    return [f"{RUNS}/{uri.rpartition(f'/{RUNS}/')[2]}" for uri in uris if f"/{RUNS}/" in uri]
+    return [folder for job in jobs if not is_finished(job) for folder in _folders(annotations_of(job))]
+
+
+def _folders(annotations: dict[str, str]) -> Iterator[str]:
+    """Every folder of a run that the URI of a job's folder may mean: a folder of the claim, or a run, may be called `runs` too."""
+    parts = annotations.get(names.RUN_FOLDER_ANNOTATION, "").split("/")
+    for before, name in pairwise(parts):
+        with contextlib.suppress(WorkspaceError):  # not written by us
+            if before == RUNS:
+                yield f"{RUNS}/{run_name(name)}"

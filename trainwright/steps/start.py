@@ -46,7 +46,13 @@ def start_run(
         _check_exists(cluster, chosen, namespace)
     ensure_claim(cluster, chosen, Identity(owner, run_id, STEP), namespace, num_nodes)
     below = f"/{chosen.path}" if chosen.path else ""
-    return StartedRun(run_id, chosen.claim, f"pvc://{chosen.claim}{below}", f"{workspace_path.rstrip('/')}{below}")
+    return StartedRun(run_id, chosen.claim, _for_jobs(workspace, chosen, below), f"{workspace_path.rstrip('/')}{below}")
+
+
+def _for_jobs(given: str, chosen: Workspace, below: str) -> str:
+    """How the TrainJobs name it: only those of a claim that goes with them have to know how it was made."""
+    goes = chosen.new is not None and chosen.new.retain == "delete"
+    return f"pvc://{chosen.claim}{below}" + (f"?{given.partition('?')[2]}" if goes else "")
 
 
 def _check_exists(cluster: Cluster, workspace: Workspace, namespace: str) -> None:

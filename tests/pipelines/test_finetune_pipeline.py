@@ -1,0 +1,94 @@
+"""The compiled pipeline: every setting of its steps, names for recurring runs, one Secret for each purpose, one claim."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from trainwright.jobs.request import TrainRequest
+
+pytestmark = pytest.mark.medium
+GIVEN_BY_THE_CHAIN = {"dataset_digest", "model_digest"}
+
+
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The pipeline and its platform spec."""
+    from kfp import compiler
+
+    from trainwright.pipelines import finetune
+
+    target = tmp_path_factory.mktemp("compiled") / "finetune.yaml"
+    compiler.Compiler().compile(finetune, str(target))
+    pipeline, platform = yaml.safe_load_all(target.read_text("utf-8"))
+    return pipeline, platform
+
+
+def parameters(pipeline: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = pipeline["root"]["inputDefinitions"]["parameters"]
+    return found
+
+
+def task(pipeline: dict[str, Any], name: str) -> dict[str, Any]:
+    found: dict[str, Any] = pipeline["root"]["dag"]["tasks"][name]["inputs"]["parameters"]
+    return found
+
+
+def test_every_setting_of_a_training_step_is_a_parameter_and_reaches_it(compiled: Any) -> None:
+    pipeline, _ = compiled
+    expected = set(TrainRequest.model_fields) - GIVEN_BY_THE_CHAIN
+    assert expected <= set(parameters(pipeline))
+    for name in expected - {"workspace"}:
+        assert task(pipeline, "train")[name] == {"componentInputParameter": name}, name
+
+
+def test_only_data_store_and_workspace_must_be_given(compiled: Any) -> None:
+    needed = {name for name, about in parameters(compiled[0]).items() if not about.get("isOptional")}
+    assert needed == {"dataset_uri", "model_uri", "export_uri", "workspace"}
+
+
+def test_a_run_without_a_name_is_named_after_the_pipelines_run(compiled: Any) -> None:
+    pipeline, _ = compiled
+    started = task(pipeline, "start-run")
+    assert started["pipeline_run_id"] == {"runtimeValue": {"constant": "{{$.pipeline_job_uuid}}"}}
+    for name in ("initialize-dataset", "initialize-model", "train", "export-checkpoint", "evaluate"):
+        reference = task(pipeline, name)["run_id"]["taskOutputParameter"]
+        assert reference == {"outputParameterKey": "run_id", "producerTask": "start-run"}
+
+
+def test_evaluation_has_the_placement_of_the_training(compiled: Any) -> None:
+    from trainwright.steps.evaluate import SETTINGS
+
+    pipeline, _ = compiled
+    given = task(pipeline, "evaluate")
+    for name in SETTINGS:
+        other = {"image": "evaluation_image", "resources_per_node": "evaluation_resources"}.get(name, name)
+        assert given[name] == {"componentInputParameter": other}, name
+
+
+def test_every_step_has_the_secrets_and_those_with_files_the_claim(compiled: Any) -> None:
+    pipeline, platform = compiled
+    executors = platform["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
+    names = {name.removeprefix("exec-"): about for name, about in executors.items()}
+    assert set(names) == set(pipeline["root"]["dag"]["tasks"]) - {"start-run"}
+    for name, about in names.items():
+        secrets = [entry["secretNameParameter"]["componentInputParameter"] for entry in about["secretAsEnv"]]
+        assert len(secrets) == 2, name
+        assert all(entry["optional"] for entry in about["secretAsEnv"]), name
+        assert ("pvcMount" in about) is (name != "train"), name
+
+
+def test_the_retries_of_a_compiled_pipeline_are_chosen_when_it_is_compiled(tmp_path: Path) -> None:
+    source = Path(__file__).parents[2] / "pipelines/finetune/pipeline.py"
+    kfp = Path(sys.executable).with_name("kfp")
+    command = [str(kfp), "dsl", "compile", "--py", str(source), "--output", str(tmp_path / "p.yaml")]
+    subprocess.run(command, check=True, env={**os.environ, "TRAINWRIGHT_RETRIES": "2"}, capture_output=True)
+    pipeline, _ = yaml.safe_load_all((tmp_path / "p.yaml").read_text("utf-8"))
+    tasks = pipeline["root"]["dag"]["tasks"]
+    assert {task["retryPolicy"]["maxRetryCount"] for task in tasks.values()} == {2}

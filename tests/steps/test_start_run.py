@@ -1,0 +1,113 @@
+"""The first step of a run: its workspace is found, or made, before anything mounts it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from trainwright.api.errors import Forbidden
+from trainwright.api.kinds import CLAIM
+from trainwright.api.objects import annotations_of, labels_of, name_of, owners_of, uid_of
+from trainwright.controlplane.embedded import EmbeddedCluster
+from trainwright.jobs import Identity, TrainRequest, submit_or_adopt
+from trainwright.jobs.errors import WorkspaceUnfit
+from trainwright.steps.start import StartedRun, start_run
+
+NEW = "pvc://new?size=2Gi"
+
+
+def start(cluster: Any, workspace: str, **fields: Any) -> StartedRun:
+    given = {"owner": "kfp", "run_id": "Run_1", "namespace": "default", **fields}
+    return start_run(cluster, workspace, **given)
+
+
+def make_claim(cluster: EmbeddedCluster, name: str = "there") -> None:
+    spec = {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Gi"}}}
+    metadata = {"name": name, "namespace": "default"}
+    cluster.create({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": spec})
+
+
+class Blind:
+    """A cluster on which claims can be created, not read."""
+
+    def __init__(self, cluster: EmbeddedCluster):
+        self._cluster = cluster
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._cluster, name)
+
+    def get(self, kind: Any, *more: Any) -> Any:
+        if kind == CLAIM:
+            raise Forbidden("persistentvolumeclaims cannot be read")
+        return self._cluster.get(kind, *more)
+
+
+def claims(cluster: EmbeddedCluster) -> list[str]:
+    return [name_of(claim) for claim in cluster.list(CLAIM, "default").items]
+
+
+@pytest.mark.parametrize(("nodes", "access"), [(1, "ReadWriteOnce"), (2, "ReadWriteMany")])
+def test_a_claim_with_a_size_is_made_for_as_many_nodes_and_found_again(cluster: EmbeddedCluster, nodes: int, access: str) -> None:
+    started = start(cluster, NEW, num_nodes=nodes)
+    assert started == StartedRun("Run_1", "new", "pvc://new", "/workspace")
+    claim = cluster.get(CLAIM, "new", "default")
+    assert claim["spec"]["accessModes"] == [access]
+    assert claim["spec"]["resources"]["requests"]["storage"] == "2Gi"
+    assert "kfp/Run_1" in annotations_of(claim).values()
+    assert "trainwright" in labels_of(claim).values()
+    assert start(cluster, NEW, num_nodes=nodes) == started
+    assert uid_of(cluster.get(CLAIM, "new", "default")) == uid_of(claim)
+
+
+@pytest.mark.parametrize(
+    ("workspace", "path", "names"),
+    [
+        ("there", "/workspace", "pvc://there"),
+        ("pvc://there", "/workspace", "pvc://there"),
+        ("pvc://there/team/a", "/workspace/team/a", "pvc://there/team/a"),
+        ("there/team/", "/workspace/team", "pvc://there/team"),
+        ("pvc://there/team?size=1Gi", "/workspace/team", "pvc://there/team"),
+    ],
+)
+def test_a_claim_that_is_there_is_taken_with_its_folder(cluster: EmbeddedCluster, workspace: str, path: str, names: str) -> None:
+    make_claim(cluster)
+    assert start(cluster, workspace) == StartedRun("Run_1", "there", names, path)
+    assert start(cluster, workspace, workspace_path="/mnt/w/").path == path.replace("/workspace", "/mnt/w")
+    assert claims(cluster) == ["there"]
+
+
+@pytest.mark.parametrize("workspace", ["missing", "pvc://missing/folder"])
+def test_a_claim_that_is_not_there_is_refused_with_the_remedy(cluster: EmbeddedCluster, workspace: str) -> None:
+    with pytest.raises(WorkspaceUnfit, match=r"'missing' does not exist in default.*pvc://missing\?size=20Gi"):
+        start(cluster, workspace)
+    assert claims(cluster) == []
+
+
+@pytest.mark.parametrize("workspace", ["", "Upper", "s3://bucket", "pvc://new?size=none", "pvc://new?speed=1"])
+def test_a_workspace_that_makes_no_sense_is_refused(cluster: EmbeddedCluster, workspace: str) -> None:
+    with pytest.raises(ValueError, match="workspace: "):
+        start(cluster, workspace)
+
+
+def test_who_may_not_read_claims_starts_with_a_warning(cluster: EmbeddedCluster, caplog: pytest.LogCaptureFixture) -> None:
+    assert start(Blind(cluster), "unseen").claim == "unseen"
+    assert start(Blind(cluster), NEW).claim == "new"
+    assert claims(cluster) == ["new"]
+    assert start(Blind(cluster), NEW).workspace == "pvc://new", "made by an earlier try"
+    assert "claim=unseen cannot be looked at" in caplog.text
+
+
+def test_a_claim_of_another_run_is_taken_only_if_it_is_large_enough(cluster: EmbeddedCluster) -> None:
+    start(cluster, NEW, run_id="other")
+    assert start(cluster, "pvc://new?size=1Gi").claim == "new"
+    with pytest.raises(WorkspaceUnfit, match="size: it has 2Gi, 3Gi is asked for"):
+        start(cluster, "pvc://new?size=3Gi")
+
+
+def test_a_claim_that_is_to_go_with_its_jobs_does_so(cluster: EmbeddedCluster) -> None:
+    started = start(cluster, "pvc://new/folder?size=2Gi&retain=delete")
+    assert (started.workspace, started.path) == ("pvc://new/folder?size=2Gi&retain=delete", "/workspace/folder")
+    request = TrainRequest(workspace=started.workspace, dataset_uri="hf://a/b", model_uri="hf://a/b")
+    job = submit_or_adopt(cluster, request, Identity("kfp", "Run_1", "train"), "default").trainjob
+    assert [owner["uid"] for owner in owners_of(cluster.get(CLAIM, "new", "default"))] == [uid_of(job)]
