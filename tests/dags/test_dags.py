@@ -24,3 +24,29 @@ def test_its_parameters_are_those_of_the_quickstart() -> None:
     from trainwright.quickstart.orchestrator import Parameters
 
     assert {field.name for field in fields(Parameters)} <= set(PARAMETERS)
+
+
+@pytest.mark.parametrize("module", ["finetune", "scheduled_retraining"])
+def test_every_setting_of_its_steps_is_a_parameter(module: str) -> None:
+    from importlib import import_module
+
+    from trainwright.jobs.request import TrainRequest
+    from trainwright.steps.evaluate import SETTINGS
+
+    dag = import_module(f"trainwright.example_dags.{module}").dag
+    given_by_the_chain = {"dataset_digest", "model_digest", "func"}  # a function belongs into the text of a DAG
+    settings = set(TrainRequest.model_fields) - given_by_the_chain
+    assert settings <= set(dag.params)
+    training, evaluation = dag.get_task("train"), dag.get_task("evaluate")
+    for name in settings - {"workspace"}:
+        assert f"params.{name}" in str(getattr(training, name)), name
+    for name in set(SETTINGS) - {"image", "resources_per_node"}:
+        assert f"params.{name}" in str(getattr(evaluation, name)), name
+
+
+def test_defaults_of_the_parameters_are_those_of_the_request() -> None:
+    from trainwright.example_dags.chain import TRAINING
+    from trainwright.jobs.request import TrainRequest
+
+    rendered = {name: param.value for name, param in TRAINING.items()}
+    assert TrainRequest.from_parameters(rendered) == TrainRequest()

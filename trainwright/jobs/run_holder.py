@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from trainwright.api import names
+from trainwright.api.errors import Forbidden
 from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import Obj, annotations_of, is_deleting, labels_of, name_of, namespace_of, uid_of
 from trainwright.cluster.protocol import Cluster
@@ -26,16 +27,20 @@ def check_holder(cluster: Cluster, wanted: Obj, owners: Collection[str]) -> None
 def settle_holder(cluster: Cluster, created: Obj, owners: Collection[str]) -> None:
     """After a job was created: where another one was created for the folder in the same moment, the later one goes again.
 
-    Both go where neither is known to be the later one. Raises RunFolderTaken once the job was deleted.
+    Both go where neither is known to be the later one. Raises RunFolderTaken once the job was deleted, or cannot be.
     """
     for other in _others(cluster, created, owners):
         if _time(other) <= _time(created):
-            cluster.delete(TRAINJOB, name_of(created), namespace_of(created), propagation="Foreground", uid=uid_of(created))
-            error = RunFolderTaken(
-                f"{_refusal(created, other)}; both were submitted at the same time, and this one was withdrawn"
-            )
-            error.retryable = True
-            raise error
+            refusal = f"{_refusal(created, other)}; both were submitted at the same time"
+            try:
+                cluster.delete(TRAINJOB, name_of(created), namespace_of(created), propagation="Foreground", uid=uid_of(created))
+            except Forbidden as error:
+                raise RunFolderTaken(
+                    f"{refusal}, and the TrainJob {name_of(created)!r} cannot be withdrawn: {error.message}; delete it now"
+                ) from error
+            withdrawn = RunFolderTaken(f"{refusal}, and this one was withdrawn")
+            withdrawn.retryable = True
+            raise withdrawn
 
 
 def _others(cluster: Cluster, trainjob: Obj, owners: Collection[str]) -> list[Obj]:

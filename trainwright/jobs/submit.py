@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from trainwright.api import names
+from trainwright.api.conditions import is_finished
 from trainwright.api.errors import AlreadyExists, ApiError, Invalid, Problem
 from trainwright.api.kinds import CLUSTER_TRAINING_RUNTIME, TRAINING_RUNTIME, TRAINJOB
 from trainwright.api.objects import Obj, annotations_of, labels_of, name_of, uid_of
@@ -156,6 +157,8 @@ def _submit_or_adopt(
             before = judged(cluster, existing)  # a try that was killed may not have counted it
             continue
         _check_digest(existing, wanted)
+        if not is_finished(existing):  # a try that was killed just after it had created the job has not looked
+            settle_holder(cluster, existing, owners)
         log.info("trainjob adopted namespace=%s name=%s step=%s mode=%s", namespace, name_of(existing), identity, mode)
         return Submitted(_resumed(cluster, existing), True, generation, choice, form.run_deadline, mode, asked)
     raise TrainJobNameTaken(f"{identity}: {MOST_GENERATIONS} generations exist and have failed; delete some to go on")
