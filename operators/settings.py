@@ -1,81 +1,10 @@
-"""The names of a training step's settings, as the operators have them. Imports nothing: DAGs are parsed with it.
-
-They are those of `trainwright.jobs.TrainRequest`; a test compares the two.
-"""
+"""The settings of a training step as the operators have them: which are templates."""
 
 from __future__ import annotations
 
-SETTINGS = (
-    "runtime",
-    "runtime_kind",
-    "builtin",
-    "settings",
-    "image",
-    "command",
-    "args",
-    "env",
-    "func",
-    "func_args",
-    "packages_to_install",
-    "pip_index_urls",
-    "code",
-    "manifest",
-    "num_nodes",
-    "num_proc_per_node",
-    "resources_per_node",
-    "labels",
-    "annotations",
-    "runtime_patches",
-    "dataset_uri",
-    "dataset_digest",
-    "dataset_env",
-    "model_uri",
-    "model_digest",
-    "model_env",
-    "workspace",
-    "queue_name",
-    "priority_class",
-    "topology",
-    "node_selector",
-    "tolerations",
-    "affinity",
-    "queue_timeout_seconds",
-    "start_timeout_seconds",
-    "run_timeout_seconds",
-    "logs",
-    "log_bytes",
-    "resume",
-    "export_uri",
-    "previous_jobs",
-    "preemption_budget",
-    "on_cancel",
-    "store_secret",
-    "hub_secret",
-    "dataset_secret",
-    "model_secret",
-    "resume_secret",
-)
+from trainwright.jobs.setting_names import EVALUATION_SETTINGS, SETTINGS
+
+__all__ = ["EVALUATION_SETTINGS", "SETTINGS", "TEMPLATED"]
 NOT_TEMPLATED = ("func",)
 """A function is no text; everything else is rendered."""
 TEMPLATED = tuple(name for name in SETTINGS if name not in NOT_TEMPLATED)
-EVALUATION_SETTINGS = (
-    "image",
-    "env",
-    "resources_per_node",
-    "labels",
-    "annotations",
-    "queue_name",
-    "priority_class",
-    "topology",
-    "node_selector",
-    "tolerations",
-    "affinity",
-    "queue_timeout_seconds",
-    "start_timeout_seconds",
-    "run_timeout_seconds",
-    "logs",
-    "log_bytes",
-    "on_cancel",
-    "hub_secret",
-)
-"""What EvaluateOperator takes of them: `trainwright.steps.evaluate.SETTINGS`."""

@@ -94,7 +94,8 @@ def evaluate(
     from trainwright.cluster import NoCluster, connect_for_jobs
     from trainwright.jobs import Teller, TrainJobError
     from trainwright.jobs.outcomes import exit_code_of
-    from trainwright.steps.evaluate import SETTINGS, evaluate_export
+    from trainwright.jobs.setting_names import EVALUATION_SETTINGS
+    from trainwright.steps.evaluate import evaluate_export
     from trainwright.steps.retire import retire_run
     from trainwright.storage import StorageError
     from trainwright.workspace import WorkspaceError, parse_retention
@@ -115,7 +116,7 @@ def evaluate(
             runtime=runtime,
             sample_row=sample_row,
             max_rows=max_rows,
-            settings={name: parameters[name] for name in SETTINGS},
+            settings={name: parameters[name] for name in EVALUATION_SETTINGS},
             teller=Teller(partial(print, flush=True)),
         )
         retire_run(cluster, Path(workspace_path), run_id=run_id, namespace=space, retention=retention)

@@ -31,7 +31,7 @@ def test_every_setting_of_its_steps_is_a_parameter(module: str) -> None:
     from importlib import import_module
 
     from trainwright.jobs.request import TrainRequest
-    from trainwright.steps.evaluate import SETTINGS
+    from trainwright.jobs.setting_names import EVALUATION_SETTINGS
 
     dag = import_module(f"trainwright.example_dags.{module}").dag
     given_by_the_chain = {"dataset_digest", "model_digest", "func"}  # a function belongs into the text of a DAG
@@ -40,7 +40,7 @@ def test_every_setting_of_its_steps_is_a_parameter(module: str) -> None:
     training, evaluation = dag.get_task("train"), dag.get_task("evaluate")
     for name in settings - {"workspace"}:
         assert f"params.{name}" in str(getattr(training, name)), name
-    for name in set(SETTINGS) - {"image", "resources_per_node"}:
+    for name in set(EVALUATION_SETTINGS) - {"image", "resources_per_node"}:
         assert f"params.{name}" in str(getattr(evaluation, name)), name
 
 

@@ -98,16 +98,16 @@ def test_a_function_within_another_keeps_its_texts() -> None:
         b
     c"""
         return (
-            (
-                text  # fmt: skip
-            )
-            + f"""{1 + 1}
+            text
+            + """
                 d"""
         )
 
     assert text_of(inner).startswith("def inner() -> str:\n    text = ")
     assert value_of(inner) == inner()
-    assert value_of("    # odd\n".lstrip() + dedented("\tdef f():\n\t\treturn '''\n\t\tx'''\n")) == "\n\t\tx"
+    assert value_of(dedented("  def f():\n    return (\n 1\n    )\n# odd\n")) == 1
+    assert value_of(dedented("  def f():\n    return f'''{1}\n  {2\n}'''\n")) == "1\n  2"
+    assert value_of(dedented("\tdef f():\n\t\treturn '''\n\t\tx'''\n")) == "\n\t\tx"
 
 
 def test_a_closure_is_refused() -> None:
@@ -231,7 +231,7 @@ def test_what_is_no_function_is_refused(func: Any, words: str) -> None:
 def test_a_function_without_a_file_is_refused() -> None:
     module: dict[str, Any] = {}
     exec("def f(): ...", module)
-    with pytest.raises(ValueError, match="the source of f cannot be read: .*; define it in a file"):
+    with pytest.raises(ValueError, match=r"the source of f cannot be read: .*; define it in a file"):
         source_of(module["f"])
 
 

@@ -63,11 +63,11 @@ def test_a_run_without_a_name_is_named_after_the_pipelines_run(compiled: Any) ->
 
 
 def test_evaluation_has_the_placement_of_the_training(compiled: Any) -> None:
-    from trainwright.steps.evaluate import SETTINGS
+    from trainwright.jobs.setting_names import EVALUATION_SETTINGS
 
     pipeline, _ = compiled
     given = task(pipeline, "evaluate")
-    for name in SETTINGS:
+    for name in EVALUATION_SETTINGS:
         other = {"image": "evaluation_image", "resources_per_node": "evaluation_resources"}.get(name, name)
         assert given[name] == {"componentInputParameter": other}, name
 

@@ -90,7 +90,7 @@ def _fetched(url: str, revision: str, clone: Path) -> str:
     except BadCode:  # a short commit, or a server that gives out no single ones
         _git(clone, "fetch", "--quiet", "--tags", "origin")
         wanted = revision
-    _git(clone, "-c", "advice.detachedHead=false", "checkout", "--quiet", wanted, "--")
+    _git(clone, "checkout", "--quiet", wanted, "--")
     return _git(clone, "rev-parse", "HEAD").strip()
 
 

@@ -21,7 +21,7 @@ _FORMS = (
     ("an API key", r"\bsk-(?:[a-z]+-)*[A-Za-z0-9_]{20,}"),
     ("a JSON web token", r"\beyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}"),
     ("a private key", r"-----BEGIN [A-Z ]*PRIVATE KEY-----"),
-    ("a URI with a password", r"[A-Za-z][A-Za-z0-9+.-]*://[^/\s:@?#]*:(?!\$[({]|\*+@)[^/\s@?#]+@"),
+    ("a URI with a password", r"[A-Za-z][A-Za-z0-9+.-]{0,40}://[^/\s:@?#]*:(?!\$[({]|\*+@)[^/\s@?#]+@"),
     ("a signed URI", r"[?&](?:sig|X-Amz-Signature|X-Goog-Signature)=[^&\s]{16,}"),
 )
 _FORM = tuple((what, re.compile(pattern)) for what, pattern in _FORMS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -21,27 +22,6 @@ RUNTIME = "causal-lm-evaluation"
 FOLDER = "evaluation"
 """Folder of the run that holds what is evaluated and what came of it."""
 RESULT, SUMMARY, CURVE = "result.json", "summary.md", "loss-curve.html"
-SETTINGS = (
-    "image",
-    "env",
-    "resources_per_node",
-    "labels",
-    "annotations",
-    "queue_name",
-    "priority_class",
-    "topology",
-    "node_selector",
-    "tolerations",
-    "affinity",
-    "queue_timeout_seconds",
-    "start_timeout_seconds",
-    "run_timeout_seconds",
-    "logs",
-    "log_bytes",
-    "on_cancel",
-    "hub_secret",
-)
-"""What an evaluation takes of the settings of a training step, under the same names."""
 
 
 def evaluate_export(
@@ -66,10 +46,12 @@ def evaluate_export(
     (Markdown) and `loss_curve` (HTML, empty without a logged loss).
 
     `workspace` is the volume as the job sees it (`pvc://...`), `workspace_path` as this process sees it; the export's manifest
-    says which prepared dataset and model belong to it. `settings` are those of SETTINGS. An evaluation of the same export
+    says which prepared dataset and model belong to it. `settings` are those of EVALUATION_SETTINGS. An evaluation of the same export
     that is there already is returned. Raises CheckpointError, StorageError, and what `run_step` raises.
     """
-    short = digest.partition(":")[2][:12]
+    short = digest.removeprefix("sha256:")[:12]
+    if not re.fullmatch(r"[0-9a-f]{12}", short):  # it names a folder
+        raise CheckpointError(f"{digest!r} is no digest of an export; expected sha256: and 64 hexadecimal digits")
     within = f"{FOLDER}/{short}"
     folder = workspace_path / run_folder(run_id, map_index) / within
     manifest = _restored(checkpoint_uri, digest, folder / "checkpoint")

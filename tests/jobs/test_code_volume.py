@@ -1,0 +1,243 @@
+"""Packed code on the cluster: ConfigMaps before the job, tied to it after, mounted by its training containers."""
+
+from __future__ import annotations
+
+import base64
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jobset_mode_parts import Inner, inner  # noqa: F401  a fixture
+
+from trainwright.api import AdmissionContext, admit
+from trainwright.api.errors import Forbidden, ServiceUnavailable
+from trainwright.api.kinds import CONFIG_MAP, JOBSET, TRAINJOB
+from trainwright.api.objects import annotations_of, labels_of, name_of, named, owners_of, uid_of
+from trainwright.cluster.jobset_mode import JobSetCluster
+from trainwright.controlplane.embedded import EmbeddedCluster
+from trainwright.jobs import Identity, TrainJobNameTaken, TrainRequest, submit_or_adopt
+from trainwright.jobs.code_package import PackedCode, pack_code
+from trainwright.jobs.code_volume import MOUNT, tie_code
+from trainwright.jobs.manifest import trainjob_manifest
+from trainwright.materialize import materialize
+from trainwright.runtimes import bundled_runtime
+
+STEP = Identity("kfp", "run", "train")
+
+
+class Watched:
+    """A cluster that lets the test act before a call."""
+
+    def __init__(self, cluster: Any, before: Callable[[str, str], None]):
+        self._cluster, self._before = cluster, before
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._cluster, name)
+
+    def get(self, kind: Any, *more: Any) -> Any:
+        self._before("get", kind.kind)
+        return self._cluster.get(kind, *more)
+
+    def create(self, obj: dict[str, Any]) -> Any:
+        self._before("create", obj["kind"])
+        return self._cluster.create(obj)
+
+    def patch(self, kind: Any, *more: Any, **options: Any) -> Any:
+        self._before("patch", kind.kind)
+        return self._cluster.patch(kind, *more, **options)
+
+
+def refusing(cluster: Any, verb: str, kind: str, error: Exception) -> Any:
+    def before(asked: str, of: str) -> None:
+        if (asked, of) == (verb, kind):
+            raise error
+
+    return Watched(cluster, before)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code" / "train.py").write_text("print(1)")
+    return tmp_path / "code"
+
+
+@pytest.fixture
+def wanted(folder: Path) -> TrainRequest:
+    return TrainRequest(code=str(folder), command=["train.py"])
+
+
+def maps(cluster: Any) -> list[dict[str, Any]]:
+    found = [one for one in cluster.list(CONFIG_MAP, "default").items if "-code-" in name_of(one)]
+    return sorted(found, key=name_of)
+
+
+def submit(cluster: Any, request: TrainRequest, step: Identity = STEP) -> Any:
+    return submit_or_adopt(cluster, request, step, "default")
+
+
+def test_code_is_there_before_its_job_and_goes_with_it(cluster: EmbeddedCluster, wanted: TrainRequest) -> None:
+    calls: list[tuple[str, str]] = []
+    made = submit(Watched(cluster, lambda *call: calls.append(call)), wanted)
+    written = [call for call in calls if call[0] != "get"]
+    assert written == [("create", "ConfigMap"), ("create", "TrainJob"), ("patch", "ConfigMap")]
+    code = pack_code(wanted.code)
+    (config_map,) = maps(cluster)
+    assert name_of(config_map) == f"{made.name}-code-{code.digest[:8]}-0"
+    assert base64.b64decode(config_map["binaryData"]["part-000"]) == code.parts[0]
+    assert config_map["immutable"] is True
+    assert [(owner["kind"], owner["name"], owner["uid"]) for owner in owners_of(config_map)] == [
+        ("TrainJob", made.name, uid_of(made.trainjob))
+    ]
+    assert labels_of(config_map) == labels_of(made.trainjob)
+    assert annotations_of(made.trainjob)["trainwright.dev/code"] == f"{wanted.code} sha256:{code.digest}"
+    admit(made.trainjob, context=AdmissionContext(strictness="Strict"))
+
+
+def test_an_adoption_ties_again_and_changes_nothing_else(cluster: EmbeddedCluster, wanted: TrainRequest) -> None:
+    made = submit(cluster, wanted)
+    before = maps(cluster)
+    assert submit(cluster, wanted).adopted
+    assert maps(cluster) == before
+    patch = {"metadata": {"ownerReferences": None}}
+    cluster.patch(CONFIG_MAP, name_of(before[0]), patch, "default")
+    assert submit(cluster, wanted).adopted
+    assert owners_of(maps(cluster)[0])[0]["uid"] == uid_of(made.trainjob)
+
+
+@pytest.mark.parametrize(
+    ("verb", "kind"), [("create", "ConfigMap"), ("create", "TrainJob"), ("patch", "ConfigMap"), ("get", "ConfigMap")]
+)
+def test_a_try_that_is_killed_anywhere_is_repaired(cluster: EmbeddedCluster, wanted: TrainRequest, verb: str, kind: str) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        submit(refusing(cluster, verb, kind, KeyboardInterrupt()), wanted)  # type: ignore[arg-type]
+    made = submit(cluster, wanted)
+    (job,) = cluster.list(TRAINJOB, "default").items
+    assert [owner["uid"] for one in maps(cluster) for owner in owners_of(one)] == [uid_of(job)] == [uid_of(made.trainjob)]
+
+
+def test_the_next_generation_has_its_own(cluster: EmbeddedCluster, wanted: TrainRequest, set_status: Any) -> None:
+    first = submit(cluster, wanted)
+    set_status(first.trainjob, "Failed")
+    second = submit(cluster, wanted)
+    assert second.generation == 2
+    assert {owners_of(one)[0]["uid"] for one in maps(cluster)} == {uid_of(first.trainjob), uid_of(second.trainjob)}
+    assert sources_of(second.trainjob) == [name for name in map(name_of, maps(cluster)) if name.startswith(second.name)]
+
+
+def test_changed_code_is_another_request(cluster: EmbeddedCluster, wanted: TrainRequest, folder: Path) -> None:
+    submit(cluster, wanted)
+    (folder / "train.py").write_text("print(2)")
+    with pytest.raises(TrainJobNameTaken, match="was made from another request"):
+        submit(cluster, wanted)
+
+
+def test_what_is_left_of_a_deleted_job_of_that_name_is_taken_over(cluster: EmbeddedCluster, wanted: TrainRequest) -> None:
+    """The garbage collector takes a moment, and goes by the UID of the job that is gone."""
+    first = submit(cluster, wanted)
+    cluster.delete(TRAINJOB, first.name, "default")
+    second = submit(cluster, wanted)
+    assert second.name == first.name
+    assert [owner["uid"] for owner in owners_of(maps(cluster)[0])] == [uid_of(second.trainjob)]
+
+
+def test_what_the_collector_takes_in_between_is_made_anew(cluster: EmbeddedCluster, wanted: TrainRequest) -> None:
+    made = submit(cluster, wanted)
+    (before,) = maps(cluster)
+    cluster.delete(CONFIG_MAP, name_of(before), "default")
+    tie_code(cluster, made.trainjob, pack_code(wanted.code))
+    (after,) = maps(cluster)
+    assert after["binaryData"] == before["binaryData"]
+    assert owners_of(after)[0]["uid"] == uid_of(made.trainjob)
+
+
+def test_without_the_right_to_create_it_says_so_before_there_is_a_job(cluster: EmbeddedCluster, wanted: TrainRequest) -> None:
+    with pytest.raises(
+        Forbidden, match=r"code: the ConfigMaps .* cannot be created: not allowed; grant create, get and patch on config"
+    ):
+        submit(refusing(cluster, "create", "ConfigMap", Forbidden("not allowed")), wanted)
+    assert cluster.list(TRAINJOB, "default").items == []
+
+
+def test_without_the_right_to_patch_the_job_runs(
+    cluster: EmbeddedCluster, wanted: TrainRequest, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        made = submit(refusing(cluster, "patch", "ConfigMap", Forbidden("not allowed")), wanted)
+    assert not made.adopted
+    assert f"its ConfigMaps stay when their job goes name={made.name} error=not allowed" in caplog.text
+
+
+def test_a_cluster_without_an_answer_is_asked_again(cluster: EmbeddedCluster, wanted: TrainRequest) -> None:
+    errors = {verb: [ServiceUnavailable("later")] for verb in ("create", "get", "patch")}
+
+    def before(verb: str, kind: str) -> None:
+        if kind == "ConfigMap" and errors[verb]:
+            raise errors[verb].pop()
+
+    submit(Watched(cluster, before), wanted)
+    assert len(owners_of(maps(cluster)[0])) == 1
+    assert errors == {"create": [], "get": [], "patch": []}
+
+
+def sources_of(trainjob: dict[str, Any]) -> list[str]:
+    """The ConfigMaps that the node container of the job's JobSet mounts."""
+    jobset = materialize(trainjob, bundled_runtime("torch-distributed") or {})[-1]
+    (job,) = jobset["spec"]["replicatedJobs"]
+    pod = job["template"]["spec"]["template"]["spec"]
+    volume = named(pod["volumes"], "trainwright-code")
+    container = named(pod["containers"], "node")
+    assert volume is not None
+    assert container is not None
+    assert [mount for mount in container["volumeMounts"] if mount["name"] == "trainwright-code"] == [
+        {"name": "trainwright-code", "mountPath": MOUNT, "readOnly": True}
+    ]
+    assert container["command"][:2] == ["python3", "-c"]
+    admit(jobset)
+    return [source["configMap"]["name"] for source in volume["projected"]["sources"]]
+
+
+def test_three_parts_are_three_configmaps_in_one_volume(
+    cluster: EmbeddedCluster, wanted: TrainRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    size = -(-len(pack_code(wanted.code).parts[0]) // 3)
+    monkeypatch.setattr("trainwright.jobs.code_package.PART_BYTES", size)
+    made = submit(cluster, wanted)
+    code = pack_code(wanted.code)
+    found = maps(cluster)
+    assert [list(one["binaryData"]) for one in found] == [["part-000"], ["part-001"], ["part-002"]]
+    assert b"".join(base64.b64decode(*one["binaryData"].values()) for one in found) == b"".join(code.parts)
+    assert {uid for one in found for uid in [owners_of(one)[0]["uid"]]} == {uid_of(made.trainjob)}
+    assert sources_of(made.trainjob) == [name_of(one) for one in found]
+
+
+@pytest.mark.parametrize(
+    "runtime", ["torch-distributed", "trl-sft", "deepspeed-distributed", "jax-distributed", "xgboost-distributed"]
+)
+def test_every_training_container_of_a_runtime_mounts_it(runtime: str) -> None:
+    definition = bundled_runtime(runtime) or {}
+    request = TrainRequest(runtime=runtime, code="/somewhere", command=["train.py"], num_nodes=2)
+    trainjob = trainjob_manifest(request, STEP, "default", definition, code=PackedCode("0" * 64, (b"x",), "here"))
+    admit(trainjob, context=AdmissionContext(strictness="Strict"))
+    jobset = materialize(trainjob, definition)[-1]
+    admit(jobset)
+    for job in jobset["spec"]["replicatedJobs"]:
+        for container in job["template"]["spec"]["template"]["spec"]["containers"]:
+            mounts = [mount["mountPath"] for mount in container.get("volumeMounts") or []]
+            assert (MOUNT in mounts) is (container["name"] == "node"), job["name"]
+
+
+def test_in_jobset_mode_it_goes_with_the_jobset(inner: Inner, wanted: TrainRequest) -> None:  # noqa: F811
+    cluster = JobSetCluster(inner)
+    made = submit(cluster, wanted)
+    assert inner.made.index("ConfigMap") < inner.made.index("JobSet")
+    (config_map,) = maps(inner)
+    jobset = inner.get(JOBSET, made.name, "default")
+    assert [(owner["kind"], owner["uid"]) for owner in owners_of(config_map)] == [("JobSet", uid_of(jobset))]
+    (job,) = jobset["spec"]["replicatedJobs"]
+    assert named(job["template"]["spec"]["template"]["spec"]["volumes"], "trainwright-code") is not None
+    before = maps(inner)
+    assert submit(cluster, wanted).adopted
+    assert maps(inner) == before
