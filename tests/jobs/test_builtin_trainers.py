@@ -113,7 +113,7 @@ def test_another_runtime_never_gets_arguments_of_sft(runtime: str) -> None:
         ({"epoch": 1}, "settings.epoch: Extra inputs are not permitted"),
         ({"epochs": 0}, "settings.epochs: Input should be greater than 0"),
         ({"method": "qlora"}, "settings.method: Input should be 'lora' or 'full'"),
-        ({"steps": -1, "seed": "x"}, "settings.steps: .*; settings.seed: "),
+        ({"steps": -1, "seed": "x"}, r"settings.steps: .*, settings.seed: "),
     ],
 )
 def test_wrong_settings_are_named(settings: dict[str, Any], words: str) -> None:
@@ -277,7 +277,7 @@ def test_a_torchtune_job_runs_trainers_recipe() -> None:
     runtime = "torchtune-llama3.2-1b"
     request = TrainRequest(
         runtime=runtime,
-        dataset_uri="tatsu-lab/alpaca/data",
+        dataset_uri="hf://tatsu-lab/alpaca/data",
         settings={"epochs": 1, "peft_config": {"lora_rank": 8.0}},
         resources_per_node=GPU,
     )

@@ -1,0 +1,138 @@
+"""Literal credentials in any setting and in any form: refused, and never repeated."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from typing import Any
+
+import pytest
+import yaml
+
+from trainwright.api.errors import ApiError
+from trainwright.jobs import TrainRequest
+from trainwright.jobs.literal_secrets import LiteralSecret, looks_like
+
+TOKEN = "hf_" + "aB3" * 10
+URL = "https://me:hunter2@example.com/simple"
+SPEC: dict[str, Any] = {"runtimeRef": {"name": "torch-distributed"}, "trainer": {"command": ["true"]}}
+MANIFEST = {"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob", "metadata": {"name": "a"}, "spec": SPEC}
+
+
+def with_env(**env: str) -> dict[str, Any]:
+    entries = [{"name": name, "value": value} for name, value in env.items()]
+    return {**MANIFEST, "spec": {**SPEC, "trainer": {"command": ["true"], "env": entries}}}
+
+
+def patched(**env: str) -> list[dict[str, Any]]:
+    entries = [{"name": name, "value": value} for name, value in env.items()]
+    pod = {"containers": [{"name": "node", "env": entries}]}
+    jobs = [{"name": "node", "template": {"spec": {"template": {"spec": pod}}}}]
+    return [{"manager": "a.b/c", "trainingRuntimeSpec": {"template": {"spec": {"replicatedJobs": jobs}}}}]
+
+
+def inner() -> str:
+    return "hf_aB3aB3aB3aB3aB3aB3aB3aB3aB3aB3"
+
+
+CASES: list[tuple[dict[str, Any], str]] = [
+    ({"env": {"ANY": TOKEN}}, "env.ANY"),
+    ({"env": {"DB_PASSWORD": "plain"}}, "env.DB_PASSWORD"),
+    ({"env": json.dumps({"DB_PASSWORD": "plain"})}, "env.DB_PASSWORD"),
+    ({"env": yaml.safe_dump({"DB_PASSWORD": "plain"})}, "env.DB_PASSWORD"),
+    ({"env": f"{{ANY: {TOKEN}"}, "env"),
+    ({"env": [{"name": "ANY", "value": TOKEN}]}, "env"),
+    ({"env": {"ANY": {"valueFrom": {"secretKeyRef": {"name": TOKEN, "key": "k"}}}}}, "env.ANY"),
+    ({"dataset_env": {"HF_TOKEN": "plain"}}, "dataset_env.HF_TOKEN"),
+    ({"model_env": {"ANY": TOKEN}}, "model_env.ANY"),
+    ({"func": f"def f():\n    return '{TOKEN}'"}, "func"),
+    ({"func": f"# {TOKEN}\ndef f(:"}, "func"),
+    ({"func": f"def f():\n    return {TOKEN}"}, "func"),
+    ({"func": inner}, "func"),
+    ({"func": {"name": "f", "source": f"def f(): return '{TOKEN}'"}}, "func"),
+    ({"func": {"name": "f", "source": [TOKEN]}}, "func"),
+    ({"func": "def f(a): ...", "func_args": {"a": {"b": [TOKEN]}}}, "func_args"),
+    ({"func": "def f(a): ...", "func_args": json.dumps({"a": TOKEN})}, "func_args"),
+    ({"settings": {"extra": ["--hub_token", TOKEN]}}, "settings"),
+    ({"settings": f"extra: [{TOKEN}"}, "settings"),
+    ({"args": ["--token", TOKEN]}, "args"),
+    ({"command": f'["a", "{TOKEN}"]'}, "command"),
+    ({"pip_index_urls": [URL], "packages_to_install": ["a"], "code": "/x", "command": ["a"]}, "pip_index_urls"),
+    ({"packages_to_install": [f"a @ {URL}"], "code": "/x", "command": ["a"]}, "packages_to_install"),
+    ({"code": "git+https://me:hunter2@example.com/a@main", "command": ["a"]}, "code"),
+    ({"code": f"git+https://{TOKEN}@example.com/a@main", "command": ["a"]}, "code"),
+    ({"dataset_uri": URL}, "dataset_uri"),
+    ({"model_uri": f"https://h/x?sig={'a' * 30}"}, "model_uri"),
+    ({"export_uri": "s3://AKIAABCDEFGHIJKLMNOP:x@b/c"}, "export_uri"),
+    ({"image": URL}, "image"),
+    ({"workspace": TOKEN}, "workspace"),
+    ({"topology": TOKEN}, "topology"),
+    ({"resume": URL}, "resume"),
+    ({"labels": {"a": TOKEN}}, "labels"),
+    ({"annotations": json.dumps({"a": TOKEN})}, "annotations"),
+    ({"runtime_patches": patched(ANY=TOKEN)}, "runtime_patches"),
+    ({"runtime_patches": patched(DB_PASSWORD="plain")}, "runtime_patches"),
+    ({"runtime_patches": json.dumps(patched(DB_PASSWORD="plain"))}, "runtime_patches"),
+    ({"runtime_patches": yaml.safe_dump(patched(DB_PASSWORD="plain"))}, "runtime_patches"),
+    ({"tolerations": [{"key": TOKEN}]}, "tolerations"),
+    ({"affinity": {"a": TOKEN}}, "affinity"),
+    ({"manifest": with_env(ANY=TOKEN)}, "manifest"),
+    ({"manifest": with_env(DB_PASSWORD="plain")}, "manifest"),
+    ({"manifest": json.dumps(with_env(DB_PASSWORD="plain"))}, "manifest"),
+    ({"manifest": yaml.safe_dump(with_env(ANY=TOKEN))}, "manifest"),
+    ({"manifest": {**with_env(ANY=TOKEN), "specs": 3}}, "manifest"),
+    ({"manifest": {**MANIFEST, "metadata": {"annotations": {"a": TOKEN}}}}, "manifest"),
+]
+
+
+@pytest.mark.parametrize(("fields", "field"), CASES)
+def test_a_literal_credential_is_refused_and_not_repeated(
+    fields: dict[str, Any], field: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.DEBUG), pytest.raises(LiteralSecret) as raised:
+        TrainRequest.from_parameters(fields)
+    assert any(problem.field.startswith(field) for problem in raised.value.problems)
+    said = f"{raised.value} {raised.value.problems} {caplog.text}"
+    for secret in (TOKEN, "hunter2", "plain", "a" * 30):
+        assert secret not in said
+
+
+@pytest.mark.parametrize(
+    "manifest", [f"a: [{TOKEN}", f"*{TOKEN}", f"'{TOKEN}", f"!{TOKEN} a", f"!!int {TOKEN}", f"kind: {TOKEN}"]
+)
+def test_a_manifest_that_cannot_be_read_is_not_repeated(manifest: str) -> None:
+    with pytest.raises((ValueError, ApiError)) as raised:
+        TrainRequest(manifest=manifest)
+    assert TOKEN not in str(raised.value)
+
+
+@pytest.mark.parametrize("env", [f"{{a: *{TOKEN}", f"!{TOKEN} a", f"!!int {TOKEN}"])
+def test_nor_is_a_setting(env: str) -> None:
+    with pytest.raises(LiteralSecret) as raised:
+        TrainRequest(env=env)
+    assert TOKEN not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"env": {"DB_PASSWORD": {"valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}}},
+        {"env": {"DB_PASSWORD": "$(OTHER)", "URL": "postgres://me:$(PASSWORD)@h/x"}},
+        {"pip_index_urls": ["https://me:$(TOKEN)@h/simple"], "packages_to_install": ["a"], "code": "/x", "command": ["a"]},
+        {"code": "git+ssh://git@github.com/a/b@main", "command": ["a"]},
+        {"args": ["--token_budget", "3", "a:b@c"]},
+    ],
+)
+def test_references_are_none(fields: dict[str, Any]) -> None:
+    TrainRequest(**fields)
+
+
+@pytest.mark.parametrize(
+    "text", ["x" * 96 * 1024, "eyJ" * 30000, "-----BEGIN " * 9000, "a://" * 24000, "a:b" * 30000, "sk-" + "a-" * 40000]
+)
+def test_a_long_text_is_looked_at_in_no_time(text: str) -> None:
+    """A function may have 96 KiB, and one pattern took 17 s for as many letters."""
+    before = time.process_time()
+    looks_like(text)
+    assert time.process_time() - before < 2

@@ -1,0 +1,139 @@
+"""Where a workspace is mounted, container by container, in the JobSet that a request comes to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from trainwright.api import AdmissionContext, admit
+from trainwright.jobs import Identity, TrainRequest
+from trainwright.jobs.compatibility import IncompatibleRuntime, check_compatible
+from trainwright.jobs.manifest import trainjob_manifest
+from trainwright.materialize import materialize
+from trainwright.runtimes import bundled_runtime
+
+STEP = Identity("kfp", "run", "train")
+DATASET, MODEL = "sha256:" + "a" * 64, "sha256:" + "b" * 64
+Mount = tuple[str, str, str, bool]
+RUN = ("/workspace", "claim", "team/runs/run", False)
+DATA, BASE = (f"/workspace/{kind}", "claim", f"team/{kind}s/{hexa * 64}", True) for kind, hexa in (("dataset", "a"), ("model", "b"))
+SHARED = ("/trainwright/workspace", "claim", "team", False)
+
+
+def jobset_of(runtime: str, **fields: Any) -> dict[str, Any]:
+    """The admitted JobSet of an admitted TrainJob."""
+    definition = bundled_runtime(runtime) or {}
+    request = TrainRequest(runtime=runtime, **{"workspace": "pvc://claim/team", **fields})
+    check_compatible(request, definition)
+    trainjob = trainjob_manifest(request, STEP, "default", definition)
+    admit(trainjob, context=AdmissionContext(strictness="Strict"))
+    jobset = materialize(trainjob, definition)[-1]
+    admit(jobset, context=AdmissionContext(strictness="Strict"))
+    return jobset
+
+
+def mounts_of(jobset: dict[str, Any]) -> dict[str, set[Mount]]:
+    """`job/container` to path, claim, folder and whether it is read only, of the mounts of claims."""
+    found: dict[str, set[Mount]] = {}
+    for job in jobset["spec"]["replicatedJobs"]:
+        pod = job["template"]["spec"]["template"]["spec"]
+        volumes = [volume["name"] for volume in pod.get("volumes") or []]
+        assert len(volumes) == len(set(volumes))
+        claims = {one["name"]: (one.get("persistentVolumeClaim") or {}).get("claimName", "") for one in pod.get("volumes") or []}
+        for container in [*(pod.get("initContainers") or []), *pod["containers"]]:
+            mounts = container.get("volumeMounts") or []
+            paths = [mount["mountPath"] for mount in mounts]
+            assert len(paths) == len(set(paths))
+            assert not any("subPath" in mount and "subPathExpr" in mount for mount in mounts)
+            found[f"{job['name']}/{container['name']}"] = {
+                (one["mountPath"], claims[one["name"]], one.get("subPath") or one.get("subPathExpr") or "", bool(one.get("readOnly")))
+                for one in mounts
+                if claims.get(one["name"])
+            }
+    return found
+
+
+def test_sft_that_prepares_its_inputs() -> None:
+    assert mounts_of(jobset_of("trl-sft", dataset_uri="hf://a/b", model_uri="hf://a/b")) == {
+        "dataset-initializer/dataset-initializer": {RUN, SHARED},
+        "model-initializer/model-initializer": {RUN, SHARED},
+        "node/resume-point": {RUN},
+        "node/node": {RUN},
+    }
+
+
+def test_sft_on_prepared_inputs() -> None:
+    found = mounts_of(jobset_of("trl-sft", dataset_digest=DATASET, model_digest=MODEL))
+    assert found == dict.fromkeys(found, {RUN, DATA, BASE})
+    assert set(found) == {
+        "dataset-initializer/dataset-initializer",
+        "model-initializer/model-initializer",
+        "node/resume-point",
+        "node/node",
+    }
+
+
+def test_sft_on_one_prepared_input() -> None:
+    assert mounts_of(jobset_of("trl-sft", dataset_digest=DATASET, model_uri="hf://a/b")) == {
+        "dataset-initializer/dataset-initializer": {RUN, DATA},
+        "model-initializer/model-initializer": {RUN, DATA, SHARED},
+        "node/resume-point": {RUN, DATA},
+        "node/node": {RUN, DATA},
+    }
+
+
+@pytest.mark.parametrize(
+    ("digests", "mounts"),
+    [
+        ({}, {RUN}),
+        ({"dataset_digest": DATASET}, {RUN, DATA}),
+        ({"model_digest": MODEL}, {RUN, BASE}),
+        ({"dataset_digest": DATASET, "model_digest": MODEL}, {RUN, DATA, BASE}),
+    ],
+)
+@pytest.mark.parametrize("runtime", ["torch-distributed", "jax-distributed", "xgboost-distributed", "causal-lm-evaluation"])
+def test_a_runtime_without_initializers(runtime: str, digests: dict[str, str], mounts: set[Mount]) -> None:
+    command = ["true"] if runtime != "causal-lm-evaluation" else []
+    assert mounts_of(jobset_of(runtime, command=command, **digests)) == {"node/node": mounts}
+
+
+@pytest.mark.parametrize("digests", [{}, {"dataset_digest": DATASET, "model_digest": MODEL}])
+def test_torchtune_fetches_for_itself(digests: dict[str, str]) -> None:
+    """Its initializers are Trainer's own, which know of no prepared inputs."""
+    found = mounts_of(jobset_of("torchtune-llama3.2-1b", **digests))
+    assert found == {
+        "dataset-initializer/dataset-initializer": {RUN},
+        "model-initializer/model-initializer": {RUN},
+        "node/node": {RUN},
+    }
+
+
+def test_every_node_of_an_mpi_job_mounts_it() -> None:
+    found = mounts_of(jobset_of("deepspeed-distributed", command=["mpirun"], num_nodes=2))
+    assert {name: mounts for name, mounts in found.items() if name.endswith("/node")} == dict.fromkeys(
+        (name for name in found if name.endswith("/node")), {RUN}
+    )
+    assert any(name.endswith("/node") for name in found)
+
+
+def test_without_a_folder_the_claim_itself_is_shared() -> None:
+    found = mounts_of(jobset_of("trl-sft", workspace="pvc://claim", model_uri="hf://a/b", dataset_digest=DATASET))
+    assert found["model-initializer/model-initializer"] == {
+        ("/workspace", "claim", "runs/run", False),
+        ("/workspace/dataset", "claim", f"datasets/{'a' * 64}", True),
+        ("/trainwright/workspace", "claim", "", False),
+    }
+
+
+def test_without_a_workspace_the_runtimes_own_stays() -> None:
+    assert mounts_of(jobset_of("trl-sft", workspace=""))["node/node"] == {("/workspace", "workspace", "$(TRAINJOB_NAME)", False)}
+    assert mounts_of(jobset_of("torch-distributed", workspace="", command=["true"])) == {"node/node": set()}
+
+
+def test_a_runtime_with_no_place_for_it_is_refused() -> None:
+    definition = bundled_runtime("torch-distributed") or {}
+    (job,) = definition["spec"]["template"]["spec"]["replicatedJobs"]
+    job["template"]["spec"]["template"]["spec"]["containers"][0]["name"] = "main"
+    with pytest.raises(IncompatibleRuntime, match="workspace: no step of the runtime mounts the volume 'initializer', or has a"):
+        check_compatible(TrainRequest(runtime="torch-distributed", command=["a"], workspace="pvc://claim"), definition)
