@@ -141,6 +141,8 @@ def test_tidying_ends_the_run_and_keeps_what_retention_says(module: Any, tmp_pat
             owner="airflow/d",
             now=lambda name=name: f"2026-01-0{len(name) % 7 + 1}T00:00:00Z",
         )
+    for name in ("monday", "tuesday", "now"):
+        (tmp_path / run_folder(name) / "output").mkdir()
     for name in ("monday", "tuesday"):
         end_run(tmp_path, run_folder(name))
     (tmp_path / RUNS / "notes.txt").touch()

@@ -28,8 +28,20 @@ def test_it_ends_with_losses_samples_durations_and_places(finished: str, runs: P
         assert words in finished
     result = json.loads((runs / "first/result.json").read_text("utf-8"))
     assert result["after"]["loss"] < result["before"]["loss"]
-    assert set(result["durations"]) == {"initialize-dataset", "initialize-model", "train", "export-checkpoint", "evaluate"}
+    assert set(result["durations"]) == {
+        "start-run",
+        "initialize-dataset",
+        "initialize-model",
+        "train",
+        "export-checkpoint",
+        "evaluate",
+    }
     assert (runs / "first/loss-curve.png").read_bytes().startswith(b"\x89PNG")
+    (summary,) = (runs / "first/workspace/runs/first/evaluation").glob("*/summary.md")
+    assert "held-out loss" in summary.read_text("utf-8")
+    assert "<svg" in summary.with_name("loss-curve.html").read_text("utf-8")
+    (shown,) = (runs / "first/pipeline").rglob("evaluate/summary")
+    assert shown.read_bytes() == summary.read_bytes()
 
 
 def test_the_export_is_whole_and_has_the_digest_that_was_shown(finished: str, runs: Path) -> None:

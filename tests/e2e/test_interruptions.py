@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 
 def checkpoints(runs: Path, name: str) -> list[str]:
-    return sorted(path.name for path in (runs / name / "workspace/output").glob("checkpoint-*"))
+    return sorted(path.name for path in (runs / name / "workspace/runs" / name / "output").glob("checkpoint-*"))
 
 
 def node_logs(runs: Path) -> str:

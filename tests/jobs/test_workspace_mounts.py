@@ -17,7 +17,8 @@ STEP = Identity("kfp", "run", "train")
 DATASET, MODEL = "sha256:" + "a" * 64, "sha256:" + "b" * 64
 Mount = tuple[str, str, str, bool]
 RUN = ("/workspace", "claim", "team/runs/run", False)
-DATA, BASE = (f"/workspace/{kind}", "claim", f"team/{kind}s/{hexa * 64}", True) for kind, hexa in (("dataset", "a"), ("model", "b"))
+DATA = ("/workspace/dataset", "claim", f"team/datasets/{'a' * 64}", True)
+BASE = ("/workspace/model", "claim", f"team/models/{'b' * 64}", True)
 SHARED = ("/trainwright/workspace", "claim", "team", False)
 
 
@@ -47,7 +48,12 @@ def mounts_of(jobset: dict[str, Any]) -> dict[str, set[Mount]]:
             assert len(paths) == len(set(paths))
             assert not any("subPath" in mount and "subPathExpr" in mount for mount in mounts)
             found[f"{job['name']}/{container['name']}"] = {
-                (one["mountPath"], claims[one["name"]], one.get("subPath") or one.get("subPathExpr") or "", bool(one.get("readOnly")))
+                (
+                    one["mountPath"],
+                    claims[one["name"]],
+                    one.get("subPath") or one.get("subPathExpr") or "",
+                    bool(one.get("readOnly")),
+                )
                 for one in mounts
                 if claims.get(one["name"])
             }

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from trainwright.workspace import WorkspaceError, apply_umask, begin_run, end_run, read_run, touch_run
+from trainwright.workspace import WorkspaceError, apply_umask, begin_run, drop_empty_run, end_run, read_run, touch_run
 
 EARLY, LATE, LATEST = "2026-11-22T10:00:00Z", "2026-11-22T11:00:00Z", "2026-11-22T12:00:00Z"
 DIGEST = "sha256:" + "a" * 64
@@ -142,3 +142,14 @@ def test_short_umasks_are_read(text: str) -> None:
 def test_a_umask_that_is_none_is_named(text: str) -> None:
     with pytest.raises(WorkspaceError, match=f"TRAINWRIGHT_UMASK: {text!r} is no umask"):
         apply_umask({"TRAINWRIGHT_UMASK": text})
+
+
+def test_a_run_that_has_written_nothing_leaves_no_folder(tmp_path: Path) -> None:
+    begin_run(tmp_path, "runs/skipped", run="skipped", owner="o")
+    begin_run(tmp_path, "runs/trained", run="trained", owner="o")
+    (tmp_path / "runs/trained/output").mkdir()
+    assert drop_empty_run(tmp_path, "runs/skipped")
+    assert not drop_empty_run(tmp_path, "runs/skipped")
+    assert not drop_empty_run(tmp_path, "runs/trained")
+    assert read_run(tmp_path / "runs/trained") is not None
+    assert not (tmp_path / "runs/skipped").exists()

@@ -15,7 +15,7 @@ from trainwright.api.errors import ApiError
 from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import annotations_of
 from trainwright.cluster.protocol import Cluster
-from trainwright.workspace import RUNS, WorkspaceError, end_run, parse_retention, prune_runs, read_run, run_folder
+from trainwright.workspace import RUNS, WorkspaceError, drop_empty_run, end_run, parse_retention, prune_runs, read_run, run_folder
 from trainwright.workspace.layout import run_name
 
 log = logging.getLogger(__name__)
@@ -26,12 +26,12 @@ def retire_run(
 ) -> list[str]:
     """Note that a run has ended, and delete the folders of others beyond `retention` (`always`, or `keep=N` of the ended ones).
 
-    Never those of a live run: one whose TrainJob is unfinished, and, where the cluster cannot be asked, any without an end.
+    A run without output leaves no folder. Never those of a live run: one whose TrainJob is unfinished, and, where the cluster cannot be asked, any without an end.
     Returns the names of the folders that were deleted. Raises ValueError (retention), WorkspaceError, StorageError.
     """
     keep = parse_retention(retention)
     folder = run_folder(run_id, map_index)
-    if read_run(workspace / folder) is not None:
+    if read_run(workspace / folder) is not None and not drop_empty_run(workspace, folder):
         end_run(workspace, folder)
     if keep is None:
         return []

@@ -5,7 +5,7 @@ from trainwright.workspace.layout import DATASETS, MODELS, RUNS, prepared_folder
 from trainwright.workspace.prepared import Prepared, check_prepared, publish, verify_prepared
 from trainwright.workspace.receipt import Receipt, read_receipt
 from trainwright.workspace.retention import parse_retention, prune_runs
-from trainwright.workspace.run_record import RunRecord, begin_run, end_run, read_run, touch_run
+from trainwright.workspace.run_record import RunRecord, begin_run, drop_empty_run, end_run, read_run, touch_run
 from trainwright.workspace.umask import apply_umask
 
 __all__ = [
@@ -20,6 +20,7 @@ __all__ = [
     "apply_umask",
     "begin_run",
     "check_prepared",
+    "drop_empty_run",
     "end_run",
     "parse_retention",
     "prepared_folder",

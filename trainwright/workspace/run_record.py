@@ -97,6 +97,16 @@ def end_run(workspace: Path, folder: str, *, exported: str = "", now: Callable[[
     return _update(workspace, folder, {"exported": exported}, {"updated": moment, "ended": moment})
 
 
+def drop_empty_run(workspace: Path, folder: str) -> bool:
+    """Remove the folder of a run that has written nothing but its record; whether it was one. Raises WorkspaceError, StorageError."""
+    with changing(workspace, folder) as path, disk_errors(path):
+        if not path.is_dir() or {entry.name for entry in path.iterdir()} - {RECORD}:
+            return False
+        (path / RECORD).unlink(missing_ok=True)
+        path.rmdir()
+        return True
+
+
 def read_run(folder: Path) -> RunRecord | None:
     """The record in a run's folder (a path), or None where there is none that makes sense. Links are not followed."""
     try:
