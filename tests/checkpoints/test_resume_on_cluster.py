@@ -125,6 +125,7 @@ def test_an_export_on_disk_and_on_a_claim_is_gone_on_from_by_all_nodes(trained: 
     assert trained.train("two", run="other", num_nodes=2) == "0:20 1:20"
     trained.claim("three")
     assert trained.train("three", run="third", resume="pvc://one/exports/checkpoint-10", failures=1) == "0:10 0:15"
+    assert trained.train("one", run="fourth", resume="pvc://one/exports") == "0:10", "the export is on the workspace's own claim"
 
 
 def test_auto_on_a_new_volume_goes_on_from_what_the_run_has_exported_to_a_bucket(

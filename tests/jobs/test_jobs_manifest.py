@@ -31,8 +31,8 @@ def test_a_workspace_takes_the_place_of_the_runtimes_claim_in_every_step() -> No
         (claim,) = [volume["persistentVolumeClaim"] for volume in spec["volumes"] if volume["name"] == "initializer"]
         assert claim == {"claimName": "mine"}, step
         for container in [*spec.get("initContainers", []), *spec["containers"]]:
-            (mount,) = [mount for mount in container["volumeMounts"] if mount["name"] == "initializer"]
-            assert (mount["mountPath"], mount["subPathExpr"]) == ("/workspace", "team/one/runs/run"), (step, container["name"])
+            (mount,) = [mount for mount in container["volumeMounts"] if mount["mountPath"] == "/workspace"]
+            assert (mount["name"], mount["subPathExpr"]) == ("initializer", "team/one/runs/run"), (step, container["name"])
 
 
 def test_the_manifest_is_one_that_the_api_accepts_and_leaves_out_what_was_not_asked_for() -> None:

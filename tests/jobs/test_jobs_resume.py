@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from trainwright.api import names
 from trainwright.api.errors import Forbidden, Invalid
 from trainwright.api.kinds import TRAINJOB
-from trainwright.api.objects import annotations_of, name_of, named
+from trainwright.api.objects import name_of, named
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Identity, TrainRequest, submit_or_adopt, trainjob_manifest
 from trainwright.jobs.resume import PATCH_MANAGER
@@ -61,7 +61,10 @@ def test_what_is_no_wish_is_refused_by_name(value: str) -> None:
 def test_a_job_that_asks_for_nothing_is_what_it_was_before_one_could_ask() -> None:
     made = manifest()
     assert made["spec"] == manifest(resume="auto", previous_jobs="delete", resume_secret="s")["spec"]
-    assert [patch["manager"] for patch in made["spec"]["runtimePatches"]] == ["trainwright.dev/workspace"]
+    assert [patch["manager"] for patch in made["spec"]["runtimePatches"]] == [
+        "trainwright.dev/workspace",
+        "trainwright.dev/workspace-shared",
+    ]
 
 
 def test_never_is_told_to_the_container_that_decides_with_which_job_it_is() -> None:

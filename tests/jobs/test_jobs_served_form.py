@@ -80,6 +80,7 @@ def test_a_cluster_of_today_gets_todays_form(cluster: EmbeddedCluster, definitio
     (sent,) = serving.sent
     assert [patch["manager"] for patch in sent["spec"]["runtimePatches"]] == [
         "trainwright.dev/workspace",
+        "trainwright.dev/workspace-shared",
         "trainwright.dev/scheduling",
     ]
     assert sent["spec"]["activeDeadlineSeconds"] == 60

@@ -42,6 +42,8 @@ def mounts_of(jobset: dict[str, Any]) -> dict[str, set[Mount]]:
         volumes = [volume["name"] for volume in pod.get("volumes") or []]
         assert len(volumes) == len(set(volumes))
         claims = {one["name"]: (one.get("persistentVolumeClaim") or {}).get("claimName", "") for one in pod.get("volumes") or []}
+        named = [claim for claim in claims.values() if claim]
+        assert len(named) == len(set(named)), "a pod with two volumes of one claim never starts on Kubernetes 1.34"
         for container in [*(pod.get("initContainers") or []), *pod["containers"]]:
             mounts = container.get("volumeMounts") or []
             paths = [mount["mountPath"] for mount in mounts]
@@ -71,7 +73,7 @@ def test_sft_that_prepares_its_inputs() -> None:
 
 def test_sft_on_prepared_inputs() -> None:
     found = mounts_of(jobset_of("trl-sft", dataset_digest=DATASET, model_digest=MODEL))
-    assert found == dict.fromkeys(found, {RUN, DATA, BASE})
+    assert all(mounts == {RUN, DATA, BASE} for mounts in found.values())
     assert set(found) == {
         "dataset-initializer/dataset-initializer",
         "model-initializer/model-initializer",
@@ -105,22 +107,27 @@ def test_a_runtime_without_initializers(runtime: str, digests: dict[str, str], m
 
 
 @pytest.mark.parametrize("digests", [{}, {"dataset_digest": DATASET, "model_digest": MODEL}])
-def test_torchtune_fetches_for_itself(digests: dict[str, str]) -> None:
-    """Its initializers are Trainer's own, which know of no prepared inputs."""
-    found = mounts_of(jobset_of("torchtune-llama3.2-1b", **digests))
-    assert found == {
-        "dataset-initializer/dataset-initializer": {RUN},
-        "model-initializer/model-initializer": {RUN},
-        "node/node": {RUN},
-    }
+def test_a_runtime_with_a_claim_of_its_own_takes_no_other(digests: dict[str, str]) -> None:
+    """JobSet refuses a volume of the name of a claim template, and a template that no container mounts."""
+    with pytest.raises(IncompatibleRuntime, match="workspace: the runtime makes a claim of its own for each job"):
+        jobset_of("torchtune-llama3.2-1b", **digests)
+    assert mounts_of(jobset_of("torchtune-llama3.2-1b", workspace=""))["node/node"] == set()
 
 
 def test_every_node_of_an_mpi_job_mounts_it() -> None:
     found = mounts_of(jobset_of("deepspeed-distributed", command=["mpirun"], num_nodes=2))
-    assert {name: mounts for name, mounts in found.items() if name.endswith("/node")} == dict.fromkeys(
-        (name for name in found if name.endswith("/node")), {RUN}
-    )
-    assert any(name.endswith("/node") for name in found)
+    nodes = {name: mounts for name, mounts in found.items() if name.endswith("/node")}
+    assert nodes
+    assert all(mounts == {RUN} for mounts in nodes.values())
+
+
+def test_an_export_on_the_claim_of_the_workspace_is_read_through_its_volume() -> None:
+    source = ("/resume-source", "claim", "", True)
+    own = mounts_of(jobset_of("trl-sft", resume="pvc://claim/exports", dataset_digest=DATASET))
+    assert own["node/resume-point"] == {RUN, DATA, source}
+    assert own["node/node"] == {RUN, DATA}
+    other = mounts_of(jobset_of("trl-sft", resume="pvc://other/exports"))
+    assert other["node/resume-point"] == {RUN, ("/resume-source", "other", "", True)}
 
 
 def test_without_a_folder_the_claim_itself_is_shared() -> None:

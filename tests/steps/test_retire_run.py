@@ -21,6 +21,7 @@ def workspace(tmp_path: Path) -> Path:
     """With a run that has ended, `runs/old`, and one called `runs`."""
     for run in ("old", "runs", "current"):
         begin_run(tmp_path, f"runs/{run}", run=run, owner="kfp")
+        (tmp_path / f"runs/{run}/output").mkdir()
     for run in ("old", "runs"):
         end_run(tmp_path, f"runs/{run}")
     return tmp_path
@@ -86,6 +87,12 @@ def test_without_the_cluster_only_runs_that_say_that_they_have_ended_go(workspac
     assert sorted(retired(Blind(), workspace)) == ["old", "runs"]
     assert retired(None, workspace) == []
     assert (workspace / "runs/going-on").is_dir()
+
+
+def test_a_run_that_has_written_nothing_leaves_no_folder(cluster: EmbeddedCluster, workspace: Path) -> None:
+    begin_run(workspace, "runs/empty", run="empty", owner="kfp")
+    assert retire_run(cluster, workspace, run_id="empty", namespace="default") == []
+    assert not (workspace / "runs/empty").exists()
 
 
 def test_a_retention_that_makes_no_sense_is_refused_before_anything_is_noted(cluster: EmbeddedCluster, workspace: Path) -> None:

@@ -38,7 +38,10 @@ def export_at(uri: str) -> Source:
         return Source(str(store.uri), read_manifest(store))
     latest = latest_export(store)
     if latest is None:
-        raise NoCheckpoint(f"{store.uri} holds no export: it has neither {MANIFEST} nor {LATEST}")
+        raise NoCheckpoint(
+            f"{store.uri} holds no export: it has neither {MANIFEST} nor {LATEST}; those of a run lie in a folder of its own, "
+            f"as in {store.uri.join('RUN')}"
+        )
     name, digest = latest
     chosen = open_store(store.uri.join(name))
     return Source(str(chosen.uri), read_manifest(chosen, digest))

@@ -12,6 +12,7 @@ import typer
 from trainwright.api.errors import ApiError, Invalid, Problem
 from trainwright.api.shape_check import ROOT
 from trainwright.cluster.connect import NoCluster
+from trainwright.jobs.errors import TrainJobError
 from trainwright.jobs.outcomes import ExitCode, exit_code_of
 
 FAILURE, BAD_INPUT = int(ExitCode.other), int(ExitCode.bad_input)
@@ -39,13 +40,13 @@ def told(problem: Problem) -> str:
 
 @contextmanager
 def cluster_errors_exit() -> Iterator[None]:
-    """Errors of a cluster: bad input as above, everything else one line and its exit code."""
+    """Errors of a cluster or about a job: bad input as above, everything else one line and its exit code."""
     try:
         yield
     except Invalid as error:
         with bad_input_exits():
             raise error
-    except (NoCluster, ApiError, ValueError) as error:
+    except (NoCluster, ApiError, TrainJobError, ValueError) as error:
         fail(str(error), int(exit_code_of(error)))
 
 

@@ -79,9 +79,10 @@ def submit(
     after a failure the next one resumes.
     """
     if settings or run_id or not filename:
-        with cluster_errors_exit():
+        with bad_input_exits():
             if not (settings or filename):
                 raise BadRequest("nothing to submit: give -f FILE, or settings such as --runtime, --code or --func")
+        with cluster_errors_exit():
             how = Wait.of(timeout, queue_timeout, start_timeout, run_timeout, logs, logs_of, log_bytes, stopping)
             said = {
                 **(settings or {}),

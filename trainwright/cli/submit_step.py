@@ -16,6 +16,7 @@ from trainwright.api.objects import Obj, described
 from trainwright.checkpoints.resume_source import exported_by
 from trainwright.cli.manifests import read_manifests
 from trainwright.cli.output import Format, print_object
+from trainwright.cli.problems import bad_input_exits
 from trainwright.cli.request_options import setting_values
 from trainwright.cli.waiting import Wait, waited_for
 from trainwright.cluster.submission_mode import JobsCluster, Mode, choice_of
@@ -50,8 +51,9 @@ class Submission:
 
 
 def submit_step(given: Submission, how: Wait, connect: Callable[[], JobsCluster]) -> int:
-    """Returns the exit code. Raises ApiError, NoCluster, ValueError."""
-    request = _request(given)
+    """Returns the exit code. Raises ApiError, TrainJobError, NoCluster, ValueError, and Exit for settings that are wrong."""
+    with bad_input_exits():
+        request = _request(given)
     identity = Identity(OWNER, given.run_id or f"{_user()}-{time.strftime('%Y%m%d-%H%M%S')}", "train")
     if given.dry_run is DryRun.client:
         print(f"run {identity.run}: the request is valid (client dry run)")

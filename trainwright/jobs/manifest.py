@@ -21,7 +21,7 @@ from trainwright.jobs.training_program import training_words
 from trainwright.jobs.training_steps import initializer_container
 from trainwright.jobs.variables import env_of
 from trainwright.jobs.workspace import Workspace
-from trainwright.jobs.workspace_mounts import folder_uri, initializer_variables, mounted_inputs, workspace_patch
+from trainwright.jobs.workspace_mounts import folder_uri, initializer_variables, mounted_inputs, workspace_patches
 
 _ANCESTORS: dict[Kind, str] = {"dataset": names.ANCESTOR_DATASET, "model": names.ANCESTOR_MODEL}
 
@@ -72,9 +72,18 @@ def trainjob_manifest(
     }
 
 
-def resuming(trainjob: Obj, runtime: Obj, *, resume: str = AUTO, export: str = "", secret: str = "", continues: str = "") -> Obj:
+def resuming(
+    trainjob: Obj,
+    runtime: Obj,
+    *,
+    resume: str = AUTO,
+    export: str = "",
+    secret: str = "",
+    continues: str = "",
+    workspace: str = "",
+) -> Obj:
     """A made TrainJob told where to resume, see `resume_patch`; its digest stays, and an earlier patch of that kind is replaced."""
-    patch = resume_patch(runtime, resume=resume, export=export, secret=secret, continues=continues)
+    patch = resume_patch(runtime, resume=resume, export=export, secret=secret, continues=continues, workspace=workspace)
     if patch is None:
         return trainjob
     others = [entry for entry in trainjob["spec"].get("runtimePatches") or [] if entry.get("manager") != patch["manager"]]
@@ -124,7 +133,7 @@ def _built_spec(request: TrainRequest, identity: Identity, runtime: Obj, code: P
 def _patches(request: TrainRequest, identity: Identity, runtime: Obj) -> Iterator[Obj]:
     yield from request.runtime_patches
     if request.workspace:
-        yield workspace_patch(request, runtime, identity.folder)
+        yield from workspace_patches(request, runtime, identity.folder)
     scheduling = scheduling_patch(
         runtime,
         topology=request.topology,
@@ -137,7 +146,7 @@ def _patches(request: TrainRequest, identity: Identity, runtime: Obj) -> Iterato
     if (inputs := inputs_patch(runtime, dataset=request.dataset_digest, model=request.model_digest)) is not None:
         yield inputs
     secret = request.resume_secret or request.store_secret
-    if (resuming := resume_patch(runtime, resume=request.resume, secret=secret)) is not None:
+    if (resuming := resume_patch(runtime, resume=request.resume, secret=secret, workspace=request.workspace)) is not None:
         yield resuming
 
 

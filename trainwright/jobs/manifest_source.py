@@ -31,8 +31,9 @@ def checked_manifest(given: Any) -> Obj | None:
         return _checked(document)
     except LiteralSecret:
         raise
-    except ApiError as error:
-        raise ValueError(error.message) from None
+    except (ApiError, ValueError) as error:
+        refuse_literals({"manifest": str(error)})  # of a text that could not be looked at
+        raise ValueError(str(error)) from None
 
 
 def _documents(given: Any) -> list[Obj]:

@@ -52,11 +52,14 @@ def has_resume_point(runtime: Obj) -> bool:
     return any(True for _ in _deciding(runtime))
 
 
-def resume_patch(runtime: Obj, *, resume: str = AUTO, export: str = "", secret: str = "", continues: str = "") -> Obj | None:
+def resume_patch(
+    runtime: Obj, *, resume: str = AUTO, export: str = "", secret: str = "", continues: str = "", workspace: str = ""
+) -> Obj | None:
     """What tells the runtime's init container of the wish; None where there is none.
 
     `export` is what `auto` goes on from where the volume has no checkpoint; `secret` names a Secret with STORE_VARIABLES;
-    `continues` the jobs (UIDs of JobSets) whose checkpoints are as good as the new job's own.
+    `continues` the jobs (UIDs of JobSets) whose checkpoints are as good as the new job's own. An export on the claim of the
+    `workspace` is read through that volume: a pod with two volumes of one claim never starts on Kubernetes 1.34.
     """
     if resume == AUTO and not export:
         return None
@@ -70,8 +73,11 @@ def resume_patch(runtime: Obj, *, resume: str = AUTO, export: str = "", secret: 
     elif resume.startswith("pvc://"):
         claim = Workspace.parse(resume, "resume")
         variables.append({"name": names.RESUME_VARIABLE, "value": f"file://{_MOUNT}/{quote(claim.path)}"})
-        pod["volumes"] = [{"name": _SOURCE, "persistentVolumeClaim": {"claimName": claim.claim}}]
-        container["volumeMounts"] = [{"name": _SOURCE, "mountPath": _MOUNT, "readOnly": True}]
+        is_mounted = bool(workspace) and Workspace.parse(workspace).claim == claim.claim
+        volume = names.INITIALIZER_VOLUME if is_mounted else _SOURCE
+        container["volumeMounts"] = [{"name": volume, "mountPath": _MOUNT, "readOnly": True}]
+        if not is_mounted:
+            pod["volumes"] = [{"name": volume, "persistentVolumeClaim": {"claimName": claim.claim}}]
     else:
         variables.append({"name": names.RESUME_VARIABLE, "value": resume})
     if secret and resume != NEVER:

@@ -188,7 +188,14 @@ def _following(wanted: Obj, before: Obj, cluster: Cluster, request: TrainRequest
     if was_preempted(before) and request.resume != AUTO and has_resume_point(runtime):
         continues = jobs_continued(cluster, before)
         marks[names.CONTINUES_ANNOTATION] = continues
-        wanted = resuming(wanted, runtime, resume=request.resume, secret=_resume_secret(request), continues=continues)
+        wanted = resuming(
+            wanted,
+            runtime,
+            resume=request.resume,
+            secret=_resume_secret(request),
+            continues=continues,
+            workspace=request.workspace,
+        )
     metadata = {**wanted["metadata"], "annotations": {**annotations_of(wanted), **marks}}
     return {**wanted, "metadata": metadata}
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from trainwright.api import names
-from trainwright.api.objects import Obj
+from trainwright.api.objects import Obj, name_of
 from trainwright.jobs.request import TrainRequest
 from trainwright.jobs.run_folder import Kind, prepared_folder
 from trainwright.jobs.training_steps import (
@@ -24,8 +24,9 @@ PATCH_MANAGER = "trainwright.dev/workspace"
 MOUNT = "/workspace"
 SHARED_MOUNT = "/trainwright/workspace"
 """Where an initializer of ours sees the whole workspace, to share what it prepares."""
-_PREPARED_VOLUME, _SHARED_VOLUME = "prepared-", "shared-workspace"
-"""The same claim again: a patch of a container takes one mount of each volume."""
+_RUN, _SHARED = "", "-shared"
+_PARTS = (_RUN, "-dataset", "-model", _SHARED)
+"""What is mounted of a workspace, as the ends of the names of the patches that say so."""
 _OURS = "trainwright.initializers"
 _KINDS: dict[Kind, str] = {"dataset": names.ANCESTOR_DATASET, "model": names.ANCESTOR_MODEL}
 
@@ -63,67 +64,71 @@ def folder_uri(workspace: Workspace, folder: str) -> str:
     return f"pvc://{workspace.claim}/{_below(workspace, folder)}"
 
 
-def workspace_patch(request: TrainRequest, runtime: Obj, folder: str) -> Obj:
-    """The patch that puts the claim in the place of the runtime's volume `initializer`, in every container that mounts it.
+def workspace_patches(request: TrainRequest, runtime: Obj, folder: str) -> Iterator[Obj]:
+    """The patches that put the claim in the place of the runtime's volume `initializer`, in every container that mounts it.
 
-    The volume merges by name and the mount by its path, so the runtime's own claim and folder are replaced. In a runtime that
-    mounts no such volume the training containers get it at /workspace.
+    The volume merges by name and a mount by its path, so the runtime's own claim and folder are replaced. In a runtime that
+    mounts no such volume the training containers get it at /workspace. All mounts are of that one volume: kubelets until
+    Kubernetes 1.34 never start a pod that has two volumes of one claim (kubernetes/kubernetes#122140). Since a patch of a
+    container takes one mount of each volume, each mount is in a patch of its own.
     """
     workspace = Workspace.parse(request.workspace)
-    mounting = {job["name"] for job in replicated_jobs(runtime) if _mounts(job)}
-    training = {job["name"] for job in training_jobs(runtime)}
-    jobs = []
-    for job in replicated_jobs(runtime):
-        containers: dict[str, list[Obj]] = {}
-        for group in ("initContainers", "containers"):
-            entries = [
-                {"name": container["name"], "volumeMounts": mounts}
-                for container in pod_spec_of(job).get(group) or []
-                if (mounts := list(_mounts_of(container, job, request, runtime, workspace, folder, mounting, training)))
-            ]
-            if entries:
-                containers[group] = entries
-        if containers:
-            used = {mount["name"] for group in containers.values() for entry in group for mount in entry["volumeMounts"]}
-            source = {"persistentVolumeClaim": {"claimName": workspace.claim}}
-            pod = {**containers, "volumes": [{"name": name, **source} for name in sorted(used)]}
-            jobs.append({"name": job["name"], "template": {"spec": {"template": {"spec": pod}}}})
-    return {"manager": PATCH_MANAGER, "trainingRuntimeSpec": {"template": {"spec": {"replicatedJobs": jobs}}}}
+    volume = {"name": names.INITIALIZER_VOLUME, "persistentVolumeClaim": {"claimName": workspace.claim}}
+    for part in _PARTS:
+        jobs = []
+        for job in replicated_jobs(runtime):
+            containers = _mounting(part, job, request, runtime, workspace, folder)
+            if containers:
+                pod = {**containers, **({"volumes": [volume]} if part == _RUN else {})}
+                jobs.append({"name": job["name"], "template": {"spec": {"template": {"spec": pod}}}})
+        if jobs:
+            spec = {"template": {"spec": {"replicatedJobs": jobs}}}
+            yield {"manager": f"{PATCH_MANAGER}{part}", "trainingRuntimeSpec": spec}
 
 
 def workspace_problems(runtime: Obj) -> Iterator[str]:
     """Why a workspace cannot be mounted, in words."""
+    policies = runtime["spec"]["template"]["spec"].get("volumeClaimPolicies") or []
+    if any(name_of(template) == names.INITIALIZER_VOLUME for policy in policies for template in policy.get("templates") or []):
+        yield (
+            f"the runtime makes a claim of its own for each job (volumeClaimPolicies), which JobSet lets no other volume replace; "
+            f"leave workspace out, or take a runtime whose volume {names.INITIALIZER_VOLUME!r} names a claim"
+        )
     if not any(_mounts(job) for job in replicated_jobs(runtime)) and not any(True for _ in training_jobs(runtime)):
         yield f"no step of the runtime mounts the volume {names.INITIALIZER_VOLUME!r}, or has a container {names.NODE!r} to mount it"
 
 
+def _mounting(part: str, job: Obj, request: TrainRequest, runtime: Obj, workspace: Workspace, folder: str) -> Obj:
+    """The containers of a step that have this mount, as a patch of its pods."""
+    groups: dict[str, list[Obj]] = {}
+    for group in ("initContainers", "containers"):
+        for container in pod_spec_of(job).get(group) or []:
+            mount = _mounts_of(container, job, request, runtime, workspace, folder).get(part)
+            if mount is not None:
+                groups.setdefault(group, []).append({"name": container["name"], "volumeMounts": [mount]})
+    return groups
+
+
 def _mounts_of(
-    container: Obj,
-    job: Obj,
-    request: TrainRequest,
-    runtime: Obj,
-    workspace: Workspace,
-    folder: str,
-    mounting: set[str],
-    training: set[str],
-) -> Iterator[Obj]:
+    container: Obj, job: Obj, request: TrainRequest, runtime: Obj, workspace: Workspace, folder: str
+) -> dict[str, Obj]:
+    """Which mounts a container has, by the part of the workspace that they show."""
     own = [mount for mount in container.get("volumeMounts") or [] if mount["name"] == names.INITIALIZER_VOLUME]
     if own:
-        path, key = own[0]["mountPath"].rstrip("/"), "subPathExpr" if "subPathExpr" in own[0] else "subPath"
-        yield {"name": names.INITIALIZER_VOLUME, "mountPath": own[0]["mountPath"], key: _below(workspace, folder)}
-    elif not mounting and job["name"] in training and container["name"] == names.NODE:
-        path = MOUNT
-        yield {"name": names.INITIALIZER_VOLUME, "mountPath": MOUNT, "subPath": _below(workspace, folder)}
+        path, key = own[0]["mountPath"], "subPathExpr" if "subPathExpr" in own[0] else "subPath"
+    elif container["name"] == names.NODE and job in training_jobs(runtime) and not any(map(_mounts, replicated_jobs(runtime))):
+        path, key = MOUNT, "subPath"
     else:
-        return
+        return {}
+    mounts: dict[str, Obj] = {_RUN: {"mountPath": path, key: _below(workspace, folder)}}
     inputs = mounted_inputs(request, runtime)
     for kind, digest in inputs.items():
         place = _below(workspace, prepared_folder(kind, digest))
-        yield {"name": _PREPARED_VOLUME + kind, "mountPath": f"{path}/{kind}", "subPath": place, "readOnly": True}
+        mounts[f"-{kind}"] = {"mountPath": f"{path.rstrip('/')}/{kind}", "subPath": place, "readOnly": True}
     shares = any(step_of_job(job) == ancestor and kind not in inputs for kind, ancestor in _KINDS.items())
     if shares and _is_ours(container):
-        whole = {"subPath": workspace.path} if workspace.path else {}
-        yield {"name": _SHARED_VOLUME, "mountPath": SHARED_MOUNT, **whole}
+        mounts[_SHARED] = {"mountPath": SHARED_MOUNT, **({"subPath": workspace.path} if workspace.path else {})}
+    return {part: {"name": names.INITIALIZER_VOLUME, **mount} for part, mount in mounts.items()}
 
 
 def _below(workspace: Workspace, folder: str) -> str:

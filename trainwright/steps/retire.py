@@ -26,7 +26,8 @@ def retire_run(
 ) -> list[str]:
     """Note that a run has ended, and delete the folders of others beyond `retention` (`always`, or `keep=N` of the ended ones).
 
-    A run without output leaves no folder. Never those of a live run: one whose TrainJob is unfinished, and, where the cluster cannot be asked, any without an end.
+    A run without output leaves no folder. Never those of a live run: one whose TrainJob is unfinished, and, where the cluster
+    cannot be asked, any without an end.
     Returns the names of the folders that were deleted. Raises ValueError (retention), WorkspaceError, StorageError.
     """
     keep = parse_retention(retention)

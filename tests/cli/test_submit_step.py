@@ -1,0 +1,176 @@
+"""`trainwright submit` of one training step, on an embedded cluster with its pods."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from trainwright.api.errors import AlreadyExists
+from trainwright.api.kinds import CONFIG_MAP, TRAINJOB
+from trainwright.api.objects import name_of, owners_of
+from trainwright.cluster import connect
+from trainwright.controlplane.plane import ControlPlane
+from trainwright.jobs import Identity
+
+Run = Callable[..., Any]
+pytestmark = pytest.mark.medium
+PLAIN = {
+    "apiVersion": "trainer.kubeflow.org/v1alpha1",
+    "kind": "TrainingRuntime",
+    "metadata": {"name": "plain", "namespace": "default", "labels": {"trainer.kubeflow.org/framework": "plain"}},
+    "spec": {
+        "mlPolicy": {"numNodes": 1},
+        "template": {
+            "spec": {
+                "replicatedJobs": [
+                    {
+                        "name": "node",
+                        "template": {
+                            "metadata": {"labels": {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}},
+                            "spec": {
+                                "backoffLimit": 0,
+                                "template": {
+                                    "spec": {
+                                        "containers": [{"name": "node", "image": "example.com/python:1"}],
+                                        "restartPolicy": "Never",
+                                    }
+                                },
+                            },
+                        },
+                    }
+                ]
+            }
+        },
+    },
+}
+ON_PLAIN = ("--runtime", "plain", "--runtime-kind", "TrainingRuntime")
+
+
+def submitted(run: Run, *options: str) -> Any:
+    return run("submit", *options)
+
+
+@pytest.fixture
+def runtime(plane: ControlPlane) -> None:
+    """Runs python3: torchrun would take seconds."""
+    with contextlib.suppress(AlreadyExists):
+        connect().create(PLAIN)
+
+
+def job_of(run: Run, run_id: str) -> Any:
+    return json.loads(run("get", Identity("cli", run_id, "train").name(), "-o", "json").stdout)
+
+
+def test_a_function_returns_its_results(plane: ControlPlane, runtime: None, run: Run, tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text("def train(n):\n    print('training', n)\n    return {'loss': n / 2}\n")
+    options = (
+        *ON_PLAIN,
+        "--func",
+        f"{tmp_path}/program.py:train",
+        "--func-args",
+        "n=3",
+        "--run-id",
+        "fx",
+        "--wait",
+        "--timeout",
+        "60",
+    )
+    done = submitted(run, *options)
+    name = Identity("cli", "fx", "train").name()
+    assert done.exit_code == 0, done.output
+    first, last, rest = done.stdout.split("\n", 2)
+    assert first == f"TrainJob default/{name} created, run fx"
+    assert last == f"TrainJob default/{name} Succeeded"
+    assert json.loads(rest) == {"results": {"loss": 1.5}}
+    again = submitted(run, *options)
+    assert again.exit_code == 0
+    assert again.stdout.startswith(f"TrainJob default/{name} adopted, run fx\n")
+    assert json.loads(again.stdout.split("\n", 2)[2]) == {"results": {"loss": 1.5}}
+    other = submitted(run, *options, "--func-args", "n=4")
+    assert other.exit_code != 0
+    assert "was made from another request and has not failed" in other.stderr
+
+
+def test_code_runs_in_its_folder(plane: ControlPlane, runtime: None, run: Run, tmp_path: Path) -> None:
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "helper.py").write_text("value = 'ü'")
+    (folder / "train.py").write_text(
+        "import helper, json, sys\nprint('$HOME', sys.argv[1:])\njson.dump([helper.value, *sys.argv[1:]], open('results.json', 'w'))\n"
+    )
+    options = ("--code", str(folder), "--command", "train.py --lr 0.1", "--run-id", "cx")
+    done = submitted(run, *ON_PLAIN, *options, "--wait", "--timeout", "60")
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout.split("\n", 2)[2]) == {"results": ["ü", "--lr", "0.1"]}
+    assert "$HOME ['--lr', '0.1']" in run("logs", name_of(job_of(run, "cx"))).stdout
+    owned = [
+        one
+        for one in connect().list(CONFIG_MAP, "default").items
+        if any(owner["name"] == name_of(job_of(run, "cx")) for owner in owners_of(one))
+    ]
+    assert len([one for one in owned if "-code-" in name_of(one)]) == 1
+
+
+def test_a_manifest_is_adopted_and_after_a_failure_comes_the_next(
+    plane: ControlPlane, runtime: None, run: Run, write: Any, trainjob: Any
+) -> None:
+    on_plain = {"runtimeRef": {"name": "plain", "kind": "TrainingRuntime"}}
+    path = write(trainjob("ignored", "exit 3", **on_plain))
+    first = submitted(run, "-f", path, "--run-id", "mx", "--wait", "--timeout", "60")
+    name = Identity("cli", "mx", "train").name()
+    assert first.exit_code not in (0, 2)
+    assert first.stdout.startswith(f"TrainJob default/{name} created, run mx\n")
+    assert "exited 3" in first.stderr, first.stderr
+    suspended = write(trainjob("ignored", suspend=True, **on_plain), name="next.yaml")
+    second = submitted(run, "-f", suspended, "--run-id", "mx")
+    assert second.stdout == f"TrainJob default/{name}-2 created, run mx\n"
+    assert submitted(run, "-f", suspended, "--run-id", "mx").stdout == f"TrainJob default/{name}-2 adopted, run mx\n"
+    assert json.loads(submitted(run, "-f", suspended, "--run-id", "mx", "-o", "json").stdout)["metadata"]["name"] == f"{name}-2"
+
+
+def test_a_step_that_fails_says_so_as_a_document(plane: ControlPlane, runtime: None, run: Run, tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text("def train():\n    raise SystemExit(9)\n")
+    done = submitted(
+        run, *ON_PLAIN, "--func", f"{tmp_path}/program.py:train", "--run-id", "bad", "--wait", "--timeout", "60", "-o", "json"
+    )
+    document = json.loads(done.stdout)
+    assert done.exit_code == document["exitCode"] != 0
+    assert document["error"] == "StepFailed"
+
+
+def test_a_server_dry_run_makes_nothing(plane: ControlPlane, runtime: None, run: Run, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("")
+    options = (*ON_PLAIN, "--code", str(tmp_path), "--command", "train.py", "--run-id", "dx", "--dry-run", "server")
+    name = Identity("cli", "dx", "train").name()
+    assert submitted(run, *options).stdout == f"TrainJob default/{name} created (server dry run)\n"
+    made = yaml.safe_load(submitted(run, *options, "-o", "yaml").stdout)
+    assert (made["kind"], made["metadata"]["name"]) == ("TrainJob", name)
+    assert name not in [name_of(one) for one in connect().list(TRAINJOB, "default").items]
+    assert not [one for one in connect().list(CONFIG_MAP, "default").items if name in name_of(one)]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--runtime", "torch-distributd"), "torch-distributed"),
+        (("--builtin", "sfft"), "builtin: 'sfft' is not installed; did you mean sft?"),
+        (("--runtime", "torch-distributed"), "command: the runtime 'torch-distributed' has no command"),
+        (("--runtime", "torch-distributed", "--settings", "epochs=1"), "settings: no builtin trainer is for the runtime"),
+        (("--settings", "epoch=1"), "settings.epoch: Extra inputs are not permitted"),
+        (("--code", "/nowhere/at/all", "--command", "a"), "code: '/nowhere/at/all' is not a folder here"),
+    ],
+)
+@pytest.mark.parametrize("dry_run", ["server", "none"])
+def test_what_the_cluster_would_refuse_is_named(
+    plane: ControlPlane, run: Run, options: tuple[str, ...], words: str, dry_run: str
+) -> None:
+    done = submitted(run, *options, "--run-id", "wrong", "--dry-run", dry_run)
+    assert done.exit_code == 2
+    assert done.stdout == ""
+    assert words in done.stderr

@@ -1,0 +1,143 @@
+"""One setting, one name, type and default: in the request, the KFP component, the Airflow operator and the command line."""
+
+from __future__ import annotations
+
+import inspect
+import types
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+import pytest
+import typer.main
+
+from trainwright.cli import app
+from trainwright.cli.request_options import ELSEWHERE, with_settings
+from trainwright.cli.submit import submit
+from trainwright.jobs import TrainRequest
+from trainwright.jobs.setting_names import SETTINGS
+
+pytestmark = pytest.mark.medium
+FIELDS = TrainRequest.model_fields
+OWN_OF_COMPONENT = {"run_id": None, "namespace": "", "submission_mode": ""}
+OWN_OF_OPERATOR = {"run_id", "namespace", "submission_mode", "conn_id", "deferrable", "log_poll_interval", "min_defer_seconds"}
+OWN_OF_COMMAND = {
+    "filename",
+    "run_id",
+    "dry_run",
+    "wait",
+    "timeout",
+    "namespace",
+    "kubeconfig",
+    "home",
+    "submission_mode",
+    "output",
+}
+RENAMED = {"manifest": "--filename", "logs": "--logs-of"}
+"""Settings that the command line says in another way; `--logs` turns them on, `--logs-of` says whose."""
+
+
+def plain(annotation: Any) -> type:
+    """The type of a value, without what checks it."""
+    if get_origin(annotation) is Annotated:
+        return plain(get_args(annotation)[0])
+    if get_origin(annotation) in (Union, types.UnionType):
+        return plain(next(one for one in get_args(annotation) if one is not type(None)))
+    if get_origin(annotation) is Literal:
+        return str
+    return get_origin(annotation) or annotation
+
+
+def of_component(name: str) -> tuple[str, Any]:
+    """KFP's type and default: it has no None, no functions and no unions."""
+    field = FIELDS[name]
+    kind, default = plain(field.annotation), field.get_default()
+    if name in ("func", "manifest"):
+        return "STRING", ""
+    if kind is int:
+        return "NUMBER_INTEGER", default or 0
+    if kind in (dict, list):
+        return {dict: "STRUCT", list: "LIST"}[kind], kind()
+    assert kind is str, name
+    return "STRING", default
+
+
+def test_the_component_takes_the_same() -> None:
+    from trainwright.components import train
+
+    inputs = train.component_spec.inputs
+    assert set(inputs) == set(FIELDS) | set(OWN_OF_COMPONENT)
+    kinds = {"String": "STRING", "Integer": "NUMBER_INTEGER", "Dict": "STRUCT", "List": "LIST"}
+    found = {name: (kinds.get(inputs[name].type, inputs[name].type), inputs[name].default) for name in FIELDS}
+    assert found == {name: of_component(name) for name in FIELDS}
+    assert {name: inputs[name].default for name in OWN_OF_COMPONENT} == OWN_OF_COMPONENT
+    assert not inputs["run_id"].optional
+
+
+def test_the_operator_takes_the_same() -> None:
+    from trainwright.operators import TrainJobOperator
+
+    parameters = inspect.signature(TrainJobOperator.__init__, eval_str=True).parameters
+    found = {name: one for name, one in parameters.items() if name not in ("self", "kwargs")}
+    assert set(found) == set(FIELDS) | OWN_OF_OPERATOR
+    for name, field in FIELDS.items():
+        default = field.get_default()
+        assert found[name].default == (None if default in ({}, []) else default), name
+        kind = plain(field.annotation)
+        hints = {plain(one) for one in get_args(found[name].annotation)} or {found[name].annotation}
+        if name == "func":
+            assert {str, type(None)} < hints
+        else:
+            assert kind in hints, name
+        assert found[name].annotation is str or str in hints, f"{name} can be a template"
+    assert set(SETTINGS) == set(FIELDS)
+    assert len(SETTINGS) == len(set(SETTINGS))
+    assert set(TrainJobOperator.template_fields) == (set(FIELDS) - {"func"}) | {
+        "namespace",
+        "run_id",
+        "submission_mode",
+        "conn_id",
+    }
+    assert set(TrainJobOperator.template_fields_renderers) <= set(TrainJobOperator.template_fields)
+
+
+def test_the_operator_keeps_what_it_is_given() -> None:
+    from trainwright.operators import TrainJobOperator
+
+    task = TrainJobOperator(task_id="t")
+    assert all(hasattr(task, name) for name in SETTINGS)
+    assert task.request() == TrainRequest()
+    task = TrainJobOperator(task_id="t", num_nodes="2", env='{"A": "1"}', log_bytes="5")
+    assert task.request() == TrainRequest(num_nodes=2, env={"A": "1"}, log_bytes=5)
+
+
+def test_the_command_takes_the_same() -> None:
+    group: Any = typer.main.get_command(app)
+    options = {param.name: param for param in group.commands["submit"].params}
+    spelled = {opt: param for param in options.values() for opt in param.opts}
+    annotations = with_settings(submit).__annotations__
+    assert set(ELSEWHERE) <= set(FIELDS)
+    for name, field in FIELDS.items():
+        spelling = RENAMED.get(name, f"--{name.replace('_', '-')}")
+        assert spelling in spelled, name
+        option = spelled[spelling]
+        if name in ELSEWHERE:
+            continue
+        assert option.default is None, "nothing given is nothing said"
+        kind = plain(field.annotation)
+        wanted = list[str] | None if kind is dict else int | None if kind is int else str | None
+        assert get_args(annotations[name])[0] == wanted, name
+        assert field.description in option.help, name
+    elsewhere = {spelled[RENAMED.get(name, f"--{name.replace('_', '-')}")].name for name in ELSEWHERE}
+    assert set(options) - set(FIELDS) - elsewhere == (OWN_OF_COMMAND | {"logs"}) - elsewhere - set(FIELDS)
+    assert spelled["--logs-of"].default == FIELDS["logs"].get_default()
+    assert spelled["--log-bytes"].default == FIELDS["log_bytes"].get_default()
+    assert spelled["--resume"].default == FIELDS["resume"].get_default()
+    assert spelled["--resume-secret"].default == FIELDS["resume_secret"].get_default()
+
+
+@pytest.mark.parametrize("name", sorted(FIELDS))
+def test_every_setting_is_described_in_a_group(name: str) -> None:
+    field = FIELDS[name]
+    assert field.description
+    assert field.description.endswith((".", "[#subdirectory=FOLDER]"))
+    extra: Any = field.json_schema_extra
+    assert extra["group"]
