@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from airflow.sdk.bases.decorator import DecoratedOperator, TaskDecorator, task_decorator_factory
@@ -23,13 +23,26 @@ class TrainJobDecoratedOperator(DecoratedOperator, TrainJobOperator):  # type: i
 
     def request(self) -> Any:
         """With the arguments of the call. Raises TypeError for those that the function does not take or JSON does not have."""
-        bound = inspect.signature(self.python_callable).bind(*self.op_args, **self.op_kwargs).arguments
-        self.func_args = json.loads(json.dumps(dict(bound)))
+        self.func_args = json.loads(json.dumps(_named(self.python_callable, self.op_args, self.op_kwargs)))
         return super().request()
 
     def returned(self, result: Any) -> Any:
         """What the function returned."""
         return result.results
+
+
+def _named(func: Callable[..., Any], args: Collection[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of a call by name, as the function is called where it runs. Raises TypeError for those without one."""
+    signature = inspect.signature(func)
+    named: dict[str, Any] = {}
+    for name, value in signature.bind(*args, **kwargs).arguments.items():
+        kind = signature.parameters[name].kind
+        if kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.POSITIONAL_ONLY):
+            raise TypeError(
+                f"{func.__name__}: the parameter {name!r} has no name to be passed by; a training function takes named ones"
+            )
+        named |= value if kind is inspect.Parameter.VAR_KEYWORD else {name: value}
+    return named
 
 
 def trainjob_task(python_callable: Callable[..., Any] | None = None, **kwargs: Any) -> TaskDecorator:

@@ -102,7 +102,6 @@ class TrainJobOperator(BaseOperator):
 
     template_fields = (*TEMPLATED, "namespace", "run_id", "submission_mode", "conn_id")
     template_fields_renderers = {"settings": "json", "env": "json", "func_args": "json", "manifest": "yaml"}
-    template_ext = (".yaml", ".yml")
 
     def __init__(
         self,

@@ -19,7 +19,14 @@ def test_the_dag_ends_with_the_same_table(runs: Path) -> None:
     status, output = run(command(runs, *AIRFLOW, "--name", "dag"), runs / "dag.log")
     assert status == 0, output
     result = json.loads((runs / "dag/result.json").read_text("utf-8"))
-    assert set(result["durations"]) == {"initialize-dataset", "initialize-model", "train", "export-checkpoint", "evaluate"}
+    assert set(result["durations"]) == {
+        "start-run",
+        "initialize-dataset",
+        "initialize-model",
+        "train",
+        "export-checkpoint",
+        "evaluate",
+    }
     assert verify_export(result["checkpoint"], digest=result["digest"]).step == 20
     assert "held-out loss" in output
     eventually(lambda: not processes_of(runs), 20, "processes that are left")

@@ -75,7 +75,6 @@ def test_settings_become_arguments() -> None:
         {"code": "/x", "command": ["a.py"]},
         {"command": ["a"]},
         {"args": ["--a"]},
-        {"image": "example.com/a:1"},
     ],
 )
 def test_where_something_else_says_what_runs_there_is_none(said: dict[str, Any]) -> None:
@@ -84,6 +83,12 @@ def test_where_something_else_says_what_runs_there_is_none(said: dict[str, Any])
     assert "settings: only a builtin trainer takes settings, and another field says what runs" in refusal(
         request.model_copy(update={"settings": {"epochs": 1}})
     )
+
+
+def test_another_image_of_the_program_is_still_its_program() -> None:
+    trainer = trainer_for(TrainRequest(runtime="trl-sft", image="example.com/a:1"), definition("trl-sft"))
+    assert trainer is not None
+    assert trainer.name == "sft"
 
 
 def test_a_manifest_has_none() -> None:

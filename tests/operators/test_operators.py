@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from airflow.sdk import DAG
 
 import trainwright.operators
 from trainwright.operators.task_identity import earlier_identities, task_identity
@@ -101,3 +102,33 @@ def test_a_literal_credential_in_an_operator_is_refused() -> None:
     task = trainwright.operators.TrainJobOperator(task_id="train", workspace="pvc://w", env={"HF_TOKEN": "hf_" + "a1" * 17})
     with pytest.raises(LiteralSecret, match=r"env\.HF_TOKEN"):
         task.request()
+
+
+def test_arguments_of_a_decorated_function_travel_by_name() -> None:
+    from trainwright.operators.decorator import trainjob_task
+
+    def fit(steps: int, *, rate: float = 0.1, **more: Any) -> int:
+        return steps
+
+    with DAG("decorated", schedule=None) as dag:
+        trainjob_task(fit, num_nodes=2)(3, rate=0.5, seed=7)
+    task = dag.get_task("fit")
+    request = task.request()
+    assert request.func_args == {"steps": 3, "rate": 0.5, "seed": 7}
+    assert (request.func.name, request.num_nodes) == ("fit", 2)
+
+
+@pytest.mark.parametrize("arguments", ["*steps", "steps, /"])
+def test_an_argument_without_a_name_is_refused(arguments: str) -> None:
+    from trainwright.operators.decorator import _named
+
+    scope: dict[str, Any] = {}
+    exec(f"def fit({arguments}): ...", scope)
+    with pytest.raises(TypeError, match="'steps' has no name"):
+        _named(scope["fit"], [3], {})
+
+
+def test_texts_that_end_like_template_files_stay_texts() -> None:
+    task = trainwright.operators.TrainJobOperator(task_id="train", command=["tool"], args=["--config", "conf.yaml"])
+    task.resolve_template_files()
+    assert task.args == ["--config", "conf.yaml"]

@@ -300,7 +300,7 @@ class TrainRequest(BaseModel):
     @property
     def says_what_runs(self) -> bool:
         """Whether anything but a builtin trainer decides the program."""
-        return bool(self.func or self.code or self.manifest or self.command or self.args or self.image)
+        return bool(self.func or self.code or self.manifest or self.command or self.args)
 
 
 def _what() -> list[str]:

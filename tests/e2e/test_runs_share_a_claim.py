@@ -1,0 +1,150 @@
+"""Whole runs of the pipeline and of the DAG on one claim: at the same time, one after the other, again, and with other wishes.
+
+The claim is one that the first step creates. The runs differ in data (also without held-out rows), model and settings.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from clusters import embedded
+
+from trainwright.api.kinds import CLAIM, TRAINJOB
+from trainwright.checkpoints import verify_export
+from trainwright.cluster import connect
+from trainwright.quickstart.airflow_dag import configure
+from trainwright.storage.uri import StorageUri
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+SETTINGS = {"batch_size": 2, "max_length": 64, "lora_rank": 4, "logging_steps": 2, "save_steps": 5, "cpu": True, "steps": 5}
+KFP = """
+import json, sys
+from kfp import local
+from trainwright.pipelines import finetune
+local.init(runner=local.SubprocessRunner(use_venv=False), pipeline_root=sys.argv[1], raise_on_error=True)
+finetune(**json.loads(sys.argv[2]))
+"""
+
+
+class Claim:
+    """One embedded cluster and a claim that does not exist yet, with two datasets and two models beside it."""
+
+    def __init__(self, folder: Path, kubeconfig: Path, orchestrator: str):
+        self.folder, self.kubeconfig, self.orchestrator = folder, kubeconfig, orchestrator
+        self.workspace = folder / "home/node/claims/default/shared"
+        questions = [{"prompt": f"How many are {n} and {n}?", "completion": f" {2 * n}."} for n in range(40)]
+        self.questions = self._rows("questions", questions)
+        self.texts = self._rows("texts", [{"text": f"The pier has number {n}."} for n in range(3)])
+        self.model = self._model("model")
+        self.other_model = self._model("other-model")
+        (self.other_model / "generation_config.json").write_text('{"max_new_tokens": 5}', "utf-8")
+
+    def start(self, run: str, number: int, **parameters: Any) -> subprocess.Popen[str]:
+        """A whole run in a process of its own; `number` tells tries apart."""
+        given = {
+            "run_id": run,
+            "dataset_uri": str(StorageUri.of_path(self.questions)),
+            "model_uri": str(StorageUri.of_path(self.model)),
+            "export_uri": str(StorageUri.of_path(self.folder / "export")),
+            "workspace": "pvc://shared?size=1Gi",
+            "workspace_path": str(self.workspace),
+            "num_nodes": 1,
+            "num_proc_per_node": 1,
+            "settings": SETTINGS,
+            "env": {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"},
+            **parameters,
+        }
+        place = self.folder / f"{self.orchestrator}-{run or 'unnamed'}-{number}"
+        env = {**os.environ, "KUBECONFIG": str(self.kubeconfig)}
+        if self.orchestrator == "kfp":
+            command = [sys.executable, "-P", "-c", KFP, str(place), json.dumps(given)]
+        else:
+            command = [sys.executable, "-P", "-m", "trainwright.quickstart.airflow_dag", "finetune", json.dumps(given)]
+            env |= configure(place)
+        with open(self.folder / f"{place.name}.log", "w", encoding="utf-8") as log:
+            return subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, text=True, env=env)
+
+    def finished(self, process: subprocess.Popen[str], run: str, number: int) -> str:
+        """What it printed; it must have succeeded."""
+        status = process.wait(400)
+        printed = self.printed(run, number)
+        assert status == 0, printed[-6000:]
+        return printed
+
+    def printed(self, run: str, number: int) -> str:
+        return (self.folder / f"{self.orchestrator}-{run or 'unnamed'}-{number}.log").read_text("utf-8")
+
+    def manifest(self, run: str, step: int) -> Any:
+        """That of the run's export, whose every file is verified."""
+        return verify_export(str(StorageUri.of_path(self.folder / f"export/{run}/checkpoint-{step}")))
+
+    def jobs(self, run: str) -> list[dict[str, Any]]:
+        return connect(self.kubeconfig).list(TRAINJOB, "default", label_selector=f"trainwright.dev/run={run}").items
+
+    def _rows(self, name: str, rows: list[dict[str, str]]) -> Path:
+        path = self.folder / f"{name}.jsonl"
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+        return path
+
+    def _model(self, name: str) -> Path:
+        from trainwright.quickstart.base_model import ensure_base_model
+
+        built = ensure_base_model(self.folder / "built", preset="tiny")
+        shutil.copytree(built, self.folder / name)
+        return self.folder / name
+
+
+@pytest.fixture(params=["kfp", "airflow"])
+def claim(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Claim]:
+    with embedded(tmp_path, node=True) as kubeconfig:
+        yield Claim(tmp_path, kubeconfig, request.param)
+
+
+def test_runs_on_one_claim_never_mix(claim: Claim) -> None:
+    other_data = {
+        "dataset_uri": str(StorageUri.of_path(claim.texts)),
+        "test_fraction": 0.0,
+        "settings": {**SETTINGS, "steps": 7, "seed": 1, "save_steps": 7},
+    }
+    together = [claim.start("first", 1), claim.start("second", 1, **other_data)]
+    for process, run in zip(together, ("first", "second"), strict=True):
+        claim.finished(process, run, 1)
+    assert connect(claim.kubeconfig).get(CLAIM, "shared", "default")
+    first, second = claim.manifest("first", 5), claim.manifest("second", 7)
+    assert (first.source.split("/")[0], second.source.split("/")[0]) == ("first", "second")
+    assert first.metadata["origin"]["dataset"] != second.metadata["origin"]["dataset"]
+    assert first.metadata["origin"]["model"] == second.metadata["origin"]["model"]
+    files = {path: path.read_bytes() for path in (claim.workspace / "runs/first/output").rglob("*") if path.is_file()}
+
+    other_model = claim.start("third", 1, model_uri=str(StorageUri.of_path(claim.other_model)))
+    assert "resuming from" not in claim.finished(other_model, "third", 1)
+    third = claim.manifest("third", 5)
+    assert third.metadata["origin"]["dataset"] == first.metadata["origin"]["dataset"]
+    assert third.metadata["origin"]["model"] != first.metadata["origin"]["model"]
+    assert {path: path.read_bytes() for path in files} == files
+
+    claim.finished(claim.start("first", 2), "first", 2)
+    assert len([job for job in claim.jobs("first") if "evaluate" not in job["metadata"]["labels"]["trainwright.dev/step"]]) == 1
+    assert {path: path.read_bytes() for path in files} == files
+
+    refused = claim.start("first", 3, settings={**SETTINGS, "steps": 6})
+    assert refused.wait(300) != 0
+    assert "was made from another request" in claim.printed("first", 3)
+    assert {path: path.read_bytes() for path in files} == files
+    assert claim.manifest("first", 5) == first
+
+
+def test_a_run_without_a_name_gets_one_of_its_own(claim: Claim) -> None:
+    claim.finished(claim.start("", 1), "", 1)
+    (folder,) = [path for path in (claim.workspace / "runs").iterdir() if not path.name.startswith(".")]
+    assert (folder / "output/checkpoint-5").is_dir()
+    (summary,) = folder.glob("evaluation/*/summary.md")
+    assert "held-out loss" in summary.read_text("utf-8")
