@@ -12,7 +12,7 @@ from trainwright.operators.credentials import credentials
 from trainwright.operators.failing import retried_unless_in_vain
 from trainwright.operators.hook import TrainwrightHook
 from trainwright.operators.settings import EVALUATION_SETTINGS
-from trainwright.operators.task_identity import task_identity
+from trainwright.operators.task_identity import earlier_identities, task_identity
 
 
 class EvaluateOperator(BaseOperator):
@@ -113,6 +113,7 @@ class EvaluateOperator(BaseOperator):
                 workspace=self.workspace,
                 workspace_path=workspace,
                 owner=f"{identity.owner}/{identity.step}",
+                was=[f"{earlier.owner}/{earlier.step}" for earlier in earlier_identities(identity)],
                 run_id=identity.run,
                 map_index=identity.map_index,
                 namespace=namespace,

@@ -240,14 +240,15 @@ def test_an_evaluation_lies_in_the_folder_of_its_run_and_is_made_once(runs: Runs
     runs.train("measured", "run-7", inputs, **known)
     exported = export_run_checkpoint(workspace, str(StorageUri.of_path(tmp_path / "exports")), run_id="run-7")
 
-    def evaluated() -> dict[str, object]:
+    def evaluated(owner: str = "kfp", *was: str) -> dict[str, object]:
         return evaluate_export(
             runs.cluster,
             exported.uri,
             exported.digest,
             workspace="pvc://measured",
             workspace_path=workspace,
-            owner="kfp",
+            owner=owner,
+            was=was,
             run_id="run-7",
             namespace="default",
             runtime="fast-evaluation",
@@ -265,3 +266,7 @@ def test_an_evaluation_lies_in_the_folder_of_its_run_and_is_made_once(runs: Runs
     assert evaluated() == result
     assert (jobs_of(runs, "run-7"), (folder / RESULT).stat().st_mtime_ns) == (jobs, written)
     assert len(jobs) == 2
+    with pytest.raises(RunFolderTaken, match="of kfp/run-7/evaluate-"):
+        evaluated("somebody else")
+    assert evaluated("kfp@2", "kfp")["after"] == result["after"]  # the step was cleared
+    assert len(jobs_of(runs, "run-7")) == 3

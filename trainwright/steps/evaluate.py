@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +37,7 @@ def evaluate_export(
     run_id: str,
     namespace: str,
     map_index: int = -1,
+    was: Sequence[str] = (),
     runtime: str = RUNTIME,
     sample_row: int = 0,
     max_rows: int = 0,
@@ -46,8 +49,9 @@ def evaluate_export(
     (Markdown) and `loss_curve` (HTML, empty without a logged loss).
 
     `workspace` is the volume as the job sees it (`pvc://...`), `workspace_path` as this process sees it; the export's manifest
-    says which prepared dataset and model belong to it. `settings` are those of EVALUATION_SETTINGS. An evaluation of the same export
-    that is there already is returned. Raises CheckpointError, StorageError, and what `run_step` raises.
+    says which prepared dataset and model belong to it. `was` are owners that the step had before somebody cleared it.
+    `settings` are those of EVALUATION_SETTINGS. An evaluation of the same export that is there already is returned.
+    Raises ValueError, CheckpointError, StorageError, and what `run_step` raises.
     """
     short = digest.removeprefix("sha256:")[:12]
     if not re.fullmatch(r"[0-9a-f]{12}", short):  # it names a folder
@@ -63,7 +67,8 @@ def evaluate_export(
         {**(settings or {}), **inputs, "runtime": runtime, "workspace": workspace, "args": arguments, "previous_jobs": "keep"}
     )
     identity = Identity(owner, run_id, f"evaluate-{short}", map_index, within)
-    run_step(cluster, request, identity, namespace, teller=teller, on_signal=on_signal)
+    earlier = [replace(identity, owner=one) for one in was]
+    run_step(cluster, request, identity, namespace, was=earlier, teller=teller, on_signal=on_signal)
     result = _read(folder / RESULT)
     about = {"run": run_id, "folder": identity.folder, "checkpoint_uri": checkpoint_uri, "checkpoint_digest": digest}
     return _summed_up({**result, **about, "dataset_digest": inputs["dataset_digest"]}, folder)
