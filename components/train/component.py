@@ -14,36 +14,36 @@ def train(
     runtime: str = "",
     runtime_kind: str = "ClusterTrainingRuntime",
     builtin: str = "",
-    settings: dict = {},  # noqa: B006
+    settings: dict = {},
     image: str = "",
-    command: list = [],  # noqa: B006
-    args: list = [],  # noqa: B006
-    env: dict = {},  # noqa: B006
+    command: list = [],
+    args: list = [],
+    env: dict = {},
     func: str = "",
-    func_args: dict = {},  # noqa: B006
-    packages_to_install: list = [],  # noqa: B006
-    pip_index_urls: list = [],  # noqa: B006
+    func_args: dict = {},
+    packages_to_install: list = [],
+    pip_index_urls: list = [],
     code: str = "",
     manifest: str = "",
     num_nodes: int = 0,
     num_proc_per_node: int = 0,
-    resources_per_node: dict = {},  # noqa: B006
-    labels: dict = {},  # noqa: B006
-    annotations: dict = {},  # noqa: B006
-    runtime_patches: list = [],  # noqa: B006
+    resources_per_node: dict = {},
+    labels: dict = {},
+    annotations: dict = {},
+    runtime_patches: list = [],
     dataset_uri: str = "",
     dataset_digest: str = "",
-    dataset_env: dict = {},  # noqa: B006
+    dataset_env: dict = {},
     model_uri: str = "",
     model_digest: str = "",
-    model_env: dict = {},  # noqa: B006
+    model_env: dict = {},
     workspace: str = "",
     queue_name: str = "",
     priority_class: str = "",
     topology: str = "",
-    node_selector: dict = {},  # noqa: B006
-    tolerations: list = [],  # noqa: B006
-    affinity: dict = {},  # noqa: B006
+    node_selector: dict = {},
+    tolerations: list = [],
+    affinity: dict = {},
     queue_timeout_seconds: int = 0,
     start_timeout_seconds: int = 0,
     run_timeout_seconds: int = 0,
@@ -71,7 +71,7 @@ def train(
 
     Args:
         run_id: Names the run: with it the job has the same name in every try, and no step is answered from a cache.
-            dsl.PIPELINE_JOB_ID_PLACEHOLDER names each run anew.
+            dsl.PIPELINE_JOB_ID_PLACEHOLDER gives each run a name of its own.
         metrics: Last values that the training reported.
         runtime: Training runtime. Empty: that of the builtin trainer, torch-distributed for a function or code, else
             trl-sft.

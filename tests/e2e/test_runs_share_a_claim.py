@@ -1,4 +1,4 @@
-"""Whole runs of the pipeline and of the DAG on one claim: at the same time, one after the other, again, and with other wishes.
+"""Whole runs of the pipeline and of the DAG on one claim: at the same time, one after the other, again, and from another request.
 
 The claim is one that the first step creates. The runs differ in data (also without held-out rows), model and settings.
 """

@@ -103,7 +103,7 @@ def suspended_by_us(generation: int) -> str:
     return f"trainwright@{generation}"
 
 
-# What the pods of a TrainJob are told of a workspace that many runs share
+# Variables of pods whose workspace is shared by many runs
 DATASET_DIGEST_VARIABLE = "TRAINWRIGHT_DATASET_DIGEST"
 """The digest of the prepared dataset that a job must train on."""
 MODEL_DIGEST_VARIABLE = "TRAINWRIGHT_MODEL_DIGEST"

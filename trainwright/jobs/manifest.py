@@ -159,7 +159,8 @@ def _initializer(request: TrainRequest, identity: Identity, runtime: Obj, kind: 
     content: Obj = {}
     if uri:
         content["storageUri"] = uri
-    env = [*env, *without(initializer_secrets(uri, request.store_secret, request.hub_secret), env)]
+    if kind not in mounted_inputs(request, runtime):  # what is there already needs no credentials
+        env += without(initializer_secrets(uri, request.store_secret, request.hub_secret), env)
     env += without(initializer_variables(request, runtime, kind, identity.folder), env)
     if env:
         content["env"] = env
