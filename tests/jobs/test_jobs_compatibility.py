@@ -108,5 +108,10 @@ def test_the_choice_is_logged_and_returned(
 def test_a_runtime_with_all_steps_serves_every_request(fields: set[str]) -> None:
     values = {"dataset_uri": "hf://a/b", "model_uri": "hf://a/b", "args": ["x"], "env": {"A": "1"}, "image": "i"}
     request = TrainRequest(runtime="trl-sft", **{field: values[field] for field in fields})
-    assert all("GPU" in warning for warning in check_compatible(request, runtime("trl-sft")))
+    warnings = [warning for warning in check_compatible(request, runtime("trl-sft")) if "GPU" not in warning]
+    assert warnings == [
+        f"{kind}_uri is empty, and the step '{kind}-initializer' of the runtime has no source of its own: it will fail"
+        for kind in ("dataset", "model")
+        if f"{kind}_uri" not in fields
+    ]
     assert set(steps_of_runtime(runtime("trl-sft"))) == {"dataset-initializer", "model-initializer", "trainer"}

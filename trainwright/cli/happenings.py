@@ -7,6 +7,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 
 from trainwright.jobs.happenings import Happenings, Printed
 from trainwright.jobs.progress_line import progress_line
+from trainwright.jobs.result_lines import is_result_line
 from trainwright.jobs.telling import Teller, shown_line
 
 
@@ -31,7 +32,7 @@ class HappeningsShown:
 
     def __call__(self, happenings: Happenings) -> None:
         for happening in happenings:
-            if isinstance(happening, Printed):
+            if isinstance(happening, Printed) and not is_result_line(happening.line.text):
                 print(shown_line(happening.line), flush=True)
         self._teller(tuple(happening for happening in happenings if not isinstance(happening, Printed)))
 

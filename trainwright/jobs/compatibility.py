@@ -14,7 +14,7 @@ from trainwright.api.quantities import Quantity, parse_quantity
 from trainwright.jobs.builtin_trainers import Program, program_of, trainer_problems
 from trainwright.jobs.request import TrainRequest
 from trainwright.jobs.resume import resume_problems
-from trainwright.jobs.training_steps import trainer_container
+from trainwright.jobs.training_steps import initializer_container, trainer_container
 from trainwright.jobs.workspace_mounts import mounted_inputs, workspace_problems
 from trainwright.materialize.resources import gpu_count
 
@@ -119,12 +119,26 @@ def _warnings(request: TrainRequest, runtime: Obj) -> Iterator[str]:
         yield "the runtime is marked as deprecated"
     if not (runtime["spec"].get("mlPolicy")) and (request.resources_per_node or (request.num_nodes or 1) > 1):
         yield "the runtime has no mlPolicy: Trainer ignores num_nodes and resources_per_node"
+    yield from _unnamed_inputs(request, runtime)
     gpus = gpu_count(request.resources_per_node)
     program = program_or_none(request, runtime)
     if program is not None and program.wants_gpu and not gpus and not gpu_count(_own_resources(runtime)):
         yield "neither the runtime nor resources_per_node asks for a GPU, and the training program wants one"
     if gpus and (request.num_proc_per_node or 0) > gpus:
         yield f"num_proc_per_node={request.num_proc_per_node} is more than the {gpus} GPUs of a node"
+
+
+def _unnamed_inputs(request: TrainRequest, runtime: Obj) -> Iterator[str]:
+    """An initializer without a source fails, and the job with it."""
+    if request.manifest is not None:
+        return
+    mounted = mounted_inputs(request, runtime)
+    for kind, ancestor in (("dataset", names.ANCESTOR_DATASET), ("model", names.ANCESTOR_MODEL)):
+        container = initializer_container(runtime, ancestor)
+        if container is None or kind in mounted or getattr(request, f"{kind}_uri") or getattr(request, f"{kind}_env"):
+            continue
+        if not any(entry["name"] == "STORAGE_URI" for entry in container.get("env") or []):
+            yield f"{kind}_uri is empty, and the step {ancestor!r} of the runtime has no source of its own: it will fail"
 
 
 def _own_resources(runtime: Obj) -> Obj:
