@@ -13,7 +13,7 @@ from waiting import eventually
 from trainwright.checkpoints import verify_export
 from trainwright.quickstart.locks import lock
 
-pytestmark = [pytest.mark.medium, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 
 
 @pytest.fixture(scope="module")

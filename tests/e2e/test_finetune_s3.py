@@ -10,7 +10,7 @@ from quickstart_command import command, manifest_digest, run
 
 from trainwright.checkpoints import verify_export
 
-pytestmark = [pytest.mark.medium, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 
 
 def test_the_checkpoint_goes_to_the_bucket_and_is_evaluated_from_there(runs: Path, s3_folder: str) -> None:

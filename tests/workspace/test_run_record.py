@@ -145,7 +145,8 @@ def test_a_umask_that_is_none_is_named(text: str) -> None:
 
 
 def test_a_run_that_has_written_nothing_leaves_no_folder(tmp_path: Path) -> None:
-    begin_run(tmp_path, "runs/skipped", run="skipped", owner="o")
+    begin_run(tmp_path, "runs/skipped", run="skipped", owner="o", dataset=f"sha256:{'a' * 64}")
+    assert (tmp_path / "runs/skipped/dataset").is_dir()
     begin_run(tmp_path, "runs/trained", run="trained", owner="o")
     (tmp_path / "runs/trained/output").mkdir()
     assert drop_empty_run(tmp_path, "runs/skipped")

@@ -23,6 +23,7 @@ from typing import Any
 RESULT = "trainwright-result"
 CHUNK_BYTES = 2048  # a line of it is shorter than what a pipe takes in one piece
 MOST_RESULT_BYTES = 256 * 1024
+PASSED_ON = (signal.SIGTERM, signal.SIGINT)
 CALL = """
 
 if __name__ == "__main__":
@@ -183,13 +184,17 @@ def in_order(command: list[str], folder: str) -> list[str]:
 
 
 def run(command: list[str], folder: str, env: dict[str, str]) -> int:
-    """The command's exit status; signals are passed on to it."""
+    """The command's exit status; signals are passed on to it, one that comes while it starts as well."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, PASSED_ON)
     try:
-        child = subprocess.Popen(command, cwd=folder, env=env)
+        child = subprocess.Popen(
+            command, cwd=folder, env=env, preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_UNBLOCK, PASSED_ON)
+        )
     except OSError as error:
         sys.exit(f"cannot start {command[0]!r}: {error.strerror}")
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in PASSED_ON:
         signal.signal(number, lambda received, _frame: child.send_signal(received))
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, PASSED_ON)
     status = child.wait()
     return status if status >= 0 else 128 - status
 

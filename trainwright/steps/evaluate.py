@@ -19,6 +19,7 @@ from trainwright.jobs import Identity, Teller, TrainRequest, run_step
 from trainwright.jobs.run import Leave
 from trainwright.storage.transfer import write_bytes
 from trainwright.workspace import run_folder
+from trainwright.workspace.run_record import DATASET, MODEL
 
 RUNTIME = "causal-lm-evaluation"
 FOLDER = "evaluation"
@@ -60,6 +61,8 @@ def evaluate_export(
     folder = workspace_path / run_folder(run_id, map_index) / within
     manifest = _restored(checkpoint_uri, digest, folder / "checkpoint")
     inputs = _inputs(manifest, checkpoint_uri)
+    for kind in (DATASET, MODEL):  # to mount them on, as in the run's own folder
+        (folder / kind).mkdir(exist_ok=True)
     arguments = ["--checkpoint", "/workspace/checkpoint", "--out", f"/workspace/{RESULT}", "--sample-row", str(sample_row)]
     if max_rows:
         arguments += ["--max-rows", str(max_rows)]

@@ -21,6 +21,8 @@ from trainwright.workspace.layout import run_path
 
 log = logging.getLogger(__name__)
 RECORD = "run.json"
+DATASET, MODEL = "dataset", "model"
+"""Where a run finds its prepared inputs."""
 _LARGEST = 1024 * 1024
 """Bytes: a record has some hundreds, and training can write into the folder."""
 _HELD = ".lock"
@@ -60,10 +62,14 @@ def begin_run(
 ) -> RunRecord:
     """Make the run's folder `runs/NAME` and its record, or open the record of a run that is tried again.
 
+    The folder gets an empty `dataset` and `model` to mount those on: a container runtime that is root may not create them on a
+    file server that does not trust root.
     Digests that are not given stay what they were. Raises WorkspaceError, StorageError.
     """
     with changing(workspace, folder) as path:
         path.mkdir(parents=True, exist_ok=True)
+        for kind in [kind for kind, digest in ((DATASET, dataset), (MODEL, model)) if digest]:
+            (path / kind).mkdir(exist_ok=True)
         before = read_run(path)
         if before is None or before.run != run:
             moment = now()
@@ -100,10 +106,14 @@ def end_run(workspace: Path, folder: str, *, exported: str = "", now: Callable[[
 def drop_empty_run(workspace: Path, folder: str) -> bool:
     """Remove the folder of a run that has written nothing but its record; whether it was one. Raises WorkspaceError, StorageError."""
     with changing(workspace, folder) as path, disk_errors(path):
-        if not path.is_dir() or {entry.name for entry in path.iterdir()} - {RECORD}:
+        if not path.is_dir() or {entry.name for entry in path.iterdir()} - {RECORD, DATASET, MODEL}:
+            return False
+        mounts = [path / kind for kind in (DATASET, MODEL) if (path / kind).is_dir()]
+        if any(any(mount.iterdir()) for mount in mounts):
             return False
         (path / RECORD).unlink(missing_ok=True)
-        path.rmdir()
+        for empty in (*mounts, path):
+            empty.rmdir()
         return True
 
 
