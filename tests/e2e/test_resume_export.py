@@ -12,11 +12,11 @@ from trainwright.api.kinds import CLAIM
 from trainwright.controlplane.gates import FeatureGates
 from trainwright.controlplane.home import Home
 from trainwright.controlplane.plane import ControlPlane
-from trainwright.initializers.receipt import read_receipt
 from trainwright.jobs import Deadlines, Identity, TrainRequest
 from trainwright.jobs.run import run_to_end
 from trainwright.jobs.sft import SftSettings
 from trainwright.storage.uri import StorageUri
+from trainwright.workspace import read_receipt
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 

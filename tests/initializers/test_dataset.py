@@ -16,10 +16,10 @@ import pytest
 from trainwright.initializers import DatasetOptions, InitializerError, Receipt, initialize_dataset, initialize_model
 from trainwright.initializers import dataset as dataset_module
 from trainwright.initializers.dataset import read_prepared
-from trainwright.initializers.receipt import read_receipt
 from trainwright.storage import transfer
 from trainwright.storage.errors import NoSpace, StorageError
 from trainwright.storage.uri import StorageUri
+from trainwright.workspace import read_receipt
 
 Rows = list[dict[str, Any]]
 USER = {"role": "user", "content": "question"}

@@ -21,7 +21,7 @@ GROUP = "trainwright.builtin_trainers"
 
 
 class Program(NamedTuple):
-    """What runs: an empty command leaves the runtime's own. `wants_gpu`: it would be in vain, or very slow, without one."""
+    """What runs: an empty command leaves the runtime's own. `wants_gpu`: without one it would fail, or be very slow."""
 
     command: list[str]
     args: list[str]

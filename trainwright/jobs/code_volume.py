@@ -51,7 +51,7 @@ def ensure_code(cluster: Cluster, trainjob: Obj, code: PackedCode) -> None:
 
 
 def tie_code(cluster: Cluster, trainjob: Obj, code: PackedCode) -> None:
-    """Let the ConfigMaps go with their job; one that went with an earlier job of this name is made anew. Again changes nothing.
+    """Let the ConfigMaps go with their job; one that went with an earlier job of this name is created again. Repeatable.
 
     Without permission they stay, with a warning. Raises other ApiErrors.
     """

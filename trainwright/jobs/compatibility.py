@@ -14,7 +14,7 @@ from trainwright.api.quantities import Quantity, parse_quantity
 from trainwright.jobs.builtin_trainers import Program, program_of, trainer_problems
 from trainwright.jobs.request import TrainRequest
 from trainwright.jobs.resume import resume_problems
-from trainwright.jobs.training_steps import initializer_container, trainer_container
+from trainwright.jobs.training_steps import initializer_container, replicated_jobs, step_of_job, trainer_container
 from trainwright.jobs.workspace_mounts import mounted_inputs, workspace_problems
 from trainwright.materialize.resources import gpu_count
 
@@ -58,8 +58,8 @@ def check_compatible(request: TrainRequest, runtime: Obj) -> list[str]:
 def steps_of_runtime(runtime: Obj) -> dict[str, str]:
     """Ancestor label to the name of the replicated job that has it."""
     found: dict[str, str] = {}
-    for job in runtime["spec"]["template"]["spec"].get("replicatedJobs") or []:
-        found.setdefault(labels_of(job.get("template") or {}).get(names.ANCESTOR_LABEL, ""), str(job["name"]))
+    for job in replicated_jobs(runtime):
+        found.setdefault(step_of_job(job), str(job["name"]))
     return {step: job for step, job in found.items() if step}
 
 

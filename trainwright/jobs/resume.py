@@ -11,7 +11,8 @@ from urllib.parse import quote
 
 from trainwright.api import names
 from trainwright.api.errors import Problem
-from trainwright.api.objects import Obj, labels_of, name_of, named
+from trainwright.api.objects import Obj, name_of, named
+from trainwright.jobs.training_steps import pod_spec_of, replicated_jobs, step_of_job
 from trainwright.jobs.workspace import Workspace
 
 AUTO, NEVER = "auto", "never"
@@ -119,10 +120,9 @@ def resume_doubts(runtime: Obj, resume: str, generation: int) -> Iterator[str]:
 
 
 def _deciding(runtime: Obj) -> Iterator[Obj]:
-    for job in runtime["spec"]["template"]["spec"].get("replicatedJobs") or []:
-        pod = job["template"]["spec"]["template"]["spec"]
-        trains = labels_of(job.get("template") or {}).get(names.ANCESTOR_LABEL) == names.ANCESTOR_TRAINER
-        if trains and named(pod.get("initContainers"), names.RESUME_POINT) is not None:
+    for job in replicated_jobs(runtime):
+        trains = step_of_job(job) == names.ANCESTOR_TRAINER
+        if trains and named(pod_spec_of(job).get("initContainers"), names.RESUME_POINT) is not None:
             yield job
 
 

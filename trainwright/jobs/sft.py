@@ -9,8 +9,6 @@ from pydantic import BaseModel, ConfigDict, Field
 from trainwright.jobs.builtin_trainers import Program
 
 RUNTIME = "trl-sft"
-CHECKPOINTS = "output"
-"""Folder of the run that the runtime writes its checkpoints to."""
 
 
 class SftSettings(BaseModel):
