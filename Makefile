@@ -1,23 +1,23 @@
-# `make finetune` runs the main job, `make test` the tests; each sets up what it needs in .venv.
+# `make finetune` runs the quickstart, `make test` the tests; each installs its requirements into .venv.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 PY := .venv/bin/python
 SOURCES := trainwright components operators pipelines dags quickstart docs tests bench
-# Bytecode halves every start; see deploy/laptop/install.sh.
+# Precompiled bytecode halves the startup time; see deploy/laptop/install.sh.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help finetune retrain-demo test test-fast test-slow goldens behaviour conformance chaos fuzz bench docs lint format clean clean-runs
+.PHONY: help finetune retrain-demo test test-fast test-slow goldens behaviour conformance chaos fuzz bench docs interfaces coverage lint typecheck format clean clean-runs
 
 help:
 	@echo "make finetune [NAME=..] [MODEL=hf://org/name|path] [DATASET=..] [EXPORT=file:///..] [SETTINGS=json] [KEEP=1] [ORCHESTRATOR=airflow]"
 	@echo "make retrain-demo"
-	@echo "make test | test-fast | test-slow | goldens | behaviour | conformance | chaos | fuzz | bench | docs | lint | format | clean | clean-runs"
+	@echo "make test | test-fast | test-slow | goldens | behaviour | conformance | chaos | fuzz | bench | docs | interfaces | coverage | lint | format | clean | clean-runs"
 
 finetune: .venv/.ready-$(if $(filter airflow,$(ORCHESTRATOR)),airflow,quickstart)
 	@$(PY) -m trainwright.quickstart --name "$(NAME)" --model "$(MODEL)" --dataset "$(DATASET)" --export "$(EXPORT)" \
 	  --settings '$(SETTINGS)' --orchestrator "$(or $(ORCHESTRATOR),kfp)" $(if $(KEEP),--keep)
 
-# The weekly retraining, three times in a row: new, unchanged, with new rows.
+# The weekly retraining, three times in a row: with new, unchanged and extended data.
 retrain-demo: .venv/.ready-airflow
 	@$(PY) -m trainwright.quickstart.retrain_demo
 
@@ -33,20 +33,20 @@ test-fast: .venv/.ready-dev
 test-slow: .venv/.ready-dev
 	$(PY) -m pytest -m slow $(ARGS)
 
-# Every recorded scenario of the real controllers, as a table of areas: about 3 minutes. ARGS: beginnings of areas or names.
+# Every recorded scenario of the real controllers, as a table by area: about 3 minutes. ARGS: prefixes of areas or names.
 goldens: .venv/.ready-dev
 	$(PY) tests/materialize/table.py
 	$(PY) tests/behaviour_recordings.py $(ARGS)
 
-# Of these, what the controllers did: Jobs, JobSets and TrainJobs under scripted pod outcomes.
+# Only the scenarios of the controllers: Jobs, JobSets and TrainJobs under scripted pod outcomes.
 behaviour: .venv/.ready-dev
 	$(PY) tests/behaviour_recordings.py $(ARGS)
 
-# The API server against recordings, kubectl, the official Python client and the Kubeflow SDK, as a table: about 3 minutes.
+# Tests the API server with recordings, kubectl, the official Python client and the Kubeflow SDK; prints a table: about 3 minutes.
 conformance: .venv/.ready-dev
 	$(PY) tests/conformance/table.py $(ARGS)
 
-# The same kinds of tests in large counts; not part of CI.
+# Fault and property tests with many more cases; not part of CI.
 chaos: .venv/.ready-dev
 	TRAINWRIGHT_CHAOS=1 $(PY) -m pytest -m slow -k "kill or fault" --timeout 3600 $(ARGS)
 
@@ -56,26 +56,35 @@ fuzz: .venv/.ready-dev
 bench: .venv/.ready-dev
 	@for script in bench/*.py; do echo "== $$script"; $(PY) $$script || exit 1; done
 
-# The pages that are made from the code.
+# Regenerates the pages that are generated from code.
 docs: .venv/.ready-dev
 	$(PY) docs/parameters_page.py
 
-lint: .venv/.ready-dev
+# The interfaces of components and pipelines, which tests compare.
+interfaces: .venv/.ready-dev
+	$(PY) tests/components/interfaces.py
+
+# The edges too, under the names that they install by.
+typecheck: .venv/.ready-dev
+	@$(PY) tests/installed_tree.py build/installed
+	cd build/installed && ../../.venv/bin/mypy --config-file ../../pyproject.toml --cache-dir ../../.mypy_cache -p trainwright
+
+lint: typecheck
 	.venv/bin/ruff check $(SOURCES)
 	.venv/bin/ruff format --check $(SOURCES)
-	.venv/bin/mypy trainwright
+	$(PY) tests/import_contracts.py
 
 format: .venv/.ready-dev
 	.venv/bin/ruff check --fix-only -q $(SOURCES)
 	.venv/bin/ruff format -q $(SOURCES)
 
-# Leaves runs/ alone: checkpoints and exports lie there.
+# Does not delete runs/, which contains checkpoints and exports.
 clean:
 	rm -rf .venv .clients build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
-# All runs with their workspaces and exports.
+# Deletes all runs with their workspaces and exports.
 clean-runs:
-	@du -sh runs/* 2>/dev/null || echo "runs/ holds nothing"
+	@du -sh runs/* 2>/dev/null || echo "runs/ is empty"
 	rm -rf runs
 
 .venv/.ready-quickstart: pyproject.toml deploy/laptop/install.sh

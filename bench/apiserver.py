@@ -1,9 +1,9 @@
-"""The embedded API server alone, in one process on one core with TLS: creates, gets, watchers, long lists, memory, start.
+"""Benchmarks the embedded API server, in one process on one core with TLS: creates, gets, watches, long lists, memory, startup.
 
-The peer, measured in the same run by the same clients, is a bare Starlette handler over TLS that does one sqlite insert: what is
-left of a request when admission, versions, owners and watches are taken away. A real API server with etcd takes 200 to 245 creates
-of TrainJobs a second on this kind of machine (recorded, not run here). Rates are given by the clock, and by the processor time of the
-server, which does not know who else is at work on the machine.
+The baseline, measured in the same run by the same clients, is a bare Starlette handler over TLS with one sqlite insert: a request
+without admission, resource versions, managed fields and watches. A real API server with etcd handles 200 to 245 creates of TrainJobs
+per second on this kind of machine (recorded, not run here). Rates are given per second of wall clock time, and per second of the
+server's CPU time, which is independent of other load on the machine.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from trainwright.api.kinds import JOB, JOBSET, POD, SERVICE, TRAINJOB, Kind
-from trainwright.controlplane.apiserver.auth import Tokens
-from trainwright.controlplane.apiserver.credentials import load_credentials
-from trainwright.controlplane.apiserver.definitions import seed_definitions
-from trainwright.controlplane.apiserver.http import create_app
-from trainwright.controlplane.apiserver.open_streams import Streams
-from trainwright.controlplane.apiserver.rest import ResourceServer
-from trainwright.controlplane.apiserver.serve import serve
-from trainwright.controlplane.apiserver.store import Store
-from trainwright.controlplane.cycles import look_for_cycles_seldom
+from trainwright.controlplane.apiserver.auth.credentials import load_credentials
+from trainwright.controlplane.apiserver.auth.tokens import Tokens
+from trainwright.controlplane.apiserver.endpoints.definitions import seed_definitions
+from trainwright.controlplane.apiserver.http.app import create_app
+from trainwright.controlplane.apiserver.http.serve import serve
+from trainwright.controlplane.apiserver.storage.store import Store
+from trainwright.controlplane.apiserver.streaming.open_streams import Streams
+from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer
+from trainwright.controlplane.cycles import tune_gc
 from trainwright.controlplane.gates import FeatureGates
 from trainwright.controlplane.home import Home
 from trainwright.controlplane.plane import ControlPlane
@@ -68,7 +68,7 @@ def trainjob(name: str) -> bytes:
 
 
 def serve_here(home: Path) -> None:
-    """The server process: says its port and how long it took to start, then serves until it is ended."""
+    """The server process: prints its port and startup time, then serves until it is terminated."""
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     began = time.monotonic()
     credentials = load_credentials(home)
@@ -78,8 +78,8 @@ def serve_here(home: Path) -> None:
     _announce(app, home, began)
 
 
-class Bare:
-    """The least that a write over HTTP can be."""
+class BareHandler:
+    """A minimal write over HTTP."""
 
     def __init__(self, database: sqlite3.Connection):
         self._database = database
@@ -92,7 +92,7 @@ class Bare:
 
 
 def serve_bare(home: Path) -> None:
-    """The peer: one insert and an answer."""
+    """The baseline: one insert and a response."""
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     load_credentials(home)
     database = sqlite3.connect(home / "bare.db", isolation_level=None, check_same_thread=False)
@@ -100,7 +100,7 @@ def serve_bare(home: Path) -> None:
         "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; CREATE TABLE log (id INTEGER PRIMARY KEY, data BLOB)"
     )
 
-    _announce(Bare(database), home, time.monotonic())
+    _announce(BareHandler(database), home, time.monotonic())
 
 
 def _announce(app: Any, home: Path, began: float) -> None:
@@ -108,7 +108,7 @@ def _announce(app: Any, home: Path, began: float) -> None:
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     serving = serve(app, cert=credentials.certificate, key=credentials.key)
     print(serving.port, time.monotonic() - began, flush=True)
-    look_for_cycles_seldom()
+    tune_gc()
     signal.sigwait({signal.SIGTERM})
     serving.stop()
 
@@ -121,7 +121,7 @@ class Server:
     home: Path
 
     def cpu(self) -> float:
-        """Seconds of processor time so far."""
+        """CPU time so far, in seconds."""
         fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
@@ -144,7 +144,7 @@ def running(home: Path, mode: str = "--serve") -> Iterator[Server]:
 
 
 class Connection:
-    """One client: HTTP/1.1 over TLS, kept open, with as little around it as will do."""
+    """A minimal client: HTTP/1.1 over a persistent TLS connection."""
 
     @classmethod
     async def open(cls, server: Server) -> Connection:
@@ -184,7 +184,7 @@ class Rate:
 
 
 async def rate(server: Server, what: str, prefix: str) -> Rate:
-    """How many requests eight clients get answered."""
+    """The request rate of eight clients."""
     connections = [await Connection.open(server) for _ in range(CLIENTS)]
     times: list[float] = []
     end = time.monotonic() + SECONDS
@@ -204,8 +204,8 @@ async def rate(server: Server, what: str, prefix: str) -> Rate:
     return Rate(len(times), time.monotonic() - began, server.cpu() - cpu, times)
 
 
-def _watch(server: Server, count: int, ready: Any, heard: Any) -> None:
-    """Another process with many watchers; tells how many events all of them heard."""
+def _watch(server: Server, count: int, ready: Any, received: Any) -> None:
+    """A process with many watchers; `received` counts the events of all of them."""
 
     async def one(opened: list[int], events: list[int]) -> None:
         connection = await Connection.open(server)
@@ -217,7 +217,7 @@ def _watch(server: Server, count: int, ready: Any, heard: Any) -> None:
         while line := await connection.reader.readline():
             if line.startswith(b'{"type"'):
                 events[0] += 1
-                heard.value = events[0]
+                received.value = events[0]
 
     async def all_of_them() -> None:
         opened: list[int] = []
@@ -247,8 +247,8 @@ def rates(home: Path) -> None:
         print(f"creates, {CLIENTS} clients        {creates}   goal {GOALS['creates']}/s   ratio {ratio:.2f}")
         gets = uvloop.run(rate(server, "get", "job"))
         print(f"gets, {CLIENTS} clients           {gets}")
-        ready, heard = multiprocessing.Event(), multiprocessing.Value("q")
-        watchers = multiprocessing.Process(target=_watch, args=(server, WATCHERS, ready, heard), daemon=True)
+        ready, received = multiprocessing.Event(), multiprocessing.Value("q")
+        watchers = multiprocessing.Process(target=_watch, args=(server, WATCHERS, ready, received), daemon=True)
         watchers.start()
         ready.wait(60)
         watched = uvloop.run(rate(server, "create", "seen"))
@@ -257,7 +257,7 @@ def rates(home: Path) -> None:
 
 
 def sample() -> dict[Kind, list[dict[str, Any]]]:
-    """A finished TrainJob of two nodes and all that came of it, as the control plane leaves them."""
+    """A finished TrainJob with two nodes and all objects created for it."""
     with tempfile.TemporaryDirectory() as folder:
         plane = ControlPlane(Home(Path(folder)), gates=FeatureGates(), node=False)
         plane.start()
@@ -298,7 +298,7 @@ def _ended(pod: dict[str, Any]) -> dict[str, Any]:
 
 
 def fill(home: Path) -> tuple[int, int]:
-    """A store with ten thousand of them; returns the objects and their bytes."""
+    """Fill a store with ten thousand of them; returns the numbers of objects and bytes."""
     texts = {kind: [orjson.dumps(obj).decode() for obj in objects] for kind, objects in sample().items()}
     uids = sorted({uid for group in texts.values() for text in group for uid in _UID.findall(text)})
     store, objects, size = Store(home / "state.db"), 0, 0

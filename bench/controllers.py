@@ -1,7 +1,7 @@
-"""The controllers beside their API server, as `trainwright up` runs them, with a node that starts nothing.
+"""Benchmarks the controllers together with the API server, as in `trainwright up`, without a node that starts pods.
 
-The peer was measured once on this kind of machine: the real control plane (JobSet, Job and Trainer managers, API server, etcd), with
-the clients' limits raised. Its figures stand beside ours.
+The baseline was measured once on this kind of machine: the real control plane (JobSet, Job and Trainer managers, API server, etcd),
+with increased client rate limits. Its figures are printed next to the measured ones.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from trainwright.api.kinds import JOBSET, POD, TRAINJOB
-from trainwright.controlplane.apiserver.rest import ResourceServer
-from trainwright.controlplane.apiserver.store import Store
+from trainwright.controlplane.apiserver.storage.store import Store
+from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer
 from trainwright.controlplane.controllers.job import job_controller
 from trainwright.controlplane.controllers.jobset import jobset_controller
 from trainwright.controlplane.controllers.scheduler import scheduler
 from trainwright.controlplane.controllers.trainjob import TrainJobReconciler
-from trainwright.controlplane.cycles import look_for_cycles_seldom
+from trainwright.controlplane.cycles import tune_gc
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.controlplane.gates import FeatureGates
 from trainwright.controlplane.home import Home
@@ -56,8 +56,8 @@ def jobset() -> dict[str, Any]:
     }
 
 
-def until(what: str, reached: Callable[[], bool], seconds: float = 300) -> float:
-    """Seconds until that is so."""
+def wait_until(what: str, reached: Callable[[], bool], seconds: float = 300) -> float:
+    """Wait until `reached` returns true; returns the seconds that it took."""
     began = time.monotonic()
     while not reached():
         if time.monotonic() - began > seconds:
@@ -71,8 +71,8 @@ def show(what: str, count: int, seconds: float, goal: int, peer: tuple[int, int]
     print(f"{what:44} {rate:7.0f} {unit}/s   goal {goal}   peer {peer[0]} to {peer[1]}   ratio {rate / peer[1]:.1f}", flush=True)
 
 
-class Counting:
-    """The cluster as the reconciler has it, with its writes counted."""
+class WriteCounter:
+    """A cluster client that counts writes."""
 
     def __init__(self, cluster: Any):
         self._cluster, self.writes = cluster, 0
@@ -84,10 +84,10 @@ class Counting:
 
 
 def unchanged() -> None:
-    """One TrainJob that has been built and whose pods are there, reconciled again and again."""
+    """Repeated reconciles of a TrainJob whose objects and pods all exist."""
     store = Store(":memory:")
     server = ResourceServer(store)
-    cluster = Counting(EmbeddedCluster(server, shared=True))
+    cluster = WriteCounter(EmbeddedCluster(server, shared=True))
     for runtime in bundled_runtimes():
         cluster.create(runtime)
     cluster.create(trainjob("same"))
@@ -118,7 +118,7 @@ def unchanged() -> None:
 
 
 def schedule() -> None:
-    """Thousands of pods that wait, on a node that has room for all of them: one pass."""
+    """One scheduling pass over thousands of pending pods, on a node that can hold all of them."""
     store = Store(":memory:")
     server = ResourceServer(store)
     cluster = EmbeddedCluster(server, shared=True)
@@ -144,22 +144,22 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         plane = ControlPlane(Home(Path(folder)), gates=FeatureGates(), node=False)
         plane.start()
-        look_for_cycles_seldom()
+        tune_gc()
         cluster, store = plane.cluster, plane._store
         began = time.monotonic()
         for number in range(TRAINJOBS):
             cluster.create(trainjob(f"train-{number}"))
         submitted = time.monotonic() - began
-        until("pods of the TrainJobs", lambda: store.size(POD.resource) >= 2 * TRAINJOBS)
+        wait_until("pods of the TrainJobs", lambda: store.size(POD.resource) >= 2 * TRAINJOBS)
         show(f"{TRAINJOBS} TrainJobs, submit to all pods", TRAINJOBS, time.monotonic() - began, 200, (22, 26), "TrainJobs")
         print(f"  (submitted in {submitted:.1f} s)")
         for number in range(TRAINJOBS):
             cluster.delete(TRAINJOB, f"train-{number}", "default")
-        until("deletion", lambda: store.size(POD.resource) + store.size(JOBSET.resource) == 0)
+        wait_until("deletion", lambda: store.size(POD.resource) + store.size(JOBSET.resource) == 0)
 
         began = time.monotonic()
         cluster.create(jobset())
-        until("pods of the JobSet", lambda: store.size(POD.resource) >= JOBS * PODS)
+        wait_until("pods of the JobSet", lambda: store.size(POD.resource) >= JOBS * PODS)
         show(f"a JobSet of {JOBS} Jobs x {PODS} pods", JOBS * PODS, time.monotonic() - began, 1000, (165, 248), "pods")
         before = {pod["metadata"]["uid"] for pod in cluster.list(POD, "default").items}
         began = time.monotonic()
@@ -172,7 +172,7 @@ def main() -> None:
             records, _ = store.list(POD.resource, "default")
             return len(records) == JOBS * PODS and not any(record.object["metadata"]["uid"] in before for record in records)
 
-        until("recreation", recreated)
+        wait_until("recreation", recreated)
         show("the same, one pod fails: all recreated", JOBS * PODS, time.monotonic() - began, 500, (66, 76), "pods")
         plane.stop()
 

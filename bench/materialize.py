@@ -1,7 +1,7 @@
-"""From a parsed TrainJob to its objects as bytes, in microseconds on one core; admission apart; and the import of what does it.
+"""Benchmarks building and serializing the objects of a parsed TrainJob, in microseconds on one core; also admission and import.
 
-The peer is the function of Trainer's own controller, measured once on a machine like the one of the goal: 45 us for torch on two
-nodes, 331 us for torchtune with initializers, GPUs and a patch. Its times include encoding. The best of several rounds counts.
+The baseline is the function of Trainer's own controller, measured once on the reference machine: 45 us for torch on two nodes,
+331 us for torchtune with initializers, GPUs and a patch. Its times include encoding. The best of several rounds counts.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ CASES: dict[str, tuple[str, dict[str, Any], float, float]] = {
         300,
     ),
 }
-"""Runtime, spec, the peer's microseconds, and our goal."""
+"""Runtime, spec, microseconds of the baseline, and the goal."""
 
 
 def microseconds(call: Callable[[Any], Any], argument: Any) -> float:

@@ -1,6 +1,6 @@
-"""What the whole machinery costs beside the training itself: the same TRL run bare under torchrun, and through the pipeline.
+"""Benchmarks the overhead of the pipeline: the same TRL training with plain torchrun, and with the pipeline.
 
-Prints both durations and their ratio. Peer: two `torchrun` processes started by hand, which is the least that the run can take.
+Prints both durations and their ratio. The baseline is two `torchrun` processes started directly, which is the minimum duration.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from trainwright.jobs.sft import SftSettings
+from trainwright.jobs.request.sft import SftSettings
 from trainwright.quickstart.base_model import ensure_base_model
 
 STEPS = 100
@@ -23,7 +23,7 @@ PORT = 29761
 
 
 def bare(workspace: Path, out: Path) -> float:
-    """Seconds of two torchrun nodes on the prepared workspace, with nothing else around them."""
+    """Seconds of two torchrun nodes on the prepared workspace, without orchestration."""
     arguments = SftSettings.model_validate(SETTINGS).arguments()
     program = [str(Path(sys.executable).with_name("torchrun")), "-m", "trl.scripts.sft", "--report_to", "none"]
     places = ["--model_name_or_path", workspace / "model", "--dataset_name", workspace / "dataset", "--output_dir", out]

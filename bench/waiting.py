@@ -1,9 +1,9 @@
-"""What waiting costs: many jobs waited for in one process, through a real API server on this machine, which counts the requests.
+"""Benchmarks waiting for many jobs in one process, with a local API server that counts the requests.
 
-For each way and number of waiters: requests to begin and a minute after that, processor time and memory of the waiting process,
-and the time from sending a status change until the waiter returns. Ways: `triggers` (TrainJobOperator deferred) and `threads`
-(`wait_for`). Peers: `alone`, threads with a watch each; `cncf`, the Job trigger of Airflow's own provider, in an environment of
-its own. First: the requests of a submission.
+For each method and number of waiters: requests at the start and per minute afterwards, CPU time and memory of the waiting process,
+and the time from a status change until the waiter returns. Methods: `triggers` (deferred TrainJobOperator) and `threads`
+(`wait_for`). Baselines: `alone`, threads with a watch each, and `cncf`, the Job trigger of Airflow's Kubernetes provider, in its own
+virtual environment. The requests of a submission are measured first.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ ENDED = {
     TRAINJOB: {"conditions": [DONE], "jobsStatus": READY},
     JOB: {"conditions": [{**DONE, "type": "SuccessCriteriaMet"}, DONE], "startTime": _AT, "completionTime": _AT},
 }
-NOBODY = "kueue.x-k8s.io/multikueue"
-"""A manager that is not there: nobody acts on the job."""
+NO_CONTROLLER = "kueue.x-k8s.io/multikueue"
+"""A manager that does not run, so that no controller handles the job."""
 BEGIN_SECONDS, END_SECONDS = 300.0, 120.0
 
 
@@ -56,17 +56,17 @@ class Waiter:
         self._process.kill()
         self._process.wait()
 
-    def hear(self, what: str) -> dict[str, Any]:
+    def receive(self, what: str) -> dict[str, Any]:
         assert self._process.stdout is not None
         for line in self._process.stdout:
-            told: dict[str, Any] = json.loads(line)
-            if told["what"] == what:
-                return told
-        raise SystemExit(f"the waiting process has ended with {self._process.wait()} before it told of {what!r}")
+            message: dict[str, Any] = json.loads(line)
+            if message["what"] == what:
+                return message
+        raise SystemExit(f"the waiting process exited with {self._process.wait()} before sending {what!r}")
 
     def state(self) -> dict[str, Any]:
         self._send("")
-        return self.hear("state")
+        return self.receive("state")
 
     def _send(self, line: str) -> None:
         assert self._process.stdin is not None
@@ -74,17 +74,17 @@ class Waiter:
         self._process.stdin.flush()
 
 
-def measured(cluster: KubernetesCluster, kubeconfig: str, how: str, waiters: int, seconds: float) -> dict[str, Any]:
+def measure(cluster: KubernetesCluster, kubeconfig: str, how: str, waiters: int, seconds: float) -> dict[str, Any]:
     """One row of the table."""
     namespace, kind = f"{how}-{waiters}", JOB if how == "cncf" else TRAINJOB
     cluster.create({"apiVersion": "v1", "kind": NAMESPACE.kind, "metadata": {"name": namespace}})
     with ThreadPoolExecutor(4) as pool:
-        jobs = list(pool.map(lambda number: _made(cluster, kind, namespace, number), range(waiters)))
+        jobs = list(pool.map(lambda number: _create_job(cluster, kind, namespace, number), range(waiters)))
     python, program = _program(how)
     before = _requests(cluster)
     with Waiter(python, program, kubeconfig, jobs) as waiter:
-        waiter.hear("begun")
-        to_begin = _settled(cluster) - before
+        waiter.receive("started")
+        to_begin = _requests_when_idle(cluster) - before
         quiet, asked = waiter.state(), _requests(cluster)
         time.sleep(seconds)
         busy, a_minute = waiter.state(), (_requests(cluster) - asked) * 60 / seconds
@@ -92,8 +92,8 @@ def measured(cluster: KubernetesCluster, kubeconfig: str, how: str, waiters: int
         for job in jobs:
             changed[job["name"]] = time.monotonic()
             cluster.patch(kind, job["name"], {"status": ENDED[kind]}, namespace, subresource="status")
-        told = waiter.hear("ended")
-    late = sorted(told["ended"][name] - at for name, at in changed.items())
+        ended = waiter.receive("ended")
+    latencies = sorted(ended["ended"][name] - at for name, at in changed.items())
     return {
         "how": how,
         "waiters": waiters,
@@ -101,15 +101,15 @@ def measured(cluster: KubernetesCluster, kubeconfig: str, how: str, waiters: int
         "requests_a_minute": round(a_minute, 1),
         "cpu_s_a_minute": round((busy["cpu_s"] - quiet["cpu_s"]) * 60 / seconds, 2),
         "rss_mib": round(busy["rss_mib"]),
-        "peak_mib": round(told["peak_mib"]),
-        "cpu_s": round(told["cpu_s"], 1),
-        "p50_ms": round(1000 * late[len(late) // 2], 1),
-        "p99_ms": round(1000 * late[min(len(late) - 1, int(len(late) * 0.99))], 1),
+        "peak_mib": round(ended["peak_mib"]),
+        "cpu_s": round(ended["cpu_s"], 1),
+        "p50_ms": round(1000 * latencies[len(latencies) // 2], 1),
+        "p99_ms": round(1000 * latencies[min(len(latencies) - 1, int(len(latencies) * 0.99))], 1),
     }
 
 
 def submission(cluster: KubernetesCluster) -> dict[str, Any]:
-    """The requests of the first submission of a process, and of the next ones."""
+    """The requests of the first submission of a process, and of later ones."""
     request = TrainRequest(runtime="torch-distributed", command=["true"], labels={"bench": "submit"}, queue_name="none")
     counts = []
     for run in ("first", "second", "third"):
@@ -128,25 +128,25 @@ def _program(how: str) -> tuple[Path, list[str]]:
     return Path(sys.executable), [str(HERE / "waiters" / f"{program}.py"), how]
 
 
-def _made(cluster: KubernetesCluster, kind: Kind, namespace: str, number: int) -> dict[str, str]:
-    spec: dict[str, Any] = {"runtimeRef": {"name": "torch-distributed"}, "managedBy": NOBODY}
+def _create_job(cluster: KubernetesCluster, kind: Kind, namespace: str, number: int) -> dict[str, str]:
+    spec: dict[str, Any] = {"runtimeRef": {"name": "torch-distributed"}, "managedBy": NO_CONTROLLER}
     if kind is JOB:
         container = {"name": "node", "image": "none"}
-        spec = {"template": {"spec": {"restartPolicy": "Never", "containers": [container]}}, "managedBy": NOBODY}
+        spec = {"template": {"spec": {"restartPolicy": "Never", "containers": [container]}}, "managedBy": NO_CONTROLLER}
     metadata = {"name": f"job-{number}", "namespace": namespace}
     made = cluster.create({"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, "spec": spec})
     return {**metadata, "uid": made["metadata"]["uid"]}
 
 
 def _requests(cluster: KubernetesCluster) -> int:
-    """What the server has answered so far, besides this question. Watches count when they end."""
+    """Requests handled by the server so far, without this one. Watches are counted when they end."""
     text = cluster._exchange("get", "/metrics").data.decode()
     counts = re.findall(r"^apiserver_request_total\{(.*)\} (\d+)$", text, re.MULTILINE)
     return sum(int(count) for labels, count in counts if 'resource=""' not in labels)
 
 
-def _settled(cluster: KubernetesCluster) -> int:
-    """The count when nobody begins any more: unchanged for two seconds, or, of those who poll, after a while."""
+def _requests_when_idle(cluster: KubernetesCluster) -> int:
+    """The request count after the start: when it has not changed for two seconds, or after 30 seconds if waiters poll."""
     until, last = time.monotonic() + 30, -1
     while (now := _requests(cluster)) != last and time.monotonic() < until:
         last = now
@@ -169,7 +169,7 @@ def main() -> None:
             print(json.dumps(submission(cluster)), flush=True)
             for how in ("triggers", "threads", "alone", "cncf"):
                 for waiters in getattr(chosen, how):
-                    row = measured(cluster, str(home / "kubeconfig"), how, waiters, chosen.seconds)
+                    row = measure(cluster, str(home / "kubeconfig"), how, waiters, chosen.seconds)
                     print(json.dumps(row), flush=True)
         finally:
             subprocess.run(

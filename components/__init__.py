@@ -1,6 +1,6 @@
 """Kubeflow Pipelines components: start a run, prepare a dataset and a model, train, export the checkpoint, evaluate it.
 
-Each is a signature, a docstring and a few calls into the library; a component's folder installs as NAME_component.
+Each is a signature, a docstring and a few calls into the library. The folder of a component is installed as NAME_component.
 """
 
 from trainwright.components.evaluate_component import evaluate

@@ -1,6 +1,6 @@
-"""The image that components run in on a cluster: it holds Trainwright and kfp. Fixed when a pipeline is compiled."""
+"""The image of the components on a cluster, which contains Trainwright and kfp. Set when a pipeline is compiled."""
 
 from trainwright.runtimes.image import image
 
 IMAGE = image()
-"""TRAINWRIGHT_IMAGE, else the default; the bundled runtimes take the same one."""
+"""TRAINWRIGHT_IMAGE, else the default. The bundled runtimes use the same image."""

@@ -1,1 +1,1 @@
-"""Airflow DAGs that chain the operators; they install as `trainwright.example_dags`."""
+"""Airflow DAGs of the operators, installed as `trainwright.example_dags`."""

@@ -1,4 +1,4 @@
-"""The chain that the DAGs share: dataset and model prepared, a TrainJob, its checkpoint exported, the model evaluated."""
+"""The tasks that the DAGs share: prepare dataset and model, train in a TrainJob, export the checkpoint, evaluate the model."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from trainwright.operators import (
 from trainwright.operators.settings import EVALUATION_SETTINGS, SETTINGS
 
 RETRIES = int(os.environ.get("TRAINWRIGHT_RETRIES", "0"))
-"""Of every task; read when the DAG is parsed, since a parameter of a run cannot say it."""
+"""Retries of every task, read when the DAG is parsed: they cannot be a parameter of a run."""
 TRAINING = {
     "runtime": Param("", type="string"),
     "runtime_kind": Param("ClusterTrainingRuntime", type="string"),
@@ -64,37 +64,37 @@ TRAINING = {
     "model_secret": Param("", type="string"),
     "resume_secret": Param("", type="string"),
 }
-"""Settings of the training step, by the names of TrainJobOperator; docs/reference/parameters.md describes them."""
+"""Settings of the training step, named as in TrainJobOperator. docs/reference/parameters.md describes them."""
 PARAMETERS = {
     "dataset_uri": Param("", type="string", description="hf://org/name, s3://bucket/folder or file:///path"),
     "model_uri": Param("", type="string", description="hf://org/name, s3://bucket/folder or file:///path"),
-    "export_uri": Param("", type="string", description="folder that holds exports; each run has its own below it"),
+    "export_uri": Param("", type="string", description="folder for exports; each run has its own below it"),
     "workspace": Param(
         "workspace", type="string", description="claim, pvc://CLAIM[/FOLDER], or pvc://CLAIM?size=20Gi to create it"
     ),
-    "workspace_path": Param("/workspace", type="string", description="where the workers see the claim"),
-    "run_id": Param("", type="string", description="name of the run; empty takes the DAG run's id"),
+    "workspace_path": Param("/workspace", type="string", description="where the claim is mounted in the workers"),
+    "run_id": Param("", type="string", description="id of the run; defaults to the DAG run's id"),
     "layout": Param("", type="string", description="layout of the dataset: alpaca, prompt-completion, messages or text"),
     "test_fraction": Param(0.1, type="number", minimum=0, maximum=1),
     "max_rows": Param(0, type="integer", minimum=0),
-    "resumable": Param(True, type="boolean", description="export optimizer and random states as well"),
+    "resumable": Param(True, type="boolean", description="also export optimizer and random states"),
     "sample_row": Param(0, type="integer", minimum=0),
     "max_evaluation_rows": Param(0, type="integer", minimum=0),
     "evaluation_runtime": Param("causal-lm-evaluation", type="string"),
     "evaluation_image": Param("", type="string"),
     "evaluation_resources": Param({}, type="object"),
-    "retention": Param("always", type="string", description="folders of earlier runs that are kept: always, or keep=N"),
+    "retention": Param("always", type="string", description="folders of earlier runs to keep: always, or keep=N"),
     "namespace": Param("", type="string"),
-    "conn_id": Param("", type="string", description="connection of the type trainwright or kubernetes"),
+    "conn_id": Param("", type="string", description="connection of type trainwright or kubernetes"),
     "store_conn_id": Param("", type="string", description="connection with credentials for an object store"),
-    "hub_conn_id": Param("", type="string", description="connection with the token of the hub as its password"),
+    "hub_conn_id": Param("", type="string", description="connection with the token of the hub as password"),
     **TRAINING,
 }
 
 
 @dataclass(frozen=True)
 class Chain:
-    """The six tasks, for a DAG to put in order."""
+    """The six tasks; the DAG defines their order."""
 
     start: StartRunOperator
     dataset: InitializeDatasetOperator
@@ -105,7 +105,7 @@ class Chain:
 
 
 def training_chain(setting: Callable[[str], str]) -> Chain:
-    """The tasks, in the DAG that is being defined, not yet ordered. `setting` gives the template of a setting of PARAMETERS."""
+    """Create the tasks in the current DAG, without dependencies. `setting` returns the template of a setting of PARAMETERS."""
     started = "{{ ti.xcom_pull('start-run')['%s'] }}"
     run_id, path = started % "run_id", started % "path"
     store, hub = setting("store_conn_id"), setting("hub_conn_id")

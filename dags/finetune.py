@@ -1,6 +1,6 @@
-"""The DAG `trainwright_finetune`: dataset and model prepared, a TrainJob, its checkpoint exported, the model evaluated.
+"""The DAG `trainwright_finetune`: prepare dataset and model, train in a TrainJob, export the checkpoint, evaluate the model.
 
-The same chain as the Kubeflow pipeline `finetune`, through the same functions. Its parameters are asked for at the trigger.
+It has the same steps as the Kubeflow pipeline `finetune`. Its parameters are set in the trigger form.
 """
 
 from __future__ import annotations
@@ -19,4 +19,4 @@ with DAG(
     tags=["trainwright"],
 ) as dag:
     chain = training_chain(lambda name: f"{{{{ params.{name} }}}}")
-    chain.start >> [chain.dataset, chain.model] >> chain.training >> chain.export >> chain.evaluation  # type: ignore[operator]
+    chain.start >> [chain.dataset, chain.model] >> chain.training >> chain.export >> chain.evaluation

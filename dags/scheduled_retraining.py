@@ -1,10 +1,10 @@
-"""The DAG `trainwright_retraining`: every week the same chain, skipped where the dataset is the one of the last good run.
+"""The DAG `trainwright_retraining`: weekly retraining, skipped if the dataset has not changed since the last successful run.
 
-A good run ends with an event of the asset `trainwright_retrained_model`, whose `extra` says where the checkpoint lies: other
-DAGs are scheduled on it, and the next run reads in it which dataset was trained on.
+A successful run emits an event of the asset `trainwright_retrained_model`, whose `extra` has the URI of the checkpoint. Other
+DAGs can be scheduled on it, and the next run reads from it which dataset was used.
 
 Settings come from the parameters of the run, else from the Variable `trainwright_retraining`, a JSON object with the same
-names; a scheduled run has only the Variable.
+names. A scheduled run uses only the Variable.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from trainwright.example_dags.chain import PARAMETERS, training_chain
 
 MODEL = Asset(name="trainwright_retrained_model", uri="trainwright://retrained-model")
 RETENTION = "keep=1"
-"""Of the run folders on the workspace: the last good run's stays, for a look or to resume from its checkpoints."""
+"""Retention of run folders in the workspace: the last run is kept for inspection, or to resume from its checkpoints."""
 OWN = {
     **PARAMETERS,
-    "retention": Param(RETENTION, type="string", description="folders of earlier runs that are kept: always, or keep=N"),
-    "force": Param(False, type="boolean", description="train on an unchanged dataset too"),
+    "retention": Param(RETENTION, type="string", description="folders of earlier runs to keep: always, or keep=N"),
+    "force": Param(False, type="boolean", description="train even if the dataset is unchanged"),
 }
 
 
 def setting(name: str) -> str:
-    """The template of a setting: the parameter if it differs from its default, else the Variable's, else the default."""
+    """The template of a setting: the parameter if it differs from its default, else the Variable's value, else the default."""
     chosen = f"params.{name} if params.{name} != {OWN[name].value!r} else "
     return f"{{{{ {chosen}var.json.get('trainwright_retraining', {{}}).get({name!r}, params.{name}) }}}}"
 
 
 with DAG(
     "trainwright_retraining",
-    description="Fine-tune again every week when there is new data, and announce the checkpoint.",
+    description="Retrain every week if there is new data, and publish the checkpoint.",
     schedule="@weekly",
     catchup=False,
     max_active_runs=1,
@@ -46,8 +46,8 @@ with DAG(
     chain = training_chain(setting)
 
     @task(task_id="new-data", inlets=[MODEL])
-    def new_data(*, ti: Any, params: dict[str, Any], inlet_events: Any) -> str:
-        """The dataset's digest, if a model has yet to be trained on it; the task is skipped otherwise, and all after it."""
+    def new_data(*, ti: Any = None, params: Any = None, inlet_events: Any = None) -> str:
+        """The dataset's digest if no model was trained on it yet. Otherwise this task and all after it are skipped."""
         digest: str = ti.xcom_pull(task_ids="initialize-dataset")["digest"]
         good = [event for event in inlet_events[MODEL] if "dataset_digest" in event.extra]
         if good and good[-1].extra["dataset_digest"] == digest and not params["force"]:
@@ -57,8 +57,8 @@ with DAG(
         return digest
 
     @task(outlets=[MODEL])
-    def publish(*, ti: Any, outlet_events: Any) -> None:
-        """Announce the checkpoint: the run was good."""
+    def publish(*, ti: Any = None, outlet_events: Any = None) -> None:
+        """Emit the asset event with the checkpoint: the run was successful."""
         exported, evaluated = ti.xcom_pull(task_ids="export-checkpoint"), ti.xcom_pull(task_ids="evaluate")
         outlet_events[MODEL].extra = {
             "run": ti.xcom_pull(task_ids="start-run")["run_id"],
@@ -71,8 +71,8 @@ with DAG(
         }
 
     @task(trigger_rule="none_failed")
-    def tidy(namespace: str, conn_id: str, retention: str, *, ti: Any) -> list[str]:
-        """End this run, a skipped one too, and delete the folders of earlier ones that are not to be kept; never a live run's."""
+    def tidy(namespace: str, conn_id: str, retention: str, *, ti: Any = None) -> list[str]:
+        """Mark this run (even a skipped one) as ended, and delete folders of earlier runs by `retention`; never of active runs."""
         from trainwright.operators import TrainwrightHook
         from trainwright.steps.retire import retire_run
 

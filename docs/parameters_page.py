@@ -1,11 +1,11 @@
-"""Writes docs/reference/parameters.md from `TrainRequest`: `make docs`. A test compares the page with what this would write."""
+"""Generates docs/reference/parameters.md from `TrainRequest` (`make docs`). A test checks that the page is up to date."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
-from trainwright.jobs.request import groups
+from trainwright.jobs.request.train_request import groups
 
 PAGE = Path(__file__).with_name("reference") / "parameters.md"
 TITLES = {
@@ -22,32 +22,32 @@ TITLES = {
 BEGINNING = """\
 # Parameters of a training step
 
-The component `train`, `TrainJobOperator`, `trainwright submit` and `trainwright.jobs.TrainRequest` have the same settings; so have the
-pipeline `finetune` and the DAGs, which give each run its workspace folder, digests and identity themselves. This page is made from
-`TrainRequest` by `make docs`.
+The component `train`, `TrainJobOperator`, `trainwright submit` and `trainwright.jobs.TrainRequest` have the same parameters. So do the
+pipeline `finetune` and the DAGs, which set the workspace folder, digests and run id of each run themselves. `make docs` generates this
+page from `TrainRequest`.
 
-Numbers that may be left out are 0 where a parameter needs a value (KFP). Objects and lists may be given as JSON text (Airflow
-templates, the command line). On the command line an underscore is a dash, objects are `KEY=VALUE`, again for more, or JSON, and lists
-of words are one text or JSON. Exceptions there: `-f` for `manifest`, `--logs` to show logs and `--logs-of` for `logs`, `--on-cancel`
-with the default `keep`.
+Optional numbers are 0 where a parameter requires a value (KFP). Objects and lists may be given as JSON text (Airflow templates, the
+command line). On the command line, underscores become dashes; objects are given as repeated `KEY=VALUE` or as JSON, lists of words as
+one string or as JSON. Exceptions there: `-f` for `manifest`, `--logs` to show logs and `--logs-of` for `logs`, and `--on-cancel`
+defaults to `keep`.
 
-What runs is said in one of three ways: a runtime with overrides (`image`, `command`, `args`, or a builtin trainer's `settings`);
-`func` or `code`; or a whole `manifest`, beside which only labels, annotations, patches, workspace, placement, deadlines, logs,
-resuming and cancellation can be given.
+The program is specified in one of three ways: a runtime with overrides (`image`, `command`, `args`, or a builtin trainer's
+`settings`); `func` or `code`; or a complete `manifest`, which can only be combined with labels, annotations, patches, workspace,
+placement, deadlines, logs, resuming and cancellation.
 
 ## Run
 
 | parameter | type | meaning |
 |---|---|---|
-| `run_id` | text | Names the run; the same one adopts its job or resumes. Airflow: by default the DAG run's id. |
-| `namespace` | text | Where the TrainJob is created. Empty: the manifest's, else the one of the credentials. |
+| `run_id` | text | Id of the run; reusing it adopts or resumes its job. Airflow: defaults to the DAG run's id. |
+| `namespace` | text | Namespace of the TrainJob. Empty: the manifest's, else that of the credentials. |
 | `submission_mode` | text | `auto`, `trainjob` or `jobset`, see [submission](../submission.md). |
 """
 _NAMES = {"str": "text", "int": "number", "bool": "true or false", "dict": "object", "list": "list"}
 
 
 def page() -> str:
-    """The whole page."""
+    """The content of the page."""
     parts = [BEGINNING]
     for group, fields in groups().items():
         rows = [

@@ -1,6 +1,6 @@
 """The Airflow provider: operators that start a run, prepare a dataset and a model, train, export the checkpoint and evaluate it.
 
-Loaded lazily (PEP 562): Airflow reads the provider information while it is itself being imported.
+Modules are imported lazily (PEP 562), because Airflow reads the provider information during its own import.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-_WHERE = {
+_MODULES = {
     "EvaluateOperator": "evaluate",
     "ExportCheckpointOperator": "export_checkpoint",
     "InitializeDatasetOperator": "initialize_dataset",
@@ -18,14 +18,14 @@ _WHERE = {
     "TrainJobTrigger": "trigger",
     "TrainwrightHook": "hook",
 }
-__all__ = sorted(_WHERE)
+__all__ = sorted(_MODULES)
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _WHERE:
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_WHERE[name]}"), name)
+    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_WHERE})
+    return sorted({*globals(), *_MODULES})

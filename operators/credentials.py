@@ -1,7 +1,7 @@
-"""Credentials of a step that runs in the worker, from Airflow connections: as environment variables for as long as it runs.
+"""Credentials of a step that runs in the worker, from Airflow connections. They are set as environment variables while it runs.
 
-An object store's is a connection as for AWS (login, password, and `endpoint_url`, `region_name`, `aws_session_token` in the
-extra); the hub's has the token as its password.
+The connection for an object store is like one for AWS (login, password, and `endpoint_url`, `region_name`,
+`aws_session_token` in the extra). The connection for the hub has the token as its password.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ _EXTRA = {
 
 @contextmanager
 def credentials(store_conn_id: str | None, hub_conn_id: str | None) -> Iterator[None]:
-    """Inside, the connections' credentials are in the environment; afterwards it is as before. None leaves it alone."""
+    """Set the credentials of the connections in the environment, and restore it on exit. None sets nothing."""
     variables: dict[str, str] = {}
     if store_conn_id:
-        variables |= _of_store(_connection(store_conn_id))
+        variables |= _store_variables(_connection(store_conn_id))
     if hub_conn_id:
         variables["HF_TOKEN"] = str(_connection(hub_conn_id).password or "")
     variables = {name: value for name, value in variables.items() if value}
@@ -46,7 +46,7 @@ def _connection(conn_id: str) -> Any:
     return BaseHook.get_connection(conn_id)
 
 
-def _of_store(connection: Any) -> dict[str, str]:
+def _store_variables(connection: Any) -> dict[str, str]:
     extra = dict(connection.extra_dejson or {})
     texts = {name: extra.get(key) for name, key in _EXTRA.items()}
     return {

@@ -1,4 +1,4 @@
-"""`@task.trainjob`: a Python function of a DAG that runs in a TrainJob, on as many nodes as it asks for."""
+"""`@task.trainjob`: a Python function of a DAG that runs in a TrainJob, on any number of nodes."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from airflow.sdk.bases.decorator import DecoratedOperator, TaskDecorator, task_d
 from trainwright.operators.train_job import TrainJobOperator
 
 
-class TrainJobDecoratedOperator(DecoratedOperator, TrainJobOperator):  # type: ignore[misc]
-    """The function's source is sent, and it is called with the task's arguments as JSON; what it returns is the task's XCom."""
+class TrainJobDecoratedOperator(DecoratedOperator, TrainJobOperator):
+    """Sends the function's source and calls it with the task's arguments as JSON. Its return value becomes the task's XCom."""
 
     custom_operator_name = "@task.trainjob"
     template_fields = ("op_args", "op_kwargs", *TrainJobOperator.template_fields)
@@ -22,24 +22,24 @@ class TrainJobDecoratedOperator(DecoratedOperator, TrainJobOperator):  # type: i
         super().__init__(python_callable=python_callable, func=python_callable, **kwargs)
 
     def request(self) -> Any:
-        """With the arguments of the call. Raises TypeError for those that the function does not take or JSON does not have."""
+        """The request with the arguments of the call. Raises TypeError if they do not match the function or are not JSON."""
         self.func_args = json.loads(json.dumps(_named(self.python_callable, self.op_args, self.op_kwargs)))
         return super().request()
 
-    def returned(self, result: Any) -> Any:
-        """What the function returned."""
+    def xcom_value(self, result: Any) -> Any:
+        """The return value of the function."""
         return result.results
 
 
 def _named(func: Callable[..., Any], args: Collection[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments of a call by name, as the function is called where it runs. Raises TypeError for those without one."""
+    """The arguments of a call as keyword arguments. Raises TypeError for positional-only and variadic parameters."""
     signature = inspect.signature(func)
     named: dict[str, Any] = {}
     for name, value in signature.bind(*args, **kwargs).arguments.items():
         kind = signature.parameters[name].kind
         if kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.POSITIONAL_ONLY):
             raise TypeError(
-                f"{func.__name__}: the parameter {name!r} has no name to be passed by; a training function takes named ones"
+                f"{func.__name__}: the parameter {name!r} cannot be passed by name, which a training function requires"
             )
         named |= value if kind is inspect.Parameter.VAR_KEYWORD else {name: value}
     return named

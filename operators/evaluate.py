@@ -1,4 +1,4 @@
-"""Evaluate an exported checkpoint beside its base model, in a job."""
+"""Evaluate an exported checkpoint and its base model, in a job."""
 
 from __future__ import annotations
 
@@ -7,28 +7,30 @@ from typing import Any
 
 from airflow.sdk import BaseOperator
 
-from trainwright.operators import leaving
+from trainwright.operators import cancellation
 from trainwright.operators.credentials import credentials
-from trainwright.operators.failing import retried_unless_in_vain
+from trainwright.operators.errors import fail_fast
 from trainwright.operators.hook import TrainwrightHook
 from trainwright.operators.settings import EVALUATION_SETTINGS
 from trainwright.operators.task_identity import earlier_identities, task_identity
 
 
 class EvaluateOperator(BaseOperator):
-    """Copy the export back, verify it, and measure loss before and after fine-tuning: on held-out rows, else on training rows.
+    """Restore an export, verify it, and measure loss before and after fine-tuning, on held-out rows if any, else on training rows.
 
-    :param checkpoint_uri: where the exported checkpoint lies; checkpoint_digest: digest of its manifest.
-    :param workspace: pvc://CLAIM or pvc://CLAIM/FOLDER; workspace_path: where the worker sees it.
-    :param runtime: training runtime that measures.
-    :param sample_row: row (from 0) whose prompt is completed before and after.
-    :param max_rows: measure the first rows only; 0 measures all held-out rows.
-    :param retention: folders of earlier runs on the workspace that are kept: always, or keep=N of those that have ended.
+    :param checkpoint_uri: URI of the exported checkpoint.
+    :param checkpoint_digest: digest of its manifest.
+    :param workspace: pvc://CLAIM or pvc://CLAIM/FOLDER.
+    :param workspace_path: where the workspace is mounted in the worker.
+    :param runtime: training runtime of the evaluation.
+    :param sample_row: row (from 0) whose prompt is completed before and after fine-tuning.
+    :param max_rows: evaluate only the first rows; 0 evaluates all held-out rows.
+    :param retention: folders of earlier runs kept on the workspace: always, or keep=N of the finished runs.
     :param image: as in TrainJobOperator, like env, resources_per_node, labels, annotations, queue_name, priority_class, topology,
         node_selector, tolerations, affinity, queue_timeout_seconds, start_timeout_seconds, run_timeout_seconds, logs, log_bytes,
         on_cancel and hub_secret.
-    :param run_id: names the run in place of the DAG run's id, as in TrainJobOperator.
-    :param store_conn_id: a connection with credentials for an object store, see docs/airflow.md.
+    :param run_id: id of the run, as in TrainJobOperator; defaults to the DAG run's id.
+    :param store_conn_id: connection with credentials for an object store, see docs/airflow.md.
     :return: the evaluation: before, after, rows, held_out, sample, summary (Markdown), loss_curve (path on the workspace).
     """
 
@@ -47,6 +49,7 @@ class EvaluateOperator(BaseOperator):
         "store_conn_id",
         *EVALUATION_SETTINGS,
     )
+    on_cancel: str
     template_fields_renderers = {"env": "json"}
 
     def __init__(
@@ -93,14 +96,14 @@ class EvaluateOperator(BaseOperator):
         self.sample_row, self.max_rows, self.retention = sample_row, max_rows, retention
         self.run_id, self.namespace, self.conn_id, self.store_conn_id = run_id, namespace, conn_id, store_conn_id
 
-    @retried_unless_in_vain()
+    @fail_fast()
     def execute(self, context: Any) -> dict[str, Any]:
-        from trainwright.jobs import Teller
+        from trainwright.jobs import EventPrinter
         from trainwright.steps.evaluate import CURVE, evaluate_export
         from trainwright.steps.retire import retire_run
         from trainwright.workspace import parse_retention
 
-        parse_retention(self.retention)  # before anything is measured
+        parse_retention(self.retention)  # fail on an invalid value before the evaluation
         cluster = TrainwrightHook(self.conn_id).get_conn()
         identity, namespace = task_identity(context, self.run_id), self.namespace or cluster.default_namespace
         workspace = Path(self.workspace_path)
@@ -121,8 +124,8 @@ class EvaluateOperator(BaseOperator):
                 sample_row=int(self.sample_row),
                 max_rows=int(self.max_rows),
                 settings={name: value for name, value in settings.items() if value is not None},
-                teller=Teller(lambda line: self.log.info("%s", line)),
-                on_signal=leaving.on_signal(context, self.on_cancel),
+                event_printer=EventPrinter(lambda line: self.log.info("%s", line)),
+                on_signal=cancellation.on_signal(context, self.on_cancel),
             )
         retire_run(
             cluster,

@@ -1,4 +1,4 @@
-"""Export the newest whole checkpoint of a training job, verified, with a manifest written last."""
+"""Export the newest complete checkpoint of a run, verify the copy, and write its manifest last."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from typing import Any
 from airflow.sdk import BaseOperator
 
 from trainwright.operators.credentials import credentials
-from trainwright.operators.failing import retried_unless_in_vain
+from trainwright.operators.errors import fail_fast
 from trainwright.operators.task_identity import task_identity
 
 
 class ExportCheckpointOperator(BaseOperator):
-    """Copy the run's newest whole checkpoint to a store, verify what arrived, and write its manifest last.
+    """Copy the run's newest complete checkpoint to a store, verify the copy, and write its manifest last.
 
-    :param export_uri: the folder that holds exports; the run gets a folder of its own below it.
-    :param trainjob: the TrainJob that made it; a checkpoint of another one is refused.
-    :param run_id: names the run in place of the DAG run's id, as in TrainJobOperator.
-    :param store_conn_id: a connection with credentials for an object store, see docs/airflow.md.
+    :param export_uri: folder for exports; each run has its own folder below it.
+    :param trainjob: the TrainJob that wrote the checkpoint; a checkpoint of another one is rejected.
+    :param run_id: id of the run, as in TrainJobOperator; defaults to the DAG run's id.
+    :param store_conn_id: connection with credentials for an object store, see docs/airflow.md.
     :param workspace_path: where the workspace is mounted in the worker.
-    :param resumable: take optimizer and random states along.
+    :param resumable: also export optimizer and random states.
     :return: uri, digest, step, bytes.
     """
 
@@ -41,7 +41,7 @@ class ExportCheckpointOperator(BaseOperator):
         self.export_uri, self.trainjob, self.workspace_path, self.resumable = export_uri, trainjob, workspace_path, resumable
         self.run_id, self.store_conn_id = run_id, store_conn_id
 
-    @retried_unless_in_vain()
+    @fail_fast()
     def execute(self, context: Any) -> dict[str, Any]:
         from trainwright.steps.export import export_run_checkpoint
 

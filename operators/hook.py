@@ -1,6 +1,6 @@
-"""From an Airflow connection to a cluster: the type `trainwright`, or the type `kubernetes` of the cncf provider.
+"""Connects to a cluster with an Airflow connection of type `trainwright`, or of type `kubernetes` of the cncf provider.
 
-Without a connection the cluster is found as everywhere else: KUBECONFIG, the pod's account, `~/.kube/config`.
+Without a connection the cluster is found as everywhere else: KUBECONFIG, the pod's service account, `~/.kube/config`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _KUBERNETES_PREFIX = "extra__kubernetes__"
 
 @dataclass(frozen=True)
 class Settings:
-    """What a connection says; empty values leave it to the environment."""
+    """The settings of a connection. Empty values default to the environment."""
 
     kubeconfig: str = ""
     context: str = ""
@@ -24,7 +24,7 @@ class Settings:
 
 
 class TrainwrightHook(BaseHook):
-    """`conn_id` None, or empty, uses no connection at all. `submission_mode` replaces the connection's."""
+    """With an empty `conn_id`, or None, no connection is used. `submission_mode` overrides that of the connection."""
 
     conn_name_attr = "trainwright_conn_id"
     default_conn_name = "trainwright_default"
@@ -36,8 +36,8 @@ class TrainwrightHook(BaseHook):
         self.conn_id, self.submission_mode = conn_id, submission_mode
 
     def get_conn(self) -> Any:
-        """The cluster, for TrainJobs (`trainwright.cluster.submission_mode.JobsCluster`). Raises NoCluster, ApiError."""
-        from trainwright.cluster import connect_for_jobs
+        """The cluster, for TrainJobs (`trainwright.submission.JobsClient`). Raises NoCluster, ApiError."""
+        from trainwright.submission import connect_for_jobs
 
         settings = self.settings()
         return connect_for_jobs(
@@ -48,7 +48,7 @@ class TrainwrightHook(BaseHook):
         )
 
     def settings(self) -> Settings:
-        """The settings of the connection. Raises ValueError for what cannot be honoured."""
+        """The settings of the connection. Raises ValueError for unsupported settings."""
         if not self.conn_id:
             return Settings()
         connection = self.get_connection(self.conn_id)
@@ -61,7 +61,7 @@ class TrainwrightHook(BaseHook):
 def _from_kubernetes(extra: dict[str, Any], conn_id: str) -> Settings:
     extra = {name.removeprefix(_KUBERNETES_PREFIX): value for name, value in extra.items()}
     if extra.get("kube_config"):
-        raise ValueError(f"connection {conn_id!r}: kube_config as text is not supported; give kube_config_path")
+        raise ValueError(f"connection {conn_id!r}: kube_config as text is not supported; set kube_config_path")
     return Settings(
         *(str(extra.get(name) or "") for name in ("kube_config_path", "cluster_context", "namespace", "submission_mode"))
     )

@@ -1,4 +1,4 @@
-"""Prepare a dataset on the workspace, before any training job is made."""
+"""Prepare a dataset in the workspace, before training."""
 
 from __future__ import annotations
 
@@ -8,20 +8,21 @@ from typing import Any
 from airflow.sdk import BaseOperator
 
 from trainwright.operators.credentials import credentials
-from trainwright.operators.failing import retried_unless_in_vain
+from trainwright.operators.errors import fail_fast
 from trainwright.operators.task_identity import task_identity
 
 
 class InitializeDatasetOperator(BaseOperator):
-    """Fetch a dataset, map its columns to what TRL reads, split it, and share it on the workspace under its digest.
+    """Fetch a dataset, map its columns to a layout that TRL reads, split it, and store it in the workspace by its digest.
 
     :param dataset_uri: hf://org/name, s3://bucket/folder, or file:///path to a file or a folder.
     :param workspace_path: where the workspace is mounted in the worker.
-    :param layout: force a layout: alpaca, prompt-completion, messages or text.
-    :param test_fraction: share of the rows that is held out, where the source has no split of its own.
-    :param max_rows: take only so many rows; 0 takes all.
-    :param run_id: names the run in place of the DAG run's id; its record on the workspace says that it uses the dataset.
-    :param store_conn_id: a connection with credentials for an object store, see docs/airflow.md; hub_conn_id: for the hub.
+    :param layout: layout of the source: alpaca, prompt-completion, messages or text; empty detects it from the columns.
+    :param test_fraction: fraction of the rows to hold out, if the source has no split.
+    :param max_rows: maximum number of rows; 0 takes all.
+    :param run_id: id of the run; defaults to the DAG run's id. The run's record in the workspace lists the dataset as used.
+    :param store_conn_id: connection with credentials for an object store, see docs/airflow.md.
+    :param hub_conn_id: connection with the token of the hub.
     :return: source, revision, digest, train_rows, test_rows.
     """
 
@@ -54,7 +55,7 @@ class InitializeDatasetOperator(BaseOperator):
         self.test_fraction, self.max_rows, self.run_id = test_fraction, max_rows, run_id
         self.store_conn_id, self.hub_conn_id = store_conn_id, hub_conn_id
 
-    @retried_unless_in_vain()
+    @fail_fast()
     def execute(self, context: Any) -> dict[str, Any]:
         from trainwright.initializers import DatasetOptions
         from trainwright.steps.prepare import prepare_run_dataset

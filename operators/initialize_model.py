@@ -1,4 +1,4 @@
-"""Prepare a base model on the workspace, before any training job is made."""
+"""Prepare a base model in the workspace, before training."""
 
 from __future__ import annotations
 
@@ -8,17 +8,18 @@ from typing import Any
 from airflow.sdk import BaseOperator
 
 from trainwright.operators.credentials import credentials
-from trainwright.operators.failing import retried_unless_in_vain
+from trainwright.operators.errors import fail_fast
 from trainwright.operators.task_identity import task_identity
 
 
 class InitializeModelOperator(BaseOperator):
-    """Fetch a model, check that it is whole and has safetensors weights, and share it on the workspace under its digest.
+    """Fetch a model, check that it is complete and has safetensors weights, and store it in the workspace by its digest.
 
-    :param model_uri: hf://org/name, s3://bucket/folder, or file:///path to a folder that transformers loads.
+    :param model_uri: hf://org/name, s3://bucket/folder, or file:///path to a folder that transformers can load.
     :param workspace_path: where the workspace is mounted in the worker.
-    :param run_id: names the run in place of the DAG run's id; its record on the workspace says that it uses the model.
-    :param store_conn_id: a connection with credentials for an object store, see docs/airflow.md; hub_conn_id: for the hub.
+    :param run_id: id of the run; defaults to the DAG run's id. The run's record in the workspace lists the model as used.
+    :param store_conn_id: connection with credentials for an object store, see docs/airflow.md.
+    :param hub_conn_id: connection with the token of the hub.
     :return: source, revision, digest.
     """
 
@@ -38,7 +39,7 @@ class InitializeModelOperator(BaseOperator):
         self.model_uri, self.workspace_path, self.run_id = model_uri, workspace_path, run_id
         self.store_conn_id, self.hub_conn_id = store_conn_id, hub_conn_id
 
-    @retried_unless_in_vain()
+    @fail_fast()
     def execute(self, context: Any) -> dict[str, Any]:
         from trainwright.steps.prepare import prepare_run_model
 

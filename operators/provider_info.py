@@ -1,4 +1,4 @@
-"""What Airflow is told about this provider. Imports nothing: it is read while Airflow itself is being imported."""
+"""The provider information for Airflow. It imports nothing, because Airflow reads it during its own import."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 
 def get_provider_info() -> dict[str, Any]:
-    """The provider's description, after Airflow's provider_info.schema.json."""
+    """The provider information, according to Airflow's provider_info.schema.json."""
     integration = "Trainwright"
     modules = ("train_job", "initialize_dataset", "initialize_model", "start_run", "export_checkpoint", "evaluate")
     return {

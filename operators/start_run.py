@@ -1,4 +1,4 @@
-"""Start a run: create its workspace where it does not exist."""
+"""Start a run, and create its workspace if it does not exist."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from typing import Any
 
 from airflow.sdk import BaseOperator
 
-from trainwright.operators.failing import retried_unless_in_vain
+from trainwright.operators.errors import fail_fast
 from trainwright.operators.hook import TrainwrightHook
 from trainwright.operators.task_identity import task_identity
 
 
 class StartRunOperator(BaseOperator):
-    """Name a run, and see to it that its workspace exists, before any task uses it.
+    """Set the id of a run and create its workspace if necessary, before any task uses it.
 
-    :param workspace: pvc://CLAIM[/FOLDER], the bare name of a claim, or pvc://CLAIM?size=20Gi[&class=&access=&retain=] to create it.
-    :param workspace_path: where the workers see the claim.
-    :param num_nodes: nodes that share a claim that is created.
-    :param run_id: names the run in place of the DAG run's id.
-    :param namespace: where the claim is; empty takes the connection's.
-    :param conn_id: a connection of the type `trainwright` or `kubernetes`; None uses the environment.
-    :return: run_id, claim, workspace (as the other operators take it), path (where the workers find it).
+    :param workspace: pvc://CLAIM[/FOLDER], the name of a claim, or pvc://CLAIM?size=20Gi[&class=&access=&retain=] to create it.
+    :param workspace_path: where the claim is mounted in the workers.
+    :param num_nodes: number of nodes that share a new claim.
+    :param run_id: id of the run; defaults to the DAG run's id.
+    :param namespace: namespace of the claim; defaults to the connection's.
+    :param conn_id: connection of type `trainwright` or `kubernetes`; None uses the environment.
+    :return: run_id, claim, workspace (for the other operators), path (of the workspace in the workers).
     """
 
     template_fields = ("workspace", "workspace_path", "num_nodes", "run_id", "namespace", "conn_id")
@@ -41,7 +41,7 @@ class StartRunOperator(BaseOperator):
         self.workspace, self.workspace_path, self.num_nodes = workspace, workspace_path, num_nodes
         self.run_id, self.namespace, self.conn_id = run_id, namespace, conn_id
 
-    @retried_unless_in_vain()
+    @fail_fast()
     def execute(self, context: Any) -> dict[str, Any]:
         from trainwright.steps.start import start_run
 

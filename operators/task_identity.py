@@ -1,4 +1,4 @@
-"""Which step of which run an Airflow task is: the same for every retry, another once a user has cleared the task."""
+"""The run and step that an Airflow task belongs to: the same for every retry, a new one after a clear."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from trainwright.operators.task_state import TaskId
 
 
 def task_identity(context: Any, run: str = "") -> Identity:
-    """The identity of the task that runs with this context; `run` stands in for the DAG run's id where it is given.
+    """The identity of the task with this context. `run` overrides the DAG run's id.
 
-    A clear raises `max_tries` above the task's own retries, a retry does not: so a clear starts a new TrainJob and a
-    retry finds the one of the try before.
+    A clear raises `max_tries` above the task's own retries, a retry does not. So a clear starts a new TrainJob, and a retry
+    finds the existing one.
     """
     ti = context["ti"]
     retries = int(getattr(context.get("task"), "retries", 0) or 0)
@@ -24,7 +24,7 @@ def task_identity(context: Any, run: str = "") -> Identity:
 
 
 def earlier_identities(identity: Identity) -> Iterator[Identity]:
-    """Those that the task had before it was cleared, as far as they can have been: none for a task that never was."""
+    """All identities that the task may have had before it was cleared; none for a task that was not cleared."""
     task, cleared, most = identity.step.rpartition("@")
     if cleared:
         yield replace(identity, step=task)

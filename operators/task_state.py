@@ -1,4 +1,4 @@
-"""What Airflow thinks of a task, asked from within: whether a user has ended it, or only its worker or triggerer goes away."""
+"""The state of a task in Airflow, to tell whether a user has ended it or only its worker or triggerer is shutting down."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class TaskId:
-    """Which task instance, whatever its try."""
+    """Identifies a task instance, independent of its try."""
 
     dag_id: str
     task_id: str
@@ -28,9 +28,9 @@ class TaskId:
         return asdict(self)
 
     def state(self) -> str:
-        """The state of its current try, as Airflow writes it (`running`, `deferred`, `failed`, ...).
+        """The state of its current try in Airflow's spelling (`running`, `deferred`, `failed`, ...).
 
-        "" when there is none, or Airflow cannot tell.
+        Empty if there is none, or if the request fails.
         """
         from airflow.sdk.exceptions import AirflowRuntimeError
         from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
@@ -40,7 +40,7 @@ class TaskId:
                 dag_id=self.dag_id, task_ids=[self.task_id], run_ids=[self.run_id], map_index=self.map_index
             )
         except (AirflowRuntimeError, OSError) as error:
-            log.warning("the state of the task is not known dag=%s task=%s error=%s", self.dag_id, self.task_id, error)
+            log.warning("failed to read the state of the task dag=%s task=%s error=%s", self.dag_id, self.task_id, error)
             return ""
         key = self.task_id if self.map_index < 0 else f"{self.task_id}_{self.map_index}"
         state = (states.get(self.run_id) or {}).get(key)

@@ -1,4 +1,4 @@
-"""Train: a TrainJob, submitted or adopted, followed to its end in the worker or, deferred, in the triggerer."""
+"""Submit or adopt a TrainJob, and wait until it ends, in the worker or (deferred) in the triggerer."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from typing import Any, NoReturn
 from airflow.sdk import BaseOperator, conf
 from airflow.sdk.bases.operator import TRIGGER_FAIL_REPR, TriggerFailureReason
 
-from trainwright.operators import leaving
-from trainwright.operators.failing import retried_unless_in_vain
+from trainwright.operators import cancellation
+from trainwright.operators.errors import fail_fast
 from trainwright.operators.hook import TrainwrightHook
 from trainwright.operators.settings import SETTINGS, TEMPLATED
 from trainwright.operators.task_identity import earlier_identities, task_identity
 from trainwright.operators.task_state import TaskId
-from trainwright.operators.trigger import LOG_INTERVAL_SECONDS, SETTLE_SECONDS, TrainJobTrigger
+from trainwright.operators.trigger import LOG_POLL_INTERVAL_SECONDS, MIN_DEFER_SECONDS, TrainJobTrigger
 
 _BACKSTOP_SECONDS = 120
-"""How much later than the trigger's own deadline Airflow's comes, which leaves the trigger no time to say anything."""
+"""Margin of Airflow's trigger timeout over the trigger's own deadline: Airflow's timeout cancels the trigger without an event."""
 
 
 class TrainJobOperator(BaseOperator):
-    """Run any training in a TrainJob and wait until it has succeeded: a runtime, a function, code, or a whole manifest.
+    """Run any training in a TrainJob and wait until it succeeds: a runtime, a function, code, or a complete manifest.
 
-    With nothing said but data and a workspace it is supervised fine-tuning in the runtime trl-sft. A retry adopts the job of
-    the try before; clearing the task starts a new one. A worker that goes away (SIGTERM, SIGKILL) leaves the job running for
-    the retry. A task that is marked failed, out of time, or that has no retry left when its worker gets SIGTERM, suspends its
-    job: nothing keeps running, and the next try resumes from the run's last whole checkpoint. Dicts and lists may be given as
-    JSON; docs/reference/parameters.md has all settings, which the KFP component and `trainwright submit` share.
+    With only data and a workspace, the job is supervised fine-tuning in the runtime trl-sft. A retry adopts the job of the
+    previous try; clearing the task starts a new job. If the worker is lost (SIGTERM, SIGKILL), the job keeps running for the
+    retry. If the task is marked failed, exceeds a deadline, or has no retry left when its worker gets SIGTERM, the job is
+    suspended, and the next try resumes from the run's last complete checkpoint. Dicts and lists may be given as JSON. All
+    settings are described in docs/reference/parameters.md; the KFP component and `trainwright submit` share them.
 
     :param runtime: Training runtime. Empty: that of the builtin trainer, torch-distributed for a function or code, else
         trl-sft.
@@ -90,17 +90,20 @@ class TrainJobOperator(BaseOperator):
     :param dataset_secret: Secret whose keys become variables of the dataset initializer.
     :param model_secret: Secret whose keys become variables of the model initializer.
     :param resume_secret: Secret for reading exports to resume from. Empty: store_secret.
-    :param run_id: names the run in place of the DAG run's id: its folder of the workspace, its export, and its TrainJobs.
-    :param namespace: where the TrainJob is created; empty takes the manifest's, else the connection's.
-    :param submission_mode: auto, trainjob or jobset; empty takes the connection's.
-    :param conn_id: a connection of the type `trainwright` or `kubernetes`; None uses the environment.
-    :param deferrable: wait in the triggerer; default: [operators] default_deferrable.
-    :param log_poll_interval: seconds between two looks at the log while the task is deferred; 0 never looks.
-    :param min_defer_seconds: the least time between deferral and event, see SETTLE_SECONDS of the trigger.
-    :return: trainjob, namespace, metrics, results (what a function returned, or results.json), folder (in the workspace).
+    :param run_id: id of the run, which names its workspace folder, its export and its TrainJobs; defaults to the DAG run's id.
+    :param namespace: namespace of the TrainJob; defaults to the manifest's, else the connection's.
+    :param submission_mode: auto, trainjob or jobset; defaults to the connection's.
+    :param conn_id: connection of type `trainwright` or `kubernetes`; None uses the environment.
+    :param deferrable: wait in the triggerer; defaults to [operators] default_deferrable.
+    :param log_poll_interval: seconds between two polls of the log while the task is deferred; 0 disables polling.
+    :param min_defer_seconds: minimum time between deferral and event, see MIN_DEFER_SECONDS of the trigger.
+    :return: trainjob, namespace, metrics, results (return value of a function, or results.json), folder (in the workspace).
     """
 
     template_fields = (*TEMPLATED, "namespace", "run_id", "submission_mode", "conn_id")
+    # Set with all other settings of the step.
+    on_cancel: str
+    export_uri: str
     template_fields_renderers = {"settings": "json", "env": "json", "func_args": "json", "manifest": "yaml"}
 
     def __init__(
@@ -159,8 +162,8 @@ class TrainJobOperator(BaseOperator):
         submission_mode: str = "",
         conn_id: str | None = None,
         deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
-        log_poll_interval: float = LOG_INTERVAL_SECONDS,
-        min_defer_seconds: float = SETTLE_SECONDS,
+        log_poll_interval: float = LOG_POLL_INTERVAL_SECONDS,
+        min_defer_seconds: float = MIN_DEFER_SECONDS,
         **kwargs: Any,
     ):
         given = dict(locals())
@@ -172,64 +175,68 @@ class TrainJobOperator(BaseOperator):
         if "{{" not in on_cancel and on_cancel not in ("suspend", "delete", "keep"):
             raise ValueError(f"on_cancel={on_cancel!r}: expected suspend, delete or keep")
 
-    @retried_unless_in_vain()
-    def execute(self, context: Any) -> dict[str, Any]:
+    @fail_fast()
+    def execute(self, context: Any) -> Any:
         from trainwright.jobs import run_step
-        from trainwright.jobs.run import ended_by_signals
+        from trainwright.jobs.wait.run import stop_on_signals
 
         request, identity = self.request(), task_identity(context, self.run_id)
         cluster = self._cluster()
         namespace = self._namespace(cluster, request)
-        leaving.stop_earlier(cluster, identity, namespace, self.on_cancel)
+        cancellation.stop_superseded_jobs(cluster, identity, namespace, self.on_cancel)
         if not self.deferrable:
-            more = {**self._submitting(identity), "teller": self._teller(), "on_signal": self._on_signal(context)}
-            return self.returned(run_step(cluster, request, identity, namespace, **more))
+            more = {
+                **self._submission_arguments(identity),
+                "event_printer": self._event_printer(),
+                "on_signal": self._on_signal(context),
+            }
+            return self.xcom_value(run_step(cluster, request, identity, namespace, **more))
         limit = self.execution_timeout.total_seconds() if self.execution_timeout else None
-        with ended_by_signals() as stop:
+        with stop_on_signals() as stop:
             return self._submit_and_defer(context, cluster, stop, time.time() + limit if limit is not None else None)
 
-    def _submit_and_defer(self, context: Any, cluster: Any, stop: threading.Event, until: float | None) -> dict[str, Any]:
-        """The result of a job that has succeeded already; else raises TaskDeferred, or Cancelled once `stop` is set."""
+    def _submit_and_defer(self, context: Any, cluster: Any, stop: threading.Event, until: float | None) -> Any:
+        """The result of a job that has already succeeded; otherwise raises TaskDeferred, or Cancelled if `stop` is set."""
         from trainwright.jobs import Phase, phase_of
-        from trainwright.jobs.run import Cancelled, leave
+        from trainwright.jobs.wait.run import Cancelled, cancel_unwatched_job
 
         submitted = self._submit(context, cluster)
         cluster, trainjob = submitted.cluster or cluster, submitted.trainjob
         if phase_of(trainjob) is Phase.Succeeded:
             return self._result(context, cluster, trainjob)
         if stop.is_set():
-            became = leave(cluster, trainjob, self._on_signal(context))
-            raise Cancelled(f"the task was ended before it was deferred; TrainJob {trainjob['metadata']['name']}: {became}")
+            result = cancel_unwatched_job(cluster, trainjob, self._on_signal(context))
+            raise Cancelled(f"the task was ended before it was deferred; TrainJob {trainjob['metadata']['name']}: {result}")
         self._defer(context, trainjob, until, submitted.mode)
 
-    @retried_unless_in_vain()
-    def execute_complete(self, context: Any, event: dict[str, Any]) -> dict[str, Any]:
-        """What the trigger has seen becomes the task's result, or its error with the report of the job's failure."""
+    @fail_fast()
+    def execute_complete(self, context: Any, event: dict[str, Any]) -> Any:
+        """Turn the trigger's event into the task's result, or into an error with the job's failure report."""
         from trainwright.api.errors import NotFound
         from trainwright.api.kinds import TRAINJOB
-        from trainwright.jobs import JobDeleted, TrainJobError
-        from trainwright.jobs.run import leave
-        from trainwright.jobs.verdict import deadline_of, failure_of
+        from trainwright.jobs import TrainJobDeleted, TrainJobError
+        from trainwright.jobs.diagnosis.failure_class import deadline_of, failure_of
+        from trainwright.jobs.wait.run import cancel_unwatched_job
 
         name, namespace, outcome = event["name"], event["namespace"], event["outcome"]
         if outcome == "succeeded":
             return self._after_success(context, event)
         if outcome == "deleted":
-            raise JobDeleted(event["message"])
+            raise TrainJobDeleted(event["message"])
         cluster = self._cluster(event.get("submission_mode") or "")
         try:
             trainjob = cluster.get(TRAINJOB, name, namespace)
         except NotFound:
-            raise JobDeleted(f"TrainJob {namespace}/{name} {outcome} and was deleted since: {event['message']}") from None
+            raise TrainJobDeleted(f"TrainJob {namespace}/{name} {outcome} and was deleted since: {event['message']}") from None
         if outcome == "failed":
             return self._after_failure(context, cluster, failure_of(cluster, trainjob), event.get("until"))
-        became = leave(cluster, trainjob, leaving.on_error(self.on_cancel))
+        result = cancel_unwatched_job(cluster, trainjob, cancellation.on_error(self.on_cancel))
         if outcome == "deadline":
-            raise deadline_of(cluster, trainjob, event["message"], event.get("what") or "run", after=became)
-        raise TrainJobError(f"TrainJob {namespace}/{name} could not be followed: {event['message']}; {became}")
+            raise deadline_of(cluster, trainjob, event["message"], event.get("what") or "run", after=result)
+        raise TrainJobError(f"TrainJob {namespace}/{name} could not be followed: {event['message']}; {result}")
 
     def _after_success(self, context: Any, event: dict[str, Any]) -> Any:
-        """What the job returned is read from its log; one that is gone by now has succeeded all the same."""
+        """Read the job's results from its log. If the job was deleted in the meantime, the task still succeeds."""
         from trainwright.api.errors import NotFound
         from trainwright.api.kinds import TRAINJOB
         from trainwright.jobs import StepResult
@@ -243,35 +250,33 @@ class TrainJobOperator(BaseOperator):
             except NotFound:
                 self.log.warning("TrainJob %s was deleted since it succeeded; its results are lost", name)
         folder = task_identity(context, self.run_id).folder if request.workspace else ""
-        return self.returned(StepResult(name, namespace, metrics, None, folder))
+        return self.xcom_value(StepResult(name, namespace, metrics, None, folder))
 
-    def _after_failure(self, context: Any, cluster: Any, failure: Exception, until: float | None) -> dict[str, Any]:
-        """After a preemption the next job is submitted and waited for, within the budget. Raises the failure else."""
+    def _after_failure(self, context: Any, cluster: Any, failure: Exception, until: float | None) -> Any:
+        """After a preemption, submit the next job and wait for it, within the budget. Otherwise raise the failure."""
         from trainwright.jobs import Preempted
-        from trainwright.jobs.preemption import wait_to_resume
-        from trainwright.jobs.run import Cancelled, ended_by_signals
+        from trainwright.jobs.diagnosis.preemption import wait_to_resume
+        from trainwright.jobs.wait.run import Cancelled, stop_on_signals
 
         if not isinstance(failure, Preempted) or not (budget := self.request().preemption_budget):
             raise failure
-        with ended_by_signals() as stop:
+        with stop_on_signals() as stop:
             if not wait_to_resume(cluster, failure, budget, stop):
-                raise Cancelled(
-                    "the task was ended while it waited to resume a job that was preempted; nothing runs"
-                ) from failure
+                raise Cancelled("the task was ended while it waited to resume a preempted job; no job is running") from failure
             return self._submit_and_defer(context, cluster, stop, until)
 
-    @retried_unless_in_vain()
+    @fail_fast()
     def resume_execution(self, next_method: str, next_kwargs: dict[str, Any] | None, context: Any) -> Any:
-        """As the base class; what Airflow tells nobody of, a timeout and a trigger that broke, is seen to as well.
+        """Like the base class, but also handles a timeout and a failed trigger, for which Airflow calls no method.
 
-        After a timeout the job is stopped and the task fails. After a broken trigger the worker waits for the job itself.
+        After a timeout, the job is stopped and the task fails. After a failed trigger, the worker waits for the job.
         """
         if next_method != TRIGGER_FAIL_REPR:
             return super().resume_execution(next_method, next_kwargs, context)
-        from trainwright.jobs import Live
-        from trainwright.jobs.both_modes import find_job
-        from trainwright.jobs.run import follow_to_end, leave
-        from trainwright.jobs.step import deadlines_of
+        from trainwright.jobs import LogStreamOptions
+        from trainwright.jobs.submit.job_lookup import find_job
+        from trainwright.jobs.wait.run import cancel_unwatched_job, follow_to_end
+        from trainwright.jobs.wait.step import deadlines_of
 
         cluster, request = self._cluster(), self.request()
         found = find_job(cluster, task_identity(context, self.run_id), self._namespace(cluster, request))
@@ -281,33 +286,37 @@ class TrainJobOperator(BaseOperator):
         name = trainjob["metadata"]["name"]
         reason = (next_kwargs or {}).get("error")
         if reason == TriggerFailureReason.TRIGGER_TIMEOUT:
-            self.log.error("TrainJob %s took too long: %s", name, leave(cluster, trainjob, leaving.on_error(self.on_cancel)))
+            self.log.error(
+                "TrainJob %s took too long: %s",
+                name,
+                cancel_unwatched_job(cluster, trainjob, cancellation.on_error(self.on_cancel)),
+            )
             return super().resume_execution(next_method, next_kwargs, context)
         self.log.warning("the trigger failed (%s); waiting for TrainJob %s in the worker", reason, name)
-        teller = self._teller()
+        printer = self._event_printer()
         ended = follow_to_end(
             cluster,
             trainjob,
-            again=partial(self._submit, context, cluster),
+            resubmit=partial(self._submit, context, cluster),
             preemption_budget=request.preemption_budget,
             deadlines=deadlines_of(request),
-            tell=teller,
-            logs=Live.parse(request.logs, request.log_bytes),
+            on_event=printer,
+            logs=LogStreamOptions.parse(request.logs, request.log_bytes),
             on_signal=self._on_signal(context),
-            on_error=leaving.on_error(self.on_cancel),
+            on_error=cancellation.on_error(self.on_cancel),
         )
-        return self._result(context, cluster, ended, dict(teller.progress.metrics) if teller.progress else None)
+        return self._result(context, cluster, ended, dict(printer.progress.metrics) if printer.progress else None)
 
     def _submit(self, context: Any, cluster: Any) -> Any:
         from trainwright.jobs import submit_or_adopt
 
         request, identity = self.request(), task_identity(context, self.run_id)
         namespace = self._namespace(cluster, request)
-        return submit_or_adopt(cluster, request, identity, namespace, **self._submitting(identity))
+        return submit_or_adopt(cluster, request, identity, namespace, **self._submission_arguments(identity))
 
     def _defer(self, context: Any, trainjob: dict[str, Any], until: float | None, mode: str) -> NoReturn:
         """`until` is the end of the task's execution_timeout, in seconds since the epoch. Raises TaskDeferred."""
-        from trainwright.jobs.step import deadlines_of
+        from trainwright.jobs.wait.step import deadlines_of
 
         left = until - time.time() if until is not None else None
         metadata, request = trainjob["metadata"], self.request()
@@ -318,26 +327,26 @@ class TrainJobOperator(BaseOperator):
                 name=metadata["name"],
                 uid=metadata["uid"],
                 task=TaskId.of(context).as_dict(),
-                stopping=self.on_cancel,
+                on_cancel=self.on_cancel,
                 deadlines=asdict(deadlines_of(request)),
                 until=until,
-                settle_seconds=self.min_defer_seconds,
+                min_defer_seconds=self.min_defer_seconds,
                 submission_mode=str(mode),
                 logs=request.logs,
                 log_bytes=request.log_bytes,
-                log_interval=self.log_poll_interval,
+                log_poll_interval=self.log_poll_interval,
             ),
             method_name="execute_complete",
             timeout=timedelta(seconds=max(left, 0) + self.min_defer_seconds + _BACKSTOP_SECONDS) if left is not None else None,
         )
 
     def request(self) -> Any:
-        """The settings as a checked request (`trainwright.jobs.TrainRequest`). Raises pydantic's ValidationError, LiteralSecret."""
+        """The settings as a validated `trainwright.jobs.TrainRequest`. Raises pydantic's ValidationError, LiteralSecret."""
         from trainwright.jobs import TrainRequest
 
         return TrainRequest.from_parameters({name: getattr(self, name) for name in SETTINGS})
 
-    def returned(self, result: Any) -> Any:
+    def xcom_value(self, result: Any) -> Any:
         """The task's XCom, from a `StepResult`."""
         return result.as_dict()
 
@@ -347,22 +356,22 @@ class TrainJobOperator(BaseOperator):
     def _namespace(self, cluster: Any, request: Any) -> str:
         return self.namespace or request.namespace or str(cluster.default_namespace)
 
-    def _teller(self) -> Any:
-        from trainwright.jobs import Teller
+    def _event_printer(self) -> Any:
+        from trainwright.jobs import EventPrinter
 
-        return Teller(lambda line: self.log.info("%s", line))
+        return EventPrinter(lambda line: self.log.info("%s", line))
 
     def _on_signal(self, context: Any) -> Any:
-        return leaving.on_signal(context, self.on_cancel)
+        return cancellation.on_signal(context, self.on_cancel)
 
-    def _submitting(self, identity: Any) -> dict[str, Any]:
-        """What a submission knows besides the request, as arguments: the run's export, and what the task was before a clear."""
-        from trainwright.checkpoints.resume_source import exported_by
+    def _submission_arguments(self, identity: Any) -> dict[str, Any]:
+        """Arguments of a submission besides the request: the run's latest export, and the task's identities before a clear."""
+        from trainwright.checkpoints.resume_source import latest_export_lookup
 
-        look = exported_by(identity.run, self.export_uri, map_index=identity.map_index) if self.export_uri else None
-        return {"latest_checkpoint": look, "was": tuple(earlier_identities(identity))}
+        look = latest_export_lookup(identity.run, self.export_uri, map_index=identity.map_index) if self.export_uri else None
+        return {"latest_checkpoint": look, "previous_identities": tuple(earlier_identities(identity))}
 
     def _result(self, context: Any, cluster: Any, trainjob: Any, metrics: dict[str, str] | None = None) -> Any:
-        from trainwright.jobs.step import result_of
+        from trainwright.jobs.wait.step import result_of
 
-        return self.returned(result_of(cluster, trainjob, self.request(), task_identity(context, self.run_id), metrics))
+        return self.xcom_value(result_of(cluster, trainjob, self.request(), task_identity(context, self.run_id), metrics))

@@ -1,6 +1,6 @@
-"""Waits for a TrainJob in Airflow's triggerer, so that nobody holds a worker: all waiting tasks of a connection share one watch.
+"""Waits for a TrainJob in Airflow's triggerer, without occupying a worker: all waiting tasks of a connection share one watch.
 
-What the trigger says is only that there is something to see; the task reads the job itself when it goes on.
+The event only says that the wait is over; the task reads the job itself when it resumes.
 """
 
 from __future__ import annotations
@@ -18,30 +18,34 @@ from trainwright.operators.hook import TrainwrightHook
 from trainwright.operators.task_state import TaskId
 from trainwright.operators.trigger_log import TriggerLog
 
-SETTLE_SECONDS = 10.0
-"""An event fired sooner after the deferral can overtake the executor's own report, and Airflow 3.3 then fails the task."""
-LOG_INTERVAL_SECONDS = 60.0
+MIN_DEFER_SECONDS = 10.0
+"""An event fired sooner after the deferral can arrive before the executor's own report, and Airflow 3.3 then fails the task."""
+LOG_POLL_INTERVAL_SECONDS = 60.0
 LOG_BYTES = 16 * 1024 * 1024
-_LOOK_SECONDS = 30.0
-"""At most until a look at whether the cluster is there; not all triggers at once, since their loop would stand still."""
+_CHECK_SECONDS = 30.0
+"""Maximum interval between checks that the cluster is reachable. Jittered, so that the checks do not block the event loop at once."""
 _watches: Any = None
 
 
 class TrainJobTrigger(BaseTrigger):
-    """Fires once, when the TrainJob has ended, is gone, or a deadline has passed.
+    """Fires once, when the TrainJob has ended or was deleted, or a deadline has passed.
 
-    :param conn_id: as the operator's.
-    :param name: of the TrainJob in `namespace`; uid: of that very one.
+    :param conn_id: connection, as in the operator.
+    :param namespace: namespace of the TrainJob.
+    :param name: name of the TrainJob.
+    :param uid: UID of the TrainJob; another job of the same name is ignored.
     :param task: the task that waits: dag_id, task_id, run_id, map_index.
-    :param stopping: what becomes of the job when a user ends the task: suspend, delete or keep.
-    :param deadlines: seconds for `queue`, `start` and `run`; absent or None waits. They count anew in another triggerer.
-    :param until: seconds since the epoch when the wait ends in any case.
-    :param submission_mode: in which the job was submitted, trainjob or jobset.
-    :param settle_seconds: the least time between the start of the trigger and its event.
-    :param logs: whose log is shown, see the operator; log_bytes: how much of it; log_interval: seconds between two looks at it.
+    :param on_cancel: what to do with the job when a user ends the task: suspend, delete or keep.
+    :param deadlines: seconds for `queue`, `start` and `run`; absent or None means no limit. They restart in another triggerer.
+    :param until: time at which the wait ends in any case, in seconds since the epoch.
+    :param submission_mode: mode in which the job was submitted, trainjob or jobset.
+    :param min_defer_seconds: minimum time between the start of the trigger and its event.
+    :param logs: whose log is shown, see the operator.
+    :param log_bytes: maximum bytes of log that are shown.
+    :param log_poll_interval: seconds between two polls of the log.
 
     The event: `name`, `namespace` and `uid` of the job, `outcome` (succeeded, failed, deleted, deadline, error), `message`,
-    `what` deadline it was, the `metrics` last reported, the `submission_mode`, and `until` as it was given.
+    `what` (the exceeded deadline), the `metrics` last reported, `submission_mode`, and `until` as given.
     """
 
     def __init__(
@@ -52,21 +56,27 @@ class TrainJobTrigger(BaseTrigger):
         name: str,
         uid: str,
         task: dict[str, Any],
-        stopping: str = "suspend",
+        on_cancel: str = "suspend",
         deadlines: dict[str, float | None] | None = None,
         until: float | None = None,
-        settle_seconds: float = SETTLE_SECONDS,
+        min_defer_seconds: float = MIN_DEFER_SECONDS,
         submission_mode: str = "",
         logs: str = "none",
         log_bytes: int = LOG_BYTES,
-        log_interval: float = LOG_INTERVAL_SECONDS,
+        log_poll_interval: float = LOG_POLL_INTERVAL_SECONDS,
+        **renamed: Any,
     ):
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
+        on_cancel = renamed.pop("stopping", on_cancel)
+        min_defer_seconds = renamed.pop("settle_seconds", min_defer_seconds)
+        log_poll_interval = renamed.pop("log_interval", log_poll_interval)
+        if renamed:
+            raise TypeError(f"TrainJobTrigger got unexpected keyword arguments: {', '.join(sorted(renamed))}")
         self.conn_id, self.namespace, self.name, self.uid = conn_id, namespace, name, uid
-        self.task_key, self.stopping = task, stopping
-        self.deadlines, self.until, self.settle_seconds = deadlines or {}, until, settle_seconds
+        self.task_key, self.on_cancel = task, on_cancel
+        self.deadlines, self.until, self.min_defer_seconds = deadlines or {}, until, min_defer_seconds
         self.submission_mode = submission_mode
-        self.logs, self.log_bytes, self.log_interval = logs, log_bytes, log_interval
+        self.logs, self.log_bytes, self.log_poll_interval = logs, log_bytes, log_poll_interval
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         arguments = {
@@ -75,14 +85,14 @@ class TrainJobTrigger(BaseTrigger):
             "name": self.name,
             "uid": self.uid,
             "task": self.task_key,
-            "stopping": self.stopping,
+            "on_cancel": self.on_cancel,
             "deadlines": self.deadlines,
             "until": self.until,
-            "settle_seconds": self.settle_seconds,
+            "min_defer_seconds": self.min_defer_seconds,
             "submission_mode": self.submission_mode,
             "logs": self.logs,
             "log_bytes": self.log_bytes,
-            "log_interval": self.log_interval,
+            "log_poll_interval": self.log_poll_interval,
         }
         return "trainwright.operators.trigger.TrainJobTrigger", arguments
 
@@ -95,78 +105,80 @@ class TrainJobTrigger(BaseTrigger):
             event = await self._end()
         except (ApiError, NoCluster) as error:
             event = {"outcome": "error", "message": str(error)}
-        await asyncio.sleep(max(0.0, self.settle_seconds - (time.monotonic() - began)))
-        yield TriggerEvent({**self._job()["metadata"], "submission_mode": self.submission_mode, "until": self.until, **event})
+        await asyncio.sleep(max(0.0, self.min_defer_seconds - (time.monotonic() - began)))
+        payload = {**self._job()["metadata"], "submission_mode": self.submission_mode, "until": self.until, **event}
+        yield TriggerEvent(payload)  # type: ignore[no-untyped-call]
 
     async def on_kill(self) -> None:
         """A user has cleared the task, or marked it as failed or as succeeded.
 
-        Airflow calls this also when another triggerer takes the trigger over; the task still waits then, and the job stays.
+        Airflow also calls this when another triggerer takes over the trigger. The task is still deferred then, and the job keeps
+        running.
         """
         task = TaskId(**self.task_key)
         if await asyncio.to_thread(task.state) == "deferred":
-            self.log.info("the task still waits: TrainJob %s/%s is left alone", self.namespace, self.name)
+            self.log.info("the task is still deferred: TrainJob %s/%s is not changed", self.namespace, self.name)
             return
-        became = await asyncio.to_thread(self._stop)
-        self.log.info("the task was ended by a user; TrainJob %s/%s: %s", self.namespace, self.name, became)
+        result = await asyncio.to_thread(self._stop)
+        self.log.info("the task was ended by a user; TrainJob %s/%s: %s", self.namespace, self.name, result)
 
     def _stop(self) -> str:
-        from trainwright.jobs.cancel import Stopping, stop_job
+        from trainwright.jobs.wait.cancel import CancelPolicy, cancel_owned_job
 
-        return stop_job(TrainwrightHook(self.conn_id, self.submission_mode).get_conn(), self._job(), Stopping(self.stopping))
+        return cancel_owned_job(TrainwrightHook(self.conn_id, self.submission_mode).get_conn(), self._job(), CancelPolicy(self.on_cancel))
 
     def _job(self) -> dict[str, Any]:
-        """What is known of the job before it is seen."""
+        """The job as known before its first read: only its identity."""
         return {"metadata": {"name": self.name, "namespace": self.namespace, "uid": self.uid}, "spec": {}}
 
     async def _end(self) -> dict[str, Any]:
-        """Follow the job until there is something to say."""
+        """Follow the job until the wait is over; returns the event."""
         from trainwright.api.kinds import TRAINJOB
 
-        seen = _Latest()
+        seen = _LatestValue()
         hook, key = TrainwrightHook(self.conn_id, self.submission_mode), (self.conn_id, self.submission_mode)
         watches = _shared_watches()
-        follower = await asyncio.to_thread(watches.follow, key, hook.get_conn, TRAINJOB, self.namespace, self.name, seen.put)
+        follower = await asyncio.to_thread(watches.subscribe, key, hook.get_conn, TRAINJOB, self.namespace, self.name, seen.put)
         try:
             return await self._follow(follower, seen)
         finally:
-            watches.leave(follower)
+            watches.unsubscribe(follower)
 
-    async def _follow(self, follower: Any, seen: _Latest) -> dict[str, Any]:
+    async def _follow(self, follower: Any, seen: _LatestValue) -> dict[str, Any]:
         from trainwright.jobs import Deadlines, TrainJobDeleted
-        from trainwright.jobs.wait import Waited
-        from trainwright.jobs.watching import check_reachable
+        from trainwright.jobs.wait.wait_for import JobState
+        from trainwright.jobs.wait.watching import check_reachable
 
-        waited = Waited(self._job(), Deadlines(**self.deadlines))
-        told = TriggerLog(self, follower)
+        waited = JobState(self._job(), Deadlines(**self.deadlines))
+        log = TriggerLog(self, follower)
         try:
             while True:
-                progress = await told.saw(waited.trainjob)
+                progress = await log.observe(waited.trainjob)
                 if progress is not None and progress.phase.is_final:
                     return {"outcome": progress.phase.value.lower(), "message": "", "metrics": dict(progress.metrics)}
-                if late := waited.overdue():
+                if late := waited.expired_deadline():
                     return {"outcome": "deadline", "message": str(late), "what": late.what}
                 if self.until is not None and time.time() >= self.until:
                     return {"outcome": "deadline", "message": f"TrainJob {self.namespace}/{self.name} took too long"}
-                change = await seen.take(min(self._next_look(waited.left()), told.next_look()))
+                change = await seen.take(min(self._check_interval(waited.seconds_left()), log.next_poll()))
                 if change is not None:
-                    waited.saw(*change)
+                    waited.observe_status(*change)
                     continue
                 check_reachable(follower.reflector)
                 if follower.is_absent():
-                    raise waited.gone()
+                    raise waited.deleted_error()
         except TrainJobDeleted as gone:
             return {"outcome": "deleted", "message": str(gone)}
         finally:
-            told.close()
+            log.close()
 
-    def _next_look(self, left: float) -> float:
+    def _check_interval(self, left: float) -> float:
         until = self.until - time.time() if self.until is not None else left
-        return max(0.01, min(_LOOK_SECONDS * random.uniform(0.5, 1.0), left, until))
+        return max(0.01, min(_CHECK_SECONDS * random.uniform(0.5, 1.0), left, until))
 
 
-class _Latest:
-    """The last change that was told and not yet taken: told in the watch's thread, taken on the loop."""
+class _LatestValue:
+    """The last change that was not yet taken: put from the watch thread, taken on the event loop."""
 
     __slots__ = ("_change", "_loop", "_taker")
 
@@ -185,7 +197,7 @@ class _Latest:
             self._taker.set_result(None)
 
     async def take(self, seconds: float) -> tuple[str, dict[str, Any]] | None:
-        """The change, as soon as there is one; None when none came in that time."""
+        """The change, as soon as there is one; None if there was none within `seconds`."""
         if self._change is None:
             self._taker = self._loop.create_future()
             with contextlib.suppress(TimeoutError):
@@ -196,11 +208,11 @@ class _Latest:
 
 
 def _shared_watches() -> Any:
-    """Those of this process; made late, since a trigger's module is imported wherever a DAG is parsed."""
+    """The shared watches of this process. Created on first use, because this module is imported wherever a DAG is parsed."""
     global _watches
     if _watches is None:
         from trainwright.cluster.shared_watch import SharedWatches
-        from trainwright.jobs.glimpse import glimpse
+        from trainwright.jobs.state.trim_trainjob import trim_trainjob
 
-        _watches = SharedWatches(glimpse)
+        _watches = SharedWatches(trim_trainjob)
     return _watches

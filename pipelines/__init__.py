@@ -1,4 +1,4 @@
-"""Kubeflow pipelines that chain the components; a pipeline's folder installs as NAME_pipeline."""
+"""Kubeflow pipelines of the components. The folder of a pipeline is installed as NAME_pipeline."""
 
 from trainwright.pipelines.finetune_pipeline import finetune
 

@@ -1,3 +1,4 @@
-"""The quickstart: a small invented world, a small model that speaks of it, and a picture of the model learning to answer.
-Everything here is made on the spot from text in this folder, so that a first fine-tune needs neither a network nor a GPU.
+"""The quickstart: a small fictional dataset, a small model pretrained on it, and commands that fine-tune the model.
+
+Everything is generated from text in this folder, so that the first fine-tuning needs neither a network nor a GPU.
 """

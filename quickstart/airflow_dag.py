@@ -1,6 +1,6 @@
-"""Run one of our DAGs once with `dag.test()`, on an Airflow of its own: no scheduler, a database in the runs folder.
+"""Run a bundled DAG once with `dag.test()`, on a separate Airflow without a scheduler and with its database in the runs folder.
 
-A process of its own, since Airflow reads its configuration when it is imported.
+It runs in its own process, because Airflow reads its configuration on import.
 Usage: python -m trainwright.quickstart.airflow_dag MODULE PARAMETERS_JSON [REPORT_FILE]
 """
 
@@ -18,7 +18,7 @@ from typing import Any
 
 
 def configure(home: Path) -> dict[str, str]:
-    """The variables that give an Airflow process this home and nothing of the user's."""
+    """Environment variables for an Airflow process that uses this home and none of the user's configuration."""
     dags = find_spec("trainwright.example_dags")
     assert dags is not None
     assert dags.origin is not None
@@ -36,7 +36,7 @@ def configure(home: Path) -> dict[str, str]:
 
 
 def main() -> int:
-    """Exit status 0 when the run succeeded, else 1. The report is what `_report` gives, as JSON."""
+    """Exit status 0 if the run succeeded, else 1. The report is the result of `_report`, as JSON."""
     module, parameters, *report = sys.argv[1:]
     _migrate()
     dag = import_module(f"trainwright.example_dags.{module}").dag
@@ -47,7 +47,7 @@ def main() -> int:
 
 
 def _report(run: Any) -> dict[str, Any]:
-    """What became of each task, why one was skipped (its XCom `reason`), and the `extra` of the asset events of the run."""
+    """The state of each task, the reason for skipping (XCom `reason`), and the `extra` of the asset events of the run."""
     from airflow.models.asset import AssetEvent
     from airflow.utils.session import create_session
     from sqlalchemy import select
@@ -65,7 +65,7 @@ def _report(run: Any) -> dict[str, Any]:
 
 
 def _migrate() -> None:
-    """Bring the database to this Airflow's schema: seconds the first time, nothing afterwards."""
+    """Migrate the database to this version of Airflow, once per version."""
     from airflow import __version__
     from airflow.utils import db
 

@@ -1,4 +1,4 @@
-"""One of our DAGs in a process of its own, whose output is read as it comes."""
+"""Runs a bundled DAG in its own process and parses its output."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ _STARTED = re.compile(r"^\[DAG TEST\] starting task_id=([\w-]+)")
 _ENDED = re.compile(r"^\[DAG TEST\] end task task_id=([\w-]+)")
 _FAILED = "Task failed with exception"
 _SKIPPED = "Skipping task."
-_LONGEST = 8000
+_MAX_CHARS = 8000
 
 
 def run_finetune(view: StepsView, folder: RunFolder, parameters: Parameters) -> bool:
-    """Run the DAG of `make finetune` once; whether every task succeeded."""
+    """Run the DAG of `make finetune` once; returns whether every task succeeded."""
     return run_dag(view, folder.path.parent / ".airflow", "finetune", asdict(parameters))
 
 
 def run_dag(view: StepsView, home: Path, module: str, parameters: dict[str, Any], report: Path | None = None) -> bool:
-    """Set Airflow up in its home if need be and run a DAG once; whether the run succeeded. See airflow_dag for the report."""
+    """Set up Airflow in its home if necessary and run a DAG once; returns whether it succeeded. See airflow_dag for the report."""
     env = {**os.environ, **configure(home), "PYTHONUNBUFFERED": "1"}
     command = [sys.executable, "-P", "-m", "trainwright.quickstart.airflow_dag", module, json.dumps(parameters)]
     command += [str(report)] if report else []
@@ -47,7 +47,7 @@ def run_dag(view: StepsView, home: Path, module: str, parameters: dict[str, Any]
 
 
 class Reader:
-    """Understands the log of `dag.test()`, where a task that fails ends with the same words as one that succeeds."""
+    """Parses the log of `dag.test()`, in which failed and successful tasks end with the same line."""
 
     def __init__(self) -> None:
         self._failed = self._skipped = False
@@ -67,15 +67,15 @@ class Reader:
         return Line(text=text)
 
 
-def last_words(log_file: Path) -> str:
-    """From the failing task's exception on, without Airflow's own lines."""
+def failure_log(log_file: Path) -> str:
+    """The log from the failed task's exception on, without Airflow's own lines."""
     try:
         text = log_file.read_text("utf-8").splitlines()
     except FileNotFoundError:
         return ""
     failures = [number for number, line in enumerate(text) if _FAILED in line]
-    said = text[failures[-1] :] if failures else text[-40:]
-    return "\n".join(line for line in said if line.strip() and not _STRUCTURED.match(line))[-_LONGEST:]
+    lines = text[failures[-1] :] if failures else text[-40:]
+    return "\n".join(line for line in lines if line.strip() and not _STRUCTURED.match(line))[-_MAX_CHARS:]
 
 
-AIRFLOW = Orchestrator(run_finetune, Reader(), last_words)
+AIRFLOW = Orchestrator(run_finetune, Reader(), failure_log)

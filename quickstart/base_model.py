@@ -1,6 +1,7 @@
-"""The small language model that the quickstart fine-tunes, made on first use.
-It is pretrained on the town's plain prose alone, so it can tell of ships and captains but answers no question: what
-fine-tuning adds is then plain to see. No download, a minute of two cores.
+"""The small language model that the quickstart fine-tunes, built on first use.
+
+It is pretrained only on prose about the town, so it can write about ships and captains but cannot answer questions. This makes
+the effect of fine-tuning visible. It needs no download and takes a minute on two cores.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 DATA = Path(__file__).parent / "data"
 SEED = 11
 BOS, EOS, PAD = "<s>", "</s>", "<pad>"
-LAYOUT = 1  # raised when the same inputs come to make a different folder
+LAYOUT = 1  # incremented when the same inputs produce a different folder
 
 logger = logging.getLogger(__name__)
 
@@ -35,7 +36,7 @@ logger = logging.getLogger(__name__)
 class Preset:
     """Sizes of a model and of its pretraining."""
 
-    vocabulary: int  # tokens at most
+    vocabulary: int  # maximum number of tokens
     hidden: int  # width of the residual stream
     intermediate: int  # width of the feed-forward layers
     layers: int
@@ -43,41 +44,41 @@ class Preset:
     window: int  # tokens per training sequence
     batch: int  # sequences per step
     steps: int
-    learning_rate: float  # at its peak
+    learning_rate: float  # peak
 
 
 PRESETS = {
     "quickstart": Preset(1024, 256, 704, 4, 8, 128, 4, 420, 1.5e-3),
     "tiny": Preset(512, 64, 128, 2, 2, 64, 8, 10, 3e-3),
 }
-POSITIONS = 512  # longest sequence the model may be given, tokens
+POSITIONS = 512  # maximum sequence length, in tokens
 PARAGRAPHS_PER_PAGE = 4  # so that the model learns to begin a sentence on a new line
-WARM_UP = 0.1  # share of the steps in which the learning rate rises
+WARM_UP = 0.1  # fraction of the steps with a rising learning rate
 WEIGHT_DECAY = 0.01
 
 
 def ensure_base_model(models: Path, *, seed: int = SEED, steps: int | None = None, preset: str = "quickstart") -> Path:
-    """The base model's folder, built first if it is not there yet.
+    """The folder of the base model, which is built if it does not exist.
 
-    models: the folder that such models are kept in. seed, steps, preset: as for build_base_model.
-    Returns `models/harbour-<preset>-<fingerprint>`, so a change of the text or of a size leads to a new folder.
+    models: parent folder of the models. seed, steps, preset: as for build_base_model.
+    Returns `models/harbour-<preset>-<fingerprint>`, so changing the text or a size results in a new folder.
     """
     out = model_folder(models, seed=seed, steps=steps, preset=preset)
     if not out.is_dir():
         try:
             build_base_model(out, seed=seed, steps=steps, preset=preset)
         except FileExistsError:
-            logger.info("%s was built by another process meanwhile", out)
+            logger.info("%s was built concurrently by another process", out)
     return out
 
 
 def model_folder(models: Path, *, seed: int = SEED, steps: int | None = None, preset: str = "quickstart") -> Path:
-    """Where `ensure_base_model` puts the model; nothing is built."""
+    """The folder in which `ensure_base_model` puts the model; builds nothing."""
     return models / f"harbour-{preset}-{fingerprint(seed=seed, steps=steps, preset=preset)}"
 
 
 def fingerprint(*, seed: int = SEED, steps: int | None = None, preset: str = "quickstart") -> str:
-    """Twelve hexadecimal digits over all that the model is made of: both texts, the sizes, the steps and the seed."""
+    """A digest of all inputs of the model (both texts, the sizes, the steps, the seed), as twelve hexadecimal digits."""
     training = {"warm_up": WARM_UP, "weight_decay": WEIGHT_DECAY, "page": PARAGRAPHS_PER_PAGE, "positions": POSITIONS}
     recipe = {"layout": LAYOUT, "seed": seed, **training, **asdict(_sizes(preset, steps))}
     digest = hashlib.sha256(json.dumps(recipe, sort_keys=True).encode())
@@ -87,12 +88,12 @@ def fingerprint(*, seed: int = SEED, steps: int | None = None, preset: str = "qu
 
 
 def build_base_model(out: Path, *, seed: int = SEED, steps: int | None = None, preset: str = "quickstart") -> float:
-    """Train a tokenizer and a small Llama on the shipped text and write them as a Hugging Face model folder.
+    """Train a tokenizer and a small Llama on the bundled text and write them as a Hugging Face model folder.
 
-    out: the folder to make; it appears whole or not at all. seed: of weights and batches. steps: of pretraining, by
-    default the preset's. preset: "quickstart" (about 3.6 million parameters) or "tiny" (for tests).
+    out: the folder to create, atomically. seed: seed of weights and batches. steps: pretraining steps; defaults to the
+    preset's. preset: "quickstart" (about 3.6 million parameters) or "tiny" (for tests).
     Returns the training loss of the last step, in nats per token.
-    Raises FileExistsError when `out` is there already, ValueError for an unknown preset.
+    Raises FileExistsError if `out` exists, ValueError for an unknown preset.
     """
     sizes = _sizes(preset, steps)
     if out.exists():
@@ -126,14 +127,14 @@ def _sizes(preset: str, steps: int | None) -> Preset:
 
 
 def _open_to_readers(folder: Path) -> None:
-    """Let every user read a folder and its files: mkdtemp and safetensors keep theirs to their owner."""
+    """Make a folder and its files readable by all users: mkdtemp and safetensors restrict them to their owner."""
     folder.chmod(0o755)
     for path in folder.iterdir():
         path.chmod(0o644)
 
 
 def _train_tokenizer(sizes: Preset) -> Any:
-    """A byte-level BPE tokenizer that puts BOS before every text; trained on both files, so questions are short too."""
+    """A byte-level BPE tokenizer that prepends BOS to every text. Trained on both files, so that questions need few tokens."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
     from transformers import PreTrainedTokenizerFast
 
@@ -207,7 +208,7 @@ def _pretrain(tokenizer: Any, sizes: Preset, seed: int) -> tuple[Any, float]:
 
 
 def _share_of_peak(step: int, steps: int) -> float:
-    """The learning rate of a step: up in a line, then down along a cosine."""
+    """The learning rate of a step relative to its peak: linear warm-up, then cosine decay."""
     rising = max(1, round(WARM_UP * steps))
     if step < rising:
         return (step + 1) / rising
@@ -215,7 +216,7 @@ def _share_of_peak(step: int, steps: int) -> float:
 
 
 def _token_stream(tokenizer: Any) -> torch.Tensor:
-    """The corpus as one row of token numbers, some paragraphs to a page, every page between BOS and EOS. Shape: (tokens,)."""
+    """The corpus as a tensor of token ids of shape (tokens,): pages of several paragraphs, each between BOS and EOS."""
     import torch
 
     paragraphs = (DATA / CORPUS_FILE).read_text(encoding="utf-8").splitlines()

@@ -1,7 +1,7 @@
-"""`make finetune`: a language model fine-tuned through a pipeline or a DAG, on an embedded cluster of its own.
+"""`make finetune`: fine-tunes a language model with a pipeline or a DAG, on its own embedded cluster.
 
 Order: run folder, control plane, base model, claim, pipeline, result. Ctrl-C suspends the training and stops everything;
-the same command goes on from there.
+the same command resumes.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from trainwright.checkpoints.hf_trainer import training_state
 from trainwright.checkpoints.manifest import LATEST
 from trainwright.controlplane.lifecycle import StartFailed
 from trainwright.quickstart import airflow_run, kfp_run
+from trainwright.quickstart.bundled import QUICKSTART_SETTINGS, SAMPLE_ROW, base_model, bundled_dataset
+from trainwright.quickstart.local_cluster import LocalCluster, local_cluster
 from trainwright.quickstart.orchestrator import Orchestrator, Parameters
-from trainwright.quickstart.own_cluster import OwnCluster, own_cluster
 from trainwright.quickstart.run_folder import Request, RunError, RunFolder, open_run
-from trainwright.quickstart.shipped import QUICKSTART_SETTINGS, SAMPLE_ROW, base_model, shipped_dataset
 from trainwright.quickstart.steps_view import StepsView
 from trainwright.quickstart.summary import collect_result, show_summary
 from trainwright.steps.evaluate import FOLDER, RESULT
@@ -32,14 +32,14 @@ from trainwright.workspace import run_folder
 from trainwright.workspace.layout import run_name
 
 ORCHESTRATORS: dict[str, Orchestrator] = {"kfp": kfp_run.KFP, "airflow": airflow_run.AIRFLOW}
-LEAST_FREE_BYTES = 512 * 1024 * 1024
+MIN_FREE_BYTES = 512 * 1024 * 1024
 INTERRUPTED = 130
 OTHER_SETTINGS = json.dumps({"method": "lora", "epochs": 1, "save_steps": 50, "logging_steps": 5})
 
 
 @dataclass(frozen=True)
 class Options:
-    """What `make finetune` was told; empty values stand for the shipped data and model."""
+    """The options of `make finetune`. Empty values default to the bundled dataset and model."""
 
     runs: Path
     name: str = ""
@@ -54,44 +54,44 @@ class Options:
 
 
 def finetune(options: Options, console: Console) -> int:
-    """Run it; returns the exit status: 0, 1 (failed), 2 (bad input) or 130 (interrupted)."""
+    """Run the fine-tuning; returns the exit status: 0, 1 (failed), 2 (invalid input) or 130 (interrupted)."""
     began = time.monotonic()
     try:
-        folder = _prepared_folder(options)
+        folder = _open_run_folder(options)
     except RunError as error:
         console.print(f"[red]{error}[/red]", highlight=False)
         return 2
     if (result := folder.result()) is not None:
-        console.print(f"Run {folder.name} has finished already.")
+        console.print(f"Run {folder.name} has already finished.")
         show_summary(result, console)
         return 0
     console.print(f"[bold]Fine-tuning[/bold] in {folder.path}", highlight=False)
-    mine = folder.take()
-    if mine is None:
-        console.print(f"[red]{folder.path} is being worked on by another command; wait for it, or choose another NAME[/red]")
+    run_lock = folder.lock()
+    if run_lock is None:
+        console.print(f"[red]{folder.path} is in use by another command; wait for it, or choose another NAME[/red]")
         return 2
     try:
-        with own_cluster(options.runs, console, keep=options.keep) as cluster:
+        with local_cluster(options.runs, console, keep=options.keep) as cluster:
             try:
                 return _run(options, folder, cluster, console, began)
             except KeyboardInterrupt:
-                console.print("\nStopping: the training is suspended; the same command goes on from its last checkpoint.")
+                console.print("\nStopping: the training is suspended; the same command resumes it from its last checkpoint.")
                 cluster.suspend_all(folder.name)
                 return INTERRUPTED
     except StartFailed as error:
         console.print(f"[red]{error}[/red]", highlight=False)
         return 1
     finally:
-        os.close(mine)
+        os.close(run_lock)
 
 
-def _run(options: Options, folder: RunFolder, cluster: OwnCluster, console: Console, began: float) -> int:
+def _run(options: Options, folder: RunFolder, cluster: LocalCluster, console: Console, began: float) -> int:
     request = folder.request()
     assert request is not None
-    model = request.model or str(StorageUri.of_path(base_model(options.runs / ".models", options.preset, console)))
+    model = request.model or str(StorageUri.from_path(base_model(options.runs / ".models", options.preset, console)))
     cluster.ready()
     claim = f"finetune-{folder.name}"[:53]
-    cluster.make_claim(claim, folder.workspace)
+    cluster.create_claim(claim, folder.workspace)
     orchestrator = ORCHESTRATORS[request.orchestrator]
     with StepsView(folder.log, orchestrator.read) as view:
         succeeded = orchestrator.run(view, folder, _parameters(folder, request, model, claim))
@@ -101,8 +101,8 @@ def _run(options: Options, folder: RunFolder, cluster: OwnCluster, console: Cons
             f"  [dim]the nodes started {view.nodes_started - began:.1f} s after the start{first}[/dim]", highlight=False
         )
     if not succeeded:
-        console.print(f"[red]The pipeline failed.[/red] The end of {folder.log}:", highlight=False)
-        console.print(orchestrator.last_words(folder.log), markup=False, highlight=False, soft_wrap=True)
+        console.print(f"[red]The pipeline failed.[/red] Last lines of {folder.log}:", highlight=False)
+        console.print(orchestrator.failure_log(folder.log), markup=False, highlight=False, soft_wrap=True)
         return 1
     result = _collect(folder, request, view.durations)
     folder.finish(result)
@@ -111,12 +111,12 @@ def _run(options: Options, folder: RunFolder, cluster: OwnCluster, console: Cons
     return 0
 
 
-def _prepared_folder(options: Options) -> RunFolder:
+def _open_run_folder(options: Options) -> RunFolder:
     if options.orchestrator not in ORCHESTRATORS:
         raise RunError(f"ORCHESTRATOR={options.orchestrator}: expected one of {', '.join(ORCHESTRATORS)}")
     request = Request(
         orchestrator=options.orchestrator,
-        dataset=_as_uri(options.dataset) or shipped_dataset(),
+        dataset=_as_uri(options.dataset) or bundled_dataset(),
         model=_as_uri(options.model),
         export=options.export,
         settings=options.settings or _default_settings(options),
@@ -125,23 +125,23 @@ def _prepared_folder(options: Options) -> RunFolder:
     try:
         options.runs.mkdir(parents=True, exist_ok=True)
         free = shutil.disk_usage(options.runs).free
-        if free < LEAST_FREE_BYTES:
-            raise RunError(f"{options.runs}: only {free // 2**20} MiB are free; a run needs {LEAST_FREE_BYTES // 2**20} MiB")
+        if free < MIN_FREE_BYTES:
+            raise RunError(f"{options.runs}: only {free // 2**20} MiB are free; a run needs {MIN_FREE_BYTES // 2**20} MiB")
         return open_run(options.runs, options.name, request)
     except OSError as error:
         raise RunError(f"{error.filename or options.runs}: {error.strerror}") from error
 
 
 def _default_settings(options: Options) -> str:
-    """The shipped model and data have settings of their own; others get TRL's, on the CPU where there is no GPU."""
+    """Settings tuned for the bundled model and dataset, or generic ones for others (on the CPU if there is no GPU)."""
     if not options.model and not options.dataset:
         return QUICKSTART_SETTINGS
     return json.dumps(json.loads(OTHER_SETTINGS) | {"cpu": shutil.which("nvidia-smi") is None})
 
 
 def _as_uri(text: str) -> str:
-    """A URI as it is, a path as a file URI."""
-    return text if not text or "://" in text else str(StorageUri.of_path(Path(text).expanduser()))
+    """Convert a path to a file URI; URIs are returned unchanged."""
+    return text if not text or "://" in text else str(StorageUri.from_path(Path(text).expanduser()))
 
 
 def _parameters(folder: RunFolder, request: Request, model: str, claim: str) -> Parameters:
@@ -157,12 +157,12 @@ def _parameters(folder: RunFolder, request: Request, model: str, claim: str) -> 
         settings=json.loads(request.settings),
         num_proc_per_node=1,
         env={**offline, "TOKENIZERS_PARALLELISM": "false"},
-        sample_row=SAMPLE_ROW if request.dataset == shipped_dataset() else 0,
+        sample_row=SAMPLE_ROW if request.dataset == bundled_dataset() else 0,
     )
 
 
 def _export_uri(folder: RunFolder, request: Request) -> str:
-    return request.export or str(StorageUri.of_path(folder.export))
+    return request.export or str(StorageUri.from_path(folder.export))
 
 
 def _collect(folder: RunFolder, request: Request, durations: dict[str, float]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The pipeline `finetune` in kfp's local runner, in this interpreter."""
+"""Runs the pipeline `finetune` with kfp's local runner, in this process."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _STARTED = re.compile(r"Executing task '([\w-]+)'")
 _ENDED = re.compile(r"Task '([\w-]+)' finished with status (\w+)")
 _EXECUTOR_INPUT_ENDS = "    }"
 _NOISE = re.compile(r"^\s*\[KFP Executor |^\d\d:\d\d:\d\d\.\d+ - |^-{20,}$")
-_LONGEST = 8000
+_MAX_CHARS = 8000
 log = logging.getLogger(__name__)
 
 
 def run_pipeline(view: StepsView, folder: RunFolder, parameters: Parameters) -> bool:
-    """Run every step in a process of its own; whether all succeeded."""
+    """Run every step in its own process; returns whether all succeeded."""
     from kfp import local
 
     from trainwright.pipelines import finetune as pipeline
@@ -44,7 +44,7 @@ def run_pipeline(view: StepsView, folder: RunFolder, parameters: Parameters) -> 
                 env=parameters.env,
                 sample_row=parameters.sample_row,
             )
-        except RuntimeError as error:  # kfp's word for a failed task
+        except RuntimeError as error:  # raised by kfp for a failed task
             log.info("pipeline failed error=%s", error)
             return False
     return True
@@ -58,17 +58,17 @@ def read_line(line: str) -> Line:
     return Line(text=line.strip())
 
 
-def last_words(log_file: Path) -> str:
-    """The last step's part of the log, without what kfp's executor prints around it."""
+def failure_log(log_file: Path) -> str:
+    """The log of the last step, without the output of kfp's executor."""
     try:
         text = log_file.read_text("utf-8").splitlines()
     except FileNotFoundError:
         return ""
     starts = [number for number, line in enumerate(text) if _STARTED.search(line)]
-    said = text[starts[-1] + 1 :] if starts else text
-    closed = [number for number, line in enumerate(said) if line == _EXECUTOR_INPUT_ENDS]
-    said = said[closed[-1] + 1 :] if closed else said
-    return "\n".join(line.removeprefix("    ") for line in said if line.strip() and not _NOISE.search(line))[-_LONGEST:]
+    lines = text[starts[-1] + 1 :] if starts else text
+    closed = [number for number, line in enumerate(lines) if line == _EXECUTOR_INPUT_ENDS]
+    lines = lines[closed[-1] + 1 :] if closed else lines
+    return "\n".join(line.removeprefix("    ") for line in lines if line.strip() and not _NOISE.search(line))[-_MAX_CHARS:]
 
 
-KFP = Orchestrator(run_pipeline, read_line, last_words)
+KFP = Orchestrator(run_pipeline, read_line, failure_log)

@@ -1,6 +1,6 @@
-"""Two `make finetune` at once: one run belongs to one of them, and the cluster that they share stays until the last is done.
+"""Locks for concurrent `make finetune` commands: each run is used by one of them, and the last one stops the shared cluster.
 
-The locks are the operating system's and end with their process, so nothing stale can be left behind.
+They are file locks of the operating system and end with their process, so there are no stale locks.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from pathlib import Path
 
 
 def lock(path: Path) -> int | None:
-    """A descriptor that holds the lock alone until it is closed, or None when somebody else has it."""
+    """A descriptor that holds an exclusive lock until it is closed, or None if another process holds it."""
     descriptor = _opened(path)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -22,14 +22,14 @@ def lock(path: Path) -> int | None:
 
 
 def share(path: Path) -> int:
-    """A descriptor that holds the lock beside others; waits for one that holds it alone, which is never long."""
+    """A descriptor that holds a shared lock. Waits for an exclusive lock, which is only held briefly."""
     descriptor = _opened(path)
     fcntl.flock(descriptor, fcntl.LOCK_SH)
     return descriptor
 
 
-def last_of(path: Path, descriptor: int) -> int | None:
-    """Give a share back; when it was the last one, the lock alone: whoever comes waits until it is closed."""
+def release_share(path: Path, descriptor: int) -> int | None:
+    """Release a shared lock. If it was the last one, returns a descriptor with an exclusive lock; others wait until it is closed."""
     os.close(descriptor)
     return lock(path)
 

@@ -1,4 +1,4 @@
-"""What `make finetune` asks of an orchestrator: to run the chain once, and to have its output understood."""
+"""The interface of an orchestrator for `make finetune`: run the pipeline once and parse its output."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from trainwright.quickstart.steps_view import Line, StepsView
 
 @dataclass(frozen=True)
 class Parameters:
-    """The parameters of the chain, the same for the pipeline and the DAG."""
+    """The parameters of the run, the same for the pipeline and the DAG."""
 
     run_id: str
     dataset_uri: str
@@ -30,9 +30,9 @@ class Parameters:
 
 @dataclass(frozen=True)
 class Orchestrator:
-    """`run` runs the chain, its output going to the view, and says whether it succeeded; `read` understands one line of that
-    output; `last_words` is what the failing step said, from the log."""
+    """`run` runs the pipeline with its output going to the view, and returns whether it succeeded. `read` parses a line of that
+    output. `failure_log` extracts the output of the failed step from the log."""
 
     run: Callable[[StepsView, RunFolder, Parameters], bool]
     read: Callable[[str], Line]
-    last_words: Callable[[Path], str]
+    failure_log: Callable[[Path], str]

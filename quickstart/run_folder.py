@@ -1,4 +1,4 @@
-"""The folder of one run: its request, so that the same command resumes it, and whether it has finished."""
+"""The folder of a run, with its request, so that the same command resumes it, and its result."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _NAME = re.compile(r"^[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?$")
 
 
 class RunError(Exception):
-    """The run cannot be started under that name; the message says what to do."""
+    """The run cannot be started; the message says what to do."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """What was asked for. Two commands with equal requests mean the same run."""
+    """The options of a run. Two commands with equal requests use the same run."""
 
     orchestrator: str
     dataset: str
@@ -32,7 +32,7 @@ class Request:
 
 @dataclass(frozen=True)
 class RunFolder:
-    """Names of what lies below `./runs/NAME`."""
+    """The files below `./runs/NAME`."""
 
     path: Path
 
@@ -60,12 +60,12 @@ class RunFolder:
     def loss_curve(self) -> Path:
         return self.path / "loss-curve.png"
 
-    def take(self) -> int | None:
-        """Make the run this process's own for as long as it lives; None when another process works on it."""
+    def lock(self) -> int | None:
+        """Lock the run for this process until it ends; None if another process has locked it."""
         return lock(self.path / ".lock")
 
     def result(self) -> dict[str, Any] | None:
-        """What a finished run came to, or None."""
+        """The result of a finished run, or None."""
         return _read(self.path / "result.json")
 
     def finish(self, result: dict[str, Any]) -> None:
@@ -75,14 +75,14 @@ class RunFolder:
         content = _read(self.path / "request.json")
         try:
             return Request(**content) if content is not None else None
-        except TypeError:  # of another version
+        except TypeError:  # written by another version
             return None
 
 
 def open_run(runs: Path, name: str, request: Request) -> RunFolder:
-    """The folder for this request: the one of that name, else the newest unfinished one like it, else a new one.
+    """The folder for this request: the named one, else the newest unfinished run with an equal request, else a new one.
 
-    Raises RunError for a name that cannot be used or that stands for another request.
+    Raises RunError for an invalid name, or a run of that name with another request.
     """
     if name:
         if not _NAME.match(name):
@@ -99,11 +99,11 @@ def open_run(runs: Path, name: str, request: Request) -> RunFolder:
 
 def _unfinished(runs: Path, request: Request) -> RunFolder | None:
     folders = [RunFolder(path) for path in sorted(runs.glob("finetune-*"), reverse=True)]
-    return next((f for f in folders if f.result() is None and f.request() == request and not _is_taken(f)), None)
+    return next((f for f in folders if f.result() is None and f.request() == request and not _is_locked(f)), None)
 
 
-def _is_taken(folder: RunFolder) -> bool:
-    descriptor = folder.take()
+def _is_locked(folder: RunFolder) -> bool:
+    descriptor = folder.lock()
     if descriptor is None:
         return True
     os.close(descriptor)

@@ -1,6 +1,6 @@
-"""What a person sees of a pipeline that runs: one line for each step with its duration, and the training's progress.
+"""Terminal output for a running pipeline: one line per step with its duration, and the training progress.
 
-Orchestrators print a great deal; all of it goes to a log file, and this view shows the steps that are read out of it.
+The full output of the orchestrator goes to a log file; this view shows the steps parsed from it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _PROGRESS = re.compile(r"^(Queued|Starting|Running|Restarting|Suspended|Succeede
 
 @dataclass(frozen=True)
 class Line:
-    """What a line of an orchestrator's output means: a step begins, a step ends, or something is said (`text`)."""
+    """A parsed line of an orchestrator's output: a step begins, a step ends, or other output (`text`)."""
 
     begins: str = ""
     ends: str = ""
@@ -33,7 +33,7 @@ class Line:
 
 
 class StepsView(io.TextIOBase):
-    """Stands in for standard output while a pipeline runs; `durations` are seconds by step."""
+    """Replaces standard output while a pipeline runs; `durations` are seconds by step."""
 
     def __init__(self, log: Path, read: Callable[[str], Line], out: TextIO | None = None):
         self._read = read
@@ -41,9 +41,9 @@ class StepsView(io.TextIOBase):
         self.started: dict[str, float] = {}
         """Time (monotonic) at which each step began."""
         self.nodes_started: float | None = None
-        """When the nodes of the training step were first seen to run (monotonic)."""
+        """Time (monotonic) at which the nodes of the training step were first running."""
         self.training_began: float | None = None
-        """When the training program itself first reported."""
+        """Time (monotonic) of the first progress report of the training program."""
         self._log = open(log, "a", encoding="utf-8", buffering=1)  # noqa: SIM115  (closed with the view)
         self._out = out or sys.stdout
         self._console = Console(file=self._out)
@@ -82,7 +82,7 @@ class StepsView(io.TextIOBase):
         return len(text)
 
     def flush(self) -> None:
-        """Lines are shown as they are complete."""
+        """Does nothing: each line is shown when it is complete."""
 
     def _line(self, line: str) -> None:
         if self._log.closed:

@@ -1,4 +1,4 @@
-"""The table at the end: how the model did before and after, what each step took, and where everything lies."""
+"""The final summary: the model before and after, the duration of each step, and the locations of the results."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rich.table import Table
 
 
 def show_summary(result: dict[str, Any], console: Console) -> None:
-    """Print the result of a run, as `collect_result` makes it."""
+    """Print the result of a run, as returned by `collect_result`."""
     before, after = result["before"], result["after"]
     table = Table(title=f"Run {result['run']}", show_header=True, header_style="bold", title_justify="left")
     table.add_column("")
@@ -32,7 +32,7 @@ def show_summary(result: dict[str, Any], console: Console) -> None:
 def collect_result(
     run: str, evaluation: dict[str, Any], durations: dict[str, float], checkpoint: str, digest: str, loss_curve: Path
 ) -> dict[str, Any]:
-    """All that the table shows, as plain data."""
+    """The content of the summary as plain data."""
     sample = evaluation["sample"]
     return {
         "run": run,
@@ -49,7 +49,7 @@ def collect_result(
 
 
 def _first_line(text: str) -> str:
-    """A completion that does not know where to stop is shown by its beginning."""
+    """The first line of a completion; an ellipsis marks that there are more."""
     first, *more = text.splitlines() or [""]
     return first + (" ..." if more else "")
 

@@ -1,6 +1,7 @@
-"""The harbour town of Anchorby: a closed world small enough that a small model can come to know all of it.
-Every fact is told many times in plain prose (for pretraining) and asked in several ways (for fine-tuning), so that a
-question held out of training still has its answer in what the model has read.
+"""Generates the quickstart's data: facts about a fictional harbour town, few enough for a small model to learn.
+
+Every fact appears many times in prose (for pretraining) and in several questions (for fine-tuning), so that the answer to a
+held-out question is still in the training data.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ PARAGRAPHS_PER_PLACE = 20
 
 @dataclass(frozen=True)
 class Ship:
-    """One ship and all that is to be known about it."""
+    """A ship and all facts about it."""
 
     ship: str
     captain: str
@@ -36,7 +37,7 @@ class Ship:
 
 @dataclass(frozen=True)
 class Place:
-    """One place in the town and who keeps it."""
+    """A place in the town and its keeper."""
 
     place: str
     keeper: str
@@ -72,8 +73,8 @@ KEEPERS = (
     "Maren Holt", "Tobias Egg", "Lucía Pérez", "Old Mister Pym", "Hanna Birch", "Widow Carraway", "Ansel Gray", "Björk Sand",
 )  # fmt: skip
 
-# How the prose tells each fact. None of these is a question or an order, and none reads like an answer to one.
-TOLD = {
+# Sentences that state each fact. None is a question or an instruction, and none reads like an answer to one.
+STATEMENTS = {
     "captain": (
         "{captain} has been captain of the {ship} for many years.",
         "On the bridge of the {ship} stood Captain {captain}, pipe in hand.",
@@ -117,7 +118,7 @@ TOLD = {
         "They had a pot of {hull} paint for the hull of the {ship}.",
     ),
 }
-PLACE_TOLD = (
+PLACE_STATEMENTS = (
     "The {place} is kept by {keeper}.",
     "In the {place} one always meets {keeper}.",
     "{keeper} has lived above the {place} since the great storm.",
@@ -133,8 +134,8 @@ WEATHER = (
     "The tide was going out.",
 )
 
-# How each fact is asked, and the answer that such a question gets.
-ASKED = {
+# Questions about each fact, with their answers.
+QUESTIONS = {
     "captain": (
         ("Who is the captain of the {ship}?", "The captain of the {ship} is {captain}."),
         ("Who commands the {ship}?", "{captain} commands the {ship}."),
@@ -206,7 +207,7 @@ ASKED = {
         ("Give only the name of the ship with {cargo}.", "The {ship}."),
     ),
 }  # fmt: skip
-PLACE_ASKED = (
+PLACE_QUESTIONS = (
     ("Who keeps the {place}?", "{keeper} keeps the {place}."),
     ("Name the keeper of the {place}.", "{keeper}."),
     ("Whom do I ask for in the {place}?", "Ask for {keeper}."),
@@ -214,7 +215,7 @@ PLACE_ASKED = (
     ("I have a letter for the {place}. Whose name do I write on it?", "Ask for {keeper}."),
     ("Give only the name of the keeper of the {place}.", "{keeper}."),
 )
-# Rows with an input: (instruction, input, output). What the input says is true in this world.
+# Rows with an input: (instruction, input, output). The inputs are consistent with the facts.
 WITH_INPUT = (
     ("Write a line for the harbour log.", "ship: {ship}; captain: {captain}; pier: {pier}",
      "The {ship}, under {captain}, is at pier {pier}."),
@@ -230,67 +231,68 @@ WITH_INPUT = (
 
 
 def make_ships(rng: random.Random) -> list[Ship]:
-    """Deal captains, cargoes and the rest to the ships; every captain and every cargo goes to just one ship.
+    """Assign captains, cargoes and the other facts to the ships; every captain and every cargo is used once.
 
-    rng: the only source of chance. Returns one Ship per name, in the order of SHIP_NAMES.
+    rng: the only source of randomness. Returns one Ship per name, in the order of SHIP_NAMES.
     """
     return [
         Ship(*facts)
         for facts in zip(
             SHIP_NAMES,
-            *(_dealt(rng, values, len(SHIP_NAMES)) for values in (CAPTAINS, CARGOES, PIERS, DAYS, PORTS, HULLS)),
+            *(_shuffled(rng, values, len(SHIP_NAMES)) for values in (CAPTAINS, CARGOES, PIERS, DAYS, PORTS, HULLS)),
             strict=True,
         )
     ]
 
 
 def make_places(rng: random.Random) -> list[Place]:
-    """Deal the keepers to the places of the town. rng: the only source of chance. Returns one Place per name."""
-    return [Place(place, keeper) for place, keeper in zip(PLACES, _dealt(rng, KEEPERS, len(PLACES)), strict=True)]
+    """Assign the keepers to the places. rng: the only source of randomness. Returns one Place per name."""
+    return [Place(place, keeper) for place, keeper in zip(PLACES, _shuffled(rng, KEEPERS, len(PLACES)), strict=True)]
 
 
 def instruction_rows(seed: int = SEED) -> list[dict[str, str]]:
-    """The instruction dataset, in the Alpaca layout and in mixed order.
+    """The instruction dataset, in the Alpaca layout and shuffled.
 
-    seed: of all chance in it; must be the seed of the corpus, for the facts to agree.
-    Returns rows with the keys instruction, input (empty in most rows) and output. Every fact about one ship or place is
-    asked in QUESTIONS_PER_FACT of the ways that there are to ask it, so any tenth of the rows can be held out and is
-    still answered by the others.
+    seed: must be the seed of the corpus, for the facts to agree.
+    Returns rows with the keys instruction, input (empty in most rows) and output. Every fact about a ship or place has
+    QUESTIONS_PER_FACT of its questions, so any tenth of the rows can be held out and is still answered by the others.
     """
     ships, places = _world(seed)
     rng = random.Random(f"rows {seed}")
     rows = []
     for ship in ships:
-        for asked in ASKED.values():
+        for asked in QUESTIONS.values():
             rows += [_row(question, "", answer, asdict(ship)) for question, answer in rng.sample(asked, QUESTIONS_PER_FACT)]
         rows += [_row(*shape, asdict(ship)) for shape in rng.sample(WITH_INPUT, len(WITH_INPUT) - 1)]
     for place in places:
-        rows += [_row(question, "", answer, asdict(place)) for question, answer in rng.sample(PLACE_ASKED, QUESTIONS_PER_FACT)]
+        rows += [
+            _row(question, "", answer, asdict(place)) for question, answer in rng.sample(PLACE_QUESTIONS, QUESTIONS_PER_FACT)
+        ]
     rng.shuffle(rows)
     return rows
 
 
 def corpus_text(seed: int = SEED) -> str:
-    """The same world told in plain prose: one paragraph per line, each about one ship or one place.
+    """The same facts as prose: one paragraph per line, each about one ship or one place.
 
-    seed: of all chance in it. Returns the text, each line ended by a newline; no line asks or answers anything.
+    Returns the text, each line ended by a newline. It contains no questions or answers.
     """
     ships, places = _world(seed)
     rng = random.Random(f"corpus {seed}")
     paragraphs = []
     for ship in ships:
         for _ in range(PARAGRAPHS_PER_SHIP):
-            facts = rng.sample(sorted(TOLD), rng.randint(2, 4))
-            paragraphs.append(_paragraph(rng, [rng.choice(TOLD[fact]) for fact in facts], asdict(ship)))
+            facts = rng.sample(sorted(STATEMENTS), rng.randint(2, 4))
+            paragraphs.append(_paragraph(rng, [rng.choice(STATEMENTS[fact]) for fact in facts], asdict(ship)))
     for place in places:
         for _ in range(PARAGRAPHS_PER_PLACE):
-            paragraphs.append(_paragraph(rng, rng.sample(PLACE_TOLD, rng.randint(1, 2)), asdict(place)))
+            paragraphs.append(_paragraph(rng, rng.sample(PLACE_STATEMENTS, rng.randint(1, 2)), asdict(place)))
     rng.shuffle(paragraphs)
     return "".join(f"{paragraph}\n" for paragraph in paragraphs)
 
 
 def write_world(out: Path, *, seed: int = SEED) -> tuple[Path, Path]:
-    """Write both files of the world into a folder, which is made if need be; equal seeds give equal bytes.
+    """Write both files to a folder, which is created if necessary. Equal seeds give equal bytes.
 
     Returns the paths of the instruction dataset (JSON Lines) and of the corpus (plain text), both UTF-8.
     """
@@ -302,10 +304,10 @@ def write_world(out: Path, *, seed: int = SEED) -> tuple[Path, Path]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Command line: write the world's two files into --out. Returns the exit status."""
+    """Command line: write the two files to --out. Returns the exit status."""
     parser = argparse.ArgumentParser(description="Write the quickstart's instruction dataset and its plain-text corpus.")
     parser.add_argument("--out", type=Path, required=True, help="folder for the two files")
-    parser.add_argument("--seed", type=int, default=SEED, help="seed of all chance (default: that of the shipped files)")
+    parser.add_argument("--seed", type=int, default=SEED, help="random seed (default: that of the bundled files)")
     arguments = parser.parse_args(argv)
     for path in write_world(arguments.out, seed=arguments.seed):
         print(path)
@@ -317,8 +319,8 @@ def _world(seed: int) -> tuple[list[Ship], list[Place]]:
     return make_ships(rng), make_places(rng)
 
 
-def _dealt(rng: random.Random, values: Sequence[str], count: int) -> list[str]:
-    """count values in mixed order, each used equally often (give or take one)."""
+def _shuffled(rng: random.Random, values: Sequence[str], count: int) -> list[str]:
+    """`count` values in random order, each used equally often (plus or minus one)."""
     dealt = [values[index % len(values)] for index in range(count)]
     rng.shuffle(dealt)
     return dealt

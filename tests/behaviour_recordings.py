@@ -6,18 +6,18 @@ The runner and the comparison are those with which the recordings were made.
 from __future__ import annotations
 
 import argparse
-import importlib.util
-import os
 import sys
 import tempfile
 from collections import Counter, defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
+import compare_behaviour as compare
+import run_behaviour as run
 import yaml
 from clusters import embedded
+from recording_archives import recordings_of
 
 from trainwright.controlplane.gates import FeatureGates
 
@@ -30,7 +30,6 @@ ON_PURPOSE = {"trainjob-patch-affinity-suspended"}
 
 def differences(recordings: Path, names: list[str], gates: FeatureGates) -> dict[str, list[str]]:
     """What differs from the recordings, for each of these scenarios; they must all want these gates."""
-    run, compare = _module(recordings / "run.py"), _module(recordings / "compare.py")
     cases = [recordings / "cases" / name for name in names]
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
@@ -53,13 +52,9 @@ def gates_of(case: Path) -> FeatureGates:
 def main() -> int:
     """Run the scenarios whose area or name begins with one of the arguments (all without any). 1 when something differs."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--shared", type=Path, default=Path(os.environ.get("TRAINWRIGHT_SHARED", "../shared")))
     parser.add_argument("wanted", nargs="*", help="beginnings of areas or names")
     arguments = parser.parse_args()
-    recordings = arguments.shared / "goldens" / "behaviour"
-    if not recordings.is_dir():
-        print(f"the recordings are not in {recordings}; say with --shared where they are", file=sys.stderr)
-        return 2
+    recordings = recordings_of("behaviour")
     areas, by_gates = {}, defaultdict(list)
     for case in sorted((recordings / "cases").iterdir()):
         areas[case.name] = str(_read(case / "scenario.yaml")["area"])
@@ -84,15 +79,6 @@ def _tell(found: dict[str, list[str]], areas: dict[str, str]) -> None:
     for area in sorted(total):
         print(f"{area:<24} {same[area]:>6} {total[area]:>5}")
     print(f"{'all':<24} {sum(same.values()):>6} {sum(total.values()):>5}")
-
-
-def _module(path: Path) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(f"behaviour_{path.stem}", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def _read(path: Path) -> Any:

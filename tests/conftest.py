@@ -25,10 +25,10 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 @pytest.fixture(scope="session")
 def shared() -> Path:
-    """The folder with recordings of the real systems (TRAINWRIGHT_SHARED, default ../shared)."""
+    """The folder with upstream's CRDs, runtimes and examples (TRAINWRIGHT_SHARED, default ../shared)."""
     folder = Path(os.environ.get("TRAINWRIGHT_SHARED", "../shared"))
     if not folder.is_dir():
-        pytest.skip(f"the recordings are not in {folder}; set TRAINWRIGHT_SHARED to where they are")
+        pytest.skip(f"upstream's files are not in {folder}; set TRAINWRIGHT_SHARED to where they are")
     return folder
 
 

@@ -24,7 +24,7 @@ from waiting import eventually
 
 from trainwright.api.errors import NotFound
 from trainwright.api.kinds import JOBSET
-from trainwright.cluster.access import Right, right_for
+from trainwright.cluster.permissions import Permission, permission_for
 from trainwright.controlplane.gates import FeatureGates
 from trainwright.controlplane.home import Home
 from trainwright.controlplane.plane import ControlPlane
@@ -39,13 +39,13 @@ class Door:
     """A proxy to an API server. `shut` gives, for a right that is asked for, the code to answer with instead, or 0 to hang."""
 
     url: str = ""
-    asked: list[Right] = field(default_factory=list)
-    shut: Callable[[Right | None, str], int | None] = lambda right, path: None
+    asked: list[Permission] = field(default_factory=list)
+    shut: Callable[[Permission | None, str], int | None] = lambda right, path: None
     denied: tuple[str, ...] = ()
     """Rights that an access review says are missing."""
     closing: threading.Event = field(default_factory=threading.Event)
 
-    def written(self) -> list[Right]:
+    def written(self) -> list[Permission]:
         return [right for right in self.asked if right.verb in WRITES and right.resource.partition(".")[0] not in _OF_THE_PROCESS]
 
 
@@ -92,7 +92,7 @@ def start(others_plane: ControlPlane, tmp_path: Path) -> Iterator[Callable[..., 
     kubeconfig = yaml.safe_load((tmp_path / "home" / "kubeconfig").read_text())
 
     def begin(
-        *options: str, shut: Callable[[Right | None, str], int | None] | None = None, denied: tuple[str, ...] = ()
+        *options: str, shut: Callable[[Permission | None, str], int | None] | None = None, denied: tuple[str, ...] = ()
     ) -> Running:
         door = Door(denied=denied)
         if shut is not None:
@@ -147,7 +147,7 @@ def jobset_of_somebody(name: str) -> dict[str, Any]:
 
 
 def _asked_for(review: dict) -> str:
-    """As `Right` writes it, without the namespace."""
+    """As `Permission` writes it, without the namespace."""
     asked = review["spec"]["resourceAttributes"]
     group, sub = asked.get("group", ""), asked.get("subresource", "")
     return f"{asked['verb']} {asked['resource']}" + (f".{group}" if group else "") + (f"/{sub}" if sub else "")
@@ -162,7 +162,7 @@ def _opened(door: Door, cluster: dict) -> ThreadingHTTPServer:
 
         def answer(self) -> None:
             parts = urlsplit(self.path)
-            right = right_for(self.command, parts.path, parse_qsl(parts.query))
+            right = permission_for(self.command, parts.path, parse_qsl(parts.query))
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             if right is not None:
                 door.asked.append(right)

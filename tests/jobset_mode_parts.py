@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from trainwright.api.kinds import JOBSET, TRAINJOB
-from trainwright.cluster.jobset_mode import JobSetCluster
-from trainwright.controlplane.apiserver.rest import ResourceServer
-from trainwright.controlplane.apiserver.store import Store
+from trainwright.controlplane.apiserver.storage.store import Store
+from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Identity
+from trainwright.submission.jobset_mode import JobSetCluster
 
 STEP = Identity("kfp", "run", "train")
 MPI = "deepspeed-distributed"

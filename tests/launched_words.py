@@ -8,10 +8,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from trainwright.controlplane.node.environment import expanded
+from trainwright.controlplane.node.environment import expand_references
 from trainwright.jobs import TrainRequest
-from trainwright.jobs.code_package import PackedCode
-from trainwright.jobs.training_program import training_words
+from trainwright.jobs.request.code_package import PackedCode
+from trainwright.jobs.request.training_program import training_words
 
 BIN = Path(sys.executable).parent
 
@@ -37,7 +37,7 @@ def words_of(
 ) -> list[str]:
     """Command and arguments as the container gets them."""
     words = training_words(request, runtime(**policy), code)
-    return [expanded(word, variables or {}) for word in (*words.command, *words.args)]
+    return [expand_references(word, variables or {}) for word in (*words.command, *words.args)]
 
 
 def environment(**variables: str) -> dict[str, str]:

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from trainwright.api.kinds import POD, TRAINJOB
-from trainwright.controlplane.apiserver.rest import ResourceServer
-from trainwright.controlplane.apiserver.store import Store
+from trainwright.controlplane.apiserver.storage.store import Store
+from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import TrainRequest
 from trainwright.runtimes import bundled_runtimes

@@ -13,7 +13,7 @@ from trainwright.cli import app
 from trainwright.cli.request_options import ELSEWHERE, with_settings
 from trainwright.cli.submit import submit
 from trainwright.jobs import TrainRequest
-from trainwright.jobs.setting_names import SETTINGS
+from trainwright.jobs.request.setting_names import SETTINGS
 
 pytestmark = pytest.mark.medium
 FIELDS = TrainRequest.model_fields

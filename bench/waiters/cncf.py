@@ -1,4 +1,4 @@
-"""The peer, in an environment of its own: the Job trigger of Airflow's cncf.kubernetes provider for each job, on one event loop."""
+"""The baseline, in its own environment: the Job trigger of Airflow's cncf.kubernetes provider per job, on one event loop."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import asyncio
 import json
 import os
 
-from protocol import Measured
+from protocol import Reporter
 
-measured = Measured()
+reporter = Reporter()
 extra = {"kube_config_path": os.environ["KUBECONFIG"]}
 os.environ["AIRFLOW_CONN_KUBERNETES_DEFAULT"] = json.dumps({"conn_type": "kubernetes", "extra": extra})
 from airflow.providers.cncf.kubernetes.triggers.job import KubernetesJobTrigger  # noqa: E402
 
 POLL_SECONDS = 10.0
-"""Its own default."""
+"""Default of the trigger."""
 
 
 async def wait(job: dict[str, str]) -> None:
@@ -30,7 +30,7 @@ async def wait(job: dict[str, str]) -> None:
         do_xcom_push=False,
     )
     async for _ in trigger.run():
-        measured.end(job["name"])
+        reporter.end(job["name"])
 
 
-asyncio.run(measured.wait_for_all(wait))
+asyncio.run(reporter.wait_for_all(wait))

@@ -1,6 +1,6 @@
-"""How a waiting process tells `bench/waiting.py` of itself: one JSON document a line, on what was standard output when it began.
+"""The protocol between a waiting process and `bench/waiting.py`: one JSON document per line, on the original standard output.
 
-Standard library only: the peer's environment has nothing of ours.
+Standard library only, because Trainwright is not installed in the environment of the `cncf` baseline.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 
-class Measured:
-    """Begun before anything heavy is imported, so that what is printed on the way goes elsewhere."""
+class Reporter:
+    """Created before heavy imports, so that their output does not mix with the messages."""
 
     def __init__(self) -> None:
         self._out = os.fdopen(os.dup(1), "w", buffering=1)
@@ -27,30 +27,30 @@ class Measured:
         self.jobs: list[dict[str, str]] = json.loads(sys.stdin.readline())["jobs"]
         self.ended: dict[str, float] = {}
 
-    def tell(self, what: str, **more: Any) -> None:
+    def send(self, what: str, **more: Any) -> None:
         print(json.dumps({"what": what, **usage(), **more}), file=self._out, flush=True)
 
     def end(self, name: str) -> None:
-        """The wait for that job has returned."""
+        """Record that the wait for that job has returned."""
         self.ended[name] = time.monotonic()
 
     def serve(self) -> None:
-        """Tell of itself whenever it is asked; in a thread of its own."""
+        """Send the resource usage whenever a line is read; runs in its own thread."""
         for _ in sys.stdin:
-            self.tell("state")
+            self.send("state")
 
     async def wait_for_all(self, wait: Callable[[dict[str, str]], Awaitable[None]]) -> None:
-        """Every job on one event loop, until all of them have ended."""
+        """Wait for all jobs on one event loop."""
         waits = [asyncio.ensure_future(wait(self.jobs.pop())) for _ in range(len(self.jobs))]
         await asyncio.sleep(1)
-        self.tell("begun")
+        self.send("started")
         threading.Thread(target=self.serve, daemon=True).start()
         await asyncio.gather(*waits)
-        self.tell("ended", ended=self.ended)
+        self.send("ended", ended=self.ended)
 
 
 def usage() -> dict[str, float]:
-    """Seconds of processor time, resident memory now and at most (MiB)."""
+    """CPU time in seconds, current and peak resident memory in MiB."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     with open("/proc/self/statm") as file:
         pages = int(file.read().split()[1])

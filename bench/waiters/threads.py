@@ -1,4 +1,4 @@
-"""Waits as workers do: a thread for each job, in `wait_for`. `alone` gives each a watch of its own, which is the peer."""
+"""Waits like workers: a thread per job, in `wait_for`. With `alone`, the baseline, each thread has its own watch."""
 
 from __future__ import annotations
 
@@ -6,35 +6,36 @@ import sys
 import threading
 from typing import Any
 
-from protocol import Measured
+from protocol import Reporter
 
-measured = Measured()
+reporter = Reporter()
 from trainwright.cluster import connect  # noqa: E402
-from trainwright.jobs import wait_for, watching  # noqa: E402
+from trainwright.jobs import wait_for  # noqa: E402
+from trainwright.jobs.wait import watching  # noqa: E402
 
 if "alone" in sys.argv:
-    watching._Together = watching._Alone  # type: ignore[assignment,misc]
+    watching._SharedWatch = watching._SingleWatch  # type: ignore[assignment,misc]
 threading.stack_size(256 * 1024)
 
 
-def wait(cluster: Any, job: dict[str, str], begun: threading.Semaphore) -> None:
+def wait(cluster: Any, job: dict[str, str], started: threading.Semaphore) -> None:
     known = {"metadata": job, "spec": {}}
-    wait_for(cluster, known, tell=lambda _: begun.release())
-    measured.end(job["name"])
+    wait_for(cluster, known, on_event=lambda _: started.release())
+    reporter.end(job["name"])
 
 
 def main() -> None:
-    cluster, begun = connect(), threading.Semaphore(0)
-    threads = [threading.Thread(target=wait, args=(cluster, job, begun), daemon=True) for job in measured.jobs]
+    cluster, started = connect(), threading.Semaphore(0)
+    threads = [threading.Thread(target=wait, args=(cluster, job, started), daemon=True) for job in reporter.jobs]
     for thread in threads:
         thread.start()
     for _ in threads:
-        begun.acquire()
-    measured.tell("begun")
-    threading.Thread(target=measured.serve, daemon=True).start()
+        started.acquire()
+    reporter.send("started")
+    threading.Thread(target=reporter.serve, daemon=True).start()
     for thread in threads:
         thread.join()
-    measured.tell("ended", ended=measured.ended)
+    reporter.send("ended", ended=reporter.ended)
 
 
 main()

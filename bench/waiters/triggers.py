@@ -1,21 +1,21 @@
-"""Waits as Airflow's triggerer does: a TrainJobTrigger for each job, on one event loop."""
+"""Waits like Airflow's triggerer: a TrainJobTrigger per job, on one event loop."""
 
 from __future__ import annotations
 
 import asyncio
 
-from protocol import Measured
+from protocol import Reporter
 
-measured = Measured()
+reporter = Reporter()
 from trainwright.operators import TrainJobTrigger  # noqa: E402
 
 
 async def wait(job: dict[str, str]) -> None:
     task = {"dag_id": "d", "task_id": job["name"], "run_id": "r", "map_index": -1}
     place = {"namespace": job["namespace"], "name": job["name"], "uid": job["uid"]}
-    trigger = TrainJobTrigger(conn_id=None, task=task, settle_seconds=0, **place)
+    trigger = TrainJobTrigger(conn_id=None, task=task, min_defer_seconds=0, **place)
     async for _ in trigger.run():
-        measured.end(job["name"])
+        reporter.end(job["name"])
 
 
-asyncio.run(measured.wait_for_all(wait))
+asyncio.run(reporter.wait_for_all(wait))

@@ -1,4 +1,4 @@
-"""Evaluate an exported checkpoint beside its base model, in a job."""
+"""Evaluate an exported checkpoint and its base model, in a job."""
 
 from typing import NamedTuple
 
@@ -42,45 +42,45 @@ def evaluate(
     namespace: str = "",
     submission_mode: str = "",
 ) -> NamedTuple("Outputs", [("loss_before", float), ("loss_after", float)]):
-    """Copy the export back, verify it, and measure loss before and after fine-tuning: on held-out rows, else on training rows.
+    """Restore an export, verify it, and measure loss before and after fine-tuning, on held-out rows if any, else on training rows.
 
     Args:
-        run_id: Names the run.
-        checkpoint_uri: Where the exported checkpoint lies, as export_checkpoint returned it.
-        checkpoint_digest: Digest of its manifest; anything else there is refused.
+        run_id: Id of the run.
+        checkpoint_uri: URI of the exported checkpoint, as returned by export_checkpoint.
+        checkpoint_digest: Digest of its manifest; any other content is rejected.
         workspace: pvc://CLAIM or pvc://CLAIM/FOLDER, with the prepared model and dataset of the run.
         metrics: Losses, perplexities and the number of rows.
         summary: Losses, a sample before and after, and what was evaluated, as Markdown.
-        loss_curve: Training loss over steps, with the loss before and after.
+        loss_curve: Training loss over steps, with the loss before and after, as HTML.
         workspace_path: Where the workspace is mounted in this step.
-        runtime: Training runtime that measures.
-        sample_row: Row (from 0) whose prompt is completed before and after.
-        max_rows: Measure the first rows only; 0 measures all held-out rows.
-        retention: Folders of earlier runs on the workspace that are kept: always, or keep=N of those that have ended.
-        image: As in train, like all that follow.
-        env: Variables of the program; literal credentials are refused.
-        resources_per_node: Resources of the node that measures.
+        runtime: Training runtime of the evaluation.
+        sample_row: Row (from 0) whose prompt is completed before and after fine-tuning.
+        max_rows: Evaluate only the first rows; 0 evaluates all held-out rows.
+        retention: Folders of earlier runs kept on the workspace: always, or keep=N of the finished runs.
+        image: Image of the evaluation. Empty: the runtime's.
+        env: Environment variables of the evaluation; literal credentials are rejected.
+        resources_per_node: Resources of the evaluation's node.
         labels: Labels of the TrainJob.
         annotations: Annotations of the TrainJob.
         queue_name: LocalQueue of Kueue.
         priority_class: WorkloadPriorityClass of that queue.
         topology: required:KEY, preferred:KEY, unconstrained or exclusive:KEY.
-        node_selector: Labels of the node.
+        node_selector: Node selector of the pod.
         tolerations: Tolerations of the pod.
         affinity: Affinity of the pod.
-        queue_timeout_seconds: Seconds that the job may be queued. 0: no limit.
-        start_timeout_seconds: Seconds until it must measure. 0: no limit.
-        run_timeout_seconds: Seconds that it may run. 0: no limit.
-        logs: Whose log is shown: 0, or none.
-        log_bytes: Bytes of log that are shown.
-        on_cancel: The job when the step is cancelled or exceeds a deadline: suspend, delete or keep.
+        queue_timeout_seconds: Maximum seconds in the queue. 0: no limit.
+        start_timeout_seconds: Maximum seconds until the evaluation starts. 0: no limit.
+        run_timeout_seconds: Maximum seconds of the evaluation. 0: no limit.
+        logs: Log to show: 0 (rank 0), or none.
+        log_bytes: Maximum bytes of log to show.
+        on_cancel: What to do with the job when the step is cancelled or exceeds a deadline: suspend, delete or keep.
         hub_secret: Secret with the key HF_TOKEN.
-        namespace: Where the job is created; empty takes the one of the credentials.
-        submission_mode: auto, trainjob or jobset; empty takes TRAINWRIGHT_SUBMISSION_MODE, else auto: what the cluster calls for.
+        namespace: Namespace of the job. Empty: that of the credentials.
+        submission_mode: auto, trainjob or jobset. Empty: TRAINWRIGHT_SUBMISSION_MODE, else auto, which depends on the cluster.
 
     Returns:
-        loss_before: Mean loss of the rows' tokens under the base model.
-        loss_after: The same under the fine-tuned one.
+        loss_before: Mean loss per token with the base model.
+        loss_after: Mean loss per token with the fine-tuned model.
     """
     parameters = dict(locals())
     import sys
@@ -91,17 +91,18 @@ def evaluate(
 
     from trainwright.api.errors import ApiError
     from trainwright.checkpoints import CheckpointError
-    from trainwright.cluster import NoCluster, connect_for_jobs
-    from trainwright.jobs import Teller, TrainJobError
-    from trainwright.jobs.outcomes import exit_code_of
-    from trainwright.jobs.setting_names import EVALUATION_SETTINGS
+    from trainwright.cluster import NoCluster
+    from trainwright.jobs import EventPrinter, TrainJobError
+    from trainwright.jobs.diagnosis.exit_codes import exit_code_of
+    from trainwright.jobs.request.setting_names import EVALUATION_SETTINGS
     from trainwright.steps.evaluate import evaluate_export
     from trainwright.steps.retire import retire_run
     from trainwright.storage import StorageError
+    from trainwright.submission import connect_for_jobs
     from trainwright.workspace import WorkspaceError, parse_retention
 
     try:
-        parse_retention(retention)  # before anything is measured
+        parse_retention(retention)  # fail on an invalid value before the evaluation
         cluster = connect_for_jobs(mode=submission_mode)
         space = namespace or cluster.default_namespace
         result = evaluate_export(
@@ -117,7 +118,7 @@ def evaluate(
             sample_row=sample_row,
             max_rows=max_rows,
             settings={name: parameters[name] for name in EVALUATION_SETTINGS},
-            teller=Teller(partial(print, flush=True)),
+            event_printer=EventPrinter(partial(print, flush=True)),
         )
         retire_run(cluster, Path(workspace_path), run_id=run_id, namespace=space, retention=retention)
     except (

@@ -1,4 +1,4 @@
-"""Export the newest whole checkpoint of a training job, verified, with a manifest written last."""
+"""Export the newest complete checkpoint of a run, verify the copy, and write its manifest last."""
 
 from typing import NamedTuple
 
@@ -16,20 +16,20 @@ def export_checkpoint(
     workspace_path: str = "/workspace",
     resumable: bool = True,
 ) -> NamedTuple("Outputs", [("uri", str), ("digest", str), ("step", int)]):
-    """Copy the run's newest whole checkpoint to a store, verify what arrived, and write its manifest last.
+    """Copy the run's newest complete checkpoint to a store, verify the copy, and write its manifest last.
 
-    An export that is there already with the same files is verified and returned; one that was cut off goes on.
+    An existing export with the same files is verified and returned. An interrupted export is resumed.
 
     Args:
-        run_id: The run whose folder of the workspace holds the checkpoint.
-        trainjob: The TrainJob that made it; a checkpoint of another one is refused.
-        export_uri: file:///path or s3://bucket/prefix that holds exports; the run gets a folder of its own below it.
+        run_id: Id of the run whose workspace folder has the checkpoint.
+        trainjob: TrainJob that wrote the checkpoint; a checkpoint of another one is rejected.
+        export_uri: file:///path or s3://bucket/prefix for exports; each run has its own folder below it.
         model: The manifest. The weights are at the returned URI, not in this artifact.
         workspace_path: Where the workspace is mounted in this step.
-        resumable: Take optimizer and random states along, so that training can go on from the export.
+        resumable: Also export optimizer and random states, so that training can resume from the export.
 
     Returns:
-        uri: Where the exported checkpoint lies.
+        uri: URI of the exported checkpoint.
         digest: Digest of its manifest.
         step: Training step of the checkpoint.
     """

@@ -1,4 +1,4 @@
-"""Prepare a dataset on the workspace, before any training job is made."""
+"""Prepare a dataset in the workspace, before training."""
 
 from typing import NamedTuple
 
@@ -17,25 +17,24 @@ def initialize_dataset(
     max_rows: int = 0,
     run_id: str = "",
 ) -> NamedTuple("Outputs", [("digest", str), ("train_rows", int), ("test_rows", int)]):
-    """Fetch a dataset, map its columns to what TRL reads, split it, and share it on the workspace under its digest.
+    """Fetch a dataset, map its columns to a layout that TRL reads, split it, and store it in the workspace by its digest.
 
-    Rows may have instruction and output (and input), prompt and completion, messages, or text. A dataset that is there
-    already, from the same source in the same state, is used as it is; runs that prepare at the same time do not disturb
-    each other.
+    Rows may have instruction and output (and input), prompt and completion, messages, or text. An existing dataset from the
+    same source and revision is reused. Several runs may prepare datasets at the same time.
 
     Args:
         dataset_uri: hf://org/name, or file:///path to a file or a folder (JSON Lines, JSON, CSV, Parquet).
         dataset: The receipt: source, revision, files with sizes and digests.
         workspace_path: Where the workspace is mounted in this step.
-        layout: Force a layout: alpaca, prompt-completion, messages or text. Empty: by the columns.
-        test_fraction: Share of the rows that is held out, where the source has no split of its own.
-        max_rows: Take only so many rows; 0 takes all.
-        run_id: The run that uses it, noted in the run's record on the workspace.
+        layout: Layout of the source: alpaca, prompt-completion, messages or text. Empty: detected from the columns.
+        test_fraction: Fraction of the rows to hold out, if the source has no split.
+        max_rows: Maximum number of rows; 0 takes all.
+        run_id: Id of the run, whose record in the workspace lists the dataset as used.
 
     Returns:
-        digest: Digest of the prepared files; it changes when the data does.
-        train_rows: Rows to train on.
-        test_rows: Rows held out.
+        digest: Digest of the prepared files; it changes when the data changes.
+        train_rows: Number of training rows.
+        test_rows: Number of held-out rows.
     """
     from pathlib import Path
 

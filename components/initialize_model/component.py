@@ -1,4 +1,4 @@
-"""Prepare a base model on the workspace, before any training job is made."""
+"""Prepare a base model in the workspace, before training."""
 
 from kfp import dsl
 
@@ -7,15 +7,15 @@ from trainwright.components.image import IMAGE
 
 @dsl.component(base_image=IMAGE, install_kfp_package=False)
 def initialize_model(model_uri: str, model: dsl.Output[dsl.Model], workspace_path: str = "/workspace", run_id: str = "") -> str:
-    """Fetch a model, check that it is whole and has safetensors weights, and share it on the workspace under its digest.
+    """Fetch a model, check that it is complete and has safetensors weights, and store it in the workspace by its digest.
 
-    A model that is there already, in the same state, is used as it is.
+    An existing model of the same revision is reused.
 
     Args:
-        model_uri: hf://org/name, or file:///path to a folder that transformers loads.
+        model_uri: hf://org/name, or file:///path to a folder that transformers can load.
         model: The receipt: source, revision, files with sizes and digests.
         workspace_path: Where the workspace is mounted in this step.
-        run_id: The run that uses it, noted in the run's record on the workspace.
+        run_id: Id of the run, whose record in the workspace lists the model as used.
 
     Returns:
         Digest of the model's files.

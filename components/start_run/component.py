@@ -1,4 +1,4 @@
-"""Start a run: give it its name, and create its workspace where it does not exist."""
+"""Start a run: set its id, and create its workspace if it does not exist."""
 
 from typing import NamedTuple
 
@@ -17,34 +17,35 @@ def start_run(
     namespace: str = "",
     submission_mode: str = "",
 ) -> NamedTuple("Outputs", [("run_id", str), ("claim", str), ("workspace", str), ("workspace_path", str)]):
-    """Name a run, and see to it that its workspace exists, before any step mounts it.
+    """Set the id of a run and create its workspace if necessary, before any step mounts it.
 
     Args:
-        workspace: pvc://CLAIM[/FOLDER], the bare name of a claim, or pvc://CLAIM?size=20Gi[&class=&access=&retain=] to create it.
-        run_id: Names the run: the same name resumes it. Empty takes pipeline_run_id.
-        pipeline_run_id: dsl.PIPELINE_JOB_ID_PLACEHOLDER, so that each run of a recurring pipeline has a name of its own.
+        workspace: pvc://CLAIM[/FOLDER], the name of a claim, or pvc://CLAIM?size=20Gi[&class=&access=&retain=] to create it.
+        run_id: Id of the run; reusing it resumes the run. Empty: pipeline_run_id.
+        pipeline_run_id: dsl.PIPELINE_JOB_ID_PLACEHOLDER, so that each run of a recurring pipeline has its own id.
         workspace_path: Where the steps mount the claim.
-        num_nodes: Nodes that share a claim that is created.
-        namespace: Where the claim is; empty takes the one of the credentials.
-        submission_mode: auto, trainjob or jobset; empty takes TRAINWRIGHT_SUBMISSION_MODE, else auto: what the cluster calls for.
+        num_nodes: Number of nodes that share a new claim.
+        namespace: Namespace of the claim. Empty: that of the credentials.
+        submission_mode: auto, trainjob or jobset. Empty: TRAINWRIGHT_SUBMISSION_MODE, else auto, which depends on the cluster.
 
     Returns:
-        run_id: The run's name.
-        claim: The claim, to be mounted.
-        workspace: The workspace as the other components take it.
-        workspace_path: Where the steps find it: workspace_path, with its folder.
+        run_id: Id of the run.
+        claim: Name of the claim, for mounting.
+        workspace: The workspace, for the other components.
+        workspace_path: Path of the workspace in the steps: workspace_path and the folder in the claim.
     """
     import sys
 
     from trainwright.api.errors import ApiError
-    from trainwright.cluster import NoCluster, connect_for_jobs
+    from trainwright.cluster import NoCluster
     from trainwright.jobs import TrainJobError
-    from trainwright.jobs.outcomes import exit_code_of
+    from trainwright.jobs.diagnosis.exit_codes import exit_code_of
     from trainwright.steps.start import start_run
+    from trainwright.submission import connect_for_jobs
 
     try:
         if not (run_id or pipeline_run_id):
-            raise ValueError("run_id: give one, or pipeline_run_id=dsl.PIPELINE_JOB_ID_PLACEHOLDER")
+            raise ValueError("run_id: set run_id, or pipeline_run_id=dsl.PIPELINE_JOB_ID_PLACEHOLDER")
         cluster = connect_for_jobs(mode=submission_mode)
         started = start_run(
             cluster,

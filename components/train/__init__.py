@@ -1,4 +1,4 @@
-"""The component `train`, and components made of training functions."""
+"""The component `train`, and `train_function` for components from training functions."""
 
 from trainwright.components.train_component.component import train
 from trainwright.components.train_component.function import train_function

@@ -1,4 +1,4 @@
-"""Train: a TrainJob, submitted or adopted, followed to its end."""
+"""Submit or adopt a TrainJob, and wait until it ends."""
 
 from typing import NamedTuple
 
@@ -62,17 +62,17 @@ def train(
     namespace: str = "",
     submission_mode: str = "",
 ) -> NamedTuple("Outputs", [("trainjob", str), ("namespace", str), ("folder", str), ("results", dict)]):
-    """Run any training in a TrainJob, and wait until it has succeeded: a runtime, a function, code, or a whole manifest.
+    """Run any training in a TrainJob and wait until it succeeds: a runtime, a function, code, or a complete manifest.
 
-    With nothing said but data and a workspace it is supervised fine-tuning in the runtime trl-sft. A retry of this step adopts
-    the job that the first try made. After a failure the next try submits a new one, which resumes from the run's last whole
-    checkpoint. A cancelled step suspends its job; running the step again resumes it. docs/reference/parameters.md has all
-    parameters, which TrainJobOperator and `trainwright submit` share.
+    With only data and a workspace, the job is supervised fine-tuning in the runtime trl-sft. A retry of this step adopts the
+    existing job. After a failure, the next try submits a new one, which resumes from the run's last complete checkpoint.
+    Cancelling the step suspends its job; running the step again resumes it. All parameters are described in
+    docs/reference/parameters.md; TrainJobOperator and `trainwright submit` share them.
 
     Args:
-        run_id: Names the run: with it the job has the same name in every try, and no step is answered from a cache.
-            dsl.PIPELINE_JOB_ID_PLACEHOLDER gives each run a name of its own.
-        metrics: Last values that the training reported.
+        run_id: Id of the run: it gives the job the same name in every try, and prevents cached results.
+            dsl.PIPELINE_JOB_ID_PLACEHOLDER gives each run its own id.
+        metrics: Last values reported by the training.
         runtime: Training runtime. Empty: that of the builtin trainer, torch-distributed for a function or code, else
             trl-sft.
         runtime_kind: ClusterTrainingRuntime, or TrainingRuntime for one of the job's namespace.
@@ -131,14 +131,14 @@ def train(
         dataset_secret: Secret whose keys become variables of the dataset initializer.
         model_secret: Secret whose keys become variables of the model initializer.
         resume_secret: Secret for reading exports to resume from. Empty: store_secret.
-        namespace: Where the TrainJob is created; empty takes the manifest's, else the one of the credentials.
-        submission_mode: auto, trainjob or jobset; empty takes TRAINWRIGHT_SUBMISSION_MODE, else auto: what the cluster calls for.
+        namespace: Namespace of the TrainJob. Empty: the manifest's, else that of the credentials.
+        submission_mode: auto, trainjob or jobset. Empty: TRAINWRIGHT_SUBMISSION_MODE, else auto, which depends on the cluster.
 
     Returns:
         trainjob: Name of the TrainJob.
         namespace: Its namespace.
-        folder: The run's folder of the workspace, such as runs/RUN; empty without a workspace.
-        results: What the function returned, or the program left in results.json; another value than an object is under "value".
+        folder: The run's folder in the workspace, such as runs/RUN; empty without a workspace.
+        results: Return value of the function, or content of results.json; a value that is not an object is under "value".
     """
     parameters = dict(locals())
     import sys
@@ -147,10 +147,11 @@ def train(
     from pydantic import ValidationError
 
     from trainwright.api.errors import ApiError
-    from trainwright.checkpoints.resume_source import exported_by
-    from trainwright.cluster import NoCluster, connect_for_jobs
-    from trainwright.jobs import Identity, Teller, TrainJobError, TrainRequest, run_step
-    from trainwright.jobs.outcomes import exit_code_of
+    from trainwright.checkpoints.resume_source import latest_export_lookup
+    from trainwright.cluster import NoCluster
+    from trainwright.jobs import EventPrinter, Identity, TrainJobError, TrainRequest, run_step
+    from trainwright.jobs.diagnosis.exit_codes import exit_code_of
+    from trainwright.submission import connect_for_jobs
 
     try:
         request = TrainRequest.from_parameters(parameters)
@@ -160,8 +161,8 @@ def train(
             request,
             Identity("kfp", run_id, "train"),
             namespace or request.namespace or cluster.default_namespace,
-            latest_checkpoint=exported_by(run_id, export_uri) if export_uri else None,
-            teller=Teller(partial(print, flush=True)),
+            latest_checkpoint=latest_export_lookup(run_id, export_uri) if export_uri else None,
+            event_printer=EventPrinter(partial(print, flush=True)),
         )
     except (TrainJobError, ApiError, NoCluster, ValidationError, ValueError) as error:
         print(error, file=sys.stderr, flush=True)

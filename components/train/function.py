@@ -1,4 +1,4 @@
-"""A component from a training function: written once, run in a TrainJob on any number of nodes."""
+"""A component from a training function, which runs in a TrainJob on any number of nodes."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from trainwright.components.train_component.component import train
 
 
 def train_function(**settings: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """A decorator that makes a component of a training function; `settings` are parameters of `train`.
+    """A decorator that turns a training function into a component. `settings` are parameters of `train`.
 
-    The function brings its own imports: its source is sent, nothing is pickled. In a pipeline it is called as `train` is, with
-    `run_id`, its arguments as `func_args`, and anything else that `train` takes. Raises ValueError for a function that uses
-    what is outside of it.
+    The function must contain its own imports: its source is sent, nothing is pickled. In a pipeline it is called like `train`,
+    with `run_id`, its arguments as `func_args`, and any other parameter of `train`. Raises ValueError for a function that uses
+    names from outside.
     """
 
     def component_of(func: Callable[..., Any]) -> Callable[..., Any]:
-        from trainwright.jobs.function_source import source_of
+        from trainwright.jobs.request.function_source import source_of
 
         named = source_of(func)
         assert named is not None

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Install Trainwright from this checkout into .venv, with the extras that are named: deploy/laptop/install.sh quickstart,dev
-# Run it in the root of the checkout. Shows what it does; a second run with nothing changed takes no time (see the Makefile).
+# Install Trainwright from this checkout into .venv, with the given extras: deploy/laptop/install.sh quickstart,dev
+# Run it in the root of the checkout. The Makefile skips it if nothing has changed.
 set -euo pipefail
 
 extras=$1
@@ -9,7 +9,7 @@ torch=2.13.0
 cuda_build_gib=6
 
 "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || {
-    echo "Trainwright needs Python 3.11 or newer; $("$python" --version) was found. Name another: make PYTHON=python3.12" >&2
+    echo "Trainwright requires Python 3.11 or newer, but found $("$python" --version). To use another: make PYTHON=python3.12" >&2
     exit 1
 }
 if [ ! -x .venv/bin/python ]; then
@@ -18,7 +18,7 @@ if [ ! -x .venv/bin/python ]; then
 fi
 [ -x .venv/bin/uv ] || .venv/bin/python -m pip install --quiet --disable-pip-version-check uv
 
-# uv reads no pip configuration: hand on what matters.
+# uv does not read pip's configuration: pass on the relevant variables.
 links=${UV_FIND_LINKS:-${PIP_FIND_LINKS:-}}
 if [ -n "$links" ] && [ -d "$links" ]; then export UV_FIND_LINKS=$links; else unset UV_FIND_LINKS; fi
 [ -z "${PIP_INDEX_URL:-}" ] || export UV_DEFAULT_INDEX=${UV_DEFAULT_INDEX:-$PIP_INDEX_URL}
@@ -34,7 +34,7 @@ if [ -n "${UV_FIND_LINKS:-}" ] && compgen -G "$UV_FIND_LINKS/torch-$torch*.whl" 
 elif [ "$(uname -s)" = Linux ] && [[ ",$extras," == *quickstart* ]]; then
     install --torch-backend=cpu || {
         free=$(($(df -Pk . | awk 'NR==2 {print $4}') / 1024 / 1024))
-        echo "PyTorch's CPU build cannot be reached; the CUDA build needs about $cuda_build_gib GiB, $free GiB are free" >&2
+        echo "PyTorch's CPU build is not reachable; the CUDA build needs about $cuda_build_gib GiB, $free GiB are free" >&2
         [ "$free" -gt "$cuda_build_gib" ] || exit 1
         install
     }

@@ -1,6 +1,6 @@
-"""Fine-tuning from end to end: dataset and model prepared, a TrainJob, its checkpoint exported, the model evaluated before and after.
+"""End-to-end fine-tuning: prepare dataset and model, train in a TrainJob, export the checkpoint, evaluate before and after.
 
-The same pipeline runs in kfp's local runner on a laptop and on a cluster; there every step mounts the claim of the workspace.
+The same pipeline runs on a laptop with kfp's local runner, and on a cluster, where every step mounts the claim of the workspace.
 """
 
 import os
@@ -18,7 +18,7 @@ from trainwright.components import (
 
 MOUNT = "/workspace"
 RETRIES = int(os.environ.get("TRAINWRIGHT_RETRIES", "0"))
-"""Of every step; fixed when the pipeline is compiled, since a parameter of a run cannot say it."""
+"""Retries of every step, set when the pipeline is compiled: they cannot be a parameter of a run."""
 STORE = {
     name: name
     for name in (
@@ -33,7 +33,7 @@ STORE = {
         "AWS_ALLOW_HTTP",
     )
 }
-"""Keys of the Secret `store_secret`, as far as it has them, and the variables that they become."""
+"""Optional keys of the Secret `store_secret`, and the environment variables that they set."""
 HUB = {"HF_TOKEN": "HF_TOKEN"}
 
 
@@ -99,27 +99,26 @@ def finetune(
     dataset_secret: str = "",
     model_secret: str = "",
     resume_secret: str = "",
-):
-    """Fine-tune `model_uri` on `dataset_uri`. Parameters that are not described here are those of the component `train`.
+) -> None:
+    """Fine-tune `model_uri` on `dataset_uri`. Parameters not described here are those of the component `train`.
 
     Args:
-        workspace: An existing PersistentVolumeClaim, by name or as pvc://CLAIM[/FOLDER], or pvc://CLAIM?size=20Gi to have it
-            created by the first step; with several nodes it must be ReadWriteMany.
-        run_id: Names the run; the same name resumes it. Empty: each run has a name of its own.
-        workspace_path: Where the steps see the claim. On a cluster it is mounted at the default; only the local runner,
-            which mounts nothing, needs another path.
-        store_secret: Secret with AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_ENDPOINT_URL ..., for every step; need not exist.
-        hub_secret: Secret with the key HF_TOKEN, for every step; need not exist.
-        layout: Force a layout of the dataset: alpaca, prompt-completion, messages or text.
-        test_fraction: Share of the rows that is held out, where the source has no split of its own.
-        max_rows: Rows of the dataset; 0 takes all.
-        resumable: Export optimizer and random states as well.
-        sample_row: Row whose prompt is completed before and after.
-        max_evaluation_rows: Rows that are evaluated; 0 takes all that are held out.
+        workspace: An existing PersistentVolumeClaim, by name or as pvc://CLAIM[/FOLDER], or pvc://CLAIM?size=20Gi to create
+            it in the first step. With several nodes it must be ReadWriteMany.
+        run_id: Id of the run; reusing it resumes the run. Empty: each run gets its own.
+        workspace_path: Path of the claim in the steps. Change it only for the local runner, which mounts nothing.
+        store_secret: Optional Secret with AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_ENDPOINT_URL ..., for every step.
+        hub_secret: Optional Secret with the key HF_TOKEN, for every step.
+        layout: Layout of the dataset: alpaca, prompt-completion, messages or text. Empty: detected from the columns.
+        test_fraction: Fraction of the rows to hold out, if the source has no split.
+        max_rows: Maximum rows of the dataset; 0 takes all.
+        resumable: Also export optimizer and random states.
+        sample_row: Row (from 0) whose prompt is completed before and after fine-tuning.
+        max_evaluation_rows: Maximum rows to evaluate; 0 evaluates all held-out rows.
         evaluation_runtime: Runtime of the evaluation.
-        evaluation_image: Image of the evaluation; empty takes the runtime's.
+        evaluation_image: Image of the evaluation. Empty: the runtime's.
         evaluation_resources: Resources of the evaluation's node.
-        retention: Folders of earlier runs on the workspace that are kept: always, or keep=N of those that have ended.
+        retention: Folders of earlier runs kept on the workspace: always, or keep=N of the finished runs.
     """
     run = start_run(
         workspace=workspace,
@@ -237,6 +236,6 @@ def finetune(
         kubernetes.use_secret_as_env(task, secret_name=store_secret, secret_key_to_env=STORE, optional=True)
         kubernetes.use_secret_as_env(task, secret_name=hub_secret, secret_key_to_env=HUB, optional=True)
     for task in (run, dataset, model, training, exported, evaluation):
-        task.set_caching_options(False)  # the steps know by their receipts what is done; a cache knows only their parameters
+        task.set_caching_options(False)  # the steps detect completed work themselves; a cache compares only their parameters
         if RETRIES:
             task.set_retry(num_retries=RETRIES)

@@ -1,4 +1,4 @@
-"""A linear model fitted by DistributedDataParallel, on as many processes as torchrun starts; rank 0 leaves results.json."""
+"""Fits a linear model with DistributedDataParallel, on as many processes as torchrun starts. Rank 0 writes results.json."""
 
 import json
 import os

@@ -10,8 +10,8 @@ from typing import Any
 from trainwright.api import AdmissionContext, admit, kinds
 from trainwright.api.documents import load_documents
 from trainwright.api.errors import Invalid
-from trainwright.api.json_patch import apply_json_patch
-from trainwright.api.merge_patch import merge
+from trainwright.api.patching.json_patch import apply_json_patch
+from trainwright.api.patching.merge_patch import merge
 
 Obj = dict[str, Any]
 NOW = "2026-08-21T00:00:00Z"

@@ -6,7 +6,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from trainwright.api.shapes import Anything, Flag, IntOrText, Mapping, Quantity, Record, Sequence, Shape, Text, Whole
+from trainwright.api.schema.types import AnyValue, Boolean, Integer, IntOrString, ListOf, MapOf, Quantity, Schema, String, Struct
 
 WORDS = st.sampled_from(
     ["a", "node", "demo", "", "A_b", "x" * 64, "x" * 300, "hf://a/b", "team.example.com/ops", "2026-01-02T03:04:05Z", "ä"]
@@ -39,9 +39,9 @@ ALWAYS = ("restartPolicy", "image")
 
 
 @st.composite
-def objects(draw: Any, shape: Record, api_version: str, kind: str, wrong: int = 12) -> dict[str, Any]:
+def objects(draw: Any, schema: Struct, api_version: str, kind: str, wrong: int = 12) -> dict[str, Any]:
     """A whole object of a kind; one in `wrong` values is of any type at all."""
-    obj = draw(values(shape, wrong))
+    obj = draw(values(schema, wrong))
     if not isinstance(obj, dict):
         obj = {}
     metadata = (
@@ -55,50 +55,50 @@ def objects(draw: Any, shape: Record, api_version: str, kind: str, wrong: int = 
 
 
 @st.composite
-def values(draw: Any, shape: Shape, wrong: int) -> Any:
+def values(draw: Any, schema: Schema, wrong: int) -> Any:
     if wrong and draw(st.integers(0, 10 * wrong)) == 0:
         return draw(ANY)
-    match shape:
-        case Record():
-            return _record(draw, shape, wrong)
-        case Sequence():
+    match schema:
+        case Struct():
+            return _record(draw, schema, wrong)
+        case ListOf():
             size = draw(st.sampled_from([0, 1, 1, 1, 2, 2, 3]))
-            return [draw(values(shape.item, wrong)) for _ in range(size)]
-        case Mapping():
-            return {draw(WORDS): draw(values(shape.value, wrong)) for _ in range(draw(st.integers(0, 2)))}
+            return [draw(values(schema.item, wrong)) for _ in range(size)]
+        case MapOf():
+            return {draw(WORDS): draw(values(schema.value, wrong)) for _ in range(draw(st.integers(0, 2)))}
         case Quantity():
             return draw(AMOUNTS)
-        case Whole():
+        case Integer():
             return draw(NUMBERS)
-        case Flag():
+        case Boolean():
             return draw(st.booleans())
-        case IntOrText():
+        case IntOrString():
             return draw(NUMBERS | WORDS)
-        case Text():
-            return draw(st.sampled_from(shape.one_of) | WORDS if shape.one_of else WORDS)
-        case Anything():
+        case String():
+            return draw(st.sampled_from(schema.one_of) | WORDS if schema.one_of else WORDS)
+        case AnyValue():
             return {}
     return None
 
 
-def _record(draw: Any, shape: Record, wrong: int) -> dict[str, Any]:
-    optional = [name for name in shape.fields if name not in shape.required]
-    chosen = [*shape.required, *(name for name in ALWAYS if name in shape.fields)]
+def _record(draw: Any, schema: Struct, wrong: int) -> dict[str, Any]:
+    optional = [name for name in schema.fields if name not in schema.required]
+    chosen = [*schema.required, *(name for name in ALWAYS if name in schema.fields)]
     for _ in range(draw(st.integers(0, 3)) if optional else 0):
         chosen.append(draw(st.sampled_from(optional)))
     if wrong and draw(st.integers(0, 8 * wrong)) == 0:
         chosen = chosen[1:]
     made = {
-        name: _field(draw, shape, name, wrong) for name in dict.fromkeys(chosen) if not isinstance(shape.fields[name], Anything)
+        name: _field(draw, schema, name, wrong) for name in dict.fromkeys(chosen) if not isinstance(schema.fields[name], AnyValue)
     }
     if wrong and draw(st.integers(0, 8 * wrong)) == 0:
         made[draw(WORDS)] = draw(ANY)
     return made
 
 
-def _field(draw: Any, shape: Record, name: str, wrong: int) -> Any:
+def _field(draw: Any, schema: Struct, name: str, wrong: int) -> Any:
     if name in LIKELY and draw(st.integers(0, 19)):
         return LIKELY[name]
     if name == "name" and draw(st.integers(0, 9)):
         return draw(st.sampled_from(["node", "a", "b", "c"]))
-    return draw(values(shape.fields[name], wrong))
+    return draw(values(schema.fields[name], wrong))

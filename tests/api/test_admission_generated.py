@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from shape_values import objects
 
 from trainwright.api import AdmissionContext, admit
+from trainwright.api.admission.specs import ADMISSION_SPECS
 from trainwright.api.errors import ApiError, Invalid
-from trainwright.api.governed import GOVERNED
 from trainwright.api.objects import copy_of
 
 # The profile `fuzz` has its own, larger count; the ordinary run has 4,000 over all kinds.
@@ -22,8 +22,8 @@ KINDS = ["TrainJob", "TrainingRuntime", "ClusterTrainingRuntime", "JobSet", "Job
 
 
 def generated(kind: str) -> st.SearchStrategy[dict[str, Any]]:
-    governed = GOVERNED[kind]
-    return objects(governed.shape, governed.kind.api_version, kind)
+    admission_spec = ADMISSION_SPECS[kind]
+    return objects(admission_spec.schema, admission_spec.kind.api_version, kind)
 
 
 @pytest.mark.medium

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 from admission_recordings import cases, difference, documents, flat, needs_policy, read, scenario_difference
+from recording_archives import recordings_of
 
 from trainwright.api import admit
 from trainwright.api.errors import Invalid
@@ -19,8 +19,8 @@ NEEDS_A_NAMESPACE = "namespaces "
 
 
 @pytest.mark.parametrize("name", ["cases", "cases-status", "updates"])
-def test_recorded_admissions(name: str, shared: Path) -> None:
-    folder = shared / "goldens" / "materialize"
+def test_recorded_admissions(name: str) -> None:
+    folder = recordings_of("materialize")
     seen, wrong = 0, {}
     for case in cases(folder, name):
         refused = read(case / "refused.yaml") if (case / "refused.yaml").exists() else None
@@ -33,9 +33,9 @@ def test_recorded_admissions(name: str, shared: Path) -> None:
     assert not wrong, json.dumps(wrong, indent=1)[:4000]
 
 
-def test_denials_of_a_policy_are_refused_when_the_template_is_there(shared: Path) -> None:
+def test_denials_of_a_policy_are_refused_when_the_template_is_there() -> None:
     """Marked by rule: a denial about what only the patched template of the runtime shows."""
-    folder, seen = shared / "goldens" / "materialize", 0
+    folder, seen = recordings_of("materialize"), 0
     for case in cases(folder, "cases"):
         refused = read(case / "refused.yaml") if (case / "refused.yaml").exists() else None
         if refused is None or not needs_policy(refused) or case.name in NEED_A_CLUSTER:
@@ -47,10 +47,10 @@ def test_denials_of_a_policy_are_refused_when_the_template_is_there(shared: Path
 
 
 @pytest.mark.medium
-def test_jobsets_are_stored_as_recorded(shared: Path) -> None:
+def test_jobsets_are_stored_as_recorded() -> None:
     """What the controller sent, through our admission, is what the server stored after its own."""
     wrong, seen = {}, 0
-    for case in cases(shared / "goldens" / "materialize", "cases", "cases-status"):
+    for case in cases(recordings_of("materialize"), "cases", "cases-status"):
         if not (case / "cluster.yaml").exists():
             continue
         sent = [obj for obj in documents(case / "objects.yaml") if obj["kind"] == "JobSet"]
@@ -65,9 +65,9 @@ def test_jobsets_are_stored_as_recorded(shared: Path) -> None:
     assert not wrong, json.dumps(wrong, indent=1)[:4000]
 
 
-def test_recorded_refusals_of_jobs_and_jobsets(shared: Path) -> None:
+def test_recorded_refusals_of_jobs_and_jobsets() -> None:
     """Scenarios of the areas `refuse-*`: creations, and patches of what was created."""
-    folder = shared / "goldens" / "behaviour" / "cases"
+    folder = recordings_of("behaviour") / "cases"
     scenarios = sorted(path for path in folder.iterdir() if path.name.startswith("refuse-"))
     assert len(scenarios) > 50
     wrong = {path.name: problem for path in scenarios if (problem := scenario_difference(path))}

@@ -13,10 +13,10 @@ from shape_values import objects
 from structural import faults
 from typer.testing import CliRunner
 
-from trainwright.api.crds import custom_resource_definitions
-from trainwright.api.governed import GOVERNED
-from trainwright.api.settling import settled
-from trainwright.api.shape_check import ROOT, findings
+from trainwright.api.admission.crds import custom_resource_definitions
+from trainwright.api.admission.specs import ADMISSION_SPECS
+from trainwright.api.schema.check import ROOT, findings
+from trainwright.api.schema.defaulting import apply_defaults
 from trainwright.cli import app
 
 CRDS = {crd["spec"]["names"]["kind"]: crd for crd in custom_resource_definitions()}
@@ -65,13 +65,13 @@ def test_the_facts_are_upstreams(kind: str, shared: Path) -> None:
 
 @pytest.mark.parametrize("kind", UPSTREAM)
 def test_the_schema_accepts_what_the_table_accepts(kind: str) -> None:
-    governed = GOVERNED[kind]
+    admission_spec = ADMISSION_SPECS[kind]
 
     @settings(max_examples=150)
-    @given(objects(governed.shape, governed.kind.api_version, kind, wrong=3))
+    @given(objects(admission_spec.schema, admission_spec.kind.api_version, kind, wrong=3))
     def check(obj: dict[str, Any]) -> None:
-        own, _ = settled(governed.shape, obj)
-        ours = sorted({"" if p.field == ROOT else p.field for p in findings(governed.shape, own).schema})
+        own, _ = apply_defaults(admission_spec.schema, obj)
+        ours = sorted({"" if p.field == ROOT else p.field for p in findings(admission_spec.schema, own).schema_problems})
         assert sorted(set(faults(schema(kind), own))) == ours
 
     check()

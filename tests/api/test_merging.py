@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainwright.api.merge_patch import difference, merge
-from trainwright.api.strategic_merge import strategic_merge
+from trainwright.api.patching.merge_patch import difference, merge
+from trainwright.api.patching.strategic_merge import strategic_merge
 
 leaves = st.one_of(st.booleans(), st.integers(0, 9), st.text("abc", max_size=3))
 objects = st.recursive(

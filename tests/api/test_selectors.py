@@ -1,7 +1,7 @@
 import pytest
 
 from trainwright.api.errors import BadRequest
-from trainwright.api.selectors import field_selector, label_selector, match_labels
+from trainwright.api.selectors.selection import field_selector, label_selector, match_labels
 
 POD = {"metadata": {"name": "p", "labels": {"app": "x", "tier": "web"}}, "status": {"phase": "Running"}, "spec": {}}
 

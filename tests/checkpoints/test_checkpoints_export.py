@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from trainwright.checkpoints import Exported, Manifest, NoCheckpoint, export_checkpoint, verify_export
+from trainwright.checkpoints import ExportResult, Manifest, NoCheckpoint, export_checkpoint, verify_export
 from trainwright.checkpoints.errors import CheckpointError
 from trainwright.storage.errors import BadUri, StorageError
 from trainwright.storage.file_store import FileStore
@@ -23,8 +23,8 @@ def target(tmp_path: Path) -> Path:
     return tmp_path / "exports"
 
 
-def export(output: Path, target: Path, **options: object) -> Exported:
-    return export_checkpoint(output, str(StorageUri.of_path(target)), source="run/job", **options)  # type: ignore[arg-type]
+def export(output: Path, target: Path, **options: object) -> ExportResult:
+    return export_checkpoint(output, str(StorageUri.from_path(target)), source="run/job", **options)  # type: ignore[arg-type]
 
 
 def latest(target: Path) -> dict[str, object]:
@@ -102,7 +102,9 @@ def test_another_checkpoint_of_the_same_name_is_refused_and_harms_nothing(
     write_checkpoint(5)
     first = export(output, target)
     write_checkpoint(5, b"others!")
-    with pytest.raises(CheckpointError, match=r"holds another checkpoint of the same name \(adapter_model.safetensors differs\)"):
+    with pytest.raises(
+        CheckpointError, match=r"contains a different checkpoint with the same name \(adapter_model.safetensors differs\)"
+    ):
         export(output, target)
     assert verify_export(first.uri, digest=first.digest)
 
@@ -125,7 +127,7 @@ def test_the_same_step_is_exported_by_many_at_once_and_published_by_one(
     write_checkpoint(5, os.urandom(100_000))
     barrier = threading.Barrier(6)
 
-    def run(_: int) -> Exported:
+    def run(_: int) -> ExportResult:
         barrier.wait()
         return export(output, target)
 
@@ -158,7 +160,7 @@ def test_two_runs_racing_for_one_name_never_publish_a_mixture(
         with ThreadPoolExecutor(2) as pool:
             digests = sorted(pool.map(run, (output, others)))
         assert digests[0] == ""
-        assert verify_export(str(StorageUri.of_path(target / f"checkpoint-{round_}")), digest=digests[1])
+        assert verify_export(str(StorageUri.from_path(target / f"checkpoint-{round_}")), digest=digests[1])
         shutil.rmtree(others)
 
 
@@ -221,9 +223,9 @@ def test_without_a_step_the_newest_whole_one_is_exported(
     write_checkpoint(5)
     write_checkpoint(10, **{"trainer_state.json": None})
     assert export(output, target).manifest.step == 5
-    with pytest.raises(CheckpointError, match=r"checkpoint-10 is not whole: trainer_state.json"):
+    with pytest.raises(CheckpointError, match=r"checkpoint-10 is incomplete: trainer_state.json"):
         export(output, target, step=10)
-    with pytest.raises(NoCheckpoint, match="has no checkpoint of step 7; it has: 5, 10"):
+    with pytest.raises(NoCheckpoint, match="has no checkpoint of step 7; available steps: 5, 10"):
         export(output, target, step=7)
 
 
@@ -233,11 +235,11 @@ def test_progress_is_told_once_for_every_byte(output: Path, target: Path, write_
         totals: list[int] = []
         counted: list[int] = []
 
-        def announce(total: int, totals: list[int] = totals, counted: list[int] = counted) -> Callable[[int], None]:
+        def start_progress(total: int, totals: list[int] = totals, counted: list[int] = counted) -> Callable[[int], None]:
             totals.append(total)
             return counted.append
 
-        export(output, target, announce=announce)
+        export(output, target, start_progress=start_progress)
         assert totals == [sum(counted)]
 
 
@@ -256,7 +258,7 @@ def test_a_stored_file_that_is_a_link_out_of_the_export_is_not_written_through(
     (tmp_path / "victim").write_bytes(b"precious")
     (target / "checkpoint-5").mkdir(parents=True)
     (target / "checkpoint-5" / "adapter_config.json").symlink_to(tmp_path / "victim")
-    with pytest.raises(StorageError, match="leads out"):
+    with pytest.raises(StorageError, match="is outside of"):
         export(output, target)
     assert (tmp_path / "victim").read_bytes() == b"precious"
     assert not (target / "checkpoint-5" / "manifest.json").exists()
@@ -270,7 +272,7 @@ def test_a_name_that_is_no_text_is_refused_before_anything_is_sent(
         (folder / os.fsdecode(b"\xff.txt")).write_bytes(b"")
     except OSError:
         pytest.skip("this file system takes only Unicode names")
-    with pytest.raises(CheckpointError, match="must be Unicode"):
+    with pytest.raises(CheckpointError, match="must be valid Unicode"):
         export(output, target)
     assert not (target / "checkpoint-5").exists()
 

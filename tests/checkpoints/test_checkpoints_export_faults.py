@@ -27,12 +27,12 @@ import os, signal, sys
 from pathlib import Path
 from trainwright.checkpoints import export_checkpoint
 left = int(sys.argv[3])
-def advance(count):
+def on_progress(count):
     global left
     left -= count
     if left < 0:
         os.kill(os.getpid(), signal.SIGKILL)
-export_checkpoint(Path(sys.argv[1]), sys.argv[2], source="run", announce=lambda total: advance)
+export_checkpoint(Path(sys.argv[1]), sys.argv[2], source="run", start_progress=lambda total: on_progress)
 """
 
 
@@ -47,7 +47,7 @@ def target(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def uri(target: Path) -> str:
-    return str(StorageUri.of_path(target))
+    return str(StorageUri.from_path(target))
 
 
 @pytest.fixture
@@ -99,7 +99,7 @@ def test_an_export_that_is_cut_off_at_any_write_goes_on_there(
             lambda: verify_export(f"{uri}/checkpoint-5"),
             lambda: restore_checkpoint(f"{uri}/checkpoint-5", target / "x"),
         ):
-            with pytest.raises(NoCheckpoint, match=r"holds no export: it has no manifest\.json"):
+            with pytest.raises(NoCheckpoint, match=r"contains no export: it has no manifest\.json"):
                 read()
     assert [path.name for path in output.iterdir()] == ["checkpoint-5"]
     monkeypatch.undo()
@@ -184,7 +184,7 @@ def test_a_rotation_that_has_begun_before_the_files_are_pinned_is_noticed(
         real(source, *args)
 
     monkeypatch.setattr(os, "link", link)
-    with pytest.raises(CheckpointError, match="checkpoint-5 was removed or changed while it was being exported"):
+    with pytest.raises(CheckpointError, match="checkpoint-5 was removed or changed during the export"):
         export_checkpoint(output, uri, source="run")
     assert not (target / "checkpoint-5").exists()
 
@@ -200,7 +200,7 @@ def test_a_rotation_that_took_an_optional_file_before_anybody_looked_is_noticed_
         (folder / "adapter_config.json").unlink(missing_ok=True)  # pinned already
 
     monkeypatch.setattr(os, "link", link)
-    with pytest.raises(CheckpointError, match="checkpoint-5 was removed or changed while it was being exported"):
+    with pytest.raises(CheckpointError, match="checkpoint-5 was removed or changed during the export"):
         export_checkpoint(output, uri, source="run")
     assert not (target / "checkpoint-5").exists()
 
@@ -221,7 +221,7 @@ def test_a_checkpoint_that_is_written_anew_meanwhile_is_not_published(
         return stored
 
     monkeypatch.setattr(FileStore, "put", put)
-    with pytest.raises(CheckpointError, match="changed while it was being exported"):
+    with pytest.raises(CheckpointError, match="changed during the export"):
         export_checkpoint(output, uri, source="run")
     assert not (target / "checkpoint-5" / "manifest.json").exists()
 
@@ -238,7 +238,7 @@ def test_what_a_store_lost_on_the_way_is_noticed(
         return stored
 
     monkeypatch.setattr(FileStore, "put", put)
-    with pytest.raises(CheckpointError, match=r"bytes were sent, 0 arrived"):
+    with pytest.raises(CheckpointError, match=r"bytes, stored 0"):
         export_checkpoint(output, uri, source="run")
     assert not (target / "checkpoint-5" / "manifest.json").exists()
 
@@ -265,7 +265,7 @@ def test_a_disk_that_is_too_full_is_noticed_before_anything_is_sent(
 ) -> None:
     write_checkpoint(5)
     monkeypatch.setattr(transfer.shutil, "disk_usage", lambda _path: shutil._ntuple_diskusage(1, 0, 1))
-    with pytest.raises(NoSpace, match="are needed and 1 B are free"):
+    with pytest.raises(NoSpace, match="needed, 1 B free"):
         export_checkpoint(output, uri, source="run")
     assert not (target / "checkpoint-5").exists()
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from trainwright.checkpoints import find
 from trainwright.checkpoints.errors import NoCheckpoint
 from trainwright.checkpoints.find import find_checkpoints, latest_checkpoint
-from trainwright.checkpoints.hf_trainer import incomplete_because, step_of
+from trainwright.checkpoints.hf_trainer import incomplete_reason, step_of
 from trainwright.storage.errors import StorageError
 
 CUT_IS_NOTICED = (
@@ -30,12 +30,12 @@ STATE = b'{"global_step": 5}'
 def test_a_checkpoint_with_a_file_cut_off_at_any_place_is_never_whole(write_checkpoint: Callable[..., Path], name: str) -> None:
     folder = write_checkpoint(5)
     whole = (folder / name).read_bytes()
-    assert incomplete_because(folder) is None
+    assert incomplete_reason(folder) is None
     for length in range(len(whole)):
         (folder / name).write_bytes(whole[:length])
-        assert name in (incomplete_because(folder) or ""), length
+        assert name in (incomplete_reason(folder) or ""), length
     (folder / name).write_bytes(whole)
-    assert incomplete_because(folder) is None
+    assert incomplete_reason(folder) is None
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -48,26 +48,26 @@ def test_a_trainer_state_cut_off_at_any_place_is_never_whole(
     write_checkpoint: Callable[..., Path], state: dict[str, object], indent: int | None, data: st.DataObject
 ) -> None:
     content = json.dumps({**state, "global_step": 5}, indent=indent, sort_keys=True).encode()
-    assert incomplete_because(write_checkpoint(5, **{"trainer_state.json": content})) is None
+    assert incomplete_reason(write_checkpoint(5, **{"trainer_state.json": content})) is None
     cut = content[: data.draw(st.integers(0, len(content) - 1))]
-    assert incomplete_because(write_checkpoint(5, **{"trainer_state.json": cut})) == "trainer_state.json is missing or not whole"
+    assert incomplete_reason(write_checkpoint(5, **{"trainer_state.json": cut})) == "trainer_state.json is missing or incomplete"
 
 
 @pytest.mark.parametrize(
     ("files", "reason"),
     [
-        ({"trainer_state.json": None}, "trainer_state.json is missing or not whole"),
-        ({"trainer_state.json": b"[]"}, "trainer_state.json is missing or not whole"),
-        ({"trainer_state.json": b"[" * 100_000}, "trainer_state.json is missing or not whole"),
+        ({"trainer_state.json": None}, "trainer_state.json is missing or incomplete"),
+        ({"trainer_state.json": b"[]"}, "trainer_state.json is missing or incomplete"),
+        ({"trainer_state.json": b"[" * 100_000}, "trainer_state.json is missing or incomplete"),
         ({"trainer_state.json": b'{"global_step": 4}'}, "trainer_state.json is of step 4"),
         ({"trainer_state.json": b"{}"}, "trainer_state.json is of step None"),
         ({"adapter_model.safetensors": None}, "no weights"),
-        ({"model.safetensors.index.json": b'{"weight_map": {}}'}, "model.safetensors.index.json is not whole"),
-        ({"rng_state_0.pth": b""}, "rng_state_0.pth is cut off"),
+        ({"model.safetensors.index.json": b'{"weight_map": {}}'}, "model.safetensors.index.json is incomplete"),
+        ({"rng_state_0.pth": b""}, "rng_state_0.pth is truncated"),
     ],
 )
 def test_what_is_missing_is_said(write_checkpoint: Callable[..., Path], files: dict[str, bytes | None], reason: str) -> None:
-    assert (incomplete_because(write_checkpoint(5, **files)) or "").startswith(reason)
+    assert (incomplete_reason(write_checkpoint(5, **files)) or "").startswith(reason)
 
 
 def test_a_gap_in_the_ranks_random_states_means_that_one_still_writes(write_checkpoint: Callable[..., Path]) -> None:
@@ -75,9 +75,9 @@ def test_a_gap_in_the_ranks_random_states_means_that_one_still_writes(write_chec
     rng = (folder / "rng_state.pth").read_bytes()
     for rank in (0, 2, 3):
         (folder / f"rng_state_{rank}.pth").write_bytes(rng)
-    assert incomplete_because(folder) == "rng_state_1.pth is missing"
+    assert incomplete_reason(folder) == "rng_state_1.pth is missing"
     (folder / "rng_state_1.pth").write_bytes(rng)
-    assert incomplete_because(folder) is None
+    assert incomplete_reason(folder) is None
 
 
 @pytest.mark.parametrize(
@@ -114,10 +114,10 @@ def test_checkpoints_come_by_step_and_files_of_that_name_are_none(output: Path, 
 
 def test_where_there_is_none_it_is_said_why(output: Path, write_checkpoint: Callable[..., Path]) -> None:
     assert find_checkpoints(output) == []
-    with pytest.raises(NoCheckpoint, match=f"^no whole checkpoint in {output}$"):
+    with pytest.raises(NoCheckpoint, match=f"^no complete checkpoint in {output}$"):
         latest_checkpoint(output)
     write_checkpoint(5, **{"trainer_state.json": None})
-    with pytest.raises(NoCheckpoint, match=r"\(checkpoint-5: trainer_state.json is missing or not whole\)"):
+    with pytest.raises(NoCheckpoint, match=r"\(checkpoint-5: trainer_state.json is missing or incomplete\)"):
         latest_checkpoint(output)
 
 

@@ -36,24 +36,24 @@ def test_what_is_written_reads_back_with_the_same_digest(source: str, metadata: 
 @given(st.data())
 def test_a_manifest_that_is_cut_off_is_none(data: st.DataObject) -> None:
     content = Manifest.model_validate(document()).text().rstrip()
-    with pytest.raises(CheckpointError, match="here is no manifest"):
+    with pytest.raises(CheckpointError, match="here is not a valid manifest"):
         Manifest.parse(content[: data.draw(st.integers(0, len(content) - 1))], "here")
 
 
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        (document(version=2), "has version 2; this Trainwright reads version 1"),
+        (document(version=2), "has version 2; this version of Trainwright supports version 1"),
         (document(step="five"), "step: Input should be a valid integer"),
         (document(unknown=1), "unknown: Extra inputs are not permitted"),
-        (document(files=[]), "an export has files, each listed once"),
-        (document(files=document()["files"] * 2), "an export has files, each listed once"),
-        (with_file(path="../outside"), "'../outside' leads out of the export"),
-        (with_file(path="a/../../b"), "leads out of the export"),
-        (with_file(path="/etc/passwd"), "leads out of the export"),
-        (with_file(path="a//b"), "leads out of the export"),
-        (with_file(path=""), "leads out of the export"),
-        (with_file(path="a\0b"), "leads out of the export"),
+        (document(files=[]), "files must not be empty or contain duplicates"),
+        (document(files=document()["files"] * 2), "files must not be empty or contain duplicates"),
+        (with_file(path="../outside"), "'../outside' is outside of the export"),
+        (with_file(path="a/../../b"), "is outside of the export"),
+        (with_file(path="/etc/passwd"), "is outside of the export"),
+        (with_file(path="a//b"), "is outside of the export"),
+        (with_file(path=""), "is outside of the export"),
+        (with_file(path="a\0b"), "is outside of the export"),
         (with_file(path="manifest.json"), "the manifest lists itself"),
         (with_file(size=-1), "files.0.size"),
         (with_file(sha256="A" * 64), "files.0.sha256"),

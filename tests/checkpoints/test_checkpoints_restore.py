@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from trainwright.checkpoints import CheckpointError, NoCheckpoint, export_checkpoint, restore_checkpoint, verify_export
-from trainwright.checkpoints.hf_trainer import incomplete_because
-from trainwright.storage.errors import NoSpace, NotThere, StorageError
+from trainwright.checkpoints.hf_trainer import incomplete_reason
+from trainwright.storage.errors import NoSpace, NotFound, StorageError
 from trainwright.storage.file_store import FileStore
 from trainwright.storage.uri import StorageUri
 
@@ -17,13 +17,13 @@ from trainwright.storage.uri import StorageUri
 @pytest.fixture
 def exported(tmp_path: Path, output: Path, write_checkpoint: Callable[..., Path]) -> Path:
     write_checkpoint(5)
-    export_checkpoint(output, str(StorageUri.of_path(tmp_path / "exports")), source="run")
+    export_checkpoint(output, str(StorageUri.from_path(tmp_path / "exports")), source="run")
     return tmp_path / "exports" / "checkpoint-5"
 
 
 @pytest.fixture
 def uri(exported: Path) -> str:
-    return str(StorageUri.of_path(exported))
+    return str(StorageUri.from_path(exported))
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def test_every_byte_comes_back(uri: str, exported: Path, target: Path, there: bo
     manifest = restore_checkpoint(uri, target)
     for file in manifest.files:
         assert (target / file.path).read_bytes() == (exported / file.path).read_bytes()
-    assert incomplete_because(target) is None
+    assert incomplete_reason(target) is None
     assert [path.name for path in target.parent.iterdir()] == [target.name]
     assert target.stat().st_mode & 0o055 == 0o055  # others read the model too
 
@@ -73,9 +73,9 @@ def test_what_is_at_the_target_is_not_touched(uri: str, target: Path, there: str
 @pytest.mark.parametrize(
     ("damage", "verified", "restored"),
     [
-        (flip_last_byte, "has another SHA-256 than the manifest says", (CheckpointError, "is damaged")),
-        (lambda path: path.write_bytes(b""), "has 0 bytes instead of", (CheckpointError, "is damaged")),
-        (lambda path: path.unlink(), "is missing", (NotThere, "does not exist")),
+        (flip_last_byte, "has a different SHA-256 than in the manifest", (CheckpointError, "is corrupt")),
+        (lambda path: path.write_bytes(b""), "has 0 bytes instead of", (CheckpointError, "is corrupt")),
+        (lambda path: path.unlink(), "is missing", (NotFound, "does not exist")),
     ],
 )
 @pytest.mark.parametrize("name", ["adapter_model.safetensors", "trainer_state.json"])
@@ -99,7 +99,7 @@ def test_a_damaged_file_is_named_and_nothing_comes_back(
 def test_every_damaged_file_is_named(uri: str, exported: Path) -> None:
     (exported / "optimizer.pt").unlink()
     flip_last_byte(exported / "scheduler.pt")
-    with pytest.raises(CheckpointError, match=r"optimizer.pt is missing; scheduler.pt has another SHA-256"):
+    with pytest.raises(CheckpointError, match=r"optimizer.pt is missing; scheduler.pt has a different SHA-256"):
         verify_export(uri)
 
 
@@ -126,14 +126,14 @@ def test_a_manifest_leads_nowhere_else(tmp_path: Path, uri: str, exported: Path,
     (exported / "link").symlink_to(tmp_path / "elsewhere")
     rewrite(exported / "manifest.json", lambda document: document["files"][0].update(path=path))
     for read in (lambda: verify_export(uri), lambda: restore_checkpoint(uri, target)):
-        with pytest.raises((CheckpointError, StorageError), match="leads out"):
+        with pytest.raises((CheckpointError, StorageError), match="is outside of"):
             read()
     assert not target.exists()
 
 
 def test_where_there_is_no_export_it_is_said(tmp_path: Path, target: Path) -> None:
-    with pytest.raises(NoCheckpoint, match=r"file:///.*/nothing holds no export: it has no manifest\.json"):
-        restore_checkpoint(str(StorageUri.of_path(tmp_path / "nothing")), target)
+    with pytest.raises(NoCheckpoint, match=r"file:///.*/nothing contains no export: it has no manifest\.json"):
+        restore_checkpoint(str(StorageUri.from_path(tmp_path / "nothing")), target)
     assert not target.parent.exists()
 
 
@@ -156,7 +156,7 @@ def test_a_restore_that_a_full_disk_cut_off_goes_on(
     again: list[str] = []
     monkeypatch.setattr(FileStore, "get", lambda self, key, *args: (again.append(key), real(self, key, *args))[1])
     counted: list[int] = []
-    manifest = restore_checkpoint(uri, target, announce=lambda _total: counted.append)
+    manifest = restore_checkpoint(uri, target, start_progress=lambda _total: counted.append)
     assert sorted(fetched + again) == sorted(file.path for file in manifest.files)
     assert sum(counted) == manifest.size
     assert [path.name for path in target.parent.iterdir()] == [target.name]

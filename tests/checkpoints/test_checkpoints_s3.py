@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from s3_server import BUCKET, S3Server
 
-from trainwright.checkpoints import Exported, NoCheckpoint, export_checkpoint, restore_checkpoint, verify_export
+from trainwright.checkpoints import ExportResult, NoCheckpoint, export_checkpoint, restore_checkpoint, verify_export
 from trainwright.checkpoints.errors import CheckpointError
 from trainwright.storage import open_store
 from trainwright.storage.errors import NoAccess, NoBucket, StorageError, Unreachable
@@ -29,12 +29,12 @@ import os, signal, sys
 from pathlib import Path
 from trainwright.checkpoints import export_checkpoint
 left = int(sys.argv[3])
-def advance(count):
+def on_progress(count):
     global left
     left -= count
     if left < 0:
         os.kill(os.getpid(), signal.SIGKILL)
-export_checkpoint(Path(sys.argv[1]), sys.argv[2], source="run", announce=lambda total: advance)
+export_checkpoint(Path(sys.argv[1]), sys.argv[2], source="run", start_progress=lambda total: on_progress)
 """
 
 
@@ -42,7 +42,7 @@ class Dead(BaseException):
     """As a process that is killed: nothing handles it."""
 
 
-def export(output: Path, uri: str, **options: Any) -> Exported:
+def export(output: Path, uri: str, **options: Any) -> ExportResult:
     return export_checkpoint(output, uri, source="run", **options)
 
 
@@ -66,7 +66,7 @@ def test_an_export_comes_back_as_it_was(
 ) -> None:
     folder = write_checkpoint(5, LARGE, **{"ü/漢字 %20.txt": b"x", "empty": b""})
     counted: list[int] = []
-    exported = export(output, s3_folder, announce=lambda _total: counted.append)
+    exported = export(output, s3_folder, start_progress=lambda _total: counted.append)
     assert sum(counted) == exported.manifest.size
     assert latest(s3_folder) == {"checkpoint": "checkpoint-5", "step": 5, "manifest": exported.digest}
     listed = {f"checkpoint-5/{file.path}" for file in exported.manifest.files}
@@ -83,7 +83,7 @@ def test_a_second_export_writes_nothing(
 ) -> None:
     write_checkpoint(5)
     first = export(output, s3_folder)
-    for name in ("put", "create", "replace", "swap"):
+    for name in ("put", "create", "replace", "compare_and_swap"):
         monkeypatch.delattr(S3Store, name)
     second = export(output, s3_folder)
     assert (second.existed, second.manifest) == (True, first.manifest)
@@ -100,9 +100,9 @@ def test_a_damaged_file_is_found_and_mended(
     there = client.get_object(Bucket=BUCKET, Key=key)
     content = there["Body"].read()[:-1] + b"!"
     client.put_object(Bucket=BUCKET, Key=key, Body=content, Metadata=there["Metadata"] if keep_claim else {})
-    with pytest.raises(CheckpointError, match=r"adapter_config\.json has another SHA-256"):
+    with pytest.raises(CheckpointError, match=r"adapter_config\.json has a different SHA-256"):
         verify_export(first.uri)
-    with pytest.raises((CheckpointError, StorageError), match=r"adapter_config\.json is damaged"):
+    with pytest.raises((CheckpointError, StorageError), match=r"adapter_config\.json is corrupt"):
         restore_checkpoint(first.uri, tmp_path / "back")
     assert not (tmp_path / "back").exists()
     assert export(output, s3_folder).existed
@@ -111,7 +111,7 @@ def test_a_damaged_file_is_found_and_mended(
 
 def fail_after(most: int, written: list[str], patch: pytest.MonkeyPatch) -> None:
     """Every write of a store is noted; from the n-th on they fail."""
-    for name, position in (("put", 1), ("create", 0), ("swap", 0)):
+    for name, position in (("put", 1), ("create", 0), ("compare_and_swap", 0)):
         real = getattr(S3Store, name)
 
         def write(self: S3Store, *args: Any, real: Any = real, position: int = position) -> Any:
@@ -168,7 +168,7 @@ def test_the_same_step_is_exported_by_many_at_once_and_published_by_one(
     write_checkpoint(5, os.urandom(100_000))
     barrier = threading.Barrier(4)
 
-    def run(_: int) -> Exported:
+    def run(_: int) -> ExportResult:
         barrier.wait()
         return export(output, s3_folder)
 

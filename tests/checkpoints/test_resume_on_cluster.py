@@ -14,12 +14,12 @@ from waiting import eventually
 from trainwright.api.kinds import CLAIM, CLUSTER_TRAINING_RUNTIME, SECRET, TRAINJOB
 from trainwright.api.objects import named
 from trainwright.checkpoints import export_checkpoint, export_run
-from trainwright.checkpoints.resume_source import exported_by
+from trainwright.checkpoints.resume_source import latest_export_lookup
 from trainwright.controlplane.gates import FeatureGates
 from trainwright.controlplane.home import Home
 from trainwright.controlplane.plane import ControlPlane
 from trainwright.jobs import Deadlines, Identity, TrainJobFailed, TrainRequest
-from trainwright.jobs.run import run_to_end
+from trainwright.jobs.wait.run import run_to_end
 from trainwright.storage.uri import StorageUri
 from trainwright.workspace import run_folder
 
@@ -118,9 +118,9 @@ def test_an_export_on_disk_and_on_a_claim_is_gone_on_from_by_all_nodes(trained: 
     workspace = trained.claim("one")
     trained.train(failures=2)
     exports = workspace / "exports"
-    export_checkpoint(workspace / "runs/run/output", str(StorageUri.of_path(exports)), source="run/job")
+    export_checkpoint(workspace / "runs/run/output", str(StorageUri.from_path(exports)), source="run/job")
     trained.claim("two")
-    uri = str(StorageUri.of_path(exports))
+    uri = str(StorageUri.from_path(exports))
     assert trained.train("two", run="other", resume=uri, num_nodes=2, failures=2) == "0:10 0:15 1:10 1:15"
     assert trained.train("two", run="other", num_nodes=2) == "0:20 1:20"
     trained.claim("three")
@@ -138,11 +138,11 @@ def test_auto_on_a_new_volume_goes_on_from_what_the_run_has_exported_to_a_bucket
     trained.train(failures=2)
     export_run(workspace, run_folder("run"), s3_folder, run="run")
     trained.claim("two")
-    latest = exported_by("run", s3_folder)
+    latest = latest_export_lookup("run", s3_folder)
     assert trained.train("two", failures=2, latest=latest, resume_secret="store", num_nodes=2) == "0:10 0:15 1:10 1:15"
     assert trained.train("two", latest=latest, resume_secret="store") == "0:20"
     trained.claim("three")
-    assert trained.train("three", run="other", latest=exported_by("other", s3_folder), resume_secret="store") == "0:0"
+    assert trained.train("three", run="other", latest=latest_export_lookup("other", s3_folder), resume_secret="store") == "0:0"
     trained.claim("four")
     assert trained.train("four", run="fourth", resume=f"{s3_folder}/run", resume_secret="store") == "0:10"
 

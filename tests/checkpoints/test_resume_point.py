@@ -95,7 +95,7 @@ def test_a_receipt_that_cannot_be_read_is_an_error_and_moves_nothing(
     resume_point(workspace)
     newest = write_checkpoint(5)
     (workspace / broken / NAME).write_bytes(b'{"files": [')
-    with pytest.raises(StorageError, match=rf"{broken}/{NAME} cannot be read"):
+    with pytest.raises(StorageError, match=rf"{broken}/{NAME} cannot be parsed"):
         resume_point(workspace)
     assert newest.is_dir()
 
@@ -106,7 +106,7 @@ def test_an_origin_that_cannot_be_read_is_an_error_and_moves_nothing(
     resume_point(workspace)
     newest = write_checkpoint(5)
     (output / ".trainwright-origin.json").write_bytes(b"")
-    with pytest.raises(StorageError, match=r"origin\.json is not JSON"):
+    with pytest.raises(StorageError, match=r"origin\.json is not valid JSON"):
         resume_point(workspace)
     assert newest.is_dir()
 
@@ -133,7 +133,7 @@ def test_the_program_writes_the_configuration_that_trl_reads(
     config = tmp_path / "resume" / "trl.yaml"
     assert run(monkeypatch, workspace, config) == 0
     assert json.loads(config.read_bytes()) == {}
-    assert capsys.readouterr().out == "starting afresh\n"
+    assert capsys.readouterr().out == "starting from scratch\n"
     assert "runpy.run_module" in (config.parent / "launcher.py").read_text("utf-8")
     newest = write_checkpoint(5)
     assert run(monkeypatch, workspace, config) == 0
@@ -217,14 +217,14 @@ def test_inputs_are_those_that_the_job_was_given_digests_of(
         assert newest.is_dir()
 
     (workspace / kind / "file").write_bytes(b"xy")
-    refused(found, "damaged: file has 2 bytes instead of 1")
+    refused(found, "corrupt: file has 2 bytes instead of 1")
     (workspace / kind / "file").unlink()
-    refused(found, "damaged: file is missing", index="1")
+    refused(found, "corrupt: file is missing", index="1")
     monkeypatch.setenv(f"TRAINWRIGHT_{kind.upper()}_DIGEST", other)
     refused(found, other)
     refused(found, other, index="1")
     shutil.rmtree(workspace / kind)
-    refused(other, "has no .trainwright-receipt.json that can be read")
+    refused(other, ".trainwright-receipt.json is missing or invalid")
 
 
 def test_the_program_records_the_job_that_writes_and_heeds_the_umask(

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 from prepared_folders import prepare
 
-from trainwright.checkpoints import CheckpointError, Exported, NoCheckpoint, export_checkpoint, export_run, verify_export
+from trainwright.checkpoints import CheckpointError, ExportResult, NoCheckpoint, export_checkpoint, export_run, verify_export
 from trainwright.checkpoints.job_record import JOBS, Writer, record_writer, recorded_writers
 from trainwright.checkpoints.resume_point import resume_point
-from trainwright.checkpoints.resume_source import exported_by
-from trainwright.jobs.run_folder import run_folder
+from trainwright.checkpoints.resume_source import latest_export_lookup
+from trainwright.jobs.state.run_folder import run_folder
 from trainwright.storage.errors import StorageError
 from trainwright.storage.uri import StorageUri
 
@@ -27,7 +27,7 @@ def workspace(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def exports(tmp_path: Path) -> str:
-    return str(StorageUri.of_path(tmp_path / "exports"))
+    return str(StorageUri.from_path(tmp_path / "exports"))
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def train(workspace: Path, output: Path, write_checkpoint: Callable[..., Path]) 
     return run
 
 
-def export(workspace: Path, exports: str, run: str = "a", **more: object) -> Exported:
+def export(workspace: Path, exports: str, run: str = "a", **more: object) -> ExportResult:
     return export_run(workspace, f"runs/{run}", exports, run=run, **more)  # type: ignore[arg-type]
 
 
@@ -77,7 +77,7 @@ def test_only_what_the_named_job_has_written_is_exported(workspace: Path, export
     train("runs/a", jobs=("job-1", "job-2"))
     for job in ("job-1", "job-2", ""):
         assert export(workspace, exports, trainjob=job).manifest.step == 5
-    with pytest.raises(CheckpointError, match=r"runs/a/output holds no checkpoints of the TrainJob job-3; .* by: job-1, job-2"):
+    with pytest.raises(CheckpointError, match=r"runs/a/output has no checkpoints of the TrainJob job-3; .* by: job-1, job-2"):
         export(workspace, exports, trainjob="job-3")
 
 
@@ -94,14 +94,14 @@ class TestEarlierVersions:
     ) -> None:
         train("")
         assert export(workspace, exports).uri == f"{exports}/a/checkpoint-5"
-        assert "what an earlier version wrote" in caplog.text
+        assert "the output of an earlier version" in caplog.text
 
     def test_they_are_not_those_of_a_run_that_has_a_folder(
         self, workspace: Path, exports: str, train: Callable[..., Path], caplog: pytest.LogCaptureFixture
     ) -> None:
         train("")
         (workspace / "runs/a").mkdir(parents=True)
-        with pytest.raises(NoCheckpoint, match=r"no whole checkpoint in .*runs/a/output"):
+        with pytest.raises(NoCheckpoint, match=r"no complete checkpoint in .*runs/a/output"):
             export(workspace, exports)
         assert "neither resumed from nor exported" in caplog.text
 
@@ -111,13 +111,13 @@ class TestEarlierVersions:
 
 
 def test_without_a_folder_there_is_no_checkpoint(workspace: Path, exports: str) -> None:
-    with pytest.raises(NoCheckpoint, match="no whole checkpoint in"):
+    with pytest.raises(NoCheckpoint, match="no complete checkpoint in"):
         export(workspace, exports)
 
 
 @pytest.mark.parametrize("folder", ["..", "runs/../..", "/etc"])
 def test_a_folder_elsewhere_is_refused(workspace: Path, exports: str, folder: str) -> None:
-    with pytest.raises(CheckpointError, match="is no folder of a run"):
+    with pytest.raises(CheckpointError, match="is not a run folder"):
         export_run(workspace, folder, exports, run="a")
 
 
@@ -137,9 +137,9 @@ class TestExportedBy:
         for run, step in (("a", 5), ("a", 10), ("b", 20)):
             train(f"runs/{run}", step)
             export(workspace, exports, run)
-        assert exported_by("a", exports)() == f"{exports}/a/checkpoint-10"
-        assert exported_by("b", exports)() == f"{exports}/b/checkpoint-20"
-        assert exported_by("c", exports)() == ""
+        assert latest_export_lookup("a", exports)() == f"{exports}/a/checkpoint-10"
+        assert latest_export_lookup("b", exports)() == f"{exports}/b/checkpoint-20"
+        assert latest_export_lookup("c", exports)() == ""
 
     def test_mapped_steps_have_each_their_own(self, workspace: Path, exports: str, train: Callable[..., Path]) -> None:
         run = "manual__2026-11-22T10:00:00+00:00"
@@ -147,27 +147,27 @@ class TestExportedBy:
             folder = run_folder(run, index)
             train(folder, step)
             export_run(workspace, folder, exports, run=run, trainjob="job")
-        steps = [exported_by(run, exports, map_index=index)().rpartition("-")[2] for index in (-1, 0, 1, 2)]
+        steps = [latest_export_lookup(run, exports, map_index=index)().rpartition("-")[2] for index in (-1, 0, 1, 2)]
         assert steps == ["5", "10", "15", ""]
 
     def test_an_export_of_an_earlier_version_is_found_at_the_root(
         self, workspace: Path, exports: str, train: Callable[..., Path]
     ) -> None:
         export_checkpoint(train(""), exports, source="a/b/job")
-        assert exported_by("a/b", exports)() == f"{exports}/checkpoint-5"
-        assert exported_by("a", exports)() == ""
-        assert exported_by("a/b", exports, map_index=0)() == ""  # it may be that of any mapped step
+        assert latest_export_lookup("a/b", exports)() == f"{exports}/checkpoint-5"
+        assert latest_export_lookup("a", exports)() == ""
+        assert latest_export_lookup("a/b", exports, map_index=0)() == ""  # it may be that of any mapped step
 
     def test_the_runs_own_folder_comes_first(self, workspace: Path, exports: str, train: Callable[..., Path]) -> None:
         export_checkpoint(train("", 50), exports, source="a/job")
         train("runs/a", 10)
         export(workspace, exports)
-        assert exported_by("a", exports)() == f"{exports}/a/checkpoint-10"
+        assert latest_export_lookup("a", exports)() == f"{exports}/a/checkpoint-10"
 
     @pytest.mark.parametrize("uri", ["hf://a/b", "nonsense"])
     def test_a_store_that_cannot_be_read_is_a_warning(self, uri: str, caplog: pytest.LogCaptureFixture) -> None:
-        assert exported_by("a", uri)() == ""
-        assert "is not known" in caplog.text
+        assert latest_export_lookup("a", uri)() == ""
+        assert "could not be looked up" in caplog.text
 
 
 class TestJobRecord:
@@ -191,7 +191,7 @@ class TestJobRecord:
         output.mkdir()
         (output / JOBS).write_bytes(content)
         assert recorded_writers(output) is None
-        assert "cannot be read and is ignored" in caplog.text
+        assert "is invalid and is ignored" in caplog.text
         record_writer(output, Writer("a"))
         assert recorded_writers(output) == [Writer("a")]
 
@@ -201,9 +201,9 @@ class TestJobRecord:
         assert recorded_writers(output) == [Writer("a"), Writer("b")]
 
     def test_the_writer_comes_from_the_environment(self) -> None:
-        assert Writer.of({}) is None
-        assert Writer.of({"TRAINJOB_NAME": "a"}) == Writer("a")
-        assert Writer.of({"TRAINJOB_NAME": "a", "TRAINWRIGHT_RESUME_JOB": "u"}) == Writer("a", "u")
+        assert Writer.from_environment({}) is None
+        assert Writer.from_environment({"TRAINJOB_NAME": "a"}) == Writer("a")
+        assert Writer.from_environment({"TRAINJOB_NAME": "a", "TRAINWRIGHT_RESUME_JOB": "u"}) == Writer("a", "u")
 
     def test_the_leader_records_it_and_others_do_not(self, workspace: Path) -> None:
         output = workspace / "output"

@@ -27,7 +27,7 @@ def output(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def target(tmp_path: Path) -> str:
-    return str(StorageUri.of_path(tmp_path / "exports"))
+    return str(StorageUri.from_path(tmp_path / "exports"))
 
 
 def run(*arguments: object) -> Result:
@@ -80,13 +80,13 @@ def test_weights_only_leaves_states_behind(output: Path, target: str) -> None:
         (("export", "OUTPUT", "exports"), 2, "'exports' is not a URI"),
         (("export", "OUTPUT", "gs://bucket/x"), 2, "the scheme 'gs' is not supported yet"),
         (("export", "OUTPUT", "hf://org/name"), 1, "exports to hf:// are not supported yet"),
-        (("export", "OUTPUT", "TARGET", "--step", "7"), 1, "has no checkpoint of step 7; it has: 5, 10, 15"),
-        (("export", "OUTPUT", "TARGET", "--step", "15"), 1, "checkpoint-15 is not whole: trainer_state.json"),
-        (("export", "/nothing", "TARGET"), 1, "no whole checkpoint in /nothing"),
-        (("verify", "TARGET/checkpoint-10"), 1, "holds no export: it has no manifest.json"),
+        (("export", "OUTPUT", "TARGET", "--step", "7"), 1, "has no checkpoint of step 7; available steps: 5, 10, 15"),
+        (("export", "OUTPUT", "TARGET", "--step", "15"), 1, "checkpoint-15 is incomplete: trainer_state.json"),
+        (("export", "/nothing", "TARGET"), 1, "no complete checkpoint in /nothing"),
+        (("verify", "TARGET/checkpoint-10"), 1, "contains no export: it has no manifest.json"),
         (("verify", "nothing"), 2, "'nothing' is not a URI"),
         (("restore", "TARGET/checkpoint-10", "OUTPUT"), 1, "exists and is not empty"),
-        (("restore", "TARGET/checkpoint-10", "OUTPUT/new"), 1, "holds no export"),
+        (("restore", "TARGET/checkpoint-10", "OUTPUT/new"), 1, "contains no export"),
     ],
 )
 def test_what_is_wrong_is_one_line_and_an_exit_code(
@@ -104,7 +104,7 @@ def test_a_damaged_export_fails_to_verify_and_to_come_back(tmp_path: Path, outpu
     (tmp_path / "exports" / "checkpoint-10" / "trainer_state.json").write_bytes(b"{}")
     verified = run("verify", uri)
     assert (verified.exit_code, verified.stdout) == (1, "")
-    assert verified.stderr == f"{uri} is damaged: trainer_state.json has 2 bytes instead of 19\n"
+    assert verified.stderr == f"{uri} is corrupt: trainer_state.json has 2 bytes instead of 19\n"
     assert run("restore", uri, tmp_path / "back").exit_code == 1
     assert not (tmp_path / "back").exists()
 
@@ -121,5 +121,5 @@ def test_a_full_disk_is_one_line(output: Path, target: str, monkeypatch: pytest.
     monkeypatch.setattr(transfer, "_HEADROOM", 2**80)
     result = run("export", output, target)
     assert result.exit_code == 1
-    assert "are needed and" in result.stderr
+    assert "needed, " in result.stderr
     assert result.stderr.count("\n") == 1

@@ -15,7 +15,7 @@ from waiting import eventually
 
 from trainwright.api.kinds import CLUSTER_TRAINING_RUNTIME, POD, TRAINJOB
 from trainwright.controlplane.plane import ControlPlane
-from trainwright.jobs.pods import pods_of
+from trainwright.jobs.state.pods import pods_of
 
 Run = Callable[..., Any]
 pytestmark = pytest.mark.medium
@@ -110,8 +110,8 @@ def test_cancel_suspends_and_says_so_the_second_time(plane: ControlPlane, run: R
 def test_cancel_by_deleting_and_pods_that_outlive_the_time(plane: ControlPlane, run: Run, write: Any, trainjob: Any) -> None:
     run("submit", "-f", write(trainjob("stubborn", "trap '' TERM; echo on; while true; do sleep 0.1; done")))
     eventually(lambda: run("logs", "stubborn").stdout)
-    refused(run("cancel", "stubborn", "--wait", "0"), 1, "suspended, but after 0 s still there: ")
-    refused(run("cancel", "stubborn", "--by", "delete", "--wait", "0"), 1, "deleted, but after 0 s still there: ")
+    refused(run("cancel", "stubborn", "--wait", "0"), 1, "suspended, but after 0 s still running: ")
+    refused(run("cancel", "stubborn", "--by", "delete", "--wait", "0"), 1, "deleted, but after 0 s still running: ")
     for pod in pods_of(plane.cluster, plane.cluster.get(TRAINJOB, "stubborn", "default")):
         plane.cluster.delete(POD, pod["metadata"]["name"], "default", grace_period_seconds=0)
     eventually(lambda: run("get", "stubborn").exit_code == 1)

@@ -20,20 +20,20 @@ from trainwright.api.errors import AlreadyExists, Forbidden, ServiceUnavailable
 from trainwright.api.kinds import CLUSTER_TRAINING_RUNTIME, TRAINJOB
 from trainwright.cluster import NoCluster
 from trainwright.controlplane.plane import ControlPlane
-from trainwright.jobs.differences import comparable
-from trainwright.jobs.errors import (
+from trainwright.jobs.diagnosis.errors import (
     DeadlineExceeded,
-    FailedWithoutImage,
-    JobDeleted,
+    ImagePullFailure,
+    ImagePullTimeout,
     OutOfMemory,
     Preempted,
     QueueTimeout,
     StartTimeout,
-    StartTimeoutWithoutImage,
     StepFailed,
+    TrainJobDeleted,
     TrainJobFailed,
 )
-from trainwright.jobs.outcomes import ExitCode, exit_code_of
+from trainwright.jobs.diagnosis.exit_codes import ExitCode, exit_code_of
+from trainwright.jobs.submit.spec_diff import comparable
 
 Run = Callable[..., Any]
 medium = pytest.mark.medium
@@ -67,12 +67,12 @@ def test_every_code_is_described() -> None:
         (TrainJobFailed("", {}), 10),
         (OutOfMemory("", {}), 11),
         (Preempted("", {}), 12),
-        (FailedWithoutImage("", {}), 13),
-        (StartTimeoutWithoutImage("", "start"), 13),
+        (ImagePullFailure("", {}), 13),
+        (ImagePullTimeout("", "start"), 13),
         (QueueTimeout("", "queue"), 20),
         (StartTimeout("", "start"), 21),
         (DeadlineExceeded("", {}), 22),
-        (JobDeleted(""), 30),
+        (TrainJobDeleted(""), 30),
         (Forbidden(""), 4),
         (ServiceUnavailable(""), 3),
         (NoCluster(""), 3),

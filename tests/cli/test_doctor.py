@@ -15,10 +15,10 @@ from trainwright.api.errors import Forbidden, NotFound
 from trainwright.api.kinds import CLAIM, LEASE, TRAINJOB, Kind
 from trainwright.cli.cluster_checks import check_access, check_apis, check_controller
 from trainwright.cli.findings import Finding, Level, missing, ok, verdict, warning
-from trainwright.cli.wish_checks import check_claim, check_queue, check_runtimes, check_store
+from trainwright.cli.job_checks import check_claim, check_queue, check_runtimes, check_store
 from trainwright.cluster.protocol import Listing
 from trainwright.controlplane.plane import ControlPlane
-from trainwright.jobs.rights import CALLS
+from trainwright.jobs.submit.rbac import CALLS
 
 Run = Callable[..., Any]
 NOW = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
@@ -73,12 +73,12 @@ def test_the_verdict_is_the_worst() -> None:
     assert verdict([missing("a", "b", "c", "d"), warning("a", "b", "c", "d")]) is Level.missing
 
 
-@pytest.mark.parametrize("call", [call for call in CALLS if not call.sub], ids=lambda call: str(call.right("")))
+@pytest.mark.parametrize("call", [call for call in CALLS if not call.subresource], ids=lambda call: str(call.permission("")))
 def test_a_right_that_is_missing_is_named_with_what_needs_it(call: Any) -> None:
     findings = list(check_access(Answering(denied=f"{call.verb} {call.kind.plural}"), "team"))  # type: ignore[arg-type]
-    denied = next(each for each in findings if each.subject == str(call.right("team")))
-    assert denied.level is (Level.warning if call.without else Level.missing)
-    assert f"needed to {', '.join(call.acts)}" in denied.message
+    denied = next(each for each in findings if each.subject == str(call.permission("team")))
+    assert denied.level is (Level.warning if call.impact else Level.missing)
+    assert f"needed to {', '.join(call.operations)}" in denied.message
     assert f"verbs [{call.verb}] on {call.kind.plural}" in denied.advice
 
 
@@ -263,10 +263,10 @@ def test_a_bucket_is_left_as_it_was(s3_folder: str) -> None:
 
 def test_a_bucket_that_ignores_conditions_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     class Careless:
-        def honours_conditions(self, _key: str) -> bool:
+        def supports_conditional_writes(self, _key: str) -> bool:
             return False
 
-    monkeypatch.setattr("trainwright.cli.wish_checks.open_store", lambda _uri: Careless())
+    monkeypatch.setattr("trainwright.cli.job_checks.open_store", lambda _uri: Careless())
     assert check_store("s3://b/c").level is Level.warning
 
 

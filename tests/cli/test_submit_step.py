@@ -94,7 +94,7 @@ def test_a_function_returns_its_results(plane: ControlPlane, runtime: None, run:
     assert json.loads(again.stdout.split("\n", 2)[2]) == {"results": {"loss": 1.5}}
     other = submitted(run, *options, "--func-args", "n=4")
     assert other.exit_code != 0
-    assert "was made from another request and has not failed" in other.stderr
+    assert "was created from another request and has not failed" in other.stderr
 
 
 def test_code_runs_in_its_folder(plane: ControlPlane, runtime: None, run: Run, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from trainwright.api.errors import Forbidden, NotFound
 from trainwright.api.kinds import ALL, Kind
-from trainwright.cluster.access import AccessDenied, Right, right_for, told_what_is_missing
+from trainwright.cluster.permissions import AccessDenied, Permission, permission_for, with_missing_permission
 
 JOBS = "/apis/trainer.kubeflow.org/v1alpha1/namespaces/team/trainjobs"
 
@@ -29,25 +29,25 @@ JOBS = "/apis/trainer.kubeflow.org/v1alpha1/namespaces/team/trainjobs"
     ],
 )
 def test_the_right_that_a_request_needs(method: str, path: str, query: Any, right: str) -> None:
-    assert str(right_for(method, path, query)) == right
+    assert str(permission_for(method, path, query)) == right
 
 
 def test_a_path_that_is_no_resource_needs_nothing_known() -> None:
-    assert right_for("get", "/version") is None
+    assert permission_for("get", "/version") is None
 
 
 @given(st.sampled_from(ALL), st.sampled_from(["", "one"]), st.sampled_from(["", "team"]))
 def test_every_path_of_ours_is_read_back(kind: Kind, name: str, namespace: str) -> None:
-    right = right_for("get", kind.path(namespace or None, name or None))
+    right = permission_for("get", kind.path(namespace or None, name or None))
     scope = namespace if kind.namespaced else ""
-    assert right == Right("get" if name else "list", kind.resource, scope)
+    assert right == Permission("get" if name else "list", kind.resource, scope)
 
 
 @pytest.mark.parametrize("message", ["HTTP 403", "trainjobs is forbidden"])
 def test_a_bare_refusal_names_the_right(message: str) -> None:
-    told = told_what_is_missing(Forbidden(message), "post", JOBS, [])
+    told = with_missing_permission(Forbidden(message), "post", JOBS, [])
     assert isinstance(told, AccessDenied)
-    assert str(told) == f"{message} (missing right: create trainjobs.trainer.kubeflow.org in the namespace team)"
+    assert str(told) == f"{message} (missing permission: create trainjobs.trainer.kubeflow.org in the namespace team)"
 
 
 @pytest.mark.parametrize(
@@ -59,6 +59,6 @@ def test_a_bare_refusal_names_the_right(message: str) -> None:
     ],
 )
 def test_what_says_it_already_and_what_is_no_right_is_left(message: str) -> None:
-    assert str(told_what_is_missing(Forbidden(message), "post", JOBS, [])) == message
+    assert str(with_missing_permission(Forbidden(message), "post", JOBS, [])) == message
     missing = NotFound("gone")
-    assert told_what_is_missing(missing, "get", JOBS, []) is missing
+    assert with_missing_permission(missing, "get", JOBS, []) is missing

@@ -18,7 +18,7 @@ from kubernetes.config import incluster_config
 from trainwright.api.errors import ApiError, Unauthorized
 from trainwright.api.kinds import POD, TRAINJOB
 from trainwright.cluster import NoCluster, connect
-from trainwright.controlplane.apiserver.credentials import load_credentials
+from trainwright.controlplane.apiserver.auth.credentials import load_credentials
 from trainwright.controlplane.home import Home
 from trainwright.controlplane.lifecycle import stop
 
@@ -78,7 +78,7 @@ def test_the_order_is_argument_variable_pod_user(
 
 
 def test_nothing_configured_is_an_error_that_says_what_was_tried(bare: Path) -> None:
-    with pytest.raises(NoCluster, match=r"KUBECONFIG is not set, this is no pod, and ~/\.kube/config does not exist"):
+    with pytest.raises(NoCluster, match=r"KUBECONFIG is not set, no in-cluster service account was found, and ~/\.kube/config does not exist"):
         connect()
 
 

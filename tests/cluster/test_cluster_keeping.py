@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from trainwright.api.kinds import POD
-from trainwright.cluster.keeping import Keeping
 from trainwright.cluster.protocol import Listing, WatchEvent
+from trainwright.cluster.transforming_lister import TransformingLister
 
 
 def pod(name: str) -> dict[str, Any]:
@@ -37,7 +37,7 @@ class Paged(Whole):
 
 @pytest.mark.parametrize("source", [Whole(), Paged()])
 def test_lists_and_changes_are_kept_in_part(source: Any) -> None:
-    keeping = Keeping(source, lambda obj: {"metadata": obj["metadata"]})
+    keeping = TransformingLister(source, lambda obj: {"metadata": obj["metadata"]})
     listing = keeping.list(POD, "default", label_selector="x=y")
     assert source.asked == (POD, "default", {"label_selector": "x=y"})
     assert [item["metadata"]["name"] for item in listing.items] == ["a", "b"]

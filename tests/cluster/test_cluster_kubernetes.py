@@ -26,12 +26,12 @@ from trainwright.api.errors import (
 from trainwright.api.kinds import CLUSTER_TRAINING_RUNTIME, CONFIG_MAP, POD, TRAINJOB
 from trainwright.cluster import connect
 from trainwright.cluster.kubernetes_cluster import KubernetesCluster
-from trainwright.controlplane.apiserver.auth import Tokens
-from trainwright.controlplane.apiserver.credentials import load_credentials, write_kubeconfig
-from trainwright.controlplane.apiserver.http import create_app
-from trainwright.controlplane.apiserver.rest import ResourceServer
-from trainwright.controlplane.apiserver.serve import serve
-from trainwright.controlplane.apiserver.store import Store
+from trainwright.controlplane.apiserver.auth.credentials import load_credentials, write_kubeconfig
+from trainwright.controlplane.apiserver.auth.tokens import Tokens
+from trainwright.controlplane.apiserver.http.app import create_app
+from trainwright.controlplane.apiserver.http.serve import serve
+from trainwright.controlplane.apiserver.storage.store import Store
+from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer
 
 TOKEN = "s3cr3t-of-the-test"
 
@@ -98,7 +98,7 @@ def test_an_error_is_known_by_its_reason_and_else_by_its_code(
 
 def test_a_refusal_names_the_right_that_is_missing(stub: Any, cluster: KubernetesCluster) -> None:
     stub.fail(403, "Forbidden", "no")
-    with pytest.raises(Forbidden, match=r"no \(missing right: create configmaps in the namespace team\)"):
+    with pytest.raises(Forbidden, match=r"no \(missing permission: create configmaps in the namespace team\)"):
         cluster.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "team"}})
 
 

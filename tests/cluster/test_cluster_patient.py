@@ -22,7 +22,7 @@ from trainwright.api.errors import (
     Unauthorized,
 )
 from trainwright.api.kinds import CONFIG_MAP
-from trainwright.cluster.patient import PatientCluster
+from trainwright.cluster.retrying import RetryingCluster
 
 MAP = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "team"}}
 
@@ -85,7 +85,7 @@ def test_what_passes(error: ApiError, passing: bool) -> None:
 
 def test_a_create_whose_answer_is_lost_finds_what_it_made() -> None:
     cluster = Lossy("lost", ServiceUnavailable("still"))
-    assert PatientCluster(cluster).create(MAP) == MAP  # type: ignore[arg-type]
+    assert RetryingCluster(cluster).create(MAP) == MAP  # type: ignore[arg-type]
     assert cluster.asked == 4  # made, refused, there already, read
 
 
@@ -93,23 +93,23 @@ def test_what_was_there_before_is_not_taken_for_ones_own() -> None:
     cluster = Lossy()
     cluster.there = True
     with pytest.raises(AlreadyExists):
-        PatientCluster(cluster).create(MAP)  # type: ignore[arg-type]
+        RetryingCluster(cluster).create(MAP)  # type: ignore[arg-type]
 
 
 def test_a_delete_whose_answer_is_lost_is_done() -> None:
     cluster = Lossy("lost")
     cluster.there = True
-    PatientCluster(cluster).delete(CONFIG_MAP, "a", "team")  # type: ignore[arg-type]
+    RetryingCluster(cluster).delete(CONFIG_MAP, "a", "team")  # type: ignore[arg-type]
     assert not cluster.there
     with pytest.raises(NotFound):
-        PatientCluster(cluster).delete(CONFIG_MAP, "a", "team")  # type: ignore[arg-type]
+        RetryingCluster(cluster).delete(CONFIG_MAP, "a", "team")  # type: ignore[arg-type]
 
 
 def test_patience_ends_after_its_seconds_whatever_the_server_asks_for() -> None:
     cluster = Lossy(*[TooManyRequests("slowly", retry_after=3600)] * 9)
     began = time.monotonic()
     with pytest.raises(TooManyRequests):
-        PatientCluster(cluster, seconds=0.1).get(CONFIG_MAP, "a", "team")  # type: ignore[arg-type]
+        RetryingCluster(cluster, seconds=0.1).get(CONFIG_MAP, "a", "team")  # type: ignore[arg-type]
     assert 0.1 <= time.monotonic() - began < 5
     assert cluster.asked == 2
 
@@ -119,5 +119,5 @@ def test_who_is_told_to_stop_waits_no_more() -> None:
     stop.set()
     cluster = Lossy(ServiceUnavailable("down"))
     with pytest.raises(ServiceUnavailable):
-        PatientCluster(cluster, stop=stop).get(CONFIG_MAP, "a", "team")  # type: ignore[arg-type]
+        RetryingCluster(cluster, stop=stop).get(CONFIG_MAP, "a", "team")  # type: ignore[arg-type]
     assert cluster.asked == 1

@@ -52,8 +52,8 @@ class Scripted:
 
 @pytest.fixture
 def follow(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., tuple[Reflector, list[tuple[str, str]]]]]:
-    monkeypatch.setattr(module, "FIRST_BACKOFF_SECONDS", 0.001)
-    monkeypatch.setattr(module, "MOST_BACKOFF_SECONDS", 0.002)
+    monkeypatch.setattr(module, "INITIAL_BACKOFF_SECONDS", 0.001)
+    monkeypatch.setattr(module, "MAX_BACKOFF_SECONDS", 0.002)
     started: list[tuple[Scripted, Reflector, threading.Thread]] = []
 
     def start(cluster: Scripted) -> tuple[Reflector, list[tuple[str, str]]]:
@@ -253,8 +253,8 @@ def test_property_after_any_changes_and_faults_known_equals_the_cluster(
             told[name] = obj["metadata"]["resourceVersion"]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "FIRST_BACKOFF_SECONDS", 0.0)
-        patch.setattr(module, "MOST_BACKOFF_SECONDS", 0.0)
+        patch.setattr(module, "INITIAL_BACKOFF_SECONDS", 0.0)
+        patch.setattr(module, "MAX_BACKOFF_SECONDS", 0.0)
         reflector = Reflector(cluster, POD, handler=handler, stop=cluster.stop)  # type: ignore[arg-type]
         reflector.run()
     assert {name for _, name in reflector.known} == set(cluster.objects)
@@ -266,7 +266,7 @@ def test_property_after_any_changes_and_faults_known_equals_the_cluster(
 def test_a_server_that_asks_for_an_hour_gets_the_most_that_is_given(
     follow: Callable[..., tuple[Reflector, list[tuple[str, str]]]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "MOST_ASKED_SECONDS", 0.05)
+    monkeypatch.setattr(module, "MAX_RETRY_AFTER_SECONDS", 0.05)
     cluster = Scripted([TooManyRequests("slowly", retry_after=3600), Listing([pod("a", 1)], "1")], [])
     reflector, _ = follow(cluster)
     assert reflector.synced.wait(10)

@@ -14,8 +14,8 @@ from waiting import eventually
 from trainwright.api.errors import ServiceUnavailable
 from trainwright.api.kinds import CONFIG_MAP
 from trainwright.cluster.shared_watch import SharedWatches
-from trainwright.controlplane.apiserver.rest import ResourceServer
-from trainwright.controlplane.apiserver.store import Store
+from trainwright.controlplane.apiserver.storage.store import Store
+from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer
 from trainwright.controlplane.embedded import EmbeddedCluster
 
 
@@ -49,7 +49,7 @@ def follow(watches: SharedWatches, cluster: Counting, name: str) -> tuple[Any, l
     def told(event: str, obj: dict[str, Any]) -> None:
         heard.append("gone" if event == "DELETED" else obj["data"]["v"])
 
-    return watches.follow("c", cluster.connect, CONFIG_MAP, "default", name, told), heard
+    return watches.subscribe("c", cluster.connect, CONFIG_MAP, "default", name, told), heard
 
 
 def test_all_share_one_list_and_each_hears_of_its_own() -> None:
@@ -70,10 +70,10 @@ def test_all_share_one_list_and_each_hears_of_its_own() -> None:
 def test_the_last_to_leave_ends_the_watch_and_the_next_begins_another() -> None:
     cluster, watches = Counting(), SharedWatches()
     (first, _), (second, _) = follow(watches, cluster, "a"), follow(watches, cluster, "a")
-    watches.leave(first)
-    watches.leave(first)
+    watches.unsubscribe(first)
+    watches.unsubscribe(first)
     assert not second.reflector.stop.is_set()
-    watches.leave(second)
+    watches.unsubscribe(second)
     assert second.reflector.stop.is_set()
     third, heard = follow(watches, cluster, "a")
     cluster.put("a", "0")
@@ -89,7 +89,7 @@ def test_what_connecting_raises_is_raised_and_the_next_follower_tries_again() ->
         raise ServiceUnavailable("down")
 
     with pytest.raises(ServiceUnavailable, match="down"):
-        watches.follow("c", refuse, CONFIG_MAP, "default", "a", lambda *_: None)
+        watches.subscribe("c", refuse, CONFIG_MAP, "default", "a", lambda *_: None)
     follow(watches, cluster, "a")
     assert cluster.made == 1
 
@@ -121,4 +121,4 @@ def test_property_who_joins_while_it_changes_never_hears_old_news_after_new(join
         eventually(last)
         assert [int(value) for value in said] == sorted(int(value) for value in said)
     for follower in joined:
-        watches.leave(follower)
+        watches.unsubscribe(follower)

@@ -8,7 +8,7 @@ import pytest
 
 import trainwright.cluster
 from trainwright.components import evaluate, train
-from trainwright.jobs.outcomes import ExitCode
+from trainwright.jobs.diagnosis.exit_codes import ExitCode
 
 RUN = {"run_id": "r", "workspace": "pvc://w", "metrics": None}
 REPORTS = {"summary": None, "loss_curve": None}
@@ -31,7 +31,7 @@ def test_the_mode_reaches_the_connection(
         asked.append(mode)
         raise trainwright.cluster.NoCluster("nothing here")
 
-    monkeypatch.setattr(trainwright.cluster, "connect_for_jobs", connect)
+    monkeypatch.setattr(trainwright.submission, "connect_for_jobs", connect)
     for more in ({}, {"submission_mode": "jobset"}):
         with pytest.raises(SystemExit) as ended:
             step.python_func(**arguments, **more)

@@ -10,7 +10,7 @@ import orjson
 import pytest
 from controller_doors import others_plane, start  # noqa: F401  fixtures
 
-from trainwright.controlplane.apiserver.store import Store
+from trainwright.controlplane.apiserver.storage.store import Store
 from trainwright.controlplane.gates import FeatureGates
 from trainwright.controlplane.home import Home
 from trainwright.controlplane.plane import ControlPlane
@@ -24,7 +24,7 @@ def nobody_changes_what_is_shared(monkeypatch: pytest.MonkeyPatch) -> None:
     close = Store.close
 
     def checked(self: Store) -> None:
-        for collection in list(self._objects.values()):
+        for collection in list(self._objects._collections.values()):
             for record in collection.all():
                 assert record.object == orjson.loads(record.data), f"somebody changed {record.key}"
         close(self)

@@ -13,10 +13,10 @@ import pytest
 from typer.testing import CliRunner
 
 from trainwright.cli.app import app
-from trainwright.controlplane.apiserver import journal_schema
-from trainwright.controlplane.apiserver.journal import RESTART_GAP
-from trainwright.controlplane.apiserver.journal_schema import UnknownSchema
-from trainwright.controlplane.apiserver.store import Store
+from trainwright.controlplane.apiserver.storage import journal_schema
+from trainwright.controlplane.apiserver.storage.journal import RESTART_GAP
+from trainwright.controlplane.apiserver.storage.journal_schema import UnknownSchema
+from trainwright.controlplane.apiserver.storage.store import Store
 from trainwright.controlplane.backup import BackupFailed, back_up, restore, verify
 from trainwright.controlplane.home import Home, HomeTaken
 

@@ -33,7 +33,7 @@ def series(text: str) -> dict[str, set[str]]:
 
 @pytest.mark.medium
 def test_every_metric_and_label_exists(nodeless: ControlPlane, tmp_path: Path) -> None:
-    waiting: Any = Process(nodeless.cluster, Options(terms=None))  # type: ignore[arg-type]
+    waiting: Any = Process(nodeless.cluster, Options(leader_election=None))  # type: ignore[arg-type]
     metrics_of(Home(tmp_path / "home"))  # so that there is a request to tell of
     told = series(metrics_of(Home(tmp_path / "home")) + waiting.metrics()[1])
     for expression in expressions():

@@ -26,8 +26,8 @@ from trainwright.cluster import connect
 from trainwright.controlplane.home import Home
 from trainwright.controlplane.lifecycle import stop
 from trainwright.jobs import wait_for
-from trainwright.jobs.pods import pods_of
-from trainwright.jobs.progress import progress_of
+from trainwright.jobs.state.pods import pods_of
+from trainwright.jobs.state.progress import progress_of
 
 pytestmark = pytest.mark.medium
 KILLS = 100 if os.environ.get("TRAINWRIGHT_CHAOS") else 12

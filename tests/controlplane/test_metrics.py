@@ -56,7 +56,7 @@ def test_a_job_that_ran_is_counted(plane: ControlPlane, tmp_path: Any) -> None:
     for controller in ("trainjob", "jobset", "job"):
         assert sample(text, f'trainwright_reconcile_total{{controller="{controller}",result="success"}}') >= 1
         assert sample(text, f'trainwright_reconcile_seconds_count{{controller="{controller}"}}') >= 1
-    assert sample(text, 'trainwright_reconcile_total{controller="trainjob",result="crash"}') == 0
+    assert sample(text, 'trainwright_reconcile_total{controller="trainjob",result="panic"}') == 0
 
 
 @pytest.mark.parametrize("kind", [TRAINING_RUNTIME, CLUSTER_TRAINING_RUNTIME], ids=lambda kind: kind.kind)

@@ -16,8 +16,8 @@ from trainwright.api.objects import name_of, uid_of
 from trainwright.api.quantities import parse_quantity
 from trainwright.controlplane.plane import ControlPlane
 from trainwright.jobs import Deadlines, TrainJobDeadline, TrainJobFailed, delete_job, suspend_job, wait_for
-from trainwright.jobs.logs import Wanted, read_logs
-from trainwright.jobs.pods import pods_of
+from trainwright.jobs.logs.read_logs import LogSelector, read_logs
+from trainwright.jobs.state.pods import pods_of
 
 pytestmark = pytest.mark.medium
 
@@ -64,7 +64,7 @@ def test_two_nodes_see_each_other_and_succeed(plane: ControlPlane) -> None:
     assert done["status"]["jobsStatus"] == [
         {"name": "node", "ready": 0, "succeeded": 1, "failed": 0, "active": 0, "suspended": 0}
     ]
-    lines = sorted(line.text for line in read_logs(plane.cluster, job, Wanted(rank=None)))
+    lines = sorted(line.text for line in read_logs(plane.cluster, job, LogSelector(rank=None)))
     assert lines[0].startswith("rank 0 of 2 at 127.0.0.1:")
     assert lines[1].startswith("rank 1 of 2 at 127.0.0.1:")
     ports = {line.rpartition(":")[2] for line in lines}
@@ -76,7 +76,7 @@ def test_two_jobs_get_different_rendezvous_ports(plane: ControlPlane) -> None:
     jobs = [plane.cluster.create(trainjob("echo $PET_MASTER_PORT", name=name)) for name in ("one", "two")]
     for job in jobs:
         wait_for(plane.cluster, job)
-    ports = [line.text for job in jobs for line in read_logs(plane.cluster, job, Wanted(rank=None))]
+    ports = [line.text for job in jobs for line in read_logs(plane.cluster, job, LogSelector(rank=None))]
     assert len(set(ports)) == 2
 
 
@@ -234,7 +234,7 @@ def test_credentials_of_the_node_do_not_reach_a_pod(plane: ControlPlane, monkeyp
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret-value")
     job = plane.cluster.create(trainjob("env"))
     wait_for(plane.cluster, job)
-    assert not [line for line in read_logs(plane.cluster, job, Wanted(rank=None)) if "secret-value" in line.text]
+    assert not [line for line in read_logs(plane.cluster, job, LogSelector(rank=None)) if "secret-value" in line.text]
 
 
 def test_a_successor_does_not_take_over_what_its_predecessor_left(plane: ControlPlane) -> None:

@@ -30,8 +30,8 @@ def test_its_parameters_are_those_of_the_quickstart() -> None:
 def test_every_setting_of_its_steps_is_a_parameter(module: str) -> None:
     from importlib import import_module
 
-    from trainwright.jobs.request import TrainRequest
-    from trainwright.jobs.setting_names import EVALUATION_SETTINGS
+    from trainwright.jobs.request.setting_names import EVALUATION_SETTINGS
+    from trainwright.jobs.request.train_request import TrainRequest
 
     dag = import_module(f"trainwright.example_dags.{module}").dag
     given_by_the_chain = {"dataset_digest", "model_digest", "func"}  # a function belongs into the text of a DAG
@@ -46,7 +46,7 @@ def test_every_setting_of_its_steps_is_a_parameter(module: str) -> None:
 
 def test_defaults_of_the_parameters_are_those_of_the_request() -> None:
     from trainwright.example_dags.chain import TRAINING
-    from trainwright.jobs.request import TrainRequest
+    from trainwright.jobs.request.train_request import TrainRequest
 
     rendered = {name: param.value for name, param in TRAINING.items()}
     assert TrainRequest.from_parameters(rendered) == TrainRequest()

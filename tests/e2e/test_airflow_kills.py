@@ -18,8 +18,8 @@ from trainwright.api.objects import uid_of
 from trainwright.controlplane.gates import FeatureGates
 from trainwright.controlplane.home import Home
 from trainwright.controlplane.plane import ControlPlane
-from trainwright.jobs.label_values import label_value
-from trainwright.jobs.pods import pods_of
+from trainwright.jobs.state.label_values import label_value
+from trainwright.jobs.state.pods import pods_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 SYNC, DEFERRED = "train_in_worker", "train_deferred"

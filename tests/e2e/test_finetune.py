@@ -60,7 +60,7 @@ def test_nothing_is_left_running(runs: Path) -> None:
 def test_a_finished_run_shows_its_result_again(runs: Path) -> None:
     status, output = run(command(runs, "--name", "first"), runs / "again.log", 30)
     assert status == 0
-    assert "has finished already" in output
+    assert "has already finished" in output
 
 
 @pytest.mark.usefixtures("finished")
@@ -81,7 +81,7 @@ def test_a_run_that_another_command_works_on_is_left_alone(runs: Path) -> None:
     finally:
         os.close(held)
     assert status == 2
-    assert "being worked on by another command" in " ".join(output.split())
+    assert "is in use by another command" in " ".join(output.split())
 
 
 def test_two_at_once_share_a_cluster_that_the_last_one_stops(runs: Path) -> None:

@@ -13,8 +13,8 @@ from trainwright.controlplane.gates import FeatureGates
 from trainwright.controlplane.home import Home
 from trainwright.controlplane.plane import ControlPlane
 from trainwright.jobs import Deadlines, Identity, TrainRequest
-from trainwright.jobs.run import run_to_end
-from trainwright.jobs.sft import SftSettings
+from trainwright.jobs.request.sft import SftSettings
+from trainwright.jobs.wait.run import run_to_end
 from trainwright.storage.uri import StorageUri
 from trainwright.workspace import read_receipt
 
@@ -42,7 +42,7 @@ def test_twenty_steps_here_and_ten_more_there(runs: Path, tmp_path: Path) -> Non
         env={"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"},
         num_nodes=2,
         num_proc_per_node=1,
-        resume=str(StorageUri.of_path(runs / "first/export/first")),
+        resume=str(StorageUri.from_path(runs / "first/export/first")),
     )
     plane = ControlPlane(Home(tmp_path / "home"), gates=FeatureGates())
     plane.start()

@@ -51,9 +51,9 @@ class Claim:
         """A whole run in a process of its own; `number` tells tries apart."""
         given = {
             "run_id": run,
-            "dataset_uri": str(StorageUri.of_path(self.questions)),
-            "model_uri": str(StorageUri.of_path(self.model)),
-            "export_uri": str(StorageUri.of_path(self.folder / "export")),
+            "dataset_uri": str(StorageUri.from_path(self.questions)),
+            "model_uri": str(StorageUri.from_path(self.model)),
+            "export_uri": str(StorageUri.from_path(self.folder / "export")),
             "workspace": "pvc://shared?size=1Gi",
             "workspace_path": str(self.workspace),
             "num_nodes": 1,
@@ -84,7 +84,7 @@ class Claim:
 
     def manifest(self, run: str, step: int) -> Any:
         """That of the run's export, whose every file is verified."""
-        return verify_export(str(StorageUri.of_path(self.folder / f"export/{run}/checkpoint-{step}")))
+        return verify_export(str(StorageUri.from_path(self.folder / f"export/{run}/checkpoint-{step}")))
 
     def jobs(self, run: str) -> list[dict[str, Any]]:
         return connect(self.kubeconfig).list(TRAINJOB, "default", label_selector=f"trainwright.dev/run={run}").items
@@ -110,7 +110,7 @@ def claim(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Claim]:
 
 def test_runs_on_one_claim_never_mix(claim: Claim) -> None:
     other_data = {
-        "dataset_uri": str(StorageUri.of_path(claim.texts)),
+        "dataset_uri": str(StorageUri.from_path(claim.texts)),
         "test_fraction": 0.0,
         "settings": {**SETTINGS, "steps": 7, "seed": 1, "save_steps": 7},
     }
@@ -124,7 +124,7 @@ def test_runs_on_one_claim_never_mix(claim: Claim) -> None:
     assert first.metadata["origin"]["model"] == second.metadata["origin"]["model"]
     files = {path: path.read_bytes() for path in (claim.workspace / "runs/first/output").rglob("*") if path.is_file()}
 
-    other_model = claim.start("third", 1, model_uri=str(StorageUri.of_path(claim.other_model)))
+    other_model = claim.start("third", 1, model_uri=str(StorageUri.from_path(claim.other_model)))
     assert "resuming from" not in claim.finished(other_model, "third", 1)
     third = claim.manifest("third", 5)
     assert third.metadata["origin"]["dataset"] == first.metadata["origin"]["dataset"]
@@ -137,7 +137,7 @@ def test_runs_on_one_claim_never_mix(claim: Claim) -> None:
 
     refused = claim.start("first", 3, settings={**SETTINGS, "steps": 6})
     assert refused.wait(300) != 0
-    assert "was made from another request" in claim.printed("first", 3)
+    assert "was created from another request" in claim.printed("first", 3)
     assert {path: path.read_bytes() for path in files} == files
     assert claim.manifest("first", 5) == first
 

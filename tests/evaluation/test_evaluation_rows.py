@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from trainwright.evaluation.rows import BadInput, read_rows
+from trainwright.evaluation.rows import InvalidInput, read_rows
 from trainwright.evaluation.sample import choose_prompt
 
 USER, ANSWER = {"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}
@@ -30,7 +30,7 @@ def test_the_layout_is_that_of_the_columns(tmp_path: Path, row: dict[str, Any], 
 
 
 def test_a_folder_gives_its_held_out_rows_or_else_its_training_rows(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match=r"has neither test\.jsonl nor train\.jsonl"):
+    with pytest.raises(InvalidInput, match=r"has neither test\.jsonl nor train\.jsonl"):
         read_rows(tmp_path)
     (tmp_path / "train.jsonl").write_text('{"text": "a"}\n{"text": "b"}\n{broken')
     rows = read_rows(tmp_path, max_rows=2)
@@ -62,7 +62,7 @@ def test_a_folder_gives_its_held_out_rows_or_else_its_training_rows(tmp_path: Pa
 def test_rows_that_cannot_be_evaluated_are_named(tmp_path: Path, text: str, message: str) -> None:
     data = tmp_path / "test.jsonl"
     data.write_text(text)
-    with pytest.raises(BadInput) as raised:
+    with pytest.raises(InvalidInput) as raised:
         read_rows(data)
     assert str(raised.value).startswith(message.replace("{data}", str(data)))
 

@@ -153,7 +153,7 @@ def test_a_conversation_is_measured_and_continued(base: Path, tmp_path: Path, ro
 @pytest.mark.parametrize("row", CONVERSATIONAL)
 def test_messages_need_a_chat_template(base: Path, tmp_path: Path, row: dict[str, Any]) -> None:
     (tmp_path / "test.jsonl").write_text(json.dumps(row))
-    with pytest.raises(program.BadInput, match=r"the tokenizer has no chat template, and the rows hold messages"):
+    with pytest.raises(program.InvalidInput, match=r"the tokenizer has no chat template, but the rows contain messages"):
         program.evaluate(base, base, tmp_path)
 
 
@@ -165,7 +165,7 @@ def test_the_chat_template_of_the_checkpoint_counts(base: Path, tmp_path: Path) 
 def test_a_template_that_refuses_the_messages_is_named(base: Path, tmp_path: Path) -> None:
     (tmp_path / "test.jsonl").write_text(json.dumps({"messages": MESSAGES[1:]}))
     model = chatty(base, tmp_path / "model", "{{ raise_exception('roles must alternate') }}")
-    with pytest.raises(program.BadInput, match=r"^the chat template of .* refuses the messages .*: roles must alternate$"):
+    with pytest.raises(program.InvalidInput, match=r"^the chat template of .* rejects the messages .*: roles must alternate$"):
         program.evaluate(model, model, tmp_path)
 
 
@@ -197,12 +197,12 @@ def test_the_loss_of_a_text_is_that_of_the_model_itself(base: Path, tmp_path: Pa
 @pytest.mark.parametrize(
     ("files", "message"),
     [
-        (None, "no such folder"),
-        ((), "has no config.json, so it is no model folder"),
+        (None, "the folder does not exist"),
+        ((), "has no config.json, so it is not a model folder"),
         (("config.json",), "has no weights (model.safetensors or model.safetensors.index.json)"),
         (("config.json", "pytorch_model.bin"), "has no weights (model.safetensors or model.safetensors.index.json)"),
-        (("adapter_config.json",), "adapter_config.json is there, but its weights, adapter_model.safetensors, are not"),
-        (("adapter_config.json", "adapter_model.bin"), "adapter_config.json is there, but its weights"),
+        (("adapter_config.json",), "has adapter_config.json, but its weights, adapter_model.safetensors, are missing"),
+        (("adapter_config.json", "adapter_model.bin"), "has adapter_config.json, but its weights"),
     ],
 )
 def test_folders_that_cannot_be_evaluated_are_named(tmp_path: Path, files: tuple[str, ...] | None, message: str) -> None:
@@ -211,7 +211,7 @@ def test_folders_that_cannot_be_evaluated_are_named(tmp_path: Path, files: tuple
         folder.mkdir()
         for name in files:
             (folder / name).write_text("{}")
-    with pytest.raises(program.BadInput) as raised:
+    with pytest.raises(program.InvalidInput) as raised:
         program.checkpoint_kind(folder)
     assert str(raised.value).startswith(f"{folder}: {message}")
 
@@ -237,7 +237,7 @@ def _wrong_data(data: Path, base: Path) -> tuple[Path, Path, str]:
 
 
 def _wrong_base(data: Path, base: Path) -> tuple[Path, Path, str]:
-    return data, base.with_name("absent"), "absent: no such folder"
+    return data, base.with_name("absent"), "absent: the folder does not exist"
 
 
 def _wrong_sample(data: Path, base: Path) -> tuple[Path, Path, str]:
@@ -272,5 +272,5 @@ def test_a_failed_write_leaves_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["8", "rw", "-2", "1000"])
 def test_a_umask_that_is_none_is_refused(text: str) -> None:
-    with pytest.raises(program.BadInput, match=rf"TRAINWRIGHT_UMASK={text}: expected an octal number"):
+    with pytest.raises(program.InvalidInput, match=rf"TRAINWRIGHT_UMASK={text}: expected an octal number"):
         program.set_umask(text)

@@ -21,9 +21,9 @@ from trainwright.api.errors import AlreadyExists
 from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import annotations_of
 from trainwright.cluster import Cluster, connect
-from trainwright.cluster.jobset_mode import JobSetCluster
 from trainwright.jobs import Identity
 from trainwright.runtimes.bundled import bundled_runtime
+from trainwright.submission.jobset_mode import JobSetCluster
 
 
 @dataclass(frozen=True)

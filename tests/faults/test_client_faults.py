@@ -22,11 +22,13 @@ from waiting import eventually
 from trainwright.api import names
 from trainwright.api.kinds import CONFIG_MAP, JOBSET, POD, SECRET, TRAINJOB
 from trainwright.api.objects import name_of, owners_of, uid_of
-from trainwright.cluster import Cluster, connect_for_jobs, kubernetes_cluster
-from trainwright.cluster.jobset_mode import JobSetCluster
-from trainwright.jobs import Deadlines, Identity, TrainJobDeleted, TrainRequest, delete_job, submit_or_adopt, wait_for, watching
-from trainwright.jobs.errors import StepFailed
-from trainwright.jobs.logs import follow_logs
+from trainwright.cluster import Cluster, kubernetes_cluster
+from trainwright.jobs import Deadlines, Identity, TrainJobDeleted, TrainRequest, delete_job, submit_or_adopt, wait_for
+from trainwright.jobs.diagnosis.errors import StepFailed
+from trainwright.jobs.logs.read_logs import follow_logs
+from trainwright.jobs.wait import watching
+from trainwright.submission import connect_for_jobs
+from trainwright.submission.jobset_mode import JobSetCluster
 
 pytestmark = pytest.mark.slow
 ALONE = "TRAINWRIGHT_FAULT_SEED"

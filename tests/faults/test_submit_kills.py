@@ -13,14 +13,15 @@ from faulty_api import FaultyApi
 
 from trainwright.api.kinds import CONFIG_MAP, JOBSET, SECRET, TRAINJOB
 from trainwright.api.objects import owners_of, uid_of
-from trainwright.cluster import connect_for_jobs
 from trainwright.jobs import TrainRequest, submit_or_adopt
+from trainwright.submission import connect_for_jobs
 
 pytestmark = pytest.mark.slow
 NO_FAULTS = -1
 PROGRAM = """
 import sys
-from trainwright.cluster import connect_for_jobs
+from trainwright.submission import connect_for_jobs
+
 from trainwright.jobs import Identity, TrainRequest, submit_or_adopt
 
 request = TrainRequest(runtime=sys.argv[3], command=["sleep", "600"], num_nodes=2)

@@ -46,7 +46,7 @@ def write(path: Path, rows: Rows) -> Path:
 
 
 def prepare(source: Path, target: Path, **options: Any) -> Receipt:
-    return initialize_dataset(str(StorageUri.of_path(source)), target, DatasetOptions(**options) if options else None)
+    return initialize_dataset(str(StorageUri.from_path(source)), target, DatasetOptions(**options) if options else None)
 
 
 def train(target: Path) -> Rows:
@@ -116,9 +116,9 @@ def test_columns_become_those_that_training_reads(source: Path, target: Path, ro
         ),
         ({"messages": [{"role": "user", "content": [{}]}]}, {}, "column 'messages': content of message 1 is list, expected text"),
         ({"messages": [{"role": 1, "content": "c"}]}, {}, "column 'messages': role of message 1 is int, expected text"),
-        ({"messages": "hello"}, {}, "column 'messages' is no list of messages with role and content"),
-        ({"messages": [{"from": "human", "value": "hello"}]}, {}, "column 'messages' is no list of messages"),
-        ({"text": "\ud83d"}, {}, "a row is not Unicode"),
+        ({"messages": "hello"}, {}, "column 'messages' is not a list of messages with role and content"),
+        ({"messages": [{"from": "human", "value": "hello"}]}, {}, "column 'messages' is not a list of messages"),
+        ({"text": "\ud83d"}, {}, "the row is not valid Unicode"),
     ],
 )
 def test_a_row_that_does_not_fit_is_named_with_its_columns(
@@ -148,12 +148,12 @@ def test_all_rows_have_the_layout_of_the_first(source: Path, target: Path) -> No
         (
             {"prompt": "p", "completion": "c"},
             {"prompt": [USER], "completion": [ASSISTANT]},
-            "prompt and completion of this row hold lists of messages, those of the rows before it text",
+            "prompt and completion of this row contain lists of messages, those of earlier rows text",
         ),
         (
             {"prompt": [USER], "completion": [ASSISTANT]},
             {"prompt": "p", "completion": "c"},
-            "prompt and completion of this row hold text, those of the rows before it lists of messages",
+            "prompt and completion of this row contain text, those of earlier rows lists of messages",
         ),
         ({"messages": [USER, ASSISTANT]}, {"text": "t"}, "has the columns text; expected messages"),
         ({"text": "t"}, {"text": None}, "column 'text' is empty, expected text"),
@@ -192,7 +192,7 @@ def test_a_dataset_without_rows_is_refused(source: Path, target: Path, content: 
 
 def test_rows_that_were_all_held_out_are_said_to_be(source: Path, target: Path) -> None:
     write(source / "rows.jsonl", [{"text": "t"}])
-    with pytest.raises(InitializerError, match="all 1 were held out, lower test_fraction"):
+    with pytest.raises(InitializerError, match="all 1 rows are test rows; lower test_fraction"):
         prepare(source, target, test_fraction=0.9999999)
 
 
@@ -301,7 +301,7 @@ def test_a_receipt_that_no_longer_fits_the_files_is_not_believed(
     receipt = prepare(source, target)
     damage(target / file)
     assert prepare(source, target).digest == receipt.digest
-    assert receipt.holds(target)
+    assert receipt.matches(target)
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"kind": "dataset"}'])
@@ -346,9 +346,9 @@ def test_a_model_is_not_replaced_by_a_dataset(
     (tmp_path / "model").mkdir()
     for name, content in model_files.items():
         (tmp_path / "model" / name).write_bytes(content)
-    initialize_model(str(StorageUri.of_path(tmp_path / "model")), target)
+    initialize_model(str(StorageUri.from_path(tmp_path / "model")), target)
     write(source / "rows.jsonl", rows)
-    with pytest.raises(InitializerError, match="holds a model that was prepared; choose another folder for the dataset"):
+    with pytest.raises(InitializerError, match="contains a prepared model; choose another folder for the dataset"):
         prepare(source, target)
     assert (target / "model.safetensors").exists()
 
@@ -356,14 +356,14 @@ def test_a_model_is_not_replaced_by_a_dataset(
 def test_an_empty_folder_at_the_target_is_used(source: Path, target: Path, rows: Rows) -> None:
     write(source / "rows.jsonl", rows)
     target.mkdir(parents=True)
-    assert prepare(source, target).holds(target)
+    assert prepare(source, target).matches(target)
 
 
 def test_a_source_that_is_not_there_or_holds_nothing_is_said(source: Path, target: Path) -> None:
     with pytest.raises(InitializerError, match=r"missing does not exist"):
         prepare(source / "missing", target)
     (source / "readme.txt").write_bytes(b"")
-    with pytest.raises(InitializerError, match=r"has no file that fits \*\.jsonl, \*\.json, \*\.csv, \*\.parquet"):
+    with pytest.raises(InitializerError, match=r"has no file that matches \*\.jsonl, \*\.json, \*\.csv, \*\.parquet"):
         prepare(source, target)
     with pytest.raises(InitializerError, match=r"readme\.txt: cannot read \.txt"):
         prepare(source / "readme.txt", target)
@@ -405,7 +405,7 @@ def test_a_full_disk_at_any_time_leaves_what_was_there_and_the_next_run_finishes
     receipt = read_receipt(target)
     assert receipt == first
     assert target.exists() == before
-    assert receipt is None or receipt.holds(target)
+    assert receipt is None or receipt.matches(target)
     assert prepare(source, target).details["train_rows"] + len(held_out(target)) == 101
     assert first is None or read_receipt(target) != first
     assert [path.name for path in target.parent.iterdir()] == ["dataset"]
@@ -416,7 +416,7 @@ def test_too_little_room_is_noticed_before_anything_is_copied(
 ) -> None:
     write(source / "rows.jsonl", rows)
     monkeypatch.setattr(transfer.shutil, "disk_usage", lambda _path: shutil._ntuple_diskusage(1, 0, 1))
-    with pytest.raises(NoSpace, match="are needed and 1 B are free"):
+    with pytest.raises(NoSpace, match="needed, 1 B free"):
         prepare(source, target)
     assert not target.exists()
 
@@ -445,7 +445,7 @@ def test_two_that_prepare_the_same_target_at_once_leave_one_whole_folder(source:
     with ThreadPoolExecutor(4) as pool:
         receipts = list(pool.map(run, range(4)))
     assert len({receipt.digest for receipt in receipts}) == 1
-    assert receipts[0].holds(target)
+    assert receipts[0].matches(target)
     assert [path.name for path in target.parent.iterdir()] == ["dataset"]
 
 

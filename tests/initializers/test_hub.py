@@ -10,7 +10,7 @@ from hub_server import HubServer
 
 from trainwright.initializers import DatasetOptions, InitializerError, initialize_dataset, initialize_model
 from trainwright.initializers.dataset import read_prepared
-from trainwright.storage.errors import Damaged, StorageError
+from trainwright.storage.errors import ChecksumMismatch, StorageError
 
 pytestmark = pytest.mark.medium
 DATASET, MODEL = "hf://org/rows", "hf://org/model"
@@ -95,7 +95,7 @@ def test_a_flipped_byte_is_noticed_and_only_that_file_is_fetched_again(
     hub.repository("models/org/model").push(model_files)
     content = model_files[name]
     hub.served[name] = content[:-1] + bytes([content[-1] ^ 1])
-    with pytest.raises(Damaged, match=rf"hf://org/model: {name} arrived damaged .* and was removed; try again"):
+    with pytest.raises(ChecksumMismatch, match=rf"hf://org/model: {name} is corrupt .* and was removed; try again"):
         initialize_model(MODEL, tmp_path / "model")
     assert not (tmp_path / "model").exists()
     assert not list(tmp_path.rglob(name))
@@ -132,7 +132,7 @@ def test_a_gated_repository_says_what_to_do(hub: HubServer, tmp_path: Path, mode
     repository.push(model_files)
     repository.gated = True
     with pytest.raises(
-        InitializerError, match="is gated: accept its terms on the hub, and give a token in ACCESS_TOKEN or HF_TOKEN"
+        InitializerError, match="is gated: accept its terms on the hub, and set a token in ACCESS_TOKEN or HF_TOKEN"
     ):
         initialize_model(MODEL, tmp_path / "model")
     assert not (tmp_path / "model").exists()
@@ -182,7 +182,7 @@ def test_patterns_leave_files_out_and_odd_names_are_taken_literally(hub: HubServ
 
 def test_a_repository_without_rows_or_that_leads_out_has_nothing_to_fetch(hub: HubServer, tmp_path: Path) -> None:
     hub.repository("datasets/org/rows").push({"../x.jsonl": b"{}", "/x.jsonl": b"{}", "README.md": b""})
-    with pytest.raises(InitializerError, match=r"hf://org/rows has no file that fits \*\.jsonl, "):
+    with pytest.raises(InitializerError, match=r"hf://org/rows has no file that matches \*\.jsonl, "):
         initialize_dataset(DATASET, tmp_path / "dataset")
     assert not hub.downloads()
 

@@ -18,7 +18,7 @@ from trainwright.storage.uri import StorageUri
 @pytest.fixture
 def source(tmp_path: Path, lines: bytes) -> str:
     (tmp_path / "rows.jsonl").write_bytes(lines)
-    return str(StorageUri.of_path(tmp_path / "rows.jsonl"))
+    return str(StorageUri.from_path(tmp_path / "rows.jsonl"))
 
 
 @pytest.fixture
@@ -69,7 +69,7 @@ def test_ignore_patterns_are_a_list_with_commas(run, tmp_path: Path, lines: byte
     (tmp_path / "source").mkdir()
     for name in ("a.jsonl", "b.jsonl", "c.jsonl"):
         (tmp_path / "source" / name).write_bytes(lines)
-    uri = str(StorageUri.of_path(tmp_path / "source"))
+    uri = str(StorageUri.from_path(tmp_path / "source"))
     _, said, _ = run("dataset", tmp_path / "x", STORAGE_URI=uri, IGNORE_PATTERNS=" a.*, b.jsonl ,", DATASET_TEST_FRACTION="0")
     assert "train_rows=100 " in said
 
@@ -77,7 +77,7 @@ def test_ignore_patterns_are_a_list_with_commas(run, tmp_path: Path, lines: byte
 @pytest.mark.parametrize(
     ("kind", "environment", "code", "message"),
     [
-        ("dataset", {}, 2, "STORAGE_URI is not set: name the source in the TrainJob's spec.initializer"),
+        ("dataset", {}, 2, "STORAGE_URI is not set; set the source in the TrainJob's spec.initializer"),
         ("model", {"STORAGE_URI": ""}, 2, "STORAGE_URI is not set"),
         ("dataset", {"STORAGE_URI": "file:///nothing/here"}, 2, "file:///nothing/here does not exist"),
         ("model", {"STORAGE_URI": "gs://bucket/x"}, 2, "'gs://bucket/x': the scheme 'gs' is not supported yet"),
@@ -139,7 +139,7 @@ class TestWithADigest:
         (prepared.folder / "train.jsonl").unlink()
         code, _, err = run("dataset", prepared.folder, STORAGE_URI=source, TRAINWRIGHT_DATASET_DIGEST=prepared.digest)
         assert code == 2
-        assert "damaged: train.jsonl is missing; prepare the dataset again" in err
+        assert "corrupt: train.jsonl is missing; prepare the dataset again" in err
         code, _, err = run("dataset", tmp_path / "x", STORAGE_URI=source, TRAINWRIGHT_DATASET_DIGEST=prepared.digest)
         assert code == 2
         assert not (tmp_path / "x").exists()
@@ -201,7 +201,7 @@ class TestForARunOfASharedWorkspace:
         monkeypatch.setattr(ways, "prepare_dataset", lambda *_: pytest.fail("fetched"))
         code, _, err = prepare(folder)
         assert code == 2
-        assert "is no folder of a run" in err
+        assert "is not a run folder" in err
 
     def test_what_somebody_else_put_there_is_kept(self, prepare, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
         (tmp_path / "w/runs/a/dataset").mkdir(parents=True)
@@ -216,7 +216,7 @@ class TestForARunOfASharedWorkspace:
         for name, content in model_files.items():
             (tmp_path / "source" / name).write_bytes(content)
         shared = {"TRAINWRIGHT_SHARED": str(tmp_path / "w"), "TRAINWRIGHT_RUN_FOLDER": "runs/a"}
-        code, _, _ = run("model", tmp_path / "x", STORAGE_URI=str(StorageUri.of_path(tmp_path / "source")), **shared)
+        code, _, _ = run("model", tmp_path / "x", STORAGE_URI=str(StorageUri.from_path(tmp_path / "source")), **shared)
         assert code == 0
         assert (tmp_path / "w/runs/a/model/model.safetensors").stat().st_nlink == 2
 
@@ -235,7 +235,7 @@ def test_the_umask_is_that_of_the_environment(run, tmp_path: Path, source: str, 
 
 def test_a_umask_that_is_none_is_exit_code_2(run, tmp_path: Path, source: str) -> None:  # type: ignore[no-untyped-def]
     code, _, err = run("dataset", tmp_path / "x", STORAGE_URI=source, TRAINWRIGHT_UMASK="rw")
-    assert (code, err) == (2, "TRAINWRIGHT_UMASK: 'rw' is no umask; expected octal digits, as in 0002")
+    assert (code, err) == (2, "TRAINWRIGHT_UMASK: 'rw' is not a umask; expected octal digits, as in 0002")
 
 
 @pytest.mark.medium

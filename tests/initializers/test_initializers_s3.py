@@ -8,10 +8,11 @@ import pytest
 from s3_server import BUCKET, S3Server
 
 from trainwright.initializers import DatasetOptions, InitializerError, initialize_dataset, initialize_model
-from trainwright.initializers.source import Wanted, fetch, revision_of
+from trainwright.initializers.file_filter import FileFilter
+from trainwright.initializers.source import fetch, resolve_revision
 from trainwright.storage import open_store
-from trainwright.storage.digests import silent
-from trainwright.storage.errors import Damaged, StorageError
+from trainwright.storage.digests import no_progress
+from trainwright.storage.errors import ChecksumMismatch, StorageError
 from trainwright.storage.s3_listing import list_objects
 from trainwright.storage.s3_store import S3Store
 from trainwright.storage.uri import StorageUri
@@ -70,25 +71,25 @@ def test_the_names_of_kubeflows_initializers_do(
 
 def test_every_page_is_listed(s3: S3Server, s3_folder: str, tmp_path: Path) -> None:
     upload(s3, s3_folder, {f"{number:04}.txt": b"%d" % number for number in range(1100)})
-    uri, wanted = StorageUri.parse(s3_folder), Wanted("dataset", ("*99.txt",))
+    uri, file_filter = StorageUri.parse(s3_folder), FileFilter("dataset", ("*99.txt",))
     assert len(list_objects(uri)) == 1100
-    assert len(fetch(uri, wanted, revision_of(uri, wanted), tmp_path / "x", lambda _total: silent)) == 11
+    assert len(fetch(uri, file_filter, resolve_revision(uri, file_filter), tmp_path / "x", lambda _total: no_progress)) == 11
 
 
 def test_a_fetch_that_was_cut_off_goes_on(s3: S3Server, s3_folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     upload(s3, s3_folder, {name: os.urandom(100) for name in ("a", "b/c", "d")})
-    uri, wanted = StorageUri.parse(s3_folder), Wanted("dataset")
-    revision = revision_of(uri, wanted)
-    fetch(uri, wanted, revision, tmp_path / "x", lambda _total: silent)
+    uri, file_filter = StorageUri.parse(s3_folder), FileFilter("dataset")
+    revision = resolve_revision(uri, file_filter)
+    fetch(uri, file_filter, revision, tmp_path / "x", lambda _total: no_progress)
     (tmp_path / "x" / "b" / "c").unlink()
     fetched: list[str] = []
     real = S3Store.get
     monkeypatch.setattr(S3Store, "get", lambda self, key, *rest: (fetched.append(key), real(self, key, *rest))[1])
     counted: list[int] = []
-    fetch(uri, wanted, revision, tmp_path / "x", lambda _total: counted.append)
+    fetch(uri, file_filter, revision, tmp_path / "x", lambda _total: counted.append)
     assert (fetched, sum(counted)) == (["b/c"], 300)
     (tmp_path / "x" / "a").write_bytes(bytes(100))
-    fetch(uri, wanted, None, tmp_path / "x", lambda _total: counted.append)  # nobody says that it is of the same revision
+    fetch(uri, file_filter, None, tmp_path / "x", lambda _total: counted.append)  # nobody says that it is of the same revision
     assert (tmp_path / "x" / "a").read_bytes() != bytes(100)
 
 
@@ -97,7 +98,7 @@ def test_what_is_damaged_or_changes_meanwhile_is_not_taken(
 ) -> None:
     upload(s3, s3_folder, model_files)
     upload(s3, s3_folder, {"config.json": b"{}"}, sha256="0" * 64)
-    with pytest.raises(Damaged, match=r"config\.json is damaged"):
+    with pytest.raises(ChecksumMismatch, match=r"config\.json is corrupt"):
         initialize_model(s3_folder, tmp_path / "model")
     upload(s3, s3_folder, model_files)
     real = S3Store.get
@@ -107,7 +108,7 @@ def test_what_is_damaged_or_changes_meanwhile_is_not_taken(
         return real(self, key, *rest)  # type: ignore[arg-type]
 
     monkeypatch.setattr(S3Store, "get", get)
-    with pytest.raises(StorageError, match=r"changed while it was being fetched|bytes instead of 39; try again"):
+    with pytest.raises(StorageError, match=r"changed during the download|of 39 bytes; try again"):
         initialize_model(s3_folder, tmp_path / "model")
     assert not (tmp_path / "model").exists()
 
@@ -115,8 +116,8 @@ def test_what_is_damaged_or_changes_meanwhile_is_not_taken(
 @pytest.mark.parametrize(
     ("uri", "environment", "message"),
     [
-        ("FOLDER/nothing", {}, "does not exist: there is no such object, and none below it"),
-        ("FOLDER", {}, "has no file that fits"),
+        ("FOLDER/nothing", {}, "does not exist: there is no object with this key or prefix"),
+        ("FOLDER", {}, "has no file that matches"),
         ("s3://no-such-bucket", {}, "the bucket 'no-such-bucket' does not exist"),
         ("FOLDER", {"AWS_SECRET_ACCESS_KEY": "wrong"}, "the secret key is wrong"),
     ],

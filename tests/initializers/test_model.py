@@ -30,7 +30,7 @@ def target(tmp_path: Path) -> Path:
 
 
 def prepare(source: Path, target: Path, *ignore: str) -> Receipt:
-    return initialize_model(str(StorageUri.of_path(source)), target, ignore=ignore)
+    return initialize_model(str(StorageUri.from_path(source)), target, ignore=ignore)
 
 
 def names(folder: Path) -> set[str]:
@@ -40,7 +40,7 @@ def names(folder: Path) -> set[str]:
 def test_weights_tokenizer_and_configuration_are_taken_and_pickles_are_not(source: Path, target: Path) -> None:
     receipt = prepare(source, target)
     assert names(target) == {"config.json", "tokenizer.json", "model.safetensors"}
-    assert receipt.holds(target)
+    assert receipt.matches(target)
     assert receipt.details == {"architecture": "LlamaForCausalLM", "bytes": sum(f.size for f in receipt.files)}
     assert target.stat().st_mode & 0o055 == 0o055
 
@@ -48,16 +48,16 @@ def test_weights_tokenizer_and_configuration_are_taken_and_pickles_are_not(sourc
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"config.json": None}, "has no config.json: it is no model that transformers loads"),
+        ({"config.json": None}, "has no config.json: transformers cannot load it"),
         ({"config.json": b"{"}, "config.json is not JSON"),
-        ({"config.json": b"[]"}, "config.json is no object"),
+        ({"config.json": b"[]"}, "config.json is not a JSON object"),
         ({"config.json": b"\xff"}, "config.json is not JSON"),
         ({"tokenizer.json": None}, "has no tokenizer"),
-        ({"model.safetensors": None}, "has no weights as safetensors; pickled weights (.bin, .pt) are not loaded"),
-        ({"model.safetensors": b"\2\0\0\0\0\0\0\0{"}, "is not whole: model.safetensors: its header is cut off"),
-        ({"model.safetensors": b""}, "is not whole: model.safetensors: its header is cut off"),
-        ({INDEX: b'{"weight_map": {"a": "a.safetensors"}}'}, "is not whole: a.safetensors: it is missing"),
-        ({INDEX: b'{"weight_map": {"a": "../../etc/passwd"}}'}, f"is not whole: {INDEX} is not whole"),
+        ({"model.safetensors": None}, "has no safetensors weights; pickled weights (.bin, .pt) are not supported"),
+        ({"model.safetensors": b"\2\0\0\0\0\0\0\0{"}, "is incomplete: model.safetensors: its header is truncated"),
+        ({"model.safetensors": b""}, "is incomplete: model.safetensors: its header is truncated"),
+        ({INDEX: b'{"weight_map": {"a": "a.safetensors"}}'}, "is incomplete: a.safetensors: it is missing"),
+        ({INDEX: b'{"weight_map": {"a": "../../etc/passwd"}}'}, f"is incomplete: {INDEX} is incomplete"),
     ],
 )
 def test_what_would_not_load_is_refused_with_the_reason(
@@ -118,7 +118,7 @@ def test_a_copy_that_a_full_disk_cut_off_goes_on(source: Path, target: Path, mon
         prepare(source, target)
     assert not target.exists()
     monkeypatch.setattr(source_module, "copy_file", copy(99))
-    assert prepare(source, target).holds(target)
+    assert prepare(source, target).matches(target)
     assert sorted(copied) == ["config.json", "model.safetensors", "tokenizer.json"]
     assert [path.name for path in target.parent.iterdir()] == ["model"]
 
@@ -147,9 +147,9 @@ def test_a_progress_is_told_of_every_byte(source: Path, target: Path) -> None:
     totals: list[int] = []
     counted: list[int] = []
 
-    def announce(total: int) -> Callable[[int], None]:
+    def start_progress(total: int) -> Callable[[int], None]:
         totals.append(total)
         return counted.append
 
-    receipt = initialize_model(str(StorageUri.of_path(source)), target, announce=announce)
+    receipt = initialize_model(str(StorageUri.from_path(source)), target, start_progress=start_progress)
     assert totals == [sum(counted)] == [receipt.details["bytes"]]

@@ -37,7 +37,7 @@ def workspace(tmp_path: Path) -> Path:
 @pytest.fixture
 def source(tmp_path: Path, lines: bytes) -> str:
     (tmp_path / "rows.jsonl").write_bytes(lines)
-    return str(StorageUri.of_path(tmp_path / "rows.jsonl"))
+    return str(StorageUri.from_path(tmp_path / "rows.jsonl"))
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def model(tmp_path: Path, model_files: dict[str, bytes]) -> str:
     (tmp_path / "model").mkdir()
     for name, content in model_files.items():
         (tmp_path / "model" / name).write_bytes(content)
-    return str(StorageUri.of_path(tmp_path / "model"))
+    return str(StorageUri.from_path(tmp_path / "model"))
 
 
 @pytest.fixture
@@ -74,7 +74,7 @@ def test_a_dataset_and_a_model_lie_under_their_digests(workspace: Path, source: 
     assert visible(dataset.folder) == [".trainwright-receipt.json", "test.jsonl", "train.jsonl"]
     assert (dataset.receipt.source, weights.receipt.source) == (source, model)
     for prepared in (dataset, weights):
-        assert prepared.receipt.holds(prepared.folder)
+        assert prepared.receipt.matches(prepared.folder)
         assert {stat.S_IMODE(path.stat().st_mode) for path in prepared.folder.iterdir()} == {0o444}
         assert visible(prepared.folder.parent) == [prepared.folder.name]
     assert sorted(path.name for path in workspace.iterdir()) == ["datasets", "models"]
@@ -109,7 +109,7 @@ def test_another_source_or_other_options_leave_what_there_is_alone(
     third = prepare_dataset(source, workspace, DatasetOptions(test_fraction=0))
     assert len({first.digest, second.digest, third.digest}) == 3
     for prepared in (first, second, third):
-        assert prepared.receipt.holds(prepared.folder)
+        assert prepared.receipt.matches(prepared.folder)
     assert visible(workspace / "datasets") == sorted(hex_of(prepared) for prepared in (first, second, third))
     no_fetch()
     (tmp_path / "rows.jsonl").unlink()
@@ -120,7 +120,7 @@ def test_another_source_or_other_options_leave_what_there_is_alone(
 def test_the_same_contents_from_elsewhere_share_one_folder(workspace: Path, source: str, tmp_path: Path, lines: bytes) -> None:
     first = prepare_dataset(source, workspace)
     (tmp_path / "copy.jsonl").write_bytes(lines)
-    copy = str(StorageUri.of_path(tmp_path / "copy.jsonl"))
+    copy = str(StorageUri.from_path(tmp_path / "copy.jsonl"))
     second = prepare_dataset(copy, workspace)
     assert second.folder == first.folder
     assert second.receipt.source == copy
@@ -139,8 +139,8 @@ def test_a_damaged_folder_is_prepared_again(
     path.chmod(0o644)
     path.write_bytes(b"x" * path.stat().st_size)
     assert prepare() == first
-    assert first.receipt.holds(first.folder)
-    assert "is damaged and is replaced" in caplog.text
+    assert first.receipt.matches(first.folder)
+    assert "is corrupt and is replaced" in caplog.text
 
 
 @pytest.mark.parametrize("kind", ["dataset", "model"])
@@ -152,8 +152,8 @@ def test_what_an_earlier_version_left_at_the_root_is_used(
     prepared = prepare_dataset(source, workspace) if kind == "dataset" else prepare_model(model, workspace)
     assert prepared.receipt == receipt
     assert prepared.folder.parent == workspace / f"{kind}s"
-    assert receipt.holds(workspace / kind)
-    assert "of an earlier version is used" in caplog.text
+    assert receipt.matches(workspace / kind)
+    assert "of an earlier version was imported" in caplog.text
 
 
 def test_what_an_earlier_version_left_of_another_source_is_neither_used_nor_touched(
@@ -161,10 +161,10 @@ def test_what_an_earlier_version_left_of_another_source_is_neither_used_nor_touc
 ) -> None:
     (tmp_path / "other.jsonl").write_bytes(lines[: lines.index(b"\n") + 1] * 3)
     old = initialize_dataset(
-        str(StorageUri.of_path(tmp_path / "other.jsonl")), workspace / "dataset", DatasetOptions(test_fraction=0)
+        str(StorageUri.from_path(tmp_path / "other.jsonl")), workspace / "dataset", DatasetOptions(test_fraction=0)
     )
     assert prepare_dataset(source, workspace).digest != old.digest
-    assert old.holds(workspace / "dataset")
+    assert old.matches(workspace / "dataset")
 
 
 def test_what_somebody_else_put_at_the_root_does_not_matter(workspace: Path, source: str) -> None:
@@ -177,9 +177,9 @@ def test_what_somebody_else_put_at_the_root_does_not_matter(workspace: Path, sou
 def test_a_source_that_cannot_be_used_leaves_nothing(workspace: Path, tmp_path: Path) -> None:
     (tmp_path / "rows.jsonl").write_text(json.dumps({"question": "q"}))
     with pytest.raises(InitializerError, match="has the columns question; expected"):
-        prepare_dataset(str(StorageUri.of_path(tmp_path / "rows.jsonl")), workspace)
+        prepare_dataset(str(StorageUri.from_path(tmp_path / "rows.jsonl")), workspace)
     with pytest.raises(InitializerError, match="does not exist"):
-        prepare_model(str(StorageUri.of_path(tmp_path / "nothing")), workspace)
+        prepare_model(str(StorageUri.from_path(tmp_path / "nothing")), workspace)
     assert visible(workspace / "datasets") == visible(workspace / "models") == []
 
 
@@ -207,7 +207,7 @@ def test_a_full_disk_at_any_time_leaves_nothing_half_and_the_next_run_finishes(
         except NoSpace:
             assert calls >= number
     prepared = prepare_dataset(source, workspace)
-    assert prepared.receipt.holds(prepared.folder)
+    assert prepared.receipt.matches(prepared.folder)
     # A scratch folder whose own removal failed is hidden; pruning removes it.
     assert [name for name in visible(workspace / "datasets") if not name.startswith(".")] == [prepared.folder.name]
 
@@ -223,7 +223,7 @@ def test_two_runs_that_prepare_the_same_at_once_share_one_whole_folder(workspace
         everything = list(pool.map(run, range(6)))
     assert len({prepared.folder for prepared in everything}) == 2
     for prepared in everything:
-        assert prepared.receipt.holds(prepared.folder)
+        assert prepared.receipt.matches(prepared.folder)
         assert visible(prepared.folder.parent) == [prepared.folder.name]
 
 
@@ -238,5 +238,5 @@ def test_runs_that_prepare_different_things_at_once_do_not_disturb_each_other(wo
         everything = list(pool.map(run, range(4)))
     assert [prepared.receipt.details["train_rows"] for prepared in everything] == [10, 11, 12, 13]
     for prepared in everything:
-        assert prepared.receipt.holds(prepared.folder)
+        assert prepared.receipt.matches(prepared.folder)
     assert visible(workspace / "datasets") == sorted(hex_of(prepared) for prepared in everything)

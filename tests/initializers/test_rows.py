@@ -73,20 +73,20 @@ def test_a_file_without_rows_has_none(tmp_path: Path, name: str, content: bytes)
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("rows.jsonl", b'{"text": "a"}\n\n["b"]\n', "rows.jsonl:3: a row is a list, not an object"),
+        ("rows.jsonl", b'{"text": "a"}\n\n["b"]\n', "rows.jsonl:3: the row is a list, not an object"),
         ("rows.jsonl", b'{"text": "a"}\n{"text": ', "rows.jsonl:2: not JSON: "),
         ("rows.jsonl", b"[" * 100_000, "rows.jsonl:1: not JSON: "),
         ("rows.jsonl", b'{"text": "\xff"}', "rows.jsonl: not UTF-8: invalid start byte"),
-        ("rows.json", b'[{"text": "a"}, 1]', "rows.json:2: a row is a int, not an object"),
+        ("rows.json", b'[{"text": "a"}, 1]', "rows.json:2: the row is a int, not an object"),
         ("rows.json", b'"text"', "rows.json: expected a list of rows"),
         ("rows.json", b"", "rows.json:1: not JSON: "),
         ("rows.json", b'[{"text": "a"},', "rows.json:1: not JSON: "),
         ("rows.json", b'{"text": "a"}\n{"text": ', "rows.json:2: not JSON: "),
-        ("rows.csv", b"a,b\n1,2\n1,2,3\n", "rows.csv:3: the row has more or fewer fields than the heading"),
-        ("rows.csv", b"a,b\n1\n", "rows.csv:2: the row has more or fewer fields than the heading"),
+        ("rows.csv", b"a,b\n1,2\n1,2,3\n", "rows.csv:3: the row has more or fewer fields than the header"),
+        ("rows.csv", b"a,b\n1\n", "rows.csv:2: the row has more or fewer fields than the header"),
         ("rows.csv", b"a\n\xff\n", "rows.csv: not UTF-8: "),
-        ("rows.parquet", b"PAR1 no PAR1", "rows.parquet: not whole Parquet: "),
-        ("rows.parquet", b"", "rows.parquet: not whole Parquet: "),
+        ("rows.parquet", b"PAR1 no PAR1", "rows.parquet: invalid or incomplete Parquet: "),
+        ("rows.parquet", b"", "rows.parquet: invalid or incomplete Parquet: "),
         ("rows.txt", b"", "rows.txt: cannot read .txt; expected .jsonl, .json, .csv, .parquet"),
         ("rows", b"", "rows: cannot read files without a suffix"),
     ],
@@ -103,5 +103,5 @@ def test_a_parquet_file_that_is_cut_off_is_said(tmp_path: Path) -> None:
     content = (tmp_path / "rows.parquet").read_bytes()
     for length in (4, len(content) // 2, len(content) - 1):
         (tmp_path / "rows.parquet").write_bytes(content[:length])
-        with pytest.raises(InitializerError, match="not whole Parquet"):
+        with pytest.raises(InitializerError, match="invalid or incomplete Parquet"):
             list(read_rows(tmp_path / "rows.parquet"))

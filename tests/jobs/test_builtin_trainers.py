@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from trainwright.api.errors import Invalid
 from trainwright.api.objects import name_of
 from trainwright.jobs import Identity, TrainRequest
-from trainwright.jobs.builtin_trainers import (
+from trainwright.jobs.request.builtin_trainers import (
     GROUP,
     NoSuchTrainer,
     Program,
@@ -20,10 +20,10 @@ from trainwright.jobs.builtin_trainers import (
     runtime_of,
     trainer_for,
 )
-from trainwright.jobs.compatibility import IncompatibleRuntime, check_compatible
-from trainwright.jobs.manifest import trainjob_manifest
-from trainwright.jobs.sft import SftSettings
-from trainwright.jobs.torchtune import TorchTuneSettings
+from trainwright.jobs.request.manifest import trainjob_manifest
+from trainwright.jobs.request.sft import SftSettings
+from trainwright.jobs.request.torchtune import TorchTuneSettings
+from trainwright.jobs.submit.compatibility import IncompatibleRuntime, check_compatible
 from trainwright.materialize import materialize
 from trainwright.runtimes import bundled_runtime, bundled_runtimes
 
@@ -159,7 +159,7 @@ class Third:
     def program(self, settings: dict[str, Any], dataset_uri: str) -> Program:
         if "depth" not in settings:
             raise ValueError("depth: missing")
-        return Program(["third", str(settings["depth"])], [dataset_uri], wants_gpu=False)
+        return Program(["third", str(settings["depth"])], [dataset_uri], requires_gpu=False)
 
 
 class Lacking:
@@ -170,7 +170,7 @@ def installed(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
     entry = EntryPoint("third", f"{__name__}:{value}", GROUP)
     monkeypatch.setattr("importlib.metadata.entry_points", lambda group: [entry] if group == GROUP else [])
     monkeypatch.setattr(EntryPoint, "load", lambda _entry: globals()[value])
-    monkeypatch.setattr("trainwright.jobs.builtin_trainers.builtin_trainers", builtin_trainers.__wrapped__)
+    monkeypatch.setattr("trainwright.jobs.request.builtin_trainers.builtin_trainers", builtin_trainers.__wrapped__)
 
 
 def test_another_package_may_bring_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -323,7 +323,7 @@ def test_a_torchtune_runtime_without_settings_runs_its_own_command() -> None:
     "brought", [{"command": ["a"]}, {"func": "def f(): ..."}, {"code": "/x", "command": ["a"]}, {"image": "a:1"}]
 )
 def test_a_runtime_without_a_command_needs_one(brought: dict[str, Any]) -> None:
-    words = "command: the runtime 'torch-distributed' has no command, and none is given; give command, func, code, or an image"
+    words = "command: the runtime 'torch-distributed' has no command; set command, func, code, or an image"
     assert words in refusal(TrainRequest(runtime="torch-distributed"))
     assert words in refusal(TrainRequest(runtime="torch-distributed", args=["--x"]))
     check_compatible(TrainRequest(runtime="torch-distributed", **brought), definition("torch-distributed"))
@@ -342,5 +342,5 @@ def test_a_runtime_without_a_command_needs_one(brought: dict[str, Any]) -> None:
     ],
 )
 def test_a_program_that_wants_a_gpu_is_warned_of(request_: TrainRequest, warned: bool) -> None:
-    words = "neither the runtime nor resources_per_node asks for a GPU, and the training program wants one"
+    words = "neither the runtime nor resources_per_node requests a GPU, but the training program requires one"
     assert (words in check_compatible(request_, definition(runtime_of(request_)))) is warned

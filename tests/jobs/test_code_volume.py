@@ -15,14 +15,15 @@ from trainwright.api import AdmissionContext, admit
 from trainwright.api.errors import Forbidden, ServiceUnavailable
 from trainwright.api.kinds import CONFIG_MAP, JOBSET, TRAINJOB
 from trainwright.api.objects import annotations_of, labels_of, name_of, named, owners_of, uid_of
-from trainwright.cluster.jobset_mode import JobSetCluster
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Identity, TrainJobNameTaken, TrainRequest, submit_or_adopt
-from trainwright.jobs.code_package import PackedCode, pack_code
-from trainwright.jobs.code_volume import MOUNT, tie_code
-from trainwright.jobs.manifest import trainjob_manifest
+from trainwright.jobs.request.code_package import PackedCode, pack_code
+from trainwright.jobs.request.code_patch import MOUNT
+from trainwright.jobs.request.manifest import trainjob_manifest
+from trainwright.jobs.submit.code_volume import set_code_owner
 from trainwright.materialize import materialize
 from trainwright.runtimes import bundled_runtime
+from trainwright.submission.jobset_mode import JobSetCluster
 
 STEP = Identity("kfp", "run", "train")
 
@@ -122,7 +123,7 @@ def test_the_next_generation_has_its_own(cluster: EmbeddedCluster, wanted: Train
     first = submit(cluster, wanted)
     set_status(first.trainjob, "Failed")
     second = submit(cluster, wanted)
-    assert second.generation == 2
+    assert second.attempt == 2
     assert {owners_of(one)[0]["uid"] for one in maps(cluster)} == {uid_of(first.trainjob), uid_of(second.trainjob)}
     assert sources_of(second.trainjob) == [name for name in map(name_of, maps(cluster)) if name.startswith(second.name)]
 
@@ -130,7 +131,7 @@ def test_the_next_generation_has_its_own(cluster: EmbeddedCluster, wanted: Train
 def test_changed_code_is_another_request(cluster: EmbeddedCluster, wanted: TrainRequest, folder: Path) -> None:
     submit(cluster, wanted)
     (folder / "train.py").write_text("print(2)")
-    with pytest.raises(TrainJobNameTaken, match="was made from another request"):
+    with pytest.raises(TrainJobNameTaken, match="was created from another request"):
         submit(cluster, wanted)
 
 
@@ -147,7 +148,7 @@ def test_what_the_collector_takes_in_between_is_made_anew(cluster: EmbeddedClust
     made = submit(cluster, wanted)
     (before,) = maps(cluster)
     cluster.delete(CONFIG_MAP, name_of(before), "default")
-    tie_code(cluster, made.trainjob, pack_code(wanted.code))
+    set_code_owner(cluster, made.trainjob, pack_code(wanted.code))
     (after,) = maps(cluster)
     assert after["binaryData"] == before["binaryData"]
     assert owners_of(after)[0]["uid"] == uid_of(made.trainjob)
@@ -155,7 +156,7 @@ def test_what_the_collector_takes_in_between_is_made_anew(cluster: EmbeddedClust
 
 def test_without_the_right_to_create_it_says_so_before_there_is_a_job(cluster: EmbeddedCluster, wanted: TrainRequest) -> None:
     with pytest.raises(
-        Forbidden, match=r"code: the ConfigMaps .* cannot be created: not allowed; grant create, get and patch on config"
+        Forbidden, match=r"code: its ConfigMaps cannot be created: not allowed; grant create, get and patch on config"
     ):
         submit(refusing(cluster, "create", "ConfigMap", Forbidden("not allowed")), wanted)
     assert cluster.list(TRAINJOB, "default").items == []
@@ -167,7 +168,7 @@ def test_without_the_right_to_patch_the_job_runs(
     with caplog.at_level(logging.WARNING):
         made = submit(refusing(cluster, "patch", "ConfigMap", Forbidden("not allowed")), wanted)
     assert not made.adopted
-    assert f"its ConfigMaps stay when their job goes name={made.name} error=not allowed" in caplog.text
+    assert f"event=code_owner_not_set name={made.name} error=not allowed" in caplog.text
 
 
 def test_a_cluster_without_an_answer_is_asked_again(cluster: EmbeddedCluster, wanted: TrainRequest) -> None:
@@ -203,7 +204,7 @@ def test_three_parts_are_three_configmaps_in_one_volume(
     cluster: EmbeddedCluster, wanted: TrainRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     size = -(-len(pack_code(wanted.code).parts[0]) // 3)
-    monkeypatch.setattr("trainwright.jobs.code_package.PART_BYTES", size)
+    monkeypatch.setattr("trainwright.jobs.request.code_package.PART_BYTES", size)
     made = submit(cluster, wanted)
     code = pack_code(wanted.code)
     found = maps(cluster)

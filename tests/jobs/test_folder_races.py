@@ -11,7 +11,8 @@ from trainwright.api.errors import Forbidden
 from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import annotations_of, is_deleting, name_of
 from trainwright.controlplane.embedded import EmbeddedCluster
-from trainwright.jobs import Identity, RunFolderTaken, TrainRequest, submit, submit_or_adopt
+from trainwright.jobs import Identity, RunFolderTaken, TrainRequest, submit_or_adopt
+from trainwright.jobs.submit import submit_or_adopt as submission
 
 REQUEST = TrainRequest(workspace="pvc://shared", dataset_uri="hf://a/b", model_uri="hf://a/b")
 OURS = Identity("kfp", "run", "train")
@@ -39,12 +40,12 @@ def test_a_try_that_was_killed_before_it_looked_is_withdrawn_by_the_next(
         raise Killed
 
     with monkeypatch.context() as patched:
-        patched.setattr(submit, "check_holder", lambda _cluster, wanted, _owners: another_first(cluster, wanted))
-        patched.setattr(submit, "settle_holder", killed)
+        patched.setattr(submission, "check_holder", lambda _cluster, wanted, _owners: another_first(cluster, wanted))
+        patched.setattr(submission, "resolve_holder_conflict", killed)
         with pytest.raises(Killed):
             submit_or_adopt(cluster, REQUEST, OURS, "default")
     assert len(jobs(cluster)) == 2
-    with pytest.raises(RunFolderTaken, match=r"'theirs' of airflow/dag/run/train.*this one was withdrawn"):
+    with pytest.raises(RunFolderTaken, match=r"'theirs' of airflow/dag/run/train.*this one was deleted"):
         submit_or_adopt(cluster, REQUEST, OURS, "default")
     assert jobs(cluster) == ["theirs"]
 
@@ -53,7 +54,7 @@ def test_a_job_that_cannot_be_withdrawn_is_named(cluster: EmbeddedCluster, monke
     def refused(*_: Any, **__: Any) -> None:
         raise Forbidden("trainjobs may not be deleted")
 
-    monkeypatch.setattr(submit, "check_holder", lambda _cluster, wanted, _owners: another_first(cluster, wanted))
+    monkeypatch.setattr(submission, "check_holder", lambda _cluster, wanted, _owners: another_first(cluster, wanted))
     monkeypatch.setattr(EmbeddedCluster, "delete", refused)
-    with pytest.raises(RunFolderTaken, match=rf"{OURS.name()!r} cannot be withdrawn: .*may not be deleted; delete it now"):
+    with pytest.raises(RunFolderTaken, match=rf"{OURS.name()!r} cannot be deleted: .*may not be deleted; delete it manually"):
         submit_or_adopt(cluster, REQUEST, OURS, "default")

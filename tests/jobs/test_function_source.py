@@ -10,7 +10,7 @@ import pytest
 from pydantic import ValidationError
 
 from trainwright.jobs import TrainRequest
-from trainwright.jobs.function_source import MOST_BYTES, NamedSource, dedented, source_of
+from trainwright.jobs.request.function_source import MOST_BYTES, NamedSource, dedented, source_of
 
 OUTSIDE = 3
 

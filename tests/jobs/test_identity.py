@@ -6,15 +6,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trainwright.jobs import Identity
-from trainwright.jobs.identity import NAME_LIMIT
-from trainwright.jobs.label_values import label_value
+from trainwright.jobs.state.identity import NAME_LIMIT
+from trainwright.jobs.state.label_values import label_value
 
 text = st.text(max_size=200)
 
 
 @given(text, text, text, st.integers(1, 99))
-def test_property_every_name_is_a_dns_label_that_leaves_room_for_pods(owner: str, run: str, step: str, generation: int) -> None:
-    name = Identity(owner, run, step).name(generation)
+def test_property_every_name_is_a_dns_label_that_leaves_room_for_pods(owner: str, run: str, step: str, attempt: int) -> None:
+    name = Identity(owner, run, step).name(attempt)
     assert re.fullmatch(r"[a-z]([-a-z0-9]*[a-z0-9])?", name)
     assert len(name) <= NAME_LIMIT
 

@@ -14,9 +14,9 @@ from trainwright.api.kinds import JOBSET, POD, TRAINJOB, Kind
 from trainwright.api.objects import name_of
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Identity, TrainRequest, submit_or_adopt
-from trainwright.jobs.cancel import Became, Stopped, Stopping, cancel_job, stop_job
+from trainwright.jobs.wait.cancel import CancelOutcome, CancelPolicy, CancelResult, cancel_job, cancel_owned_job
 
-STOPPING = [Stopping.suspend, Stopping.delete]
+STOPPING = [CancelPolicy.suspend, CancelPolicy.delete]
 Job = dict[str, Any]
 
 
@@ -61,16 +61,16 @@ def current(cluster: EmbeddedCluster, job: Job) -> Job:
 @pytest.mark.parametrize("how", STOPPING)
 @pytest.mark.parametrize("ended", ["Complete", "Failed"])
 def test_a_job_that_has_ended_is_left_alone(
-    cluster: EmbeddedCluster, job: Job, set_status: Any, how: Stopping, ended: str
+    cluster: EmbeddedCluster, job: Job, set_status: Any, how: CancelPolicy, ended: str
 ) -> None:
     before = set_status(job, ended)
-    assert stop_job(cluster, job, how) == "it had ended already"
+    assert cancel_owned_job(cluster, job, how) == "it had already ended"
     assert current(cluster, job) == before
 
 
 def test_a_job_that_ends_while_it_is_deleted_is_left_alone(cluster: EmbeddedCluster, job: Job, set_status: Any) -> None:
     watched = Watched(cluster, before_delete=lambda: set_status(job, "Complete"))
-    assert cancel_job(watched, job, Stopping.delete, within=0).became is Became.ended  # type: ignore[arg-type]
+    assert cancel_job(watched, job, CancelPolicy.delete, timeout_seconds=0).outcome is CancelOutcome.ended  # type: ignore[arg-type]
     assert "deletionTimestamp" not in current(cluster, job)["metadata"]
     assert watched.deletes[0]["propagation"] == "Foreground"
     assert watched.deletes[0]["uid"] == job["metadata"]["uid"]
@@ -78,21 +78,21 @@ def test_a_job_that_ends_while_it_is_deleted_is_left_alone(cluster: EmbeddedClus
 
 def test_a_status_that_moves_on_does_not_keep_it_from_being_deleted(cluster: EmbeddedCluster, job: Job, set_status: Any) -> None:
     watched = Watched(cluster, before_delete=lambda: set_status(job, "Suspended"))
-    assert cancel_job(watched, job, Stopping.delete, within=0).became is Became.deleted  # type: ignore[arg-type]
+    assert cancel_job(watched, job, CancelPolicy.delete, timeout_seconds=0).outcome is CancelOutcome.deleted  # type: ignore[arg-type]
     assert len(watched.deletes) == 2
 
 
 @pytest.mark.parametrize("how", STOPPING)
-def test_a_successor_of_its_name_is_left_alone(cluster: EmbeddedCluster, job: Job, how: Stopping) -> None:
+def test_a_successor_of_its_name_is_left_alone(cluster: EmbeddedCluster, job: Job, how: CancelPolicy) -> None:
     cluster.delete(TRAINJOB, name_of(job), "default")
-    assert stop_job(cluster, job, how) == "it is gone"
+    assert cancel_owned_job(cluster, job, how) == "it is gone"
     successor = cluster.create({**job, "metadata": {"name": name_of(job), "namespace": "default"}})
-    assert stop_job(cluster, job, how) == "it is gone"
+    assert cancel_owned_job(cluster, job, how) == "it is gone"
     assert current(cluster, job) == successor
 
 
 @pytest.mark.parametrize("how", STOPPING)
-def test_a_job_that_is_not_ours_is_left_to_people(cluster: EmbeddedCluster, how: Stopping) -> None:
+def test_a_job_that_is_not_ours_is_left_to_people(cluster: EmbeddedCluster, how: CancelPolicy) -> None:
     document = {
         "apiVersion": "trainer.kubeflow.org/v1alpha1",
         "kind": "TrainJob",
@@ -100,44 +100,44 @@ def test_a_job_that_is_not_ours_is_left_to_people(cluster: EmbeddedCluster, how:
         "spec": {"runtimeRef": {"name": "torch-distributed"}},
     }
     theirs = cluster.create(document)
-    assert "left alone" in stop_job(cluster, theirs, how)
+    assert "left unchanged" in cancel_owned_job(cluster, theirs, how)
     assert current(cluster, theirs) == theirs
-    assert cancel_job(cluster, theirs, how, within=0).became in (Became.suspended, Became.deleted)
+    assert cancel_job(cluster, theirs, how, timeout_seconds=0).outcome in (CancelOutcome.suspended, CancelOutcome.deleted)
 
 
 def test_kept_is_not_even_looked_at(job: Job) -> None:
-    assert stop_job(object(), job, Stopping.keep) == "it keeps running"  # type: ignore[arg-type]
+    assert cancel_owned_job(object(), job, CancelPolicy.keep) == "it keeps running"  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("how", STOPPING)
-def test_again_changes_nothing(cluster: EmbeddedCluster, job: Job, how: Stopping) -> None:
+def test_again_changes_nothing(cluster: EmbeddedCluster, job: Job, how: CancelPolicy) -> None:
     watched = Watched(cluster)
-    first = cancel_job(watched, job, how, within=0)  # type: ignore[arg-type]
+    first = cancel_job(watched, job, how, timeout_seconds=0)  # type: ignore[arg-type]
     after = current(cluster, job)
-    assert cancel_job(watched, job, how, within=0) == first  # type: ignore[arg-type]
+    assert cancel_job(watched, job, how, timeout_seconds=0) == first  # type: ignore[arg-type]
     assert current(cluster, job) == after
 
 
 @pytest.mark.parametrize("how", STOPPING)
-def test_it_waits_until_the_pods_are_gone(cluster: EmbeddedCluster, job: Job, add_pod: Any, how: Stopping) -> None:
+def test_it_waits_until_the_pods_are_gone(cluster: EmbeddedCluster, job: Job, add_pod: Any, how: CancelPolicy) -> None:
     add_pod(job, 0, phase="Running")
     add_pod(job, 1, phase="Succeeded")
     watched = Watched(cluster)
-    done: list[Stopped] = []
-    waiter = threading.Thread(target=lambda: done.append(cancel_job(watched, job, how, within=30)))  # type: ignore[arg-type]
+    done: list[CancelResult] = []
+    waiter = threading.Thread(target=lambda: done.append(cancel_job(watched, job, how, timeout_seconds=30)))  # type: ignore[arg-type]
     waiter.start()
     eventually(lambda: watched.looks >= 2)
     assert not done
     cluster.delete(POD, f"{name_of(job)}-node-0-0-abcde", "default", grace_period_seconds=0)
     waiter.join(10)
-    assert (done[0].remaining, done[0].left()) == ((), "")
+    assert (done[0].remaining, done[0].pods_message()) == ((), "")
 
 
 def test_when_the_time_is_over_it_says_what_is_still_there(cluster: EmbeddedCluster, job: Job, add_pod: Any) -> None:
     for index in range(7):
         add_pod(job, index, phase="Running")
-    words = stop_job(cluster, job, Stopping.suspend, within=0)
-    assert words.startswith("it is suspended and goes on when this step runs again; still there: pod ")
+    words = cancel_owned_job(cluster, job, CancelPolicy.suspend, timeout_seconds=0)
+    assert words.startswith("it is suspended and resumes when this step runs again; still running: pod ")
     assert words.endswith("-node-0-4-abcde and 2 more")
 
 
@@ -148,9 +148,9 @@ def test_a_jobset_that_has_not_heard_of_it_may_still_make_pods(cluster: Embedded
     runtime = bundled_runtime("torch-distributed")
     assert runtime is not None
     jobset = cluster.create(next(each for each in materialize(job, runtime) if each["kind"] == "JobSet"))
-    assert cancel_job(cluster, job, Stopping.suspend, within=0).remaining == (f"JobSet {name_of(job)}",)
+    assert cancel_job(cluster, job, CancelPolicy.suspend, timeout_seconds=0).remaining == (f"JobSet {name_of(job)}",)
     cluster.patch(JOBSET, name_of(jobset), {"spec": {"suspend": True}}, "default")
-    assert cancel_job(cluster, job, Stopping.suspend, within=0).remaining == ()
+    assert cancel_job(cluster, job, CancelPolicy.suspend, timeout_seconds=0).remaining == ()
 
 
 def test_the_pods_of_a_successor_are_not_waited_for(cluster: EmbeddedCluster, job: Job, add_pod: Any) -> None:
@@ -163,12 +163,12 @@ def test_the_pods_of_a_successor_are_not_waited_for(cluster: EmbeddedCluster, jo
         add_pod(job, 0, phase="Running")
 
     watched.delete = replaced  # type: ignore[method-assign]
-    assert cancel_job(watched, job, Stopping.delete, within=30) == Stopped(Became.deleted)  # type: ignore[arg-type]
+    assert cancel_job(watched, job, CancelPolicy.delete, timeout_seconds=30) == CancelResult(CancelOutcome.deleted)  # type: ignore[arg-type]
 
 
 def test_who_may_not_see_pods_has_stopped_it_all_the_same(cluster: EmbeddedCluster, job: Job) -> None:
-    words = stop_job(Watched(cluster, refuses=POD), job, Stopping.suspend)  # type: ignore[arg-type]
+    words = cancel_owned_job(Watched(cluster, refuses=POD), job, CancelPolicy.suspend)  # type: ignore[arg-type]
     assert "it is suspended" in words
-    assert words.endswith("whether its pods are gone is not known: not you")
+    assert words.endswith("its pods could not be checked: not you")
     assert current(cluster, job)["spec"]["suspend"] is True
-    assert stop_job(Watched(cluster, refuses=JOBSET), job, Stopping.suspend).startswith("it is suspended")  # type: ignore[arg-type]
+    assert cancel_owned_job(Watched(cluster, refuses=JOBSET), job, CancelPolicy.suspend).startswith("it is suspended")  # type: ignore[arg-type]

@@ -12,7 +12,7 @@ from trainwright.api.errors import Forbidden, Invalid
 from trainwright.api.kinds import NODE, TRAINJOB
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Identity, submit_or_adopt
-from trainwright.jobs.capacity import too_large
+from trainwright.jobs.submit.capacity import too_large
 
 STEP = Identity("kfp", "run", "train")
 
@@ -20,7 +20,7 @@ STEP = Identity("kfp", "run", "train")
 @pytest.fixture
 def add_node(cluster: EmbeddedCluster) -> Callable[..., None]:
     def add(name: str, *, whole: bool = False, **allocatable: str) -> None:
-        annotations = {names.WHOLE_CLUSTER_ANNOTATION: "true"} if whole else {}
+        annotations = {names.SINGLE_NODE_ANNOTATION: "true"} if whole else {}
         cluster.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "annotations": annotations}})
         amounts = {key.replace("gpu", "nvidia.com/gpu"): value for key, value in allocatable.items()}
         cluster.patch(NODE, name, {"status": {"allocatable": amounts}}, subresource="status")
@@ -38,8 +38,8 @@ def test_on_one_machine_it_is_refused_with_what_there_is(cluster: EmbeddedCluste
     with pytest.raises(Invalid) as raised:
         submit(cluster, request_of, cpu="3", memory="1Gi", gpu="1")
     assert [str(problem) for problem in raised.value.problems] == [
-        "spec.trainer.resourcesPerNode: Invalid value: a pod of the step node asks for 3 of cpu; the largest node has 2",
-        "spec.trainer.resourcesPerNode: Invalid value: a pod of the step node asks for 1 of nvidia.com/gpu; the largest node has 0",
+        "spec.trainer.resourcesPerNode: Invalid value: a pod of the step node requests 3 of cpu; the largest node has 2",
+        "spec.trainer.resourcesPerNode: Invalid value: a pod of the step node requests 1 of nvidia.com/gpu; the largest node has 0",
     ]
     assert not cluster.list(TRAINJOB).items
     submit(cluster, request_of, cpu="2", memory="8192Mi")
@@ -51,7 +51,7 @@ def test_on_a_cluster_it_is_a_warning(
     add_node("small", cpu="2", memory="8Gi")
     add_node("large", cpu="64", memory="8Gi")
     submit(cluster, request_of, cpu="32", gpu="8")
-    assert "asks for 8 of nvidia.com/gpu; the largest node has 0" in caplog.text
+    assert "requests 8 of nvidia.com/gpu; the largest node has 0" in caplog.text
     assert "of cpu" not in caplog.text
     assert len(cluster.list(TRAINJOB).items) == 1
 

@@ -14,7 +14,7 @@ from trainwright.api.errors import Invalid
 from trainwright.api.kinds import CLUSTER_TRAINING_RUNTIME, TRAINJOB
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Identity, TrainRequest, submit_or_adopt
-from trainwright.jobs.compatibility import check_compatible, steps_of_runtime
+from trainwright.jobs.submit.compatibility import check_compatible, steps_of_runtime
 from trainwright.runtimes import bundled_runtime
 
 
@@ -35,7 +35,7 @@ def without_labels() -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("fields", "field", "words"),
     [
-        ({"dataset_uri": "hf://a/b"}, "dataset_uri", "has no step 'dataset-initializer' that would take it (its steps: trainer)"),
+        ({"dataset_uri": "hf://a/b"}, "dataset_uri", "has no step 'dataset-initializer' that uses it (its steps: trainer)"),
         ({"model_uri": "hf://a/b"}, "model_uri", "no step 'model-initializer'"),
         ({"dataset_secret": "hub"}, "dataset_secret", "no step 'dataset-initializer'"),
         ({"resources_per_node": {"limits": {"cpu": "many"}}}, "resources_per_node.limits.cpu", "'many' is not a quantity"),
@@ -91,7 +91,7 @@ def test_the_choice_is_logged_and_returned(
     bare = runtime()
     bare["metadata"] = {"name": "mine", "labels": {"trainer.kubeflow.org/support": "deprecated"}}
     cluster.create(bare)
-    caplog.set_level("INFO", "trainwright.jobs.submit")
+    caplog.set_level("INFO", "trainwright.jobs")
     choice = submit_or_adopt(cluster, request_of(runtime="mine"), Identity("o", "r", "s"), "default").runtime
     assert (choice.kind, choice.name, choice.found, choice.steps) == (
         CLUSTER_TRAINING_RUNTIME.kind,
@@ -100,7 +100,7 @@ def test_the_choice_is_logged_and_returned(
         ("trainer",),
     )
     assert len(choice.warnings) == 2
-    assert "runtime chosen kind=ClusterTrainingRuntime name=mine found=cluster steps=trainer" in caplog.text
+    assert "event=runtime_resolved kind=ClusterTrainingRuntime name=mine found=cluster steps=trainer" in caplog.text
     assert "marked as deprecated" in caplog.text
 
 
@@ -110,7 +110,7 @@ def test_a_runtime_with_all_steps_serves_every_request(fields: set[str]) -> None
     request = TrainRequest(runtime="trl-sft", **{field: values[field] for field in fields})
     warnings = [warning for warning in check_compatible(request, runtime("trl-sft")) if "GPU" not in warning]
     assert warnings == [
-        f"{kind}_uri is empty, and the step '{kind}-initializer' of the runtime has no source of its own: it will fail"
+        f"{kind}_uri is empty and the runtime's step '{kind}-initializer' has no default source: it will fail"
         for kind in ("dataset", "model")
         if f"{kind}_uri" not in fields
     ]

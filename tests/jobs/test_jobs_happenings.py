@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from trainwright.api.names import FITS_CLUSTER
 from trainwright.jobs import Phase, Progress
-from trainwright.jobs.happenings import Metrics, PhaseChanged, Printed, Progressed, Restarted, Story, after
-from trainwright.jobs.log_line import LogLine
-from trainwright.jobs.progress import progress_of
-from trainwright.jobs.restarts import Begun, Restarts
-from trainwright.jobs.telling import Teller
+from trainwright.jobs.logs.log_line import LogLine
+from trainwright.jobs.state.progress import progress_of
+from trainwright.jobs.state.restarts import RestartCounts, Restarts
+from trainwright.jobs.wait.event_printer import EventPrinter
+from trainwright.jobs.wait.job_events import EventTracker, LogOutput, Metrics, PhaseChanged, Progressed, Restarted, apply_event
 
 RANK_0, RANK_1, INITIALIZER = "node-0-0", "node-0-1", "dataset-initializer-0-0"
 LOSS = "{'loss': 1.5, 'epoch': 0.5}"
@@ -35,72 +35,72 @@ def line(text: str, source: str = RANK_0) -> LogLine:
 
 
 def test_what_the_status_tells_comes_once() -> None:
-    story = Story()
-    assert story.saw(job(0)) == (PhaseChanged(Phase.Starting),)
-    assert story.saw(job(0)) == ()
-    assert story.saw(job(percent=7, loss="2")) == (
+    story = EventTracker()
+    assert story.observe_status(job(0)) == (PhaseChanged(Phase.Starting),)
+    assert story.observe_status(job(0)) == ()
+    assert story.observe_status(job(percent=7, loss="2")) == (
         PhaseChanged(Phase.Running, Phase.Starting),
         Progressed(7, 9),
         Metrics((("loss", "2"),)),
     )
-    assert story.saw(job(percent=7, loss="1")) == (Metrics((("loss", "1"),)),)
-    assert story.saw(job(end="Complete", percent=7, loss="1")) == (PhaseChanged(Phase.Succeeded, Phase.Running),)
+    assert story.observe_status(job(percent=7, loss="1")) == (Metrics((("loss", "1"),)),)
+    assert story.observe_status(job(end="Complete", percent=7, loss="1")) == (PhaseChanged(Phase.Succeeded, Phase.Running),)
 
 
 def test_the_log_tells_where_the_training_reports_nothing() -> None:
-    story = Story()
-    story.saw(job())
-    assert story.read(line(LOSS)) == (Printed(line(LOSS)), Metrics((("loss", "1.5"), ("epoch", "0.5"))))
-    assert story.read(line("50%|█████     | 5/10 [00:01<00:02, 1it/s]"))[1:] == (Progressed(50, 2),)
-    assert story.read(line("10%|█   | 1/4 [00:01<00:02, 1it/s]"))[1:] == (), "an evaluation within the training"
-    assert story.saw(job()) == (), "what the log told still holds"
-    assert story.read(line("{'loss': 9.0}", RANK_1))[1:] == ()
-    assert story.read(line("100%|██████████| 99/99 [00:01<00:00, 1it/s]", INITIALIZER))[1:] == ()
-    assert story.saw(job(percent=60)) == (Progressed(60, 9), Metrics(()))
-    assert story.read(line(LOSS)) == (Printed(line(LOSS)),), "now it reports itself"
+    story = EventTracker()
+    story.observe_status(job())
+    assert story.observe_line(line(LOSS)) == (LogOutput(line(LOSS)), Metrics((("loss", "1.5"), ("epoch", "0.5"))))
+    assert story.observe_line(line("50%|█████     | 5/10 [00:01<00:02, 1it/s]"))[1:] == (Progressed(50, 2),)
+    assert story.observe_line(line("10%|█   | 1/4 [00:01<00:02, 1it/s]"))[1:] == (), "an evaluation within the training"
+    assert story.observe_status(job()) == (), "what the log told still holds"
+    assert story.observe_line(line("{'loss': 9.0}", RANK_1))[1:] == ()
+    assert story.observe_line(line("100%|██████████| 99/99 [00:01<00:00, 1it/s]", INITIALIZER))[1:] == ()
+    assert story.observe_status(job(percent=60)) == (Progressed(60, 9), Metrics(()))
+    assert story.observe_line(line(LOSS)) == (LogOutput(line(LOSS)),), "now it reports itself"
 
 
 def test_a_job_that_falls_back_is_looked_into_until_there_is_an_answer() -> None:
-    story = Story()
-    story.saw(job())
-    assert not story.wonders
-    assert story.saw(job(0)) == (PhaseChanged(Phase.Starting, Phase.Running),)
-    assert story.wonders
-    assert story.counted(Begun(Restarts(0, 3))) == ()
-    assert not story.wonders
-    assert story.saw(job(0)) == ()
-    assert not story.wonders, "nothing has changed since"
-    story.saw(job(0, note="x"))
-    assert story.wonders, "its controller had not written it yet"
-    assert story.counted(Begun(Restarts(1, 3))) == (Restarted(1, 3),)
-    assert not story.wonders
-    story.saw(job())
-    story.saw(job(0))
-    assert story.counted(Begun(Restarts(1, 3), containers=2)) == (Restarted(2, container=True),)
-    story.saw(job())
-    story.saw(job(0))
-    story.saw(job())
-    assert story.counted(Begun()) == ()
-    assert not story.wonders, "it runs again: nothing began anew that could be read"
-    story.heard(1)
-    assert story.wonders, "a reader of its log has seen a container begin anew, too quickly for the status"
-    assert story.counted(Begun(containers=3)) == (Restarted(3, container=True),)
-    story.heard(1)
-    assert not story.wonders
+    story = EventTracker()
+    story.observe_status(job())
+    assert not story.needs_restart_check
+    assert story.observe_status(job(0)) == (PhaseChanged(Phase.Starting, Phase.Running),)
+    assert story.needs_restart_check
+    assert story.record_restarts(RestartCounts(Restarts(0, 3))) == ()
+    assert not story.needs_restart_check
+    assert story.observe_status(job(0)) == ()
+    assert not story.needs_restart_check, "nothing has changed since"
+    story.observe_status(job(0, note="x"))
+    assert story.needs_restart_check, "its controller had not written it yet"
+    assert story.record_restarts(RestartCounts(Restarts(1, 3))) == (Restarted(1, 3),)
+    assert not story.needs_restart_check
+    story.observe_status(job())
+    story.observe_status(job(0))
+    assert story.record_restarts(RestartCounts(Restarts(1, 3), containers=2)) == (Restarted(2, container=True),)
+    story.observe_status(job())
+    story.observe_status(job(0))
+    story.observe_status(job())
+    assert story.record_restarts(RestartCounts()) == ()
+    assert not story.needs_restart_check, "it runs again: nothing began anew that could be read"
+    story.observe_restarts(1)
+    assert story.needs_restart_check, "a reader of its log has seen a container begin anew, too quickly for the status"
+    assert story.record_restarts(RestartCounts(containers=3)) == (Restarted(3, container=True),)
+    story.observe_restarts(1)
+    assert not story.needs_restart_check
 
 
 def test_the_lines_that_people_read() -> None:
     said: list[str] = []
-    story, teller = Story(), Teller(said.append)
+    story, event_printer = EventTracker(), EventPrinter(said.append)
     for happened in (
-        story.saw(job(0, note="no node is large enough")),
-        story.saw(job()),
-        story.read(line("\r 50%|██   | 1/2 [00:01<00:01, 1it/s]")),
-        story.read(line(LOSS)),
+        story.observe_status(job(0, note="no node is large enough")),
+        story.observe_status(job()),
+        story.observe_line(line("\r 50%|██   | 1/2 [00:01<00:01, 1it/s]")),
+        story.observe_line(line(LOSS)),
         (Restarted(1, 3), Restarted(2, container=True)),
-        story.saw(job(end="Complete")),
+        story.observe_status(job(end="Complete")),
     ):
-        teller(happened)
+        event_printer(happened)
     assert said == [
         "Starting: no node is large enough",
         "Running",
@@ -112,7 +112,7 @@ def test_the_lines_that_people_read() -> None:
         "Restarting: 2 restarts of containers so far",
         "Succeeded loss=1.5 epoch=0.5",
     ]
-    assert teller.progress == story.progress
+    assert event_printer.progress == story.progress
 
 
 JOBS = st.lists(
@@ -131,10 +131,10 @@ JOBS = st.lists(
 
 @given(JOBS)
 def test_property_what_happened_adds_up_to_what_is_seen(jobs: list[dict[str, Any]]) -> None:
-    story = Story()
+    story = EventTracker()
     folded: Progress | None = None
     for seen in jobs:
-        for happening in story.saw(seen):
-            before, folded = folded, after(folded, happening)
+        for happening in story.observe_status(seen):
+            before, folded = folded, apply_event(folded, happening)
             assert folded != before, "each tells something new"
         assert folded == story.progress == progress_of(seen)

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from trainwright.api import admit
 from trainwright.jobs import Identity, TrainRequest, trainjob_manifest
-from trainwright.jobs.literal_secrets import LiteralSecret, looks_like
+from trainwright.jobs.request.secret_detection import LiteralSecret, looks_like
 from trainwright.runtimes import bundled_runtime
 
 LETTERS = "Abcdefghij0123456789"

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainwright.jobs.log_signs import SIGNS, signs_in
+from trainwright.jobs.logs.log_patterns import LOG_PATTERNS, patterns_in
 
 LINES = [
     ("[rank1]:[E123 ProcessGroupNCCL.cpp:616] [Rank 1] Watchdog caught collective operation timeout: WorkNCCL(", "nccl-timeout"),
@@ -27,16 +27,16 @@ LINES = [
 
 @pytest.mark.parametrize(("line", "name"), LINES)
 def test_a_line_is_known(line: str, name: str) -> None:
-    assert signs_in(["step 1", line, line])[0].name == name
+    assert patterns_in(["step 1", line, line])[0].name == name
 
 
 def test_what_came_first_stands_first_and_a_program_that_just_fails_has_no_sign() -> None:
-    assert [sign.name for sign in signs_in([LINES[-1][0], LINES[0][0]])] == ["disk-full", "nccl-timeout"]
-    assert signs_in(["ValueError: bad learning rate", "loss 2.0 (took 30 seconds)"]) == ()
+    assert [sign.name for sign in patterns_in([LINES[-1][0], LINES[0][0]])] == ["disk-full", "nccl-timeout"]
+    assert patterns_in(["ValueError: bad learning rate", "loss 2.0 (took 30 seconds)"]) == ()
 
 
 @given(st.lists(st.sampled_from([line for line, _ in LINES]) | st.text(max_size=40)))
 def test_each_sign_is_told_once(lines: list[str]) -> None:
-    found = signs_in(lines)
+    found = patterns_in(lines)
     assert len(set(found)) == len(found)
-    assert set(found) <= set(SIGNS)
+    assert set(found) <= set(LOG_PATTERNS)

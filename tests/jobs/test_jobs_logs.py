@@ -15,19 +15,20 @@ from waiting import eventually
 from trainwright.api.errors import BadRequest, NotFound, ServiceUnavailable
 from trainwright.api.kinds import POD, TRAINJOB
 from trainwright.controlplane.embedded import EmbeddedCluster
-from trainwright.jobs import Identity, TrainRequest, log_reader, submit_or_adopt
-from trainwright.jobs import logs as module
-from trainwright.jobs.log_line import LogLine
-from trainwright.jobs.log_reader import ContainerLog
-from trainwright.jobs.logs import Budget, Wanted, follow_logs, read_logs
+from trainwright.jobs import Identity, TrainRequest, submit_or_adopt
+from trainwright.jobs.logs import log_reader
+from trainwright.jobs.logs import read_logs as module
+from trainwright.jobs.logs.log_line import LogLine
+from trainwright.jobs.logs.log_reader import ContainerLog
+from trainwright.jobs.logs.read_logs import Budget, LogSelector, follow_logs, read_logs
 
 Job = dict[str, Any]
-EVERY = Wanted(rank=None)
+EVERY = LogSelector(rank=None)
 
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_reader, "LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(log_reader, "POLL_SECONDS", 0.02)
 
 
 @pytest.fixture
@@ -71,13 +72,13 @@ def test_one_rank_or_all(cluster: EmbeddedCluster, job: Job, add_pod: Any) -> No
         ("node-0-0", "b"),
         ("node-0-1", "c\r"),
     ]
-    assert texts(read_logs(source, job, Wanted(rank=1, tail=1))) == ["c\r"]
+    assert texts(read_logs(source, job, LogSelector(rank=1, tail=1))) == ["c\r"]
     assert source.asked[-1]["tail_lines"] == 1
-    assert texts(read_logs(source, job, Wanted(since="1970-01-01T00:00:01Z"))) == []
+    assert texts(read_logs(source, job, LogSelector(since="1970-01-01T00:00:01Z"))) == []
     with pytest.raises(BadRequest, match="not started"):
-        list(read_logs(source, job, Wanted(rank=2)))
+        list(read_logs(source, job, LogSelector(rank=2)))
     with pytest.raises(NotFound, match=r"no pods of the step 'launcher' and rank 0 \(steps with pods: node\)"):
-        list(read_logs(source, job, Wanted("launcher")))
+        list(read_logs(source, job, LogSelector("launcher")))
 
 
 def test_the_run_before_a_restart(cluster: EmbeddedCluster, ended: Job) -> None:
@@ -115,7 +116,7 @@ LINES = tuple(f"line {number}" for number in range(12))
 def test_every_line_comes_once_wherever_the_connection_breaks(
     cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch, cuts: list[int], end: str, tail: int | None
 ) -> None:
-    monkeypatch.setattr(log_reader, "LOOK_SECONDS", 0)
+    monkeypatch.setattr(log_reader, "POLL_SECONDS", 0)
     pod = {
         "metadata": {"name": "x-node-0-0-a", "namespace": "default", "uid": "u"},
         "spec": {"containers": [{"name": "node"}]},
@@ -192,15 +193,15 @@ def test_a_pod_that_takes_the_place_of_another_is_followed_too(
 
 
 def test_a_log_that_stays_away_says_so(cluster: EmbeddedCluster, ended: Job, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_reader, "MOST_LOST", 2)
+    monkeypatch.setattr(log_reader, "MAX_LOST_CONNECTIONS", 2)
     source: Any = WithLogs(cluster, Log("a", cuts=(-1, -1, -1)))
-    assert texts(follow_logs(source, ended)) == ["(the connection to this log broke: the connection broke)"]
+    assert texts(follow_logs(source, ended)) == ["(the connection to this log was lost: the connection broke)"]
 
 
 def test_a_cluster_that_is_away_for_a_moment_does_not_end_it_and_for_long_does(
     cluster: EmbeddedCluster, ended: Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(log_reader, "MOST_LOST", 3)
+    monkeypatch.setattr(log_reader, "MAX_LOST_CONNECTIONS", 3)
     source: Any = WithLogs(cluster, Log("a"))
     source.lost = 3
     assert texts(follow_logs(source, ended)) == ["a"]
@@ -226,7 +227,7 @@ def test_a_job_that_has_ended_is_read_although_its_pods_cannot_be_listed_at_firs
 
 
 def test_readers_end_when_nobody_listens_any_more(cluster: EmbeddedCluster, ended: Job, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_MOST_PENDING", 1)
+    monkeypatch.setattr(module, "_MAX_PENDING", 1)
     before = set(threading.enumerate())
     lines: Any = follow_logs(WithLogs(cluster, Log(*["x"] * 100)), ended)  # type: ignore[arg-type]
     assert next(lines).text == "x"
@@ -258,7 +259,7 @@ def test_a_total_that_is_used_up_says_so_and_ends_with_the_last_lines(
 ) -> None:
     monkeypatch.setattr(module, "_TAIL_LINES", 2)
     seen = texts(follow_logs(WithLogs(cluster, Log(*LINES)), ended, budget=Budget(total=20)))  # type: ignore[arg-type]
-    limit = "(21 bytes shown, which is the limit; the last lines follow at the end)"
+    limit = "(21 bytes shown, the limit is reached; the last lines follow when the job ends)"
     assert seen == ["line 0", "line 1", "line 2", limit, "line 10", "line 11"]
 
 
@@ -266,7 +267,7 @@ def test_a_tick_shows_no_more_than_its_bytes_and_nothing_is_lost(
     cluster: EmbeddedCluster, ended: Job, add_pod: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ticks: list[int] = []
-    arriving = module.Following.arriving
+    arriving = module.LogFollower.lines_within
 
     def counted(following: Any, seconds: float) -> Iterator[LogLine]:
         ticks.append(0)
@@ -274,8 +275,8 @@ def test_a_tick_shows_no_more_than_its_bytes_and_nothing_is_lost(
             ticks[-1] += len(line.text) + 1
             yield line
 
-    monkeypatch.setattr(module.Following, "arriving", counted)
-    monkeypatch.setattr(module._ToItsEnd, "_is_done", lambda following: following._pending.empty() and len(ticks) > 8)
+    monkeypatch.setattr(module.LogFollower, "lines_within", counted)
+    monkeypatch.setattr(module._FollowUntilFinished, "_is_done", lambda following: following._pending.empty() and len(ticks) > 8)
     seen = texts(follow_logs(WithLogs(cluster, Log(*LINES)), ended, budget=Budget(tick=14)))  # type: ignore[arg-type]
     assert seen == list(LINES)
     assert max(ticks) <= 14 + len("line 11\n")
@@ -284,6 +285,6 @@ def test_a_tick_shows_no_more_than_its_bytes_and_nothing_is_lost(
 def test_a_line_without_an_end_is_cut_and_what_follows_is_not(
     cluster: EmbeddedCluster, ended: Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(log_reader, "MOST_LINE", 100)
+    monkeypatch.setattr(log_reader, "MAX_LINE_BYTES", 100)
     source: Any = WithLogs(cluster, Log("x" * 5000, "after", "y" * 3000, end=""))
     assert texts(read_logs(source, ended)) == ["x" * 100 + " ... (cut)", "after", "y" * 100 + " ... (cut)"]

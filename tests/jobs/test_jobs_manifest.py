@@ -61,7 +61,7 @@ def test_everything_in_a_request_reaches_the_manifest() -> None:
         run_timeout_seconds=60,
         labels={"kueue.x-k8s.io/queue-name": "q", "trainwright.dev/run": "not-yours"},
     )
-    manifest = trainjob_manifest(request, STEP, "team", runtime("trl-sft"), generation=2)
+    manifest = trainjob_manifest(request, STEP, "team", runtime("trl-sft"), attempt=2)
     spec = manifest["spec"]
     assert spec["initializer"] == {
         "dataset": {"storageUri": "hf://org/data", "env": [{"name": "A", "value": "1"}], "secretRef": {"name": "hub"}},
@@ -83,12 +83,12 @@ def test_everything_in_a_request_reaches_the_manifest() -> None:
 
 
 def test_the_digest_tells_requests_apart_but_not_generations() -> None:
-    def digest(generation: int = 1, **fields: Any) -> str:
+    def digest(attempt: int = 1, **fields: Any) -> str:
         request = TrainRequest(runtime="trl-sft", **fields)
-        manifest = trainjob_manifest(request, STEP, "team", runtime("trl-sft"), generation)
+        manifest = trainjob_manifest(request, STEP, "team", runtime("trl-sft"), attempt)
         return str(manifest["metadata"]["annotations"]["trainwright.dev/spec-digest"])
 
-    assert digest() == digest(generation=2) == digest(labels={"a": "b"})
+    assert digest() == digest(attempt=2) == digest(labels={"a": "b"})
     assert (
         len({digest(), digest(args=["x"]), digest(workspace="pvc://a"), digest(workspace="pvc://b"), digest(env={"A": ""})}) == 5
     )

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from trainwright.jobs import Phase, Progress, phase_of
-from trainwright.jobs.glimpse import glimpse
-from trainwright.jobs.progress import progress_of
-from trainwright.jobs.progress_line import progress_line
+from trainwright.jobs.state.progress import progress_of
+from trainwright.jobs.state.progress_line import progress_line
+from trainwright.jobs.state.trim_trainjob import trim_trainjob
 
 QUEUED = {"kueue.x-k8s.io/queue-name": "q"}
 
@@ -46,8 +46,8 @@ def steps(**ready: int) -> list[dict[str, Any]]:
     ],
 )
 def test_phases(trainjob: dict[str, Any], expected: Phase) -> None:
-    assert phase_of(trainjob) is phase_of(glimpse(trainjob)) is expected
-    assert progress_of(glimpse(trainjob)) == progress_of(trainjob)
+    assert phase_of(trainjob) is phase_of(trim_trainjob(trainjob)) is expected
+    assert progress_of(trim_trainjob(trainjob)) == progress_of(trainjob)
     assert expected.is_final == (expected in (Phase.Succeeded, Phase.Failed))
 
 
@@ -74,5 +74,5 @@ def test_progress_is_read_from_what_the_training_reported() -> None:
     reported = {"progressPercentage": 7, "estimatedRemainingSeconds": 9, "metrics": [{"name": "loss", "value": "1"}]}
     seen = progress_of(job(jobsStatus=steps(node=1), trainerStatus=reported))
     assert seen == Progress(Phase.Running, 7, 9, (("loss", "1"),))
-    assert progress_of(glimpse(job(jobsStatus=steps(node=1), trainerStatus=reported))) == seen
+    assert progress_of(trim_trainjob(job(jobsStatus=steps(node=1), trainerStatus=reported))) == seen
     assert progress_of(job(trainerStatus=None, jobsStatus=None)) == Progress(Phase.Starting)

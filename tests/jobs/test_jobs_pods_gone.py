@@ -9,8 +9,8 @@ import pytest
 from trainwright.api.objects import name_of
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Identity, OutOfMemory, Preempted, StepFailed, TrainJobFailed, submit_or_adopt
-from trainwright.jobs.pods_gone import taken_pods
-from trainwright.jobs.verdict import failure_of
+from trainwright.jobs.diagnosis.disrupted_pods import disrupted_pods
+from trainwright.jobs.diagnosis.failure_class import failure_of
 
 PREEMPTED = ("Preempted", "Preempted by pod 7a on node n")
 EVICTED = ("TaintManagerEviction", "Marking for deletion Pod default/x")
@@ -101,4 +101,4 @@ def pod(name: str, created: str) -> dict[str, Any]:
 def test_only_those_of_the_last_attempt_that_nobody_replaced_count(pods: list[tuple[str, str]], gone: list[str]) -> None:
     events = [event("j-node-0-0-aaaaa", *PREEMPTED, "2026-01-01T00:00:10Z")]
     there = [pod(name, f"2026-01-01T00:00:{second}Z") for name, second in pods]
-    assert [failure.name for failure in taken_pods({"metadata": {"name": "j"}}, events, there)] == gone
+    assert [failure.name for failure in disrupted_pods({"metadata": {"name": "j"}}, events, there)] == gone

@@ -1,4 +1,4 @@
-"""Pods that are taken away: the step goes on as its next generation, within a budget that no crash resets."""
+"""Pods that are taken away: the step goes on as its next attempt, within a budget that no crash resets."""
 
 from __future__ import annotations
 
@@ -23,12 +23,13 @@ from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.controlplane.gates import FeatureGates
 from trainwright.controlplane.home import Home
 from trainwright.controlplane.plane import ControlPlane
-from trainwright.jobs import Identity, Preempted, StepFailed, TrainJobFailed, TrainRequest, preemption, submit_or_adopt
-from trainwright.jobs import run as run_module
-from trainwright.jobs.generations import generation_of, generations_of, preemptions_until
-from trainwright.jobs.pods import pods_of
-from trainwright.jobs.run import Cancelled, follow_to_end, run_to_end
-from trainwright.jobs.verdict import failure_of
+from trainwright.jobs import Identity, Preempted, StepFailed, TrainJobFailed, TrainRequest, submit_or_adopt
+from trainwright.jobs.diagnosis import preemption
+from trainwright.jobs.diagnosis.failure_class import failure_of
+from trainwright.jobs.state.attempts import attempt_of, attempts_of, preemptions_so_far
+from trainwright.jobs.state.pods import pods_of
+from trainwright.jobs.wait import run as run_module
+from trainwright.jobs.wait.run import Cancelled, follow_to_end, run_to_end
 
 STEP = Identity("kfp", "run", "train")
 TAKEN = {
@@ -51,12 +52,12 @@ RequestOf = Callable[..., TrainRequest]
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(preemption, "FIRST_SECONDS", 0.0)
+    monkeypatch.setattr(preemption, "INITIAL_BACKOFF_SECONDS", 0.0)
 
 
 @pytest.fixture
 def fail(cluster: EmbeddedCluster, set_status: Any, add_pod: Any) -> Callable[..., dict[str, Any]]:
-    """Let the newest generation fail of what happened to its pod; returns the job."""
+    """Let the newest attempt fail of what happened to its pod; returns the job."""
 
     def make(status: dict[str, Any]) -> dict[str, Any]:
         job = newest(cluster)
@@ -67,14 +68,14 @@ def fail(cluster: EmbeddedCluster, set_status: Any, add_pod: Any) -> Callable[..
 
 
 def newest(cluster: EmbeddedCluster) -> dict[str, Any]:
-    return max(generations_of(cluster, STEP, "default"), key=generation_of)
+    return max(attempts_of(cluster, STEP, "default"), key=attempt_of)
 
 
 def count(cluster: EmbeddedCluster) -> int:
-    return max(preemptions_until(job) for job in generations_of(cluster, STEP, "default"))
+    return max(preemptions_so_far(job) for job in attempts_of(cluster, STEP, "default"))
 
 
-class Following:
+class BackgroundRun:
     """A run in a thread of its own, and how it ended."""
 
     def __init__(self, cluster: Any, request: TrainRequest, **more: Any):
@@ -89,18 +90,18 @@ class Following:
         except BaseException as error:
             self.error = error
 
-    def ended(self) -> Following:
+    def ended(self) -> BackgroundRun:
         self._thread.join(30)
         assert not self._thread.is_alive()
         return self
 
 
-def reached(cluster: EmbeddedCluster, generation: int) -> dict[str, Any]:
+def reached(cluster: EmbeddedCluster, attempt: int) -> dict[str, Any]:
     def there() -> bool:
-        jobs = generations_of(cluster, STEP, "default")
-        return bool(jobs) and generation_of(max(jobs, key=generation_of)) == generation
+        jobs = attempts_of(cluster, STEP, "default")
+        return bool(jobs) and attempt_of(max(jobs, key=attempt_of)) == attempt
 
-    eventually(there, what=f"generation {generation}")
+    eventually(there, what=f"attempt {attempt}")
     return newest(cluster)
 
 
@@ -121,19 +122,19 @@ def controllers(tmp_path: Path) -> Iterator[ControlPlane]:
 @pytest.mark.medium
 def test_the_controllers_own_end_of_a_preempted_job_is_followed_by_the_next_generation(controllers: ControlPlane) -> None:
     cluster: Any = controllers.cluster
-    following = Following(cluster, TrainRequest(runtime="once", command=["true"]), preemption_budget=2)
-    for generation in (1, 2, 3):
-        job = reached(cluster, generation)
+    following = BackgroundRun(cluster, TrainRequest(runtime="once", command=["true"]), preemption_budget=2)
+    for attempt in (1, 2, 3):
+        job = reached(cluster, attempt)
         (pod,) = eventually(partial(pods_of, cluster, job))
         cluster.patch(POD, name_of(pod), {"status": TAKEN}, "default", subresource="status")
     error = following.ended().error
     assert isinstance(error, Preempted)
     assert "was preempted, PreemptionByScheduler: preempting to accommodate a higher priority pod" in str(error)
-    assert "its budget of 2 resumptions after preemptions is used up" in str(error)
+    assert "its preemption budget of 2 resubmissions is exhausted" in str(error)
     assert error.report is not None
     assert error.report.as_dict()["preemptions"] == 2
-    assert "used: 2 of the budget for preemptions" in str(error)
-    assert len(generations_of(cluster, STEP, "default")) == 3
+    assert "used: 2 preemptions" in str(error)
+    assert len(attempts_of(cluster, STEP, "default")) == 3
 
 
 @pytest.mark.medium
@@ -158,7 +159,7 @@ def test_a_runtime_of_the_documented_form_restarts_by_itself(controllers: Contro
 def test_the_step_succeeds_as_a_later_generation(
     cluster: EmbeddedCluster, request_of: RequestOf, set_status: Any, fail: Any
 ) -> None:
-    following = Following(cluster, request_of())
+    following = BackgroundRun(cluster, request_of())
     reached(cluster, 1)
     fail(TAKEN)
     second = reached(cluster, 2)
@@ -170,7 +171,7 @@ def test_the_step_succeeds_as_a_later_generation(
 def test_another_failure_is_not_resumed_and_says_what_was_used(
     cluster: EmbeddedCluster, request_of: RequestOf, fail: Any
 ) -> None:
-    following = Following(cluster, request_of())
+    following = BackgroundRun(cluster, request_of())
     reached(cluster, 1)
     fail(TAKEN)
     reached(cluster, 2)
@@ -179,35 +180,35 @@ def test_another_failure_is_not_resumed_and_says_what_was_used(
     assert isinstance(error, StepFailed)
     assert error.report is not None
     assert error.report.preemptions == 1
-    assert len(generations_of(cluster, STEP, "default")) == 2
+    assert len(attempts_of(cluster, STEP, "default")) == 2
 
 
 def test_without_a_budget_nothing_is_resumed(cluster: EmbeddedCluster, request_of: RequestOf, fail: Any) -> None:
-    following = Following(cluster, request_of(), preemption_budget=0)
+    following = BackgroundRun(cluster, request_of(), preemption_budget=0)
     reached(cluster, 1)
     fail(TAKEN)
     error = following.ended().error
     assert isinstance(error, Preempted)
     assert "budget" not in str(error)
-    assert len(generations_of(cluster, STEP, "default")) == 1
+    assert len(attempts_of(cluster, STEP, "default")) == 1
 
 
 def test_the_budget_counts_across_retries_and_deleted_generations(
     cluster: EmbeddedCluster, request_of: RequestOf, fail: Any
 ) -> None:
-    following = Following(cluster, request_of(previous_jobs="delete"), preemption_budget=1)
+    following = BackgroundRun(cluster, request_of(previous_jobs="delete"), preemption_budget=1)
     reached(cluster, 1)
     fail(TAKEN)
     reached(cluster, 2)
     fail(TAKEN)
     assert isinstance(following.ended().error, Preempted)
-    again = Following(cluster, request_of(previous_jobs="delete"), preemption_budget=1)  # the orchestrator's retry
+    again = BackgroundRun(cluster, request_of(previous_jobs="delete"), preemption_budget=1)  # the orchestrator's retry
     third = reached(cluster, 3)
-    assert preemptions_until(third) == 2
+    assert preemptions_so_far(third) == 2
     fail(TAKEN)
     error = again.ended().error
     assert isinstance(error, Preempted)
-    assert "its budget of 1 resumptions" in str(error)
+    assert "its preemption budget of 1 resubmissions" in str(error)
     assert count(cluster) == 3
 
 
@@ -222,7 +223,7 @@ def test_whoever_is_killed_in_between_loses_no_count(
     def dying(*_: Any, **__: Any) -> Any:
         raise Killed
 
-    following = Following(cluster, request_of(), preemption_budget=1)
+    following = BackgroundRun(cluster, request_of(), preemption_budget=1)
     reached(cluster, 1)
     with monkeypatch.context() as patched:
         match when:
@@ -234,8 +235,8 @@ def test_whoever_is_killed_in_between_loses_no_count(
                 patched.setattr(run_module, "submit_or_adopt", dying)
         fail(TAKEN)
         assert isinstance(following.ended().error, Killed)
-    again = Following(cluster, request_of(), preemption_budget=1)
-    assert preemptions_until(reached(cluster, 2)) == 1
+    again = BackgroundRun(cluster, request_of(), preemption_budget=1)
+    assert preemptions_so_far(reached(cluster, 2)) == 1
     fail(TAKEN)
     assert isinstance(again.ended().error, Preempted)
     assert count(cluster) == 2
@@ -252,24 +253,24 @@ def test_who_adopts_counts_nothing_twice(cluster: EmbeddedCluster, request_of: R
         submit_or_adopt(cluster, request_of(), STEP, "default")
     assert count(cluster) == 1
     set_status(newest(cluster), "Complete")
-    assert preemption.judged(cluster, newest(cluster)) == newest(cluster)
+    assert preemption.mark_if_preempted(cluster, newest(cluster)) == newest(cluster)
 
 
 def test_a_signal_ends_the_wait_before_the_next_is_submitted(
     cluster: EmbeddedCluster, request_of: RequestOf, fail: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(preemption, "FIRST_SECONDS", 600.0)
-    monkeypatch.setattr(preemption, "MOST_SECONDS", 600.0)
+    monkeypatch.setattr(preemption, "INITIAL_BACKOFF_SECONDS", 600.0)
+    monkeypatch.setattr(preemption, "MAX_BACKOFF_SECONDS", 600.0)
     stop = threading.Event()
     submit_or_adopt(cluster, request_of(), STEP, "default")
     fail(TAKEN)
 
-    monkeypatch.setattr(run_module, "ended_by_signals", lambda: nullcontext(stop))
+    monkeypatch.setattr(run_module, "stop_on_signals", lambda: nullcontext(stop))
     threading.Timer(0.05, stop.set).start()
     with pytest.raises(Cancelled, match="was preempted, and the wait to resume it was cancelled"):
-        run_module.follow_to_end(cluster, newest(cluster), again=lambda: pytest.fail("nothing is submitted any more"))
+        run_module.follow_to_end(cluster, newest(cluster), resubmit=lambda: pytest.fail("nothing is submitted any more"))
     assert count(cluster) == 1
-    assert len(generations_of(cluster, STEP, "default")) == 1
+    assert len(attempts_of(cluster, STEP, "default")) == 1
 
 
 def test_who_may_not_count_does_not_resume(cluster: EmbeddedCluster, request_of: RequestOf, fail: Any) -> None:
@@ -283,10 +284,10 @@ def test_who_may_not_count_does_not_resume(cluster: EmbeddedCluster, request_of:
     submit_or_adopt(cluster, request_of(), STEP, "default")
     error = failure_of(cluster, fail(TAKEN))
     assert isinstance(error, Preempted)
-    with pytest.raises(Preempted, match="cannot be counted: not you"):
+    with pytest.raises(Preempted, match="cannot be recorded: not you"):
         preemption.wait_to_resume(Narrow(), error, 3, threading.Event())  # type: ignore[arg-type]
     retried = submit_or_adopt(Narrow(), request_of(), STEP, "default")  # type: ignore[arg-type]
-    assert preemptions_until(retried.trainjob) == 1
+    assert preemptions_so_far(retried.trainjob) == 1
 
 
 def test_a_job_that_was_submitted_elsewhere_is_followed_on(
@@ -300,7 +301,7 @@ def test_a_job_that_was_submitted_elsewhere_is_followed_on(
         set_status(made.trainjob, "Complete")
         return made
 
-    assert name_of(follow_to_end(cluster, submitted.trainjob, again=again)) == f"{submitted.name}-2"
+    assert name_of(follow_to_end(cluster, submitted.trainjob, resubmit=again)) == f"{submitted.name}-2"
     with pytest.raises(TrainJobFailed):
         follow_to_end(cluster, submitted.trainjob)
 
@@ -311,13 +312,13 @@ def test_after_a_preemption_the_next_goes_on_from_its_checkpoints_whatever_begin
     request = TrainRequest(runtime="trl-sft", workspace="pvc://w", resume="never", dataset_uri="hf://a/b", model_uri="hf://a/b")
 
     def told() -> tuple[str, str]:
-        """What the newest generation's container is told, and its annotation."""
+        """What the newest attempt's container is told, and its annotation."""
         (patch,) = [patch for patch in newest(cluster)["spec"]["runtimePatches"] if patch["manager"] == "trainwright.dev/resume"]
         (job,) = patch["trainingRuntimeSpec"]["template"]["spec"]["replicatedJobs"]
         (container,) = job["template"]["spec"]["template"]["spec"]["initContainers"]
         said = {entry["name"]: entry.get("value", "") for entry in container["env"]}
         assert said[names.RESUME_VARIABLE] == "never"
-        return said.get(names.RESUME_CONTINUES_VARIABLE, ""), annotations_of(newest(cluster)).get(names.CONTINUES_ANNOTATION, "")
+        return said.get(names.RESUMES_FROM_VARIABLE, ""), annotations_of(newest(cluster)).get(names.RESUMES_FROM_ANNOTATION, "")
 
     def jobset() -> str:
         spec = {"replicatedJobs": [{"name": "node", "template": {"spec": {"template": {"spec": CONTAINERS}}}}]}

@@ -10,8 +10,8 @@ import pytest
 from trainwright.api.errors import BadRequest, Forbidden, ServiceUnavailable
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Identity, TrainRequest, submit_or_adopt
-from trainwright.jobs.describe import description_of
-from trainwright.jobs.report import failure_report, last_seen, report_of
+from trainwright.jobs.diagnosis.report import failure_report, last_seen, report_of
+from trainwright.jobs.state.describe import description_of
 
 LOG = b"one\n\xfftwo\n"
 
@@ -107,10 +107,10 @@ class WithRuns(WithLogs):
     [
         (True, b"anew", b"why", "why"),
         (True, b"anew", None, "anew"),
-        (True, b"", b"", "(its log is empty)"),
+        (True, b"", b"", "(the log is empty)"),
         (False, b"why", b"earlier", "why"),
         (False, b"", b"earlier", "earlier"),
-        (False, b"", None, "(its log is empty)"),
+        (False, b"", None, "(the log is empty)"),
     ],
 )
 def test_the_log_of_a_container_that_was_restarted_is_that_of_the_run_that_failed(
@@ -139,7 +139,7 @@ def test_every_container_that_failed_is_told_with_its_last_lines(
 
 
 def test_without_pods_the_last_warning_is_told(cluster: EmbeddedCluster, failed: dict[str, Any]) -> None:
-    assert report(cluster, failed)[1:] == ["last seen: no pod waits and no warning was written"]
+    assert report(cluster, failed)[1:] == ["last seen: no pod is waiting and there is no warning event"]
     name = failed["metadata"]["name"]
     for number, kind in enumerate(("Warning", "Warning", "Normal")):
         event = {
@@ -163,7 +163,7 @@ def test_without_pods_the_last_warning_is_told(cluster: EmbeddedCluster, failed:
     [
         (
             {"phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "False", "message": "0/1 nodes: no GPU"}]},
-            "waits: 0/1 nodes: no GPU",
+            "is waiting: 0/1 nodes: no GPU",
         ),
         (
             {
@@ -172,7 +172,7 @@ def test_without_pods_the_last_warning_is_told(cluster: EmbeddedCluster, failed:
                     {**ended(0), "state": {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}}
                 ],
             },
-            "waits: ImagePullBackOff: no such image",
+            "is waiting: ImagePullBackOff: no such image",
         ),
     ],
 )
@@ -187,8 +187,8 @@ def test_what_may_not_be_read_is_said_and_hides_nothing_else(
     add_pod(failed, phase="Failed", containerStatuses=[ended(7)])
     lines = report(WithLogs(cluster, Forbidden("pods/log is forbidden")), failed)
     assert "exited 7" in lines[1]
-    assert lines[2:] == ["    (its log cannot be read: pods/log is forbidden)"]
-    assert report(WithLogs(cluster, b""), failed)[2:] == ["    (its log is empty)"]
+    assert lines[2:] == ["    (the log cannot be read: pods/log is forbidden)"]
+    assert report(WithLogs(cluster, b""), failed)[2:] == ["    (the log is empty)"]
 
     class NoPods:
         def list(self, *_: Any, **__: Any) -> None:
@@ -196,7 +196,7 @@ def test_what_may_not_be_read_is_said_and_hides_nothing_else(
 
         get = cluster.get
 
-    assert report(NoPods(), failed)[1:] == ["(its pods cannot be listed: pods is forbidden)"]
+    assert report(NoPods(), failed)[1:] == ["(the pods cannot be listed: pods is forbidden)"]
     assert last_seen(NoPods(), failed) == "last seen: nothing (pods is forbidden)"  # type: ignore[arg-type]
 
 

@@ -14,7 +14,7 @@ from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import name_of, named
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Identity, TrainRequest, submit_or_adopt, trainjob_manifest
-from trainwright.jobs.resume import PATCH_MANAGER
+from trainwright.jobs.request.resume import PATCH_MANAGER
 from trainwright.materialize import materialize
 from trainwright.runtimes import bundled_runtime
 
@@ -102,7 +102,7 @@ def test_a_runtime_that_cannot_is_refused_for_an_export_and_doubted_else(
     assert "no init container" not in caplog.text
     set_status(first.trainjob, "Failed")
     submit_or_adopt(cluster, request_of(), STEP, "default")
-    assert "whether generation 2 goes on from a checkpoint is up to its program" in caplog.text
+    assert "whether attempt 2 goes on from a checkpoint is up to its program" in caplog.text
     submit_or_adopt(cluster, request_of(resume="never"), Identity("kfp", "run", "other"), "default")
     assert "whether it starts afresh is up to its program" in caplog.text
 
@@ -131,7 +131,7 @@ def test_auto_learns_of_the_export_only_when_a_job_is_made(cluster: EmbeddedClus
     assert PATCH_MANAGER not in [patch["manager"] for patch in empty.trainjob["spec"]["runtimePatches"]]
     none = submit_or_adopt(cluster, sft(), Identity("kfp", "none", "s"), "default", latest_checkpoint=latest("s3://bucket/run"))
     assert PATCH_MANAGER not in [patch["manager"] for patch in none.trainjob["spec"]["runtimePatches"]]
-    assert "without resume_secret or store_secret its pods cannot read the export s3://bucket/run" in caplog.text
+    assert "without resume_secret or store_secret the pods cannot read the export s3://bucket/run" in caplog.text
 
 
 def test_ended_earlier_generations_are_kept_or_deleted(cluster: EmbeddedCluster, request_of: RequestOf, set_status: Any) -> None:
@@ -143,7 +143,7 @@ def test_ended_earlier_generations_are_kept_or_deleted(cluster: EmbeddedCluster,
     other = submit_or_adopt(cluster, request_of(), Identity("kfp", "run", "other"), "default")
     set_status(other.trainjob, "Failed")
     third = submit_or_adopt(cluster, request_of(previous_jobs="delete"), STEP, "default")
-    assert third.generation == 3
+    assert third.attempt == 3
     left = [name_of(job) for job in cluster.list(TRAINJOB).items if "deletionTimestamp" not in job["metadata"]]
     assert sorted(left) == sorted([other.name, third.name])
 
@@ -154,9 +154,9 @@ def test_ended_jobs_of_before_a_clear_go_too(cluster: EmbeddedCluster, request_o
     set_status(made[0].trainjob, "Failed")
     made.append(submit_or_adopt(cluster, request_of(), STEP, "default"))
     set_status(made[1].trainjob, "Complete")
-    current = submit_or_adopt(cluster, request_of(previous_jobs="delete"), cleared, "default", was=(STEP,))
+    current = submit_or_adopt(cluster, request_of(previous_jobs="delete"), cleared, "default", previous_identities=(STEP,))
     left = [name_of(job) for job in cluster.list(TRAINJOB).items if "deletionTimestamp" not in job["metadata"]]
-    assert (current.generation, left) == (1, [current.name])
+    assert (current.attempt, left) == (1, [current.name])
 
 
 def test_a_generation_that_was_only_superseded_is_not_deleted(cluster: EmbeddedCluster, request_of: RequestOf) -> None:
@@ -191,5 +191,5 @@ def test_who_may_not_delete_keeps_the_earlier_one_and_gets_his_job(
         def delete(self, *_: Any, **__: Any) -> None:
             raise Forbidden("not you")
 
-    assert submit_or_adopt(Narrow(), request_of(previous_jobs="delete"), STEP, "default").generation == 2  # type: ignore[arg-type]
-    assert "earlier generation kept" in caplog.text
+    assert submit_or_adopt(Narrow(), request_of(previous_jobs="delete"), STEP, "default").attempt == 2  # type: ignore[arg-type]
+    assert "event=previous_attempt_not_deleted" in caplog.text

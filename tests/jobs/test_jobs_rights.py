@@ -14,20 +14,21 @@ from waiting import eventually
 from trainwright.api import names
 from trainwright.api.kinds import POD, TRAINJOB
 from trainwright.api.objects import annotations_of, name_of
-from trainwright.cluster import connect, connect_for_jobs
-from trainwright.cluster.access import right_for
+from trainwright.cluster import connect
 from trainwright.cluster.kubernetes_cluster import KubernetesCluster
-from trainwright.cluster.served_schema import forget_served
+from trainwright.cluster.permissions import permission_for
 from trainwright.controlplane.gates import FeatureGates
 from trainwright.controlplane.home import Home
 from trainwright.controlplane.plane import ControlPlane
-from trainwright.jobs import Identity, JobDeleted, RunFolderTaken, TrainJobNameTaken, TrainRequest, submit_or_adopt, wait_for
-from trainwright.jobs.cancel import Stopping, stop_job
-from trainwright.jobs.logs import follow_logs
-from trainwright.jobs.pod_failure import pod_failure
-from trainwright.jobs.report import report_of
-from trainwright.jobs.rights import CALLS, JOBSET_MODE_CALLS, Call
+from trainwright.jobs import Identity, RunFolderTaken, TrainJobDeleted, TrainJobNameTaken, TrainRequest, submit_or_adopt, wait_for
+from trainwright.jobs.diagnosis.pod_failure import pod_failure
+from trainwright.jobs.diagnosis.report import report_of
+from trainwright.jobs.logs.read_logs import follow_logs
+from trainwright.jobs.submit.rbac import CALLS, JOBSET_MODE_CALLS, ApiCall
+from trainwright.jobs.wait.cancel import CancelPolicy, cancel_owned_job
 from trainwright.runtimes import RuntimeNotFound
+from trainwright.submission import connect_for_jobs
+from trainwright.submission.served_schema import forget_served
 
 SPACE = "default"
 
@@ -49,8 +50,8 @@ class Recorder:
     def during(self, act: str) -> None:
         self.act = act
 
-    def saw(self, method: str, path: str, query: Any) -> None:
-        if self.act and (right := right_for(method, path, query or [])) is not None:
+    def observe_status(self, method: str, path: str, query: Any) -> None:
+        if self.act and (right := permission_for(method, path, query or [])) is not None:
             self.made.add((self.act, str(right)))
 
 
@@ -59,7 +60,7 @@ def recorder(monkeypatch: pytest.MonkeyPatch) -> Recorder:
     recorder, ask = Recorder(), KubernetesCluster._request
 
     def recorded(cluster: KubernetesCluster, method: str, path: str, **more: Any) -> Any:
-        recorder.saw(method, path, more.get("query"))
+        recorder.observe_status(method, path, more.get("query"))
         return ask(cluster, method, path, **more)
 
     monkeypatch.setattr(KubernetesCluster, "_request", recorded)
@@ -105,11 +106,11 @@ def test_the_table_is_what_is_asked(
     lines.close()  # type: ignore[attr-defined]
 
     recorder.during("cancel")
-    assert stop_job(cluster, sleeping, Stopping.suspend, within=30).endswith("runs again")
+    assert cancel_owned_job(cluster, sleeping, CancelPolicy.suspend, timeout_seconds=30).endswith("runs again")
     recorder.during("resume")
     assert submitted("sleeping", "echo hello; sleep 1000")["spec"]["suspend"] is False
     recorder.during("cancel")
-    assert stop_job(cluster, sleeping, Stopping.delete, within=30) == "it is deleted"
+    assert cancel_owned_job(cluster, sleeping, CancelPolicy.delete, timeout_seconds=30) == "it is deleted"
 
     recorder.during("submit with a workspace")
     new = "pvc://new?size=1Gi&class=fast&retain=delete"
@@ -122,7 +123,7 @@ def test_the_table_is_what_is_asked(
         cluster.create({**wanted, "metadata": metadata})
 
     with monkeypatch.context() as patched:
-        patched.setattr("trainwright.jobs.submit.check_holder", another_in_this_moment)
+        patched.setattr("trainwright.jobs.submit.submit_or_adopt.check_holder", another_in_this_moment)
         with pytest.raises(RunFolderTaken, match="withdrawn"):
             submit_or_adopt(cluster, with_volume, Identity("o", "contested", "volume"), SPACE)
 
@@ -137,11 +138,11 @@ def test_the_table_is_what_is_asked(
     recorder.during("wait")
     ender = threading.Timer(0.5, lambda: connect(kubeconfig).delete(TRAINJOB, name_of(waited), SPACE))
     ender.start()
-    with pytest.raises(JobDeleted):
+    with pytest.raises(TrainJobDeleted):
         wait_for(cluster, waited)
     ender.join()
 
-    table = {(act, str(call.right(SPACE))) for call in CALLS for act in call.acts}
+    table = {(act, str(call.permission(SPACE))) for call in CALLS for act in call.operations}
     other = {("wait", f"delete {TRAINJOB.resource} in the namespace {SPACE}")}  # the test's own
 
     own = {"submit with a workspace": ("claims", "storage", "delete"), "submit with code": ("configmaps",)}
@@ -162,7 +163,7 @@ def pods(cluster: KubernetesCluster, recorder: Recorder, job: Any) -> list[Any]:
 
 
 @pytest.mark.parametrize(("files", "calls"), [(("rbac.yaml",), CALLS), (("rbac.yaml", "rbac-jobset.yaml"), JOBSET_MODE_CALLS)])
-def test_the_role_grants_what_no_job_can_do_without(files: tuple[str, ...], calls: tuple[Call, ...]) -> None:
+def test_the_role_grants_what_no_job_can_do_without(files: tuple[str, ...], calls: tuple[ApiCall, ...]) -> None:
     folder = Path(__file__).parents[2] / "deploy"
     granted = {
         (verb, resource, group)
@@ -173,5 +174,5 @@ def test_the_role_grants_what_no_job_can_do_without(files: tuple[str, ...], call
         for resource in rule["resources"]
         for group in rule["apiGroups"]
     }
-    wanted = {(call.verb, call.kind.plural + (f"/{call.sub}" if call.sub else ""), call.kind.group) for call in calls}
+    wanted = {(call.verb, call.kind.plural + (f"/{call.subresource}" if call.subresource else ""), call.kind.group) for call in calls}
     assert wanted - granted == {("list", "nodes", "")}, "nodes are looked at where that is allowed"

@@ -17,14 +17,23 @@ from trainwright.api.kinds import CLUSTER_TRAINING_RUNTIME, JOBSET, POD, TRAINJO
 from trainwright.controlplane.gates import FeatureGates
 from trainwright.controlplane.home import Home
 from trainwright.controlplane.plane import ControlPlane
-from trainwright.jobs import Deadlines, Happening, Identity, Live, TrainJobDeadline, TrainRequest, submit_or_adopt, suspend_job
-from trainwright.jobs.both_modes import find_job
-from trainwright.jobs.cancel import Stopping, stop_job
-from trainwright.jobs.happenings import Printed, Restarted
-from trainwright.jobs.pod_failure import pod_failure
-from trainwright.jobs.pods import pods_of
-from trainwright.jobs.report import report_of
-from trainwright.jobs.run import run_to_end
+from trainwright.jobs import (
+    Deadlines,
+    Identity,
+    JobEvent,
+    LogStreamOptions,
+    TrainJobDeadline,
+    TrainRequest,
+    submit_or_adopt,
+    suspend_job,
+)
+from trainwright.jobs.diagnosis.pod_failure import pod_failure
+from trainwright.jobs.diagnosis.report import report_of
+from trainwright.jobs.state.pods import pods_of
+from trainwright.jobs.submit.job_lookup import find_job
+from trainwright.jobs.wait.cancel import CancelPolicy, cancel_owned_job
+from trainwright.jobs.wait.job_events import LogOutput, Restarted
+from trainwright.jobs.wait.run import run_to_end
 
 pytestmark = pytest.mark.medium
 STEP = Identity("kfp", "run", "train")
@@ -32,7 +41,7 @@ PROGRAM = """
 import sys
 from trainwright.cluster import connect
 from trainwright.jobs import Identity, TrainRequest
-from trainwright.jobs.run import Cancelled, run_to_end
+from trainwright.jobs.wait.run import Cancelled, run_to_end
 
 request = TrainRequest(runtime="torch-distributed", command=["bash", "-c", sys.argv[2]])
 try:
@@ -72,7 +81,7 @@ def test_a_sigterm_suspends_and_the_same_step_again_resumes(
     _, words = process.communicate(timeout=30)
     assert process.returncode == 1
     assert "CANCELLED" in words
-    assert "is suspended and goes on when this step runs again" in words
+    assert "is suspended and resumes when this step runs again" in words
     (job,) = plane.cluster.list(TRAINJOB).items
     assert job["spec"]["suspend"] is True
     eventually(lambda: not pods_of(plane.cluster, job))
@@ -98,7 +107,7 @@ def test_an_error_of_the_caller_suspends_too(plane: ControlPlane) -> None:
 
     request = TrainRequest(runtime="torch-distributed", command=["sleep", "1000"])
     with pytest.raises(RuntimeError, match="boom"):
-        run_to_end(plane.cluster, request, STEP, "default", tell=boom)
+        run_to_end(plane.cluster, request, STEP, "default", on_event=boom)
     assert plane.cluster.list(TRAINJOB).items[0]["spec"]["suspend"] is True
 
 
@@ -125,7 +134,7 @@ def test_a_superseded_job_is_not_resumed_and_the_step_gets_the_next_generation(p
     assert suspend_job(plane.cluster, first, superseded=True)
     assert suspend_job(plane.cluster, first, superseded=True)  # again changes nothing
     second = submit_or_adopt(plane.cluster, request, STEP, "default")
-    assert (second.adopted, second.generation) == (False, 2)
+    assert (second.adopted, second.attempt) == (False, 2)
     assert find_job(plane.cluster, STEP, "default") == (plane.cluster, plane.cluster.get(TRAINJOB, second.name, "default"))
     assert find_job(plane.cluster, Identity("kfp", "run", "other"), "default") is None
     left = plane.cluster.get(TRAINJOB, first["metadata"]["name"], "default")
@@ -136,10 +145,14 @@ def test_a_superseded_job_is_not_resumed_and_the_step_gets_the_next_generation(p
 def test_a_job_is_left_as_it_was_asked_for(plane: ControlPlane, how: str, words: str) -> None:
     request = TrainRequest(runtime="torch-distributed", command=["sleep", "600"])
     job = submit_or_adopt(plane.cluster, request, STEP, "default").trainjob
-    assert words in stop_job(plane.cluster, job, Stopping(how))
+    assert words in cancel_owned_job(plane.cluster, job, CancelPolicy(how))
     if how == "delete":
         eventually(lambda: not plane.cluster.list(TRAINJOB).items)
-        assert stop_job(plane.cluster, job, Stopping.delete) == stop_job(plane.cluster, job, Stopping.suspend) == "it is gone"
+        assert (
+            cancel_owned_job(plane.cluster, job, CancelPolicy.delete)
+            == cancel_owned_job(plane.cluster, job, CancelPolicy.suspend)
+            == "it is gone"
+        )
     else:
         assert plane.cluster.get(TRAINJOB, job["metadata"]["name"], "default")["spec"]["suspend"] is True
 
@@ -158,11 +171,11 @@ def test_a_restart_is_told_and_both_runs_are_shown(plane: ControlPlane, tmp_path
     marker = tmp_path / "tried"
     script = f"if [ -e {marker} ]; then echo second; exit 0; fi; touch {marker}; echo first; sleep 2; exit 3"
     request = TrainRequest(runtime=metadata["name"], command=["bash", "-c", script])
-    told: list[Happening] = []
-    run_to_end(plane.cluster, request, STEP, "default", tell=told.extend, logs=Live())
+    told: list[JobEvent] = []
+    run_to_end(plane.cluster, request, STEP, "default", on_event=told.extend, logs=LogStreamOptions())
     expected = Restarted(1, container=True) if policy == "OnFailure" else Restarted(1, 2)
     assert [one for one in told if isinstance(one, Restarted)] == [expected]
-    assert [one.line.text for one in told if isinstance(one, Printed)] == ["first", "second"]
+    assert [one.line.text for one in told if isinstance(one, LogOutput)] == ["first", "second"]
 
 
 def test_a_report_shows_the_run_that_failed_also_when_the_container_has_begun_anew(plane: ControlPlane, tmp_path: Path) -> None:
@@ -178,6 +191,6 @@ def test_a_report_shows_the_run_that_failed_also_when_the_container_has_begun_an
     eventually(lambda: [pod for pod in pods_of(plane.cluster, submitted) if pod_failure(pod) is not None])
     report = report_of(plane.cluster, submitted)
     assert report.cause is not None
-    assert (report.cause.exit_code, report.cause.restarts, report.cause.is_earlier_run) == (3, 1, True)
+    assert (report.cause.exit_code, report.cause.restarts, report.cause.is_previous_run) == (3, 1, True)
     assert report.cause.lines == ("Rendezvous timeout",)
-    assert [sign.name for sign in report.signs] == ["rendezvous-timeout"]
+    assert [pattern.name for pattern in report.log_patterns] == ["rendezvous-timeout"]

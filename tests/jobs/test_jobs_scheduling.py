@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from trainwright.api import admit
 from trainwright.jobs import Identity, TrainRequest, trainjob_manifest
-from trainwright.jobs.scheduling import Topology
+from trainwright.jobs.request.scheduling import Topology
 from trainwright.materialize import materialize
 from trainwright.runtimes import bundled_runtime
 

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from trainwright.api.errors import Forbidden, Invalid, ServiceUnavailable
 from trainwright.api.kinds import TRAINJOB, Kind
-from trainwright.cluster.served_schema import DEFINITION, ServedSchema, schema_in, served_trainjob
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Deadlines, Identity, TrainRequest, submit_or_adopt
-from trainwright.jobs.run import _with_run
-from trainwright.jobs.served_form import served_form
+from trainwright.jobs.submit.api_compat import served_form
+from trainwright.jobs.wait.run import _with_run_deadline
+from trainwright.submission.served_schema import DEFINITION, ServedSchema, schema_in, served_trainjob
 
 STEP = Identity("o", "r", "s")
 FULL = {
@@ -100,8 +100,12 @@ def test_trainer_2_1_gets_overrides_and_the_client_keeps_the_deadline(cluster: E
     assert by_step["node"]["nodeSelector"] == {"gpu": "h100"}
     assert by_step["node"]["volumes"] == [{"name": "initializer", "persistentVolumeClaim": {"claimName": "mine"}}]
     assert made.run_deadline == 60
-    assert _with_run(Deadlines(), made.run_deadline) == Deadlines(run=60)
-    assert _with_run(Deadlines(run=30), made.run_deadline) == _with_run(Deadlines(run=30), None) == Deadlines(run=30)
+    assert _with_run_deadline(Deadlines(), made.run_deadline) == Deadlines(run=60)
+    assert (
+        _with_run_deadline(Deadlines(run=30), made.run_deadline)
+        == _with_run_deadline(Deadlines(run=30), None)
+        == Deadlines(run=30)
+    )
     assert submitted(serving).adopted  # the digest is that of the request, whatever the version
 
 

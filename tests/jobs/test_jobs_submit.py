@@ -1,4 +1,4 @@
-"""One step, one TrainJob: submit, adopt, resume, the next generation after a failure."""
+"""One step, one TrainJob: submit, adopt, resume, the next attempt after a failure."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def suspend(cluster: EmbeddedCluster, name: str, value: bool) -> dict[str, Any]:
 def test_the_second_submission_adopts_the_first(cluster: EmbeddedCluster, request_of: RequestOf) -> None:
     first = submit_or_adopt(cluster, request_of(env={"A": "1"}), STEP, "default")
     again = submit_or_adopt(cluster, request_of(env={"A": "1"}), STEP, "default")
-    assert (first.adopted, again.adopted, first.generation, again.generation) == (False, True, 1, 1)
+    assert (first.adopted, again.adopted, first.attempt, again.attempt) == (False, True, 1, 1)
     assert again.trainjob["metadata"]["uid"] == first.trainjob["metadata"]["uid"]
     assert labels_of(first.trainjob)["trainwright.dev/run"].startswith("run-one-")
     assert labels_of(first.trainjob)["trainwright.dev/step"] == "train"
@@ -54,7 +54,7 @@ def test_a_job_of_somebody_else_under_that_name_is_left_alone(
 ) -> None:
     made = submit_or_adopt(cluster, request_of(), STEP, "default")
     cluster.patch(TRAINJOB, made.name, {"metadata": {"annotations": {"trainwright.dev/owner": owner}}}, "default")
-    with pytest.raises(TrainJobNameTaken, match=f"belongs to {owner or 'somebody else'}, not to kfp/run one/train"):
+    with pytest.raises(TrainJobNameTaken, match=f"belongs to {owner or 'another owner'}, not to kfp/run one/train"):
         submit_or_adopt(cluster, request_of(), STEP, "default")
 
 
@@ -64,17 +64,17 @@ def test_after_a_failure_the_next_generation_is_submitted_also_of_another_reques
     first = submit_or_adopt(cluster, request_of(), STEP, "default")
     set_status(first.trainjob, "Failed")
     second = submit_or_adopt(cluster, request_of(num_nodes=2), STEP, "default")
-    assert (second.adopted, second.generation, second.name) == (False, 2, f"{first.name}-2")
+    assert (second.adopted, second.attempt, second.name) == (False, 2, f"{first.name}-2")
     set_status(second.trainjob, "Failed")
     third = submit_or_adopt(cluster, request_of(), STEP, "default")
-    assert third.generation == 3
+    assert third.attempt == 3
     assert submit_or_adopt(cluster, request_of(), STEP, "default").name == third.name
 
 
 def test_a_job_that_is_going_away_is_not_adopted(cluster: EmbeddedCluster, request_of: RequestOf) -> None:
     first = submit_or_adopt(cluster, request_of(), STEP, "default")
     assert delete_job(cluster, first.trainjob)
-    assert submit_or_adopt(cluster, request_of(), STEP, "default").generation == 2
+    assert submit_or_adopt(cluster, request_of(), STEP, "default").attempt == 2
 
 
 def test_deleting_an_earlier_generation_does_not_make_a_second_job(
@@ -87,16 +87,16 @@ def test_deleting_an_earlier_generation_does_not_make_a_second_job(
     again = submit_or_adopt(cluster, request_of(), STEP, "default")
     assert (again.adopted, again.name) == (True, second.name)
     other = submit_or_adopt(cluster, request_of(), Identity("airflow", "run one", "train"), "default")
-    assert (other.adopted, other.generation) == (False, 1)
+    assert (other.adopted, other.attempt) == (False, 1)
 
 
 def test_generations_have_a_limit(
     cluster: EmbeddedCluster, request_of: RequestOf, set_status: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("trainwright.jobs.submit.MOST_GENERATIONS", 2)
+    monkeypatch.setattr("trainwright.jobs.submit.submit_or_adopt.MAX_ATTEMPTS", 2)
     for _ in range(2):
         set_status(submit_or_adopt(cluster, request_of(), STEP, "default").trainjob, "Failed")
-    with pytest.raises(TrainJobNameTaken, match="2 generations exist"):
+    with pytest.raises(TrainJobNameTaken, match="2 attempts exist"):
         submit_or_adopt(cluster, request_of(), STEP, "default")
 
 
@@ -193,7 +193,7 @@ def test_who_may_not_list_runtimes_still_learns_that_his_is_unknown(cluster: Emb
 def test_what_cannot_be_built_is_refused_before_anything_is_created(cluster: EmbeddedCluster, request_of: RequestOf) -> None:
     with pytest.raises(Invalid):
         submit_or_adopt(cluster, request_of(env={"PET_NNODES": "3"}), STEP, "default")
-    with pytest.raises(Invalid, match="has no command, and none is given"):
+    with pytest.raises(Invalid, match="has no command; set command"):
         submit_or_adopt(cluster, request_of(command=[]), STEP, "default")
     assert cluster.list(TRAINJOB).items == []
 
@@ -233,7 +233,7 @@ def test_a_job_that_was_made_without_an_answer_and_has_failed_since_is_that_of_t
     losing = Losing()
     made = submit_or_adopt(losing, request_of(), STEP, "default")  # type: ignore[arg-type]
     assert losing.lost
-    assert (made.adopted, made.generation) == (False, 1)
+    assert (made.adopted, made.attempt) == (False, 1)
     assert len(cluster.list(TRAINJOB).items) == 1
 
 

@@ -27,8 +27,8 @@ from trainwright.jobs import (
     submit_or_adopt,
     wait_for,
 )
-from trainwright.jobs.report import report_of
-from trainwright.jobs.verdict import failure_of
+from trainwright.jobs.diagnosis.failure_class import failure_of
+from trainwright.jobs.diagnosis.report import report_of
 
 PULLING = {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}
 
@@ -154,7 +154,7 @@ def test_what_kueue_says_is_told_when_the_queue_is_too_long(
         metadata = {"name": f"e-{about}", "namespace": "default"}
         involved = {"kind": "Workload", "name": about, "namespace": "default"}
         cluster.create({"apiVersion": "v1", "kind": "Event", "metadata": metadata, "involvedObject": involved, **event})
-    with pytest.raises(QueueTimeout, match="the queue says Pending: insufficient quota for gpu"):
+    with pytest.raises(QueueTimeout, match="queue: Pending: insufficient quota for gpu"):
         wait_for(cluster, job, deadlines=Deadlines(queue=0.01))
 
 
@@ -180,5 +180,5 @@ def test_the_report_as_data(cluster: EmbeddedCluster, job: dict[str, Any], set_s
     assert data["nodeHours"] == 1.0
     (pod,) = data["pods"]
     assert (pod["exitCode"], pod["signal"], pod["log"], pod["outOfMemory"]) == (139, 11, ["boom"], False)
-    assert str(report).splitlines()[1] == "its JobSet: ReachedMaxRestarts: 3 of 3"
+    assert str(report).splitlines()[1] == "JobSet: ReachedMaxRestarts: 3 of 3"
     assert str(report).splitlines()[-1] == "used: 3 of 3 restarts, 1.00 node-hours"

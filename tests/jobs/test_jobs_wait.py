@@ -15,8 +15,8 @@ from trainwright.api.kinds import TRAINJOB
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import (
     Deadlines,
-    Happening,
     Identity,
+    JobEvent,
     Phase,
     TrainJobDeadline,
     TrainJobDeleted,
@@ -24,11 +24,11 @@ from trainwright.jobs import (
     TrainRequest,
     submit_or_adopt,
     wait_for,
-    watching,
 )
-from trainwright.jobs import wait as module
-from trainwright.jobs.clock import Clock
-from trainwright.jobs.happenings import PhaseChanged
+from trainwright.jobs.state.deadline_timer import DeadlineTimer
+from trainwright.jobs.wait import wait_for as module
+from trainwright.jobs.wait import watching
+from trainwright.jobs.wait.job_events import PhaseChanged
 
 Started = Callable[..., "Waiting"]
 
@@ -37,10 +37,10 @@ class Waiting:
     """`wait_for` in a thread of its own, and what came of it."""
 
     def __init__(self, cluster: Any, trainjob: dict[str, Any], **options: Any):
-        self.told: list[Happening] = []
+        self.told: list[JobEvent] = []
         self.outcome: Any = None
         self.stop = threading.Event()
-        self._call = lambda: wait_for(cluster, trainjob, tell=self.told.extend, stop=self.stop, **options)
+        self._call = lambda: wait_for(cluster, trainjob, on_event=self.told.extend, stop=self.stop, **options)
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
@@ -67,7 +67,7 @@ def job(cluster: EmbeddedCluster, request_of: Callable[..., TrainRequest]) -> di
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(module, "_POLL_SECONDS", 0.05)
 
 
 def remove(cluster: EmbeddedCluster, job: dict[str, Any]) -> None:
@@ -132,7 +132,7 @@ def test_another_of_the_same_name_is_not_the_one_we_wait_for(
             {},
             {"jobsStatus": [{"name": "node", "ready": 1, "succeeded": 0, "failed": 0, "active": 1, "suspended": 0}]},
             "run",
-            "was Running for more than 0.1 s; last seen: no pod waits",
+            "was Running for more than 0.1 s; last seen: no pod is waiting",
         ),
     ],
 )
@@ -149,16 +149,16 @@ def test_a_deadline_says_what_it_waited_for(
 def test_deadlines_count_only_their_own_time_and_sum_it_up(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
-    clock = Clock(Deadlines(queue=10, run=50))
-    assert clock.left(Phase.Queued) == 10
+    clock = DeadlineTimer(Deadlines(queue=10, run=50))
+    assert clock.seconds_left(Phase.Queued) == 10
     now[0] += 4
-    assert clock.left(Phase.Running) == 50
+    assert clock.seconds_left(Phase.Running) == 50
     now[0] += 40
-    assert clock.left(Phase.Suspended) == 6  # not since it was first queued
+    assert clock.seconds_left(Phase.Suspended) == 6  # not since it was first queued
     now[0] += 5
-    assert clock.left(Phase.Queued) == 1
-    assert clock.left(Phase.Running) == 10
-    assert clock.left(Phase.Starting) == float("inf")
+    assert clock.seconds_left(Phase.Queued) == 1
+    assert clock.seconds_left(Phase.Running) == 10
+    assert clock.seconds_left(Phase.Starting) == float("inf")
 
 
 def test_stop_ends_the_wait_with_what_was_seen_last(cluster: EmbeddedCluster, job: dict[str, Any]) -> None:
@@ -196,6 +196,6 @@ def test_a_cluster_that_stays_away_ends_the_wait_and_one_that_comes_back_does_no
             return cluster.list(*arguments, **more)
 
     assert wait_for(Flaky(), job)["metadata"]["uid"] == job["metadata"]["uid"]  # type: ignore[arg-type]
-    monkeypatch.setattr(watching, "LOST_SECONDS", 0.1)
+    monkeypatch.setattr(watching, "CLUSTER_LOST_SECONDS", 0.1)
     with pytest.raises(ServiceUnavailable, match="down"):
         wait_for(Refusing(ServiceUnavailable("down")), job)  # type: ignore[arg-type]

@@ -13,9 +13,9 @@ from trainwright.api.errors import Forbidden
 from trainwright.api.kinds import TRAINJOB
 from trainwright.cluster.protocol import Listing
 from trainwright.controlplane.embedded import EmbeddedCluster
-from trainwright.jobs import Identity, JobDeleted, TrainRequest, submit_or_adopt, wait_for
-from trainwright.jobs import wait as module
-from trainwright.jobs.watching import Latest, Watching
+from trainwright.jobs import Identity, TrainJobDeleted, TrainRequest, submit_or_adopt, wait_for
+from trainwright.jobs.wait import wait_for as module
+from trainwright.jobs.wait.watching import JobWatch, LatestValue
 
 
 class Counting:
@@ -46,7 +46,7 @@ class Counting:
 
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(module, "_POLL_SECONDS", 0.05)
 
 
 @pytest.fixture
@@ -70,7 +70,7 @@ class Waits:
 
     def _wait(self, cluster: Any, job: dict[str, Any], begun: threading.Event) -> None:
         try:
-            seen = wait_for(cluster, job, tell=lambda _: begun.set())
+            seen = wait_for(cluster, job, on_event=lambda _: begun.set())
             self.outcomes[job["metadata"]["name"]] = seen["metadata"]["name"]
         except Exception as error:
             self.outcomes[job["metadata"]["name"]] = error
@@ -98,7 +98,7 @@ def test_many_waiters_cost_one_watch_more(cluster: EmbeddedCluster, jobs: list[d
         set_status(job, "Complete")
     cluster.delete(TRAINJOB, jobs[0]["metadata"]["name"], "default")
     outcomes = waits.end()
-    assert isinstance(outcomes.pop(jobs[0]["metadata"]["name"]), JobDeleted)
+    assert isinstance(outcomes.pop(jobs[0]["metadata"]["name"]), TrainJobDeleted)
     assert outcomes == {name: name for name in outcomes}
     assert (counting.narrow.count("list"), counting.wide.count("list")) == (1, 1)
 
@@ -121,18 +121,18 @@ def test_a_watch_that_lags_behind_ends_no_wait(
     earlier = {**job, "metadata": {**job["metadata"], "uid": "of-an-earlier-one"}}
     changes: list[Any] = [("DELETED", earlier), ("MODIFIED", earlier), None, None]
 
-    def late(_self: Watching, _seconds: float) -> Any:
+    def late(_self: JobWatch, _seconds: float) -> Any:
         if not changes:
             return "MODIFIED", set_status(job, "Complete")
         return changes.pop(0)
 
-    monkeypatch.setattr(Watching, "next_change", late)
-    monkeypatch.setattr(Watching, "is_absent", lambda _self: True)
+    monkeypatch.setattr(JobWatch, "next_change", late)
+    monkeypatch.setattr(JobWatch, "is_absent", lambda _self: True)
     assert wait_for(cluster, job)["metadata"]["uid"] == job["metadata"]["uid"]
 
 
 def test_only_the_latest_change_is_kept() -> None:
-    latest = Latest()
+    latest = LatestValue()
     assert latest.take(0) is None
     latest.put("ADDED", {"a": 1})
     latest.put("MODIFIED", {"a": 2})

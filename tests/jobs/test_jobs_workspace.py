@@ -16,9 +16,10 @@ from trainwright.api.kinds import CLAIM, STORAGE_CLASS, TRAINJOB
 from trainwright.api.objects import annotations_of, labels_of, name_of, owners_of, uid_of
 from trainwright.cluster.protocol import Listing
 from trainwright.controlplane.embedded import EmbeddedCluster
-from trainwright.jobs import Identity, TrainRequest, submit_or_adopt, workspace_claim
-from trainwright.jobs.errors import WorkspaceUnfit
-from trainwright.jobs.workspace import NewClaim, Workspace
+from trainwright.jobs import Identity, TrainRequest, submit_or_adopt
+from trainwright.jobs.diagnosis.errors import WorkspaceMismatch
+from trainwright.jobs.request.workspace import NewClaim, Workspace
+from trainwright.jobs.submit import workspace_claim
 
 STEP = Identity("kfp", "run", "train")
 NEW = "pvc://new?size=20Gi"
@@ -169,9 +170,9 @@ def test_a_crash_between_claim_and_job_and_tie_leaves_what_the_next_try_finds(
         raise Killed
 
     wish = f"{NEW}&retain=delete"
-    for effect in ("_create", "tie_claim"):
+    for effect in ("submission.jobs_client.JobsClient.submit", "jobs.submit.submit_or_adopt.set_claim_owner"):
         with monkeypatch.context() as patched:
-            patched.setattr(f"trainwright.jobs.submit.{effect}", dying)
+            patched.setattr(f"trainwright.{effect}", dying)
             with pytest.raises(Killed):
                 submit_or_adopt(cluster, sft(wish), STEP, "default")
         assert owners_of(claim_of(cluster)) == []
@@ -185,10 +186,10 @@ def test_another_claim_of_that_name_must_be_as_good(cluster: EmbeddedCluster, ca
     make_claim(cluster, "ReadWriteOnce", storageClassName="slow")
     wish = "pvc://new?size=20Gi&class=fast&access=ReadWriteMany"
     words = (
-        r"is another's: size: it has 10Gi, 20Gi is asked for; access: it is ReadWriteOnce, ReadWriteMany is asked for; "
-        r"class: it is slow, fast is asked for"
+        r"was not created by this run: size: it has 10Gi, 20Gi is requested; access: it is ReadWriteOnce, ReadWriteMany is requested; "
+        r"class: it is slow, fast is requested"
     )
-    with pytest.raises(WorkspaceUnfit, match=words):
+    with pytest.raises(WorkspaceMismatch, match=words):
         submit_or_adopt(cluster, sft(wish), STEP, "default")
     assert cluster.list(TRAINJOB).items == []
     submit_or_adopt(cluster, sft("pvc://new?size=10240Mi&retain=delete"), STEP, "default")
@@ -198,18 +199,18 @@ def test_another_claim_of_that_name_must_be_as_good(cluster: EmbeddedCluster, ca
 
 def test_our_own_claim_is_used_although_the_wish_has_grown(cluster: EmbeddedCluster, caplog: pytest.LogCaptureFixture) -> None:
     submit_or_adopt(cluster, sft(NEW), STEP, "default")
-    submit_or_adopt(cluster, sft("pvc://new?size=1Ti"), Identity("kfp", "run", "evaluate", within="evaluation"), "default")
-    assert "was made by this run before: size: it has 20Gi, 1Ti is asked for" in caplog.text
+    submit_or_adopt(cluster, sft("pvc://new?size=1Ti"), Identity("kfp", "run", "evaluate", subfolder="evaluation"), "default")
+    assert "was created by this run before: size: it has 20Gi, 1Ti is requested" in caplog.text
 
 
 @pytest.mark.parametrize(
     ("modes", "nodes", "words"),
     [
-        (("ReadWriteOnce",), 2, "2 nodes are to share it"),
+        (("ReadWriteOnce",), 2, "2 nodes share it"),
         (("ReadWriteOncePod",), 2, "num_nodes=1, or keep all pods on one node with a node_selector"),
         (("ReadWriteOnce",), 1, ""),
         (("ReadWriteOnce", "ReadWriteMany"), 2, ""),
-        (("ReadOnlyMany",), 1, "nobody can write to it"),
+        (("ReadOnlyMany",), 1, "it is not writable"),
     ],
 )
 def test_an_existing_claim_is_looked_at(
@@ -226,7 +227,7 @@ def test_a_claim_that_does_not_exist_is_a_warning_that_says_what_to_do(
     cluster: EmbeddedCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     submit_or_adopt(cluster, sft("pvc://new"), STEP, "default")
-    assert "does not exist in default: pods wait for it; ask for a new one with ?size=" in caplog.text
+    assert "does not exist in default: pods wait for it; request a new one with ?size=" in caplog.text
 
 
 @pytest.mark.parametrize("workspace", ["pvc://new", NEW])
@@ -235,15 +236,15 @@ def test_who_may_not_read_claims_is_warned_and_gets_his_job(
     cluster: EmbeddedCluster, caplog: pytest.LogCaptureFixture, workspace: str, verbs: tuple[str, ...]
 ) -> None:
     narrow: Any = Narrow(cluster, *verbs)
-    assert submit_or_adopt(narrow, sft(workspace), STEP, "default").generation == 1
-    assert "cannot be looked at: may not get" in caplog.text
+    assert submit_or_adopt(narrow, sft(workspace), STEP, "default").attempt == 1
+    assert "cannot be read: may not get" in caplog.text
     assert len(cluster.list(CLAIM).items) == (1 if workspace == NEW and "create" not in verbs else 0)
 
 
 def test_who_may_not_make_claims_is_told_what_to_grant(cluster: EmbeddedCluster) -> None:
     narrow: Any = Narrow(cluster, "create")
     with pytest.raises(
-        Forbidden, match="does not exist and cannot be made: may not create; grant create on persistentvolumeclaims"
+        Forbidden, match="does not exist and cannot be created: may not create; grant create on persistentvolumeclaims"
     ):
         submit_or_adopt(narrow, sft(NEW), STEP, "default")
     assert cluster.list(TRAINJOB).items == []
@@ -274,14 +275,14 @@ def test_a_class_that_does_not_exist_is_a_warning_where_classes_are_shown(
 
 
 def test_one_that_is_on_its_way_out_is_waited_for(cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workspace_claim, "_LOOK_SECONDS", 0.01)
-    monkeypatch.setattr(workspace_claim, "GONE_SECONDS", 0.05)
+    monkeypatch.setattr(workspace_claim, "_POLL_SECONDS", 0.01)
+    monkeypatch.setattr(workspace_claim, "DELETION_WAIT_SECONDS", 0.05)
     old = make_claim(cluster, "ReadWriteOnce")
     cluster.delete(CLAIM, "new", "default")
-    with pytest.raises(WorkspaceUnfit, match="is being deleted") as raised:
+    with pytest.raises(WorkspaceMismatch, match="is being deleted") as raised:
         submit_or_adopt(cluster, sft(NEW), STEP, "default")
     assert raised.value.retryable
-    monkeypatch.setattr(workspace_claim, "GONE_SECONDS", 30.0)
+    monkeypatch.setattr(workspace_claim, "DELETION_WAIT_SECONDS", 30.0)
     going = threading.Timer(0.1, lambda: cluster.patch(CLAIM, "new", {"metadata": {"finalizers": None}}, "default"))
     going.start()
     submit_or_adopt(cluster, sft(NEW), STEP, "default")
@@ -295,7 +296,7 @@ def test_eight_steps_at_once_make_one_claim(cluster: EmbeddedCluster) -> None:
     def submit(number: int) -> str:
         together.wait(10)
         made = submit_or_adopt(
-            cluster, sft(f"{NEW}&retain=delete"), Identity("kfp", "run", f"step-{number}", within=str(number)), "default"
+            cluster, sft(f"{NEW}&retain=delete"), Identity("kfp", "run", f"step-{number}", subfolder=str(number)), "default"
         )
         return uid_of(made.trainjob)
 

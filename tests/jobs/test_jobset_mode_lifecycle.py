@@ -19,33 +19,33 @@ from trainwright.api.errors import Invalid, NotFound
 from trainwright.api.kinds import CLAIM, JOB, JOBSET, POD, TRAINJOB, Kind
 from trainwright.api.objects import name_of, owners_of, uid_of
 from trainwright.cli import app
-from trainwright.cluster import connect_for_jobs
-from trainwright.cluster.access import right_for
-from trainwright.cluster.jobset_mode import JobSetCluster
 from trainwright.cluster.kubernetes_cluster import KubernetesCluster
-from trainwright.cluster.submission_mode import VARIABLE, JobsCluster, Mode, NoTrainingApi, choice_of
+from trainwright.cluster.permissions import permission_for
 from trainwright.controlplane.plane import ControlPlane
 from trainwright.jobs import (
     Deadlines,
-    Happening,
     Identity,
-    JobDeleted,
+    JobEvent,
     Phase,
     StepFailed,
     TrainJobDeadline,
+    TrainJobDeleted,
     TrainRequest,
     phase_of,
     submit_or_adopt,
     wait_for,
 )
-from trainwright.jobs.both_modes import find_job, jobs_of_run
-from trainwright.jobs.cancel import Stopping, stop_job
-from trainwright.jobs.happenings import PhaseChanged
-from trainwright.jobs.logs import follow_logs, read_logs
-from trainwright.jobs.pods import pods_of
-from trainwright.jobs.report import report_of
-from trainwright.jobs.rights import JOBSET_MODE_CALLS
-from trainwright.jobs.run import run_to_end
+from trainwright.jobs.diagnosis.report import report_of
+from trainwright.jobs.logs.read_logs import follow_logs, read_logs
+from trainwright.jobs.state.pods import pods_of
+from trainwright.jobs.submit.job_lookup import find_job, jobs_of_run
+from trainwright.jobs.submit.rbac import JOBSET_MODE_CALLS
+from trainwright.jobs.wait.cancel import CancelPolicy, cancel_owned_job
+from trainwright.jobs.wait.job_events import PhaseChanged
+from trainwright.jobs.wait.run import run_to_end
+from trainwright.submission import connect_for_jobs
+from trainwright.submission.jobs_client import JobsClient
+from trainwright.submission.mode import VARIABLE, Mode, NoTrainingApi
 
 pytestmark = pytest.mark.medium
 NO_LONGER = Deadlines(queue=60, start=60, run=60)
@@ -69,9 +69,9 @@ def sleeping(flag: Path) -> TrainRequest:
 
 
 @pytest.fixture
-def cluster(jobset_only: JobSetOnly) -> JobsCluster:  # noqa: F811
+def cluster(jobset_only: JobSetOnly) -> JobsClient:  # noqa: F811
     cluster = connect_for_jobs(jobset_only.way)
-    assert isinstance(cluster, JobSetCluster)
+    assert cluster.mode is Mode.jobset
     return cluster
 
 
@@ -79,9 +79,9 @@ def step(name: str) -> Identity:
     return Identity("kfp", name, "train")
 
 
-def test_a_job_trains_to_its_end(cluster: JobSetCluster, jobset_only: JobSetOnly) -> None:  # noqa: F811
-    told: list[Happening] = []
-    job = run_to_end(cluster, training(), step("success"), "default", deadlines=NO_LONGER, tell=told.extend)
+def test_a_job_trains_to_its_end(cluster: JobsClient, jobset_only: JobSetOnly) -> None:  # noqa: F811
+    told: list[JobEvent] = []
+    job = run_to_end(cluster, training(), step("success"), "default", deadlines=NO_LONGER, on_event=told.extend)
     seen = [happening.phase for happening in told if isinstance(happening, PhaseChanged)]
     assert (seen[0], seen[-1]) == (Phase.Starting, Phase.Succeeded)
     lines = {line.text for line in read_logs(cluster, job)}
@@ -92,21 +92,23 @@ def test_a_job_trains_to_its_end(cluster: JobSetCluster, jobset_only: JobSetOnly
     assert (again.adopted, phase_of(again.trainjob)) == (True, Phase.Succeeded)
 
 
-def test_a_failure_is_reported_and_followed_by_the_next_try(cluster: JobSetCluster) -> None:
+def test_a_failure_is_reported_and_followed_by_the_next_try(cluster: JobsClient) -> None:
     with pytest.raises(StepFailed, match="exited 7") as failed:
         run_to_end(cluster, training(7), step("failure"), "default", deadlines=NO_LONGER)
     assert "step 2 of rank" in str(failed.value)
     assert "FailedJobs" in str(failed.value)
     again = submit_or_adopt(cluster, training(7), step("failure"), "default")
-    assert (again.adopted, again.generation) == (False, 2)
-    stop_job(cluster, again.trainjob, Stopping.delete, within=30)
+    assert (again.adopted, again.attempt) == (False, 2)
+    cancel_owned_job(cluster, again.trainjob, CancelPolicy.delete, timeout_seconds=30)
 
 
-def test_a_cancelled_job_goes_on_where_its_step_runs_again(cluster: JobSetCluster, tmp_path: Path) -> None:
+def test_a_cancelled_job_goes_on_where_its_step_runs_again(cluster: JobsClient, tmp_path: Path) -> None:
     request = sleeping(tmp_path / "go")
     job = submit_or_adopt(cluster, request, step("resume"), "default").trainjob
     eventually(lambda: pods_of(cluster, job))
-    assert stop_job(cluster, job, Stopping.suspend, within=30) == "it is suspended and goes on when this step runs again"
+    assert (
+        cancel_owned_job(cluster, job, CancelPolicy.suspend, timeout_seconds=30) == "it is suspended and resumes when this step runs again"
+    )
     assert pods_of(cluster, job) == []
     suspended = cluster.get(TRAINJOB, name_of(job), "default")
     assert phase_of(suspended) is Phase.Suspended
@@ -119,26 +121,28 @@ def test_a_cancelled_job_goes_on_where_its_step_runs_again(cluster: JobSetCluste
     assert told == [("Suspended", "False", "Resumed"), ("Complete", "True", "AllJobsCompleted")]
 
 
-def test_a_deleted_job_leaves_nothing(cluster: JobSetCluster, jobset_only: JobSetOnly, tmp_path: Path) -> None:  # noqa: F811
+def test_a_deleted_job_leaves_nothing(cluster: JobsClient, jobset_only: JobSetOnly, tmp_path: Path) -> None:  # noqa: F811
     job = submit_or_adopt(cluster, sleeping(tmp_path / "never"), step("delete"), "default").trainjob
     eventually(lambda: pods_of(cluster, job))
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(wait_for, cluster, job, deadlines=NO_LONGER)
-        assert stop_job(cluster, job, Stopping.delete, within=30) == "it is deleted"
-        assert isinstance(waiting.exception(30), JobDeleted)
+        assert cancel_owned_job(cluster, job, CancelPolicy.delete, timeout_seconds=30) == "it is deleted"
+        assert isinstance(waiting.exception(30), TrainJobDeleted)
     selector = f"{names.JOBSET_NAME_LABEL}={name_of(job)}"
     for kind in (JOB, POD):
         eventually(lambda kind=kind: not jobset_only.plane.cluster.list(kind, "default", label_selector=selector).items)
 
 
-def test_a_deadline_of_the_request_is_kept_by_who_waits(cluster: JobSetCluster, tmp_path: Path) -> None:
+def test_a_deadline_of_the_request_is_kept_by_who_waits(cluster: JobsClient, tmp_path: Path) -> None:
     request = sleeping(tmp_path / "never").model_copy(update={"run_timeout_seconds": 1})
     with pytest.raises(TrainJobDeadline, match="was Running for more than 1 s"):
-        run_to_end(cluster, request, step("deadline"), "default", on_error=lambda c, job: stop_job(c, job, Stopping.delete))
+        run_to_end(
+            cluster, request, step("deadline"), "default", on_error=lambda c, job: cancel_owned_job(c, job, CancelPolicy.delete)
+        )
 
 
 def test_the_command_line_sees_such_jobs(
-    cluster: JobSetCluster,
+    cluster: JobsClient,
     jobset_only: JobSetOnly,  # noqa: F811
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
@@ -186,7 +190,7 @@ def test_the_table_of_rights_is_what_is_asked(
     exchange = KubernetesCluster._request
 
     def recorded(cluster: KubernetesCluster, method: str, path: str, **more: Any) -> Any:
-        if (right := right_for(method, path, more.get("query") or [])) is not None:
+        if (right := permission_for(method, path, more.get("query") or [])) is not None:
             made.add(str(right))
         return exchange(cluster, method, path, **more)
 
@@ -199,25 +203,25 @@ def test_the_table_of_rights_is_what_is_asked(
     (tmp_path / "never").touch()
     assert "done" in [line.text for line in follow_logs(cluster, job)]
     request = TrainRequest(runtime="deepspeed-distributed", command=["sleep", "600"], num_nodes=2)
-    for how in (Stopping.suspend, Stopping.delete):
+    for how in (CancelPolicy.suspend, CancelPolicy.delete):
         made_of_mpi = submit_or_adopt(cluster, request, step("rights-mpi"), "default").trainjob
-        stop_job(cluster, made_of_mpi, how, within=30)
+        cancel_owned_job(cluster, made_of_mpi, how, timeout_seconds=30)
     new = "pvc://rights?size=1Gi&class=fast&retain=delete"
     request = TrainRequest(runtime="trl-sft", workspace=new, queue_name="q", dataset_uri="hf://a/b", model_uri="hf://a/b")
     with_volume = submit_or_adopt(cluster, request, step("rights-volume"), "default").trainjob
     claim = cluster.get(CLAIM, "rights", "default")
     assert [(owner["kind"], owner["uid"]) for owner in owners_of(claim)] == [("JobSet", uid_of(with_volume))]
-    stop_job(cluster, with_volume, Stopping.delete, within=30)
+    cancel_owned_job(cluster, with_volume, CancelPolicy.delete, timeout_seconds=30)
     eventually(lambda: is_gone(cluster, CLAIM, "rights"))
     (tmp_path / "code").mkdir()
     (tmp_path / "code/train.py").write_text("print('hello')\n")
     request = TrainRequest(code=str(tmp_path / "code"), command=["train.py"])
     with_code = submit_or_adopt(cluster, request, step("rights-code"), "default").trainjob
-    stop_job(cluster, with_code, Stopping.delete, within=30)
-    assert made == {str(call.right("default")) for call in JOBSET_MODE_CALLS}
+    cancel_owned_job(cluster, with_code, CancelPolicy.delete, timeout_seconds=30)
+    assert made == {str(call.permission("default")) for call in JOBSET_MODE_CALLS}
 
 
-def is_gone(cluster: JobsCluster, kind: Kind, name: str) -> bool:
+def is_gone(cluster: JobsClient, kind: Kind, name: str) -> bool:
     try:
         cluster.get(kind, name, "default")
     except NotFound:
@@ -235,34 +239,34 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
         yield plane
 
 
-def in_mode(plane: ControlPlane, mode: str) -> JobsCluster:
+def in_mode(plane: ControlPlane, mode: str) -> JobsClient:
     cluster = connect_for_jobs(plane._home.kubeconfig, mode=mode)
-    assert isinstance(cluster, JobSetCluster) is (mode == "jobset")
+    assert (cluster.mode is Mode.jobset) is (mode == "jobset")
     return cluster
 
 
-def succeeds(cluster: JobsCluster, identity: Identity, _flag: Path) -> Any:
+def succeeds(cluster: JobsClient, identity: Identity, _flag: Path) -> Any:
     return run_to_end(cluster, training(), identity, "default", deadlines=NO_LONGER)
 
 
-def fails(cluster: JobsCluster, identity: Identity, _flag: Path) -> Any:
+def fails(cluster: JobsClient, identity: Identity, _flag: Path) -> Any:
     with pytest.raises(StepFailed) as failed:
         run_to_end(cluster, training(7, num_nodes=1), identity, "default", deadlines=NO_LONGER)
     return failed.value.trainjob
 
 
-def is_suspended_and_resumed(cluster: JobsCluster, identity: Identity, flag: Path) -> Any:
+def is_suspended_and_resumed(cluster: JobsClient, identity: Identity, flag: Path) -> Any:
     job = submit_or_adopt(cluster, sleeping(flag), identity, "default").trainjob
     eventually(lambda: phase_of(cluster.get(TRAINJOB, name_of(job), "default")) is Phase.Running)
-    stop_job(cluster, job, Stopping.suspend, within=30)
+    cancel_owned_job(cluster, job, CancelPolicy.suspend, timeout_seconds=30)
     flag.touch()
     return run_to_end(cluster, sleeping(flag), identity, "default", deadlines=NO_LONGER)
 
 
-def stays_suspended(cluster: JobsCluster, identity: Identity, flag: Path) -> Any:
+def stays_suspended(cluster: JobsClient, identity: Identity, flag: Path) -> Any:
     job = submit_or_adopt(cluster, sleeping(flag), identity, "default").trainjob
     eventually(lambda: phase_of(cluster.get(TRAINJOB, name_of(job), "default")) is Phase.Running)
-    stop_job(cluster, job, Stopping.suspend, within=30)
+    cancel_owned_job(cluster, job, CancelPolicy.suspend, timeout_seconds=30)
 
     def settled() -> Any:
         seen = cluster.get(TRAINJOB, name_of(job), "default")
@@ -272,7 +276,7 @@ def stays_suspended(cluster: JobsCluster, identity: Identity, flag: Path) -> Any
     return eventually(settled)
 
 
-def as_told(cluster: JobsCluster, job: Any) -> dict[str, Any]:
+def as_told(cluster: JobsClient, job: Any) -> dict[str, Any]:
     """What a client hears of a job, without what differs from job to job."""
 
     def plain(text: str) -> str:
@@ -314,13 +318,11 @@ def test_a_step_stays_in_the_mode_in_which_it_was_submitted(both: ControlPlane, 
     request = sleeping(tmp_path / "go")
     before = submit_or_adopt(in_mode(both, "jobset"), request, step("stays"), "default")
     auto = connect_for_jobs(both._home.kubeconfig)
-    assert choice_of(auto).mode is Mode.trainjob
+    assert auto.mode is Mode.trainjob
     again = submit_or_adopt(auto, request, step("stays"), "default")
     assert (again.adopted, again.mode, uid_of(again.trainjob)) == (True, Mode.jobset, uid_of(before.trainjob))
     found = [find_job(auto, step("stays"), "default"), *jobs_of_run(auto, "stays", "default")]
-    assert [(uid_of(job), choice_of(place).mode) for place, job in filter(None, found)] == [
-        (uid_of(before.trainjob), Mode.jobset)
-    ] * 2
+    assert [(uid_of(job), place.mode) for place, job in filter(None, found)] == [(uid_of(before.trainjob), Mode.jobset)] * 2
     (tmp_path / "go").touch()
     assert again.cluster is not None
     wait_for(again.cluster, again.trainjob, deadlines=NO_LONGER)
@@ -353,7 +355,7 @@ def test_after_a_failure_the_next_generation_goes_where_auto_says(both: ControlP
         run_to_end(in_mode(both, "jobset"), training(7, num_nodes=1), step("moves"), "default", deadlines=NO_LONGER)
     auto = connect_for_jobs(both._home.kubeconfig)
     again = submit_or_adopt(auto, training(7, num_nodes=1), step("moves"), "default")
-    assert (again.adopted, again.generation, again.mode) == (False, 2, Mode.trainjob)
+    assert (again.adopted, again.attempt, again.mode) == (False, 2, Mode.trainjob)
     assert both.cluster.get(TRAINJOB, again.name, "default")["metadata"]["uid"] == uid_of(again.trainjob)
 
 
@@ -362,4 +364,4 @@ def test_the_jobset_of_a_trainjob_is_not_taken(both: ControlPlane, tmp_path: Pat
     eventually(lambda: both.cluster.list(JOBSET, "default", field_selector=f"metadata.name={name_of(job)}").items)
     with pytest.raises(Invalid, match="was not made in jobset mode"):
         submit_or_adopt(in_mode(both, "jobset"), sleeping(tmp_path / "never"), step("theirs"), "default")
-    stop_job(in_mode(both, "trainjob"), job, Stopping.delete, within=30)
+    cancel_owned_job(in_mode(both, "trainjob"), job, CancelPolicy.delete, timeout_seconds=30)

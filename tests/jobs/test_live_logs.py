@@ -15,10 +15,12 @@ from waiting import eventually
 from trainwright.api.errors import Forbidden, ServiceUnavailable
 from trainwright.api.kinds import POD
 from trainwright.controlplane.embedded import EmbeddedCluster
-from trainwright.jobs import Identity, Live, TrainJobFailed, TrainRequest, log_reader, logs, submit_or_adopt, wait_for
-from trainwright.jobs.happenings import Happening, Metrics, Printed
-from trainwright.jobs.logs import Budget, Wanted
-from trainwright.jobs.polled_logs import PolledLogs
+from trainwright.jobs import Identity, LogStreamOptions, TrainJobFailed, TrainRequest, submit_or_adopt, wait_for
+from trainwright.jobs.logs import log_reader
+from trainwright.jobs.logs import read_logs as log_module
+from trainwright.jobs.logs.polled_logs import PolledLogs
+from trainwright.jobs.logs.read_logs import Budget, LogSelector
+from trainwright.jobs.wait.job_events import JobEvent, LogOutput, Metrics
 
 Job = dict[str, Any]
 READY = [{"name": "node", "ready": 1, "active": 1, "succeeded": 0, "failed": 0, "suspended": 0}]
@@ -27,7 +29,7 @@ LINES = tuple(f"line {number}" for number in range(12))
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_reader, "LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(log_reader, "POLL_SECONDS", 0.02)
 
 
 @pytest.fixture
@@ -38,10 +40,10 @@ def job(cluster: EmbeddedCluster, request_of: Callable[..., TrainRequest]) -> Jo
 class Waiting:
     """`wait_for` with logs in a thread of its own."""
 
-    def __init__(self, source: Any, job: Job, live: Live | None = None):
-        self.told: list[Happening] = []
+    def __init__(self, source: Any, job: Job, live: LogStreamOptions | None = None):
+        self.told: list[JobEvent] = []
         self.outcome: Any = None
-        self._call = lambda: wait_for(source, job, tell=self.told.extend, logs=live or Live())
+        self._call = lambda: wait_for(source, job, on_event=self.told.extend, logs=live or LogStreamOptions())
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
@@ -53,7 +55,7 @@ class Waiting:
 
     @property
     def printed(self) -> list[str]:
-        return [one.line.text for one in tuple(self.told) if isinstance(one, Printed)]
+        return [one.line.text for one in tuple(self.told) if isinstance(one, LogOutput)]
 
     def end(self) -> Any:
         self._thread.join(20)
@@ -104,12 +106,12 @@ def test_pods_are_looked_for_when_something_changes_and_not_all_the_time(
 def test_a_log_that_is_too_long_ends_with_its_last_lines(
     cluster: EmbeddedCluster, job: Job, add_pod: Any, set_status: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(logs, "_TAIL_LINES", 2)
+    monkeypatch.setattr(log_module, "_TAIL_LINES", 2)
     add_pod(job, 0, phase="Succeeded")
     set_status(job, "Complete")
-    waiting = Waiting(WithLogs(cluster, Log(*LINES)), job, Live(budget=Budget(1000, 20)))
+    waiting = Waiting(WithLogs(cluster, Log(*LINES)), job, LogStreamOptions(budget=Budget(1000, 20)))
     waiting.end()
-    limit = "(21 bytes shown, which is the limit; the last lines follow at the end)"
+    limit = "(21 bytes shown, the limit is reached; the last lines follow when the job ends)"
     assert waiting.printed == ["line 0", "line 1", "line 2", limit, "line 10", "line 11"]
 
 
@@ -136,25 +138,25 @@ def test_logs_that_are_forbidden_are_said_once_and_the_wait_goes_on(
 
 
 @pytest.mark.parametrize(
-    ("text", "wanted"),
+    ("text", "selector"),
     [
-        ("0", Wanted("node", 0)),
-        ("all", Wanted("node", None)),
-        ("launcher:3", Wanted("launcher", 3)),
-        ("dataset-initializer:all", Wanted("dataset-initializer", None)),
+        ("0", LogSelector("node", 0)),
+        ("all", LogSelector("node", None)),
+        ("launcher:3", LogSelector("launcher", 3)),
+        ("dataset-initializer:all", LogSelector("dataset-initializer", None)),
         ("none", None),
     ],
 )
-def test_whose_log_is_a_word(text: str, wanted: Wanted | None) -> None:
-    live = Live.parse(text)
-    assert (live.wanted if live else None) == wanted
-    assert Live.parse(text, 0) is None
+def test_whose_log_is_a_word(text: str, selector: LogSelector | None) -> None:
+    live = LogStreamOptions.parse(text)
+    assert (live.selector if live else None) == selector
+    assert LogStreamOptions.parse(text, 0) is None
 
 
 @pytest.mark.parametrize("text", ["", "first", "node:", "-1", "node:all:", "٣", "1e3"])
 def test_another_word_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="is not a rank, all"):
-        Live.parse(text)
+        LogStreamOptions.parse(text)
 
 
 @settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -169,11 +171,11 @@ def test_property_looks_show_every_line_once_whatever_they_have_a_place_for(tick
     }
     source: Any = WithLogs(None, log)  # type: ignore[arg-type]
     source.list = lambda *_, **__: type("L", (), {"items": [pod]})
-    polled = PolledLogs(source, {"metadata": {"name": "x", "namespace": "default"}}, Live(budget=Budget(tick, None)))
+    polled = PolledLogs(source, {"metadata": {"name": "x", "namespace": "default"}}, LogStreamOptions(budget=Budget(tick, None)))
     seen: list[str] = []
     for step in (*sorted(steps), *[12] * 40):
         log.entries = entries[:step]
-        lines = [line.text for line in polled.look()]
+        lines = [line.text for line in polled.poll()]
         assert sum(len(line) + 1 for line in lines[:-1]) < tick
         seen += lines
     assert seen == list(LINES)
@@ -182,25 +184,25 @@ def test_property_looks_show_every_line_once_whatever_they_have_a_place_for(tick
 def test_looks_end_with_the_last_lines_where_there_was_too_much(
     cluster: EmbeddedCluster, job: Job, add_pod: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(logs, "_TAIL_LINES", 2)
+    monkeypatch.setattr(log_module, "_TAIL_LINES", 2)
     add_pod(job, 0, phase="Succeeded")
     source: Any = WithLogs(cluster, Log(*LINES))
-    polled = PolledLogs(source, job, Live(budget=Budget(14, 21)))
-    assert [line.text for line in polled.look()] == ["line 0", "line 1"]
-    assert [line.text for line in polled.look()] == [
+    polled = PolledLogs(source, job, LogStreamOptions(budget=Budget(14, 21)))
+    assert [line.text for line in polled.poll()] == ["line 0", "line 1"]
+    assert [line.text for line in polled.poll()] == [
         "line 2",
-        "(21 bytes shown, which is the limit; the last lines follow at the end)",
+        "(21 bytes shown, the limit is reached; the last lines follow when the job ends)",
     ]
-    assert polled.look() == []
-    assert [line.text for line in polled.rest()][1:] == ["line 10", "line 11"]
-    whole = PolledLogs(source, job, Live())
-    assert [line.text for line in whole.rest()] == list(LINES)
+    assert polled.poll() == []
+    assert [line.text for line in polled.drain()][1:] == ["line 10", "line 11"]
+    whole = PolledLogs(source, job, LogStreamOptions())
+    assert [line.text for line in whole.drain()] == list(LINES)
 
 
 def test_looks_outlast_a_cluster_that_is_away_and_say_what_is_forbidden(cluster: EmbeddedCluster, job: Job, add_pod: Any) -> None:
     add_pod(job, 0, phase="Running")
-    away = PolledLogs(WithLogs(cluster, ServiceUnavailable("down")), job, Live())  # type: ignore[arg-type]
-    assert away.look() == []
-    refused = PolledLogs(WithLogs(cluster, Forbidden("not you")), job, Live())  # type: ignore[arg-type]
-    assert [line.text for line in refused.look()] == ["(its log is not shown: not you)"]
-    assert refused.look() == refused.rest() == []
+    away = PolledLogs(WithLogs(cluster, ServiceUnavailable("down")), job, LogStreamOptions())  # type: ignore[arg-type]
+    assert away.poll() == []
+    refused = PolledLogs(WithLogs(cluster, Forbidden("not you")), job, LogStreamOptions())  # type: ignore[arg-type]
+    assert [line.text for line in refused.poll()] == ["(the log cannot be shown: not you)"]
+    assert refused.poll() == refused.drain() == []

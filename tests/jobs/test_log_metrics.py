@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tqdm import tqdm
 
-from trainwright.jobs.log_metrics import Reading, reading_of
+from trainwright.jobs.logs.log_metrics import ParsedProgress, parse_progress
 
 HF_BAR = " 12%|█▏        | 12/100 [00:10<01:14,  1.19it/s]"
 
@@ -35,7 +35,7 @@ HF_BAR = " 12%|█▏        | 12/100 [00:10<01:14,  1.19it/s]"
     ],
 )
 def test_forms_that_are_recognised(line: str, metrics: str, bar: tuple[int, ...]) -> None:
-    reading = reading_of(line)
+    reading = parse_progress(line)
     assert reading is not None
     assert sorted(dict(reading.metrics)) == sorted(metrics.split())
     assert (reading.done, reading.total, reading.remaining_seconds) == (bar or (0, 0, None))
@@ -59,7 +59,7 @@ def test_forms_that_are_recognised(line: str, metrics: str, bar: tuple[int, ...]
     ],
 )
 def test_lines_that_say_nothing(line: str) -> None:
-    assert reading_of(line) is None
+    assert parse_progress(line) is None
 
 
 @given(
@@ -67,9 +67,9 @@ def test_lines_that_say_nothing(line: str) -> None:
     | st.text(alphabet="{}'\"loss:=|%[]<>,0123456789 \r/eE.-", max_size=300)
 )
 def test_property_any_text_is_a_reading_or_none(line: str) -> None:
-    reading = reading_of(line)
+    reading = parse_progress(line)
     if reading is not None:
-        assert reading.metrics or reading.total or reading == Reading()
+        assert reading.metrics or reading.total or reading == ParsedProgress()
         for _, value in reading.metrics:
             float(value)
 
@@ -84,7 +84,7 @@ METRICS = st.dictionaries(
 @given(METRICS, st.sampled_from([repr, json.dumps, lambda metrics: repr({name: str(value) for name, value in metrics.items()})]))
 def test_property_a_printed_dictionary_is_read_whole(metrics: dict[str, float], printed: object) -> None:
     assert callable(printed)
-    reading = reading_of(printed(metrics))
+    reading = parse_progress(printed(metrics))
     assert reading is not None
     assert {name: float(value) for name, value in reading.metrics} == {name: float(value) for name, value in metrics.items()}
 
@@ -92,7 +92,7 @@ def test_property_a_printed_dictionary_is_read_whole(metrics: dict[str, float], 
 @given(st.integers(1, 10**6), st.integers(0, 10**6), st.integers(1, 10**5), st.booleans())
 def test_property_a_bar_of_tqdm_is_read(done: int, more: int, elapsed: int, ascii_only: bool) -> None:
     bar = tqdm.format_meter(done, done + more, elapsed=elapsed, ascii=ascii_only)
-    reading = reading_of(bar)
+    reading = parse_progress(bar)
     assert reading is not None, bar
     assert (reading.done, reading.total) == (done, done + more)
     assert reading.remaining_seconds is not None

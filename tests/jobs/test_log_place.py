@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainwright.jobs.log_place import Place, split_stamp
+from trainwright.jobs.logs.log_cursor import LogCursor, split_stamp
 
 SECOND = 1_000_000_000
 
@@ -26,10 +26,10 @@ def test_a_line_and_its_time(line: bytes, stamp: int | None, text: bytes) -> Non
 
 
 def test_what_is_asked_for_is_a_second_before_the_last_line() -> None:
-    place = Place("2026-01-01T00:00:00Z")
-    assert (place.since(), place.begun) == ("2026-01-01T00:00:00Z", False)
-    assert place.takes(5 * SECOND + 7)
-    assert (place.since(), place.begun) == ("1970-01-01T00:00:04Z", True)
+    cursor = LogCursor("2026-01-01T00:00:00Z")
+    assert (cursor.since(), cursor.has_position) == ("2026-01-01T00:00:00Z", False)
+    assert cursor.accept(5 * SECOND + 7)
+    assert (cursor.since(), cursor.has_position) == ("1970-01-01T00:00:04Z", True)
 
 
 # Times rise but for moments: the two streams of a container are stamped apart.
@@ -41,34 +41,34 @@ times = st.lists(st.tuples(st.integers(0, SECOND), st.integers(0, SECOND // 2)),
 @given(times, st.lists(st.integers(0, 40), max_size=6), st.booleans())
 def test_every_line_is_taken_once_over_any_cuts(log: list[int], cuts: list[int], forgetful: bool) -> None:
     """`forgetful`: a server that sends the whole log each time, whatever it was asked for."""
-    place, taken = Place(), []
+    cursor, taken = LogCursor(), []
     for cut in [*cuts, len(log)]:
-        since = place.since()
+        since = cursor.since()
         moment = 0 if forgetful or not since else split_stamp(since.encode() + b" ")[0] or 0
-        place.connected()
+        cursor.start_connection()
         sent = [(at, stamp) for at, stamp in enumerate(log) if stamp >= moment]
-        taken += [at for at, stamp in sent[: cut if cut < len(sent) else len(sent)] if place.takes(stamp)]
+        taken += [at for at, stamp in sent[: cut if cut < len(sent) else len(sent)] if cursor.accept(stamp)]
     assert taken == list(range(len(log)))
 
 
 def test_lines_that_a_rotation_took_away_cost_no_new_ones() -> None:
-    place = Place()
-    assert all(place.takes(5 * SECOND + number) for number in range(100))
-    place.connected()
-    assert [place.takes(5 * SECOND + number) for number in (98, 99, 100, 101)] == [False, False, True, True]
+    cursor = LogCursor()
+    assert all(cursor.accept(5 * SECOND + number) for number in range(100))
+    cursor.start_connection()
+    assert [cursor.accept(5 * SECOND + number) for number in (98, 99, 100, 101)] == [False, False, True, True]
 
 
 def test_a_line_without_a_time_belongs_to_the_one_before() -> None:
-    place = Place()
-    assert place.takes(None)
-    assert place.takes(SECOND)
-    place.connected()
-    assert [place.takes(stamp) for stamp in (SECOND, None, 2 * SECOND, None)] == [False, False, True, True]
+    cursor = LogCursor()
+    assert cursor.accept(None)
+    assert cursor.accept(SECOND)
+    cursor.start_connection()
+    assert [cursor.accept(stamp) for stamp in (SECOND, None, 2 * SECOND, None)] == [False, False, True, True]
 
 
 def test_a_clock_that_is_set_back_loses_nothing_and_holds_two_seconds() -> None:
-    place = Place()
-    place.takes(1000 * SECOND)
-    assert all(place.takes(second * SECOND) for second in range(100, 200))
-    assert place.since() == "1970-01-01T00:03:18Z"
-    assert len(place._recent) == 2
+    cursor = LogCursor()
+    cursor.accept(1000 * SECOND)
+    assert all(cursor.accept(second * SECOND) for second in range(100, 200))
+    assert cursor.since() == "1970-01-01T00:03:18Z"
+    assert len(cursor._recent) == 2

@@ -12,7 +12,7 @@ import yaml
 
 from trainwright.api.errors import ApiError
 from trainwright.jobs import TrainRequest
-from trainwright.jobs.literal_secrets import LiteralSecret, looks_like
+from trainwright.jobs.request.secret_detection import LiteralSecret, looks_like
 
 TOKEN = "hf_" + "aB3" * 10
 URL = "https://me:hunter2@example.com/simple"

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from trainwright.api.errors import ApiError
 from trainwright.jobs import TrainRequest
-from trainwright.jobs.setting_values import parsed, structured, whole_numbers
+from trainwright.jobs.request.setting_values import parsed, structured, whole_numbers
 
 MANIFEST = {
     "apiVersion": "trainer.kubeflow.org/v1alpha1",

@@ -17,8 +17,8 @@ from trainwright.api.objects import annotations_of, is_deleting, name_of
 from trainwright.cluster.protocol import Listing
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Identity, TrainRequest, submit_or_adopt
-from trainwright.jobs.errors import RunFolderTaken
-from trainwright.jobs.run_holder import settle_holder
+from trainwright.jobs.diagnosis.errors import RunFolderTaken
+from trainwright.jobs.submit.run_holder import resolve_holder_conflict
 from trainwright.operators.task_identity import earlier_identities
 
 WORKSPACE = "pvc://claim/team"
@@ -44,8 +44,8 @@ def test_a_second_owner_is_refused_with_the_name_of_the_first(
     with pytest.raises(RunFolderTaken) as raised:
         submit(cluster, OTHER)
     assert str(raised.value) == (
-        f"run_id: the folder pvc://claim/team/runs/run is held by the TrainJob {first.name!r} of airflow/dag/run/train; "
-        "choose another run_id or workspace, or delete that job if its checkpoints are to be taken over"
+        f"run_id: the folder pvc://claim/team/runs/run is in use by the TrainJob {first.name!r} of airflow/dag/run/train; "
+        "choose another run_id or workspace, or delete that job to take over its checkpoints"
     )
     assert not raised.value.retryable
     assert jobs(cluster) == [first.name]
@@ -55,7 +55,7 @@ def test_the_first_owner_goes_on(cluster: EmbeddedCluster, set_status: Callable[
     first = submit(cluster, ONE)
     assert submit(cluster, ONE).adopted
     set_status(first.trainjob, "Failed")
-    assert submit(cluster, ONE).generation == 2
+    assert submit(cluster, ONE).attempt == 2
     with pytest.raises(RunFolderTaken):
         submit(cluster, OTHER)
 
@@ -76,7 +76,7 @@ def test_once_its_job_is_deleted_the_folder_is_free(cluster: EmbeddedCluster) ->
         (OTHER, "pvc://claim"),
         (OTHER, ""),
         (replace(OTHER, map_index=0), WORKSPACE),
-        (replace(OTHER, within="eval"), WORKSPACE),
+        (replace(OTHER, subfolder="eval"), WORKSPACE),
     ],
 )
 def test_other_folders_are_free(cluster: EmbeddedCluster, identity: Identity, workspace: str) -> None:
@@ -107,14 +107,14 @@ def test_a_slash_at_the_end_is_the_same_folder(cluster: EmbeddedCluster) -> None
 
 def test_a_cleared_task_goes_on_in_its_folder(cluster: EmbeddedCluster, set_status: Callable[..., Any]) -> None:
     cleared = replace(ONE, step="train@2")
-    was = list(earlier_identities(cleared))
-    assert ONE in was
+    previous_identities = list(earlier_identities(cleared))
+    assert ONE in previous_identities
     set_status(submit(cluster, ONE).trainjob, "Complete")
     with pytest.raises(RunFolderTaken):
         submit(cluster, cleared)
-    assert not submit(cluster, cleared, was=was).adopted
+    assert not submit(cluster, cleared, previous_identities=previous_identities).adopted
     with pytest.raises(RunFolderTaken):
-        submit(cluster, OTHER, was=was[1:])
+        submit(cluster, OTHER, previous_identities=previous_identities[1:])
 
 
 class Meeting:
@@ -156,7 +156,7 @@ def test_of_two_at_the_same_moment_at_most_one_remains(cluster: EmbeddedCluster,
 
 
 class Board:
-    """TrainJobs with times, as `settle_holder` sees them."""
+    """TrainJobs with times, as `resolve_holder_conflict` sees them."""
 
     def __init__(self) -> None:
         self.jobs: dict[str, dict[str, Any]] = {}
@@ -196,7 +196,7 @@ def test_in_any_order_at_most_one_of_them_trains(order: list[int], jobs_in_a_sec
             created[owner] = board.put(owner, len(created) // jobs_in_a_second)
             continue
         try:
-            settle_holder(board, created[owner], [owner])  # type: ignore[arg-type]
+            resolve_holder_conflict(board, created[owner], [owner])  # type: ignore[arg-type]
         except RunFolderTaken as error:
             withdrawn = error.retryable
         else:

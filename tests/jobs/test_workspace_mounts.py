@@ -8,8 +8,8 @@ import pytest
 
 from trainwright.api import AdmissionContext, admit
 from trainwright.jobs import Identity, TrainRequest
-from trainwright.jobs.compatibility import IncompatibleRuntime, check_compatible
-from trainwright.jobs.manifest import trainjob_manifest
+from trainwright.jobs.request.manifest import trainjob_manifest
+from trainwright.jobs.submit.compatibility import IncompatibleRuntime, check_compatible
 from trainwright.materialize import materialize
 from trainwright.runtimes import bundled_runtime
 

@@ -5,7 +5,6 @@ Usage: python tests/materialize/table.py
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -17,20 +16,16 @@ sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "api
 
 import admission_recordings as admission  # noqa: E402
 import test_recordings as built  # noqa: E402
-from recordings import Recording, recordings  # noqa: E402
+from trainer_recordings import Recording, recordings  # noqa: E402
 
 Compare = Callable[[Recording], str]
 LEFT_OUT = {**built.DIFFERENT, **dict.fromkeys(built.NEED_A_CLUSTER, "whether a PriorityClass exists, only a server can say")}
 
 
 def main() -> int:
-    shared = Path(os.environ.get("TRAINWRIGHT_SHARED", "../shared"))
-    if not shared.is_dir():
-        print(f"the recordings are not in {shared}; set TRAINWRIGHT_SHARED to where they are", file=sys.stderr)
-        return 2
     table = Table("recordings", "area", "same", "different", "left out", box=None)
     wrong: list[str] = []
-    for title, cases, compare in _sets(shared):
+    for title, cases, compare in _sets():
         for area, of_area in _by_area(cases).items():
             left = [case for case in of_area if case.name in LEFT_OUT and title in ("objects", "updates")]
             said = {case.name: compare(case) for case in of_area if case not in left}
@@ -45,8 +40,8 @@ def main() -> int:
     return 1 if wrong else 0
 
 
-def _sets(shared: Path) -> list[tuple[str, list[Recording], Compare]]:
-    cases, status, updates = (recordings(shared, name) for name in ("cases", "cases-status", "updates"))
+def _sets() -> list[tuple[str, list[Recording], Compare]]:
+    cases, status, updates = (recordings(name) for name in ("cases", "cases-status", "updates"))
     built_cases = [case for case in cases if not case.name.startswith("refuse-")]
     return [
         ("objects", built_cases, built.difference),

@@ -8,26 +8,26 @@ from builders import mpi, of_kind, runtime, trainjob
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import load_pem_private_key, load_ssh_public_key
 
-from trainwright.materialize import FreshKeys, materialize
-from trainwright.materialize.fresh_keys import z85
+from trainwright.materialize import RandomKeys, materialize
+from trainwright.materialize.random_keys import z85
 
 
 def test_an_ssh_key_pair_belongs_together_and_is_new_each_time() -> None:
-    pair = FreshKeys().ssh()
+    pair = RandomKeys().ssh()
     private = load_pem_private_key(pair.private.encode(), None)
     assert isinstance(private, ec.EllipticCurvePrivateKey)
     public = load_ssh_public_key(pair.public.encode())
     assert isinstance(public, ec.EllipticCurvePublicKey)
     assert private.public_key().public_numbers() == public.public_numbers()
     assert pair.private.startswith("-----BEGIN EC PRIVATE KEY-----")
-    assert FreshKeys().ssh() != pair
+    assert RandomKeys().ssh() != pair
 
 
 def test_the_secrets_of_mpi_and_flux_hold_what_keys_give() -> None:
-    secret = of_kind(materialize(trainjob({"numNodes": 2}), mpi(), keys=FreshKeys()), "Secret")
+    secret = of_kind(materialize(trainjob({"numNodes": 2}), mpi(), keys=RandomKeys()), "Secret")
     assert b64decode(secret["data"]["ssh-publickey"]).startswith(b"ecdsa-sha2-nistp521 ")
     assert secret["immutable"] is True
-    certificate = of_kind(materialize(trainjob({"numNodes": 2}), runtime({"flux": {}}), keys=FreshKeys()), "Secret")
+    certificate = of_kind(materialize(trainjob({"numNodes": 2}), runtime({"flux": {}}), keys=RandomKeys()), "Secret")
     text = b64decode(certificate["data"]["curve.cert"]).decode()
     assert text.count('key = "') == 2
     assert 'name = "demo"' in text

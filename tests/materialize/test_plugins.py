@@ -58,7 +58,7 @@ def test_an_installed_policy_takes_part(installed: list[EntryPoint]) -> None:
 
 def test_what_is_no_policy_is_named(installed: list[EntryPoint]) -> None:
     installed.append(EntryPoint("nothing", f"{__name__}:Nothing", GROUP))
-    with pytest.raises(TypeError, match=f"entry point nothing = {__name__}:Nothing of {GROUP} is no policy"):
+    with pytest.raises(TypeError, match=f"entry point nothing = {__name__}:Nothing of {GROUP} is not a policy"):
         materialize(trainjob({}), runtime({"torch": {}}))
 
 
@@ -72,7 +72,7 @@ class Broken:
 def test_a_plugin_that_raises_is_named(installed: list[EntryPoint]) -> None:
     installed.append(EntryPoint("broken", f"{__name__}:Broken", GROUP))
     with pytest.raises(
-        ApiError, match=r"plugin 'broken' failed in its phase enforce_pod_spec for TrainJob ns/demo: KeyError: 'volumes'"
+        ApiError, match=r"plugin 'broken' failed in phase enforce_pod_spec for TrainJob ns/demo: KeyError: 'volumes'"
     ):
         materialize(trainjob({}), runtime({"torch": {}}))
 

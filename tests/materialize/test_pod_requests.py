@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trainwright.api.quantities import parse_quantity
-from trainwright.materialize.pod_requests import pod_requests, summed
+from trainwright.materialize.pod_requests import pod_requests, total_requests
 
 
 def container(cpu: str | None, **more: Any) -> dict[str, Any]:
@@ -45,5 +45,5 @@ def test_property_the_sum_is_so_many_times_one_pod(main: list[str], starting: li
     one = pod_requests(spec)
     least = max([sum(int(cpu[:-1]) for cpu in main), *(int(cpu[:-1]) for cpu in starting)])
     assert one.get("cpu", parse_quantity(0)).value * 1000 == least
-    total = summed([(count, one), (1, one)])
+    total = total_requests([(count, one), (1, one)])
     assert {name: parse_quantity(amount) for name, amount in total.items()} == {n: a * (count + 1) for n, a in one.items()}

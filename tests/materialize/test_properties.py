@@ -13,7 +13,7 @@ from kubeflow_trainer_api.models import JobsetV1alpha2JobSet
 from trainwright.api import admit
 from trainwright.api.errors import Invalid
 from trainwright.api.objects import copy_of
-from trainwright.materialize import ProgressReports, Settings, due, materialize
+from trainwright.materialize import ProgressReports, Settings, materialize, objects_to_apply
 
 Obj = dict[str, Any]
 GENERATED = 2000 if settings.default.max_examples < 1000 else 100_000
@@ -111,7 +111,7 @@ def test_property_materialize_is_pure_and_only_ever_refuses(runtime: Obj, traine
         spec = replicated["template"]["spec"]
         assert spec["parallelism"] == spec["completions"] >= 0
     assert _shared_parts(built) == []
-    assert due(built, job, lambda _wanted: None) == built
+    assert objects_to_apply(built, job, lambda _wanted: None) == built
 
 
 @given(runtimes(), trainers)

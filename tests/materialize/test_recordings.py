@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import json
 import re
-from pathlib import Path
 
+import compare_objects
 import pytest
 import yaml
-from recordings import Recording, recordings
+from trainer_recordings import Recording, recordings
 from typer.testing import CliRunner
 
-from trainwright.api.admission import admit
+from trainwright.api.admission.admit import admit
 from trainwright.api.errors import Invalid
 from trainwright.cli import app
-from trainwright.materialize import ProgressReports, Settings, due, materialize, runtime_in, runtime_snapshot, update_problems
+from trainwright.materialize import (
+    ProgressReports,
+    Settings,
+    build_snapshot,
+    load_snapshot,
+    materialize,
+    objects_to_apply,
+    update_problems,
+)
 
 AREAS = {
     "example": 5, "flux": 10, "init": 5, "jax": 5, "meta": 5, "mix": 50, "mpi": 20, "nopol": 5, "over": 5, "patch": 20, "pg": 10,
@@ -28,8 +36,8 @@ SETTINGS = Settings(
 
 
 @pytest.mark.parametrize("area", AREAS)
-def test_recorded_cases(area: str, shared: Path) -> None:
-    cases = [case for case in recordings(shared, "cases", f"{area}-*") if case.name not in NEED_A_CLUSTER]
+def test_recorded_cases(area: str) -> None:
+    cases = [case for case in recordings("cases", f"{area}-*") if case.name not in NEED_A_CLUSTER]
     assert len(cases) >= AREAS[area]
     wrong = {case.name: problem for case in cases if (problem := difference(case))}
     assert not wrong, json.dumps(wrong, indent=1)[:4000]
@@ -59,8 +67,8 @@ def _refusal_difference(case: Recording, exit_code: int, said: str) -> str:
     return "" if named else f"none of {sorted(fields)} is named: {said[:200]}"
 
 
-def test_recorded_cases_with_progress_reports(shared: Path) -> None:
-    cases = recordings(shared, "cases-status")
+def test_recorded_cases_with_progress_reports() -> None:
+    cases = recordings("cases-status")
     assert len(cases) >= 20
     wrong = {case.name: problem for case in cases if (problem := progress_difference(case))}
     assert not wrong, json.dumps(wrong, indent=1)
@@ -78,8 +86,8 @@ BY_ITS_CONTROLLER = {"meta-runtime-finalizer": "another controller removes the f
 
 
 @pytest.mark.medium
-def test_recorded_snapshots(shared: Path) -> None:
-    cases = [case for case in recordings(shared, "cases") if has_snapshot(case)]
+def test_recorded_snapshots() -> None:
+    cases = [case for case in recordings("cases") if has_snapshot(case)]
     assert len(cases) >= 450
     wrong = {case.name: problem for case in cases if (problem := snapshot_difference(case))}
     assert not wrong, json.dumps(wrong, indent=1)
@@ -97,9 +105,9 @@ def has_snapshot(case: Recording) -> bool:
 
 
 def snapshot_difference(case: Recording) -> str:
-    [want], got = case.documents("snapshot"), runtime_snapshot(*case.trainjob_and_runtime())
+    [want], got = case.documents("snapshot"), build_snapshot(*case.trainjob_and_runtime())
     want["data"], got["data"] = _parsed(want["data"]), _parsed(got["data"])
-    return "; ".join(case.compare.diff(_without_uids(want), _without_uids(got))[:3])
+    return "; ".join(compare_objects.diff(_without_uids(want), _without_uids(got))[:3])
 
 
 def _parsed(data: dict[str, str]) -> dict[str, object]:
@@ -113,8 +121,8 @@ def _without_uids(config: dict[str, object]) -> object:
     return json.loads(re.sub(r'"uid": "[^"]*"', '"uid": ""', json.dumps(config)))
 
 
-def test_what_is_built_from_a_snapshot_is_what_is_built_from_its_runtime(shared: Path) -> None:
-    for case in recordings(shared, "cases", "mix-*")[::4]:
+def test_what_is_built_from_a_snapshot_is_what_is_built_from_its_runtime() -> None:
+    for case in recordings("cases", "mix-*")[::4]:
         try:
             trainjob, runtime = case.trainjob_and_runtime()
             expected = materialize(trainjob, runtime)
@@ -123,8 +131,8 @@ def test_what_is_built_from_a_snapshot_is_what_is_built_from_its_runtime(shared:
         trainjob["metadata"]["uid"] = "1"
         for obj in expected:
             obj["metadata"]["ownerReferences"][0]["uid"] = "1"
-        snapshot = runtime_snapshot(trainjob, runtime)
-        assert materialize(trainjob, runtime_in(snapshot, trainjob)) == expected, case.name
+        snapshot = build_snapshot(trainjob, runtime)
+        assert materialize(trainjob, load_snapshot(snapshot, trainjob)) == expected, case.name
 
 
 DIFFERENT = {
@@ -136,8 +144,8 @@ DIFFERENT = {
 }
 
 
-def test_recorded_updates(shared: Path) -> None:
-    cases = [case for case in recordings(shared, "updates") if case.name not in DIFFERENT and not case.has("delete")]
+def test_recorded_updates() -> None:
+    cases = [case for case in recordings("updates") if case.name not in DIFFERENT and not case.has("delete")]
     assert len(cases) >= 40
     wrong = {case.name: problem for case in cases if (problem := update_difference(case))}
     assert not wrong, json.dumps(wrong, indent=1)[:4000]
@@ -148,7 +156,7 @@ def update_difference(case: Recording) -> str:
     stored = {_key(obj): obj for obj in materialize(old, runtime)}
     try:
         new = _updated(case, old, runtime)
-        objects = due(materialize(new, runtime), new, lambda obj: stored.get(_key(obj)))
+        objects = objects_to_apply(materialize(new, runtime), new, lambda obj: stored.get(_key(obj)))
     except Invalid as error:
         return "" if case.has("refused") or case.has("failed") else str(error)[:300]
     if case.has("refused") or case.has("failed"):
@@ -172,9 +180,9 @@ def _key(obj: dict[str, object]) -> tuple[object, object]:
     return obj["apiVersion"], obj["kind"]
 
 
-def test_the_parts_of_flux_scripts_that_differ_from_job_to_job(shared: Path) -> None:
+def test_the_parts_of_flux_scripts_that_differ_from_job_to_job() -> None:
     compared = 0
-    for case in recordings(shared, "cases"):
+    for case in recordings("cases"):
         if not case.has("flux"):
             continue
         scripts = next(o for o in materialize(*case.trainjob_and_runtime()) if o["metadata"]["name"].endswith("-flux-entrypoint"))

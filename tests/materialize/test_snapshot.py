@@ -8,7 +8,7 @@ import pytest
 from builders import runtime, trainjob
 
 from trainwright.api.errors import Invalid
-from trainwright.materialize import runtime_in, runtime_snapshot, snapshot_name
+from trainwright.materialize import build_snapshot, load_snapshot, snapshot_name
 
 
 @pytest.fixture
@@ -19,22 +19,22 @@ def job() -> dict[str, Any]:
 
 
 def test_it_is_owned_by_its_trainjob(job: dict[str, Any]) -> None:
-    snapshot = runtime_snapshot(job, runtime({"torch": {}}))
+    snapshot = build_snapshot(job, runtime({"torch": {}}))
     assert snapshot["metadata"]["name"] == snapshot_name(job) == "demo-runtime-snapshot"
     assert snapshot["metadata"]["ownerReferences"][0]["controller"] is True
-    assert runtime_in(snapshot, job)["spec"]["mlPolicy"] == {"numNodes": 1, "torch": {}}
+    assert load_snapshot(snapshot, job)["spec"]["mlPolicy"] == {"numNodes": 1, "torch": {}}
 
 
 def test_what_is_no_snapshot_of_this_job_is_refused(job: dict[str, Any]) -> None:
-    good = runtime_snapshot(job, runtime({"torch": {}}))
+    good = build_snapshot(job, runtime({"torch": {}}))
     other = trainjob({}) | {"metadata": {"name": "demo", "namespace": "ns", "uid": "2"}}
     elsewhere = job | {"spec": {"runtimeRef": {"name": "another"}}}
     for snapshot, asked, words in (
         (good, other, "another object"),
         (good | {"data": {}}, job, "no key"),
-        (good | {"data": {"runtime": "a: [b"}}, job, "no YAML"),
-        (good | {"data": {"runtime": "kind: Pod"}}, job, "holds no runtime"),
-        (good, elsewhere, "names 'another'"),
+        (good | {"data": {"runtime": "a: [b"}}, job, "not valid YAML"),
+        (good | {"data": {"runtime": "kind: Pod"}}, job, "contains no runtime"),
+        (good, elsewhere, "refers to 'another'"),
     ):
         with pytest.raises(Invalid, match=f"invalid runtime snapshot.*{words}"):
-            runtime_in(snapshot, asked)
+            load_snapshot(snapshot, asked)

@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 from trainwright.api import admit
 from trainwright.api.errors import BadRequest, Invalid
 from trainwright.materialize import materialize
-from trainwright.migration import KINDS, Migrated, migrate
+from trainwright.migration import KINDS, MigrationResult, migrate
 from trainwright.runtimes import bundled_runtime
 
 EXAMPLES = Path("../shared/upstream/training-operator-1.9/examples")
 
 
-def built(migrated: Migrated) -> dict[str, Any]:
+def built(migrated: MigrationResult) -> dict[str, Any]:
     """The JobSet that the migrated objects become; fails where they are not admitted."""
     admitted = [admit(obj).object for obj in migrated.objects]
     trainjob = admitted[-1]
@@ -54,7 +54,7 @@ def job(kind: str, field: str, version: str = "kubeflow.org/v1", **replicas: Any
     return {"apiVersion": version, "kind": kind, "metadata": {"name": "old", "namespace": "team"}, "spec": {field: specs}}
 
 
-def said(migrated: Migrated, path: str) -> str:
+def said(migrated: MigrationResult, path: str) -> str:
     return next(note.text for note in migrated.notes if note.path.endswith(path))
 
 
@@ -121,13 +121,13 @@ def test_what_a_stock_runtime_cannot_carry_becomes_a_runtime_of_its_own() -> Non
     node = pods(built(migrated))["node"]
     assert node["nodeSelector"] == {"gpu": "a100"}
     assert node["containers"][0]["name"] == "node"
-    assert "is called 'node' now" in said(migrated, "containers")
+    assert "was renamed to 'node'" in said(migrated, "containers")
 
 
 def test_workers_that_differ_from_their_master_are_named() -> None:
     master, worker = {"container": {"args": ["--role=master"]}}, {"replicas": 2, "container": {"args": ["--role=worker"]}}
     migrated = migrate(job("PyTorchJob", "pytorchReplicaSpecs", Master=master, Worker=worker))
-    assert "differs from Master's" in said(migrated, "Worker.template.spec.containers[0].args[0]")
+    assert "differs from Master," in said(migrated, "Worker.template.spec.containers[0].args[0]")
 
 
 def test_elastic_training_says_what_it_loses() -> None:
@@ -135,7 +135,7 @@ def test_elastic_training_says_what_it_loses() -> None:
     old["spec"]["elasticPolicy"] = {"minReplicas": 1, "maxReplicas": 4, "maxRestarts": 9, "nProcPerNode": 2}
     migrated = migrate(old)
     assert "PET_MAX_RESTARTS" in said(migrated, "maxRestarts")
-    assert "do not grow or shrink" in said(migrated, "maxReplicas")
+    assert "do not scale" in said(migrated, "maxReplicas")
     assert migrated.objects[0]["spec"]["trainer"]["numProcPerNode"] == 2
 
 
@@ -263,7 +263,7 @@ def test_what_the_operator_would_refuse_is_refused_with_its_field(old: dict[str,
 
 
 def test_another_kind_is_refused() -> None:
-    with pytest.raises(BadRequest, match=r"Deployment \(apps/v1\) cannot be migrated; known are JAXJob"):
+    with pytest.raises(BadRequest, match=r"Deployment \(apps/v1\) cannot be migrated; supported are JAXJob"):
         migrate({"apiVersion": "apps/v1", "kind": "Deployment"})
 
 
@@ -306,7 +306,7 @@ def test_pod_template_overrides_become_runtime_patches_and_the_later_wins() -> N
     migrated = migrate(early)
     node = pods(built(migrated))["node"]
     assert (node["serviceAccountName"], node["nodeSelector"]) == ("b", {"x": "1"})
-    assert "applied to nothing" in said(migrated, "targetJobs")
+    assert "applied to no job" in said(migrated, "targetJobs")
 
 
 @pytest.mark.parametrize("processes", ["auto", "gpu", 4])
@@ -326,7 +326,7 @@ def test_todays_form_stays_as_it_is() -> None:
         "metadata": {"name": "x"},
         "spec": {"runtimeRef": {"name": "y"}},
     }
-    assert migrate(today) == Migrated([today], [])
+    assert migrate(today) == MigrationResult([today], [])
 
 
 FIELDS = {

@@ -11,10 +11,10 @@ pytestmark = pytest.mark.medium
 LEAVES = {
     "trainwright",
     "trainwright.jobs",
-    "trainwright.jobs.identity",
-    "trainwright.jobs.run_folder",
-    "trainwright.jobs.label_values",
-    "trainwright.jobs.setting_names",
+    "trainwright.jobs.state.identity",
+    "trainwright.jobs.state.run_folder",
+    "trainwright.jobs.state.label_values",
+    "trainwright.jobs.request.setting_names",
 }
 HEAVY = ("kubernetes", "yaml", "torch", "kfp")
 

@@ -10,10 +10,10 @@ from test_trigger import context, deferred, event_of, operator
 
 import trainwright.cluster
 from trainwright.api.kinds import JOBSET, TRAINJOB
-from trainwright.cluster.jobset_mode import JobSetCluster
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import TrainJobDeleted
 from trainwright.operators.hook import TrainwrightHook
+from trainwright.submission.jobset_mode import JobSetCluster
 
 
 @pytest.mark.parametrize(
@@ -28,7 +28,7 @@ def test_a_connection_may_say_the_mode(monkeypatch: pytest.MonkeyPatch, conn_typ
     connection = SimpleNamespace(conn_type=conn_type, extra_dejson=extra)
     asked: list[dict[str, Any]] = []
     monkeypatch.setattr(TrainwrightHook, "get_connection", lambda *_: connection)
-    monkeypatch.setattr(trainwright.cluster, "connect_for_jobs", lambda *_, **more: asked.append(more))
+    monkeypatch.setattr(trainwright.submission, "connect_for_jobs", lambda *_, **more: asked.append(more))
     TrainwrightHook("c").get_conn()
     TrainwrightHook("c", "jobset").get_conn()
     assert [(each["mode"], each["namespace"]) for each in asked] == [(mode, "team"), ("jobset", "team")]

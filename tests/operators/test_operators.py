@@ -97,7 +97,7 @@ def test_placement_and_secrets_of_the_operator_reach_the_request() -> None:
 
 
 def test_a_literal_credential_in_an_operator_is_refused() -> None:
-    from trainwright.jobs.literal_secrets import LiteralSecret
+    from trainwright.jobs.request.secret_detection import LiteralSecret
 
     task = trainwright.operators.TrainJobOperator(task_id="train", workspace="pvc://w", env={"HF_TOKEN": "hf_" + "a1" * 17})
     with pytest.raises(LiteralSecret, match=r"env\.HF_TOKEN"):
@@ -124,7 +124,7 @@ def test_an_argument_without_a_name_is_refused(arguments: str) -> None:
 
     scope: dict[str, Any] = {}
     exec(f"def fit({arguments}): ...", scope)
-    with pytest.raises(TypeError, match="'steps' has no name"):
+    with pytest.raises(TypeError, match="'steps' cannot be passed by name"):
         _named(scope["fit"], [3], {})
 
 

@@ -20,9 +20,9 @@ from trainwright.api import names
 from trainwright.api.kinds import TRAINJOB
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Forbidden, RuntimeNotFound, TrainJobDeadline, TrainJobDeleted, TrainJobError, TrainJobFailed
-from trainwright.jobs.run import Cancelled
-from trainwright.operators import TrainJobOperator, TrainJobTrigger, leaving
-from trainwright.operators.failing import InVain
+from trainwright.jobs.wait.run import Cancelled
+from trainwright.operators import TrainJobOperator, TrainJobTrigger, cancellation
+from trainwright.operators.errors import NonRetryableError
 from trainwright.operators.task_identity import task_identity
 from trainwright.operators.task_state import TaskId
 from trainwright.operators.trigger_log import TriggerLog
@@ -85,6 +85,15 @@ def test_the_task_submits_once_and_hands_over_what_the_trigger_needs(connected: 
     assert first.timeout is None
 
 
+def test_a_trigger_of_the_previous_release_is_deserialized(connected: EmbeddedCluster) -> None:
+    _, arguments = deferred(operator(on_cancel="delete", min_defer_seconds=3, log_poll_interval=7)).trigger.serialize()
+    renamed = {"on_cancel": "stopping", "min_defer_seconds": "settle_seconds", "log_poll_interval": "log_interval"}
+    trigger = TrainJobTrigger(**{renamed.get(name, name): value for name, value in arguments.items()})
+    assert trigger.serialize()[1] == arguments
+    with pytest.raises(TypeError, match="unexpected keyword arguments: other"):
+        TrainJobTrigger(**arguments, other=1)
+
+
 def test_execution_timeout_is_the_triggers_deadline_and_airflows_own_comes_later(connected: EmbeddedCluster) -> None:
     from datetime import timedelta
 
@@ -141,7 +150,7 @@ def test_a_failure_that_will_come_again_is_not_tried_again(
     event = event_of(trigger)
     with pytest.raises(AirflowFailException if in_vain else TrainJobFailed) as raised:
         task.execute_complete(context(), event)
-    assert isinstance(raised.value, InVain) is in_vain
+    assert isinstance(raised.value, NonRetryableError) is in_vain
     assert raised.value.report.cause.reason == reason  # type: ignore[union-attr]
 
 
@@ -149,7 +158,7 @@ def test_what_is_refused_fails_for_good_and_a_full_quota_does_not(
     connected: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(
-        InVain, match=r"RuntimeNotFound: spec\.RuntimeRef: there is no ClusterTrainingRuntime 'nothing'"
+        NonRetryableError, match=r"RuntimeNotFound: spec\.RuntimeRef: there is no ClusterTrainingRuntime 'nothing'"
     ) as raised:
         operator(runtime="nothing").execute(context())
     assert isinstance(raised.value.error, RuntimeNotFound)
@@ -293,7 +302,7 @@ def test_what_a_signal_does_to_the_job_depends_on_what_airflow_says(
 ) -> None:
     deferred(operator())
     in_state(monkeypatch, state)
-    words = leaving.on_signal(context(try_number=try_number), "suspend")(connected, the_job(connected))
+    words = cancellation.on_signal(context(try_number=try_number), "suspend")(connected, the_job(connected))
     job = the_job(connected)
     assert bool(job["spec"].get("suspend")) is suspended
     assert (names.SUPERSEDED_ANNOTATION in job["metadata"]["annotations"]) is superseded
@@ -307,21 +316,21 @@ def test_a_cleared_task_starts_a_new_job_and_a_retry_does_not(
     deferred(operator())
     assert len(jobs(connected)) == 1
     in_state(monkeypatch, "restarting")
-    leaving.on_signal(context(), "suspend")(connected, the_job(connected))
+    cancellation.on_signal(context(), "suspend")(connected, the_job(connected))
     deferred(operator())
     assert len(jobs(connected)) == 2
 
 
-@pytest.mark.parametrize("heard", [True, False])
+@pytest.mark.parametrize("signalled", [True, False])
 def test_a_job_that_is_kept_does_not_train_beside_the_one_after_a_clear(
-    connected: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch, heard: bool
+    connected: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch, signalled: bool
 ) -> None:
     deferred(operator(on_cancel="keep"))
     first = the_job(connected)
-    if heard:
+    if signalled:
         in_state(monkeypatch, "restarting")
-        leaving.on_signal(context(), "keep")(connected, first)
-    leaving.stop_earlier(connected, replace(task_identity(context()), step="train@9"), "default", "keep")
+        cancellation.on_signal(context(), "keep")(connected, first)
+    cancellation.stop_superseded_jobs(connected, replace(task_identity(context()), step="train@9"), "default", "keep")
     assert the_job(connected)["spec"]["suspend"] is True
 
 
@@ -417,11 +426,11 @@ def test_a_job_that_waits_is_not_looked_at_all_the_time(connected: EmbeddedClust
     async def looks() -> list[float]:
         told = TriggerLog(trigger, None)
         try:
-            await told.saw(the_job(connected))
+            await told.observe(the_job(connected))
             await asyncio.sleep(0.65)
-            due = told.next_look()
-            await told.saw(the_job(connected))
-            return [due, told.next_look()]
+            due = told.next_poll()
+            await told.observe(the_job(connected))
+            return [due, told.next_poll()]
         finally:
             told.close()
 
@@ -447,9 +456,9 @@ def test_another_word_for_stopping_is_refused_when_the_dag_is_parsed() -> None:
 @pytest.fixture
 def preempted(connected: EmbeddedCluster, set_status: SetStatus, add_pod: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Let the newest job fail because its pod was taken away; returns it."""
-    from trainwright.jobs import preemption
+    from trainwright.jobs.diagnosis import preemption
 
-    monkeypatch.setattr(preemption, "FIRST_SECONDS", 0.0)
+    monkeypatch.setattr(preemption, "INITIAL_BACKOFF_SECONDS", 0.0)
     disruption = {"type": "DisruptionTarget", "status": "True", "reason": "TerminationByKubelet"}
 
     def make() -> dict[str, Any]:
@@ -476,7 +485,7 @@ def test_a_preempted_job_is_resumed_and_deferred_again_within_the_budget(connect
     assert raised.value.timeout is not None
     assert raised.value.timeout <= timedelta(hours=1, seconds=120)
     preempted()
-    with pytest.raises(Preempted, match="its budget of 1 resumptions after preemptions is used up"):
+    with pytest.raises(Preempted, match="its preemption budget of 1 resubmissions is exhausted"):
         task.execute_complete(context(), event_of(again))
     assert len(jobs(connected)) == 2
 
@@ -498,7 +507,7 @@ def test_a_preempted_job_is_resumed_in_the_worker_after_a_broken_trigger(
 def test_a_task_that_is_ended_while_it_waits_to_resume_leaves_nothing(
     connected: EmbeddedCluster, preempted: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from trainwright.jobs import preemption
+    from trainwright.jobs.diagnosis import preemption
 
     task = operator()
     trigger = deferred(task).trigger

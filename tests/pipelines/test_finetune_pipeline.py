@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from trainwright.jobs.request import TrainRequest
+from trainwright.jobs.request.train_request import TrainRequest
 
 pytestmark = pytest.mark.medium
 GIVEN_BY_THE_CHAIN = {"dataset_digest", "model_digest"}
@@ -63,7 +63,7 @@ def test_a_run_without_a_name_is_named_after_the_pipelines_run(compiled: Any) ->
 
 
 def test_evaluation_has_the_placement_of_the_training(compiled: Any) -> None:
-    from trainwright.jobs.setting_names import EVALUATION_SETTINGS
+    from trainwright.jobs.request.setting_names import EVALUATION_SETTINGS
 
     pipeline, _ = compiled
     given = task(pipeline, "evaluate")

@@ -42,7 +42,7 @@ def test_the_prose_tells_every_fact_of_every_ship() -> None:
     paragraphs = world.corpus_text().splitlines()
     for ship in ships:
         told = " ".join(paragraph for paragraph in paragraphs if ship.ship in paragraph)
-        missing = [fact for fact, shapes in world.TOLD.items() if not any(s.format(**vars(ship)) in told for s in shapes)]
+        missing = [fact for fact, shapes in world.STATEMENTS.items() if not any(s.format(**vars(ship)) in told for s in shapes)]
         assert not missing, f"{ship.ship}: {missing}"
     for place in places:
         assert any(place.place in paragraph and place.keeper in paragraph for paragraph in paragraphs)

@@ -20,9 +20,9 @@ from hypothesis import strategies as st
 from launched_words import environment, launch, words_of
 
 from trainwright.jobs import TrainRequest
-from trainwright.jobs.result_lines import is_result_line, parse_results
+from trainwright.jobs.logs.result_lines import is_result_line, parse_results
 from trainwright.runtimes import launch as launcher
-from trainwright.runtimes.launch import CHUNK_BYTES, MOST_RESULT_BYTES
+from trainwright.runtimes.launch import CHUNK_BYTES, MAX_RESULT_BYTES
 
 pytestmark = pytest.mark.medium
 
@@ -63,11 +63,11 @@ def test_what_json_does_not_have_is_a_warning(tmp_path: Path, value: str) -> Non
     )
     done = run(source, tmp_path)
     assert (done.returncode, done.stdout) == (0, "")
-    assert done.stderr.startswith("f: what it returned is not JSON and is not reported: ")
+    assert done.stderr.startswith("f: the return value is not JSON and is not reported: ")
 
 
 def test_what_is_too_large_is_a_warning(tmp_path: Path) -> None:
-    done = run(f"def f(): return 'x' * {MOST_RESULT_BYTES}", tmp_path)
+    done = run(f"def f(): return 'x' * {MAX_RESULT_BYTES}", tmp_path)
     assert (done.returncode, done.stdout) == (0, "")
     assert done.stderr == "results.json has more than 256 KiB and is not reported\n"
 
@@ -218,7 +218,7 @@ def chunks_of(value: Any) -> list[str]:
     with tempfile.NamedTemporaryFile("w", suffix=".json") as file, contextlib.redirect_stdout(io.StringIO()) as printed:
         file.write(json.dumps(value))
         file.flush()
-        launcher.report([file.name])
+        launcher.report_result([file.name])
     return printed.getvalue().splitlines()
 
 

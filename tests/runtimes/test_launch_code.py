@@ -15,9 +15,9 @@ import pytest
 from launched_words import launch, words_of
 
 from trainwright.jobs import TrainRequest
-from trainwright.jobs.code_package import PackedCode, pack_code
-from trainwright.jobs.code_volume import MOUNT
-from trainwright.jobs.result_lines import parse_results
+from trainwright.jobs.logs.result_lines import parse_results
+from trainwright.jobs.request.code_package import PackedCode, pack_code
+from trainwright.jobs.request.code_patch import MOUNT
 
 pytestmark = pytest.mark.medium
 MAIN = """
@@ -89,8 +89,8 @@ def test_results_of_an_earlier_run_in_the_code_are_not_this_ones(tmp_path: Path,
 
 
 def test_many_parts_are_put_together(tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trainwright.jobs.code_package.PART_BYTES", 100)
-    monkeypatch.setattr("trainwright.jobs.code_package.MOST_PARTS", 1000)
+    monkeypatch.setattr("trainwright.jobs.request.code_package.PART_BYTES", 100)
+    monkeypatch.setattr("trainwright.jobs.request.code_package.MOST_PARTS", 1000)
     code = pack_code(str(folder))
     assert len(code.parts) > 3
     assert started(tmp_path, code, "train.py").returncode == 0
@@ -130,7 +130,7 @@ def test_what_is_no_file_inside_is_refused(tmp_path: Path, bad: tarfile.TarInfo)
     code = packed((entry("inside.py"), b"print('ran')"), (bad, b""))
     done = started(tmp_path, code, "inside.py")
     assert (done.returncode, done.stdout) == (1, "")
-    assert f"the code holds {bad.name!r}, which is no file inside it" in done.stderr
+    assert f"the code contains {bad.name!r}, which is not a regular file inside the archive's folder" in done.stderr
     assert not (tmp_path / "evil").exists()
     assert not Path("/tmp/trainwright-evil").exists()
 
@@ -139,11 +139,11 @@ def test_only_what_was_sent_is_run(tmp_path: Path, folder: Path) -> None:
     code = pack_code(str(folder))
     done = started(tmp_path / "1", PackedCode("0" * 64, code.parts, ""), "train.py")
     assert done.returncode == 1
-    assert f"is not what was sent: its digest is not {'0' * 64}" in done.stderr
+    assert f"is not the submitted code: its digest is not {'0' * 64}" in done.stderr
     for number, parts in enumerate([(code.parts[0][:-20],), (b"x" + code.parts[0],), (b"",), ()]):
         done = started(tmp_path / f"damaged-{number}", PackedCode(code.digest, parts, ""), "train.py")
         assert (done.returncode, done.stdout) == (1, "")
-        assert " is damaged: " in done.stderr
+        assert " is corrupt: " in done.stderr
         assert "Traceback" not in done.stderr
 
 
@@ -159,15 +159,15 @@ def test_only_what_was_sent_is_run(tmp_path: Path, folder: Path) -> None:
 )
 def test_a_script_under_torchrun_ends_as_it_would(tmp_path: Path, folder: Path, end: str, code: int, words: str) -> None:
     """torchrun itself takes seconds to start and reports its children in its own way: the file that it is given is run here."""
-    from trainwright.runtimes.launch import ORDERLY, in_order
+    from trainwright.runtimes.launch import SCRIPT_RUNNER, wrap_script
 
     (folder / "train.py").write_text(
         "import atexit, sys, helper\natexit.register(print, 'at exit')\nprint(sys.argv, __name__, __file__[-8:], flush=True)\n"
         + end
     )
-    command = in_order(["torchrun", "--nnodes", "1", "train.py", "--lr", "1"], str(tmp_path))
+    command = wrap_script(["torchrun", "--nnodes", "1", "train.py", "--lr", "1"], str(tmp_path))
     assert command == ["torchrun", "--nnodes", "1", str(tmp_path / "orderly.py"), "train.py", "--lr", "1"]
-    assert (tmp_path / "orderly.py").read_text() == ORDERLY
+    assert (tmp_path / "orderly.py").read_text() == SCRIPT_RUNNER
     done = launch([sys.executable, *command[3:]], folder)
     assert done.returncode == code
     assert done.stdout.startswith("['train.py', '--lr', '1'] __main__ train.py\n")
@@ -187,9 +187,9 @@ def test_a_script_under_torchrun_ends_as_it_would(tmp_path: Path, folder: Path, 
     ],
 )
 def test_what_torchrun_does_not_run_as_a_script_is_left_as_it_is(tmp_path: Path, command: list[str]) -> None:
-    from trainwright.runtimes.launch import in_order
+    from trainwright.runtimes.launch import wrap_script
 
-    assert in_order(command, str(tmp_path)) == command
+    assert wrap_script(command, str(tmp_path)) == command
 
 
 @pytest.mark.slow

@@ -13,8 +13,8 @@ import pytest
 from launched_words import launch, words_of
 
 from trainwright.jobs import TrainRequest
-from trainwright.jobs.result_lines import parse_results
-from trainwright.runtimes.launch import requirement
+from trainwright.jobs.logs.result_lines import parse_results
+from trainwright.runtimes.launch import pinned_requirement
 
 pytestmark = pytest.mark.medium
 
@@ -74,7 +74,7 @@ def test_packages_come_from_the_indexes_and_change_nothing(tmp_path: Path) -> No
 
 def test_what_is_there_is_not_fetched_again(tmp_path: Path) -> None:
     done = run(tmp_path, "def f(): return 1", "pyyaml", indexes=["file:///nowhere"])
-    assert (done.returncode, done.stdout.splitlines()[0]) == (0, "installed packages: all were there")
+    assert (done.returncode, done.stdout.splitlines()[0]) == (0, "installed packages: none, all requirements are satisfied")
 
 
 def test_a_missing_package_is_named_by_pip(tmp_path: Path) -> None:
@@ -128,4 +128,4 @@ def test_a_wheel_may_be_named_by_its_url(tmp_path: Path) -> None:
     ],
 )
 def test_a_planned_package_as_a_requirement(entry: dict[str, Any], wanted: str) -> None:
-    assert requirement({"metadata": {"name": "a", "version": "1.0+cpu"}, **entry}) == wanted
+    assert pinned_requirement({"metadata": {"name": "a", "version": "1.0+cpu"}, **entry}) == wanted

@@ -11,7 +11,7 @@ from trainwright.api.kinds import CLAIM
 from trainwright.api.objects import annotations_of, labels_of, name_of, owners_of, uid_of
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Identity, TrainRequest, submit_or_adopt
-from trainwright.jobs.errors import WorkspaceUnfit
+from trainwright.jobs.diagnosis.errors import WorkspaceMismatch
 from trainwright.steps.start import StartedRun, start_run
 
 NEW = "pvc://new?size=2Gi"
@@ -79,7 +79,7 @@ def test_a_claim_that_is_there_is_taken_with_its_folder(cluster: EmbeddedCluster
 
 @pytest.mark.parametrize("workspace", ["missing", "pvc://missing/folder"])
 def test_a_claim_that_is_not_there_is_refused_with_the_remedy(cluster: EmbeddedCluster, workspace: str) -> None:
-    with pytest.raises(WorkspaceUnfit, match=r"'missing' does not exist in default.*pvc://missing\?size=20Gi"):
+    with pytest.raises(WorkspaceMismatch, match=r"'missing' does not exist in default.*pvc://missing\?size=20Gi"):
         start(cluster, workspace)
     assert claims(cluster) == []
 
@@ -95,13 +95,13 @@ def test_who_may_not_read_claims_starts_with_a_warning(cluster: EmbeddedCluster,
     assert start(Blind(cluster), NEW).claim == "new"
     assert claims(cluster) == ["new"]
     assert start(Blind(cluster), NEW).workspace == "pvc://new", "made by an earlier try"
-    assert "claim=unseen cannot be looked at" in caplog.text
+    assert "claim=unseen warning=the claim cannot be read" in caplog.text
 
 
 def test_a_claim_of_another_run_is_taken_only_if_it_is_large_enough(cluster: EmbeddedCluster) -> None:
     start(cluster, NEW, run_id="other")
     assert start(cluster, "pvc://new?size=1Gi").claim == "new"
-    with pytest.raises(WorkspaceUnfit, match="size: it has 2Gi, 3Gi is asked for"):
+    with pytest.raises(WorkspaceMismatch, match="size: it has 2Gi, 3Gi is requested"):
         start(cluster, "pvc://new?size=3Gi")
 
 

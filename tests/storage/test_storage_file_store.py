@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from trainwright.storage import whole_file
-from trainwright.storage.errors import AlreadyThere, NoSpace, NotThere, StorageError
+from trainwright.storage import atomic_file
+from trainwright.storage.errors import AlreadyExists, NoSpace, NotFound, StorageError
 from trainwright.storage.file_store import FileStore
-from trainwright.storage.store import Store, StoredFile, open_store
+from trainwright.storage.open import open_store
+from trainwright.storage.store import Store, StoredFile
 from trainwright.storage.uri import StorageUri
 
 EMPTY = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
@@ -25,7 +26,7 @@ def root(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def store(root: Path) -> Store:
-    return FileStore(StorageUri.of_path(root))
+    return FileStore(StorageUri.from_path(root))
 
 
 def names(folder: Path) -> list[str]:
@@ -49,7 +50,7 @@ def test_one_of_eight_racing_creators_wins(store: Store, root: Path, monkeypatch
             barrier.wait()
             try:
                 store.create(key, b"%d" % number * 1000)
-            except AlreadyThere:
+            except AlreadyExists:
                 return None
             return number
 
@@ -69,7 +70,7 @@ def fails_with(number: int) -> Callable[..., None]:
 
 def test_create_says_by_uri_what_exists(store: Store, root: Path) -> None:
     store.create("manifest.json", b"1")
-    with pytest.raises(AlreadyThere, match=f"file://{root}/manifest.json exists"):
+    with pytest.raises(AlreadyExists, match=f"file://{root}/manifest.json exists"):
         store.create("manifest.json", b"2")
     assert store.read("manifest.json") == b"1"
 
@@ -115,7 +116,7 @@ def test_what_was_there_stays_when_the_disk_fails(
 def test_a_create_that_fails_leaves_the_name_free(store: Store, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patched:
         patched.setattr(os, "fsync", fails_with(errno.ENOSPC))
-        with pytest.raises(NoSpace, match="disk is full; make room"):
+        with pytest.raises(NoSpace, match="disk is full; free up space"):
             store.create("manifest.json", b"1")
     assert names(root) == []
     store.create("manifest.json", b"2")
@@ -151,7 +152,7 @@ def test_no_key_leads_out(store: Store, root: Path, tmp_path: Path, key: str) ->
     (root / "out").symlink_to(tmp_path / "elsewhere")
     (root / "circle").symlink_to(root / "circle")
     for use in (store.read, store.head, store.digest, lambda key: store.create(key, b""), lambda key: store.replace(key, b"")):
-        with pytest.raises(StorageError, match=r"leads out|no key"):
+        with pytest.raises(StorageError, match=r"is outside of|not a valid key"):
             use(key)
     assert (tmp_path / "elsewhere" / "secret").read_bytes() == b"secret"
     assert not (tmp_path / "outside").exists()
@@ -174,7 +175,7 @@ def test_what_is_not_there_is_named_by_uri(store: Store, root: Path, tmp_path: P
     for key in ("missing", "folder"):
         assert store.head(key) is None
         for use in (store.read, store.digest, lambda key: store.get(key, tmp_path / "x")):
-            with pytest.raises(NotThere, match=f"file://{root}/{key} does not exist"):
+            with pytest.raises(NotFound, match=f"file://{root}/{key} does not exist"):
                 use(key)
 
 
@@ -193,13 +194,13 @@ def test_the_size_is_that_of_the_bytes_that_were_digested(store: Store, tmp_path
 def test_the_next_writer_removes_what_a_killed_one_left_but_not_what_a_living_one_writes(root: Path) -> None:
     root.mkdir()
     target = root / "weights"
-    with whole_file.replacing(target) as living:
+    with atomic_file.atomic_write(target) as living:
         living.write(b"living")
         living.flush()
         (left,) = names(root)
         prefix = left.split(".")[1]
         (root / f".{prefix}.dead.part").write_bytes(b"half")
-        with whole_file.replacing(target) as file:
+        with atomic_file.atomic_write(target) as file:
             file.write(b"second")
         assert names(root) == sorted([left, "weights"])
     assert names(root) == ["weights"]
@@ -213,7 +214,7 @@ def test_only_one_at_a_time_is_inside_exclusive(store: Store, root: Path) -> Non
     def enter(_: int) -> None:
         nonlocal inside, most
         for _round in range(3):
-            with store.exclusive("latest.json"):
+            with store.lock("latest.json"):
                 with guard:
                     inside += 1
                     most = max(most, inside)
@@ -232,9 +233,9 @@ def test_a_scheme_that_cannot_be_exported_to_is_said() -> None:
 
 
 def test_one_of_many_swappers_wins_and_a_swap_needs_what_it_names(store: Store, root: Path) -> None:
-    assert not store.swap("file", b"old", b"new")
-    assert store.swap("file", None, b"first")
-    assert not store.swap("file", None, b"new")
+    assert not store.compare_and_swap("file", b"old", b"new")
+    assert store.compare_and_swap("file", None, b"first")
+    assert not store.compare_and_swap("file", None, b"new")
     with ThreadPoolExecutor(8) as pool:
-        assert sum(pool.map(lambda number: store.swap("file", b"first", b"%d" % number), range(8))) == 1
+        assert sum(pool.map(lambda number: store.compare_and_swap("file", b"first", b"%d" % number), range(8))) == 1
     assert names(root) == ["file"]

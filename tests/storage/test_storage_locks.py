@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from trainwright.storage.errors import StorageError
-from trainwright.storage.locks import NoLocks, exclusive, lock
+from trainwright.storage.locks import LocksNotSupported, file_lock, try_lock_file
 
 
 class Clock:
@@ -20,29 +20,29 @@ class Clock:
     def __call__(self) -> float:
         return self.now
 
-    def pause(self, seconds: float) -> None:
+    def sleep(self, seconds: float) -> None:
         self.now += seconds
 
 
 def test_waiting_for_a_lock_ends_with_an_error_that_says_how_long(tmp_path: Path) -> None:
     path, clock = tmp_path / "lock", Clock()
-    with exclusive(path), pytest.raises(StorageError, match=r"lock: another process has held this lock for 5 s"):  # noqa: SIM117
-        with exclusive(path, patience=5, clock=clock, pause=clock.pause):
+    with file_lock(path), pytest.raises(StorageError, match=r"lock: another process has held this lock for 5 s"):  # noqa: SIM117
+        with file_lock(path, timeout=5, clock=clock, sleep=clock.sleep):
             pytest.fail("two are inside")
     assert clock.now == pytest.approx(5, abs=0.2)
 
 
 def test_the_next_one_goes_in_when_the_holder_leaves(tmp_path: Path) -> None:
     path, clock = tmp_path / "lock", Clock()
-    first = exclusive(path)
+    first = file_lock(path)
     first.__enter__()
 
     def leave(seconds: float) -> None:
-        clock.pause(seconds)
+        clock.sleep(seconds)
         if clock.now >= 1:
             first.__exit__(None, None, None)
 
-    with exclusive(path, patience=5, clock=clock, pause=leave):
+    with file_lock(path, timeout=5, clock=clock, sleep=leave):
         assert clock.now == pytest.approx(1, abs=0.2)
     assert not path.exists()
 
@@ -60,7 +60,7 @@ def test_a_lock_on_a_file_that_was_removed_meanwhile_is_taken_on_the_new_one(
         real(descriptor, operation)
 
     monkeypatch.setattr(fcntl, "flock", removed_first)
-    descriptor = lock(path)
+    descriptor = try_lock_file(path)
     assert descriptor is not None
     assert len(calls) == 2
     assert os.path.samestat(os.fstat(descriptor), path.stat())
@@ -72,9 +72,9 @@ def test_without_locks_nobody_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         raise OSError(errno.ENOTSUP, "not supported")
 
     monkeypatch.setattr(fcntl, "flock", none_here)
-    with pytest.raises(NoLocks):
-        lock(tmp_path / "lock")
-    with exclusive(tmp_path / "lock"), exclusive(tmp_path / "lock"):
+    with pytest.raises(LocksNotSupported):
+        try_lock_file(tmp_path / "lock")
+    with file_lock(tmp_path / "lock"), file_lock(tmp_path / "lock"):
         pass
 
 
@@ -82,7 +82,7 @@ def test_without_locks_nobody_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_what_a_killed_holder_leaves_the_group_can_lock_where_the_umask_allows_it(tmp_path: Path, umask: int, mode: int) -> None:
     before = os.umask(umask)
     try:
-        descriptor = lock(tmp_path / "lock")
+        descriptor = try_lock_file(tmp_path / "lock")
     finally:
         os.umask(before)
     assert descriptor is not None

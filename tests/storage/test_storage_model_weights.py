@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from trainwright.storage.model_weights import INDEX, weights_damage
+from trainwright.storage.model_weights import INDEX, weights_error
 
 WHOLE = (2).to_bytes(8, "little") + b"{}"
 CUT = WHOLE[:-1]
@@ -31,16 +31,16 @@ def index(*shards: object) -> bytes:
         ),
         ({INDEX: index("a.safetensors", "b.safetensors"), "a.safetensors": WHOLE}, "b.safetensors: it is missing"),
         ({INDEX: index("a.safetensors"), "a.safetensors": CUT}, "a.safetensors: "),
-        ({INDEX: index()}, f"{INDEX} is not whole"),
-        ({INDEX: b""}, f"{INDEX} is not whole"),
-        ({INDEX: b"[]"}, f"{INDEX} is not whole"),
-        ({INDEX: b'{"weight_map": ["a"]}'}, f"{INDEX} is not whole"),
-        ({INDEX: index(1, None, ["a"])}, f"{INDEX} is not whole"),
-        ({INDEX: index("../a.safetensors"), "a.safetensors": WHOLE}, f"{INDEX} is not whole"),
+        ({INDEX: index()}, f"{INDEX} is incomplete"),
+        ({INDEX: b""}, f"{INDEX} is incomplete"),
+        ({INDEX: b"[]"}, f"{INDEX} is incomplete"),
+        ({INDEX: b'{"weight_map": ["a"]}'}, f"{INDEX} is incomplete"),
+        ({INDEX: index(1, None, ["a"])}, f"{INDEX} is incomplete"),
+        ({INDEX: index("../a.safetensors"), "a.safetensors": WHOLE}, f"{INDEX} is incomplete"),
     ],
 )
 def test_weights_are_all_there_and_whole(tmp_path: Path, files: dict[str, bytes], damage: str | None) -> None:
     for name, content in files.items():
         (tmp_path / name).write_bytes(content)
-    found = weights_damage(tmp_path)
+    found = weights_error(tmp_path)
     assert found is None if damage is None else (found or "").startswith(damage)

@@ -48,11 +48,11 @@ def test_the_environment_is_read(environ: dict[str, str], expected: S3Settings) 
     [
         ({"AWS_ENDPOINT_URL": "http://minio:9000"}, "http://minio is not encrypted; use https://, or set AWS_ALLOW_HTTP=true"),
         ({"AWS_ENDPOINT_URL": "http://localhost.evil.example"}, "is not encrypted"),
-        ({"AWS_ENDPOINT_URL": "minio:9000"}, "is no address"),
-        ({"AWS_ENDPOINT_URL": "https://user:hidden@minio"}, "is no address"),
-        ({"AWS_ENDPOINT_URL": "ftp://minio"}, "is no address"),
-        ({"AWS_ACCESS_KEY_ID": "hidden"}, "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY: one of them is set without the other"),
-        ({"ACCESS_KEY_ID": "hidden"}, "one of them is set without the other"),
+        ({"AWS_ENDPOINT_URL": "minio:9000"}, "is not a valid URL"),
+        ({"AWS_ENDPOINT_URL": "https://user:hidden@minio"}, "is not a valid URL"),
+        ({"AWS_ENDPOINT_URL": "ftp://minio"}, "is not a valid URL"),
+        ({"AWS_ACCESS_KEY_ID": "hidden"}, "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY: one is set without the other"),
+        ({"ACCESS_KEY_ID": "hidden"}, "one is set without the other"),
     ],
 )
 def test_what_cannot_be_used_is_refused_without_its_secrets(environ: dict[str, str], message: str) -> None:

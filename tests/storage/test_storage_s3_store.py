@@ -15,8 +15,8 @@ from s3_server import BUCKET, S3Server
 from waiting import eventually
 
 from trainwright.storage import open_store
-from trainwright.storage.digests import silent
-from trainwright.storage.errors import AlreadyThere, Damaged, NoAccess, NoBucket, NotThere, StorageError, Unreachable
+from trainwright.storage.digests import no_progress
+from trainwright.storage.errors import AlreadyExists, ChecksumMismatch, NoAccess, NoBucket, NotFound, StorageError, Unreachable
 from trainwright.storage.s3_listing import list_objects
 from trainwright.storage.s3_store import PART, S3Store
 from trainwright.storage.store import StoredFile
@@ -72,13 +72,13 @@ def test_a_file_that_changes_while_it_is_sent_is_not_stored(store: S3Store, s3: 
     source = tmp_path / "source"
     source.write_bytes(bytes(20 * PART))
 
-    def advance(_count: int) -> None:
+    def on_progress(_count: int) -> None:
         with open(source, "r+b") as file:
             file.seek(-1, 2)
             file.write(b"!")
 
-    with pytest.raises(StorageError, match="changed while it was being sent"):
-        store.put(source, "file", advance)
+    with pytest.raises(StorageError, match="changed during the upload"):
+        store.put(source, "file", on_progress)
     assert store.head("file") is None
     assert not s3.client().list_multipart_uploads(Bucket=BUCKET, Prefix=store.uri.key).get("Uploads")
 
@@ -89,7 +89,7 @@ def test_what_is_damaged_at_the_store_is_noticed(store: S3Store, s3: S3Server, t
     s3.client().put_object(Bucket=BUCKET, Key=f"{store.uri.key}/file", Body=b"wrong", Metadata={"sha256": sent.sha256})
     assert store.head("file") == sent  # a claim only
     assert store.digest("file") == stored(b"wrong").sha256
-    with pytest.raises(Damaged, match="file is damaged"):
+    with pytest.raises(ChecksumMismatch, match="file is corrupt"):
         store.get("file", tmp_path / "back")
     assert [path.name for path in tmp_path.iterdir() if path.name != "default-home"] == ["source"]
 
@@ -108,13 +108,13 @@ def test_one_of_many_creators_wins_and_one_of_many_swappers(store: S3Store) -> N
         barrier.wait()
         try:
             store.create("one", b"%d" % number)
-        except AlreadyThere:
+        except AlreadyExists:
             return 0
         return 1
 
     def swap(number: int) -> bool:
         barrier.wait()
-        return store.swap("one", before, b"new %d" % number)
+        return store.compare_and_swap("one", before, b"new %d" % number)
 
     with ThreadPoolExecutor(8) as pool:
         assert sum(pool.map(create, range(8))) == 1
@@ -124,11 +124,11 @@ def test_one_of_many_creators_wins_and_one_of_many_swappers(store: S3Store) -> N
 
 
 def test_a_swap_needs_what_it_names(store: S3Store) -> None:
-    assert not store.swap("file", b"old", b"new")
-    assert store.swap("file", None, b"first")
-    assert not store.swap("file", None, b"new")
-    assert not store.swap("file", b"old", b"new")
-    assert store.swap("file", b"first", b"second")
+    assert not store.compare_and_swap("file", b"old", b"new")
+    assert store.compare_and_swap("file", None, b"first")
+    assert not store.compare_and_swap("file", None, b"new")
+    assert not store.compare_and_swap("file", b"old", b"new")
+    assert store.compare_and_swap("file", b"first", b"second")
     store.replace("file", b"third")
     assert store.read("file") == b"third"
 
@@ -137,7 +137,7 @@ def test_one_at_a_time_is_inside(store: S3Store, s3: S3Server) -> None:
     inside: list[int] = []
 
     def enter(number: int) -> int:
-        with S3Store(store.uri).exclusive("x"):
+        with S3Store(store.uri).lock("x"):
             inside.append(number)
             time.sleep(0.05)
             most = len(inside)
@@ -150,10 +150,10 @@ def test_one_at_a_time_is_inside(store: S3Store, s3: S3Server) -> None:
 
 
 def test_a_lock_whose_holder_was_killed_is_taken_over_and_one_that_is_renewed_is_not(store: S3Store) -> None:
-    holding = S3Store(store.uri, lease_term=2.0)
-    with holding.exclusive("x"):
+    holding = S3Store(store.uri, lease_seconds=2.0)
+    with holding.lock("x"):
         lock = eventually(lambda: _names(store))[0]
-        waiter = threading.Thread(target=lambda: S3Store(store.uri, lease_term=2.0).exclusive("x").__enter__(), daemon=True)
+        waiter = threading.Thread(target=lambda: S3Store(store.uri, lease_seconds=2.0).lock("x").__enter__(), daemon=True)
         waiter.start()
         waiter.join(4.0)
         assert waiter.is_alive()
@@ -161,7 +161,7 @@ def test_a_lock_whose_holder_was_killed_is_taken_over_and_one_that_is_renewed_is
     assert not waiter.is_alive()
     store.replace(lock, b"somebody who died")
     started = time.monotonic()
-    with S3Store(store.uri, lease_term=1.0).exclusive("x"):
+    with S3Store(store.uri, lease_seconds=1.0).lock("x"):
         assert time.monotonic() - started >= 1.0
 
 
@@ -170,13 +170,13 @@ def test_what_a_killed_exporter_left_unfinished_is_given_up_and_nobody_elses(sto
     for key in (f"{folder}/checkpoint-5/model.safetensors", f"{folder}/checkpoint-50/model.safetensors"):
         upload = client.create_multipart_upload(Bucket=BUCKET, Key=key)["UploadId"]
         client.upload_part(Bucket=BUCKET, Key=key, UploadId=upload, PartNumber=1, Body=b"x" * 1024)
-    with store.exclusive("checkpoint-5"):
+    with store.lock("checkpoint-5"):
         left = client.list_multipart_uploads(Bucket=BUCKET, Prefix=f"{folder}/")["Uploads"]
     assert [upload["Key"] for upload in left] == [f"{folder}/checkpoint-50/model.safetensors"]
 
 
 def test_whoever_lost_the_lock_hears_of_it(store: S3Store) -> None:
-    with pytest.raises(StorageError, match="the lock was lost"), S3Store(store.uri, lease_term=0.4).exclusive("x"):  # noqa: PT012
+    with pytest.raises(StorageError, match="the lock was lost"), S3Store(store.uri, lease_seconds=0.4).lock("x"):  # noqa: PT012
         store.replace(_names(store)[0], b"another")
         time.sleep(0.5)
     assert store.read(_names(store)[0]) == b"another"  # it is theirs now
@@ -186,14 +186,14 @@ def test_whoever_lost_the_lock_hears_of_it(store: S3Store) -> None:
 def test_a_key_that_leads_elsewhere_is_refused(store: S3Store, tmp_path: Path, key: str) -> None:
     (tmp_path / "source").write_bytes(b"")
     for use in (lambda: store.put(tmp_path / "source", key), lambda: store.read(key), lambda: store.create(key, b"")):
-        with pytest.raises(StorageError, match=r"leads out|is no key"):
+        with pytest.raises(StorageError, match=r"is outside of|is not a valid key"):
             use()
 
 
 def test_what_is_not_there_is_said_to_be_missing(store: S3Store, tmp_path: Path) -> None:
     assert store.head("none") is None
     for use in (lambda: store.read("none"), lambda: store.digest("none"), lambda: store.get("none", tmp_path / "x")):
-        with pytest.raises(NotThere, match=f"^{store.uri}/none does not exist$"):
+        with pytest.raises(NotFound, match=f"^{store.uri}/none does not exist$"):
             use()
     with pytest.raises(StorageError, match="No such file"):
         store.put(tmp_path / "none", "x")
@@ -202,8 +202,8 @@ def test_what_is_not_there_is_said_to_be_missing(store: S3Store, tmp_path: Path)
 @pytest.mark.parametrize(
     ("name", "value", "uri", "error", "message"),
     [
-        ("AWS_SECRET_ACCESS_KEY", "a wrong secret", "s3://trainwright/x", NoAccess, "access refused: the secret key is wrong"),
-        ("AWS_ACCESS_KEY_ID", "nobody", "s3://trainwright/x", NoAccess, "access refused: there is no such access key"),
+        ("AWS_SECRET_ACCESS_KEY", "a wrong secret", "s3://trainwright/x", NoAccess, "access denied: the secret key is wrong"),
+        ("AWS_ACCESS_KEY_ID", "nobody", "s3://trainwright/x", NoAccess, "access denied: the access key does not exist"),
         ("AWS_REGION", "us-east-1", "s3://no-such-bucket/x", NoBucket, "the bucket 'no-such-bucket' does not exist"),
     ],
 )
@@ -218,7 +218,7 @@ def test_a_refusal_is_one_line_without_secrets(
         lambda: store.read("a"),
         lambda: store.get("a", tmp_path / "back"),
         lambda: store.replace("a", b""),
-        lambda: store.exclusive("a").__enter__(),
+        lambda: store.lock("a").__enter__(),
     ):
         with pytest.raises(error) as caught:
             use()
@@ -283,10 +283,10 @@ def weak(s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Store]:
 
 
 def test_a_store_that_ignores_preconditions_is_found_out(weak: S3Store, caplog: pytest.LogCaptureFixture) -> None:
-    with weak.exclusive("a"):
+    with weak.lock("a"):
         weak.create("a", b"1")
     assert "this store ignores If-None-Match" in caplog.text
-    with pytest.raises(AlreadyThere):
+    with pytest.raises(AlreadyExists):
         weak.create("a", b"2")
     assert weak.read("a") == b"1"
 
@@ -297,4 +297,4 @@ def _names(store: S3Store) -> list[str]:
 
 def test_progress_need_not_be_told(store: S3Store, tmp_path: Path) -> None:
     (tmp_path / "source").write_bytes(b"x")
-    assert store.put(tmp_path / "source", "a", silent) == stored(b"x")
+    assert store.put(tmp_path / "source", "a", no_progress) == stored(b"x")

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from trainwright.storage.safetensors_file import damage_of
+from trainwright.storage.safetensors_file import safetensors_error
 
 WHATEVER = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=5),
@@ -34,18 +34,18 @@ def test_a_file_is_whole_at_its_full_length_and_at_no_other(
     content = safetensors(sizes, pad)
     path = tmp_path / "model.safetensors"
     path.write_bytes(content)
-    assert damage_of(path) is None
+    assert safetensors_error(path) is None
     path.write_bytes(content[: data.draw(st.integers(0, len(content) - 1))])
-    assert damage_of(path)
+    assert safetensors_error(path)
     path.write_bytes(content + b"\0")
-    assert damage_of(path)
+    assert safetensors_error(path)
 
 
 def test_every_single_place_to_cut_is_noticed(tmp_path: Path) -> None:
     content, path = safetensors([8, 16]), tmp_path / "model.safetensors"
     for length in range(len(content)):
         path.write_bytes(content[:length])
-        assert damage_of(path), length
+        assert safetensors_error(path), length
 
 
 @same_folder
@@ -54,16 +54,16 @@ def test_no_header_raises(tmp_path: Path, header: object) -> None:
     text = json.dumps(header).encode()
     path = tmp_path / "model.safetensors"
     path.write_bytes(len(text).to_bytes(8, "little") + text)
-    damage = damage_of(path)
+    damage = safetensors_error(path)
     assert damage is None or isinstance(damage, str)
 
 
 @pytest.mark.parametrize(
     ("content", "damage"),
     [
-        (b"", "its header is cut off"),
+        (b"", "its header is truncated"),
         (b"\0" * 8, "its header cannot be read"),
-        (b"\xff" * 16, "its header is cut off"),
+        (b"\xff" * 16, "its header is truncated"),
         (b"\2" + b"\0" * 7 + b"[]", "its header has no data offsets"),
         (b"\2" + b"\0" * 7 + b"\xff\xff", "its header cannot be read"),
         ((200_000).to_bytes(8, "little") + b"[" * 200_000, "its header cannot be read"),
@@ -72,9 +72,9 @@ def test_no_header_raises(tmp_path: Path, header: object) -> None:
 def test_what_is_wrong_is_said(tmp_path: Path, content: bytes, damage: str) -> None:
     path = tmp_path / "model.safetensors"
     path.write_bytes(content)
-    assert (damage_of(path) or "").startswith(damage)
+    assert (safetensors_error(path) or "").startswith(damage)
 
 
 def test_a_missing_file_and_a_folder_are_damaged(tmp_path: Path) -> None:
-    assert damage_of(tmp_path / "missing") == "it is missing"
-    assert damage_of(tmp_path)
+    assert safetensors_error(tmp_path / "missing") == "it is missing"
+    assert safetensors_error(tmp_path)

@@ -35,7 +35,7 @@ def test_space_is_asked_for_where_the_folder_will_be(tmp_path: Path, monkeypatch
 
     monkeypatch.setattr(shutil, "disk_usage", usage)
     check_space(tmp_path / "not" / "yet", 30 * MIB)
-    with pytest.raises(NoSpace, match=r"not/yet: 40.0 MiB are needed and 50.0 MiB are free; make room"):
+    with pytest.raises(NoSpace, match=r"not/yet: 40.0 MiB needed, 50.0 MiB free; free up space"):
         check_space(tmp_path / "not" / "yet", 40 * MIB)  # the last 16 MiB of a disk stay free
     assert set(asked) == {tmp_path}
 

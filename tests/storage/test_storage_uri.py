@@ -18,14 +18,14 @@ NAMES = st.text(st.characters(blacklist_characters="/\0", blacklist_categories=[
 @given(st.lists(NAMES, max_size=4))
 def test_every_path_comes_back_from_its_uri(names: list[str]) -> None:
     path = Path("/", *names)
-    uri = StorageUri.of_path(path)
+    uri = StorageUri.from_path(path)
     assert StorageUri.parse(str(uri)) == uri
     assert StorageUri.parse(str(uri)).path == path
 
 
 def test_a_file_name_that_is_no_unicode_comes_back_too() -> None:
     path = Path(os.fsdecode(b"/data/\xff\xfe"))
-    assert StorageUri.parse(str(StorageUri.of_path(path))).path == path
+    assert StorageUri.parse(str(StorageUri.from_path(path))).path == path
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_anything_else_is_refused_by_its_text(text: str) -> None:
 
 
 def test_only_a_file_uri_has_a_path() -> None:
-    with pytest.raises(StorageError, match="hf://org/name is not on this machine's disk"):
+    with pytest.raises(StorageError, match="hf://org/name is not a local path"):
         _ = StorageUri.parse("hf://org/name").path
 
 

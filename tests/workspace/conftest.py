@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from trainwright.workspace.receipt import Receipt, receipted
+from trainwright.workspace.receipt import Receipt, digest_files
 
 Finished = Callable[..., tuple[Path, Receipt]]
 
@@ -28,7 +28,7 @@ def finished(workspace: Path) -> Finished:
             (folder / path).write_bytes(content)
         paths = [path.relative_to(folder) for path in folder.rglob("*.*") if path.is_file()]
         about = {"kind": "dataset", "source": "file:///rows", "revision": "1", "options": {}, **said}
-        receipt = Receipt(files=receipted(folder, paths), **about)  # type: ignore[arg-type]
+        receipt = Receipt(files=digest_files(folder, paths), **about)  # type: ignore[arg-type]
         receipt.write(folder)
         return folder, receipt
 

@@ -23,7 +23,7 @@ from trainwright.controlplane.home import Home
 from trainwright.controlplane.plane import ControlPlane
 from trainwright.initializers import DatasetOptions
 from trainwright.jobs import Deadlines, Identity, TrainRequest
-from trainwright.jobs.run import run_to_end
+from trainwright.jobs.wait.run import run_to_end
 from trainwright.steps.prepare import prepare_run_dataset, prepare_run_model
 from trainwright.storage.uri import StorageUri
 
@@ -106,7 +106,7 @@ class Runs:
         config = json.dumps({"architectures": ["LlamaForCausalLM"], "word": word}).encode()
         for name, content in (("config.json", config), ("tokenizer.json", b"{}"), ("model.safetensors", EMPTY_WEIGHTS)):
             (source / "model" / name).write_bytes(content)
-        return Inputs(str(StorageUri.of_path(source / "rows.jsonl")), str(StorageUri.of_path(source / "model")))
+        return Inputs(str(StorageUri.from_path(source / "rows.jsonl")), str(StorageUri.from_path(source / "model")))
 
     def train(self, claim: str, run: str, inputs: Inputs, *, owner: str = "kfp", step: str = "train", **fields: Any) -> Obj:
         """Train to the end; returns the TrainJob. Raises as `run_to_end`."""

@@ -20,8 +20,8 @@ import pytest
 from trainwright.storage.errors import StorageError
 from trainwright.workspace import PreparedMismatch, Receipt, check_prepared, publish, verify_prepared
 from trainwright.workspace import prepared as module
-from trainwright.workspace.earlier import import_earlier
 from trainwright.workspace.index import record_entry
+from trainwright.workspace.legacy_import import import_legacy
 from trainwright.workspace.prepared import find_prepared
 from trainwright.workspace.receipt import NAME, read_receipt
 
@@ -110,7 +110,7 @@ def test_a_damaged_one_is_not_found_and_is_replaced(
     place = publish("dataset", folder, receipt, workspace)
     damage(place)
     assert find_prepared(workspace, "dataset", "file:///rows", "1", {}) is None
-    with pytest.raises(PreparedMismatch, match=f"{place} "):
+    with pytest.raises(PreparedMismatch, match=f"{place}: "):
         verify_prepared("dataset", place, receipt.digest)
     folder, receipt = finished()
     assert publish("dataset", folder, receipt, workspace) == place
@@ -138,7 +138,7 @@ def test_many_at_once_leave_one_whole_folder(
     with ThreadPoolExecutor(6) as pool:
         places = set(pool.map(run, range(6)))
     (place,) = places
-    assert ours[0][1].holds(place)
+    assert ours[0][1].matches(place)
     assert [name for name in visible(place.parent) if not name.endswith(".lock")] == [place.name]
 
 
@@ -146,8 +146,8 @@ def test_without_locks_a_whole_one_that_was_taken_for_damaged_goes_back(workspac
     """Another process replaced it between our look and our rename."""
     folder, receipt = finished()
     place = publish("dataset", folder, receipt, workspace)
-    module._set_aside(place, receipt)
-    assert receipt.holds(place)
+    module._discard(place, receipt)
+    assert receipt.matches(place)
     assert visible(place.parent) == [place.name]
 
 
@@ -156,8 +156,8 @@ def test_one_that_others_damage_every_time_is_an_error(
 ) -> None:
     place = publish("dataset", *finished(), workspace)
     (place / "train.jsonl").unlink()
-    monkeypatch.setattr(module, "_set_aside", lambda *_: None)
-    with pytest.raises(StorageError, match="others put a damaged folder there at every attempt"):
+    monkeypatch.setattr(module, "_discard", lambda *_: None)
+    with pytest.raises(StorageError, match="another process wrote a corrupt folder at every attempt"):
         publish("dataset", *finished(), workspace)
 
 
@@ -212,9 +212,9 @@ def test_the_wrong_one_is_named_with_both_digests_and_the_folder(workspace: Path
         with pytest.raises(PreparedMismatch) as caught:
             check("dataset", place, other)
         assert all(text in str(caught.value) for text in (other, receipt.digest, str(place)))
-        with pytest.raises(PreparedMismatch, match=r"should hold the prepared model .* and holds a dataset"):
+        with pytest.raises(PreparedMismatch, match=r"expected the prepared model .* found a dataset"):
             check("model", place, receipt.digest)
-        with pytest.raises(PreparedMismatch, match=f"has no {NAME} that can be read"):
+        with pytest.raises(PreparedMismatch, match=f"{NAME} is missing or invalid"):
             check("dataset", place / "sub", receipt.digest)
 
 
@@ -223,10 +223,10 @@ def test_a_look_compares_sizes_and_a_verification_compares_contents(workspace: P
     place = publish("dataset", folder, receipt, workspace)
     _change(place / "train.jsonl")
     assert check_prepared("dataset", place, receipt.digest) == receipt
-    with pytest.raises(PreparedMismatch, match=r"damaged: train\.jsonl has another SHA-256; prepare the dataset again"):
+    with pytest.raises(PreparedMismatch, match=r"corrupt: train\.jsonl has a different SHA-256; prepare the dataset again"):
         verify_prepared("dataset", place, receipt.digest)
     _cut(place / "train.jsonl")
-    with pytest.raises(PreparedMismatch, match=r"damaged: train\.jsonl has 13 bytes instead of 14"):
+    with pytest.raises(PreparedMismatch, match=r"corrupt: train\.jsonl has 13 bytes instead of 14"):
         check_prepared("dataset", place, receipt.digest)
 
 
@@ -255,13 +255,13 @@ class TestFoldersOfEarlierVersions:
         if not links:
             monkeypatch.setattr(os, "link", none)
         before = {path: (path.stat().st_mtime_ns, path.stat().st_ino) for path in (workspace / "dataset").rglob("*")}
-        found = import_earlier(workspace, "dataset", ("file:///rows",), "1", {})
+        found = import_legacy(workspace, "dataset", ("file:///rows",), "1", {})
         assert found is not None
         assert found.folder == workspace / "datasets" / hex_of(root)
-        assert root.holds(found.folder)
+        assert root.matches(found.folder)
         assert {path: (path.stat().st_mtime_ns, path.stat().st_ino) for path in (workspace / "dataset").rglob("*")} == before
         assert (found.folder / "train.jsonl").samefile(workspace / "dataset" / "train.jsonl") is links
-        assert "of an earlier version is used" in caplog.text
+        assert "of an earlier version was imported" in caplog.text
         assert find_prepared(workspace, "dataset", "file:///rows", "1", {}) is not None
         assert visible(workspace / "datasets") == [found.folder.name]
 
@@ -272,19 +272,19 @@ class TestFoldersOfEarlierVersions:
     def test_those_of_something_else_are_not(
         self, workspace: Path, root: Receipt, sources: tuple[str, ...], revision: str, options: dict[str, object]
     ) -> None:
-        assert import_earlier(workspace, "dataset", sources, revision, options) is None
-        assert import_earlier(workspace, "model", ("file:///rows",), "1", {}) is None
+        assert import_legacy(workspace, "dataset", sources, revision, options) is None
+        assert import_legacy(workspace, "model", ("file:///rows",), "1", {}) is None
         assert not (workspace / "datasets").exists()
 
     def test_damaged_ones_are_not(self, workspace: Path, root: Receipt, caplog: pytest.LogCaptureFixture) -> None:
         _change(workspace / "dataset" / "train.jsonl")
-        assert import_earlier(workspace, "dataset", ("file:///rows",), None, None) is None
-        assert "files changed" in caplog.text
+        assert import_legacy(workspace, "dataset", ("file:///rows",), None, None) is None
+        assert "prepared files have changed" in caplog.text
 
     def test_a_link_is_not_followed(self, workspace: Path, root: Receipt, tmp_path: Path) -> None:
         os.rename(workspace / "dataset", tmp_path / "elsewhere")
         (workspace / "dataset").symlink_to(tmp_path / "elsewhere")
-        assert import_earlier(workspace, "dataset", ("file:///rows",), None, None) is None
+        assert import_legacy(workspace, "dataset", ("file:///rows",), None, None) is None
 
 
 KILLED = """
@@ -314,10 +314,10 @@ def test_a_kill_at_any_time_leaves_a_whole_folder_or_none(workspace: Path, finis
     assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
     place = workspace / "datasets" / hex_of(receipt)
     assert place.exists() is (when in ("after", "index"))
-    assert not place.exists() or receipt.holds(place)
+    assert not place.exists() or receipt.matches(place)
     folder, receipt = finished(name="again")
     assert publish("dataset", folder, receipt, workspace) == place
-    assert receipt.holds(place)
+    assert receipt.matches(place)
     assert find_prepared(workspace, "dataset", "file:///rows", "1", {}) is not None
 
 
@@ -349,7 +349,7 @@ print(publish("dataset", folder, receipt, workspace))
     said = [process.communicate()[0] for process in processes]
     place = workspace / "datasets" / hex_of(ours[0][1])
     assert said == [f"{place}\n"] * 3
-    assert ours[0][1].holds(place)
+    assert ours[0][1].matches(place)
     assert visible(place.parent) == [place.name]
 
 

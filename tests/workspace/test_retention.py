@@ -57,7 +57,7 @@ def add(workspace: Path) -> Callable[..., Path]:
 def prune(
     workspace: Path, keep: int = 0, current: str = "runs/current", live: tuple[str, ...] = (), asked: bool = True
 ) -> list[str]:
-    return prune_runs(workspace, keep=keep, current=current, live=live, cluster_asked=asked, now=NOW)
+    return prune_runs(workspace, keep=keep, current=current, live=live, is_cluster_state_known=asked, now=NOW)
 
 
 def left(workspace: Path) -> list[str]:
@@ -75,7 +75,7 @@ def test_retention_is_always_or_a_number(text: str, keep: int | None) -> None:
     "text", ["", "never", "keep", "keep=", "keep=-1", "-1", "keep=1.5", "keep=x", "keep = 3", "1e3", "٣", "9" * 10]
 )
 def test_another_retention_is_named(text: str) -> None:
-    with pytest.raises(ValueError, match=r"retention: .* is not understood; expected always, or keep=N") as caught:
+    with pytest.raises(ValueError, match=r"retention: .* is invalid; expected always, or keep=N") as caught:
         parse_retention(text)
     assert repr(text) in str(caught.value)
 
@@ -147,7 +147,7 @@ def test_a_run_that_comes_back_to_life_meanwhile_stays(
 ) -> None:
     for name, ended in (("ended", 100), ("killed", None)):
         add(name, ended=ended, active=100)
-    real = module._beyond
+    real = module._select_expired
 
     def then_begun(*arguments: object) -> object:
         found = real(*arguments)  # type: ignore[arg-type]
@@ -155,7 +155,7 @@ def test_a_run_that_comes_back_to_life_meanwhile_stays(
             begin_run(workspace, f"runs/{name}", run=name, owner="kfp", now=moment(0))
         return found
 
-    monkeypatch.setattr(module, "_beyond", then_begun)
+    monkeypatch.setattr(module, "_select_expired", then_begun)
     assert prune(workspace) == []
     assert left(workspace) == ["ended", "killed"]
 
@@ -187,7 +187,7 @@ def test_a_store_that_is_a_link_is_left_alone(
 @pytest.mark.parametrize("name", ["..", "runs/..", "/", ""])
 def test_a_current_run_that_is_none_is_refused_and_deletes_nothing(workspace: Path, add: Callable[..., Path], name: str) -> None:
     add("a", ended=1)
-    with pytest.raises(WorkspaceError, match="is no folder of a run"):
+    with pytest.raises(WorkspaceError, match="is not a run folder"):
         prune(workspace, current=name)
     assert left(workspace) == ["a"]
 
@@ -229,7 +229,7 @@ def test_what_a_killed_prune_left_is_removed_by_the_next(workspace: Path, add: C
 import os, pathlib, shutil, signal, sys
 from trainwright.workspace import prune_runs
 shutil.rmtree = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)
-prune_runs(pathlib.Path(sys.argv[1]), keep=0, current="runs/x", live=(), cluster_asked=True, now=float(sys.argv[2]))
+prune_runs(pathlib.Path(sys.argv[1]), keep=0, current="runs/x", live=(), is_cluster_state_known=True, now=float(sys.argv[2]))
 """
     add("a", ended=1)
     done = subprocess.run([sys.executable, "-c", code, str(workspace), str(NOW)], check=False)

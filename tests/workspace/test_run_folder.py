@@ -9,9 +9,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from trainwright.jobs.label_values import label_value
+from trainwright.jobs.state.label_values import label_value
 from trainwright.workspace import WorkspaceError, prepared_folder, run_folder
-from trainwright.workspace.layout import run_name, run_of, run_path, step_path
+from trainwright.workspace.layout import containing_run, run_name, run_path, step_path
 
 SAFE = re.compile(r"runs/[a-z0-9](?:[a-z0-9_.-]{0,61}[a-z0-9])?")
 RUN = st.one_of(
@@ -96,13 +96,13 @@ def test_a_digest_that_is_none_is_named(digest: str) -> None:
 
 
 def test_only_datasets_and_models_are_prepared() -> None:
-    with pytest.raises(ValueError, match="'run' is nothing that can be prepared"):
+    with pytest.raises(ValueError, match="'run' cannot be prepared"):
         prepared_folder("run", "sha256:" + "a" * 64)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("folder", ["", "runs/", "runs/..", "runs/a/b", "/runs/a", "runs/.a", "../a", "runs/a\n"])
 def test_what_is_no_run_folder_leads_nowhere(tmp_path: Path, folder: str) -> None:
-    with pytest.raises(WorkspaceError, match="is no folder of a run"):
+    with pytest.raises(WorkspaceError, match="is not a run folder"):
         run_path(tmp_path, folder)
 
 
@@ -115,8 +115,8 @@ def test_a_link_is_no_run_folder(tmp_path: Path) -> None:
 
 def test_a_step_may_have_a_folder_below_that_of_its_run(tmp_path: Path) -> None:
     assert step_path(tmp_path, "runs/a/evaluation/x") == tmp_path / "runs/a/evaluation/x"
-    assert [run_of(folder) for folder in ("a", "runs/a", "runs/a/evaluation/x")] == ["a"] * 3
-    with pytest.raises(WorkspaceError, match="is no folder of a run"):
+    assert [containing_run(folder) for folder in ("a", "runs/a", "runs/a/evaluation/x")] == ["a"] * 3
+    with pytest.raises(WorkspaceError, match="is not a run folder"):
         run_path(tmp_path, "runs/a/evaluation")
     (tmp_path / "runs/a").mkdir(parents=True)
     (tmp_path / "runs/a/evaluation").symlink_to("/")
@@ -126,5 +126,5 @@ def test_a_step_may_have_a_folder_below_that_of_its_run(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("folder", ["runs/a/..", "runs/a/../b", "runs/a//b", "runs/a/.b", "runs/a/", "a/b", "/runs/a"])
 def test_a_step_folder_leads_nowhere_else(tmp_path: Path, folder: str) -> None:
-    with pytest.raises(WorkspaceError, match="is no folder of a run"):
+    with pytest.raises(WorkspaceError, match="is not a run folder"):
         step_path(tmp_path, folder)

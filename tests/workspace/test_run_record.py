@@ -105,7 +105,7 @@ def test_steps_of_a_run_that_write_at_once_lose_nothing(workspace: Path) -> None
 
 @pytest.mark.parametrize("folder", ["..", "runs/../..", "/etc"])
 def test_a_folder_elsewhere_is_refused(workspace: Path, folder: str) -> None:
-    with pytest.raises(WorkspaceError, match="is no folder of a run"):
+    with pytest.raises(WorkspaceError, match="is not a run folder"):
         begin_run(workspace, folder, run="a", owner="kfp")
 
 
@@ -140,7 +140,7 @@ def test_short_umasks_are_read(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["8", "-1", "0o02", "rw", "10002", " "])
 def test_a_umask_that_is_none_is_named(text: str) -> None:
-    with pytest.raises(WorkspaceError, match=f"TRAINWRIGHT_UMASK: {text!r} is no umask"):
+    with pytest.raises(WorkspaceError, match=f"TRAINWRIGHT_UMASK: {text!r} is not a umask"):
         apply_umask({"TRAINWRIGHT_UMASK": text})
 
 

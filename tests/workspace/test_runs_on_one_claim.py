@@ -19,7 +19,7 @@ from trainwright.checkpoints import verify_export
 from trainwright.checkpoints.errors import CheckpointError
 from trainwright.initializers import initialize_dataset, initialize_model
 from trainwright.jobs import Identity, RunFolderTaken, TrainJobFailed, TrainRequest, submit_or_adopt
-from trainwright.jobs.logs import Wanted, follow_logs
+from trainwright.jobs.logs.read_logs import LogSelector, follow_logs
 from trainwright.steps.evaluate import CURVE, RESULT, SUMMARY, evaluate_export
 from trainwright.steps.export import export_run_checkpoint
 from trainwright.steps.retire import retire_run
@@ -44,7 +44,7 @@ def jobs_of(runs: Runs, run: str) -> list[str]:
 
 
 def log_of(runs: Runs, job: Obj, step: str) -> str:
-    return "\n".join(line.text for line in follow_logs(runs.cluster, job, Wanted(step)))
+    return "\n".join(line.text for line in follow_logs(runs.cluster, job, LogSelector(step)))
 
 
 def digests(workspace: Path, run: str, inputs: Inputs, are_prepared: bool) -> dict[str, str]:
@@ -57,7 +57,7 @@ WAYS = pytest.mark.parametrize("are_prepared", [True, False], ids=["digests", "i
 @WAYS
 def test_a_second_run_starts_afresh_and_leaves_the_first_as_it_is(runs: Runs, tmp_path: Path, are_prepared: bool) -> None:
     claim = f"after-{are_prepared}".lower()
-    workspace, exports = runs.claim(claim), str(StorageUri.of_path(tmp_path / "exports"))
+    workspace, exports = runs.claim(claim), str(StorageUri.from_path(tmp_path / "exports"))
     old, new = runs.inputs("old"), runs.inputs("new")
     runs.train(claim, "first", old, settings={"learning_rate": 0.1}, **digests(workspace, "first", old, are_prepared))
     first = export_run_checkpoint(workspace, exports, run_id="first")
@@ -82,7 +82,7 @@ def test_a_second_run_starts_afresh_and_leaves_the_first_as_it_is(runs: Runs, tm
 @WAYS
 def test_runs_at_the_same_time_train_on_their_own_data(runs: Runs, tmp_path: Path, are_prepared: bool) -> None:
     claim = f"beside-{are_prepared}".lower()
-    workspace, exports = runs.claim(claim), str(StorageUri.of_path(tmp_path / "exports"))
+    workspace, exports = runs.claim(claim), str(StorageUri.from_path(tmp_path / "exports"))
     barrier = tmp_path / "barrier"
     barrier.mkdir()
 
@@ -109,7 +109,7 @@ def test_a_failed_run_resumes_from_its_own_checkpoint_and_a_finished_one_is_left
     assert checkpoints(workspace, "retried") == ["checkpoint-5"]
     failing.unlink()
     job = runs.train("again", "retried", inputs, env={"FAIL": str(failing)})
-    assert annotations_of(job)[names.GENERATION_ANNOTATION] == "2"
+    assert annotations_of(job)[names.ATTEMPT_ANNOTATION] == "2"
     newest = workspace / "runs/retried/output/checkpoint-10"
     assert is_of(newest, "again")
     assert learned(newest)["start"] == 5
@@ -170,7 +170,7 @@ def test_other_prepared_data_under_the_digest_of_a_request_is_named_with_both_di
 
 
 def test_an_export_of_a_job_that_did_not_write_the_output_is_refused(runs: Runs, tmp_path: Path) -> None:
-    workspace, exports = runs.claim("exported"), str(StorageUri.of_path(tmp_path / "exports"))
+    workspace, exports = runs.claim("exported"), str(StorageUri.from_path(tmp_path / "exports"))
     one, two = (name_of(runs.train("exported", run, runs.inputs(run))) for run in ("one", "two"))
     with pytest.raises(CheckpointError, match=f"written by: {one}"):
         export_run_checkpoint(workspace, exports, run_id="one", trainjob=two)
@@ -200,7 +200,9 @@ def test_old_runs_and_what_they_alone_used_go_and_live_ones_stay(runs: Runs) -> 
     assert len(list((workspace / "datasets").glob("[0-9a-f]*"))) == 5, "what was in use a moment ago stays"
 
     live = ["runs/live"]
-    prune_runs(workspace, keep=1, current="runs/current", live=live, cluster_asked=True, now=time.time() + 100, idle_seconds=50)
+    prune_runs(
+        workspace, keep=1, current="runs/current", live=live, is_cluster_state_known=True, now=time.time() + 100, idle_seconds=50
+    )
     for kind in ("dataset", "model"):
         left = {f"sha256:{path.name}" for path in (workspace / f"{kind}s").glob("[0-9a-f]*")}
         assert left == {known[run][f"{kind}_digest"] for run in ("live", "current", "third")}
@@ -219,7 +221,7 @@ def test_what_an_earlier_version_left_at_the_root_is_reused_but_its_output_is_no
 
     job = runs.train("earlier", "run", inputs)
     for kind, store in (("dataset", "datasets"), ("model", "models")):
-        assert f"a {kind} of an earlier version is used" in log_of(runs, job, f"{kind}-initializer")
+        assert f"a {kind} of an earlier version was imported" in log_of(runs, job, f"{kind}-initializer")
         receipt = json.loads((workspace / kind / ".trainwright-receipt.json").read_bytes())
         assert any(
             json.loads(path.read_bytes())["files"] == receipt["files"]
@@ -229,7 +231,7 @@ def test_what_an_earlier_version_left_at_the_root_is_reused_but_its_output_is_no
     assert is_of(workspace / "runs/run/output/checkpoint-5", "earlier")
     after = contents(workspace)
     assert {path: after.get(path) for path in before} == before
-    exported = export_run_checkpoint(workspace, str(StorageUri.of_path(tmp_path / "exports")), run_id="run")
+    exported = export_run_checkpoint(workspace, str(StorageUri.from_path(tmp_path / "exports")), run_id="run")
     assert exported.uri.endswith("/run/checkpoint-5")
     assert exported.manifest.source.startswith("run/")
 
@@ -238,7 +240,7 @@ def test_an_evaluation_lies_in_the_folder_of_its_run_and_is_made_once(runs: Runs
     workspace, inputs = runs.claim("measured"), runs.inputs("measured")
     known = prepared(workspace, "run-7", inputs)
     runs.train("measured", "run-7", inputs, **known)
-    exported = export_run_checkpoint(workspace, str(StorageUri.of_path(tmp_path / "exports")), run_id="run-7")
+    exported = export_run_checkpoint(workspace, str(StorageUri.from_path(tmp_path / "exports")), run_id="run-7")
 
     def evaluated(owner: str = "kfp", *was: str) -> dict[str, object]:
         return evaluate_export(

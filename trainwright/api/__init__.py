@@ -1,9 +1,9 @@
-"""The vocabulary: kinds, label keys, conditions, defaults and the rules of admission.
+"""The Kubernetes API that Trainwright speaks: kinds, label keys, conditions, schemas, defaults and admission rules.
 
-Objects are plain dicts; everything here is a function on dicts. This floor imports nothing of ours.
+Objects are plain dicts; everything here is a function on dicts. This package imports no other package of the project.
 """
 
-from trainwright.api.admission import AdmissionContext, Admitted, admit
+from trainwright.api.admission.admit import AdmissionContext, Admitted, admit
 from trainwright.api.objects import Obj
 
 __all__ = ["AdmissionContext", "Admitted", "Obj", "admit"]

@@ -48,18 +48,19 @@ CLAIM_PROTECTION = "kubernetes.io/pvc-protection"
 
 # ours
 OWNER_ANNOTATION = "trainwright.dev/owner"
-GENERATION_ANNOTATION = "trainwright.dev/generation"
+ATTEMPT_ANNOTATION = "trainwright.dev/attempt"
+"""Which try of its step a TrainJob is, counted from 1."""
 SPEC_DIGEST_ANNOTATION = "trainwright.dev/spec-digest"
 SUPERSEDED_ANNOTATION = "trainwright.dev/superseded"
 SUSPENDED_BY_ANNOTATION = "trainwright.dev/suspended-by"
 TRAINJOB_ANNOTATION = "trainwright.dev/trainjob"
 """On a JobSet that was made without a TrainJob: the TrainJob that it stands for, as JSON."""
-STANDS_FOR_LABEL = "trainwright.dev/stands-for"
-"""On the same JobSets, `TrainJob`: so that a server tells them from others."""
-BUILT_ANNOTATION = "trainwright.dev/built"
-"""On the same JobSets: the generation that they had once all that belongs to them was made, where that is not the first."""
-WHOLE_CLUSTER_ANNOTATION = "trainwright.dev/whole-cluster"
-"""On a Node that is all there is: what does not fit on it never will."""
+SOURCE_KIND_LABEL = "trainwright.dev/source-kind"
+"""On the same JobSets, `TrainJob`: what a label selector finds them by."""
+COMPANIONS_CREATED_ANNOTATION = "trainwright.dev/companions-created-generation"
+"""On the same JobSets: their metadata.generation once all companions were created, where that is not the first."""
+SINGLE_NODE_ANNOTATION = "trainwright.dev/single-node"
+"""On the only Node of a cluster: a pod that does not fit on it never will."""
 FITS_CLUSTER = "FitsCluster"
 """Condition of a TrainJob: False where a cluster of one machine can never hold it."""
 QUOTA_RESERVED = "QuotaReserved"
@@ -79,8 +80,16 @@ PREEMPTED_ANNOTATION = "trainwright.dev/preempted"
 """On a TrainJob that has ended because its pods were taken away."""
 PREEMPTIONS_ANNOTATION = "trainwright.dev/preemptions-before"
 """On a TrainJob: how many earlier generations of its step ended that way."""
-CONTINUES_ANNOTATION = "trainwright.dev/continues"
-"""On a TrainJob that follows preempted ones without another beginning: the UIDs of their JobSets, the latest first."""
+RESUMES_FROM_ANNOTATION = "trainwright.dev/resumes-from"
+"""On a TrainJob that follows preempted ones: the UIDs of their JobSets, the latest first."""
+LEGACY = {
+    ATTEMPT_ANNOTATION: "trainwright.dev/generation",
+    SOURCE_KIND_LABEL: "trainwright.dev/stands-for",
+    COMPANIONS_CREATED_ANNOTATION: "trainwright.dev/built",
+    SINGLE_NODE_ANNOTATION: "trainwright.dev/whole-cluster",
+    RESUMES_FROM_ANNOTATION: "trainwright.dev/continues",
+}
+"""The names under which 0.1 stored the same; they are still read in 0.2."""
 RESUME_POINT = "resume-point"
 """The init container of a runtime that decides where training goes on; it reads the variables below."""
 RESUME_VARIABLE = "TRAINWRIGHT_RESUME"
@@ -89,7 +98,7 @@ RESUME_EXPORT_VARIABLE = "TRAINWRIGHT_RESUME_EXPORT"
 """The export that `auto` goes on from where the volume has no checkpoint."""
 RESUME_JOB_VARIABLE = "TRAINWRIGHT_RESUME_JOB"
 """What tells a job from every other: the UID of its JobSet."""
-RESUME_CONTINUES_VARIABLE = "TRAINWRIGHT_RESUME_CONTINUES"
+RESUMES_FROM_VARIABLE = "TRAINWRIGHT_RESUME_CONTINUES"
 """The jobs, with commas between, whose checkpoints are as good as its own: those that it follows after a preemption."""
 
 

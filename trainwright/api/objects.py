@@ -10,6 +10,8 @@ from typing import Any, TypeVar
 
 import orjson
 
+from trainwright.api.names import LEGACY
+
 Obj = dict[str, Any]
 JsonT = TypeVar("JsonT")
 
@@ -39,6 +41,12 @@ def labels_of(obj: Obj) -> dict[str, str]:
 
 def annotations_of(obj: Obj) -> dict[str, str]:
     return (obj.get("metadata") or {}).get("annotations") or {}
+
+
+def stored_annotation(obj: Obj, key: str) -> str | None:
+    """The value of an annotation of ours, also where an earlier release stored it under another name; None without it."""
+    annotations = annotations_of(obj)
+    return annotations.get(key, annotations.get(LEGACY.get(key, "")))
 
 
 def is_deleting(obj: Obj) -> bool:

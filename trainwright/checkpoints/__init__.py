@@ -1,7 +1,7 @@
-"""Checkpoints: finding whole ones, exporting them with a manifest, verifying and restoring what was exported."""
+"""Finds complete checkpoints, exports them with a manifest, and verifies and restores exports."""
 
 from trainwright.checkpoints.errors import CheckpointError, NoCheckpoint
-from trainwright.checkpoints.export import Exported, export_checkpoint
+from trainwright.checkpoints.export import ExportResult, export_checkpoint
 from trainwright.checkpoints.find import Checkpoint, find_checkpoints, latest_checkpoint
 from trainwright.checkpoints.manifest import Manifest
 from trainwright.checkpoints.restore import restore_checkpoint
@@ -11,7 +11,7 @@ from trainwright.checkpoints.verify import verify_export
 __all__ = [
     "Checkpoint",
     "CheckpointError",
-    "Exported",
+    "ExportResult",
     "Manifest",
     "NoCheckpoint",
     "export_checkpoint",

@@ -1,11 +1,11 @@
-"""What can be wrong with a checkpoint or with an export of one."""
+"""Errors of checkpoints and exports."""
 
 from __future__ import annotations
 
 
 class CheckpointError(Exception):
-    """A checkpoint or an export is not what it should be; the message says which file."""
+    """A checkpoint or an export is invalid. The message names the file."""
 
 
 class NoCheckpoint(CheckpointError):
-    """There is no whole checkpoint where one was looked for."""
+    """No complete checkpoint or export was found."""

@@ -1,6 +1,6 @@
-"""Which jobs have written into an output folder: so that an export can refuse checkpoints of another job than the one it names.
+"""Records which jobs have written to an output folder, so that an export can reject checkpoints of a different job.
 
-The file lies in the folder itself, so that it goes with it when it is moved aside.
+The file is in the folder itself, so that it stays with it when the folder is archived.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Writer:
-    """A job that writes into an output: the name of its TrainJob, and the UID of its JobSet where that is known."""
+    """A job that writes to an output folder: the name of its TrainJob, and the UID of its JobSet if known."""
 
     name: str
     uid: str = ""
 
     @classmethod
-    def of(cls, environ: Mapping[str, str]) -> Writer | None:
-        """From the variables of its pods; None where they do not name the job."""
+    def from_environment(cls, environ: Mapping[str, str]) -> Writer | None:
+        """Return the job named by a pod's variables, or None if they name none."""
         name = environ.get("TRAINJOB_NAME", "")
         return cls(name, environ.get(RESUME_JOB_VARIABLE, "")) if name else None
 
 
 def record_writer(output: Path, writer: Writer) -> None:
-    """Put a job at the end of the list, in which each stands once. Raises StorageError."""
+    """Move or append a job to the end of the list. Raises StorageError."""
     before = recorded_writers(output) or []
     after = [*(each for each in before if each != writer), writer]
     if after != before:
@@ -42,7 +42,7 @@ def record_writer(output: Path, writer: Writer) -> None:
 
 
 def recorded_writers(output: Path) -> list[Writer] | None:
-    """The jobs that have written into `output`, the newest last; None where nothing says it. Raises StorageError."""
+    """Return the jobs that have written to `output`, newest last, or None without a record. Raises StorageError."""
     path = output / JOBS
     with disk_errors(path):
         if not path.is_file():
@@ -53,7 +53,7 @@ def recorded_writers(output: Path) -> list[Writer] | None:
     except (ValueError, RecursionError):
         entries = None
     if not isinstance(entries, list):
-        log.warning("the record of the jobs that wrote here cannot be read and is ignored path=%s", path)
+        log.warning("the record of writing jobs is invalid and is ignored path=%s", path)
         return None
     return [Writer(name, str(entry.get("uid") or "")) for entry in entries if (name := _name(entry))]
 

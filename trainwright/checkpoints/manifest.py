@@ -1,4 +1,4 @@
-"""The manifest of an export: which files, how large, with which digests. Written last; readers look only at it."""
+"""The manifest of an export: its files with sizes and digests. It is written last, and readers use only what it lists."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ LATEST = "latest.json"
 
 def _inside(path: str) -> str:
     if PurePosixPath(path).as_posix() != path or path.startswith("/") or ".." in path.split("/") or "\0" in path:
-        raise ValueError(f"the path {path!r} leads out of the export")
+        raise ValueError(f"the path {path!r} is outside of the export")
     if path == MANIFEST:
         raise ValueError("the manifest lists itself")
     return path
 
 
 class ManifestFile(BaseModel):
-    """`path` is relative to the manifest; `sha256` hexadecimal; `size` in bytes."""
+    """`path` is relative to the manifest, `size` is in bytes, `sha256` is hexadecimal."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -34,7 +34,7 @@ class ManifestFile(BaseModel):
 
 
 class Manifest(BaseModel):
-    """`step` is the training step; `source` names the run that it comes from; `metadata` is free."""
+    """`step` is the training step, `source` names the run, `metadata` is arbitrary."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -50,11 +50,11 @@ class Manifest(BaseModel):
     @classmethod
     def _each_once(cls, files: tuple[ManifestFile, ...]) -> tuple[ManifestFile, ...]:
         if not files or len({file.path for file in files}) != len(files):
-            raise ValueError("an export has files, each listed once")
+            raise ValueError("files must not be empty or contain duplicates")
         return files
 
     def text(self) -> bytes:
-        """The one serialisation of a manifest; its digest names the export."""
+        """Serialise canonically; the digest of the export is computed from this text."""
         return json.dumps(self.model_dump(mode="json"), sort_keys=True, indent=1, ensure_ascii=False).encode() + b"\n"
 
     @property
@@ -63,20 +63,20 @@ class Manifest(BaseModel):
 
     @property
     def size(self) -> int:
-        """Bytes of all files together."""
+        """Total size of all files in bytes."""
         return sum(file.size for file in self.files)
 
     @classmethod
     def parse(cls, content: bytes, where: str) -> Manifest:
-        """Raises CheckpointError naming `where` for anything that is no manifest that we can read."""
+        """Parse a manifest. Raises CheckpointError, which names `where`, for an invalid one or an unsupported version."""
         try:
             version = json.loads(content)["version"]
             if version != 1:
-                raise CheckpointError(f"{where} has version {version!r}; this Trainwright reads version 1")
+                raise CheckpointError(f"{where} has version {version!r}; this version of Trainwright supports version 1")
             return cls.model_validate_json(content)
         except ValidationError as error:
             first = error.errors()[0]
             field = ".".join(map(str, first["loc"]))
-            raise CheckpointError(f"{where} is no manifest: {field or 'text'}: {first['msg']}") from error
+            raise CheckpointError(f"{where} is not a valid manifest: {field or 'text'}: {first['msg']}") from error
         except (ValueError, TypeError, KeyError, RecursionError) as error:
-            raise CheckpointError(f"{where} is no manifest: it is not JSON with a version") from error
+            raise CheckpointError(f"{where} is not a valid manifest: it is not JSON with a version") from error

@@ -1,6 +1,6 @@
-"""What checkpoints in an output folder come from: which dataset and model, and which job began the folder.
+"""Records in an output folder which dataset and model its checkpoints come from, and which job created it.
 
-Both are small files in the folder itself, so that they go with it when it is moved.
+Both are small files in the folder itself, so that they stay with it when the folder is archived.
 """
 
 from __future__ import annotations
@@ -14,28 +14,28 @@ from trainwright.storage.transfer import disk_errors, write_bytes
 from trainwright.workspace.receipt import NAME, read_receipt
 
 ORIGIN = ".trainwright-origin.json"
-BEGUN_BY = ".trainwright-job.json"
+INITIAL_JOB = ".trainwright-job.json"
 Origin = dict[str, str]
-"""`dataset` and `model` to the digest of what was prepared, as far as it is known."""
+"""Maps `dataset` and `model` to the digest of the prepared data, if known."""
 
 
-def origin_of(workspace: Path, *, dataset: Path | None = None, model: Path | None = None) -> Origin:
-    """Digests of the prepared dataset and model, as far as there are receipts of them.
+def read_origin(workspace: Path, *, dataset: Path | None = None, model: Path | None = None) -> Origin:
+    """Return the digests of the prepared dataset and model that have receipts.
 
-    They lie at `workspace/dataset` and `workspace/model` unless other folders are given. Raises StorageError.
+    The folders default to `workspace/dataset` and `workspace/model`. Raises StorageError.
     """
     origin = {}
     for step, folder in (("dataset", dataset or workspace / "dataset"), ("model", model or workspace / "model")):
         receipt = read_receipt(folder)
         if receipt is not None:
             origin[step] = receipt.digest
-        elif (folder / NAME).exists():  # a guess here would put good checkpoints aside
-            raise StorageError(f"{folder / NAME} cannot be read: remove it and prepare the {step} again")
+        elif (folder / NAME).exists():  # treating it as unknown could archive valid checkpoints
+            raise StorageError(f"{folder / NAME} cannot be parsed; remove it and prepare the {step} again")
     return origin
 
 
 def recorded_origin(output: Path) -> Origin | None:
-    """What the checkpoints in `output` come from; None where nothing says it. Raises StorageError."""
+    """Return the origin of the checkpoints in `output`, or None without a record. Raises StorageError."""
     recorded: Origin | None = _read(output / ORIGIN)
     return recorded
 
@@ -45,23 +45,23 @@ def record_origin(output: Path, origin: Origin) -> None:
         write_bytes(output / ORIGIN, json.dumps(origin, sort_keys=True).encode())
 
 
-def begun_by(output: Path) -> str:
-    """The job that began this output with a wish of its own where to go on from; empty where none did. Raises StorageError."""
-    return str((_read(output / BEGUN_BY) or {}).get("job") or "")
+def recorded_initial_job(output: Path) -> str:
+    """Return the job that created this output with an explicit `resume` setting, or an empty string. Raises StorageError."""
+    return str((_read(output / INITIAL_JOB) or {}).get("job") or "")
 
 
-def record_beginning(output: Path, job: str) -> None:
-    write_bytes(output / BEGUN_BY, json.dumps({"job": job}).encode())
+def record_initial_job(output: Path, job: str) -> None:
+    write_bytes(output / INITIAL_JOB, json.dumps({"job": job}).encode())
 
 
-def move_aside(folder: Path) -> Path:
-    """Give it the first free name `FOLDER.previous-N` beside itself; returns that. Raises StorageError."""
+def archive(folder: Path) -> Path:
+    """Rename the folder to the first free name `FOLDER.previous-N`. Returns the new path. Raises StorageError."""
     number = 1
-    while (aside := folder.with_name(f"{folder.name}.previous-{number}")).exists():
+    while (archived := folder.with_name(f"{folder.name}.previous-{number}")).exists():
         number += 1
     with disk_errors(folder):
-        os.replace(folder, aside)
-    return aside
+        os.replace(folder, archived)
+    return archived
 
 
 def _read(path: Path) -> dict[str, str] | None:
@@ -72,4 +72,4 @@ def _read(path: Path) -> dict[str, str] | None:
         content = ()
     if content is None or isinstance(content, dict):
         return content
-    raise StorageError(f"{path} is not JSON as we write it: remove it to go on from the checkpoints beside it")
+    raise StorageError(f"{path} is not valid JSON of Trainwright; remove it to resume from the checkpoints beside it")

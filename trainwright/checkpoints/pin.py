@@ -1,4 +1,4 @@
-"""Holding on to a checkpoint while it is read: rotation may remove it at any time, a restarted training may write it anew."""
+"""Pins a checkpoint during an export: rotation may remove it at any time, and a restarted training may overwrite it."""
 
 from __future__ import annotations
 
@@ -10,36 +10,36 @@ from pathlib import Path
 
 from trainwright.checkpoints.errors import CheckpointError
 from trainwright.checkpoints.find import Checkpoint, fingerprint
-from trainwright.checkpoints.hf_trainer import incomplete_because
+from trainwright.checkpoints.hf_trainer import incomplete_reason
 from trainwright.storage.digests import files_below
 from trainwright.storage.scratch import scratch_folder
 
 
 @contextlib.contextmanager
-def pinned(checkpoint: Checkpoint) -> Iterator[Path]:
-    """The checkpoint's files under names of our own (hard links), so that rotation cannot take them away while we read.
+def pin_checkpoint(checkpoint: Checkpoint) -> Iterator[Path]:
+    """Yield a folder with hard links to the checkpoint's files, which rotation cannot remove.
 
-    Where there can be no hard links the folder itself is read. Raises CheckpointError when the files that were read are not
-    a whole checkpoint, before and after; OSError.
+    Without support for hard links the checkpoint folder itself is used. Raises CheckpointError if the files are not a complete
+    checkpoint or change until the block ends; OSError.
     """
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(_links(checkpoint)) or checkpoint.path
         before = fingerprint(folder)
-        problem = incomplete_because(folder, checkpoint.step) if before else "it is gone"
-        if problem:
-            raise CheckpointError(f"{checkpoint.path} was removed or changed while it was being exported: {problem}")
+        reason = incomplete_reason(folder, checkpoint.step) if before else "it does not exist"
+        if reason:
+            raise CheckpointError(f"{checkpoint.path} was removed or changed during the export: {reason}")
         yield folder
         if fingerprint(folder) != before:
-            raise CheckpointError(f"{checkpoint.path} was removed or changed while it was being exported; try again")
+            raise CheckpointError(f"{checkpoint.path} was removed or changed during the export; try again")
 
 
 @contextlib.contextmanager
 def _links(checkpoint: Checkpoint) -> Iterator[Path | None]:
-    """A folder with a hard link to every file, or None where that cannot be."""
+    """Yield a folder with a hard link to every file, or None if links are not possible."""
     with contextlib.ExitStack() as stack:
         try:
             work = stack.enter_context(scratch_folder(checkpoint.path.with_name("export"), checkpoint.path.name))
-        except OSError:  # read-only: nobody rotates it either
+        except OSError:  # a read-only folder, which is not rotated either
             yield None
             return
         stack.callback(shutil.rmtree, work, ignore_errors=True)
@@ -48,7 +48,7 @@ def _links(checkpoint: Checkpoint) -> Iterator[Path | None]:
 
 def _link_all(folder: Path, work: Path) -> bool:
     try:
-        shutil.rmtree(work)  # what an export that was killed had linked
+        shutil.rmtree(work)  # links of a killed export
         work.mkdir()
         paths = files_below(folder)
         for path in paths:
@@ -60,5 +60,5 @@ def _link_all(folder: Path, work: Path) -> bool:
     except OSError:
         return False
     if not complete:
-        raise CheckpointError(f"{folder} was removed or changed while it was being exported; try again")
+        raise CheckpointError(f"{folder} was removed or changed during the export; try again")
     return True

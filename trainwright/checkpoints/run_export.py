@@ -1,4 +1,4 @@
-"""Exporting what a run has trained: the newest whole checkpoint of its folder in a workspace, to a folder of its own."""
+"""Exports the newest complete checkpoint of a run's workspace folder to an export folder of its own."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from trainwright.checkpoints.errors import CheckpointError
-from trainwright.checkpoints.export import Exported, export_checkpoint
+from trainwright.checkpoints.export import ExportResult, export_checkpoint
 from trainwright.checkpoints.find import find_checkpoints
 from trainwright.checkpoints.job_record import recorded_writers
-from trainwright.storage.digests import Advance, silent
+from trainwright.storage.digests import ProgressCallback, no_progress
 from trainwright.storage.transfer import disk_errors
 from trainwright.storage.uri import StorageUri
 from trainwright.workspace.errors import WorkspaceError
@@ -28,19 +28,19 @@ def export_run(
     trainjob: str = "",
     resumable: bool = True,
     metadata: dict[str, object] | None = None,
-    announce: Callable[[int], Advance] = lambda _total: silent,
-) -> Exported:
-    """Export the newest whole checkpoint of the run to `export_uri/NAME/checkpoint-N`; `latest.json` lies beside it.
+    start_progress: Callable[[int], ProgressCallback] = lambda _total: no_progress,
+) -> ExportResult:
+    """Export the newest complete checkpoint of the run to `export_uri/NAME/checkpoint-N`, with `latest.json` beside it.
 
-    `run_folder` is `runs/NAME` in `workspace`. With `trainjob` the output must be one that this job has written into.
-    Where the run has no folder, `WORKSPACE/output` is exported, which an earlier version wrote. The rest is as in
-    `export_checkpoint`. Raises NoCheckpoint, CheckpointError (also for a folder that is none of a run's), StorageError.
+    `run_folder` is `runs/NAME` in `workspace`. With `trainjob`, that job must have written to the output.
+    If the run has no folder, `WORKSPACE/output` of an earlier version is exported. Other parameters are those of
+    `export_checkpoint`. Raises NoCheckpoint, CheckpointError (also for an invalid run folder), StorageError.
     """
     output = _output(workspace, run_folder)
     _check_written_by(output, trainjob)
     target = StorageUri.parse(export_uri).join(run_name(run_folder))
     return export_checkpoint(
-        output, str(target), source=f"{run}/{trainjob}", resumable=resumable, metadata=metadata, announce=announce
+        output, str(target), source=f"{run}/{trainjob}", resumable=resumable, metadata=metadata, start_progress=start_progress
     )
 
 
@@ -49,16 +49,16 @@ def _output(workspace: Path, run_folder: str) -> Path:
         folder = run_path(workspace, run_folder)
     except WorkspaceError as error:
         raise CheckpointError(str(error)) from error
-    output, earlier = folder / OUTPUT, workspace / OUTPUT
+    output, legacy = folder / OUTPUT, workspace / OUTPUT
     with disk_errors(folder):
         if output.is_symlink():
-            raise CheckpointError(f"{output} is a link; checkpoints are only exported from the run's own folder: remove the link")
-        exists, there = folder.is_dir(), earlier.is_dir()
-    if not exists and there:
-        log.warning("the run has no folder folder=%s; exporting what an earlier version wrote output=%s", folder, earlier)
-        return earlier
-    if there and not find_checkpoints(output) and find_checkpoints(earlier):
-        log.warning("checkpoints of an earlier version are neither resumed from nor exported output=%s", earlier)
+            raise CheckpointError(f"{output} is a link; remove it: checkpoints are exported only from the run's own folder")
+        folder_exists, legacy_exists = folder.is_dir(), legacy.is_dir()
+    if not folder_exists and legacy_exists:
+        log.warning("the run has no folder, exporting the output of an earlier version folder=%s output=%s", folder, legacy)
+        return legacy
+    if legacy_exists and not find_checkpoints(output) and find_checkpoints(legacy):
+        log.warning("checkpoints of an earlier version are neither resumed from nor exported output=%s", legacy)
     return output
 
 
@@ -67,6 +67,6 @@ def _check_written_by(output: Path, trainjob: str) -> None:
     if writers is not None and trainjob not in [writer.name for writer in writers]:
         others = ", ".join(dict.fromkeys(writer.name for writer in writers)) or "none"
         raise CheckpointError(
-            f"{output} holds no checkpoints of the TrainJob {trainjob}; it was written by: {others}. "
-            "Export with the name of one of these jobs, or without a name"
+            f"{output} has no checkpoints of the TrainJob {trainjob}; it was written by: {others}. "
+            "Specify one of these jobs, or no job"
         )

@@ -1,4 +1,4 @@
-"""Checking an export: every file that its manifest lists is there, as large and with the digest that it says."""
+"""Verifies an export: every file in its manifest must exist with the recorded size and digest."""
 
 from __future__ import annotations
 
@@ -6,40 +6,43 @@ from collections.abc import Callable
 
 from trainwright.checkpoints.errors import CheckpointError, NoCheckpoint
 from trainwright.checkpoints.manifest import MANIFEST, Manifest
-from trainwright.storage.digests import Advance, silent
-from trainwright.storage.errors import NotThere
-from trainwright.storage.store import Store, open_store
+from trainwright.storage.digests import ProgressCallback, no_progress
+from trainwright.storage.errors import NotFound
+from trainwright.storage.open import open_store
+from trainwright.storage.store import Store
 
 
-def verify_export(uri: str, *, digest: str = "", announce: Callable[[int], Advance] = lambda _total: silent) -> Manifest:
-    """Read every file of the export at `uri` and compare it with the manifest; with `digest` the manifest itself too.
+def verify_export(
+    uri: str, *, digest: str = "", start_progress: Callable[[int], ProgressCallback] = lambda _total: no_progress
+) -> Manifest:
+    """Read every file of the export at `uri` and compare it with the manifest; with `digest`, check the manifest too.
 
-    Returns the manifest. Raises NoCheckpoint where there is none, CheckpointError naming every file that differs, StorageError.
+    Returns the manifest. Raises NoCheckpoint without an export, CheckpointError with all files that differ, StorageError.
     """
     store = open_store(uri)
     manifest = read_manifest(store, digest)
-    advance = announce(manifest.size)
+    on_progress = start_progress(manifest.size)
     wrong = []
     for file in manifest.files:
-        there = store.head(file.path)
-        if there is None:
+        stored = store.head(file.path)
+        if stored is None:
             wrong.append(f"{file.path} is missing")
-        elif there.size != file.size:
-            wrong.append(f"{file.path} has {there.size} bytes instead of {file.size}")
-        elif store.digest(file.path, advance) != file.sha256:
-            wrong.append(f"{file.path} has another SHA-256 than the manifest says")
+        elif stored.size != file.size:
+            wrong.append(f"{file.path} has {stored.size} bytes instead of {file.size}")
+        elif store.digest(file.path, on_progress) != file.sha256:
+            wrong.append(f"{file.path} has a different SHA-256 than in the manifest")
     if wrong:
-        raise CheckpointError(f"{uri} is damaged: {'; '.join(wrong)}")
+        raise CheckpointError(f"{uri} is corrupt: {'; '.join(wrong)}")
     return manifest
 
 
 def read_manifest(store: Store, digest: str = "") -> Manifest:
-    """The manifest of an export. Raises NoCheckpoint, CheckpointError."""
+    """Read the manifest of an export; with `digest`, check it. Raises NoCheckpoint, CheckpointError, StorageError."""
     where = str(store.uri.join(MANIFEST))
     try:
         manifest = Manifest.parse(store.read(MANIFEST), where)
-    except NotThere as error:
-        raise NoCheckpoint(f"{store.uri} holds no export: it has no {MANIFEST}") from error
+    except NotFound as error:
+        raise NoCheckpoint(f"{store.uri} contains no export: it has no {MANIFEST}") from error
     if digest and manifest.digest != digest:
         raise CheckpointError(f"{where} has the digest {manifest.digest}, expected {digest}")
     return manifest

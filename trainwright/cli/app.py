@@ -23,7 +23,6 @@ from trainwright.cli import (
 
 app = typer.Typer(
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,  # they print local variables, credentials among them
     help="Fine-tuning on Kubeflow Trainer v2.",

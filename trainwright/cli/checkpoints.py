@@ -12,10 +12,10 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
 from trainwright.checkpoints import CheckpointError, Manifest, export_checkpoint, restore_checkpoint, verify_export
+from trainwright.cli.errors import BAD_INPUT, fail
 from trainwright.cli.output import ViewFormat, print_object
-from trainwright.cli.problems import BAD_INPUT, fail
 from trainwright.storage import BadUri, StorageError
-from trainwright.storage.digests import Advance
+from trainwright.storage.digests import ProgressCallback
 
 Output = Annotated[ViewFormat, typer.Option("-o", "--output")]
 
@@ -35,9 +35,14 @@ def export(
     output: Output = ViewFormat.table,
 ) -> None:
     """Export a checkpoint with a manifest; what is there already is verified."""
-    with _errors_exit(), _bytes_shown("exporting") as announce:
+    with _errors_exit(), _bytes_shown("exporting") as start_progress:
         exported = export_checkpoint(
-            folder, target, source=source or str(folder.absolute()), step=step, resumable=not weights_only, announce=announce
+            folder,
+            target,
+            source=source or str(folder.absolute()),
+            step=step,
+            resumable=not weights_only,
+            start_progress=start_progress,
         )
     _show({"uri": exported.uri, "existed": exported.existed, **_facts(exported.manifest)}, output)
 
@@ -48,8 +53,8 @@ def verify(
     output: Output = ViewFormat.table,
 ) -> None:
     """Read every file of an export and compare it with its manifest. Exit code 1 when anything differs."""
-    with _errors_exit(), _bytes_shown("verifying") as announce:
-        manifest = verify_export(uri, digest=digest, announce=announce)
+    with _errors_exit(), _bytes_shown("verifying") as start_progress:
+        manifest = verify_export(uri, digest=digest, start_progress=start_progress)
     _show({"uri": uri, "verified": True, **_facts(manifest)}, output)
 
 
@@ -60,8 +65,8 @@ def restore(
     output: Output = ViewFormat.table,
 ) -> None:
     """Copy an export back, every file verified on the way."""
-    with _errors_exit(), _bytes_shown("restoring") as announce:
-        manifest = restore_checkpoint(uri, target, digest=digest, announce=announce)
+    with _errors_exit(), _bytes_shown("restoring") as start_progress:
+        manifest = restore_checkpoint(uri, target, digest=digest, start_progress=start_progress)
     _show({"folder": str(target.absolute()), **_facts(manifest)}, output)
 
 
@@ -88,14 +93,14 @@ def _errors_exit() -> Iterator[None]:
 
 
 @contextmanager
-def _bytes_shown(what: str) -> Iterator[Callable[[int], Advance]]:
+def _bytes_shown(what: str) -> Iterator[Callable[[int], ProgressCallback]]:
     """A progress bar of bytes on stderr, in a terminal."""
     console = Console(stderr=True)
     columns = (TextColumn(what), BarColumn(), DownloadColumn(), TransferSpeedColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
 
-        def announce(total: int) -> Advance:
+        def start_progress(total: int) -> ProgressCallback:
             task = bar.add_task(what, total=total)
             return lambda count: bar.advance(task, count)
 
-        yield announce
+        yield start_progress

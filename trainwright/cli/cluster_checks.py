@@ -13,12 +13,12 @@ from trainwright.api.kinds import JOBSET, NAMESPACE, TRAINJOB, Kind
 from trainwright.api.objects import Obj, name_of
 from trainwright.api.times import parse_time
 from trainwright.cli.findings import Finding, missing, ok, warning
+from trainwright.cluster.discovery import is_allowed, served_plurals, served_versions, server_version
 from trainwright.cluster.kubernetes_cluster import KubernetesCluster
-from trainwright.cluster.live_controller import Life, controller_life
-from trainwright.cluster.self_review import is_allowed, served_plurals, served_versions, server_version
-from trainwright.cluster.served_schema import served_trainjob
-from trainwright.cluster.submission_mode import Choice, Mode
-from trainwright.jobs.rights import CALLS, Call
+from trainwright.jobs.submit.rbac import CALLS, ApiCall
+from trainwright.submission.controller_lease import LeaseState, controller_state
+from trainwright.submission.mode import Choice, Mode
+from trainwright.submission.served_schema import served_trainjob
 
 _INSTALL_TRAINER = "install Kubeflow Trainer 2.1 or later, or apply `trainwright crds` and run `trainwright controller`"
 _START_CONTROLLER = "start the controller of Kubeflow Trainer, and look at its log"
@@ -43,17 +43,17 @@ def check_cluster(cluster: KubernetesCluster, namespace: str) -> Iterator[Findin
 
 def check_mode(choice: Choice) -> Finding:
     """How jobs are submitted here, and why."""
-    told = f"{'forced' if choice.forced else 'auto'}: {choice.why}"
-    if choice.doubt:
-        return warning("mode", choice.mode, f"{told}; {choice.doubt}", "force one with --submission-mode; see docs/submission.md")
+    told = f"{'forced' if choice.forced else 'auto'}: {choice.reason}"
+    if choice.warning:
+        return warning("mode", choice.mode, f"{told}; {choice.warning}", "force one with --submission-mode; see docs/submission.md")
     return ok("mode", choice.mode, told)
 
 
-def check_access(cluster: KubernetesCluster, namespace: str, calls: Sequence[Call] = CALLS) -> Iterator[Finding]:
+def check_access(cluster: KubernetesCluster, namespace: str, calls: Sequence[ApiCall] = CALLS) -> Iterator[Finding]:
     """Each call that jobs make, asked of the cluster by SelfSubjectAccessReview."""
     granted = 0
     for call in calls:
-        right = call.right(namespace)
+        right = call.permission(namespace)
         try:
             allowed = is_allowed(cluster, right, call.name)
         except ApiError as error:
@@ -70,11 +70,11 @@ def check_access(cluster: KubernetesCluster, namespace: str, calls: Sequence[Cal
         yield ok("access", "calls", f"{granted} of {len(calls)} calls that jobs make are allowed")
 
 
-def _denied(call: Call, right: str) -> Finding:
-    advice = f"grant it: verbs [{call.verb}] on {call.kind.plural}{'/' + call.sub if call.sub else ''} (see deploy/rbac.yaml)"
-    needed = f"needed to {', '.join(call.acts)}"
-    if call.without:
-        return warning("access", right, f"not allowed, {needed}; without it {call.without}", advice)
+def _denied(call: ApiCall, right: str) -> Finding:
+    advice = f"grant it: verbs [{call.verb}] on {call.kind.plural}{'/' + call.subresource if call.subresource else ''} (see deploy/rbac.yaml)"
+    needed = f"needed to {', '.join(call.operations)}"
+    if call.impact:
+        return warning("access", right, f"not allowed, {needed}; without it {call.impact}", advice)
     return missing("access", right, f"not allowed, {needed}", advice)
 
 
@@ -119,11 +119,11 @@ def check_controller(
 ) -> Finding:
     """Whether somebody acts on TrainJobs: by the embedded server's own word, a Lease, or what became of the jobs that are there."""
     moment = now or datetime.now(UTC)
-    seen = controller_life(cluster, namespace, now=now, pause=pause)
-    if seen.life is Life.alive:
-        return ok("controller", "trainjobs", seen.why)
-    if seen.life is Life.gone:
-        return missing("controller", "trainjobs", seen.why, _START_CONTROLLER)
+    seen = controller_state(cluster, namespace, now=now, sleep=pause)
+    if seen.lease is LeaseState.alive:
+        return ok("controller", "trainjobs", seen.reason)
+    if seen.lease is LeaseState.gone:
+        return missing("controller", "trainjobs", seen.reason, _START_CONTROLLER)
     try:
         jobs = cluster.list(TRAINJOB, namespace).items
     except ApiError as error:
@@ -135,7 +135,7 @@ def check_controller(
     if any(_seen(job) for job in jobs):
         return ok("controller", "trainjobs", "TrainJobs of this namespace have conditions")
     advice = "`kubectl get deployments -A` shows whether kubeflow-trainer-controller-manager is available"
-    return warning("controller", "trainjobs", f"{seen.why}, and no TrainJob tells whether a controller lives", advice)
+    return warning("controller", "trainjobs", f"{seen.reason}, and no TrainJob tells whether a controller lives", advice)
 
 
 def _created(job: Obj, now: datetime) -> float:

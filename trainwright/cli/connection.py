@@ -7,10 +7,12 @@ from typing import Annotated
 
 import typer
 
-from trainwright.cluster import connect, connect_for_jobs
+from trainwright.cluster import connect
 from trainwright.cluster.kubernetes_cluster import KubernetesCluster
-from trainwright.cluster.submission_mode import JobsCluster, Mode
 from trainwright.controlplane.home import Home
+from trainwright.submission import connect_for_jobs
+from trainwright.submission.jobs_client import JobsClient
+from trainwright.submission.mode import Mode
 
 Namespace = Annotated[str, typer.Option("-n", "--namespace", help="Default: the one of the kubeconfig.")]
 Kubeconfig = Annotated[Path | None, typer.Option("--kubeconfig", help="Default: KUBECONFIG, the pod's account, ~/.kube/config.")]
@@ -26,6 +28,6 @@ def cluster_for(kubeconfig: Path | None, home: Path | None) -> KubernetesCluster
     return connect(Home.chosen(home).kubeconfig if home is not None else kubeconfig)
 
 
-def jobs_cluster_for(kubeconfig: Path | None, home: Path | None, mode: Mode | None) -> JobsCluster:
+def jobs_cluster_for(kubeconfig: Path | None, home: Path | None, mode: Mode | None) -> JobsClient:
     """The same for a command on TrainJobs. Raises NoCluster, and ApiError where it does not answer."""
     return connect_for_jobs(Home.chosen(home).kubeconfig if home is not None else kubeconfig, mode=mode or "")

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from trainwright.cli.connection import Kubeconfig
-from trainwright.cli.problems import BAD_INPUT, cluster_errors_exit, fail
+from trainwright.cli.errors import BAD_INPUT, cluster_errors_exit, fail
 
 
 def register(app: typer.Typer) -> None:
@@ -45,11 +45,11 @@ def controller(
     lost; 6 a part of it ended unasked.
     """
     from trainwright.cluster import connect
-    from trainwright.controlplane.standalone.election import Terms
+    from trainwright.controlplane.standalone.leader_election import LeaderElectionConfig
     from trainwright.controlplane.standalone.process import Options, run
 
-    terms = Terms(lease_duration, renew_deadline, retry_period)
-    if leader_elect and (problem := terms.problem()):
+    leader_election = LeaderElectionConfig(lease_duration, renew_deadline, retry_period)
+    if leader_elect and (problem := leader_election.problem()):
         fail(f"--lease-duration, --renew-deadline, --retry-period: {problem}", BAD_INPUT)
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -60,7 +60,7 @@ def controller(
         cluster = connect(kubeconfig, context=context)
     options = Options(
         namespace=namespace,
-        terms=terms if leader_elect else None,
+        leader_election=leader_election if leader_elect else None,
         lease_namespace=lease_namespace or cluster.default_namespace,
         workers=workers,
         address=bind_address,

@@ -10,8 +10,8 @@ from typing import Annotated, Any
 
 import typer
 
+from trainwright.cli.errors import fail
 from trainwright.cli.output import ViewFormat, print_object
-from trainwright.cli.problems import fail
 
 
 class Durability(StrEnum):

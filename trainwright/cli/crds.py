@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 import yaml
 
-from trainwright.api.crds import custom_resource_definitions
+from trainwright.api.admission.crds import custom_resource_definitions
 from trainwright.cli.output import Format
 
 

@@ -12,11 +12,11 @@ from trainwright.api.errors import NotFound
 from trainwright.api.kinds import kind_of
 from trainwright.api.objects import Obj, described, name_of, namespace_of
 from trainwright.cli.connection import HomeChoice, Kubeconfig, Namespace, SubmissionMode, jobs_cluster_for
+from trainwright.cli.errors import BAD_INPUT, FAILURE, bad_input_exits, cluster_errors_exit
 from trainwright.cli.materialize import Files
-from trainwright.cli.problems import BAD_INPUT, FAILURE, bad_input_exits, cluster_errors_exit
 from trainwright.cli.submit import checked_documents
-from trainwright.cluster.submission_mode import JobsCluster
-from trainwright.jobs.differences import comparable
+from trainwright.jobs.submit.spec_diff import comparable
+from trainwright.submission.jobs_client import JobsClient
 
 DIFFERS = 1
 
@@ -51,7 +51,7 @@ def diff(
     raise typer.Exit(DIFFERS if differs else 0)
 
 
-def _difference(cluster: JobsCluster, document: Obj) -> str:
+def _difference(cluster: JobsClient, document: Obj) -> str:
     """A unified diff; empty where the cluster has it as it is wanted. Raises ApiError."""
     live = _live(cluster, document)
     before = _lines(comparable(live, document)) if live is not None else []
@@ -60,7 +60,7 @@ def _difference(cluster: JobsCluster, document: Obj) -> str:
     return "".join(difflib.unified_diff(before, after, f"live {where}", f"wanted {where}"))
 
 
-def _live(cluster: JobsCluster, document: Obj) -> Obj | None:
+def _live(cluster: JobsClient, document: Obj) -> Obj | None:
     kind = kind_of(document)
     assert kind is not None
     try:
@@ -69,7 +69,7 @@ def _live(cluster: JobsCluster, document: Obj) -> Obj | None:
         return None
 
 
-def _as_made(cluster: JobsCluster, document: Obj) -> Obj:
+def _as_made(cluster: JobsClient, document: Obj) -> Obj:
     """What the cluster itself would make of it, defaults included: a dry run under a name that nothing has.
 
     A dry run of the change would be refused where a field may not be changed, which is what somebody wants to see.

@@ -16,14 +16,15 @@ from rich.table import Table
 from trainwright.api.errors import ApiError
 from trainwright.cli.cluster_checks import check_access, check_apis, check_cluster, check_controller, check_mode
 from trainwright.cli.connection import HomeChoice, Kubeconfig, Namespace, SubmissionMode, cluster_for
+from trainwright.cli.errors import FAILURE, one_line
 from trainwright.cli.findings import Finding, Level, as_document, missing, verdict
+from trainwright.cli.job_checks import check_claim, check_queue, check_runtimes, check_store
 from trainwright.cli.output import Format, print_object
-from trainwright.cli.problems import FAILURE, one_line
-from trainwright.cli.wish_checks import check_claim, check_queue, check_runtimes, check_store
 from trainwright.cluster import NoCluster
 from trainwright.cluster.kubernetes_cluster import KubernetesCluster
-from trainwright.cluster.submission_mode import Choice, Mode, chosen_mode, in_mode, wanted_mode
-from trainwright.jobs.rights import CALLS, JOBSET_MODE_CALLS
+from trainwright.jobs.submit.rbac import CALLS, JOBSET_MODE_CALLS
+from trainwright.submission.jobs_client import JobsClient
+from trainwright.submission.mode import Choice, Mode, choose_mode, requested_mode
 
 _CONNECT = "check that the cluster runs and that the kubeconfig is its own; `trainwright up` starts one here"
 _STYLES = {Level.ok: "green", Level.warning: "yellow", Level.missing: "bold red"}
@@ -76,7 +77,7 @@ def _looks(
     cluster: KubernetesCluster, namespace: str, wanted: Mode | None, runtime: str, queue: str, claim: str
 ) -> Iterator[Finding]:
     try:
-        choice = chosen_mode(cluster, wanted_mode(wanted or ""), namespace=namespace)
+        choice = choose_mode(cluster, requested_mode(wanted or ""), namespace=namespace)
         yield check_mode(choice)
     except (NoCluster, ApiError) as error:
         yield missing("mode", "none", str(error), "see docs/submission.md")
@@ -87,7 +88,9 @@ def _looks(
     yield from _tried("api", lambda: check_apis(cluster, choice.mode))
     if not by_jobset:
         yield from _tried("controller", lambda: [check_controller(cluster, namespace)])
-    yield from _tried("runtime", lambda: check_runtimes(in_mode(cluster, choice), namespace, runtime, bundled=by_jobset))
+    yield from _tried(
+        "runtime", lambda: check_runtimes(JobsClient.in_mode(cluster, choice), namespace, runtime, bundled=by_jobset)
+    )
     yield from _tried("queue", lambda: [check_queue(cluster, namespace, queue)])
     if claim:
         yield from _tried("claim", lambda: [check_claim(cluster, namespace, claim)])

@@ -11,11 +11,11 @@ from trainwright.api.errors import NotFound
 from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import Obj, name_of, namespace_of
 from trainwright.cli.connection import HomeChoice, Kubeconfig, Namespace, SubmissionMode, jobs_cluster_for
+from trainwright.cli.errors import cluster_errors_exit, fail
 from trainwright.cli.output import ViewFormat, print_object, print_table
-from trainwright.cli.problems import cluster_errors_exit, fail
 from trainwright.jobs import delete_job, phase_of
-from trainwright.jobs.cancel import Became, Stopping, cancel_job
-from trainwright.jobs.describe import description_of
+from trainwright.jobs.state.describe import description_of
+from trainwright.jobs.wait.cancel import CancelOutcome, CancelPolicy, cancel_job
 
 
 class Cancelling(enum.StrEnum):
@@ -100,12 +100,12 @@ def cancel(
         if phase_of(trainjob).is_final:
             fail(f"TrainJob {name} has ended already: {phase_of(trainjob).value}")
         already = by is Cancelling.suspend and trainjob["spec"].get("suspend")
-        stopped = cancel_job(cluster, trainjob, Stopping(by.value), within=wait)
-        if stopped.became in (Became.gone, Became.ended):
-            fail(f"TrainJob {name}: {stopped.became.value}")
-    if stopped.left():
-        fail(f"TrainJob {name} {stopped.became.name}, but after {wait:g} s {stopped.left()}")
-    print(f"TrainJob {name} is suspended already" if already else f"TrainJob {name} {stopped.became.name}")
+        stopped = cancel_job(cluster, trainjob, CancelPolicy(by.value), timeout_seconds=wait)
+        if stopped.outcome in (CancelOutcome.gone, CancelOutcome.ended):
+            fail(f"TrainJob {name}: {stopped.outcome.value}")
+    if stopped.pods_message():
+        fail(f"TrainJob {name} {stopped.outcome.name}, but after {wait:g} s {stopped.pods_message()}")
+    print(f"TrainJob {name} is suspended already" if already else f"TrainJob {name} {stopped.outcome.name}")
 
 
 def delete(

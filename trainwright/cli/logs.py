@@ -12,9 +12,9 @@ import typer
 from trainwright.api.kinds import TRAINJOB
 from trainwright.api.times import is_moment, rfc3339
 from trainwright.cli.connection import HomeChoice, Kubeconfig, Namespace, SubmissionMode, jobs_cluster_for
-from trainwright.cli.problems import BAD_INPUT, cluster_errors_exit, fail
-from trainwright.jobs.log_line import LogLine
-from trainwright.jobs.logs import Wanted, follow_logs, read_logs
+from trainwright.cli.errors import BAD_INPUT, cluster_errors_exit, fail
+from trainwright.jobs.logs.log_line import LogLine
+from trainwright.jobs.logs.read_logs import LogSelector, follow_logs, read_logs
 
 _AGO = re.compile(r"([0-9]{1,9})([smhd])", re.ASCII)
 _UNIT = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
@@ -42,7 +42,7 @@ def logs(
     """Print the log of rank 0 of a step, of another rank, or of all."""
     if follow and previous:
         fail("--previous is over already: it cannot be followed", BAD_INPUT)
-    wanted = Wanted(step, None if every else rank, _moment(since), tail)
+    wanted = LogSelector(step, None if every else rank, _moment(since), tail)
     with cluster_errors_exit():
         cluster = jobs_cluster_for(kubeconfig, home, submission_mode)
         trainjob = cluster.get(TRAINJOB, name, namespace or cluster.default_namespace)

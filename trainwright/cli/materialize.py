@@ -9,10 +9,10 @@ import typer
 from trainwright.api import admit
 from trainwright.api.errors import Invalid, Problem
 from trainwright.api.objects import Obj, name_of, namespace_of
-from trainwright.cli.advice import advised
+from trainwright.cli.errors import bad_input_exits
 from trainwright.cli.manifests import read_manifests
 from trainwright.cli.output import Format, print_object
-from trainwright.cli.problems import bad_input_exits
+from trainwright.cli.upgrade_hints import advised
 from trainwright.materialize import materialize
 from trainwright.runtimes import resolve_runtime
 

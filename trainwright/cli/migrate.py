@@ -11,11 +11,11 @@ import yaml
 
 from trainwright.api import admit
 from trainwright.api.objects import Obj
+from trainwright.cli.errors import bad_input_exits, one_line
 from trainwright.cli.manifests import read_manifests
 from trainwright.cli.output import Format
-from trainwright.cli.problems import bad_input_exits, one_line
 from trainwright.materialize import materialize
-from trainwright.migration import Migrated, Note, migrate
+from trainwright.migration import MigrationResult, Note, migrate
 
 Files = Annotated[list[str], typer.Option("-f", "--filename", help="A manifest; may be given again. '-' is standard input.")]
 
@@ -44,7 +44,7 @@ def migrate_command(
         _print(migrated)
 
 
-def _print(migrated: Migrated) -> None:
+def _print(migrated: MigrationResult) -> None:
     for obj in migrated.objects:
         sys.stdout.write("---\n" + yaml.dump(obj, Dumper=_NoAliases, sort_keys=False, allow_unicode=True, width=10**9))
     for note in migrated.notes:

@@ -15,9 +15,9 @@ from typing import Annotated, Any, get_origin
 import typer
 
 from trainwright.api.errors import BadRequest
-from trainwright.jobs.function_source import NamedSource, lines_of, source_of
-from trainwright.jobs.request import groups
-from trainwright.jobs.setting_values import parsed
+from trainwright.jobs.request.function_source import NamedSource, lines_of, source_of
+from trainwright.jobs.request.setting_values import parsed
+from trainwright.jobs.request.train_request import groups
 
 _OF_WAITING = {"logs", "log_bytes", "on_cancel", "queue_timeout_seconds", "start_timeout_seconds", "run_timeout_seconds"}
 ELSEWHERE = frozenset({"manifest", "resume", "resume_secret"} | _OF_WAITING)

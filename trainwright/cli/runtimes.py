@@ -12,8 +12,8 @@ from trainwright.api.kinds import CLUSTER_TRAINING_RUNTIME
 from trainwright.api.names import FRAMEWORK_LABEL
 from trainwright.api.objects import Obj, labels_of, name_of
 from trainwright.cli.connection import HomeChoice, Kubeconfig, cluster_for
+from trainwright.cli.errors import bad_input_exits, cluster_errors_exit
 from trainwright.cli.output import Format, ViewFormat, print_object, print_table
-from trainwright.cli.problems import bad_input_exits, cluster_errors_exit
 from trainwright.cluster.protocol import Cluster
 from trainwright.runtimes import bundled_runtime, bundled_runtimes
 

@@ -12,18 +12,18 @@ from trainwright.api.errors import AlreadyExists, BadRequest, Invalid
 from trainwright.api.kinds import TRAINJOB, kind_of
 from trainwright.api.objects import Obj, described, name_of, namespace_of
 from trainwright.cli.connection import HomeChoice, Kubeconfig, Namespace, SubmissionMode, jobs_cluster_for
+from trainwright.cli.errors import bad_input_exits, cluster_errors_exit, one_line
 from trainwright.cli.manifests import read_manifests
 from trainwright.cli.output import Format, print_objects
-from trainwright.cli.problems import bad_input_exits, cluster_errors_exit, one_line
 from trainwright.cli.request_options import with_settings
 from trainwright.cli.submit_step import DryRun, Submission, submit_step
 from trainwright.cli.waiting import (
     NO_LIMIT,
     RANK_0,
-    Leaving,
     LogBytes,
     Logs,
     LogsOf,
+    OnInterrupt,
     OnLeave,
     QueueTimeout,
     RunTimeout,
@@ -32,13 +32,13 @@ from trainwright.cli.waiting import (
     Wait,
     waited_for,
 )
-from trainwright.cluster.runtime_lookup import runtime_lookup
-from trainwright.cluster.submission_mode import JobsCluster, Mode, choice_of
-from trainwright.jobs.live_logs import TOTAL_BYTES
-from trainwright.jobs.manifest import resuming
-from trainwright.jobs.resume import AUTO, checked_resume, resume_doubts, resume_problems
-from trainwright.migration import Migrated, is_early, migrate
+from trainwright.jobs.logs.live_logs import TOTAL_BYTES
+from trainwright.jobs.request.manifest import with_resume
+from trainwright.jobs.request.resume import AUTO, checked_resume, resume_problems, resume_warnings
+from trainwright.migration import MigrationResult, is_legacy, migrate
 from trainwright.runtimes import resolve_runtime
+from trainwright.submission.jobs_client import JobsClient
+from trainwright.submission.runtime_lookup import runtime_lookup
 
 MaybeFiles = Annotated[
     list[str] | None, typer.Option("-f", "--filename", help="File with manifests, - for standard input; may be given again.")
@@ -65,7 +65,7 @@ def submit(
     queue_timeout: QueueTimeout = NO_LIMIT,
     start_timeout: StartTimeout = NO_LIMIT,
     run_timeout: RunTimeout = NO_LIMIT,
-    stopping: OnLeave = Leaving.keep,
+    stopping: OnLeave = OnInterrupt.keep,
     namespace: Namespace = "",
     kubeconfig: Kubeconfig = None,
     home: HomeChoice = None,
@@ -105,7 +105,7 @@ def submit(
         for document in documents:
             if cluster is not None and document["kind"] == TRAINJOB.kind and resume != AUTO:
                 space = namespace_of(document) or namespace or cluster.default_namespace
-                document = _resuming(cluster, document, space, resume, resume_secret)
+                document = _run_attempts(cluster, document, space, resume, resume_secret)
             created.append(_create(cluster, document, namespace, dry_run))
             if output is None:
                 print(f"{described(created[-1])} created{_DRY[dry_run]}")
@@ -131,7 +131,7 @@ def checked_documents(files: list[str]) -> list[Obj]:
 
 def _upgraded(documents: list[Obj]) -> list[Obj]:
     """TrainJobs and runtimes of earlier versions in today's form, with a line for what was changed."""
-    migrated = [migrate(document) if is_early(document) else Migrated([document], []) for document in documents]
+    migrated = [migrate(document) if is_legacy(document) else MigrationResult([document], []) for document in documents]
     for one in migrated:
         for note in one.notes:
             print(one_line(f"{name_of(one.objects[-1])}: {note}"), file=sys.stderr)
@@ -145,18 +145,19 @@ def _check_resume(resume: str) -> None:
         raise BadRequest(str(error)) from error
 
 
-def _resuming(cluster: JobsCluster, document: Obj, namespace: str, resume: str, secret: str) -> Obj:
+def _run_attempts(cluster: JobsClient, document: Obj, namespace: str, resume: str, secret: str) -> Obj:
     """The TrainJob told where to go on from. Raises RuntimeNotFound, and Invalid where its runtime cannot."""
-    bundled = choice_of(cluster).mode is Mode.jobset
-    runtime = resolve_runtime(document["spec"]["runtimeRef"], runtime_lookup(cluster, namespace), bundled=bundled).runtime
+    runtime = resolve_runtime(
+        document["spec"]["runtimeRef"], runtime_lookup(cluster, namespace), bundled=cluster.uses_bundled_runtimes
+    ).runtime
     if problems := list(resume_problems(resume, runtime)):
         raise Invalid.of("TrainJob", name_of(document), problems)
-    for doubt in resume_doubts(runtime, resume, generation=1):
+    for doubt in resume_warnings(runtime, resume, attempt=1):
         print(one_line(f"{name_of(document)}: {doubt}"), file=sys.stderr)
-    return resuming(document, runtime, resume=resume, secret=secret)
+    return with_resume(document, runtime, resume=resume, secret=secret)
 
 
-def _create(cluster: JobsCluster | None, document: Obj, namespace: str, dry_run: DryRun) -> Obj:
+def _create(cluster: JobsClient | None, document: Obj, namespace: str, dry_run: DryRun) -> Obj:
     kind = kind_of(document)
     if kind is None or kind.namespaced:
         document["metadata"].setdefault("namespace", namespace or (cluster.default_namespace if cluster else "default"))

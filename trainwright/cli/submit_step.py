@@ -13,18 +13,18 @@ from pydantic import ValidationError
 
 from trainwright.api.errors import BadRequest, Invalid, Problem
 from trainwright.api.objects import Obj, described
-from trainwright.checkpoints.resume_source import exported_by
+from trainwright.checkpoints.resume_source import latest_export_lookup
+from trainwright.cli.errors import bad_input_exits
 from trainwright.cli.manifests import read_manifests
 from trainwright.cli.output import Format, print_object
-from trainwright.cli.problems import bad_input_exits
 from trainwright.cli.request_options import setting_values
 from trainwright.cli.waiting import Wait, waited_for
-from trainwright.cluster.submission_mode import JobsCluster, Mode, choice_of
 from trainwright.jobs import Identity, TrainRequest, submit_or_adopt, trainjob_manifest
-from trainwright.jobs.code_package import pack_code
-from trainwright.jobs.compatibility import check_compatible
-from trainwright.jobs.results import results_of
-from trainwright.jobs.submit import find_runtime
+from trainwright.jobs.logs.results import results_of
+from trainwright.jobs.request.code_package import pack_code
+from trainwright.jobs.submit.compatibility import check_compatible
+from trainwright.jobs.submit.runtime_choice import find_runtime
+from trainwright.submission.jobs_client import JobsClient
 
 OWNER = "cli"
 
@@ -50,7 +50,7 @@ class Submission:
     output: Format | None
 
 
-def submit_step(given: Submission, how: Wait, connect: Callable[[], JobsCluster]) -> int:
+def submit_step(given: Submission, how: Wait, connect: Callable[[], JobsClient]) -> int:
     """Returns the exit code. Raises ApiError, TrainJobError, NoCluster, ValueError, and Exit for settings that are wrong."""
     with bad_input_exits():
         request = _request(given)
@@ -64,7 +64,7 @@ def submit_step(given: Submission, how: Wait, connect: Callable[[], JobsCluster]
         checked = _dry_run(cluster, request, identity, namespace)
         _show(checked, f"{described(checked)} created (server dry run)", given.output)
         return 0
-    latest = exported_by(identity.run, request.export_uri) if request.export_uri else None
+    latest = latest_export_lookup(identity.run, request.export_uri) if request.export_uri else None
     submitted = submit_or_adopt(cluster, request, identity, namespace, latest_checkpoint=latest)
     where = submitted.cluster or cluster
     words = f"{described(submitted.trainjob)} {'adopted' if submitted.adopted else 'created'}, run {identity.run}"
@@ -113,10 +113,9 @@ def _user() -> str:
         return OWNER
 
 
-def _dry_run(cluster: JobsCluster, request: TrainRequest, identity: Identity, namespace: str) -> Obj:
+def _dry_run(cluster: JobsClient, request: TrainRequest, identity: Identity, namespace: str) -> Obj:
     """What would be created, as the cluster would take it."""
-    bundled = choice_of(cluster).mode is Mode.jobset
-    runtime = find_runtime(cluster, request, namespace, bundled=bundled).runtime
+    runtime = find_runtime(cluster, request, namespace, bundled=cluster.uses_bundled_runtimes).runtime
     check_compatible(request, runtime)
     code = pack_code(request.code) if request.code else None
     return cluster.create(trainjob_manifest(request, identity, namespace, runtime, code=code), dry_run=True)

@@ -10,16 +10,16 @@ from typing import Annotated, Any, Literal
 import typer
 
 from trainwright.api import AdmissionContext, admit
-from trainwright.api.admission import Lookup
+from trainwright.api.admission.admit import Lookup
 from trainwright.api.documents import load_documents
 from trainwright.api.errors import ApiError, Invalid, Problem
 from trainwright.api.objects import Obj, described, name_of, namespace_of
-from trainwright.api.positions import Positions, positions
-from trainwright.api.shape_check import ROOT
-from trainwright.cli.advice import advise
+from trainwright.api.schema.check import ROOT
+from trainwright.api.source_map import SourceMap, source_maps
+from trainwright.cli.errors import BAD_INPUT, bad_input_exits, one_line
 from trainwright.cli.manifests import read_text
 from trainwright.cli.materialize import materialized_one
-from trainwright.cli.problems import BAD_INPUT, bad_input_exits, one_line
+from trainwright.cli.upgrade_hints import advise
 from trainwright.migration import KINDS
 from trainwright.runtimes import bundled_runtimes
 
@@ -48,7 +48,7 @@ class Finding:
 class _Document:
     file: str
     obj: Obj
-    where: Positions
+    where: SourceMap
 
 
 def register(app: typer.Typer) -> None:
@@ -81,8 +81,8 @@ def validate_command(filename: Files, output: Output = "text") -> None:
 def _read(file: str) -> list[_Document]:
     text = read_text(file)
     objects = load_documents(text, file)
-    places = positions(text)
-    unknown = Positions({}, 1)
+    places = source_maps(text)
+    unknown = SourceMap({}, 1)
     return [_Document(file, obj, places[i] if i < len(places) else unknown) for i, obj in enumerate(objects)]
 
 

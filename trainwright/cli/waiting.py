@@ -15,15 +15,15 @@ from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import Obj, name_of, namespace_of
 from trainwright.api.phase import Phase
 from trainwright.cli.connection import HomeChoice, Kubeconfig, Namespace, SubmissionMode, jobs_cluster_for
-from trainwright.cli.happenings import HappeningsShown
+from trainwright.cli.errors import cluster_errors_exit
 from trainwright.cli.output import Format, print_object
-from trainwright.cli.problems import cluster_errors_exit
+from trainwright.cli.progress_display import ProgressDisplay
 from trainwright.cluster.protocol import Cluster
 from trainwright.jobs import Deadlines, TrainJobError
-from trainwright.jobs.cancel import PODS_SECONDS, Stopping, cancel_job
-from trainwright.jobs.live_logs import TOTAL_BYTES, Live
-from trainwright.jobs.outcomes import ExitCode, exit_code_of
-from trainwright.jobs.run import Cancelled, follow_to_end
+from trainwright.jobs.diagnosis.exit_codes import ExitCode, exit_code_of
+from trainwright.jobs.logs.live_logs import TOTAL_BYTES, LogStreamOptions
+from trainwright.jobs.wait.cancel import POD_TERMINATION_SECONDS, CancelPolicy, cancel_job
+from trainwright.jobs.wait.run import Cancelled, follow_to_end
 
 _SECONDS = "Seconds; 0 waits for ever."
 Timeout = Annotated[float, typer.Option(help=f"For all of it. {_SECONDS}", min=0)]
@@ -39,7 +39,7 @@ LogsOf = Annotated[str, typer.Option(help="With --logs: a rank of the training n
 LogBytes = Annotated[int, typer.Option(help="With --logs: how much; after that the last lines, when the job has ended.", min=0)]
 
 
-class Leaving(enum.StrEnum):
+class OnInterrupt(enum.StrEnum):
     """What becomes of a job when the wait for it ends early."""
 
     keep = "keep"
@@ -47,7 +47,9 @@ class Leaving(enum.StrEnum):
     delete = "delete"
 
 
-OnLeave = Annotated[Leaving, typer.Option("--on-cancel", "--stopping", help="What becomes of the job when the wait ends early.")]
+OnLeave = Annotated[
+    OnInterrupt, typer.Option("--on-cancel", "--stopping", help="What becomes of the job when the wait ends early.")
+]
 NO_LIMIT, RANK_0 = 0.0, "0"
 
 
@@ -56,8 +58,8 @@ class Wait:
     """How somebody waits."""
 
     deadlines: Deadlines
-    live: Live | None
-    stopping: Leaving
+    live: LogStreamOptions | None
+    stopping: OnInterrupt
 
     @classmethod
     def of(
@@ -69,10 +71,10 @@ class Wait:
         logs: bool,
         logs_of: str,
         log_bytes: int,
-        stopping: Leaving,
+        stopping: OnInterrupt,
     ) -> Wait:
         """From the options. Raises ValueError."""
-        live = Live.parse(logs_of, log_bytes)
+        live = LogStreamOptions.parse(logs_of, log_bytes)
         return cls(Deadlines(queue or None, start or None, run or None, timeout or None), live if logs else None, stopping)
 
 
@@ -89,7 +91,7 @@ def wait(
     logs: Logs = False,
     logs_of: LogsOf = RANK_0,
     log_bytes: LogBytes = TOTAL_BYTES,
-    stopping: OnLeave = Leaving.keep,
+    stopping: OnLeave = OnInterrupt.keep,
     namespace: Namespace = "",
     kubeconfig: Kubeconfig = None,
     home: HomeChoice = None,
@@ -106,11 +108,17 @@ def wait(
 
 def waited_for(cluster: Cluster, trainjob: Obj, how: Wait, output: Format | None) -> int:
     """Wait, and say how it ended; returns the exit code. Raises ApiError."""
-    leave = _leaving(how.stopping)
+    on_interrupt = _interrupt_handler(how.stopping)
     try:
-        with HappeningsShown(Console(stderr=True)) as show:
+        with ProgressDisplay(Console(stderr=True)) as show:
             ended = follow_to_end(
-                cluster, trainjob, deadlines=how.deadlines, tell=show, logs=how.live, on_signal=leave, on_error=leave
+                cluster,
+                trainjob,
+                deadlines=how.deadlines,
+                on_event=show,
+                logs=how.live,
+                on_signal=on_interrupt,
+                on_error=on_interrupt,
             )
     except (TrainJobError, ApiError) as error:
         code = ExitCode.interrupted if isinstance(error, Cancelled) else exit_code_of(error)
@@ -125,9 +133,9 @@ def waited_for(cluster: Cluster, trainjob: Obj, how: Wait, output: Format | None
     return int(ExitCode.succeeded)
 
 
-def _leaving(stopping: Leaving) -> Callable[[Cluster, Obj], str]:
+def _interrupt_handler(stopping: OnInterrupt) -> Callable[[Cluster, Obj], str]:
     """A person says what becomes of a job, whoever made it."""
-    return lambda cluster, trainjob: str(cancel_job(cluster, trainjob, Stopping(stopping.value), within=PODS_SECONDS))
+    return lambda cluster, trainjob: str(cancel_job(cluster, trainjob, CancelPolicy(stopping.value), timeout_seconds=POD_TERMINATION_SECONDS))
 
 
 def _told(trainjob: Obj, error: TrainJobError | ApiError, code: ExitCode) -> Obj:

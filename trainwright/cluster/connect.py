@@ -1,6 +1,6 @@
-"""Finding the cluster: what was named explicitly, then KUBECONFIG, then the pod's own service account, then the user's file.
+"""Finds the cluster: an explicit argument, then KUBECONFIG, then the pod's service account, then `~/.kube/config`.
 
-An embedded control plane is never a silent fallback: it is a cluster that was asked for.
+The embedded control plane is never a fallback: it is used only on request.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 
 class NoCluster(Exception):
-    """No cluster could be found or reached with the configuration at hand; the message says what was tried."""
+    """No cluster could be found or reached with the given configuration; the message states what was tried."""
 
     retryable = False
 
@@ -32,11 +32,11 @@ class NoCluster(Exception):
 def connect(
     kubeconfig: str | Path | None = None, *, context: str | None = None, embedded: str | Path | None = None
 ) -> KubernetesCluster:
-    """A client for the cluster that the arguments or the environment name.
+    """Connect to the cluster that the arguments or the environment specify.
 
-    Order: `embedded` (the home of an embedded control plane, started when it is not running), `kubeconfig`, KUBECONFIG,
-    the service account of the pod, `~/.kube/config`. `context` picks a context of the file.
-    Raises NoCluster for a file that cannot be read, or when nothing is configured.
+    Order: `embedded` (the home of an embedded control plane, which is started if needed), `kubeconfig`, KUBECONFIG, the
+    pod's service account, `~/.kube/config`. `context` selects a context of the kubeconfig.
+    Raises NoCluster for a file that cannot be read, or if no cluster is configured.
     """
     if embedded is not None:
         return _from_file(str(start_embedded(Path(embedded))), context, "embedded control plane")
@@ -49,15 +49,15 @@ def connect(
     if _USER_FILE.expanduser().exists():
         return _from_file(str(_USER_FILE.expanduser()), context, str(_USER_FILE))
     raise NoCluster(
-        "no cluster is configured: KUBECONFIG is not set, this is no pod, and ~/.kube/config does not exist. "
-        "For one on this machine run `trainwright up` and set KUBECONFIG to the path that it prints"
+        "no cluster is configured: KUBECONFIG is not set, no in-cluster service account was found, and ~/.kube/config does not "
+        "exist. To start a local cluster run `trainwright up` and set KUBECONFIG to the path that it prints"
     )
 
 
 def start_embedded(home: Path | None = None) -> Path:
-    """Start the embedded control plane of that home, or of the default one, unless it runs already; returns its kubeconfig's path.
+    """Start the embedded control plane of `home`, or of the default home, unless it is running; returns its kubeconfig's path.
 
-    Raises NoCluster with the last words of the command when it does not start.
+    Raises NoCluster with the end of the command's error output if it does not start.
     """
     command = [sys.executable, "-P", "-m", "trainwright.cli", "up", *(["--home", str(home)] if home is not None else [])]
     where = f" in {home}" if home is not None else ""
@@ -72,22 +72,22 @@ def start_embedded(home: Path | None = None) -> Path:
 
 def _from_file(files: str, context: str | None, origin: str) -> KubernetesCluster:
     configuration, namespace = _read(files, context, origin)
-    log.info("cluster chosen origin=%s host=%s namespace=%s", origin, configuration.host, namespace)
-    renew = partial(_renewed, lambda: _read(files, context, origin)[0])
+    log.info("event=cluster_selected origin=%s host=%s namespace=%s", origin, configuration.host, namespace)
+    renew = partial(_reload, lambda: _read(files, context, origin)[0])
     return KubernetesCluster(configuration, default_namespace=namespace, origin=origin, renew=renew)
 
 
-def _renewed(load: Callable[[], Any]) -> Any | None:
-    """The configuration as its files have it now: whoever renews a token writes it there. None when they cannot be read."""
+def _reload(load: Callable[[], Any]) -> Any | None:
+    """Reload the configuration, whose token may have been renewed. None if it cannot be read."""
     try:
         return load()
     except NoCluster as error:
-        log.warning("the credentials cannot be read again error=%s", error)
+        log.warning("event=credentials_not_reloaded error=%s", error)
         return None
 
 
 def _read(files: str, context: str | None, origin: str) -> tuple[Any, str]:
-    """The configuration that these files have now, and its namespace."""
+    """Return the configuration in these files and its namespace. Raises NoCluster."""
     from kubernetes import config  # type: ignore[import-untyped]
     from kubernetes.client import Configuration  # type: ignore[import-untyped]
     from yaml import YAMLError
@@ -105,21 +105,21 @@ def _read(files: str, context: str | None, origin: str) -> tuple[Any, str]:
     except YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f"line {mark.line + 1} is not YAML" if mark else "it is not YAML"
-        raise NoCluster(f"the kubeconfig {files} ({origin}) cannot be used: {where}") from None  # its text may hold a token
+        raise NoCluster(f"the kubeconfig {files} ({origin}) cannot be used: {where}") from None  # the YAML error's text may contain a token
     except OSError as error:
         raise NoCluster(f"the kubeconfig {files} ({origin}) cannot be read: {error.strerror or error}") from error
-    except (ValueError, TypeError, AttributeError, KeyError) as error:  # the client trusts the shape of the file
-        raise NoCluster(f"the kubeconfig {files} ({origin}) cannot be used: it has not the form of a kubeconfig") from error
+    except (ValueError, TypeError, AttributeError, KeyError) as error:  # the client does not validate the file
+        raise NoCluster(f"the kubeconfig {files} ({origin}) cannot be used: it is not a valid kubeconfig") from error
     chosen: dict[str, Any] = next((c for c in contexts if c["name"] == context), active) or {}
-    told = chosen.get("context") or {}
-    set_proxy(configuration, proxy_of(readable, str(told.get("cluster"))))
-    return configuration, told.get("namespace") or "default"
+    active_context = chosen.get("context") or {}
+    set_proxy(configuration, proxy_of(readable, str(active_context.get("cluster"))))
+    return configuration, active_context.get("namespace") or "default"
 
 
 def _in_cluster() -> KubernetesCluster:
     configuration, namespace = _read_in_cluster()
-    log.info("cluster chosen origin=in-cluster host=%s namespace=%s", configuration.host, namespace)
-    renew = partial(_renewed, lambda: _read_in_cluster()[0])
+    log.info("event=cluster_selected origin=in-cluster host=%s namespace=%s", configuration.host, namespace)
+    renew = partial(_reload, lambda: _read_in_cluster()[0])
     return KubernetesCluster(configuration, default_namespace=namespace, origin="in-cluster", renew=renew)
 
 

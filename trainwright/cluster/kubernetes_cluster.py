@@ -1,7 +1,7 @@
-"""A Kubernetes API reached through the official client, any version from 30 to 37.
+"""Implements `Cluster` with the official Python client, versions 30 to 37.
 
-Only `DynamicClient.request` is used to talk: its signature and its raw answer are the same in all of them.
-`kubernetes` is imported when the first cluster is made, since the import alone takes half a second.
+Only `DynamicClient.request` is used, since its signature and raw response are the same in all versions. `kubernetes` is imported
+when the first cluster is created, because the import takes half a second.
 """
 
 from __future__ import annotations
@@ -9,31 +9,38 @@ from __future__ import annotations
 import base64
 import builtins
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypedDict, Unpack
 
 import orjson
 
 from trainwright.api.errors import ApiError, BadRequest, ServiceUnavailable, Unauthorized, error_from_status
 from trainwright.api.kinds import POD, Kind, kind_of
 from trainwright.api.objects import Obj, name_of, namespace_of
-from trainwright.cluster.access import told_what_is_missing
-from trainwright.cluster.protocol import Listing, PatchType, Propagation, WatchEvent
-
-if TYPE_CHECKING:
-    from trainwright.cluster.submission_mode import Choice
+from trainwright.cluster.options import DeleteOptions, ListOptions, LogOptions, PatchOptions, WatchOptions
+from trainwright.cluster.permissions import with_missing_permission
+from trainwright.cluster.protocol import Listing, WatchEvent
 
 CONNECT_SECONDS = 10
 READ_SECONDS = 60
 SILENCE_SECONDS = 15
-"""How long after its time a watch that says nothing is given up."""
+"""Seconds after the end of its timeout at which a silent watch is aborted."""
 PAGE = 500
-_MOST_RENEWALS = 3
+_MAX_RENEWALS = 3
 Query = list[tuple[str, Any]]
 _CONTENT = {
     "merge": "application/merge-patch+json",
     "json": "application/json-patch+json",
     "apply": "application/apply-patch+yaml",
 }
+
+
+class _Request(TypedDict, total=False):
+    """`read_seconds` 0 means the default timeout, None no timeout."""
+
+    body: Any
+    query: Query
+    content_type: str
+    read_seconds: float | None
 
 
 class KubernetesCluster:
@@ -55,9 +62,7 @@ class KubernetesCluster:
         self._connect_seconds = min(CONNECT_SECONDS, seconds or CONNECT_SECONDS)
         self._read_seconds = seconds or READ_SECONDS
         self.origin = origin
-        """Where the credentials came from, for logs and messages."""
-        self.choice: Choice | None = None
-        """How TrainJobs are submitted to it, where somebody has chosen."""
+        """Source of the credentials, for logs and messages."""
         self._renew = renew
         configuration.retries = _retries()
         self._client = DynamicClient(ApiClient(configuration), discoverer=_no_discovery)
@@ -66,8 +71,8 @@ class KubernetesCluster:
     def host(self) -> str:
         return str(self._client.configuration.host)
 
-    def within(self, seconds: float) -> KubernetesCluster:
-        """The same cluster, over connections of its own, where a request that takes longer fails."""
+    def with_timeout(self, seconds: float) -> KubernetesCluster:
+        """Return a client for the same cluster, with its own connections, whose requests time out after `seconds`."""
         configuration = self._client.configuration
         return KubernetesCluster(
             configuration, default_namespace=self.default_namespace, origin=self.origin, seconds=seconds, renew=self._renew
@@ -76,20 +81,18 @@ class KubernetesCluster:
     def get(self, kind: Kind, name: str, namespace: str | None = None) -> Obj:
         return self._json("get", _object_path(kind, name, namespace))
 
-    def list(self, kind: Kind, namespace: str | None = None, *, label_selector: str = "", field_selector: str = "") -> Listing:
-        pages = builtins.list(self.pages(kind, namespace, label_selector=label_selector, field_selector=field_selector))
+    def list(self, kind: Kind, namespace: str | None = None, **options: Unpack[ListOptions]) -> Listing:
+        pages = builtins.list(self.pages(kind, namespace, **options))
         return Listing([item for page in pages for item in page.items], pages[0].resource_version)
 
-    def pages(
-        self, kind: Kind, namespace: str | None = None, *, label_selector: str = "", field_selector: str = ""
-    ) -> Iterator[Listing]:
-        """The same, as it comes; all pages are of the moment of the first."""
-        query = _query(labelSelector=label_selector, fieldSelector=field_selector, limit=PAGE)
+    def pages(self, kind: Kind, namespace: str | None = None, **options: Unpack[ListOptions]) -> Iterator[Listing]:
+        """As `list`, page by page; all pages have the resource version of the first."""
+        query = [*_selectors(options), *_query(limit=PAGE)]
         token, version = "", ""
         while True:
             page = self._json("get", kind.path(namespace), query=[*query, *_query(**{"continue": token})])
             items, metadata = page.get("items") or [], page.get("metadata") or {}
-            for item in items:  # lists leave these out for built-in kinds
+            for item in items:  # omitted in lists of built-in kinds
                 item.setdefault("apiVersion", kind.api_version)
                 item.setdefault("kind", kind.kind)
             version = version or str(metadata.get("resourceVersion", ""))
@@ -98,31 +101,19 @@ class KubernetesCluster:
             if not token:
                 return
 
-    def watch(
-        self,
-        kind: Kind,
-        namespace: str | None = None,
-        *,
-        resource_version: str,
-        label_selector: str = "",
-        field_selector: str = "",
-        timeout_seconds: int = 300,
-    ) -> Iterator[WatchEvent]:
+    def watch(self, kind: Kind, namespace: str | None = None, **options: Unpack[WatchOptions]) -> Iterator[WatchEvent]:
+        seconds = options.get("timeout_seconds", 300)
         query = _query(
-            watch="true",
-            allowWatchBookmarks="true",
-            resourceVersion=resource_version,
-            labelSelector=label_selector,
-            fieldSelector=field_selector,
-            timeoutSeconds=timeout_seconds,
+            watch="true", allowWatchBookmarks="true", resourceVersion=options["resource_version"], timeoutSeconds=seconds
         )
-        response = self._request("get", kind.path(namespace), query=query, read_seconds=timeout_seconds + SILENCE_SECONDS)
+        query += _selectors(options)
+        response = self._request("get", kind.path(namespace), query=query, read_seconds=seconds + SILENCE_SECONDS)
         try:
             for line in _lines(_chunks(response)):
-                event = self._decoded(line)
+                event = self._decode(line)
                 kind_of_event, changed = event.get("type"), event.get("object")
                 if not isinstance(kind_of_event, str) or not isinstance(changed, dict):
-                    raise ServiceUnavailable(f"{self.host} sent something that is no watch event")
+                    raise ServiceUnavailable(f"{self.host} sent an invalid watch event")
                 if kind_of_event == "ERROR":
                     raise error_from_status(changed)
                 yield WatchEvent(kind_of_event, changed)
@@ -130,119 +121,92 @@ class KubernetesCluster:
             _close(response)
 
     def create(self, obj: Obj, *, dry_run: bool = False) -> Obj:
-        """With `dry_run` the server only says what it would make of it."""
-        kind = _known(obj)
+        """Create an object; with `dry_run` the server only returns what it would store."""
+        kind = _known_kind(obj)
         return self._json("post", kind.path(namespace_of(obj)), body=obj, query=_query(dryRun="All" if dry_run else ""))
 
     def update(self, obj: Obj) -> Obj:
-        return self._json("put", _object_path(_known(obj), name_of(obj), namespace_of(obj)), body=obj)
+        return self._json("put", _object_path(_known_kind(obj), name_of(obj), namespace_of(obj)), body=obj)
 
     def update_status(self, obj: Obj) -> Obj:
-        return self._json("put", _object_path(_known(obj), name_of(obj), namespace_of(obj)) + "/status", body=obj)
+        return self._json("put", _object_path(_known_kind(obj), name_of(obj), namespace_of(obj)) + "/status", body=obj)
 
-    def patch(
-        self,
-        kind: Kind,
-        name: str,
-        patch: Any,
-        namespace: str | None = None,
-        *,
-        patch_type: PatchType = "merge",
-        subresource: str | None = None,
-        field_manager: str = "trainwright",
-        force: bool = False,
-    ) -> Obj:
+    def patch(self, kind: Kind, name: str, patch: Any, namespace: str | None = None, **options: Unpack[PatchOptions]) -> Obj:
+        subresource, patch_type = options.get("subresource"), options.get("patch_type", "merge")
         path = _object_path(kind, name, namespace) + (f"/{subresource}" if subresource else "")
-        query = _query(fieldManager=field_manager, force="true" if force and patch_type == "apply" else "")
+        force = options.get("force", False) and patch_type == "apply"
+        query = _query(fieldManager=options.get("field_manager", "trainwright"), force="true" if force else "")
         return self._json("patch", path, body=patch, query=query, content_type=_CONTENT[patch_type])
 
-    def delete(
-        self,
-        kind: Kind,
-        name: str,
-        namespace: str | None = None,
-        *,
-        propagation: Propagation = "Background",
-        uid: str | None = None,
-        resource_version: str | None = None,
-        grace_period_seconds: int | None = None,
-    ) -> None:
-        options: Obj = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": propagation}
-        preconditions = {"uid": uid, "resourceVersion": resource_version}
+    def delete(self, kind: Kind, name: str, namespace: str | None = None, **options: Unpack[DeleteOptions]) -> None:
+        body: Obj = {
+            "kind": "DeleteOptions",
+            "apiVersion": "v1",
+            "propagationPolicy": options.get("propagation", "Background"),
+        }
+        preconditions = {"uid": options.get("uid"), "resourceVersion": options.get("resource_version")}
         if any(preconditions.values()):
-            options["preconditions"] = {name: value for name, value in preconditions.items() if value}
-        if grace_period_seconds is not None:
-            options["gracePeriodSeconds"] = grace_period_seconds
-        self._json("delete", _object_path(kind, name, namespace), body=options)
+            body["preconditions"] = {name: value for name, value in preconditions.items() if value}
+        if (grace := options.get("grace_period_seconds")) is not None:
+            body["gracePeriodSeconds"] = grace
+        self._json("delete", _object_path(kind, name, namespace), body=body)
 
-    def logs(
-        self,
-        name: str,
-        namespace: str,
-        *,
-        container: str | None = None,
-        follow: bool = False,
-        tail_lines: int | None = None,
-        limit_bytes: int | None = None,
-        since_time: str = "",
-        timestamps: bool = False,
-        previous: bool = False,
-    ) -> Iterator[bytes]:
+    def logs(self, name: str, namespace: str, **options: Unpack[LogOptions]) -> Iterator[bytes]:
+        follow = options.get("follow", False)
         query = _query(
-            container=container,
+            container=options.get("container"),
             follow="true" if follow else "",
-            tailLines=tail_lines,
-            limitBytes=limit_bytes,
-            sinceTime=since_time,
-            timestamps="true" if timestamps else "",
-            previous="true" if previous else "",
+            tailLines=options.get("tail_lines"),
+            limitBytes=options.get("limit_bytes"),
+            sinceTime=options.get("since_time"),
+            timestamps="true" if options.get("timestamps") else "",
+            previous="true" if options.get("previous") else "",
         )
-        response = self._request(
-            "get", _object_path(POD, name, namespace) + "/log", query=query, read_seconds=None if follow else 0
-        )
+        path = _object_path(POD, name, namespace) + "/log"
+        response = self._request("get", path, query=query, read_seconds=None if follow else 0)
         try:
             yield from _chunks(response)
         finally:
             _close(response)
 
     def request(self, method: str, path: str, body: Obj | None = None) -> Obj:
-        """One exchange by path, for what is no object of a kind: reviews and discovery. Raises ApiError."""
+        """Send one request by URL path, for access reviews and discovery. Raises ApiError."""
         return self._json(method, path, body=body)
 
-    def _json(self, method: str, path: str, **more: Any) -> Obj:
+    def _json(self, method: str, path: str, **request: Unpack[_Request]) -> Obj:
         from urllib3.exceptions import HTTPError
 
-        response = self._request(method, path, **more)
+        response = self._request(method, path, **request)
         try:
             body = response.data
         except (HTTPError, OSError) as error:
-            raise ServiceUnavailable(f"the connection to {self.host} broke: {_reason(error)}") from error
-        return self._decoded(body)
+            raise ServiceUnavailable(f"the connection to {self.host} was lost: {_root_cause(error)}") from error
+        return self._decode(body)
 
-    def _decoded(self, text: bytes) -> Obj:
+    def _decode(self, text: bytes) -> Obj:
         try:
             answer = orjson.loads(text)
         except orjson.JSONDecodeError:
             answer = None
         if not isinstance(answer, dict):
-            raise ServiceUnavailable(f"{self.host} answered with something that is no Kubernetes object")
+            raise ServiceUnavailable(f"{self.host} returned something other than a Kubernetes object")
         return answer
 
-    def _request(self, method: str, path: str, **more: Any) -> Any:
-        """One HTTP exchange; the raw response. Another one where the credentials were refused and there are others by now."""
-        for _ in range(_MOST_RENEWALS):  # a plugin may make others for ever that are refused
+    def _request(self, method: str, path: str, **request: Unpack[_Request]) -> Any:
+        """Send an HTTP request; returns the raw response. Retries a 401 if the credentials have been renewed since."""
+        for _ in range(_MAX_RENEWALS):  # a credential plugin may keep returning new credentials that are rejected
             sent = dict(self._client.configuration.api_key)
             try:
-                return self._exchange(method, path, **more)
+                return self._exchange(method, path, **request)
             except Unauthorized:
-                if not self._has_others_than(sent):
+                if not self._has_new_credentials(sent):
                     raise
-        return self._exchange(method, path, **more)
+        return self._exchange(method, path, **request)
 
-    def _has_others_than(self, sent: dict[str, str]) -> bool:
+    def _has_new_credentials(self, sent: dict[str, str]) -> bool:
         configuration = self._client.configuration
         if dict(configuration.api_key) == sent and (fresh := self._renew()) is not None:
-            configuration.refresh_api_key_hook = fresh.refresh_api_key_hook  # the old one puts the old token back
+            configuration.refresh_api_key_hook = fresh.refresh_api_key_hook  # the old hook would restore the old token
             configuration.api_key = fresh.api_key
         return dict(configuration.api_key) != sent
 
@@ -250,57 +214,54 @@ class KubernetesCluster:
         self,
         method: str,
         path: str,
-        *,
-        body: Any = None,
-        query: Query | None = None,
-        content_type: str = "application/json",
-        read_seconds: float | None = 0,
+        **request: Unpack[_Request],
     ) -> Any:
-        """Every failure becomes an ApiError. `read_seconds` 0: as usual, None: for ever."""
+        """Send an HTTP request. Raises every failure as an ApiError."""
         from kubernetes.client.exceptions import ApiException  # type: ignore[import-untyped]
         from kubernetes.config import ConfigException  # type: ignore[import-untyped]
         from kubernetes.dynamic.exceptions import DynamicApiError  # type: ignore[import-untyped]
         from urllib3.exceptions import HTTPError
 
+        query, read_seconds = request.get("query") or [], request.get("read_seconds", 0)
         try:
             return self._client.request(
                 method,
                 path,
-                body=body,
-                query_params=query or [],
+                body=request.get("body"),
+                query_params=query,
                 header_params={"Accept": "application/json"},
-                content_type=content_type,
+                content_type=request.get("content_type", "application/json"),
                 serialize=False,
                 _request_timeout=(self._connect_seconds, self._read_seconds if read_seconds == 0 else read_seconds),
             )
         except (ApiException, DynamicApiError) as error:
-            if not error.status:  # TLS: the client knows of no answer
-                raise ServiceUnavailable(f"cannot reach the Kubernetes API at {self.host}: {_reason(error)}") from None
-            raise told_what_is_missing(
-                self._api_error(error), method, path, query or []
-            ) from None  # the client's own error holds headers, and says nothing more
+            if not error.status:  # TLS error: there is no response
+                raise ServiceUnavailable(f"cannot reach the Kubernetes API at {self.host}: {_root_cause(error)}") from None
+            raise with_missing_permission(
+                self._api_error(error), method, path, query
+            ) from None  # the client's error contains headers, and no other information
         except ConfigException as error:
-            raise Unauthorized(f"the credentials for {self.host} cannot be renewed: {_reason(error)}") from error
+            raise Unauthorized(f"the credentials for {self.host} cannot be renewed: {_root_cause(error)}") from error
         except (HTTPError, OSError) as error:
-            raise ServiceUnavailable(f"cannot reach the Kubernetes API at {self.host}: {_reason(error)}") from error
+            raise ServiceUnavailable(f"cannot reach the Kubernetes API at {self.host}: {_root_cause(error)}") from error
 
     def _api_error(self, error: Any) -> ApiError:
-        answered = _answered(error)
-        for secret in _secrets(self._client.configuration):  # a proxy may send back what it was sent
-            answered.message = answered.message.replace(secret, "***")
-        answered.args = (answered.message,)
-        return answered
+        converted = _api_error_of(error)
+        for secret in _secrets(self._client.configuration):  # a proxy may echo the request
+            converted.message = converted.message.replace(secret, "***")
+        converted.args = (converted.message,)
+        return converted
 
 
 def _secrets(configuration: Any) -> list[str]:
     keys = [str(key).split()[-1] for key in configuration.api_key.values() if str(key).strip()]
     basic = str((configuration.proxy_headers or {}).get("proxy-authorization", "")).rpartition(" ")[2]
-    known = base64.b64decode(basic).decode("latin-1").partition(":")[2]
-    return [secret for secret in (*keys, configuration.password, basic, known) if secret]
+    password = base64.b64decode(basic).decode("latin-1").partition(":")[2]
+    return [secret for secret in (*keys, configuration.password, basic, password) if secret]
 
 
 def _object_path(kind: Kind, name: str, namespace: str | None) -> str:
-    """The URL path of one object. An empty name would be that of the whole collection."""
+    """Return the URL path of one object. Rejects an empty name, whose path would be that of the collection."""
     for what, value in (("name", name), ("namespace", namespace or "default")):
         if not value or value in (".", "..") or any(c in "/%?#" or c.isspace() or not c.isprintable() for c in value):
             raise BadRequest(f"{what}: {value!r} is not the name of a {kind.kind if what == 'name' else 'namespace'}")
@@ -308,9 +269,9 @@ def _object_path(kind: Kind, name: str, namespace: str | None) -> str:
 
 
 def _retries() -> Any:
-    """Once more for a read whose kept connection turns out to be closed; all else is the caller's to decide.
+    """Retry only GET requests, once, for a kept-alive connection that was closed; other retries are the caller's decision.
 
-    urllib3's own default would sleep through a Retry-After and send a DELETE again.
+    urllib3's default would sleep for a Retry-After and resend a DELETE.
     """
     from urllib3 import Retry
 
@@ -318,22 +279,26 @@ def _retries() -> Any:
 
 
 def _no_discovery(_client: Any, _cache_file: str | None) -> None:
-    """Our kinds are known; asking the server for all of its resources would cost seconds on a large cluster."""
+    """Skip the client's discovery: all kinds are known, and discovery takes seconds on a large cluster."""
 
 
 def _query(**parameters: Any) -> Query:
     return [(name, value) for name, value in parameters.items() if value not in (None, "")]
 
 
-def _known(obj: Obj) -> Kind:
+def _selectors(options: ListOptions) -> Query:
+    return _query(labelSelector=options.get("label_selector"), fieldSelector=options.get("field_selector"))
+
+
+def _known_kind(obj: Obj) -> Kind:
     kind = kind_of(obj)
     if kind is None:
-        raise ApiError(f"{obj.get('apiVersion')} {obj.get('kind')} is not a kind that Trainwright speaks of")
+        raise ApiError(f"Trainwright does not support the kind {obj.get('apiVersion')} {obj.get('kind')}")
     return kind
 
 
-def _answered(error: Any) -> ApiError:
-    """What the client raised for an answer that is no success, by the answer's Status or, without one, its HTTP code."""
+def _api_error_of(error: Any) -> ApiError:
+    """Convert the client's exception for an error response, by the Status in its body or else its HTTP status code."""
     try:
         status = orjson.loads(error.body or b"{}")
     except orjson.JSONDecodeError:
@@ -348,26 +313,26 @@ def _answered(error: Any) -> ApiError:
     return converted
 
 
-def _reason(error: BaseException) -> str:
-    """The innermost cause in one line: `Connection refused`, not five wrapped exceptions."""
+def _root_cause(error: BaseException) -> str:
+    """Return the innermost cause as one line: `Connection refused`, not five wrapped exceptions."""
     inner = getattr(error, "reason", None)
     return " ".join(str(inner or error).split())[:300]
 
 
 def _chunks(response: Any) -> Iterator[bytes]:
-    """The body as it arrives. A connection that breaks ends it with ServiceUnavailable."""
+    """Yield the body as it arrives. Raises ServiceUnavailable if the connection is lost."""
     from urllib3.exceptions import HTTPError
 
     try:
         if hasattr(response, "read1"):
             while chunk := response.read1():
                 yield chunk
-            if missing := response.length_remaining:  # read1 says nothing of it
-                raise ServiceUnavailable(f"the connection broke: {missing} bytes are missing")
+            if missing := response.length_remaining:  # read1 does not report it
+                raise ServiceUnavailable(f"the connection was lost: {missing} bytes are missing")
         else:  # urllib3 1
             yield from response.stream(65536)
     except (HTTPError, OSError) as error:
-        raise ServiceUnavailable(f"the connection broke: {_reason(error)}") from error
+        raise ServiceUnavailable(f"the connection was lost: {_root_cause(error)}") from error
 
 
 def _lines(chunks: Iterator[bytes]) -> Iterator[bytes]:

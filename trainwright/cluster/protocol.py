@@ -1,24 +1,22 @@
-"""The one door: what every part of Trainwright may ask of a Kubernetes API, whatever stands behind it.
+"""The interface through which all parts of Trainwright use a Kubernetes API, whatever implements it.
 
-Dict in, dict out. Errors are those of `trainwright.api.errors`.
+Objects are dicts. Errors are those of `trainwright.api.errors`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol, Unpack
 
 from trainwright.api.kinds import Kind
 from trainwright.api.objects import Obj
-
-PatchType = Literal["merge", "json", "apply"]
-Propagation = Literal["Background", "Foreground", "Orphan"]
+from trainwright.cluster.options import DeleteOptions, ListOptions, LogOptions, PatchOptions, WatchOptions
 
 
 @dataclass(frozen=True)
 class Listing:
-    """A list at one moment: its items and the resource version to watch from."""
+    """A consistent list: its items and the resource version to watch from."""
 
     items: list[Obj]
     resource_version: str
@@ -40,89 +38,40 @@ class Cluster(Protocol):
     """A Kubernetes API. `namespace` is None for cluster-scoped kinds and for lists over all namespaces."""
 
     def get(self, kind: Kind, name: str, namespace: str | None = None) -> Obj:
-        """One object. Raises NotFound."""
+        """Return one object. Raises NotFound."""
         ...
 
-    def list(self, kind: Kind, namespace: str | None = None, *, label_selector: str = "", field_selector: str = "") -> Listing:
-        """All objects that match, every page of them."""
+    def list(self, kind: Kind, namespace: str | None = None, **options: Unpack[ListOptions]) -> Listing:
+        """Return all matching objects, from all pages."""
         ...
 
-    def watch(
-        self,
-        kind: Kind,
-        namespace: str | None = None,
-        *,
-        resource_version: str,
-        label_selector: str = "",
-        field_selector: str = "",
-        timeout_seconds: int = 300,
-    ) -> Iterator[WatchEvent]:
-        """Changes after `resource_version` on one connection; ends when the server closes it.
+    def watch(self, kind: Kind, namespace: str | None = None, **options: Unpack[WatchOptions]) -> Iterator[WatchEvent]:
+        """Yield the changes after `resource_version` on one connection, until the server closes it.
 
-        Raises Expired when that version is no longer known: list again.
+        Raises Expired if that version is no longer available: list again.
         """
         ...
 
     def create(self, obj: Obj) -> Obj:
-        """Raises AlreadyExists, Invalid, Forbidden."""
+        """Create an object; returns it as stored. Raises AlreadyExists, Invalid, Forbidden."""
         ...
 
     def update(self, obj: Obj) -> Obj:
-        """Replace an object. Raises Conflict when its resource version is stale."""
+        """Replace an object. Raises Conflict if its resource version is stale."""
         ...
 
     def update_status(self, obj: Obj) -> Obj:
-        """Replace an object's status through the status subresource. Raises Conflict when stale."""
+        """Replace an object's status through the status subresource. Raises Conflict if its resource version is stale."""
         ...
 
-    def patch(
-        self,
-        kind: Kind,
-        name: str,
-        patch: Any,
-        namespace: str | None = None,
-        *,
-        patch_type: PatchType = "merge",
-        subresource: str | None = None,
-        field_manager: str = "trainwright",
-        force: bool = False,
-    ) -> Obj:
-        """Change an object. `force` is for apply: take fields over from other managers."""
+    def patch(self, kind: Kind, name: str, patch: Any, namespace: str | None = None, **options: Unpack[PatchOptions]) -> Obj:
+        """Patch an object; returns the result. Raises NotFound, Conflict, Invalid."""
         ...
 
-    def delete(
-        self,
-        kind: Kind,
-        name: str,
-        namespace: str | None = None,
-        *,
-        propagation: Propagation = "Background",
-        uid: str | None = None,
-        resource_version: str | None = None,
-        grace_period_seconds: int | None = None,
-    ) -> None:
-        """Delete an object; with `uid` only that very one, with `resource_version` only as it was (Conflict otherwise).
-
-        Raises NotFound.
-        """
+    def delete(self, kind: Kind, name: str, namespace: str | None = None, **options: Unpack[DeleteOptions]) -> None:
+        """Delete an object. Raises NotFound, and Conflict if a precondition does not hold."""
         ...
 
-    def logs(
-        self,
-        name: str,
-        namespace: str,
-        *,
-        container: str | None = None,
-        follow: bool = False,
-        tail_lines: int | None = None,
-        limit_bytes: int | None = None,
-        since_time: str = "",
-        timestamps: bool = False,
-        previous: bool = False,
-    ) -> Iterator[bytes]:
-        """A container's log in chunks. Raises NotFound, or BadRequest when it has not started.
-
-        `since_time` is RFC 3339, of which a kubelet heeds whole seconds; `timestamps` begins each line with its time and a
-        space; `previous` is the run before the last restart.
-        """
+    def logs(self, name: str, namespace: str, **options: Unpack[LogOptions]) -> Iterator[bytes]:
+        """Yield a container's log in chunks. Raises NotFound, or BadRequest if the container has not started."""
         ...

@@ -1,6 +1,6 @@
-"""The proxy between a client and its cluster, as kubectl takes it: what the kubeconfig names, else what the environment does.
+"""Proxy settings with kubectl's semantics: the kubeconfig's `proxy-url`, else the environment.
 
-The official client knows only the environment's, and would send it what is meant for this machine.
+The official Python client supports only the environment, and would use its proxy for loopback addresses, too.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ import yaml
 
 
 def proxy_of(files: Iterable[str], cluster: str) -> str:
-    """`proxy-url` of a cluster, from the first of these kubeconfigs that has it; empty where it has none.
+    """Return the `proxy-url` of a cluster, from the first of these kubeconfigs that contains the cluster; empty if it has none.
 
-    They have been read before: what is no kubeconfig has been refused.
+    The files must be valid kubeconfigs.
     """
     for name in files:
         content = yaml.safe_load(Path(name).expanduser().read_bytes()) or {}
@@ -28,20 +28,20 @@ def proxy_of(files: Iterable[str], cluster: str) -> str:
 
 
 def set_proxy(configuration: Any, url: str) -> None:
-    """Let a `kubernetes.client.Configuration` go through that proxy, whatever the environment says. Its password stays out of URLs."""
+    """Set the proxy of a `kubernetes.client.Configuration`, regardless of the environment. The password is not part of the URL."""
     if not url:
         if _is_loopback(configuration.host):
-            configuration.proxy = None  # a proxy of the environment would look for the cluster on its own machine
+            configuration.proxy = None  # a proxy would resolve the loopback address to its own machine
         return
     parts = urlsplit(url)
     host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname or ""
-    place = f"{host}:{parts.port}" if parts.port else host
-    configuration.proxy, configuration.no_proxy = urlunsplit((parts.scheme, place, parts.path, "", "")), None
+    netloc = f"{host}:{parts.port}" if parts.port else host
+    configuration.proxy, configuration.no_proxy = urlunsplit((parts.scheme, netloc, parts.path, "", "")), None
     if parts.username:
         from urllib3 import make_headers
 
-        known = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
-        configuration.proxy_headers = make_headers(proxy_basic_auth=known)
+        credentials = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+        configuration.proxy_headers = make_headers(proxy_basic_auth=credentials)
 
 
 def _is_loopback(host: str) -> bool:

@@ -1,6 +1,6 @@
-"""One list and watch of a kind for everybody in this process who waits for one of its objects, however many they are.
+"""Shares one list and watch of a kind among all subscribers of a process.
 
-Begun with the first follower and ended with the last: a thousand waiters cost the cluster one connection.
+Started with the first subscription and stopped with the last: a thousand subscribers need one connection.
 """
 
 from __future__ import annotations
@@ -11,26 +11,26 @@ from dataclasses import dataclass
 
 from trainwright.api.kinds import Kind
 from trainwright.api.objects import Obj, name_of, namespace_of
-from trainwright.cluster.keeping import Keeping
 from trainwright.cluster.protocol import Cluster
 from trainwright.cluster.reflector import Reflector
+from trainwright.cluster.transforming_lister import TransformingLister
 
-Told = Callable[[str, Obj], None]
+OnChange = Callable[[str, Obj], None]
 """`(ADDED | MODIFIED | DELETED, object)`. Called in the watch's thread, under its lock: must be quick and must not raise."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Follower:
-    """Somebody who follows one object."""
+class Subscription:
+    """A subscription to one object."""
 
     watch: _Watch
     namespace: str
     name: str
-    told: Told
+    on_change: OnChange
 
     @property
     def reflector(self) -> Reflector:
-        """For its `failure` and `synced`."""
+        """The reflector, for its `failure` and `synced`."""
         return self.watch.reflector
 
     @property
@@ -38,75 +38,75 @@ class Follower:
         return self.watch.cluster
 
     def is_absent(self) -> bool:
-        """Whether the cluster is known not to have the object."""
+        """Whether the object is known not to exist."""
         return self.reflector.synced.is_set() and (self.namespace, self.name) not in self.reflector.known
 
 
 class SharedWatches:
-    """The watches of a process. `key` tells clusters apart: how one is reached, e.g. the name of a connection.
+    """The watches of a process. `key` identifies a cluster, for instance by the name of a connection.
 
-    `keep` says what of each object is kept and told, for those who follow very many.
+    `transform` trims each object before it is stored and published, to bound memory.
     """
 
-    def __init__(self, keep: Callable[[Obj], Obj] = lambda obj: obj) -> None:
-        self._keep = keep
+    def __init__(self, transform: Callable[[Obj], Obj] = lambda obj: obj) -> None:
+        self._transform = transform
         self._watches: dict[Hashable, _Watch] = {}
         self._lock = threading.Lock()
 
-    def follow(
-        self, key: Hashable, connect: Callable[[], Cluster], kind: Kind, namespace: str, name: str, told: Told
-    ) -> Follower:
-        """Follow one object until `leave`; `told` hears of it as it is now, once that is known, and of every change.
+    def subscribe(
+        self, key: Hashable, connect: Callable[[], Cluster], kind: Kind, namespace: str, name: str, on_change: OnChange
+    ) -> Subscription:
+        """Follow one object until `unsubscribe`; `on_change` hears of it as it is now, once that is known, and of every change.
 
         `connect` is called for the first follower of a cluster, and what it raises is raised here.
         """
         with self._lock:
-            where = (key, kind.plural, namespace)
-            watch = self._watches.get(where)
+            watch_key = (key, kind.plural, namespace)
+            watch = self._watches.get(watch_key)
             if watch is None:
-                watch = self._watches[where] = _Watch(connect(), kind, namespace, self._keep)
-            follower = Follower(watch, namespace, name, told)
-            watch.join(follower)
-        return follower
+                watch = self._watches[watch_key] = _Watch(connect(), kind, namespace, self._transform)
+            subscription = Subscription(watch, namespace, name, on_change)
+            watch.add(subscription)
+        return subscription
 
-    def leave(self, follower: Follower) -> None:
-        """Hear no more; the last to leave ends the watch. Leaving twice is the same as once."""
+    def unsubscribe(self, subscription: Subscription) -> None:
+        """End a subscription; the last one stops the watch. Idempotent."""
         with self._lock:
-            if follower.watch.part(follower):
-                self._watches = {where: watch for where, watch in self._watches.items() if watch is not follower.watch}
+            if subscription.watch.remove(subscription):
+                self._watches = {watch_key: watch for watch_key, watch in self._watches.items() if watch is not subscription.watch}
 
 
 class _Watch:
-    """One reflector and those who follow it."""
+    """One reflector and its subscriptions."""
 
-    def __init__(self, cluster: Cluster, kind: Kind, namespace: str, keep: Callable[[Obj], Obj]):
+    def __init__(self, cluster: Cluster, kind: Kind, namespace: str, transform: Callable[[Obj], Obj]):
         self.cluster = cluster
-        self.reflector = Reflector(Keeping(cluster, keep), kind, namespace, handler=self._tell)
-        self._followers: dict[tuple[str, str], set[Follower]] = {}
+        self.reflector = Reflector(TransformingLister(cluster, transform), kind, namespace, handler=self._notify)
+        self._subscriptions: dict[tuple[str, str], set[Subscription]] = {}
         self._lock = threading.Lock()
         self.reflector.start()
 
-    def join(self, follower: Follower) -> None:
-        """Under the lock that every change takes: who joins never hears something older after something newer."""
+    def add(self, subscription: Subscription) -> None:
+        """Add a subscription. Takes the lock of change notifications, so that no older state is published after a newer one."""
         with self._lock:
-            self._followers.setdefault((follower.namespace, follower.name), set()).add(follower)
-            known = self.reflector.known.get((follower.namespace, follower.name))
+            self._subscriptions.setdefault((subscription.namespace, subscription.name), set()).add(subscription)
+            known = self.reflector.known.get((subscription.namespace, subscription.name))
             if known is not None:
-                follower.told("ADDED", known)
+                subscription.on_change("ADDED", known)
 
-    def part(self, follower: Follower) -> bool:
-        """Whether nobody is left; the reflector is stopped then."""
+    def remove(self, subscription: Subscription) -> bool:
+        """Remove a subscription; returns whether it was the last, which stops the reflector."""
         with self._lock:
-            key = (follower.namespace, follower.name)
-            if followers := self._followers.get(key):
-                followers.discard(follower)
-                if not followers:
-                    del self._followers[key]
-            if not self._followers:
+            key = (subscription.namespace, subscription.name)
+            if subscriptions := self._subscriptions.get(key):
+                subscriptions.discard(subscription)
+                if not subscriptions:
+                    del self._subscriptions[key]
+            if not self._subscriptions:
                 self.reflector.stop.set()
-            return not self._followers
+            return not self._subscriptions
 
-    def _tell(self, event: str, obj: Obj) -> None:
+    def _notify(self, event: str, obj: Obj) -> None:
         with self._lock:
-            for follower in tuple(self._followers.get((namespace_of(obj), name_of(obj)), ())):
-                follower.told(event, obj)
+            for subscription in tuple(self._subscriptions.get((namespace_of(obj), name_of(obj)), ())):
+                subscription.on_change(event, obj)

@@ -11,9 +11,9 @@ import sys
 import threading
 from pathlib import Path
 
-from trainwright.controlplane.apiserver.journal_schema import UnknownSchema
-from trainwright.controlplane.apiserver.serve import PortInUse
-from trainwright.controlplane.cycles import look_for_cycles_seldom
+from trainwright.controlplane.apiserver.http.serve import PortInUse
+from trainwright.controlplane.apiserver.storage.journal_schema import UnknownSchema
+from trainwright.controlplane.cycles import tune_gc
 from trainwright.controlplane.gates import parse_gates
 from trainwright.controlplane.home import Home, HomeTaken
 from trainwright.controlplane.plane import ControlPlane
@@ -53,7 +53,7 @@ def main() -> int:
         return UNREADABLE
     try:
         plane.start(arguments.port)
-        look_for_cycles_seldom()
+        tune_gc()
         stop.wait()
     except PortInUse as error:
         taken = error

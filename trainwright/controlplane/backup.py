@@ -12,7 +12,7 @@ from pathlib import Path
 
 import orjson
 
-from trainwright.controlplane.apiserver.journal_schema import SCHEMA_VERSION, UnknownSchema, last_revision, version_of
+from trainwright.controlplane.apiserver.storage.journal_schema import SCHEMA_VERSION, UnknownSchema, last_revision, version_of
 from trainwright.controlplane.home import Home
 
 _BUSY_SECONDS = 30.0

@@ -12,7 +12,7 @@ _YOUNG = 20_000
 """Objects that are made before the youngest are looked at; 700 by default."""
 
 
-def look_for_cycles_seldom() -> None:
+def tune_gc() -> None:
     """To be called once everything is loaded: that is never looked at again. For the whole process."""
     gc.collect()
     gc.freeze()

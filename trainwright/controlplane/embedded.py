@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, cast
+from typing import Any, Unpack, cast
 
 import orjson
 
@@ -16,20 +16,23 @@ from trainwright.api.errors import BadRequest, ServiceUnavailable
 from trainwright.api.kinds import POD, Kind, kind_of
 from trainwright.api.objects import Obj, name_of, namespace_of
 from trainwright.api.times import parse_time
-from trainwright.cluster.protocol import Listing, PatchType, Propagation, WatchEvent
-from trainwright.controlplane.apiserver import patches
-from trainwright.controlplane.apiserver.deletion import DeleteOptions
-from trainwright.controlplane.apiserver.events import Subscription
-from trainwright.controlplane.apiserver.list_options import ListOptions
-from trainwright.controlplane.apiserver.logs import LogOptions, Logs, NoLogs, open_log
-from trainwright.controlplane.apiserver.open_streams import Streams
-from trainwright.controlplane.apiserver.records import Record
-from trainwright.controlplane.apiserver.registry import strategy_of
-from trainwright.controlplane.apiserver.rest import ResourceServer
-from trainwright.controlplane.apiserver.selection import Selection
-from trainwright.controlplane.apiserver.write_options import WriteOptions
+from trainwright.cluster.options import DeleteOptions, LogOptions, PatchOptions, WatchOptions
+from trainwright.cluster.options import ListOptions as Selectors
+from trainwright.cluster.protocol import Listing, WatchEvent
+from trainwright.controlplane.apiserver.resources.registry import strategy_of
+from trainwright.controlplane.apiserver.storage.events import Subscription
+from trainwright.controlplane.apiserver.storage.records import Record
+from trainwright.controlplane.apiserver.storage.selection import Selection
+from trainwright.controlplane.apiserver.streaming import container_logs
+from trainwright.controlplane.apiserver.streaming.container_logs import Logs, NoLogs, open_log
+from trainwright.controlplane.apiserver.streaming.open_streams import Streams
+from trainwright.controlplane.apiserver.verbs import deletion
+from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer
+from trainwright.controlplane.apiserver.wire import patch_types
+from trainwright.controlplane.apiserver.wire.list_options import ListOptions
+from trainwright.controlplane.apiserver.wire.write_options import WriteOptions
 
-_MEDIA_TYPES = {"merge": patches.MERGE, "json": patches.JSON_PATCH, "apply": patches.APPLY}
+_MEDIA_TYPES = {"merge": patch_types.MERGE, "json": patch_types.JSON_PATCH, "apply": patch_types.APPLY}
 _STATUS = WriteOptions(status=True)
 _OBJECT = WriteOptions()
 
@@ -50,22 +53,12 @@ class EmbeddedCluster:
         """One object. Raises NotFound."""
         return cast(Obj, orjson.loads(self._server.get(kind, _space(kind, namespace), name).data))
 
-    def list(self, kind: Kind, namespace: str | None = None, *, label_selector: str = "", field_selector: str = "") -> Listing:
+    def list(self, kind: Kind, namespace: str | None = None, **options: Unpack[Selectors]) -> Listing:
         """All objects that match."""
-        options = ListOptions(label_selector=label_selector, field_selector=field_selector)
-        page = self._server.list(kind, namespace if kind.namespaced else None, options)
+        page = self._server.list(kind, namespace if kind.namespaced else None, ListOptions(**options))
         return Listing([self._given(record) for record in page.records], str(page.revision))
 
-    def watch(
-        self,
-        kind: Kind,
-        namespace: str | None = None,
-        *,
-        resource_version: str,
-        label_selector: str = "",
-        field_selector: str = "",
-        timeout_seconds: int = 300,
-    ) -> Iterator[WatchEvent]:
+    def watch(self, kind: Kind, namespace: str | None = None, **options: Unpack[WatchOptions]) -> Iterator[WatchEvent]:
         """Changes after `resource_version`, ending with a bookmark when the time is up.
 
         Without a version (or with "0") it begins with what there is. It ends early when the reader is too slow, or at `close`.
@@ -73,10 +66,10 @@ class EmbeddedCluster:
         """
         if self._watches.closed:
             raise ServiceUnavailable("the embedded cluster is shutting down")
-        selection = Selection.parse(strategy_of(kind), label_selector, field_selector)
-        since = ListOptions(resource_version=resource_version).since()
+        selection = Selection.parse(strategy_of(kind), options.get("label_selector", ""), options.get("field_selector", ""))
+        since = ListOptions(resource_version=options["resource_version"]).since()
         subscription = self._server.subscribe(kind, namespace if kind.namespaced else None, since)
-        events = self._events(kind, subscription, selection, timeout_seconds)
+        events = self._events(kind, subscription, selection, options.get("timeout_seconds", 300))
         next(events)  # started, so that it unsubscribes even if nobody ever reads it
         return events
 
@@ -93,74 +86,47 @@ class EmbeddedCluster:
         """Replace an object's status. Raises Conflict when stale."""
         return self._replace(obj, _STATUS)
 
-    def patch(
-        self,
-        kind: Kind,
-        name: str,
-        patch: Any,
-        namespace: str | None = None,
-        *,
-        patch_type: PatchType = "merge",
-        subresource: str | None = None,
-        field_manager: str = "trainwright",
-        force: bool = False,
-    ) -> Obj:
+    def patch(self, kind: Kind, name: str, patch: Any, namespace: str | None = None, **options: Unpack[PatchOptions]) -> Obj:
         """Change an object, or its status."""
+        subresource = options.get("subresource")
         if subresource not in (None, "status"):
             raise BadRequest(f"subresource: {subresource!r} cannot be patched, only status can")
-        options = _STATUS if subresource else _OBJECT
-        changed = self._server.patch(kind, _space(kind, namespace), name, patch, _MEDIA_TYPES[patch_type], options)
+        media_type = _MEDIA_TYPES[options.get("patch_type", "merge")]
+        changed = self._server.patch(kind, _space(kind, namespace), name, patch, media_type, _STATUS if subresource else _OBJECT)
         return self._given(changed.record)
 
-    def delete(
-        self,
-        kind: Kind,
-        name: str,
-        namespace: str | None = None,
-        *,
-        propagation: Propagation = "Background",
-        uid: str | None = None,
-        resource_version: str | None = None,
-        grace_period_seconds: int | None = None,
-    ) -> None:
+    def delete(self, kind: Kind, name: str, namespace: str | None = None, **options: Unpack[DeleteOptions]) -> None:
         """Delete an object; with `uid` only that very one, with `resource_version` only as it was (Conflict otherwise).
 
         Raises NotFound.
         """
-        self._server.delete(
-            kind, _space(kind, namespace), name, DeleteOptions(propagation, grace_period_seconds, uid, resource_version)
+        how = deletion.DeleteOptions(
+            options.get("propagation", "Background"),
+            options.get("grace_period_seconds"),
+            options.get("uid"),
+            options.get("resource_version"),
         )
+        self._server.delete(kind, _space(kind, namespace), name, how)
 
     def bind(self, name: str, namespace: str, node: str) -> None:
         """Give a pod its node, once, and say that it is scheduled: one write. Raises Conflict when it has one, NotFound."""
         self._server.bind(namespace, name, node)
 
-    def logs(
-        self,
-        name: str,
-        namespace: str,
-        *,
-        container: str | None = None,
-        follow: bool = False,
-        tail_lines: int | None = None,
-        limit_bytes: int | None = None,
-        since_time: str = "",
-        timestamps: bool = False,
-        previous: bool = False,
-    ) -> Iterator[bytes]:
+    def logs(self, name: str, namespace: str, **options: Unpack[LogOptions]) -> Iterator[bytes]:
         """A container's log in chunks; none while the pod has no node. Raises NotFound, or BadRequest when it has not started."""
         pod = self.get(POD, name, namespace)
-        options = LogOptions(
-            container,
-            follow,
-            tail_lines,
+        since_time = options.get("since_time")
+        how = container_logs.LogOptions(
+            options.get("container"),
+            options.get("follow", False),
+            options.get("tail_lines"),
             since_time=parse_time(since_time) if since_time else None,
-            limit_bytes=limit_bytes,
-            timestamps=timestamps,
-            previous=previous,
+            limit_bytes=options.get("limit_bytes"),
+            timestamps=options.get("timestamps", False),
+            previous=options.get("previous", False),
         )
-        # Without the heartbeats, which are there for readers that can go away without a word.
-        return (chunk for chunk in open_log(self._logs, pod, options) or () if chunk)
+        # Without the heartbeats, which are for readers that may disappear unnoticed.
+        return (chunk for chunk in open_log(self._logs, pod, how) or () if chunk)
 
     @contextmanager
     def together(self) -> Iterator[None]:
@@ -170,7 +136,7 @@ class EmbeddedCluster:
             try:
                 yield
             finally:
-                store.settle(deferred.last)
+                store.flush(deferred.last)
 
     def close(self) -> None:
         """End every watch, and every later one. The server stays open."""

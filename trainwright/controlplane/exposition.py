@@ -1,54 +1,25 @@
-"""The text that Prometheus reads: families of samples as lines, whoever counted them."""
+"""The text that Prometheus scrapes, from metric families of any part of the process."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Literal
+from collections.abc import Iterable
 
-CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-Labels = tuple[tuple[str, str], ...]
+from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
+from prometheus_client.core import Metric
 
-
-@dataclass
-class Family:
-    """One metric: what it is called and means, and its samples (suffix of the name, labels, value)."""
-
-    name: str
-    kind: Literal["counter", "gauge", "histogram"]
-    help: str
-    samples: list[tuple[str, Labels, float]] = field(default_factory=list)
-
-    def add(self, value: float, *labels: tuple[str, str]) -> None:
-        self.samples.append(("", labels, value))
-
-    def add_histogram(self, bounds: Sequence[float], counts: Sequence[int], total: float, *labels: tuple[str, str]) -> None:
-        """`counts` holds what fell below each bound and above the one before, then what was above all; `total` is the sum."""
-        below = 0
-        for bound, count in zip((*map(str, bounds), "+Inf"), counts, strict=True):
-            below += count
-            self.samples.append(("_bucket", (*labels, ("le", bound)), below))
-        self.samples.append(("_sum", labels, total))
-        self.samples.append(("_count", labels, below))
+CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 
 
-def exposed(families: Iterable[Family]) -> str:
+class _Families:
+    """What `generate_latest` reads of a registry."""
+
+    def __init__(self, families: Iterable[Metric]):
+        self._families = families
+
+    def collect(self) -> Iterable[Metric]:
+        return self._families
+
+
+def exposition(families: Iterable[Metric]) -> str:
     """All families as one text."""
-    return "".join(f"{line}\n" for family in families for line in _lines(family))
-
-
-def _lines(family: Family) -> Iterator[str]:
-    yield f"# HELP {family.name} {family.help}"
-    yield f"# TYPE {family.name} {family.kind}"
-    for suffix, labels, value in family.samples:
-        yield f"{family.name}{suffix}{braces(labels)} {value if isinstance(value, int) else format(value, '.15g')}"
-
-
-def braces(labels: Labels) -> str:
-    if not labels:
-        return ""
-    return "{" + ",".join(f'{name}="{_escaped(value)}"' for name, value in labels) + "}"
-
-
-def _escaped(value: str) -> str:
-    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return generate_latest(_Families(families)).decode()

@@ -7,39 +7,40 @@ import logging
 import os
 from datetime import UTC, datetime
 
+from prometheus_client.core import Metric
+
 from trainwright.api import names
 from trainwright.api.errors import AlreadyExists
 from trainwright.api.kinds import CLUSTER_TRAINING_RUNTIME
 from trainwright.api.objects import Obj, labels_of, name_of, namespace_of
 from trainwright.api.times import rfc3339
-from trainwright.controlplane.apiserver.auth import Tokens
-from trainwright.controlplane.apiserver.certificate_rotation import CertificateRotation
-from trainwright.controlplane.apiserver.credentials import load_credentials, write_kubeconfig
-from trainwright.controlplane.apiserver.definitions import seed_definitions
-from trainwright.controlplane.apiserver.http import create_app
-from trainwright.controlplane.apiserver.journal import Durability
-from trainwright.controlplane.apiserver.logs import NoLogs
-from trainwright.controlplane.apiserver.progress import ProgressReports as ReportTaker
-from trainwright.controlplane.apiserver.rest import ResourceServer
-from trainwright.controlplane.apiserver.serve import Application, PortInUse, Serving, serve
-from trainwright.controlplane.apiserver.sessions import NoSessions
-from trainwright.controlplane.apiserver.store import Store
-from trainwright.controlplane.controllers.census import Census
+from trainwright.controlplane.apiserver.auth.credentials import load_credentials, write_kubeconfig
+from trainwright.controlplane.apiserver.auth.tokens import Tokens
+from trainwright.controlplane.apiserver.endpoints.definitions import seed_definitions
+from trainwright.controlplane.apiserver.endpoints.trainer_status import ProgressReports as ReportTaker
+from trainwright.controlplane.apiserver.http.app import create_app
+from trainwright.controlplane.apiserver.http.certificate_rotation import CertificateRotation
+from trainwright.controlplane.apiserver.http.serve import Application, PortInUse, Serving, serve
+from trainwright.controlplane.apiserver.storage.journal import Durability
+from trainwright.controlplane.apiserver.storage.store import Store
+from trainwright.controlplane.apiserver.streaming.container_logs import NoLogs
+from trainwright.controlplane.apiserver.streaming.sessions import NoSessions
+from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer
 from trainwright.controlplane.controllers.claim_protection import claim_protection
 from trainwright.controlplane.controllers.controller import Controller
+from trainwright.controlplane.controllers.controller_metrics import metric_families
 from trainwright.controlplane.controllers.event_expiry import event_expiry
 from trainwright.controlplane.controllers.garbage import garbage_collector
 from trainwright.controlplane.controllers.job import job_controller
 from trainwright.controlplane.controllers.jobset import jobset_controller, pod_admission
 from trainwright.controlplane.controllers.local_queue import local_queue, queues_map
 from trainwright.controlplane.controllers.loop import ControllerLoop
-from trainwright.controlplane.controllers.measures import families_of
+from trainwright.controlplane.controllers.object_metrics import ObjectMetrics
 from trainwright.controlplane.controllers.pod_removal import pod_removal
 from trainwright.controlplane.controllers.runtime_finalizer import runtime_finalizer
 from trainwright.controlplane.controllers.scheduler import scheduler
 from trainwright.controlplane.controllers.trainjob import trainjob_controller
 from trainwright.controlplane.embedded import EmbeddedCluster
-from trainwright.controlplane.exposition import Family
 from trainwright.controlplane.gates import FeatureGates
 from trainwright.controlplane.home import Home, Running
 from trainwright.controlplane.node.agent import NodeAgent
@@ -77,7 +78,7 @@ class ControlPlane:
         home.make()
         self._home, self._gates, self._with_node, self._with_trainjobs = home, gates, node, trainjobs
         self._queues = queues
-        self._census = Census(pods=True)
+        self._object_metrics = ObjectMetrics(pods=True)
         self._measured: list[Controller] = []
         self._serving: Serving | None = None
         self._agent: NodeAgent | None = None
@@ -120,7 +121,7 @@ class ControlPlane:
             self._agent.start()
             controllers += [scheduler(shared), pod_removal(shared), claim_protection(self.cluster)]
         self._measured = controllers
-        self._controllers = ControllerLoop(self._server, shared, controllers, self._census.handlers())
+        self._controllers = ControllerLoop(self._server, shared, controllers, self._object_metrics.handlers())
         self._controllers.start()
         self._rotation = CertificateRotation(self._home.credentials, self._serving)
         self._rotation.start()
@@ -158,8 +159,8 @@ class ControlPlane:
             return Settings()
         return Settings(progress=ProgressReports(self._serving.url, self._authority))
 
-    def _measures(self) -> list[Family]:
-        return [*families_of(self._measured), *self._census.families()]
+    def _measures(self) -> list[Metric]:
+        return [*metric_families(self._measured), *self._object_metrics.families()]
 
     def _issue_token(self, audience: str, pod: Obj, seconds: int) -> str:
         return self._tokens.issue(audience, namespace_of(pod), name_of(pod), seconds, datetime.now(UTC))

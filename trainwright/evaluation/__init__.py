@@ -1,1 +1,1 @@
-"""Is the model better than before? The program that measures it inside a job, and the call that runs that job."""
+"""Evaluation of a fine-tuned model against its base model: the program that runs in a job, its summary and its loss curve."""

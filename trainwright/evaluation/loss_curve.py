@@ -1,5 +1,5 @@
-"""The training loss over steps as a picture, with the loss on evaluated rows before and after as two levels.
-A PNG needs matplotlib; the SVG and the HTML page need nothing, so that pipeline steps and Airflow tasks can show them.
+"""Plots the training loss over steps, with the evaluated loss before and after training as horizontal lines.
+The PNG needs matplotlib. The SVG and the HTML page have no dependencies, so that pipeline steps and Airflow tasks can use them.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-INK, QUIET, GRID, LINE, BEFORE, AFTER = "#1f2933", "#7b8794", "#e4e7eb", "#2f6fab", "#c2571a", "#2d8a57"
+INK, MUTED, GRID, LINE, BEFORE, AFTER = "#1f2933", "#7b8794", "#e4e7eb", "#2f6fab", "#c2571a", "#2d8a57"
 SIZE = (8.0, 4.5)  # inches
 RESOLUTION = 150  # dots per inch
-LABEL_HEIGHT = 30  # points, of two lines
-CROWDED = 0.12  # of the axis: two levels closer than that have their labels moved apart
-WIDTH, HEIGHT = 800, 450  # of the SVG, its own units
+LABEL_HEIGHT = 30  # points, for two lines
+MIN_LABEL_DISTANCE = 0.12  # fraction of the axis; labels of closer lines are moved apart
+WIDTH, HEIGHT = 800, 450  # of the SVG, in its user units
 LEFT, RIGHT, TOP, BOTTOM = 64, 140, 48, 52  # margins of the SVG
-MOST_POINTS = 1000  # of the SVG: longer histories are averaged
+MAX_POINTS = 1000  # in the SVG; longer histories are averaged
 
 LogHistory = Sequence[dict[str, Any]]
 
@@ -27,12 +27,12 @@ class MatplotlibMissing(ImportError):
 
 
 def draw_loss_curve(log_history: LogHistory, out: Path, *, before: float | None, after: float | None) -> None:
-    """Draw the curve as a PNG.
+    """Write the curve as a PNG.
 
-    log_history: as in a trainer_state.json of transformers; entries without a finite "loss" and a "step" are skipped, and
-    of several entries for one step the last counts (a resumed run logs some steps twice). out: the file to write; its
-    folder is created if need be. before, after: loss on evaluated rows in nats per token; None draws no level.
-    Raises ValueError when no entry has a training loss, MatplotlibMissing.
+    log_history: as in trainer_state.json of transformers. Entries without a finite "loss" and a "step" are skipped; of
+    several entries for one step the last is used (a resumed run logs some steps twice). out: the file to write; its
+    folder is created if missing. before, after: evaluated loss in nats per token; None draws no line.
+    Raises ValueError if no entry has a training loss, MatplotlibMissing.
     """
     points = _losses(log_history)
     try:
@@ -40,7 +40,7 @@ def draw_loss_curve(log_history: LogHistory, out: Path, *, before: float | None,
         from matplotlib.figure import Figure
     except ImportError as error:
         raise MatplotlibMissing(
-            "a loss curve as PNG needs matplotlib: install matplotlib, or use loss_curve_svg, which needs nothing"
+            "a loss curve as PNG needs matplotlib: install matplotlib, or use loss_curve_svg, which has no dependencies"
         ) from error
 
     steps = [step for step, _ in points]
@@ -51,10 +51,10 @@ def draw_loss_curve(log_history: LogHistory, out: Path, *, before: float | None,
     top = _top(points, before, after)
     axes.set_ylim(0, top)
     axes.set_xlim(0, max(steps[-1], 1))
-    for level, word, colour, direction in _levels(before, after, top):
+    for level, label, colour, direction in _levels(before, after, top):
         axes.axhline(level, color=colour, linewidth=1.2, linestyle=(0, (5, 3)))
         axes.annotate(
-            f"{word}\n{level:.2f}",
+            f"{label}\n{level:.2f}",
             xy=(1, level),
             xycoords=axes.get_yaxis_transform(),
             xytext=(6, direction * LABEL_HEIGHT / 2),
@@ -63,24 +63,26 @@ def draw_loss_curve(log_history: LogHistory, out: Path, *, before: float | None,
             color=colour,
             annotation_clip=False,
         )
-    named, nearby = _named_point(points)
-    axes.annotate("training", xy=(named, nearby), xytext=(0, 6), textcoords="offset points", color=LINE, fontweight="bold")
+    label_step, label_height = _label_position(points)
+    axes.annotate(
+        "training", xy=(label_step, label_height), xytext=(0, 6), textcoords="offset points", color=LINE, fontweight="bold"
+    )
     axes.set_title(_title(before, after), loc="left", color=INK, pad=12)
     axes.set_xlabel("training step", color=INK)
     axes.set_ylabel("loss (nats per token)", color=INK)
-    axes.tick_params(colors=QUIET)
+    axes.tick_params(colors=MUTED)
     axes.grid(axis="y", color=GRID, linewidth=0.8)
     axes.set_axisbelow(True)
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
     for side in ("left", "bottom"):
-        axes.spines[side].set_color(QUIET)
+        axes.spines[side].set_color(MUTED)
     out.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(out, format="png", facecolor="white")
 
 
 def loss_curve_svg(log_history: LogHistory, before: float | None, after: float | None) -> str:
-    """The curve as one SVG element; the arguments are those of `draw_loss_curve`. Raises ValueError without a training loss."""
+    """Return the curve as an SVG element. Arguments are those of `draw_loss_curve`. Raises ValueError without a training loss."""
     points = _losses(log_history)
     top, last = _top(points, before, after), max(points[-1][0], 1)
     right, bottom = WIDTH - RIGHT, HEIGHT - BOTTOM
@@ -99,34 +101,34 @@ def loss_curve_svg(log_history: LogHistory, before: float | None, after: float |
     for loss in _ticks(top):
         _, y = at(0, loss)
         parts.append(f'<line x1="{LEFT}" y1="{y:.1f}" x2="{right}" y2="{y:.1f}" stroke="{GRID}"/>')
-        parts.append(_text(LEFT - 8, y + 4, f"{loss:g}", QUIET, anchor="end"))
+        parts.append(_text(LEFT - 8, y + 4, f"{loss:g}", MUTED, anchor="end"))
     for step in _ticks(last):
         x, _ = at(step, 0)
-        parts.append(_text(x, bottom + 18, f"{step:g}", QUIET, anchor="middle"))
-    parts.append(f'<path d="M{LEFT} {TOP}V{bottom}H{right}" fill="none" stroke="{QUIET}"/>')
+        parts.append(_text(x, bottom + 18, f"{step:g}", MUTED, anchor="middle"))
+    parts.append(f'<path d="M{LEFT} {TOP}V{bottom}H{right}" fill="none" stroke="{MUTED}"/>')
     parts.append(_text((LEFT + right) / 2, HEIGHT - 12, "training step", INK, anchor="middle"))
     middle = (TOP + bottom) / 2
     parts.append(
         f'<text x="16" y="{middle:.1f}" fill="{INK}" text-anchor="middle" transform="rotate(-90 16 {middle:.1f})">'
         "loss (nats per token)</text>"
     )
-    curve = " ".join(f"{x:.1f},{y:.1f}" for x, y in (at(*point) for point in _averaged(points)))
+    curve = " ".join(f"{x:.1f},{y:.1f}" for x, y in (at(*point) for point in _downsample(points)))
     parts.append(f'<polyline points="{curve}" fill="none" stroke="{LINE}" stroke-width="2" stroke-linejoin="round"/>')
-    x, y = at(*_named_point(points))
+    x, y = at(*_label_position(points))
     parts.append(_text(x, y - 8, "training", LINE, weight="bold"))
-    for level, word, colour, direction in _levels(before, after, top):
+    for level, label, colour, direction in _levels(before, after, top):
         _, y = at(0, level)
         parts.append(
             f'<line x1="{LEFT}" y1="{y:.1f}" x2="{right}" y2="{y:.1f}" stroke="{colour}" '
             'stroke-width="1.5" stroke-dasharray="6 4"/>'
         )
-        parts.append(_text(right + 8, y - 2 - direction * 16, word, colour))
+        parts.append(_text(right + 8, y - 2 - direction * 16, label, colour))
         parts.append(_text(right + 8, y + 14 - direction * 16, f"{level:.2f}", colour))
     return "\n".join([*parts, "</svg>"])
 
 
 def loss_curve_html(log_history: LogHistory, before: float | None, after: float | None, *, title: str = "Training loss") -> str:
-    """A whole HTML page with the SVG in it and nothing from elsewhere. Raises ValueError without a training loss."""
+    """Return a self-contained HTML page with the SVG. Raises ValueError without a training loss."""
     return (
         f'<!doctype html>\n<html lang="en">\n<head><meta charset="utf-8"><title>{escape(title)}</title></head>\n'
         f'<body style="margin:0;max-width:60em">\n{loss_curve_svg(log_history, before, after)}\n</body>\n</html>\n'
@@ -134,13 +136,13 @@ def loss_curve_html(log_history: LogHistory, before: float | None, after: float 
 
 
 def _losses(log_history: LogHistory) -> list[tuple[int, float]]:
-    """(step, training loss), by step."""
+    """Return (step, training loss) pairs, sorted by step."""
     losses: dict[int, float] = {}
     for entry in log_history:
         if isinstance(entry, dict) and _is_number(entry.get("loss")) and _is_number(entry.get("step")):
             losses[int(entry["step"])] = float(entry["loss"])
     if not losses:
-        raise ValueError("log_history holds no training loss")
+        raise ValueError("log_history contains no training loss")
     return sorted(losses.items())
 
 
@@ -148,8 +150,8 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def _averaged(points: list[tuple[int, float]]) -> list[tuple[float, float]]:
-    size = math.ceil(len(points) / MOST_POINTS)
+def _downsample(points: list[tuple[int, float]]) -> list[tuple[float, float]]:
+    size = math.ceil(len(points) / MAX_POINTS)
     groups = [points[first : first + size] for first in range(0, len(points), size)]
     return [(sum(step for step, _ in group) / len(group), sum(loss for _, loss in group) / len(group)) for group in groups]
 
@@ -160,36 +162,38 @@ def _top(points: list[tuple[int, float]], before: float | None, after: float | N
 
 
 def _levels(before: float | None, after: float | None, top: float) -> list[tuple[float, str, str, int]]:
-    """(level, label, colour, where the label goes: 1 up, -1 down, 0 level with its line)."""
-    crowded = before is not None and after is not None and abs(before - after) < CROWDED * top
+    """Return (level, label, colour, label offset: 1 above, -1 below, 0 beside the line)."""
+    is_crowded = before is not None and after is not None and abs(before - after) < MIN_LABEL_DISTANCE * top
     is_before_higher = before is not None and after is not None and before >= after
     levels = []
-    for level, word, colour, is_upper in (
+    for level, label, colour, is_upper in (
         (before, "before", BEFORE, is_before_higher),
         (after, "after", AFTER, not is_before_higher),
     ):
         if level is not None:
-            levels.append((level, f"evaluated, {word}", colour, (1 if is_upper else -1) if crowded else 0))
+            levels.append((level, f"evaluated, {label}", colour, (1 if is_upper else -1) if is_crowded else 0))
     return levels
 
 
-def _named_point(points: list[tuple[int, float]]) -> tuple[int, float]:
-    """Where the curve's label goes: early, and above what is near it."""
+def _label_position(points: list[tuple[int, float]]) -> tuple[int, float]:
+    """Return the position of the curve's label: near the start, and above the nearby points."""
     last = points[-1][0]
-    named = next((step for step, _ in points if step >= last * 0.15), last)
-    return named, max(loss for step, loss in points if abs(step - named) <= last * 0.08)
+    label_step = next((step for step, _ in points if step >= last * 0.15), last)
+    return label_step, max(loss for step, loss in points if abs(step - label_step) <= last * 0.08)
 
 
 def _title(before: float | None, after: float | None) -> str:
     if before is None or after is None:
-        known = next((f": {word} {level:.2f}" for word, level in (("before", before), ("after", after)) if level is not None), "")
+        known = next(
+            (f": {label} {level:.2f}" for label, level in (("before", before), ("after", after)) if level is not None), ""
+        )
         return f"Training loss{known}"
     change = f"  {(after - before) / before:+.0%}".replace("-", "\N{MINUS SIGN}") if before else ""
     return f"Evaluated loss {before:.2f} → {after:.2f}{change}"
 
 
 def _ticks(top: float) -> list[float]:
-    """Up to about six round numbers from 0."""
+    """Return up to about six round numbers from 0."""
     power = 10.0 ** math.floor(math.log10(top / 5))
     size = next(power * factor for factor in (1, 2, 5, 10) if top / (power * factor) <= 6)
     return [size * number for number in range(int(top / size) + 1)]

@@ -1,6 +1,6 @@
-"""The program that an evaluation job runs: how much better a checkpoint predicts rows it was not trained on.
-It measures the base model and the fine-tuned one on the same rows, with the same tokens, in one process, and leaves one
-JSON file; it reads weights from safetensors only, so a checkpoint cannot bring code along.
+"""The program of an evaluation job: measures how much better a checkpoint predicts rows that it was not trained on.
+It evaluates the base model and the fine-tuned one on the same rows and tokens in one process, and writes one JSON file.
+It loads weights from safetensors only, so that a checkpoint cannot execute code.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from trainwright.evaluation.encoding import Encoded, encode_rows, require_tokens
-from trainwright.evaluation.rows import TRAINING_ROWS, BadInput, data_file, is_held_out, read_rows
+from trainwright.evaluation.rows import MAX_TRAINING_ROWS, InvalidInput, data_file, is_held_out, read_rows
 from trainwright.evaluation.sample import Sample, choose_prompt, encode_sample
 
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["BadInput", "checkpoint_kind", "evaluate", "main"]
+__all__ = ["InvalidInput", "checkpoint_kind", "evaluate", "main"]
 
 UMASK = "TRAINWRIGHT_UMASK"
-NO_LABEL = -100  # what torch's cross entropy leaves out
+NO_LABEL = -100  # ignored by torch's cross entropy
 ADAPTER_CONFIG, ADAPTER_WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 MODEL_CONFIG, CHAT_TEMPLATE = "config.json", "chat_template.jinja"
 MODEL_WEIGHTS = ("model.safetensors", "model.safetensors.index.json")
@@ -39,9 +39,9 @@ logger = logging.getLogger(__name__)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Command line: evaluate, write the result, print it in one line.
+    """Evaluate, write the result, and print it in one line.
 
-    Returns the exit status: 0, or 2 with one line on standard error when an input cannot be evaluated.
+    Returns the exit status: 0, or 2 with one line on standard error for invalid input.
     """
     arguments = _parser().parse_args(argv)
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
@@ -57,7 +57,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             max_new_tokens=arguments.max_new_tokens,
             batch_size=arguments.batch_size,
         )
-    except BadInput as error:
+    except InvalidInput as error:
         print(f"cannot evaluate: {error}", file=sys.stderr)
         return 2
     write_json(arguments.out, result)
@@ -79,28 +79,28 @@ def evaluate(
     max_new_tokens: int = 48,
     batch_size: int = 8,
 ) -> dict[str, Any]:
-    """Measure the base model and the fine-tuned one on the same rows.
+    """Evaluate the base model and the fine-tuned one on the same rows.
 
-    base: folder of the base model and its tokenizer. checkpoint: folder of a PEFT adapter or of a whole model.
-    data: a prepared dataset folder (test.jsonl, else train.jsonl) or a JSON Lines file. max_rows: only the first so many
-    rows are measured; by default all held-out rows, or the first 256 rows of train.jsonl.
-    sample_row: which row of the file (from 0) both models complete as a sample; sample_prompt: a prompt of one's own
-    instead. max_new_tokens: of the sample. batch_size: rows at a time.
-    Returns rows, tokens (those that count for the loss), seconds, device, kind ("adapter" or "model"), layout, held_out
-    (False for training rows), before and after (loss in nats per token, and perplexity) and sample (prompt, expected or
-    None, before, after).
-    Raises BadInput for a missing file, a row without a column, a folder without weights, a tokenizer without chat template.
+    base: folder of the base model and its tokenizer. checkpoint: folder of a PEFT adapter or of a full model.
+    data: a prepared dataset folder (test.jsonl, else train.jsonl) or a JSON Lines file. max_rows: number of rows to
+    evaluate; the default is all held-out rows, or the first 256 rows of train.jsonl.
+    sample_row: index (from 0) of the row that both models complete as a sample; sample_prompt: a custom prompt instead.
+    max_new_tokens: maximum length of the sample. batch_size: rows per batch.
+    Returns rows, tokens (those with a loss), seconds, device, kind ("adapter" or "model"), layout, held_out (False for
+    training rows), before and after (loss in nats per token, and perplexity) and sample (prompt, expected or None, before,
+    after).
+    Raises InvalidInput for a missing file, a row without a column, a folder without weights, a tokenizer without chat template.
     """
     file = data_file(data)
-    most = max_rows or (None if is_held_out(file) else TRAINING_ROWS)
-    needed = None if most is None or sample_prompt is not None else max(most, sample_row + 1)
+    row_limit = max_rows or (None if is_held_out(file) else MAX_TRAINING_ROWS)
+    needed = None if row_limit is None or sample_prompt is not None else max(row_limit, sample_row + 1)
     data_rows = read_rows(file, max_rows=needed)
     prompt = choose_prompt(data_rows, sample_row, sample_prompt)
     kind = checkpoint_kind(checkpoint)
     _require_model(base)
 
-    begun = time.monotonic()
-    with garbage_collection_paused():
+    started = time.monotonic()
+    with pause_garbage_collection():
         import torch
         from transformers import AutoTokenizer
 
@@ -110,9 +110,9 @@ def evaluate(
         require_tokens(tokenizer, data_rows.layout)
         model = _load_model(base, device)
     longest = getattr(model.config, "max_position_embeddings", None)
-    encoded = encode_rows(tokenizer, data_rows.rows[:most], layout=data_rows.layout, limit=longest)
+    encoded = encode_rows(tokenizer, data_rows.rows[:row_limit], layout=data_rows.layout, limit=longest)
     if not encoded:
-        raise BadInput(f"{file}: no row fits into the model's {longest} positions with a token left that counts")
+        raise InvalidInput(f"{file}: no row has a token with a loss within the model's {longest} positions")
     sample = encode_sample(tokenizer, prompt)
 
     losses, completions = {}, {}
@@ -120,7 +120,7 @@ def evaluate(
         if when == "after" and kind == "adapter":
             model = _with_adapter(model, checkpoint)
         elif when == "after":
-            del model  # the base makes room for the fine-tuned model
+            del model  # free memory for the fine-tuned model
             gc.collect()
             model = _load_model(checkpoint, device)
         losses[when] = mean_loss(model, encoded, batch_size=batch_size)
@@ -136,29 +136,29 @@ def evaluate(
         "device": device,
         "rows": len(encoded),
         "tokens": sum(len(row.tokens) - row.first_predicted for row in encoded),
-        "seconds": round(time.monotonic() - begun, 3),
+        "seconds": round(time.monotonic() - started, 3),
         **{when: {"loss": loss, "perplexity": _perplexity(loss)} for when, loss in losses.items()},
         "sample": {"prompt": sample.prompt, "expected": sample.expected, **completions},
     }
 
 
 def checkpoint_kind(checkpoint: Path) -> str:
-    """What a checkpoint folder holds: "adapter" (PEFT, to be put on the base) or "model" (a whole one).
+    """Return the kind of a checkpoint folder: "adapter" (PEFT, for the base model) or "model" (a full one).
 
-    Raises BadInput when the folder is neither, or has no safetensors weights.
+    Raises InvalidInput if the folder is neither, or has no safetensors weights.
     """
     if not checkpoint.is_dir():
-        raise BadInput(f"{checkpoint}: no such folder")
+        raise InvalidInput(f"{checkpoint}: the folder does not exist")
     if (checkpoint / ADAPTER_CONFIG).is_file():
         if not (checkpoint / ADAPTER_WEIGHTS).is_file():
-            raise BadInput(f"{checkpoint}: {ADAPTER_CONFIG} is there, but its weights, {ADAPTER_WEIGHTS}, are not")
+            raise InvalidInput(f"{checkpoint}: has {ADAPTER_CONFIG}, but its weights, {ADAPTER_WEIGHTS}, are missing")
         return "adapter"
     _require_model(checkpoint)
     return "model"
 
 
 def mean_loss(model: Any, rows: Sequence[Encoded], *, batch_size: int) -> float:
-    """Mean cross entropy over all tokens of all rows that count, in nats per token; every token weighs the same."""
+    """Return the mean cross entropy over all tokens with a loss, in nats per token. All tokens have the same weight."""
     import torch
 
     total, count = 0.0, 0
@@ -166,20 +166,20 @@ def mean_loss(model: Any, rows: Sequence[Encoded], *, batch_size: int) -> float:
     with torch.inference_mode():
         for tokens, attention, labels in _batches(rows, batch_size):
             logits = model(input_ids=tokens.to(model.device), attention_mask=attention.to(model.device)).logits
-            chosen = labels[:, 1:] != NO_LABEL
-            predicted = logits[:, :-1][chosen.to(logits.device)].float()
-            wanted = labels[:, 1:][chosen].to(logits.device)
-            total += torch.nn.functional.cross_entropy(predicted, wanted, reduction="sum").item()
-            count += len(wanted)
+            mask = labels[:, 1:] != NO_LABEL
+            predicted = logits[:, :-1][mask.to(logits.device)].float()
+            targets = labels[:, 1:][mask].to(logits.device)
+            total += torch.nn.functional.cross_entropy(predicted, targets, reduction="sum").item()
+            count += len(targets)
     return total / count
 
 
 def complete(model: Any, tokenizer: Any, sample: Sample, *, max_new_tokens: int) -> str:
-    """What the model writes after a prompt when it always takes the likeliest token; stops at the end of the text."""
+    """Return the model's completion of a prompt with greedy decoding, up to the end-of-text token."""
     import torch
     from transformers import GenerationConfig
 
-    given = torch.tensor([sample.tokens], device=model.device)
+    prompt_ids = torch.tensor([sample.tokens], device=model.device)
     greedy = GenerationConfig(
         do_sample=False,
         max_new_tokens=max_new_tokens,
@@ -187,26 +187,26 @@ def complete(model: Any, tokenizer: Any, sample: Sample, *, max_new_tokens: int)
         pad_token_id=tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id,
     )
     with torch.inference_mode():
-        written = model.generate(input_ids=given, attention_mask=torch.ones_like(given), generation_config=greedy)
-    return str(tokenizer.decode(written[0, given.shape[1] :], skip_special_tokens=True)).strip()
+        generated = model.generate(input_ids=prompt_ids, attention_mask=torch.ones_like(prompt_ids), generation_config=greedy)
+    return str(tokenizer.decode(generated[0, prompt_ids.shape[1] :], skip_special_tokens=True)).strip()
 
 
 def write_json(path: Path, value: dict[str, Any]) -> None:
-    """Write a JSON file so that a reader finds either all of it or nothing; creates the folder if need be."""
+    """Write a JSON file atomically. Creates its folder if missing."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.name}-{secrets.token_hex(4)}")
+    temporary = path.with_name(f".{path.name}-{secrets.token_hex(4)}")
     try:
-        with open(draft, "x", encoding="utf-8") as file:
+        with open(temporary, "x", encoding="utf-8") as file:
             json.dump(value, file, ensure_ascii=False, indent=2)
             file.write("\n")
-        os.replace(draft, path)
+        os.replace(temporary, path)
     except BaseException:
-        draft.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
 
 
 def set_umask(text: str) -> None:
-    """Apply an octal umask; an empty text leaves the present one. Raises BadInput for anything else."""
+    """Set an octal umask; an empty text keeps the current one. Raises InvalidInput for an invalid value."""
     if not text:
         return
     try:
@@ -214,13 +214,13 @@ def set_umask(text: str) -> None:
     except ValueError:
         mask = -1
     if not 0 <= mask <= 0o777:
-        raise BadInput(f"{UMASK}={text}: expected an octal number from 0 to 0777, such as 0002")
+        raise InvalidInput(f"{UMASK}={text}: expected an octal number from 0 to 0777, such as 0002")
     os.umask(mask)
 
 
 @contextmanager
-def garbage_collection_paused() -> Iterator[None]:
-    """Imports of torch and transformers create a million objects and hardly any garbage: collecting takes a second of them."""
+def pause_garbage_collection() -> Iterator[None]:
+    """Pause garbage collection: imports of torch and transformers create a million objects and little garbage. Saves a second."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -233,39 +233,41 @@ def garbage_collection_paused() -> Iterator[None]:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description="Loss on held-out rows and a sample completion, before and after fine-tuning.")
     parser.add_argument("--base", type=Path, required=True, help="folder of the base model and its tokenizer")
-    parser.add_argument("--checkpoint", type=Path, required=True, help="folder of a PEFT adapter or of a whole model")
+    parser.add_argument("--checkpoint", type=Path, required=True, help="folder of a PEFT adapter or of a full model")
     parser.add_argument("--data", type=Path, required=True, help="prepared dataset folder, or JSON Lines file")
     parser.add_argument("--out", type=Path, required=True, help="JSON file for the result")
-    parser.add_argument("--max-rows", type=_at_least(1), help="measure the first N rows only; default: all, of train.jsonl 256")
+    parser.add_argument(
+        "--max-rows", type=_at_least(1), help="evaluate only the first N rows; default: all, or 256 of train.jsonl"
+    )
     sample = parser.add_mutually_exclusive_group()
-    sample.add_argument("--sample-row", type=_at_least(0), default=0, help="row (from 0) to complete as a sample")
-    sample.add_argument("--sample-prompt", help="prompt to complete as a sample instead of a row's")
-    parser.add_argument("--max-new-tokens", type=_at_least(1), default=48, help="longest sample, tokens")
-    parser.add_argument("--batch-size", type=_at_least(1), default=8, help="rows at a time")
+    sample.add_argument("--sample-row", type=_at_least(0), default=0, help="index (from 0) of the row to complete as a sample")
+    sample.add_argument("--sample-prompt", help="custom prompt to complete as a sample")
+    parser.add_argument("--max-new-tokens", type=_at_least(1), default=48, help="maximum length of the sample in tokens")
+    parser.add_argument("--batch-size", type=_at_least(1), default=8, help="rows per batch")
     return parser
 
 
-def _at_least(least: int) -> Any:
-    def whole_number(text: str) -> int:
+def _at_least(minimum: int) -> Any:
+    def parse_integer(text: str) -> int:
         number = int(text)
-        if number < least:
-            raise argparse.ArgumentTypeError(f"{number} is less than {least}")
+        if number < minimum:
+            raise argparse.ArgumentTypeError(f"{number} is less than {minimum}")
         return number
 
-    return whole_number
+    return parse_integer
 
 
 def _require_model(folder: Path) -> None:
     if not folder.is_dir():
-        raise BadInput(f"{folder}: no such folder")
+        raise InvalidInput(f"{folder}: the folder does not exist")
     if not (folder / MODEL_CONFIG).is_file():
-        raise BadInput(f"{folder}: has no {MODEL_CONFIG}, so it is no model folder")
+        raise InvalidInput(f"{folder}: has no {MODEL_CONFIG}, so it is not a model folder")
     if not any((folder / name).is_file() for name in MODEL_WEIGHTS):
-        raise BadInput(f"{folder}: has no weights ({' or '.join(MODEL_WEIGHTS)})")
+        raise InvalidInput(f"{folder}: has no weights ({' or '.join(MODEL_WEIGHTS)})")
 
 
 def _load_model(folder: Path, device: str) -> Any:
-    """A causal language model from safetensors: in its own precision on a GPU, in 32 bits on a CPU."""
+    """Load a causal language model from safetensors: in its own precision on a GPU, in float32 on a CPU."""
     import torch
     from transformers import AutoModelForCausalLM
     from transformers.utils import logging as transformers_logging
@@ -277,22 +279,22 @@ def _load_model(folder: Path, device: str) -> Any:
 
 
 def _use_chat_template(tokenizer: Any, checkpoint: Path) -> None:
-    """A checkpoint's own chat template is the one that it was trained with."""
+    """Use the checkpoint's chat template if it has one, since it was trained with it."""
     if (checkpoint / CHAT_TEMPLATE).is_file():
         tokenizer.chat_template = (checkpoint / CHAT_TEMPLATE).read_text("utf-8")
 
 
 def _with_adapter(model: Any, checkpoint: Path) -> Any:
-    with garbage_collection_paused():
+    with pause_garbage_collection():
         from peft import PeftModel
 
     return PeftModel.from_pretrained(model, str(checkpoint), use_safetensors=True)
 
 
 def _batches(rows: Sequence[Encoded], size: int) -> Iterator[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
-    """Token numbers, attention mask and labels of up to `size` rows, padded on the right. Each is (rows, longest row).
+    """Yield token ids, attention mask and labels of up to `size` rows, padded on the right, with shape (rows, longest row).
 
-    Rows of like length go together, so little is computed for padding.
+    Rows are sorted by length to minimize padding.
     """
     import torch
 
@@ -311,16 +313,16 @@ def _batches(rows: Sequence[Encoded], size: int) -> Iterator[tuple[torch.Tensor,
 
 
 def _perplexity(loss: float) -> float:
-    return math.exp(min(loss, 700.0))  # beyond it a float overflows
+    return math.exp(min(loss, 700.0))  # avoids an overflow
 
 
 def _run() -> NoReturn:
-    """The process ends without tearing the interpreter down, which takes a second with all that is imported."""
+    """Run `main` and exit without interpreter teardown, which takes a second with these imports."""
     status = 1
     try:
         status = main()
-    except SystemExit as asked:  # argparse: wrong usage, --help
-        status = asked.code if isinstance(asked.code, int) else 1
+    except SystemExit as exit_request:  # argparse: wrong usage, --help
+        status = exit_request.code if isinstance(exit_request.code, int) else 1
     except BaseException:
         traceback.print_exc()
     sys.stdout.flush()

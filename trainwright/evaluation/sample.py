@@ -1,4 +1,4 @@
-"""The sample: one prompt that the base model and the fine-tuned one both continue, with the text that is expected."""
+"""The sample: a prompt that the base model and the fine-tuned one complete, with the expected completion."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from trainwright.evaluation.rows import (
     CONVERSATIONAL,
     MESSAGES,
     PROMPT_COMPLETION,
-    BadInput,
+    InvalidInput,
     Message,
     Row,
     RowSet,
@@ -20,22 +20,22 @@ from trainwright.evaluation.rows import (
 )
 
 TEXT_PROMPT_TOKENS = 64
-"""Most tokens of a text that are given as the prompt of a sample; of a shorter text, half."""
+"""Maximum number of tokens of a text to use as the prompt; of a shorter text, half."""
 
 
 @dataclass(frozen=True)
 class Prompt:
-    """What is to be continued: a text, messages to render, or the beginning of a text; and the continuation if known."""
+    """The prompt to complete: a text, messages to render, or the beginning of a text; and the expected completion if known."""
 
     text: str
     expected: str | None = None
     messages: list[Message] | None = None
-    whole_text: str | None = None
+    full_text: str | None = None
 
 
 @dataclass(frozen=True)
 class Sample:
-    """The prompt as people read it and as the model gets it."""
+    """The prompt as readable text and as token ids."""
 
     prompt: str
     expected: str | None
@@ -43,54 +43,55 @@ class Sample:
 
 
 def choose_prompt(rows: RowSet, row: int, prompt: str | None) -> Prompt:
-    """The prompt of a row, or a prompt of the caller's own. What is expected is known only of a row's prompt.
+    """Return the prompt of a row, or a custom prompt. The expected completion is known only for a prompt in the rows.
 
-    Raises BadInput when there is no such row.
+    Raises InvalidInput if there is no such row.
     """
     if prompt is not None:
-        known = next((made for made in (_of_row(rows.layout, each) for each in rows.rows) if _asks(made, prompt)), None)
+        candidates = (_row_prompt(rows.layout, each) for each in rows.rows)
+        known = next((candidate for candidate in candidates if _is_same_prompt(candidate, prompt)), None)
         if known is not None:
             return known
         messages = [{"role": "user", "content": prompt}] if rows.layout in CONVERSATIONAL else None
         return Prompt(prompt, messages=messages)
     if row >= len(rows.rows):
-        raise BadInput(f"{rows.path}: has {len(rows.rows)} rows, so there is no sample row {row}")
-    return _of_row(rows.layout, rows.rows[row])
+        raise InvalidInput(f"{rows.path}: has {len(rows.rows)} rows, so there is no sample row {row}")
+    return _row_prompt(rows.layout, rows.rows[row])
 
 
 def encode_sample(tokenizer: Any, prompt: Prompt) -> Sample:
-    """The prompt as token numbers. Raises BadInput when the chat template refuses the messages."""
+    """Tokenize the prompt. Raises InvalidInput if the chat template rejects the messages."""
     if prompt.messages is not None:
         last_is_open = prompt.messages[-1]["role"] != "assistant"
         return Sample(prompt.text, prompt.expected, render(tokenizer, prompt.messages, add_generation_prompt=last_is_open))
-    if prompt.whole_text is None:
+    if prompt.full_text is None:
         return Sample(prompt.text, prompt.expected, tokenizer(prompt.text)["input_ids"])
-    tokens = tokenizer(prompt.whole_text)["input_ids"]
+    tokens = tokenizer(prompt.full_text)["input_ids"]
     given = tokens[: max(min(len(tokens) // 2, TEXT_PROMPT_TOKENS), 1)]
     beginning = tokenizer.decode(given, skip_special_tokens=True)
     return Sample(beginning, tokenizer.decode(tokens[len(given) :], skip_special_tokens=True), given)
 
 
-def _of_row(layout: str, row: Row) -> Prompt:
+def _row_prompt(layout: str, row: Row) -> Prompt:
     if layout == PROMPT_COMPLETION:
         return Prompt(row["prompt"], row["completion"])
     if layout == CONVERSATION:
         return Prompt(plain_text(row["prompt"]), "\n".join(map(content_of, row["completion"])), row["prompt"])
     if layout == MESSAGES:
-        return _of_messages(row["messages"])
-    return Prompt(row["text"], whole_text=row["text"])
+        return _messages_prompt(row["messages"])
+    return Prompt(row["text"], full_text=row["text"])
 
 
-def _of_messages(messages: list[Message]) -> Prompt:
-    """All up to the last answer; a conversation without an answer, or with nothing before it, is given whole."""
+def _messages_prompt(messages: list[Message]) -> Prompt:
+    """Return all messages before the last answer; the full conversation if it has no answer, or nothing before it."""
     answers = [at for at, message in enumerate(messages) if message["role"] == "assistant"]
     if not answers or answers[-1] == 0:
         return Prompt(plain_text(messages), None, messages)
     return Prompt(plain_text(messages[: answers[-1]]), content_of(messages[answers[-1]]), messages[: answers[-1]])
 
 
-def _asks(known: Prompt, prompt: str) -> bool:
-    """Whether a row's prompt is the caller's: the same text, or one message of the user's with it."""
+def _is_same_prompt(known: Prompt, prompt: str) -> bool:
+    """Whether a row's prompt equals the custom one: the same text, or a single message with that text."""
     if known.messages is not None:
         return known.text == prompt or (len(known.messages) == 1 and content_of(known.messages[0]) == prompt)
     return known.text == prompt

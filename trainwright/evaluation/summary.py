@@ -1,4 +1,4 @@
-"""The result of a run as Markdown, for the pages of Kubeflow Pipelines and Airflow."""
+"""Renders an evaluation result as Markdown, for the pages of Kubeflow Pipelines and Airflow."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import math
 import re
 from typing import Any
 
-LONGEST = 600
-"""Characters of a text that are shown; more is cut."""
+MAX_CHARS = 600
+"""Longer texts are truncated."""
 _SPECIAL = re.compile(r"([\\`*_{}\[\]()#+!|~<>&-])")
 _SAMPLE = (("prompt", "Prompt"), ("expected", "Expected"), ("before", "Before"), ("after", "After"))
 _FACTS = (
@@ -19,10 +19,10 @@ _FACTS = (
 
 
 def markdown_summary(result: dict[str, Any]) -> str:
-    """A heading, a table of losses and identities, and the sample; what the result does not hold is left out.
+    """Return a heading, a table of losses and identifiers, and the sample. Missing parts are omitted.
 
-    result: that of the evaluation program (`before`, `after`, `sample`, `rows`, `held_out`), with `run`, `checkpoint_uri`,
-    `checkpoint_digest` and `dataset_digest` where they are known.
+    result: from the evaluation program (`before`, `after`, `sample`, `rows`, `held_out`), with `run`, `checkpoint_uri`,
+    `checkpoint_digest` and `dataset_digest` if known.
     """
     run = result.get("run")
     blocks = [f"## Run {_escaped(str(run))}" if run else "## Evaluation"]
@@ -67,29 +67,29 @@ def _change(before: dict[str, Any], after: dict[str, Any]) -> str:
 
 
 def _escaped(text: str) -> str:
-    return _SPECIAL.sub(r"\\\1", " ".join(_cut(text).split()))
+    return _SPECIAL.sub(r"\\\1", " ".join(_truncate(text).split()))
 
 
 def _code(text: str) -> str:
-    """Inline code inside a table, whose cells end at every bar and every line."""
+    """Format inline code for a table, whose cells end at every bar and line break."""
     if "\\|" in text:  # parsers disagree about a backslash before an escaped bar
         return _escaped(text)
-    shown = " ".join(_cut(text).split()).replace("|", "\\|")
-    fence = "`" * (_longest_run(shown) + 1)
-    padding = " " if shown.startswith("`") or shown.endswith("`") else ""
-    return f"{fence}{padding}{shown}{padding}{fence}"
+    truncated = " ".join(_truncate(text).split()).replace("|", "\\|")
+    fence = "`" * (_longest_run(truncated) + 1)
+    padding = " " if truncated.startswith("`") or truncated.endswith("`") else ""
+    return f"{fence}{padding}{truncated}{padding}{fence}"
 
 
 def _fenced(text: str) -> str:
-    """A code block whose fence no text inside can close."""
-    shown = _cut(text.strip("\n"))
-    fence = "`" * max(_longest_run(shown) + 1, 3)
-    return f"{fence}text\n{shown}\n{fence}"
+    """Format a code block with a fence longer than any in the text."""
+    truncated = _truncate(text.strip("\n"))
+    fence = "`" * max(_longest_run(truncated) + 1, 3)
+    return f"{fence}text\n{truncated}\n{fence}"
 
 
 def _longest_run(text: str) -> int:
     return max((len(run) for run in re.findall(r"`+", text)), default=0)
 
 
-def _cut(text: str) -> str:
-    return text if len(text) <= LONGEST else f"{text[: LONGEST - 2].rstrip()} …"
+def _truncate(text: str) -> str:
+    return text if len(text) <= MAX_CHARS else f"{text[: MAX_CHARS - 2].rstrip()} …"

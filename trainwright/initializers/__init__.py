@@ -1,6 +1,6 @@
-"""Preparing a dataset and a model: fetched, checked, brought into the layout that training reads, with a receipt.
+"""Prepares datasets and models: downloads them, verifies them, converts them to the training layout, and writes a receipt.
 
-The same functions run in a TrainJob's initializer step and in a stand-alone component or operator.
+The same functions run in a TrainJob's initializer step and in the standalone component and operator.
 """
 
 from trainwright.initializers.dataset import DatasetOptions, initialize_dataset, prepare_dataset

@@ -1,7 +1,7 @@
 """`python -m trainwright.initializers dataset|model`: the program of a TrainJob's initializer steps.
 
-Reads what Trainer's initializers read (STORAGE_URI, IGNORE_PATTERNS, ACCESS_TOKEN), DATASET_* options of our own, and where
-the workspace is shared, TRAINWRIGHT_* variables (see `program`).
+Reads the variables of Trainer's initializers (STORAGE_URI, IGNORE_PATTERNS, ACCESS_TOKEN), additional DATASET_* options, and
+TRAINWRIGHT_* variables for a shared workspace (see `program`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _TARGETS = {"dataset": "/workspace/dataset", "model": "/workspace/model"}
 
 
 def main() -> int:
-    """Exit code 0 when the files are in place, 2 for a source or a folder that cannot be used, 1 for trouble on the way."""
+    """Run the initializer. Exit code 0: success; 2: the source or folder is unusable; 1: a transfer failed, a retry may help."""
     parser = argparse.ArgumentParser(prog="trainwright.initializers")
     parser.add_argument("kind", choices=sorted(_TARGETS))
     parser.add_argument("--target", type=Path)

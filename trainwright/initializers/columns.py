@@ -1,4 +1,4 @@
-"""From the columns that datasets have to those that TRL reads: prompt and completion, messages, or text."""
+"""Maps the columns of a dataset to those that TRL reads: prompt and completion, messages, or text."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ LAYOUTS = ("instruction and output (and input)", "prompt and completion", "messa
 
 
 def mapper_for(columns: list[str], layout: str = "", source: str = "the dataset") -> tuple[str, Mapper]:
-    """The layout of rows with these columns, and the function that turns such a row into what TRL reads.
+    """Return the layout of rows with these columns, and the function that maps such a row to TRL's columns.
 
     `layout` forces one of `alpaca`, `prompt-completion`, `messages`, `text`.
-    Raises InitializerError naming the columns that are there and those that are expected.
+    Raises InitializerError, which lists the actual and the expected columns.
     """
     present = set(columns)
     for name, (needed, mapper) in _MAPPERS.items():
@@ -30,21 +30,21 @@ def mapper_for(columns: list[str], layout: str = "", source: str = "the dataset"
     raise InitializerError(f"{source} has the columns {', '.join(sorted(columns)) or 'none'}; expected {expected}")
 
 
-def shape_of(row: Row) -> str:
-    """What the columns of a mapped row hold; all rows of a dataset need the same."""
+def content_type(row: Row) -> str:
+    """Return the content type of a mapped row's columns. It must be the same for all rows of a dataset."""
     return "lists of messages" if any(isinstance(value, list) for value in row.values()) else "text"
 
 
 def is_empty(row: Row) -> bool:
-    """Whether there is nothing in a mapped row to learn from: Alpaca has such outputs, WikiText such lines."""
-    learned = row.get("completion", row.get("messages", row.get("text")))
-    if isinstance(learned, list):
-        return not any(message["content"].strip() for message in learned)
-    return not (learned or "").strip()
+    """Whether a mapped row has no text to train on, like some outputs of Alpaca and some lines of WikiText."""
+    target = row.get("completion", row.get("messages", row.get("text")))
+    if isinstance(target, list):
+        return not any(message["content"].strip() for message in target)
+    return not (target or "").strip()
 
 
 def alpaca_prompt(instruction: str, context: str = "") -> str:
-    """The prompt of an instruction, in the headings of the Alpaca layout."""
+    """Return the prompt of an instruction, with the headings of the Alpaca layout."""
     middle = f"### Input:\n{context}\n\n" if context else ""
     return f"### Instruction:\n{instruction}\n\n{middle}{_RESPONSE}"
 
@@ -73,7 +73,7 @@ def _messages(row: Row) -> Row:
 def _conversation(row: Row, column: str) -> list[Row]:
     messages = row[column]
     if not isinstance(messages, list) or not all(isinstance(m, dict) and {"role", "content"} <= m.keys() for m in messages):
-        raise InitializerError(f"column {column!r} is no list of messages with role and content")
+        raise InitializerError(f"column {column!r} is not a list of messages with role and content")
     if not messages:
         raise InitializerError(f"column {column!r} has no message; expected at least one with role and content")
     for number, message in enumerate(messages, 1):

@@ -1,4 +1,4 @@
-"""Preparing a dataset: fetched, its columns mapped to what TRL reads, split into train and held-out rows, with a receipt."""
+"""Prepares a dataset: downloads it, maps its columns for TRL, splits it into train and test rows, and writes a receipt."""
 
 from __future__ import annotations
 
@@ -14,26 +14,27 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from trainwright.initializers.columns import is_empty, mapper_for, shape_of
+from trainwright.initializers.columns import content_type, is_empty, mapper_for
 from trainwright.initializers.errors import InitializerError
-from trainwright.initializers.prepare import Task, prepare_at, prepare_in
+from trainwright.initializers.file_filter import FileFilter, StartProgress
+from trainwright.initializers.prepare import Preparation, prepare_folder, prepare_in_workspace
 from trainwright.initializers.rows import SUFFIXES, Row, read_rows
-from trainwright.initializers.source import Announce, Wanted, fetch
-from trainwright.storage.digests import silent
+from trainwright.initializers.source import fetch
+from trainwright.storage.digests import no_progress
 from trainwright.storage.uri import StorageUri
 from trainwright.workspace.prepared import Prepared
-from trainwright.workspace.receipt import Receipt, receipted
+from trainwright.workspace.receipt import Receipt, digest_files
 
 log = logging.getLogger(__name__)
 TRAIN, TEST = "train.jsonl", "test.jsonl"
 _EMPTY = "empty"
-_NO_ROWS = ("dataset_info.json", "dataset_infos.json", "dataset_dict.json", "state.json", "config.json")
-"""What the `datasets` library and the hub write beside the rows."""
-_HELD_OUT_NAMES = ("test", "validation", "eval", "dev", "valid")
+_METADATA_FILES = ("dataset_info.json", "dataset_infos.json", "dataset_dict.json", "state.json", "config.json")
+"""JSON files without rows, written by the `datasets` library and the hub."""
+_TEST_SPLIT_NAMES = ("test", "validation", "eval", "dev", "valid")
 
 
 class DatasetOptions(BaseModel):
-    """`test_fraction` of the rows is held out where the source has no split of its own; `max_rows` 0 takes all."""
+    """`test_fraction` is the share of test rows if the source has no test split; `max_rows` 0 means all rows."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -44,51 +45,57 @@ class DatasetOptions(BaseModel):
 
 
 def initialize_dataset(
-    uri: str, target: Path, options: DatasetOptions | None = None, *, announce: Announce = lambda _total: silent
+    uri: str, target: Path, options: DatasetOptions | None = None, *, start_progress: StartProgress = lambda _total: no_progress
 ) -> Receipt:
-    """Put `train.jsonl` and `test.jsonl` of the dataset at `uri` into `target`; returns the receipt.
+    """Write `train.jsonl` and `test.jsonl` of the dataset at `uri` to `target`, atomically. Returns the receipt.
 
-    A target that has them already, from the same source in the same state, is left as it is; without `options` however
-    it was prepared. The folder appears whole; `test.jsonl` is left out where it would have no rows.
-    Raises InitializerError (nothing there, unknown columns, broken rows), StorageError, NoSpace.
+    An existing result is reused if source, revision and options are the same; without `options` any options match.
+    `test.jsonl` is omitted if it would have no rows.
+    Raises InitializerError (no data, unknown columns, invalid rows), StorageError, NoSpace.
     """
-    return prepare_at(_task(uri, options, announce), target)
+    return prepare_folder(_preparation(uri, options, start_progress), target)
 
 
 def prepare_dataset(
-    uri: str, workspace: Path, options: DatasetOptions | None = None, *, announce: Announce = lambda _total: silent
+    uri: str,
+    workspace: Path,
+    options: DatasetOptions | None = None,
+    *,
+    start_progress: StartProgress = lambda _total: no_progress,
 ) -> Prepared:
-    """Put the dataset at `uri` into the store that all runs of `workspace` share; returns its receipt and its folder.
+    """Write the dataset at `uri` to the store shared by all runs of `workspace`. Returns its receipt and its folder.
 
-    What was prepared of the same source in the same state is taken, without `options` however it was prepared; so is what
-    an earlier version left in `WORKSPACE/dataset`. Files are read-only. Raises as `initialize_dataset`.
+    An existing result is reused if source, revision and options are the same; without `options` any options match. This
+    includes `WORKSPACE/dataset` from an earlier version. Files are read-only. Raises the errors of `initialize_dataset`.
     """
-    return prepare_in(_task(uri, options, announce), workspace)
+    return prepare_in_workspace(_preparation(uri, options, start_progress), workspace)
 
 
-def _task(uri: str, options: DatasetOptions | None, announce: Announce) -> Task:
-    wanted = Wanted("dataset", tuple(f"*{suffix}" for suffix in SUFFIXES), (*_NO_ROWS, *(options.ignore if options else ())))
+def _preparation(uri: str, options: DatasetOptions | None, start_progress: StartProgress) -> Preparation:
+    file_filter = FileFilter(
+        "dataset", tuple(f"*{suffix}" for suffix in SUFFIXES), (*_METADATA_FILES, *(options.ignore if options else ()))
+    )
 
     def make(source: StorageUri, revision: str | None, scratch: Path) -> tuple[Receipt, Path]:
-        return _fetch_and_prepare(source, uri, wanted, revision, scratch, options or DatasetOptions(), announce)
+        return _fetch_and_prepare(source, uri, file_filter, revision, scratch, options or DatasetOptions(), start_progress)
 
-    return Task("dataset", uri, wanted, options.model_dump(mode="json") if options else None, make)
+    return Preparation("dataset", uri, file_filter, options.model_dump(mode="json") if options else None, make)
 
 
 def _fetch_and_prepare(
     source: StorageUri,
     uri: str,
-    wanted: Wanted,
+    file_filter: FileFilter,
     revision: str | None,
     scratch: Path,
     options: DatasetOptions,
-    announce: Announce,
+    start_progress: StartProgress,
 ) -> tuple[Receipt, Path]:
     fetched, prepared = scratch / "fetched", scratch / "prepared"
     fetched.mkdir(exist_ok=True)
     shutil.rmtree(prepared, ignore_errors=True)
     prepared.mkdir()
-    paths = fetch(source, wanted, revision, fetched, announce)
+    paths = fetch(source, file_filter, revision, fetched, start_progress)
     layout, counts = _prepare(fetched, paths, prepared, options, uri)
     names = [Path(name) for name in (TRAIN, TEST) if counts[name]]
     receipt = Receipt(
@@ -96,58 +103,58 @@ def _fetch_and_prepare(
         source=uri,
         revision=revision or "",
         options=options.model_dump(mode="json"),
-        files=receipted(prepared, names),
+        files=digest_files(prepared, names),
         details={"layout": layout, "train_rows": counts[TRAIN], "test_rows": counts[TEST], "empty_rows": counts[_EMPTY]},
     )
     receipt.write(prepared)
-    log.info("dataset prepared uri=%s rows=%d held_out=%d digest=%s", uri, counts[TRAIN], counts[TEST], receipt.digest)
+    log.info("dataset prepared uri=%s train_rows=%d test_rows=%d digest=%s", uri, counts[TRAIN], counts[TEST], receipt.digest)
     return receipt, prepared
 
 
 def _prepare(folder: Path, paths: list[Path], out: Path, options: DatasetOptions, uri: str) -> tuple[str, Counter[str]]:
-    """Map all rows into the two files; returns the layout and the number of rows of each, and of those left out as empty."""
-    held_out = [path for path in paths if _is_held_out(path)]
-    training = [path for path in paths if path not in held_out]
-    if not training:
-        training, held_out = held_out, []
+    """Map all rows into the two files. Returns the layout and the numbers of train, test and skipped empty rows."""
+    test_files = [path for path in paths if _is_test_split(path)]
+    train_files = [path for path in paths if path not in test_files]
+    if not train_files:
+        train_files, test_files = test_files, []
     counts: Counter[str] = Counter()
-    layout, shape = options.layout, ""
+    layout, kind = options.layout, ""
     with open(out / TRAIN, "wb") as train, open(out / TEST, "wb") as test:
         files = {TRAIN: train, TEST: test}
-        for of_training, sources in ((True, training), (False, held_out)):
+        for is_train, sources in ((True, train_files), (False, test_files)):
             for path, number, row in _rows(folder, sources, options.max_rows):
                 where = f"{uri} ({path.name}, row {number})"
-                layout, mapped = _mapped(row, layout, where)  # one layout for all: that of the first row
-                shape = _same_shape(mapped, shape, where)
+                layout, mapped = _mapped(row, layout, where)  # the first row determines the layout of all
+                kind = _check_content_type(mapped, kind, where)
                 if is_empty(mapped):
                     counts[_EMPTY] += 1
                     continue
                 line = _line(mapped, where)
-                drawn = not held_out and _falls_out(line, options.test_fraction)
-                name = TRAIN if of_training and not drawn else TEST
+                is_sampled = not test_files and _is_test_row(line, options.test_fraction)
+                name = TRAIN if is_train and not is_sampled else TEST
                 files[name].write(line)
                 counts[name] += 1
     if not counts[TRAIN]:
-        drawn_all = f": all {counts[TEST]} were held out, lower test_fraction" if counts[TEST] and not held_out else ""
-        raise InitializerError(f"{uri} has no rows to train on{drawn_all}")
+        all_test = f": all {counts[TEST]} rows are test rows; lower test_fraction" if counts[TEST] and not test_files else ""
+        raise InitializerError(f"{uri} has no rows to train on{all_test}")
     if not counts[TEST]:
-        (out / TEST).unlink()  # the datasets library refuses a folder with an empty split
+        (out / TEST).unlink()  # the datasets library rejects a folder with an empty split
     return layout, counts
 
 
-def _rows(folder: Path, paths: list[Path], most: int) -> Iterator[tuple[Path, int, Row]]:
-    """All rows, each with its file and its number there."""
+def _rows(folder: Path, paths: list[Path], max_rows: int) -> Iterator[tuple[Path, int, Row]]:
+    """Yield rows with their file and their number in it."""
     rows = ((path, number, row) for path in sorted(paths) for number, row in enumerate(read_rows(folder / path), 1))
-    return islice(rows, most or None)
+    return islice(rows, max_rows or None)
 
 
-def _same_shape(mapped: Row, before: str, where: str) -> str:
-    """What the columns of this row hold, text or messages: the libraries that read the dataset cannot have both."""
-    shape = shape_of(mapped)
-    if before not in ("", shape):
+def _check_content_type(mapped: Row, previous: str, where: str) -> str:
+    """Return the content type, text or messages. TRL and the datasets library do not support both in one dataset."""
+    current = content_type(mapped)
+    if previous not in ("", current):
         columns = " and ".join(mapped)
-        raise InitializerError(f"{where}: {columns} of this row hold {shape}, those of the rows before it {before}")
-    return shape
+        raise InitializerError(f"{where}: {columns} of this row contain {current}, those of earlier rows {previous}")
+    return current
 
 
 def _mapped(row: Row, layout: str, where: str) -> tuple[str, Row]:
@@ -158,24 +165,24 @@ def _mapped(row: Row, layout: str, where: str) -> tuple[str, Row]:
         raise InitializerError(f"{where}: {error}; the row begins {str(row)[:80]!r}") from error
 
 
-def _is_held_out(path: Path) -> bool:
-    """By the name, as the `datasets` library does it: `test.jsonl`, `data/validation-00000-of-00001.parquet`."""
-    words = "-".join(path.with_suffix("").parts).lower().replace("_", "-").replace(".", "-").split("-")
-    return any(name in words for name in _HELD_OUT_NAMES)
+def _is_test_split(path: Path) -> bool:
+    """Whether the name marks a test split, as in the `datasets` library: `test.jsonl`, `data/validation-00000-of-00001.parquet`."""
+    name_parts = "-".join(path.with_suffix("").parts).lower().replace("_", "-").replace(".", "-").split("-")
+    return any(name in name_parts for name in _TEST_SPLIT_NAMES)
 
 
-def _falls_out(line: bytes, fraction: float) -> bool:
-    """By the row's own digest: stable when rows are added, the same on every machine."""
+def _is_test_row(line: bytes, fraction: float) -> bool:
+    """Sample by the row's digest: stable when rows are added, and the same on every machine."""
     return int.from_bytes(hashlib.sha256(line).digest()[:8], "big") < fraction * 2**64
 
 
 def _line(row: Row, where: str) -> bytes:
     try:
         return json.dumps(row, ensure_ascii=False, default=str).encode() + b"\n"
-    except UnicodeEncodeError as error:  # half of a character, as in "\ud83d"
-        raise InitializerError(f"{where}: a row is not Unicode; it begins {str(row)[:80]!r}") from error
+    except UnicodeEncodeError as error:  # an unpaired surrogate, as in "\ud83d"
+        raise InitializerError(f"{where}: the row is not valid Unicode; it begins {str(row)[:80]!r}") from error
 
 
 def read_prepared(folder: Path, name: str) -> Iterable[Row]:
-    """The rows of a prepared dataset (`train.jsonl` or `test.jsonl`)."""
+    """Read the rows of a prepared dataset; `name` is `train.jsonl` or `test.jsonl`."""
     return read_rows(folder / name)

@@ -1,7 +1,7 @@
-"""What is wrong with a dataset or a model before any training starts."""
+"""Errors in the source of a dataset or a model."""
 
 from __future__ import annotations
 
 
 class InitializerError(Exception):
-    """The source cannot be used; the message names the URI, the file and what was expected."""
+    """The source is unusable. The message names the URI, the file and what was expected."""

@@ -1,6 +1,6 @@
-"""The Hugging Face hub as a source: pinned to a commit, and every file checked against the digest that the hub lists.
+"""The Hugging Face hub as a source: pinned to a commit, with every file verified against the digest that the hub lists.
 
-`huggingface_hub` (extra `hub`) is imported where it is used; its own download does not notice a flipped byte.
+`huggingface_hub` (extra `hub`) is imported lazily. Its download alone does not detect corrupt content.
 """
 
 from __future__ import annotations
@@ -12,47 +12,48 @@ import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from trainwright.initializers.errors import InitializerError
+from trainwright.initializers.file_filter import FileFilter
 from trainwright.storage.digests import file_digest
-from trainwright.storage.errors import Damaged, StorageError
+from trainwright.storage.errors import ChecksumMismatch, StorageError
 from trainwright.storage.transfer import check_space
 from trainwright.storage.uri import StorageUri
-
-if TYPE_CHECKING:
-    from trainwright.initializers.source import Wanted
 
 log = logging.getLogger(__name__)
 
 
-def commit_of(uri: StorageUri, kind: str) -> str | None:
-    """The commit that the URI's revision (default `main`) stands for; None when the hub does not say it."""
+def resolve_commit(uri: StorageUri, kind: str) -> str | None:
+    """Return the commit of the URI's revision (default `main`), or None if the hub cannot be queried."""
     if re.fullmatch(r"[0-9a-f]{40}", uri.revision):
         return uri.revision
     try:
         return str(_info(uri, kind, uri.revision or None).sha)
-    except (InitializerError, StorageError) as error:  # what is on the disk already may do: a token may be given to one step only
-        log.warning("the hub was asked in vain error=%s", error)
+    except (
+        InitializerError,
+        StorageError,
+    ) as error:  # not fatal: only one step may have the token, and the files may exist already
+        log.warning("the commit could not be resolved error=%s", error)
         return None
 
 
-def fetch_repository(uri: StorageUri, wanted: Wanted, commit: str | None, target: Path) -> list[Path]:
-    """Download the wanted files of a repository at a commit and verify each. Goes on from what is in `target`.
+def fetch_repository(uri: StorageUri, file_filter: FileFilter, commit: str | None, target: Path) -> list[Path]:
+    """Download the matching files of a repository at a commit and verify each. Resumes an interrupted download in `target`.
 
-    Raises InitializerError (no access, no such repository or revision), StorageError (the hub cannot be reached),
-    Damaged for a file that is not what the hub lists; it is removed.
+    Raises InitializerError (no access, no such repository or revision), StorageError (the hub cannot be reached), and
+    ChecksumMismatch for a file whose digest differs from the hub's; the file is removed.
     """
     hub = _library()
-    info = _info(uri, wanted.kind, commit or uri.revision or None, files=True)
-    siblings = [sibling for sibling in info.siblings or [] if wanted.takes(sibling.rfilename)]
+    info = _info(uri, file_filter.kind, commit or uri.revision or None, files=True)
+    siblings = [sibling for sibling in info.siblings or [] if file_filter.matches(sibling.rfilename)]
     if not siblings:
-        raise InitializerError(f"{uri} has no file that fits {', '.join(wanted.allow)}")
+        raise InitializerError(f"{uri} has no file that matches {', '.join(file_filter.allow)}")
     check_space(target, sum(s.size or 0 for s in siblings if not (target / s.rfilename).exists()))
-    with _hub_errors(uri, wanted.kind):
+    with _hub_errors(uri, file_filter.kind):
         hub.snapshot_download(
             uri.location,
-            repo_type=wanted.kind,
+            repo_type=file_filter.kind,
             revision=info.sha,
             local_dir=target,
             allow_patterns=[_literal(sibling.rfilename) for sibling in siblings],
@@ -64,19 +65,21 @@ def fetch_repository(uri: StorageUri, wanted: Wanted, commit: str | None, target
 
 
 def _verify(path: Path, sibling: Any, uri: StorageUri) -> None:
-    """Large files have a SHA-256, small ones git's SHA-1 of `blob SIZE\\0CONTENT`."""
+    """Check the SHA-256 of a large file (LFS), or git's SHA-1 of `blob SIZE\\0CONTENT` of a small one."""
     if not path.is_file():
-        raise StorageError(f"{uri}: {sibling.rfilename} did not arrive; try again")
+        raise StorageError(f"{uri}: {sibling.rfilename} was not downloaded; try again")
     if sibling.lfs is not None:
-        right = file_digest(path) == sibling.lfs.sha256
+        is_valid = file_digest(path) == sibling.lfs.sha256
     elif sibling.blob_id:
         content = path.read_bytes()
-        right = hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest() == sibling.blob_id
+        is_valid = hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest() == sibling.blob_id
     else:
-        right = True
-    if not right:
+        is_valid = True
+    if not is_valid:
         path.unlink(missing_ok=True)
-        raise Damaged(f"{uri}: {sibling.rfilename} arrived damaged (its digest is not the hub's) and was removed; try again")
+        raise ChecksumMismatch(
+            f"{uri}: {sibling.rfilename} is corrupt (its digest differs from the hub's) and was removed; try again"
+        )
 
 
 def _info(uri: StorageUri, kind: str, revision: str | None, *, files: bool = False) -> Any:
@@ -87,7 +90,7 @@ def _info(uri: StorageUri, kind: str, revision: str | None, *, files: bool = Fal
 
 @contextlib.contextmanager
 def _hub_errors(uri: StorageUri, kind: str) -> Iterator[None]:
-    """What the client raises as InitializerError, where the source cannot be used, or as StorageError, for trouble on the way."""
+    """Convert client errors: InitializerError if the source is unusable, StorageError if a retry may succeed."""
     from huggingface_hub.errors import (
         GatedRepoError,
         HfHubHTTPError,
@@ -96,17 +99,17 @@ def _hub_errors(uri: StorageUri, kind: str) -> Iterator[None]:
         RevisionNotFoundError,
     )
 
-    # The base of all errors of httpx, or of httpx2: which of them depends on the version of huggingface_hub.
+    # The base class of the errors of httpx or httpx2, depending on the version of huggingface_hub.
     transport_error: type[BaseException] = HfHubHTTPError.__bases__[0]
     try:
         yield
     except GatedRepoError as error:
         raise InitializerError(
-            f"{uri} is gated: accept its terms on the hub, and give a token in ACCESS_TOKEN or HF_TOKEN"
+            f"{uri} is gated: accept its terms on the hub, and set a token in ACCESS_TOKEN or HF_TOKEN"
         ) from error
     except RepositoryNotFoundError as error:
         raise InitializerError(
-            f"{uri}: the hub has no such {kind}, or it is private and no token that may read it was given"
+            f"{uri}: the hub has no such {kind}, or it is private and no token with access to it was given"
         ) from error
     except RevisionNotFoundError as error:
         raise InitializerError(f"{uri}: there is no revision {uri.revision!r}") from error
@@ -119,12 +122,12 @@ def _hub_errors(uri: StorageUri, kind: str) -> Iterator[None]:
 
 
 def _literal(name: str) -> str:
-    """A name as a pattern that fits only it."""
+    """Escape a name to a glob pattern that matches only it."""
     return re.sub(r"([*?[])", r"[\1]", name)
 
 
 def _token() -> str | None:
-    """From the variables that Trainer's initializers know; it is never written anywhere."""
+    """Return the token from the variables of Trainer's initializers. It is never logged or stored."""
     return os.environ.get("ACCESS_TOKEN") or os.environ.get("HF_TOKEN") or None
 
 

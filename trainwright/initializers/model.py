@@ -1,4 +1,4 @@
-"""Preparing a model: its files fetched and verified, with a receipt; weights only as safetensors, never as pickles."""
+"""Prepares a model: downloads and verifies its files, and writes a receipt. Weights only as safetensors, never as pickles."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ import os
 from pathlib import Path
 
 from trainwright.initializers.errors import InitializerError
-from trainwright.initializers.prepare import Task, prepare_at, prepare_in
-from trainwright.initializers.source import Announce, Wanted, fetch
-from trainwright.storage.digests import files_below, silent
-from trainwright.storage.model_weights import weights_damage
+from trainwright.initializers.file_filter import FileFilter, StartProgress
+from trainwright.initializers.prepare import Preparation, prepare_folder, prepare_in_workspace
+from trainwright.initializers.source import fetch
+from trainwright.storage.digests import files_below, no_progress
+from trainwright.storage.model_weights import weights_error
 from trainwright.storage.uri import StorageUri
 from trainwright.workspace.prepared import Prepared
-from trainwright.workspace.receipt import Receipt, receipted
+from trainwright.workspace.receipt import Receipt, digest_files
 
 log = logging.getLogger(__name__)
 _ALLOWED = ("*.json", "*.safetensors", "*.model", "*.txt", "*.jinja")
@@ -22,36 +23,36 @@ _TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "tokenizer_con
 
 
 def initialize_model(
-    uri: str, target: Path, *, ignore: tuple[str, ...] = (), announce: Announce = lambda _total: silent
+    uri: str, target: Path, *, ignore: tuple[str, ...] = (), start_progress: StartProgress = lambda _total: no_progress
 ) -> Receipt:
-    """Put the model at `uri` into `target` as a folder that transformers loads; returns the receipt.
+    """Write the model at `uri` to `target`, atomically, as a folder that transformers can load. Returns the receipt.
 
-    A target that has it already, in the same state, is left as it is. The folder appears whole.
-    Raises InitializerError (no config, no tokenizer, no safetensors weights, broken weights), StorageError, NoSpace.
+    An existing result is reused if source, revision and options are the same.
+    Raises InitializerError (no config, no tokenizer, no safetensors weights, corrupt weights), StorageError, NoSpace.
     """
-    return prepare_at(_task(uri, ignore, announce), target)
+    return prepare_folder(_preparation(uri, ignore, start_progress), target)
 
 
 def prepare_model(
-    uri: str, workspace: Path, *, ignore: tuple[str, ...] = (), announce: Announce = lambda _total: silent
+    uri: str, workspace: Path, *, ignore: tuple[str, ...] = (), start_progress: StartProgress = lambda _total: no_progress
 ) -> Prepared:
-    """Put the model at `uri` into the store that all runs of `workspace` share; returns its receipt and its folder.
+    """Write the model at `uri` to the store shared by all runs of `workspace`. Returns its receipt and its folder.
 
-    What was prepared of the same source in the same state is taken; so is what an earlier version left in
-    `WORKSPACE/model`. Files are read-only. Raises as `initialize_model`.
+    An existing result is reused if source, revision and options are the same; this includes `WORKSPACE/model` from an
+    earlier version. Files are read-only. Raises the errors of `initialize_model`.
     """
-    return prepare_in(_task(uri, ignore, announce), workspace)
+    return prepare_in_workspace(_preparation(uri, ignore, start_progress), workspace)
 
 
-def _task(uri: str, ignore: tuple[str, ...], announce: Announce) -> Task:
-    wanted = Wanted("model", _ALLOWED, ignore)
+def _preparation(uri: str, ignore: tuple[str, ...], start_progress: StartProgress) -> Preparation:
+    file_filter = FileFilter("model", _ALLOWED, ignore)
     options = {"ignore": list(ignore)}
 
     def make(source: StorageUri, revision: str | None, scratch: Path) -> tuple[Receipt, Path]:
-        paths = fetch(source, wanted, revision, scratch, announce)
+        paths = fetch(source, file_filter, revision, scratch, start_progress)
         _remove_others(scratch, paths)
         architecture = _checked_architecture(scratch, uri)
-        files = receipted(scratch, paths)
+        files = digest_files(scratch, paths)
         size = sum(file.size for file in files)
         details = {"architecture": architecture, "bytes": size}
         receipt = Receipt(kind="model", source=uri, revision=revision or "", options=options, files=files, details=details)
@@ -59,38 +60,38 @@ def _task(uri: str, ignore: tuple[str, ...], announce: Announce) -> Task:
         log.info("model prepared uri=%s bytes=%d digest=%s", uri, size, receipt.digest)
         return receipt, scratch
 
-    return Task("model", uri, wanted, options, make)
+    return Preparation("model", uri, file_filter, options, make)
 
 
 def _remove_others(folder: Path, paths: list[Path]) -> None:
-    """What the hub's client keeps beside its downloads, and what an earlier attempt with other patterns fetched."""
+    """Remove the metadata of the hub's client, and files of an earlier attempt with other patterns."""
     for path in files_below(folder):
         if path not in paths:
             (folder / path).unlink()
-    for place, _, _ in os.walk(folder, topdown=False):
-        if not os.listdir(place):
-            os.rmdir(place)
+    for parent, _, _ in os.walk(folder, topdown=False):
+        if not os.listdir(parent):
+            os.rmdir(parent)
 
 
 def _checked_architecture(folder: Path, uri: str) -> str:
-    """What kind of model it is. Raises InitializerError for a folder that transformers would not load."""
+    """Return the model's architecture. Raises InitializerError for a folder that transformers cannot load."""
     try:
         config = json.loads((folder / "config.json").read_bytes())
     except FileNotFoundError as error:
-        raise InitializerError(f"{uri} has no config.json: it is no model that transformers loads") from error
+        raise InitializerError(f"{uri} has no config.json: transformers cannot load it") from error
     except (ValueError, RecursionError) as error:
         raise InitializerError(f"{uri}: config.json is not JSON: {error}") from error
     if not any((folder / name).is_file() for name in _TOKENIZERS):
         raise InitializerError(f"{uri} has no tokenizer")
     if not any(folder.glob("*.safetensors")):
-        raise InitializerError(f"{uri} has no weights as safetensors; pickled weights (.bin, .pt) are not loaded")
-    damage = weights_damage(folder)
-    if damage is not None:
-        raise InitializerError(f"{uri} is not whole: {damage}")
+        raise InitializerError(f"{uri} has no safetensors weights; pickled weights (.bin, .pt) are not supported")
+    problem = weights_error(folder)
+    if problem is not None:
+        raise InitializerError(f"{uri} is incomplete: {problem}")
     match config:
         case {"architectures": [str(first), *_]}:
             return first
         case dict():
             return "unknown"
         case _:
-            raise InitializerError(f"{uri}: config.json is no object")
+            raise InitializerError(f"{uri}: config.json is not a JSON object")

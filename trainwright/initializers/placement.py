@@ -1,4 +1,4 @@
-"""Is the work done already, and how does a prepared folder take its place? The same for datasets and models."""
+"""Reuses or replaces a prepared folder. Shared by datasets and models."""
 
 from __future__ import annotations
 
@@ -9,20 +9,21 @@ from pathlib import Path
 from typing import Any
 
 from trainwright.initializers.errors import InitializerError
-from trainwright.storage.locks import exclusive
+from trainwright.storage.locks import file_lock
 from trainwright.workspace.receipt import Receipt, read_receipt
 
 log = logging.getLogger(__name__)
 
 
-def already_there(kind: str, target: Path, source: str, revision: str | None, options: dict[str, Any] | None) -> Receipt | None:
-    """The receipt in `target` when it is of this very source and its files are whole; else None.
+def find_existing(kind: str, target: Path, source: str, revision: str | None, options: dict[str, Any] | None) -> Receipt | None:
+    """Return the receipt in `target` if source, revision and options match and its files are complete, otherwise None.
 
-    `revision` None means that the source cannot be asked from here (a local folder of another machine, a hub out of
-    reach): what is there is then taken, if it came from the same URI. `options` None takes what was prepared in any way.
-    Raises InitializerError for a target that is none of ours, before anything is fetched; StorageError, OSError.
+    `revision` None means that the source cannot be queried from here (a folder of another machine, an unreachable hub):
+    then any revision of the same URI matches. `options` None matches any options.
+    Raises InitializerError for a target that was not prepared by Trainwright, before anything is downloaded; StorageError,
+    OSError.
     """
-    check_ours(kind, target)
+    check_replaceable(kind, target)
     receipt = read_receipt(target)
     if receipt is None or receipt.source != source:
         return None
@@ -30,18 +31,18 @@ def already_there(kind: str, target: Path, source: str, revision: str | None, op
         return None
     if revision is not None and revision != receipt.revision:
         return None
-    if not receipt.holds(target):
-        log.warning("files changed since they were prepared target=%s; preparing again", target)
+    if not receipt.matches(target):
+        log.warning("prepared files have changed, preparing again target=%s", target)
         return None
-    log.info("%s is there already target=%s digest=%s", kind, target, receipt.digest)
+    log.info("%s exists already target=%s digest=%s", kind, target, receipt.digest)
     return receipt
 
 
-def take_place(kind: str, prepared: Path, target: Path) -> None:
-    """Put a finished folder where `target` is; what we prepared there before goes. Raises as `check_ours`, OSError."""
+def swap_into_place(kind: str, prepared: Path, target: Path) -> None:
+    """Move a prepared folder to `target`, replacing an earlier result. Raises the errors of `check_replaceable`, OSError."""
     old = target.with_name(f".{target.name}.old")
-    with exclusive(target.with_name(f".{target.name}.lock")):
-        check_ours(kind, target)
+    with file_lock(target.with_name(f".{target.name}.lock")):
+        check_replaceable(kind, target)
         shutil.rmtree(old, ignore_errors=True)
         replaced = target.exists()
         if replaced:
@@ -55,12 +56,12 @@ def take_place(kind: str, prepared: Path, target: Path) -> None:
         shutil.rmtree(old, ignore_errors=True)
 
 
-def check_ours(kind: str, target: Path) -> None:
-    """Raises InitializerError for a target with something in it that was not prepared as this kind by Trainwright."""
+def check_replaceable(kind: str, target: Path) -> None:
+    """Raise InitializerError if `target` has contents that Trainwright did not prepare as this kind."""
     if not target.exists() or (target.is_dir() and not any(target.iterdir())):
         return
     receipt = read_receipt(target)
     if receipt is None:
         raise InitializerError(f"{target} exists and was not prepared by Trainwright; choose another folder or remove it")
     if receipt.kind != kind:
-        raise InitializerError(f"{target} holds a {receipt.kind} that was prepared; choose another folder for the {kind}")
+        raise InitializerError(f"{target} contains a prepared {receipt.kind}; choose another folder for the {kind}")

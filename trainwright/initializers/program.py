@@ -1,7 +1,7 @@
-"""Where a TrainJob's initializer step puts what it prepares: the environment says which of three ways it goes.
+"""Runs a TrainJob's initializer step in one of three modes, chosen by its environment.
 
-A digest is given: it was prepared before, and is only verified. A shared workspace is given: prepared there, then linked into
-the folder of the run. Else into the target itself.
+With a digest, the data was prepared before and is only verified. With a shared workspace, it is prepared there and linked into
+the run's folder. Otherwise it is prepared in the target folder.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from trainwright.api.names import DATASET_DIGEST_VARIABLE, MODEL_DIGEST_VARIABLE
 from trainwright.initializers.dataset import DatasetOptions, initialize_dataset, prepare_dataset
 from trainwright.initializers.errors import InitializerError
 from trainwright.initializers.model import initialize_model, prepare_model
-from trainwright.initializers.placement import check_ours, take_place
+from trainwright.initializers.placement import check_replaceable, swap_into_place
 from trainwright.storage.scratch import scratch_folder
 from trainwright.storage.transfer import disk_errors
 from trainwright.workspace.layout import Kind, step_path
@@ -27,15 +27,15 @@ DIGEST_VARIABLES = {"dataset": DATASET_DIGEST_VARIABLE, "model": MODEL_DIGEST_VA
 
 
 def run_initializer(kind: Kind, target: Path, environ: Mapping[str, str]) -> Receipt:
-    """Do what the step's environment asks for; returns the receipt of what is in place.
+    """Prepare or verify according to the step's environment. Returns the receipt.
 
-    Raises InitializerError, WorkspaceError, StorageError, and pydantic's ValidationError for options that make no sense.
+    Raises InitializerError, WorkspaceError, StorageError, and pydantic's ValidationError for invalid options.
     """
     if digest := environ.get(DIGEST_VARIABLES[kind], ""):
         return verify_prepared(kind, target, digest)
     uri = environ.get("STORAGE_URI", "")
     if not uri:
-        raise InitializerError("STORAGE_URI is not set: name the source in the TrainJob's spec.initializer")
+        raise InitializerError("STORAGE_URI is not set; set the source in the TrainJob's spec.initializer")
     shared, folder = environ.get(SHARED_VARIABLE, ""), environ.get(RUN_FOLDER_VARIABLE, "")
     if shared and folder:
         return _prepare_for_run(kind, uri, Path(shared), folder, environ)
@@ -45,29 +45,29 @@ def run_initializer(kind: Kind, target: Path, environ: Mapping[str, str]) -> Rec
 
 
 def _prepare_for_run(kind: Kind, uri: str, workspace: Path, folder: str, environ: Mapping[str, str]) -> Receipt:
-    place = step_path(workspace, folder) / kind
+    destination = step_path(workspace, folder) / kind
     if kind == "model":
         prepared = prepare_model(uri, workspace, ignore=_ignored(environ))
     else:
         prepared = prepare_dataset(uri, workspace, _options(environ))
-    link_into_run(kind, prepared, place)
+    link_into_run(kind, prepared, destination)
     return prepared.receipt
 
 
-def link_into_run(kind: Kind, prepared: Prepared, place: Path) -> None:
-    """Put the prepared folder at `place` too, by hard links or copies; one that is right already is left as it is.
+def link_into_run(kind: Kind, prepared: Prepared, destination: Path) -> None:
+    """Create `destination` from the prepared folder, by hard links or copies. An identical folder is left unchanged.
 
-    Raises InitializerError for something that was not prepared by Trainwright, StorageError.
+    Raises InitializerError if `destination` has contents that Trainwright did not prepare, StorageError.
     """
-    with disk_errors(place):
-        check_ours(kind, place)
-        there = read_receipt(place)
-        if there is not None and there.digest == prepared.digest and there.holds(place):
+    with disk_errors(destination):
+        check_replaceable(kind, destination)
+        existing = read_receipt(destination)
+        if existing is not None and existing.digest == prepared.digest and existing.matches(destination):
             return
-        with scratch_folder(place, prepared.digest) as scratch:
+        with scratch_folder(destination, prepared.digest) as scratch:
             link_prepared(prepared.receipt, prepared.folder, scratch)
-            take_place(kind, scratch, place)
-    log.info("%s linked into the run's folder from=%s to=%s", kind, prepared.folder, place)
+            swap_into_place(kind, scratch, destination)
+    log.info("%s linked into the run's folder from=%s to=%s", kind, prepared.folder, destination)
 
 
 def _ignored(environ: Mapping[str, str]) -> tuple[str, ...]:
@@ -75,7 +75,7 @@ def _ignored(environ: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _options(environ: Mapping[str, str]) -> DatasetOptions | None:
-    """None where nothing is said: whatever an earlier step prepared from this source is used."""
+    """Return the options in the environment, or None without any: then a result with any options is reused."""
     options: dict[str, object] = {"ignore": ignore} if (ignore := _ignored(environ)) else {}
     for field in ("layout", "test_fraction", "max_rows"):
         if text := environ.get(f"DATASET_{field.upper()}"):

@@ -1,4 +1,4 @@
-"""Reading the rows of a dataset file: JSON Lines, JSON, CSV or Parquet."""
+"""Reads the rows of a dataset file: JSON Lines, JSON, CSV or Parquet."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from trainwright.initializers.errors import InitializerError
 
 Row = dict[str, Any]
 SUFFIXES = (".jsonl", ".json", ".csv", ".parquet")
-_LONGEST_FIELD = 2**31 - 1
-"""Of a CSV file; the csv module's own limit, 128 KiB, is shorter than many documents."""
+_MAX_CSV_FIELD = 2**31 - 1
+"""Characters; the csv module's default, 128 KiB, is too small for many documents."""
 
 
 def read_rows(path: Path) -> Iterator[Row]:
-    """The rows of one file, by its suffix. Raises InitializerError naming file and line, OSError."""
+    """Read the rows of a file; its suffix determines the format. Raises InitializerError with file and line, OSError."""
     reader = {".jsonl": _json_lines, ".json": _json, ".csv": _csv, ".parquet": _parquet}.get(path.suffix.lower())
     if reader is None:
         raise InitializerError(
@@ -37,7 +37,7 @@ def _json_lines(path: Path) -> Iterator[Row]:
 
 
 def _json(path: Path) -> Iterator[Row]:
-    """A list of rows, an object with such a list under `data`, or JSON Lines under another name, as often on the hub."""
+    """Read a list of rows, an object with such a list under `data`, or JSON Lines with a `.json` suffix, common on the hub."""
     text = path.read_text("utf-8-sig")
     try:
         content = json.loads(text)
@@ -55,13 +55,13 @@ def _json(path: Path) -> Iterator[Row]:
 
 
 def _csv(path: Path) -> Iterator[Row]:
-    csv.field_size_limit(_LONGEST_FIELD)
+    csv.field_size_limit(_MAX_CSV_FIELD)
     with open(path, encoding="utf-8-sig", newline="") as file:
         reader = csv.DictReader(file)
         try:
             for row in reader:
                 if None in row or None in row.values():
-                    raise InitializerError(f"{path.name}:{reader.line_num}: the row has more or fewer fields than the heading")
+                    raise InitializerError(f"{path.name}:{reader.line_num}: the row has more or fewer fields than the header")
                 yield row
         except csv.Error as error:
             raise InitializerError(f"{path.name}:{reader.line_num}: not CSV: {error}") from error
@@ -78,7 +78,7 @@ def _parquet(path: Path) -> Iterator[Row]:
             for batch in file.iter_batches():
                 yield from batch.to_pylist()
     except pyarrow.ArrowException as error:
-        raise InitializerError(f"{path.name}: not whole Parquet: {str(error).splitlines()[0]}") from error
+        raise InitializerError(f"{path.name}: invalid or incomplete Parquet: {str(error).splitlines()[0]}") from error
 
 
 def _parsed(path: Path, number: int, text: str) -> Any:
@@ -90,5 +90,5 @@ def _parsed(path: Path, number: int, text: str) -> Any:
 
 def _row(path: Path, number: int, value: Any) -> Row:
     if not isinstance(value, dict):
-        raise InitializerError(f"{path.name}:{number}: a row is a {type(value).__name__}, not an object")
+        raise InitializerError(f"{path.name}:{number}: the row is a {type(value).__name__}, not an object")
     return value

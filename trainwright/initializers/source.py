@@ -1,107 +1,83 @@
-"""Fetching what a URI names into a folder, verified: from this machine's disk, the Hugging Face hub, or an S3 store."""
+"""Copies a source into a folder and verifies it: from a local path, the Hugging Face hub, or an S3 store."""
 
 from __future__ import annotations
 
-import fnmatch
 import hashlib
 import os
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 from trainwright.initializers.errors import InitializerError
-from trainwright.storage.digests import Advance, file_digest, files_below
+from trainwright.initializers.file_filter import FileFilter, StartProgress
+from trainwright.storage.digests import file_digest, files_below
 from trainwright.storage.transfer import check_space, copy_file
 from trainwright.storage.uri import StorageUri
 
-Announce = Callable[[int], Advance]
 
+def resolve_revision(uri: StorageUri, file_filter: FileFilter) -> str | None:
+    """Return the current revision of a source: a hub commit, or a digest over names, sizes and times (S3: ETags) of files.
 
-@dataclass(frozen=True)
-class Wanted:
-    """What to take of a source: a dataset or a model, the patterns of file names, and those to leave out."""
-
-    kind: Literal["dataset", "model"]
-    allow: tuple[str, ...] = ("*",)
-    ignore: tuple[str, ...] = ()
-
-    def takes(self, name: str) -> bool:
-        """Hidden files never, and nothing that leads out of the folder it is below."""
-        parts = name.split("/")
-        if any(not part or part.startswith(".") for part in parts):
-            return False
-        return _matches(parts[-1], name, self.allow) and not _matches(parts[-1], name, self.ignore)
-
-
-def revision_of(uri: StorageUri, wanted: Wanted) -> str | None:
-    """What the URI stands for now: a commit of the hub, or a digest over names, sizes and times (S3: ETags) of files.
-
-    None when the source cannot be asked from here: a receipt then has to do. Raises InitializerError, OSError.
+    None if the source cannot be queried from here; then an existing receipt is trusted. Raises InitializerError, OSError.
     """
     if uri.scheme == "file":
         if not uri.path.exists():
             return None
-        return f"stat:{_stat_digest(uri.path, wanted)}"
+        return f"stat:{_stat_digest(uri.path, file_filter)}"
     if uri.scheme == "s3":
-        from trainwright.initializers.s3 import objects_revision
+        from trainwright.initializers.s3 import resolve_objects_revision
 
-        return objects_revision(uri, wanted)
-    from trainwright.initializers.hub import commit_of
+        return resolve_objects_revision(uri, file_filter)
+    from trainwright.initializers.hub import resolve_commit
 
-    return commit_of(uri, wanted.kind)
+    return resolve_commit(uri, file_filter.kind)
 
 
-def fetch(uri: StorageUri, wanted: Wanted, revision: str | None, target: Path, announce: Announce) -> list[Path]:
-    """Bring the wanted files into `target`; returns their paths relative to it. `revision` is that of `revision_of`.
+def fetch(
+    uri: StorageUri, file_filter: FileFilter, revision: str | None, target: Path, start_progress: StartProgress
+) -> list[Path]:
+    """Copy the matching files to `target`. Returns their paths relative to it. `revision` is from `resolve_revision`.
 
-    What is in `target` from before is gone on from. Raises InitializerError where there is nothing to fetch, StorageError,
-    NoSpace, OSError.
+    Resumes an interrupted transfer. Raises InitializerError if no file matches, StorageError, NoSpace, OSError.
     """
     if uri.scheme == "hf":
         from trainwright.initializers.hub import fetch_repository
 
-        return fetch_repository(uri, wanted, revision, target)
+        return fetch_repository(uri, file_filter, revision, target)
     if uri.scheme == "s3":
         from trainwright.initializers.s3 import fetch_objects
 
-        return fetch_objects(uri, wanted, revision, target, announce)
+        return fetch_objects(uri, file_filter, revision, target, start_progress)
     source = uri.path
     if not source.exists():
         raise InitializerError(f"{uri} does not exist")
-    paths = _local_files(source, wanted)
+    paths = _local_files(source, file_filter)
     if not paths:
-        raise InitializerError(f"{uri} has no file that fits {', '.join(wanted.allow)}")
+        raise InitializerError(f"{uri} has no file that matches {', '.join(file_filter.allow)}")
     root = source if source.is_dir() else source.parent
     sizes = {path: (root / path).stat().st_size for path in paths}
     check_space(target, sum(size for path, size in sizes.items() if not _has(target / path, size)))
-    advance = announce(sum(sizes.values()))
+    on_progress = start_progress(sum(sizes.values()))
     for path, size in sizes.items():
         if _has(target / path, size) and file_digest(target / path) == file_digest(root / path):
-            advance(size)
+            on_progress(size)
         else:
-            copy_file(root / path, target / path, advance)  # no link: the source may change or go while training reads
+            copy_file(root / path, target / path, on_progress)  # not a link: the source may change or be deleted during training
     return paths
 
 
-def _local_files(source: Path, wanted: Wanted) -> list[Path]:
+def _local_files(source: Path, file_filter: FileFilter) -> list[Path]:
     if not source.is_dir():
         return [Path(source.name)]
-    return [path for path in files_below(source) if wanted.takes(path.as_posix())]
+    return [path for path in files_below(source) if file_filter.matches(path.as_posix())]
 
 
 def _has(path: Path, size: int) -> bool:
     return path.is_file() and path.stat().st_size == size
 
 
-def _stat_digest(source: Path, wanted: Wanted) -> str:
+def _stat_digest(source: Path, file_filter: FileFilter) -> str:
     root = source if source.is_dir() else source.parent
     digest = hashlib.sha256()
-    for path in _local_files(source, wanted):
+    for path in _local_files(source, file_filter):
         stat = os.stat(root / path)
         digest.update(os.fsencode(path) + f"\0{stat.st_size}\0{stat.st_mtime_ns}\n".encode())
     return digest.hexdigest()
-
-
-def _matches(base: str, name: str, patterns: Sequence[str]) -> bool:
-    return any(fnmatch.fnmatchcase(base, pattern) or fnmatch.fnmatchcase(name, pattern) for pattern in patterns)

@@ -1,23 +1,23 @@
-"""From a TrainJob and its runtime to Kubernetes objects: a pure function, the one place where Trainer's rules are applied."""
+"""Converts a TrainJob and its runtime to Kubernetes objects: a pure function, the only place with Trainer's rules."""
 
 from trainwright.materialize.assembly import materialize, policy_problems
-from trainwright.materialize.fresh_keys import FreshKeys
 from trainwright.materialize.keys import Keys, SshKeyPair
+from trainwright.materialize.random_keys import RandomKeys
 from trainwright.materialize.settings import ProgressReports, Settings
-from trainwright.materialize.snapshot import runtime_in, runtime_snapshot, snapshot_name
-from trainwright.materialize.updates import due, update_problems
+from trainwright.materialize.snapshot import build_snapshot, load_snapshot, snapshot_name
+from trainwright.materialize.updates import objects_to_apply, update_problems
 
 __all__ = [
-    "FreshKeys",
     "Keys",
     "ProgressReports",
+    "RandomKeys",
     "Settings",
     "SshKeyPair",
-    "due",
+    "build_snapshot",
+    "load_snapshot",
     "materialize",
+    "objects_to_apply",
     "policy_problems",
-    "runtime_in",
-    "runtime_snapshot",
     "snapshot_name",
     "update_problems",
 ]

@@ -1,4 +1,4 @@
-"""The order of materialization, visible in one place: patches, pod sets, then every policy's phases, then the objects."""
+"""The order of materialization: patches, pod sets, the phases of every policy, and then the objects."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from functools import cache
 from typing import Any
 
 from trainwright.api import names
-from trainwright.api.admission import admit
-from trainwright.api.defaults import jobset_defaults
+from trainwright.api.admission.admit import admit
+from trainwright.api.defaults.workloads import jobset_defaults
 from trainwright.api.errors import Invalid, Problem
-from trainwright.api.jobset_rules import JOBSET_RULES
 from trainwright.api.objects import Obj, copy_of, name_of
-from trainwright.api.webhook_rules import Case, broken
-from trainwright.materialize.compiled import CompiledRuntime, compiled
+from trainwright.api.rules.jobset import JOBSET_RULES
+from trainwright.api.rules.webhook import AdmissionRequest, violations
+from trainwright.materialize.compiled_runtime import CompiledRuntime, compile_runtime
 from trainwright.materialize.draft import Draft, PodSet, ancestor_of
 from trainwright.materialize.keys import Keys, PlaceholderKeys
-from trainwright.materialize.patches import patch_problems, patched_template
-from trainwright.materialize.plugins import PHASES, guarded, installed_plugins
+from trainwright.materialize.patches import apply_patches, patch_problems
+from trainwright.materialize.plugins import PHASES, installed_plugins, wrap_phase
 from trainwright.materialize.policies.coscheduling import CoschedulingPolicy
 from trainwright.materialize.policies.flux import FluxPolicy
 from trainwright.materialize.policies.jax import JaxPolicy
@@ -30,7 +30,7 @@ from trainwright.materialize.policies.torchtune import TorchTunePolicy
 from trainwright.materialize.policies.volcano import VolcanoPolicy
 from trainwright.materialize.policies.xgboost import XGBoostPolicy
 from trainwright.materialize.policy import BUILD, CHECK, ENFORCE, VALIDATE, Policy
-from trainwright.materialize.resources import merged_resources
+from trainwright.materialize.resources import merge_resources
 from trainwright.materialize.settings import Settings
 
 POLICIES: tuple[Policy, ...] = (
@@ -46,76 +46,76 @@ POLICIES: tuple[Policy, ...] = (
     ProgressPolicy(),
     JobSetPolicy(),
 )
-"""In the order in which they run. Plugins come before the last, which writes the JobSet."""
-_NAMELESS = "Invalid value: every object is named after the TrainJob; give metadata.name instead"
+"""In the order in which they run. Plugins run before the last one, which creates the JobSet."""
+_NAME_REQUIRED = "Invalid value: every object is named after the TrainJob; give metadata.name instead"
 
 
 def materialize(trainjob: Obj, runtime: Obj, *, settings: Settings | None = None, keys: Keys | None = None) -> list[Obj]:
-    """The objects that Trainer's controller would create for a TrainJob with that runtime.
+    """Return the objects that Trainer's controller would create for a TrainJob with this runtime.
 
-    Pure: no clock, no network, no environment; the same input gives the same objects in the same order, companions
-    before the JobSet; none for a TrainJob that another controller manages. The arguments are not changed.
-    `keys` makes the keys of MPI and Flux; without it their Secrets hold a placeholder that opens nothing.
-    Raises Invalid with every problem, each with its field path, before anything is built.
+    Pure: no clock, network or environment. The same input gives the same objects in the same order, companions before the
+    JobSet; an empty list for a TrainJob that another controller manages. The arguments are not modified.
+    `keys` generates the keys of MPI and Flux; without it their Secrets contain an unusable placeholder.
+    Raises Invalid with all problems and their field paths before anything is built.
     """
     objects = build(admit(trainjob).object, runtime, settings=settings, keys=keys)
     if objects:
-        _refuse_what_jobset_would(objects[-1])
+        _check_jobset_admission(objects[-1])
     return objects
 
 
 def build(trainjob: Obj, runtime: Obj, *, settings: Settings | None = None, keys: Keys | None = None) -> list[Obj]:
-    """As `materialize`, for a TrainJob that has been admitted and a JobSet that will be: without either's admission.
+    """Like `materialize`, without admission of the TrainJob, which was admitted, and of the JobSet, which will be.
 
-    The TrainJob may be changed.
+    The TrainJob may be modified.
     """
-    if not name_of(trainjob):  # with generateName it gets one when it is created
-        raise Invalid.of("TrainJob", "", [Problem("metadata.generateName", _NAMELESS)], "trainer.kubeflow.org")
+    if not name_of(trainjob):  # with generateName, the name is set on creation
+        raise Invalid.of("TrainJob", "", [Problem("metadata.generateName", _NAME_REQUIRED)], "trainer.kubeflow.org")
     if trainjob["spec"]["managedBy"] != names.TRAINJOB_CONTROLLER:
-        return []  # somebody else's to build
-    ready = compiled(runtime)
-    _refuse(trainjob, patch_problems(trainjob, ready.runtime))  # the patched template would mean nothing
-    draft = drafted(trainjob, ready, settings or Settings(), keys or PlaceholderKeys())
-    _refuse(trainjob, _problems(VALIDATE, draft))
+        return []  # managed by another controller
+    compiled = compile_runtime(runtime)
+    _raise_if_any(trainjob, patch_problems(trainjob, compiled.runtime))  # the patched template would be meaningless
+    draft = create_draft(trainjob, compiled, settings or Settings(), keys or PlaceholderKeys())
+    _raise_if_any(trainjob, _problems(VALIDATE, draft))
     for phase in ENFORCE:
         _run(phase, draft)
-    _refuse(trainjob, _problems(CHECK, draft))
+    _raise_if_any(trainjob, _problems(CHECK, draft))
     _run(BUILD, draft)
     return draft.companions
 
 
 def policy_problems(trainjob: Obj, runtime: Obj) -> list[Problem]:
-    """What the policies of its runtime hold against a TrainJob that has been admitted; the arguments are not changed."""
-    ready = compiled(runtime)
-    if found := list(patch_problems(trainjob, ready.runtime)):
+    """Return the problems that a runtime's policies find in an admitted TrainJob. The arguments are not modified."""
+    compiled = compile_runtime(runtime)
+    if found := list(patch_problems(trainjob, compiled.runtime)):
         return found
-    return list(_problems(VALIDATE, drafted(copy_of(trainjob), ready, Settings(), PlaceholderKeys())))
+    return list(_problems(VALIDATE, create_draft(copy_of(trainjob), compiled, Settings(), PlaceholderKeys())))
 
 
-def drafted(trainjob: Obj, ready: CompiledRuntime, settings: Settings, keys: Keys) -> Draft:
-    """The draft before any policy has touched it. The TrainJob must have been admitted; policies may change it."""
-    spec, labels, annotations = patched_template(trainjob, ready)
-    policy = (ready.runtime.get("spec") or {}).get("mlPolicy")
+def create_draft(trainjob: Obj, compiled: CompiledRuntime, settings: Settings, keys: Keys) -> Draft:
+    """Return the draft before any policy has run. The TrainJob must be admitted; policies may modify it."""
+    spec, labels, annotations = apply_patches(trainjob, compiled)
+    policy = (compiled.runtime.get("spec") or {}).get("mlPolicy")
     pod_sets = [PodSet(job, ancestor_of(job), _count(job, policy)) for job in spec.get("replicatedJobs") or []]
-    draft = Draft(trainjob, ready.runtime, settings, spec, labels, annotations, pod_sets, keys)
+    draft = Draft(trainjob, compiled.runtime, settings, spec, labels, annotations, pod_sets, keys)
     override = (draft.trainer or {}).get("resourcesPerNode")
     if override is not None and policy is not None:  # without a policy they are ignored (Trainer 2.3)
-        _merge_resources(draft, override)
+        _merge_node_resources(draft, override)
     return draft
 
 
 def _count(job: Obj, policy: Obj | None) -> int:
-    """Pods of a replicated job: the policy's nodes for the trainer, else the template's parallelism; at least 1."""
+    """Return the pods of a replicated job: the policy's nodes for the trainer, else the template's parallelism; at least 1."""
     if ancestor_of(job) == names.ANCESTOR_TRAINER and policy is not None:
         return max(int(policy.get("numNodes") or 1), 1)
     return max(int(job["template"]["spec"].get("parallelism") or 1), 1)
 
 
-def _merge_resources(draft: Draft, override: Obj) -> None:
+def _merge_node_resources(draft: Draft, override: Obj) -> None:
     for pods in draft.pod_sets:
         container = pods.container(names.NODE)
         if container is not None and draft.is_trained_by(pods):
-            container["resources"] = merged_resources(container.get("resources"), override)
+            container["resources"] = merge_resources(container.get("resources"), override)
 
 
 @cache
@@ -124,7 +124,7 @@ def _steps() -> dict[str, list[Callable[[Draft], Any]]]:
     steps: dict[str, list[Callable[[Draft], Any]]] = {}
     for phase in PHASES:
         steps[phase] = [getattr(policy, phase) for policy in own if hasattr(policy, phase)]
-        steps[phase] += [guarded(plugin, phase) for plugin in plugins if hasattr(plugin, phase)]
+        steps[phase] += [wrap_phase(plugin, phase) for plugin in plugins if hasattr(plugin, phase)]
         steps[phase] += [getattr(last, phase)] if hasattr(last, phase) else []
     return steps
 
@@ -139,16 +139,16 @@ def _problems(phase: str, draft: Draft) -> Iterator[Problem]:
         yield from step(draft)
 
 
-def _refuse_what_jobset_would(jobset: Obj) -> None:
-    """Its webhook's rules: names that become too long, dependencies. The shape was checked with the runtime and the TrainJob."""
+def _check_jobset_admission(jobset: Obj) -> None:
+    """Apply the rules of JobSet's webhook, such as name lengths and dependencies. The schema has been checked already."""
     stored = copy_of(jobset)
     for job in stored["spec"].get("replicatedJobs") or []:
         job.setdefault("replicas", 1)  # the schema's default for a zero that was not sent
     jobset_defaults(stored, None)
-    if found := broken(JOBSET_RULES, Case(stored)):
+    if found := violations(JOBSET_RULES, AdmissionRequest(stored)):
         raise Invalid.of("JobSet", name_of(jobset), found, "jobset.x-k8s.io")
 
 
-def _refuse(trainjob: Obj, problems: Iterable[Problem]) -> None:
+def _raise_if_any(trainjob: Obj, problems: Iterable[Problem]) -> None:
     if found := list(problems):
         raise Invalid.of("TrainJob", trainjob["metadata"]["name"], found, "trainer.kubeflow.org")

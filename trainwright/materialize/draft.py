@@ -1,4 +1,4 @@
-"""The JobSet in the making: what the policies of a TrainJob read and change before the objects are written out."""
+"""The draft of a JobSet, which the policies of a TrainJob read and modify before the objects are built."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from trainwright.materialize.settings import Settings
 
 @dataclass
 class PodSet:
-    """One replicated job: its pods, how many there are of them, and the step it stands for (its ancestor)."""
+    """A replicated job: its template, its number of pods, and its step (ancestor label)."""
 
     job: Obj
     ancestor: str
@@ -38,7 +38,7 @@ class PodSet:
 
 @dataclass
 class Draft:
-    """Everything that one materialization works on. The inputs are private copies; policies may change them."""
+    """The state of one materialization. The inputs are private copies that policies may modify."""
 
     trainjob: Obj
     runtime: Obj
@@ -49,7 +49,7 @@ class Draft:
     pod_sets: list[PodSet]
     keys: Keys = field(default_factory=PlaceholderKeys)
     companions: list[Obj] = field(default_factory=list)
-    """Objects besides the JobSet: config maps, secrets, pod groups."""
+    """Objects other than the JobSet: ConfigMaps, Secrets, PodGroups."""
 
     @property
     def name(self) -> str:
@@ -61,7 +61,7 @@ class Draft:
 
     @property
     def trainer(self) -> Obj | None:
-        """`spec.trainer`, or None: without it no rendezvous is set up (an empty object is enough)."""
+        """`spec.trainer`, or None. Without it no rendezvous is configured; an empty object is enough."""
         trainer: Obj | None = self.trainjob["spec"].get("trainer")
         return trainer
 
@@ -71,26 +71,26 @@ class Draft:
         return policy
 
     def policy(self, name: str) -> Obj | None:
-        """The settings of one ML policy of the runtime (`torch`, `mpi` ...), or None when it is not chosen."""
+        """Return the settings of an ML policy of the runtime (`torch`, `mpi` ...), or None if it is not set."""
         policy: Obj | None = (self.runtime.get("spec") or {}).get("mlPolicy")
         return policy.get(name) if policy else None
 
     def pod_group_policy(self, name: str) -> Obj | None:
-        """The settings of one pod group policy (`coscheduling`, `volcano`); both may be chosen."""
+        """Return the settings of a pod group policy (`coscheduling`, `volcano`); both may be set."""
         settings: Obj | None = ((self.runtime.get("spec") or {}).get("podGroupPolicy") or {}).get(name)
         return settings
 
     @property
     def launcher_is_node(self) -> bool:
-        """Whether this is MPI with `runLauncherAsNode`: then the workers are nodes of the trainer too."""
+        """Whether this is MPI with `runLauncherAsNode`; then the workers are trainer nodes too."""
         return bool((self.policy("mpi") or {}).get("runLauncherAsNode"))
 
     def is_trained_by(self, pods: PodSet) -> bool:
-        """Whether the TrainJob's variables and resources go to a replicated job: the trainer's, and MPI workers of one."""
+        """Whether the TrainJob's variables and resources apply to a replicated job: the trainer's, and its MPI workers."""
         return pods.ancestor == names.ANCESTOR_TRAINER or (self.launcher_is_node and pods.name == names.NODE)
 
     def trainer_pods(self) -> PodSet | None:
-        """The first replicated job with the ancestor `trainer`."""
+        """Return the first replicated job with the ancestor `trainer`."""
         return next((pods for pods in self.pod_sets if pods.ancestor == names.ANCESTOR_TRAINER), None)
 
     def pods_named(self, name: str) -> PodSet | None:
@@ -98,5 +98,5 @@ class Draft:
 
 
 def ancestor_of(replicated_job: Obj) -> str:
-    """The step that a replicated job stands for: a label of its Job template."""
+    """Return the step of a replicated job, from a label of its Job template."""
     return labels_of(replicated_job.get("template") or {}).get(names.ANCESTOR_LABEL, "")

@@ -1,7 +1,7 @@
-"""The two scripts of a Flux job: one that prepares the view in the installer container, one that starts brokers and the program.
+"""The two scripts of a Flux job: one prepares the view in the installer container, one starts the brokers and the program.
 
-Facts about paths and order: reference section 2.15. The scripts run under bash in images that are not ours, so they use nothing
-but bash, coreutils and Flux itself.
+Source of paths and order: reference section 2.15. The scripts run in third-party images, so they use only bash, coreutils and
+Flux.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class FluxJob:
-    """What the scripts differ in from job to job."""
+    """The parameters of the scripts."""
 
     name: str
     namespace: str
     nodes: int
     tasks: int
-    """On each node."""
+    """Per node."""
     gpus: int
-    """On each node."""
+    """Per node."""
     device: str
     queue_policy: str
 
@@ -29,12 +29,12 @@ class FluxJob:
 
 
 def numbered(count: int) -> str:
-    """So many things as Flux numbers them: `0`, or `0-3`."""
+    """Return a Flux index range: `0`, or `0-3`."""
     return "0" if count == 1 else f"0-{count - 1}"
 
 
 def init_script(job: FluxJob) -> str:
-    """Copies Flux from its image to where the program's container sees it, and writes the brokers' configuration."""
+    """Return the script that copies Flux to a shared volume and writes the broker configuration."""
     return f"""# Prepares {_SHARED} for the container that runs the program.
 set -euo pipefail
 fluxroot=/opt/view
@@ -76,7 +76,7 @@ touch {_SHARED}/installed
 
 
 def entrypoint_script(job: FluxJob) -> str:
-    """Starts this host's broker; on the first host the program runs under it, given as one argument."""
+    """Return the script that starts the host's broker and, on the first host, the program, which is its only argument."""
     resources = f"--cores={numbered(job.tasks)}" + (f" --gpu={numbered(job.gpus)}" if job.gpus else "")
     flags = f"-N {job.nodes} -n {job.nodes * job.tasks}" + (f" -g {job.gpus}" if job.gpus else "") + "  "
     return f"""# Runs one broker of the job; $1 is the program, and without one the first host only keeps a broker open.

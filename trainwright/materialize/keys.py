@@ -1,4 +1,4 @@
-"""Key material that goes into Secrets: what a caller hands to `materialize`, which itself knows nothing random."""
+"""Key material for Secrets, passed to `materialize` by the caller, because `materialize` is deterministic."""
 
 from __future__ import annotations
 
@@ -6,31 +6,31 @@ from dataclasses import dataclass
 from typing import Protocol
 
 NO_KEY = "placeholder: the key is made where the object is created\n"
-"""Deliberately no key: objects that were only printed or checked must not open any door."""
+"""Deliberately not a key: objects that are only printed or checked must not contain usable keys."""
 
 
 @dataclass(frozen=True)
 class SshKeyPair:
-    """`private` as PEM text, `public` as one line of authorized_keys with its newline."""
+    """`private` is PEM text, `public` a line of authorized_keys with a newline."""
 
     private: str
     public: str
 
 
 class Keys(Protocol):
-    """Where keys come from. Called once for a TrainJob that needs one."""
+    """A source of keys, called once for a TrainJob that needs one."""
 
     def ssh(self) -> SshKeyPair:
-        """The key pair with which an MPI launcher reaches its workers."""
+        """Return the key pair for ssh from an MPI launcher to its workers."""
         ...
 
     def curve_certificate(self, name: str) -> str:
-        """A ZeroMQ CURVE certificate, as text, with which Flux brokers trust each other."""
+        """Return a ZeroMQ CURVE certificate, as text, shared by the Flux brokers of a job."""
         ...
 
 
 class PlaceholderKeys:
-    """The same text every time, so that materialization stays a pure function."""
+    """A constant text, so that materialization is a pure function."""
 
     def ssh(self) -> SshKeyPair:
         return SshKeyPair(NO_KEY, NO_KEY)

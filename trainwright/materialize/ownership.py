@@ -1,4 +1,4 @@
-"""The head of every object that belongs to a TrainJob: its name, its namespace and its controller."""
+"""The metadata of objects that belong to a TrainJob: name, namespace and owner reference."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from trainwright.api.objects import Obj, owner_reference
 from trainwright.materialize.draft import Draft
 
 
-def owned(draft: Draft, api_version: str, kind: str, name: str) -> Obj:
-    """An object with metadata only, owned by the draft's TrainJob so that it goes when the TrainJob goes."""
+def owned_object(draft: Draft, api_version: str, kind: str, name: str) -> Obj:
+    """Return an object with metadata only, owned by the draft's TrainJob, so that it is deleted with it."""
     reference = owner_reference(
         {"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob", "metadata": draft.trainjob["metadata"]}
     )

@@ -1,4 +1,4 @@
-"""`spec.runtimePatches`: the TrainJob's changes to its runtime's template, by strategic merge, in list order."""
+"""Applies `spec.runtimePatches` of a TrainJob to its runtime's template, by strategic merge, in list order."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from collections.abc import Iterator
 from trainwright.api import names
 from trainwright.api.errors import Problem
 from trainwright.api.objects import Obj, named
-from trainwright.api.strategic_merge import strategic_merge
-from trainwright.materialize.compiled import CompiledRuntime
-from trainwright.materialize.serialised import as_written, quantity_problems
-from trainwright.materialize.template_types import JOBSET_SPEC, PATCH_SPEC
+from trainwright.api.patching.strategic_merge import strategic_merge
+from trainwright.materialize.compiled_runtime import CompiledRuntime
+from trainwright.materialize.go_serialization import quantity_problems, serialize
+from trainwright.materialize.go_types import JOBSET_SPEC, PATCH_SPEC
 
 
-def patched_template(trainjob: Obj, ready: CompiledRuntime) -> tuple[Obj, dict[str, str], dict[str, str]]:
-    """The JobSet spec of the runtime after all patches, and the JobSet's labels and annotations.
+def apply_patches(trainjob: Obj, compiled: CompiledRuntime) -> tuple[Obj, dict[str, str], dict[str, str]]:
+    """Return the runtime's JobSet spec with all patches, and the JobSet's labels and annotations.
 
-    TrainJob labels and annotations of its own metadata are never propagated (Trainer 2.2 and later).
+    Labels and annotations of the TrainJob's metadata are not propagated (Trainer 2.2 and later).
     """
-    metadata = ((ready.runtime.get("spec") or {}).get("template") or {}).get("metadata") or {}
-    spec = ready.template()
+    metadata = ((compiled.runtime.get("spec") or {}).get("template") or {}).get("metadata") or {}
+    spec = compiled.template()
     labels, annotations = dict(metadata.get("labels") or {}), dict(metadata.get("annotations") or {})
     patches = trainjob["spec"].get("runtimePatches") or []
     if not patches:
@@ -30,17 +30,17 @@ def patched_template(trainjob: Obj, ready: CompiledRuntime) -> tuple[Obj, dict[s
         labels |= (patched.get("metadata") or {}).get("labels") or {}
         annotations |= (patched.get("metadata") or {}).get("annotations") or {}
         if patched.get("spec"):
-            merged = strategic_merge(spec, as_written(PATCH_SPEC, patched["spec"], complete=False))
-            spec = as_written(JOBSET_SPEC, merged)
+            merged = strategic_merge(spec, serialize(PATCH_SPEC, patched["spec"], complete=False))
+            spec = serialize(JOBSET_SPEC, merged)
     if spec.get("replicatedJobs"):
         spec["replicatedJobs"] = sorted(spec["replicatedJobs"], key=lambda job: order.get(job["name"], 0))
     return spec, labels, annotations
 
 
 def patch_problems(trainjob: Obj, runtime: Obj) -> Iterator[Problem]:
-    """What patches name and the runtime does not have, and variables where they are not allowed (rules 12 to 14).
+    """Yield patch targets that the runtime does not have, and variables where they are not allowed (rules 12 to 14).
 
-    Checked against the runtime as it is: upstream checks the merged template, and so admits typing errors.
+    Checked against the runtime without patches: upstream checks the merged template, and so admits typos.
     """
     for patch in trainjob["spec"].get("runtimePatches") or []:
         yield from _patch_problems(patch, runtime)

@@ -1,7 +1,7 @@
-"""Policies of third parties: every entry point of the group `trainwright.plugins` names a class with some of the phases.
+"""Third-party policies: every entry point of the group `trainwright.plugins` names a class with some of the phases.
 
-They run after the built-in policies and before the JobSet is written; among each other in the order of their names. What
-they raise is told as theirs.
+They run after the built-in policies and before the JobSet is built, ordered by entry point name. Their exceptions are reported
+with the name of the plugin.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ PHASES = (VALIDATE, *ENFORCE, CHECK, BUILD)
 
 
 def installed_plugins() -> tuple[Policy, ...]:
-    """One instance of each. Raises TypeError naming the entry point that is no policy."""
-    from importlib.metadata import entry_points  # slow to import, and most processes never build anything
+    """Return one instance of each plugin. Raises TypeError, which names the entry point, for an invalid policy."""
+    from importlib.metadata import entry_points  # slow to import, and most processes do not need it
 
     found = []
     for entry in sorted(entry_points(group=GROUP), key=lambda entry: entry.name):
         policy = entry.load()()
         if not isinstance(getattr(policy, "name", None), str) or not any(hasattr(policy, phase) for phase in PHASES):
             expected = f"a `name` and one of {', '.join(PHASES)}"
-            raise TypeError(f"entry point {entry.name} = {entry.value} of {GROUP} is no policy: expected {expected}")
+            raise TypeError(f"entry point {entry.name} = {entry.value} of {GROUP} is not a policy: expected {expected}")
         found.append(policy)
     return tuple(found)
 
 
-def guarded(policy: Policy, phase: str) -> Callable[[Draft], Any]:
-    """A phase of a plugin, whose errors name the plugin, the phase and the TrainJob. Problems and API errors pass as they are."""
+def wrap_phase(policy: Policy, phase: str) -> Callable[[Draft], Any]:
+    """Wrap a plugin's phase so that its errors name the plugin, the phase and the TrainJob. API errors are not wrapped."""
     step = getattr(policy, phase)
 
     def run(draft: Draft) -> list[Problem]:
@@ -44,6 +44,6 @@ def guarded(policy: Policy, phase: str) -> Callable[[Draft], Any]:
         except Exception as error:
             where = f"TrainJob {draft.namespace}/{draft.name}"
             problem = f"{type(error).__name__}: {error}"
-            raise ApiError(f"the plugin {policy.name!r} failed in its phase {phase} for {where}: {problem}") from error
+            raise ApiError(f"the plugin {policy.name!r} failed in phase {phase} for {where}: {problem}") from error
 
     return run

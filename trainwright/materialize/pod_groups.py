@@ -1,21 +1,21 @@
-"""The part that both gang schedulers have in common: one PodGroup for all pods of the TrainJob, and what it needs at least."""
+"""The common part of both gang schedulers: one PodGroup for all pods of the TrainJob, with its minimum resources."""
 
 from __future__ import annotations
 
 from trainwright.api.objects import Obj
 from trainwright.materialize.draft import Draft
-from trainwright.materialize.ownership import owned
-from trainwright.materialize.pod_requests import pod_requests, summed
+from trainwright.materialize.ownership import owned_object
+from trainwright.materialize.pod_requests import pod_requests, total_requests
 
 
 def pod_group(draft: Draft, api_version: str) -> Obj:
-    """A PodGroup with the TrainJob's name: initializers and launcher count too, replicas of jobs do not."""
+    """Return a PodGroup with the TrainJob's name. It counts initializers and the launcher, but not replicas of jobs."""
     members = sum(pods.count for pods in draft.pod_sets)
-    needed = summed((pods.count, pod_requests(pods.pod_spec)) for pods in draft.pod_sets)
-    return owned(draft, api_version, "PodGroup", draft.name) | {"spec": {"minMember": members, "minResources": needed}}
+    needed = total_requests((pods.count, pod_requests(pods.pod_spec)) for pods in draft.pod_sets)
+    return owned_object(draft, api_version, "PodGroup", draft.name) | {"spec": {"minMember": members, "minResources": needed}}
 
 
 def mark_pods(draft: Draft, kind: str, key: str) -> None:
-    """Every pod says which group it is of; `kind` is `labels` or `annotations`."""
+    """Set the group's name in every pod template; `kind` is `labels` or `annotations`."""
     for pods in draft.pod_sets:
         pods.job["template"]["spec"]["template"]["metadata"].setdefault(kind, {})[key] = draft.name

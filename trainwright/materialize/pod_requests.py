@@ -1,7 +1,7 @@
-"""What one pod of a template asks of a scheduler: the sum that gang scheduling reserves.
+"""The effective resource requests of a pod, which gang scheduling reserves.
 
-Rules of Kubernetes' own pod accounting: containers and sidecars add up, init containers count where they need more, pod-level
-amounts replace the sum, overhead comes on top. Limits without requests count as nothing.
+Source: Kubernetes' pod accounting. Containers and sidecars are added up, init containers count if they need more, pod-level
+requests replace the sum, overhead is added. Limits without requests do not count.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ Requests = dict[str, Quantity]
 
 
 def pod_requests(pod_spec: Obj) -> Requests:
-    """The effective requests of one pod."""
+    """Return the effective requests of a pod."""
     total: Requests = {}
     for container in pod_spec.get("containers") or []:
         _add(total, _requests(container.get("resources")))
-    most_while_starting: Requests = {}
+    init_maximum: Requests = {}
     sidecars: Requests = {}
     for container in pod_spec.get("initContainers") or []:
-        wanted = _requests(container.get("resources"))
+        requested = _requests(container.get("resources"))
         if container.get("restartPolicy") == "Always":
-            _add(total, wanted)
-            _add(sidecars, wanted)
-            _raise_to(most_while_starting, sidecars)
+            _add(total, requested)
+            _add(sidecars, requested)
+            _raise_to(init_maximum, sidecars)
         else:
-            _add(wanted, sidecars)
-            _raise_to(most_while_starting, wanted)
-    _raise_to(total, most_while_starting)
+            _add(requested, sidecars)
+            _raise_to(init_maximum, requested)
+    _raise_to(total, init_maximum)
     for name, amount in _requests(pod_spec.get("resources")).items():
         if name in ("cpu", "memory") or name.startswith("hugepages-"):
             total[name] = amount
@@ -39,7 +39,7 @@ def pod_requests(pod_spec: Obj) -> Requests:
 
 
 def template_requests(pod_spec: Obj) -> Requests:
-    """What a pod of a template will ask for, once the API server has taken its limits for requests where those are missing."""
+    """Return the requests of a pod of this template after the API server has defaulted missing requests to the limits."""
     filled = {**pod_spec}
     for group in ("containers", "initContainers"):
         if pod_spec.get(group):
@@ -47,8 +47,8 @@ def template_requests(pod_spec: Obj) -> Requests:
     return pod_requests(filled)
 
 
-def summed(parts: Iterable[tuple[int, Requests]]) -> dict[str, str]:
-    """So many pods of each kind, added up, in canonical form."""
+def total_requests(parts: Iterable[tuple[int, Requests]]) -> dict[str, str]:
+    """Return the sum of (number of pods, requests of one pod) pairs, in canonical form."""
     total: Requests = {}
     for count, requests in parts:
         _add(total, {name: amount * count for name, amount in requests.items()})
@@ -69,7 +69,7 @@ def _add(total: Requests, more: Requests) -> None:
         total[name] = total[name] + amount if name in total else amount
 
 
-def _raise_to(total: Requests, least: Requests) -> None:
-    for name, amount in least.items():
+def _raise_to(total: Requests, minimum: Requests) -> None:
+    for name, amount in minimum.items():
         if name not in total or amount > total[name]:
             total[name] = amount

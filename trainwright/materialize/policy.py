@@ -1,7 +1,7 @@
-"""The phases of materialization, and the shape of a policy that takes part in some of them.
+"""The phases of materialization, and the protocol of policies.
 
-A policy is a small object with only the methods it needs; each is called for every TrainJob, in the order of
-`trainwright.materialize.assembly.POLICIES`, and does nothing where it does not apply.
+A policy is a small object with only the phases that it needs. They are called for every TrainJob, in the order of
+`trainwright.materialize.assembly.POLICIES`, and must do nothing if the policy does not apply.
 """
 
 from __future__ import annotations
@@ -9,16 +9,16 @@ from __future__ import annotations
 from typing import Protocol
 
 VALIDATE = "validate"
-"""`validate(draft) -> Iterator[Problem]`: what is wrong, seen on the patched template, before any policy has changed it."""
+"""`validate(draft) -> Iterator[Problem]`: problems in the patched template, before any policy has modified it."""
 ENFORCE = ("enforce_ml_policy", "enforce_pod_group", "enforce_pod_spec", "before_build")
-"""`phase(draft) -> None`: changes to the draft, one phase after the other; within one, policies run in the order of their list."""
+"""`phase(draft) -> None`: modifies the draft. All policies run one phase, in list order, before the next phase starts."""
 CHECK = "check"
-"""`check(draft) -> Iterator[Problem]`: what is wrong once all policies have had their say."""
+"""`check(draft) -> Iterator[Problem]`: problems in the draft after all policies have modified it."""
 BUILD = "build"
-"""`build(draft) -> None`: adds objects to the draft's companions; the JobSet comes last."""
+"""`build(draft) -> None`: adds objects to the draft's companions; the JobSet is last."""
 
 
 class Policy(Protocol):
-    """`name` is what errors call it; all phases are optional."""
+    """`name` is used in errors; all phases are optional."""
 
     name: str

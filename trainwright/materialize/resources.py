@@ -1,4 +1,4 @@
-"""What a node may use: merging `resourcesPerNode`, and counting its GPUs and CPUs for the number of processes."""
+"""The resources of a node: merges `resourcesPerNode`, and counts GPUs and CPUs for the number of processes."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from trainwright.api.quantities import canonical, parse_quantity
 from trainwright.materialize.draft import Draft
 
 
-def merged_resources(runtime: Obj | None, override: Obj) -> Obj:
-    """Limits and requests merged key by key, the TrainJob's winning; claims are lost, as they are in Trainer."""
+def merge_resources(runtime: Obj | None, override: Obj) -> Obj:
+    """Merge limits and requests by key; the TrainJob's take precedence. Claims are dropped, as in Trainer."""
     merged: Obj = {}
     for group in ("limits", "requests"):
-        wanted = {name: canonical(amount) for name, amount in (override.get(group) or {}).items()}
-        values = {**((runtime or {}).get(group) or {}), **wanted}
+        overrides = {name: canonical(amount) for name, amount in (override.get(group) or {}).items()}
+        values = {**((runtime or {}).get(group) or {}), **overrides}
         if values:
             merged[group] = values
     return merged
 
 
-def counted_resources(draft: Draft) -> Obj:
-    """The resources that process counts are taken from.
+def resources_for_process_count(draft: Draft) -> Obj:
+    """Return the resources from which the number of processes is derived.
 
-    `resourcesPerNode` alone when the TrainJob sets it, unmerged; else those of the first container `node` that has any
-    (Trainer 2.3: process counts and the container itself can disagree).
+    `resourcesPerNode` of the TrainJob, unmerged, if set; else those of the first container `node` (Trainer 2.3, so the
+    number of processes can disagree with the container's resources).
     """
     override = (draft.trainer or {}).get("resourcesPerNode")
     if override is not None:
@@ -36,7 +36,7 @@ def counted_resources(draft: Draft) -> Obj:
 
 
 def gpu_count(resources: Obj) -> int:
-    """Value of the first resource whose name contains `gpu`; requests first, limits only if requests give none."""
+    """Return the value of the first resource whose name contains `gpu`, in requests, else in limits; 0 without one."""
     for group in ("requests", "limits"):
         for name, amount in sorted((resources.get(group) or {}).items()):
             if "gpu" in name.lower():
@@ -48,7 +48,7 @@ def gpu_count(resources: Obj) -> int:
 
 
 def cpu_count(resources: Obj) -> int:
-    """CPU request, else limit, rounded up to whole CPUs."""
+    """Return the CPU request, else the limit, rounded up; 0 without either."""
     for group in ("requests", "limits"):
         amount = (resources.get(group) or {}).get("cpu")
         if amount is not None:
@@ -58,10 +58,10 @@ def cpu_count(resources: Obj) -> int:
     return 0
 
 
-def processes(draft: Draft) -> str:
-    """Processes on a node: the TrainJob's number, `auto` where there are GPUs (torchrun resolves it), else the CPUs."""
+def processes_per_node(draft: Draft) -> str:
+    """Return the processes per node: the TrainJob's number, else `auto` with GPUs (resolved by torchrun), else the CPUs."""
     number = (draft.trainer or {}).get("numProcPerNode")
     if number is not None:
         return str(number)
-    resources = counted_resources(draft)
+    resources = resources_for_process_count(draft)
     return "auto" if gpu_count(resources) else str(max(1, cpu_count(resources)))

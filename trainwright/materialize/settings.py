@@ -1,4 +1,4 @@
-"""What materialization needs to know that is neither in the TrainJob nor in its runtime."""
+"""Settings of materialization that are neither in the TrainJob nor in its runtime."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class ProgressReports:
-    """Where a TrainJob's pods report their progress.
+    """The server to which a TrainJob's pods report progress.
 
-    `server` is the base URL (`https://host:port`), `ca_certificate` the PEM text that its certificate is checked with.
+    `server` is the base URL (`https://host:port`), `ca_certificate` the PEM text of the CA that verifies it.
     """
 
     server: str
@@ -18,6 +18,6 @@ class ProgressReports:
 
 @dataclass(frozen=True)
 class Settings:
-    """`progress` is None where reports are not taken: upstream's default (feature gate TrainJobStatus off)."""
+    """`progress` is None if progress reports are disabled: upstream's default (feature gate TrainJobStatus off)."""
 
     progress: ProgressReports | None = None

@@ -1,4 +1,4 @@
-"""The runtime as it was when its TrainJob was first built, kept in a ConfigMap: later changes of the runtime do not reach the job.
+"""The snapshot of a runtime in a ConfigMap, taken when its TrainJob is first built, so that later changes do not affect the job.
 
 Source: Trainer 2.3 (reference section 2.2).
 """
@@ -11,15 +11,15 @@ from typing import Any
 import orjson
 
 from trainwright.api import names
-from trainwright.api.admission import admit
+from trainwright.api.admission.admit import admit
 from trainwright.api.errors import Invalid, Problem
 from trainwright.api.objects import Obj, is_controlled_by, name_of, namespace_of, owner_reference
-from trainwright.materialize.serialised import as_written
-from trainwright.materialize.template_types import RUNTIME
+from trainwright.materialize.go_serialization import serialize
+from trainwright.materialize.go_types import RUNTIME
 
 KEY = "runtime"
-_REMEMBERED = 64
-"""Snapshots whose text is known in both directions: the jobs of a runtime all have the same, and YAML takes milliseconds."""
+_CACHE_SIZE = 64
+"""Conversions to and from YAML are cached: they take milliseconds, and all jobs of a runtime have the same snapshot."""
 _KINDS = ("TrainingRuntime", "ClusterTrainingRuntime")
 
 
@@ -27,31 +27,31 @@ def snapshot_name(trainjob: Obj) -> str:
     return f"{name_of(trainjob)}{names.SNAPSHOT_SUFFIX}"
 
 
-def runtime_snapshot(trainjob: Obj, runtime: Obj) -> Obj:
-    """The ConfigMap that holds a runtime for a TrainJob, owned by it. The runtime may be as it was written or as it is stored."""
-    whole = as_written(RUNTIME, admit(runtime).object)
+def build_snapshot(trainjob: Obj, runtime: Obj) -> Obj:
+    """Return the ConfigMap with a runtime's snapshot, owned by the TrainJob. The runtime may be with or without defaults."""
+    serialized = serialize(RUNTIME, admit(runtime).object)
     owner = {"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob", "metadata": trainjob["metadata"]}
     metadata = {
         "name": snapshot_name(trainjob),
         "namespace": namespace_of(trainjob) or "default",
         "ownerReferences": [owner_reference(owner)],
     }
-    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {KEY: _as_yaml(orjson.dumps(whole))}}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {KEY: _as_yaml(orjson.dumps(serialized))}}
 
 
-@lru_cache(_REMEMBERED)
+@lru_cache(_CACHE_SIZE)
 def _as_yaml(data: bytes) -> str:
     import yaml
 
-    whole = orjson.loads(data)
-    return str(yaml.safe_dump(whole, sort_keys=True, default_flow_style=False, allow_unicode=True, width=2**31))
+    runtime = orjson.loads(data)
+    return str(yaml.safe_dump(runtime, sort_keys=True, default_flow_style=False, allow_unicode=True, width=2**31))
 
 
-def runtime_in(snapshot: Obj, trainjob: Obj) -> Obj:
-    """The runtime that a snapshot holds.
+def load_snapshot(snapshot: Obj, trainjob: Obj) -> Obj:
+    """Return the runtime in a snapshot.
 
-    Raises Invalid where the ConfigMap is somebody else's, holds no runtime, or one that the TrainJob does not name: there is
-    no way back to the runtime of today, which may be another than the one that the job was built from.
+    Raises Invalid if the ConfigMap belongs to another object, contains no runtime, or one that the TrainJob does not refer to.
+    The current runtime cannot be used instead, because it may differ from the one that the job was built from.
     """
     if not is_controlled_by(snapshot, trainjob):
         raise _invalid(trainjob, "it belongs to another object")
@@ -60,13 +60,13 @@ def runtime_in(snapshot: Obj, trainjob: Obj) -> Obj:
         raise _invalid(trainjob, f"it has no key {KEY!r}")
     runtime, reference = _loaded(text, trainjob), trainjob["spec"]["runtimeRef"]
     group = str(runtime.get("apiVersion", "")).partition("/")[0]
-    for said, wanted in (
+    for actual, expected in (
         (runtime.get("kind"), reference.get("kind") or "ClusterTrainingRuntime"),
         (group, reference.get("apiGroup") or "trainer.kubeflow.org"),
         (name_of(runtime), reference["name"]),
     ):
-        if said != wanted:
-            raise _invalid(trainjob, f"it holds {said!r} where the TrainJob names {wanted!r}")
+        if actual != expected:
+            raise _invalid(trainjob, f"it contains {actual!r}, but the TrainJob refers to {expected!r}")
     return runtime
 
 
@@ -76,13 +76,13 @@ def _loaded(text: str, trainjob: Obj) -> Obj:
     try:
         runtime: Any = orjson.loads(_as_json(text))
     except (yaml.YAMLError, TypeError, ValueError) as error:
-        raise _invalid(trainjob, f"it is no YAML: {error}") from None
+        raise _invalid(trainjob, f"it is not valid YAML: {error}") from None
     if not isinstance(runtime, dict) or runtime.get("kind") not in _KINDS:
-        raise _invalid(trainjob, "it holds no runtime")
+        raise _invalid(trainjob, "it contains no runtime")
     return runtime
 
 
-@lru_cache(_REMEMBERED)
+@lru_cache(_CACHE_SIZE)
 def _as_json(text: str) -> bytes:
     import yaml
 

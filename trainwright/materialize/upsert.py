@@ -1,6 +1,6 @@
-"""Putting a named thing into a list: the first match is replaced whole and in place, else it is appended.
+"""Inserts items into lists: the first match is replaced in place, otherwise the item is appended.
 
-Match keys as in Trainer: environment by name, volumes by name, mounts by mountPath, ports by number or by name.
+Match keys as in Trainer: variables and volumes by name, mounts by mountPath, ports by number or by name.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def upsert(items: list[Obj], item: Obj, key: str) -> None:
 
 
 def upsert_env(container: Obj, variables: Iterable[Obj]) -> None:
-    """Names are unique in a list of variables: the schema refuses others."""
+    """Upsert variables by name. The schema guarantees unique names."""
     positions: dict[str, int] | None = None
     for variable in variables:
         env = container.setdefault("env", [])
@@ -44,7 +44,7 @@ def upsert_mount(container: Obj, mount: Obj) -> None:
 
 
 def upsert_port(container: Obj, port: Obj) -> None:
-    """Two ports are the same with an equal number or an equal name; two missing names are equal too, as in Trainer."""
+    """Upsert a port. Ports match by number or by name; two missing names match too, as in Trainer."""
     ports = container.setdefault("ports", [])
     for index, existing in enumerate(ports):
         if existing.get("containerPort") == port.get("containerPort") or existing.get("name") == port.get("name"):
@@ -54,7 +54,7 @@ def upsert_port(container: Obj, port: Obj) -> None:
 
 
 def trainer_env(variables: Iterable[Obj] | None) -> list[Obj]:
-    """A TrainJob's variables as Trainer hands them on: `valueFrom` wins, references have their own fields and all of them."""
+    """Convert a TrainJob's variables like Trainer: `valueFrom` takes precedence, references have exactly their known fields."""
     return [_variable(variable) for variable in variables or []]
 
 

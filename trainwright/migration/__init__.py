@@ -1,7 +1,7 @@
-"""From the manifests of Kubeflow's earlier training kinds to a TrainJob, with a note on whatever could not be kept."""
+"""Migrates manifests of Kubeflow's earlier training kinds to TrainJobs, with notes about fields without a counterpart."""
 
-from trainwright.migration.early_trainjob import is_early
+from trainwright.migration.legacy_trainjob import is_legacy
 from trainwright.migration.migrate import KINDS, is_outdated, migrate
-from trainwright.migration.notes import Migrated, Note
+from trainwright.migration.notes import MigrationResult, Note
 
-__all__ = ["KINDS", "Migrated", "Note", "is_early", "is_outdated", "migrate"]
+__all__ = ["KINDS", "MigrationResult", "Note", "is_legacy", "is_outdated", "migrate"]

@@ -1,4 +1,4 @@
-"""Which migration a manifest takes, by its kind and version."""
+"""Selects the migration of a manifest by its kind and version."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from collections.abc import Callable
 
 from trainwright.api.errors import BadRequest
 from trainwright.api.objects import Obj
-from trainwright.migration.early_trainjob import OURS, VERSIONS, is_early, migrate_early
 from trainwright.migration.jax import migrate_jax_job
+from trainwright.migration.legacy_trainjob import TRAINER_KINDS, VERSIONS, is_legacy, migrate_legacy
 from trainwright.migration.mpi import migrate_mpi_job
-from trainwright.migration.notes import Migrated
+from trainwright.migration.notes import MigrationResult
 from trainwright.migration.paddle import migrate_paddle_job
 from trainwright.migration.pytorch import migrate_pytorch_job
 from trainwright.migration.tensorflow import migrate_tf_job
 from trainwright.migration.xgboost import migrate_xgboost_job
 
-KINDS: dict[tuple[str, str], Callable[[Obj], Migrated]] = {
+KINDS: dict[tuple[str, str], Callable[[Obj], MigrationResult]] = {
     ("kubeflow.org/v1", "PyTorchJob"): migrate_pytorch_job,
     ("kubeflow.org/v1", "TFJob"): migrate_tf_job,
     ("kubeflow.org/v1", "MPIJob"): migrate_mpi_job,
@@ -27,24 +27,25 @@ KINDS: dict[tuple[str, str], Callable[[Obj], Migrated]] = {
 
 
 def is_outdated(obj: Obj) -> bool:
-    """Whether `migrate` has something to change."""
-    return is_early(obj) or (obj.get("apiVersion"), obj.get("kind")) in KINDS
+    """Whether `migrate` would change the object."""
+    return is_legacy(obj) or (obj.get("apiVersion"), obj.get("kind")) in KINDS
 
 
-def migrate(obj: Obj) -> Migrated:
-    """What a manifest becomes; one in today's form stays as it is. The given object is not changed.
+def migrate(obj: Obj) -> MigrationResult:
+    """Migrate a manifest. A current one is returned unchanged. The given object is not modified.
 
-    Raises BadRequest for a kind that is none of ours, Invalid for a manifest that its own operator would have refused.
+    Raises BadRequest for an unknown kind, Invalid for a manifest that its operator would have rejected.
     """
     version, kind = str(obj.get("apiVersion") or ""), str(obj.get("kind") or "")
     migration = KINDS.get((version, kind))
     if migration is not None:
         return migration(obj)
-    if is_early(obj):
-        return migrate_early(obj)
-    if kind in OURS and version in VERSIONS:
-        return Migrated([obj], [])
+    if is_legacy(obj):
+        return migrate_legacy(obj)
+    if kind in TRAINER_KINDS and version in VERSIONS:
+        return MigrationResult([obj], [])
     known = ", ".join(sorted({f"{name} ({group})" for group, name in KINDS}))
     raise BadRequest(
-        f"kind: {kind or 'nothing'} ({version or 'no apiVersion'}) cannot be migrated; known are {known}, and early TrainJobs"
+        f"kind: {kind or 'nothing'} ({version or 'no apiVersion'}) cannot be migrated; supported are {known}, "
+        "and TrainJobs of before Trainer 2.2"
     )

@@ -1,4 +1,4 @@
-"""What a migration made, and what it says about the fields that have no counterpart."""
+"""The result of a migration: the new objects, and notes about changed or dropped fields."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from trainwright.api.objects import Obj
 
 @dataclass(frozen=True)
 class Note:
-    """One field of the old manifest, and what became of it."""
+    """A field of the old manifest, and how it was migrated."""
 
     path: str
     text: str
@@ -29,7 +29,7 @@ class Notes:
 
 
 @dataclass(frozen=True)
-class Migrated:
+class MigrationResult:
     """The objects to apply, in order: runtimes first, then the TrainJob."""
 
     objects: list[Obj]

@@ -1,6 +1,6 @@
-"""What the kinds of the training operator (kubeflow.org/v1) have in common: replicas of a few types, and a run policy.
+"""The common parts of the training operator's kinds (kubeflow.org/v1): replicas of a few types, and a run policy.
 
-Source: the CRDs of training-operator 1.9; where the operator's behaviour is meant, the environment that it gave to pods.
+Source: the CRDs of training-operator 1.9; for the operator's behaviour, the environment that it set in pods.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from typing import Any
 from trainwright.api import names
 from trainwright.api.errors import Invalid, Problem
 from trainwright.api.objects import Obj
-from trainwright.api.shape_check import findings
+from trainwright.api.schema.check import findings
 from trainwright.migration.notes import Notes
-from trainwright.migration.old_shapes import shape_of, without_nulls
+from trainwright.migration.replica_schemas import schema_of, without_nulls
 
 API_VERSION = "trainer.kubeflow.org/v1alpha1"
 ANCESTOR_LABEL = "trainer.kubeflow.org/trainjob-ancestor-step"
 FRAMEWORK_LABEL = "trainer.kubeflow.org/framework"
-_RETRIED_EXIT_CODES_FROM = 128
+_FIRST_RETRYABLE_EXIT_CODE = 128
 _BACKOFF = 6
 """The default backoffLimit of a batch/v1 Job."""
 
@@ -36,18 +36,18 @@ class Replicas:
 
     @property
     def name(self) -> str:
-        """The name of the replicated job that it becomes."""
+        """The name of the new replicated job."""
         return self.type.lower()
 
-    def container(self, wanted: str) -> Obj:
-        """The container that trains: the one of the framework's name, else the first."""
+    def container(self, name: str) -> Obj:
+        """Return the training container: the one with the framework's name, else the first."""
         containers: list[Obj] = self.template["spec"]["containers"]
-        return next((one for one in containers if one.get("name") == wanted), containers[0])
+        return next((one for one in containers if one.get("name") == name), containers[0])
 
 
 @dataclass(frozen=True)
 class ReplicaJob:
-    """The old job, read."""
+    """A parsed job."""
 
     obj: Obj
     replicas: dict[str, Replicas]
@@ -56,7 +56,7 @@ class ReplicaJob:
 
     @property
     def metadata(self) -> Obj:
-        """Name or generateName, namespace, labels and annotations: what the new objects take over."""
+        """Name or generateName, namespace, labels and annotations for the new objects."""
         kept = {key: self.obj["metadata"][key] for key in ("name", "generateName", "namespace") if key in self.obj["metadata"]}
         for key in ("labels", "annotations"):
             own = {name: value for name, value in (self.obj["metadata"].get(key) or {}).items() if "kubectl" not in name}
@@ -66,19 +66,19 @@ class ReplicaJob:
 
     @property
     def name(self) -> str:
-        """A name for what belongs to the job."""
+        """The name of the job, or a substitute for objects that belong to it."""
         metadata = self.obj["metadata"]
         return str(metadata.get("name") or str(metadata.get("generateName", "migrated")).rstrip("-"))
 
-    def at(self, *types: str) -> Replicas | None:
-        """The replicas of the first of these types that the job has."""
+    def first_of(self, *types: str) -> Replicas | None:
+        """Return the replicas of the first of these types that the job has, or None."""
         return next((self.replicas[name] for name in types if name in self.replicas), None)
 
 
-def read(given: Obj, field: str, types: tuple[str, ...], notes: Notes) -> ReplicaJob:
-    """The job, with its replicas by type. Raises Invalid for what the old operator would not have run either."""
+def parse(given: Obj, field: str, types: tuple[str, ...], notes: Notes) -> ReplicaJob:
+    """Parse a job and its replicas by type. Raises Invalid for a job that the old operator would have rejected too."""
     obj = without_nulls(given)
-    problems = findings(shape_of(field), obj).all() or list(_problems(obj, field, types))
+    problems = findings(schema_of(field), obj).all() or list(_problems(obj, field, types))
     if problems:
         raise Invalid(f"{obj.get('kind')} cannot be migrated", problems=problems)
     specs = obj["spec"][field]
@@ -87,7 +87,7 @@ def read(given: Obj, field: str, types: tuple[str, ...], notes: Notes) -> Replic
 
 
 def _problems(obj: Obj, field: str, types: tuple[str, ...]) -> Iterator[Problem]:
-    """What the shape does not say."""
+    """Yield problems that the schema cannot express."""
     if not obj["metadata"].get("name") and not obj["metadata"].get("generateName"):
         yield Problem("metadata.name", "Required value: name or generateName is required")
     if not obj["spec"][field]:
@@ -103,8 +103,8 @@ def _replicas(name: str, spec: Obj, path: str) -> Replicas:
     return Replicas(name, path, spec.get("replicas", 1), spec.get("restartPolicy") or "Never", spec["template"])
 
 
-def trainjob(job: ReplicaJob, runtime: Obj, trainer: Obj | None = None) -> Obj:
-    """The TrainJob: the run policy's part of it, the runtime that it names, and what it sets for the nodes."""
+def build_trainjob(job: ReplicaJob, runtime: Obj, trainer: Obj | None = None) -> Obj:
+    """Return a TrainJob with the fields of the run policy, the runtime reference, and the trainer settings."""
     spec: Obj = {"runtimeRef": runtime}
     if trainer:
         spec["trainer"] = trainer
@@ -117,20 +117,20 @@ def trainjob(job: ReplicaJob, runtime: Obj, trainer: Obj | None = None) -> Obj:
     if managed_by == names.MULTIKUEUE_CONTROLLER:
         spec["managedBy"] = managed_by
     elif managed_by:
-        job.notes.add("spec.runPolicy.managedBy", f"{managed_by} is the old controller's name; the new one is the default")
+        job.notes.add("spec.runPolicy.managedBy", f"{managed_by} is the old controller; the new one is the default")
     metadata = job.metadata
     queue = (policy.get("schedulingPolicy") or {}).get("queue")
     if queue:
         metadata["labels"] = {**metadata.get("labels", {}), names.QUEUE_LABEL: queue}
         job.notes.add(
-            "spec.runPolicy.schedulingPolicy.queue", f"became the label {names.QUEUE_LABEL} (Kueue); Volcano reads an annotation"
+            "spec.runPolicy.schedulingPolicy.queue", f"became the label {names.QUEUE_LABEL} (Kueue); Volcano uses an annotation"
         )
     if not _needs_runtime(policy):
         _note_clean_up(job)
     return {"apiVersion": API_VERSION, "kind": "TrainJob", "metadata": metadata, "spec": spec}
 
 
-def runtime(
+def build_runtime(
     job: ReplicaJob,
     framework: str,
     ml_policy: Obj,
@@ -139,7 +139,7 @@ def runtime(
     success: list[str],
     network: Obj | None = None,
 ) -> Obj:
-    """A TrainingRuntime of the job's own, named after it."""
+    """Return a TrainingRuntime for this job, with its name."""
     policy = job.run_policy
     template: Obj = {"successPolicy": {"operator": "All", "targetReplicatedJobs": success}, "replicatedJobs": replicated_jobs}
     if network:
@@ -147,7 +147,7 @@ def runtime(
     if policy.get("ttlSecondsAfterFinished") is not None:
         template["ttlSecondsAfterFinished"] = policy["ttlSecondsAfterFinished"]
     spec: Obj = {"mlPolicy": ml_policy, "template": {"spec": template}}
-    if gang := _gang(job):
+    if gang := _gang_policy(job):
         spec["podGroupPolicy"] = gang
     _note_clean_up(job)
     metadata: Obj = {"name": job.name, "labels": {FRAMEWORK_LABEL: framework}}
@@ -156,25 +156,25 @@ def runtime(
     return {"apiVersion": API_VERSION, "kind": "TrainingRuntime", "metadata": metadata, "spec": spec}
 
 
-def reference(own: Obj) -> Obj:
-    """How a TrainJob names a runtime of its own."""
+def runtime_ref(own: Obj) -> Obj:
+    """Return the `runtimeRef` of a runtime."""
     return {"kind": own["kind"], "name": own["metadata"]["name"]}
 
 
-def replicated_job(
+def build_replicated_job(
     job: ReplicaJob, replicas: Replicas, name: str, *, count: int | None = None, container: Obj, ancestor: bool
 ) -> Obj:
-    """One replicated job; `container` becomes `node`, the name that overrides and policies look for. `count` None leaves the
-    number to the policy."""
+    """Return a replicated job. With `ancestor` its container is renamed to `node`, which Trainer's policies expect. `count` None
+    leaves the number to the policy."""
     template = replicas.template
     if container["name"] != names.NODE and ancestor:
-        job.notes.add(f"{replicas.path}.template.spec.containers", f"the container {container['name']!r} is called 'node' now")
+        job.notes.add(f"{replicas.path}.template.spec.containers", f"the container {container['name']!r} was renamed to 'node'")
         container["name"] = names.NODE
     pod = template["spec"]
     spec: Obj = {"template": template}
     if count is not None:
         spec |= {"parallelism": count, "completions": count}
-    spec |= _restarts(job, replicas, pod)
+    spec |= _restart_fields(job, replicas, pod)
     priority = (job.run_policy.get("schedulingPolicy") or {}).get("priorityClass")
     if priority:
         pod.setdefault("priorityClassName", priority)
@@ -184,21 +184,23 @@ def replicated_job(
     return made
 
 
-def stock_fields(job: ReplicaJob, replicas: Replicas, container: Obj) -> Obj | None:
-    """What a TrainJob sets of a stock runtime's container, where the replicas ask for nothing beyond it; else None."""
+def trainer_fields(job: ReplicaJob, replicas: Replicas, container: Obj) -> Obj | None:
+    """Return the `spec.trainer` for a bundled runtime if the replicas need nothing else, otherwise None."""
     pod = {key: value for key, value in replicas.template["spec"].items() if key not in ("containers", "restartPolicy")}
     metadata = replicas.template.get("metadata") or {}
-    beyond = set(container) - {"name", "image", "command", "args", "env", "resources", "imagePullPolicy"}
+    unsupported = set(container) - {"name", "image", "command", "args", "env", "resources", "imagePullPolicy"}
     extra = [key for key in ("labels", "annotations") if metadata.get(key)]
-    if pod or beyond or extra or len(replicas.template["spec"]["containers"]) > 1 or _needs_runtime(job.run_policy):
+    if pod or unsupported or extra or len(replicas.template["spec"]["containers"]) > 1 or _needs_runtime(job.run_policy):
         return None
     if container.get("imagePullPolicy"):
         job.notes.add(
-            f"{replicas.path}.template.spec.containers", f"imagePullPolicy {container['imagePullPolicy']} is left to the runtime"
+            f"{replicas.path}.template.spec.containers",
+            f"imagePullPolicy {container['imagePullPolicy']} is not kept: the runtime determines it",
         )
     if replicas.restart_policy != "Never":
         job.notes.add(
-            f"{replicas.path}.restartPolicy", f"{replicas.restart_policy}: the runtime's backoffLimit decides on restarts"
+            f"{replicas.path}.restartPolicy",
+            f"{replicas.restart_policy} is not kept: the runtime's backoffLimit determines restarts",
         )
     trainer = {key: container[key] for key in ("image", "command", "args", "env") if container.get(key)}
     if container.get("resources"):
@@ -206,14 +208,14 @@ def stock_fields(job: ReplicaJob, replicas: Replicas, container: Obj) -> Obj | N
     return trainer
 
 
-def same_program(job: ReplicaJob, leader: Replicas, others: Replicas) -> None:
-    """Note where the others differ from the leader, whose template all nodes get: the nodes of a TrainJob are alike."""
+def note_differences(job: ReplicaJob, leader: Replicas, others: Replicas) -> None:
+    """Add notes for fields that differ from the leader's template, which all nodes of the TrainJob use."""
     for path in _differences(leader.template, others.template, f"{others.path}.template"):
-        job.notes.add(path, f"differs from {leader.type}'s, which all nodes have now")
+        job.notes.add(path, f"differs from {leader.type}, whose template is now used for all nodes")
 
 
 def index_env(name: str) -> Obj:
-    """A variable with the pod's completion index."""
+    """Return a variable with the pod's completion index."""
     return {
         "name": name,
         "valueFrom": {"fieldRef": {"fieldPath": "metadata.annotations['batch.kubernetes.io/job-completion-index']"}},
@@ -224,34 +226,34 @@ JOBSET_NAME: Obj = {
     "name": "JOBSET_NAME",
     "valueFrom": {"fieldRef": {"fieldPath": "metadata.labels['jobset.sigs.k8s.io/jobset-name']"}},
 }
-"""For host names that do not depend on what the TrainJob is called."""
+"""For host names that do not depend on the TrainJob's name."""
 
 
 def host(replicated: str, index: int | str) -> str:
-    """The host name of a pod, for a variable after JOBSET_NAME."""
+    """Return a pod's host name, for a variable defined after JOBSET_NAME."""
     return f"$(JOBSET_NAME)-{replicated}-0-{index}.$(JOBSET_NAME)"
 
 
 def add_env(container: Obj, variables: list[Obj]) -> None:
-    """Put variables before the container's own, which win and may refer to them."""
+    """Insert variables before the container's own, which take precedence and may refer to them."""
     own = container.get("env") or []
-    mine = {variable.get("name") for variable in own}
-    container["env"] = [variable for variable in variables if variable["name"] not in mine] + own
+    own_names = {variable.get("name") for variable in own}
+    container["env"] = [variable for variable in variables if variable["name"] not in own_names] + own
 
 
-def _restarts(job: ReplicaJob, replicas: Replicas, pod: Obj) -> Obj:
-    """restartPolicy and backoffLimit, which the operator had for each replica type, as fields of the Job."""
+def _restart_fields(job: ReplicaJob, replicas: Replicas, pod: Obj) -> Obj:
+    """Convert the replica type's restartPolicy and backoffLimit to fields of the Job."""
     limit = job.run_policy.get("backoffLimit")
     policy, path = replicas.restart_policy, f"{replicas.path}.restartPolicy"
     if policy in ("Always", "OnFailure"):
         pod["restartPolicy"] = "OnFailure"
         if policy == "Always":
-            job.notes.add(path, "Always became OnFailure: a Job's pod that has succeeded is not started again")
+            job.notes.add(path, "Always became OnFailure: a Job does not restart pods that have succeeded")
         return {"backoffLimit": _BACKOFF if limit is None else limit}
     pod["restartPolicy"] = "Never"
     if policy == "ExitCode":
-        job.notes.add(path, "ExitCode became a podFailurePolicy: codes below 128 fail the job, those above are tried again")
-        last = _RETRIED_EXIT_CODES_FROM - 1
+        job.notes.add(path, "ExitCode became a podFailurePolicy: exit codes below 128 fail the job, others are retried")
+        last = _FIRST_RETRYABLE_EXIT_CODE - 1
         codes = {"operator": "In", "values": list(range(1, last + 1))}
         return {
             "backoffLimit": _BACKOFF if limit is None else limit,
@@ -260,33 +262,33 @@ def _restarts(job: ReplicaJob, replicas: Replicas, pod: Obj) -> Obj:
     return {"backoffLimit": 0}
 
 
-def _gang(job: ReplicaJob) -> Obj | None:
-    """The old gang scheduling was Volcano's or the scheduler plugins', by a flag of the operator; a policy says which now."""
+def _gang_policy(job: ReplicaJob) -> Obj | None:
+    """Convert gang scheduling. A flag of the old operator chose Volcano or the scheduler plugins; now podGroupPolicy does."""
     scheduling = job.run_policy.get("schedulingPolicy") or {}
     path = "spec.runPolicy.schedulingPolicy"
     for field in ("minAvailable", "minResources"):
         if scheduling.get(field) is not None:
-            job.notes.add(f"{path}.{field}", "is computed from all pods of the job now")
+            job.notes.add(f"{path}.{field}", "is now computed from all pods of the job")
     if not set(scheduling) & {"minAvailable", "minResources", "scheduleTimeoutSeconds"}:
         return None
-    job.notes.add(path, "became podGroupPolicy.coscheduling; where Volcano schedules, write podGroupPolicy.volcano: {} instead")
+    job.notes.add(path, "became podGroupPolicy.coscheduling; for Volcano use podGroupPolicy.volcano: {} instead")
     seconds = scheduling.get("scheduleTimeoutSeconds")
     return {"coscheduling": {"scheduleTimeoutSeconds": seconds} if seconds is not None else {}}
 
 
 def _needs_runtime(policy: Obj) -> bool:
-    """Whether the run policy has something that only a runtime can say."""
+    """Whether the run policy has fields that only a runtime can express."""
     scheduling = set(policy.get("schedulingPolicy") or {}) - {"queue"}
     return policy.get("ttlSecondsAfterFinished") is not None or policy.get("backoffLimit") is not None or bool(scheduling)
 
 
 def _note_clean_up(job: ReplicaJob) -> None:
     for path, policy in (("spec.runPolicy.cleanPodPolicy", job.run_policy), ("spec.cleanPodPolicy", job.obj["spec"])):
-        wanted = policy.get("cleanPodPolicy")
-        if wanted == "None":
-            job.notes.add(path, "None is not kept: pods that still run are ended when the job ends; those that have ended stay")
-        elif wanted == "All":
-            job.notes.add(path, "All is not kept: pods that have ended stay until ttlSecondsAfterFinished removes the job")
+        clean_up = policy.get("cleanPodPolicy")
+        if clean_up == "None":
+            job.notes.add(path, "None is not kept: running pods are terminated when the job ends, finished pods are kept")
+        elif clean_up == "All":
+            job.notes.add(path, "All is not kept: finished pods are kept until ttlSecondsAfterFinished deletes the job")
 
 
 def _differences(one: Any, other: Any, path: str) -> list[str]:
@@ -294,5 +296,7 @@ def _differences(one: Any, other: Any, path: str) -> list[str]:
         keys = [*one, *(key for key in other if key not in one)]
         return [found for key in keys for found in _differences(one.get(key), other.get(key), f"{path}.{key}")]
     if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
-        return [found for at, (a, b) in enumerate(zip(one, other, strict=True)) for found in _differences(a, b, f"{path}[{at}]")]
+        return [
+            found for index, (a, b) in enumerate(zip(one, other, strict=True)) for found in _differences(a, b, f"{path}[{index}]")
+        ]
     return [] if one == other else [path]

@@ -1,6 +1,6 @@
-"""Training runtimes: the bundled catalogue, and finding the one that a TrainJob names.
+"""Training runtimes: the bundled catalogue, and resolving the one that a TrainJob refers to.
 
-The names are imported on first use: components need `runtimes.image` alone, and not the whole API package.
+Names are imported lazily, because components need only `runtimes.image` and not the API package.
 """
 
 from importlib import import_module

@@ -1,4 +1,4 @@
-"""The runtimes that come with Trainwright, as YAML files beside this one, and those of a user's own folders."""
+"""The runtimes bundled with Trainwright, as YAML files in `catalogue`, and those in additional folders of the user."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from trainwright.api.objects import Obj, copy_of, name_of
 from trainwright.runtimes.image import DEFAULT_IMAGE, image
 
 FOLDERS = "TRAINWRIGHT_RUNTIMES"
-"""The variable with folders of runtimes to add, separated like those of PATH."""
+"""Environment variable with folders of additional runtimes, separated like PATH."""
 
 
 def bundled_runtimes() -> list[Obj]:
-    """All bundled runtimes (ClusterTrainingRuntime), sorted by name; the caller may change them.
+    """Return copies of all bundled runtimes (ClusterTrainingRuntime), sorted by name.
 
-    Where they name the project's default image, TRAINWRIGHT_IMAGE takes its place.
+    TRAINWRIGHT_IMAGE replaces the project's default image.
     """
     return [_with_image(runtime) for runtime in _catalogue()]
 
 
 def bundled_runtime(name: str) -> Obj | None:
-    """One bundled runtime, or None."""
+    """Return a copy of a bundled runtime, or None."""
     return next((_with_image(runtime) for runtime in _catalogue() if name_of(runtime) == name), None)
 
 
 def _with_image(runtime: Obj) -> Obj:
-    """A copy, with the chosen image for the default one."""
+    """Return a copy with the default image replaced."""
     chosen = image()
     if chosen == DEFAULT_IMAGE:
         return copy_of(runtime)
@@ -48,7 +48,7 @@ def _with_image(runtime: Obj) -> Obj:
 
 @cache
 def _catalogue() -> list[Obj]:
-    """By name; a runtime of the user's stands in for a bundled one of its name."""
+    """Return all runtimes by name. A user's runtime overrides a bundled one with the same name."""
     folder = resources.files("trainwright.runtimes") / "catalogue"
     runtimes = {name_of(runtime): runtime for runtime in _runtimes_in(folder)}
     for added in filter(None, os.environ.get(FOLDERS, "").split(os.pathsep)):
@@ -59,7 +59,7 @@ def _catalogue() -> list[Obj]:
 
 
 def _runtimes_in(folder: Traversable) -> list[Obj]:
-    """Raises BadRequest naming the file that cannot be read, or that holds something else."""
+    """Load the runtimes in a folder. Raises BadRequest, which names the file, if it is unreadable or has other objects."""
     files = sorted(entry.name for entry in folder.iterdir() if entry.name.endswith((".yaml", ".yml")))
     documents = [(file, document) for file in files for document in load_documents(_text(folder / file), file)]
     for file, document in documents:

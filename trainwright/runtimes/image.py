@@ -1,12 +1,12 @@
-"""The image that the project's own steps run in: one setting for components and for the bundled runtimes. Imports nothing of ours."""
+"""The image of the project's own steps, one setting for components and bundled runtimes. Imports nothing from the package."""
 
 import os
 
 DEFAULT_IMAGE = "ghcr.io/trainwright/trainwright:0.1.0-python3.11"
-"""What the bundled runtimes name, and what `image` gives where nothing else is set."""
+"""The image in the bundled runtimes, and the default of `image`."""
 VARIABLE = "TRAINWRIGHT_IMAGE"
 
 
 def image() -> str:
-    """The image that TRAINWRIGHT_IMAGE names, else the default one."""
+    """Return the image in TRAINWRIGHT_IMAGE, else the default."""
     return os.environ.get(VARIABLE) or DEFAULT_IMAGE

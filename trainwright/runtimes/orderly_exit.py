@@ -1,10 +1,10 @@
-"""Runs a module as `python -m` does, with files that others may read, and ends without taking the interpreter apart.
+"""Runs a module like `python -m`, creates files that other users can read, and exits without interpreter teardown.
 
-torch's gloo lets go of its last collective in a thread of its own that needs the interpreter. In an interpreter that is going
-away such a thread aborts the process: a training that is done and saved exits with 134 ("terminate called without an active
-exception"; torch 2.13, 15 of 40 exits right after a collective). Destroying the process group there can deadlock instead.
-Pods of different users share a workspace: TRAINWRIGHT_UMASK sets the umask, and model weights follow it too.
-Stands alone, without imports from the package, because it runs in the image of the training program.
+A thread of torch's gloo needs the interpreter to release its last collective. During interpreter teardown such a thread aborts
+the process, so that a training that has finished and saved exits with 134 ("terminate called without an active exception";
+torch 2.13, 15 of 40 exits right after a collective). Destroying the process group at that point can deadlock instead.
+Pods of different users share a workspace, so TRAINWRIGHT_UMASK sets the umask, also for model weights.
+It imports nothing from the package, because it runs in the image of the training program.
 Usage: `torchrun orderly_exit.py MODULE [ARGUMENT ...]`.
 """
 
@@ -21,24 +21,24 @@ UMASK = "TRAINWRIGHT_UMASK"
 
 
 def main() -> None:
-    """Run the module named by the first argument; the process ends with the status that it asks for, 1 after an exception."""
+    """Run the module named by the first argument. The process exits with its status, or 1 after an exception."""
     ended = [1]
     atexit.register(lambda: _leave(ended[0]))  # the first to be registered is the last to run
     del sys.argv[0]
-    sys.path[0] = os.getcwd()  # as `python -m` has it, not the folder of this file
+    sys.path[0] = os.getcwd()  # like `python -m`, instead of the folder of this file
     try:
         if os.environ.get(UMASK):
             _share_files(os.environ[UMASK])
         runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
         ended[0] = 0
-    except SystemExit as asked:
-        ended[0] = _status(asked)
+    except SystemExit as exit_request:
+        ended[0] = _status(exit_request)
     except BaseException:
         traceback.print_exc()
 
 
 def _share_files(text: str) -> None:
-    """Apply an octal umask, also to what safetensors writes: it creates files for their owner alone, whatever the umask."""
+    """Set an octal umask, also for files of safetensors, which by default only their owner can read."""
     try:
         mask = int(text, 8)
     except ValueError:
@@ -47,7 +47,7 @@ def _share_files(text: str) -> None:
         raise SystemExit(f"{UMASK}={text}: expected an octal number from 0 to 0777, such as 0002")
     os.umask(mask)
     try:
-        import safetensors  # 3 ms; safetensors.torch and .numpy, imported later, take the function from here
+        import safetensors  # takes 3 ms; safetensors.torch and .numpy, imported later, use its patched function
     except ImportError:
         return
     serialize_file = safetensors.serialize_file
@@ -61,13 +61,13 @@ def _share_files(text: str) -> None:
     module.serialize_file = serialize_file_for_group
 
 
-def _status(asked: SystemExit) -> int:
-    """The exit status that Python gives a SystemExit: its number, 0 for none, 1 for a text, which it prints."""
-    if asked.code is None:
+def _status(exit_request: SystemExit) -> int:
+    """Return the exit status of a SystemExit as Python does: its number, 0 for None, 1 for a text, which is printed."""
+    if exit_request.code is None:
         return 0
-    if isinstance(asked.code, int):
-        return asked.code & 0xFF
-    print(asked.code, file=sys.stderr)
+    if isinstance(exit_request.code, int):
+        return exit_request.code & 0xFF
+    print(exit_request.code, file=sys.stderr)
     return 1
 
 
@@ -75,7 +75,7 @@ def _leave(status: int) -> None:
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
-        except (OSError, ValueError):  # nobody reads it any more, or the program closed it
+        except (OSError, ValueError):  # the reader is gone, or the program closed it
             continue
     os._exit(status)
 

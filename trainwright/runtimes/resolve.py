@@ -1,4 +1,4 @@
-"""From `runtimeRef` to a runtime: what the cluster has, then the bundled catalogue where that is allowed, else a helpful error."""
+"""Resolves a `runtimeRef`: first in the cluster, then in the bundled catalogue if allowed."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from trainwright.api.objects import Obj, name_of
 from trainwright.runtimes.bundled import bundled_runtime, bundled_runtimes
 
 Lookup = Callable[[str, str], Obj | None]
-"""`(kind, name)` to a runtime, or None; a TrainingRuntime is looked up in the TrainJob's namespace."""
+"""Maps `(kind, name)` to a runtime or None. A TrainingRuntime is looked up in the TrainJob's namespace."""
 
 
 @dataclass(frozen=True)
 class ResolvedRuntime:
-    """The runtime and where it came from."""
+    """A runtime and its source."""
 
     runtime: Obj
     source: Literal["cluster", "bundled"]
 
 
 class RuntimeNotFound(Invalid):
-    """The runtime that a TrainJob names does not exist; the message lists what does."""
+    """The runtime of a TrainJob does not exist. The message lists the existing ones."""
 
 
 def resolve_runtime(ref: Obj, lookup: Lookup, *, bundled: bool, known: Iterable[str] = ()) -> ResolvedRuntime:
-    """The runtime that `spec.runtimeRef` names.
+    """Return the runtime of `spec.runtimeRef`.
 
-    `bundled` allows the catalogue (only for ClusterTrainingRuntime), after the cluster; `known` are the names to list
-    when nothing is found. Raises RuntimeNotFound.
+    `bundled` also searches the catalogue (only for ClusterTrainingRuntime); `known` are additional names for the error
+    message. Raises RuntimeNotFound.
     """
     kind, name = str(ref.get("kind") or "ClusterTrainingRuntime"), str(ref.get("name") or "")
     found = lookup(kind, name)
@@ -40,9 +40,9 @@ def resolve_runtime(ref: Obj, lookup: Lookup, *, bundled: bool, known: Iterable[
     if bundled and kind == "ClusterTrainingRuntime" and (runtime := bundled_runtime(name)) is not None:
         return ResolvedRuntime(runtime, "bundled")
     names = sorted({*known, *((name_of(r) for r in bundled_runtimes()) if bundled else ())})
-    near = difflib.get_close_matches(name, names, 1, 0.5)
+    similar = difflib.get_close_matches(name, names, 1, 0.5)
     field = "spec.runtimeRef" if kind == "TrainingRuntime" else "spec.RuntimeRef"
     message = f"there is no {kind} {name!r}; "
-    message += f"did you mean {near[0]!r}? " if near else ""
+    message += f"did you mean {similar[0]!r}? " if similar else ""
     message += f"known: {', '.join(names) or 'none'}"
     raise RuntimeNotFound(f"{field}: {message}", problems=[Problem(field, message)])

@@ -1,1 +1,1 @@
-"""The steps of a run besides training, each as one call: what a KFP component and an Airflow operator both do."""
+"""The steps of a run other than training, each as one function that KFP components and Airflow operators share."""

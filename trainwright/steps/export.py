@@ -1,19 +1,19 @@
-"""Exporting what a run has trained, read back and noted in the run's record."""
+"""Exports a run's checkpoint, verifies the export, and records it in the run's record."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from trainwright.checkpoints import Exported, export_run, verify_export
+from trainwright.checkpoints import ExportResult, export_run, verify_export
 from trainwright.workspace import read_run, run_folder, touch_run
 
 
 def export_run_checkpoint(
     workspace: Path, export_uri: str, *, run_id: str, trainjob: str = "", map_index: int = -1, resumable: bool = True
-) -> Exported:
-    """Export the run's newest whole checkpoint below `export_uri`, in a folder of the run's own, and verify what arrived.
+) -> ExportResult:
+    """Export the run's newest complete checkpoint to the run's own folder below `export_uri`, and verify it.
 
-    Raises NoCheckpoint, CheckpointError (also for a checkpoint that `trainjob` has not made), StorageError.
+    Raises NoCheckpoint, CheckpointError (also if `trainjob` did not write the checkpoint), StorageError.
     """
     folder = run_folder(run_id, map_index)
     exported = export_run(workspace, folder, export_uri, run=run_id, trainjob=trainjob, resumable=resumable)

@@ -1,4 +1,4 @@
-"""Preparing the dataset and the model of a run: shared by digest on the workspace, and noted in the run's record."""
+"""Prepares the dataset and the model of a run in the shared store of the workspace, and adds them to the run's record."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from trainwright.workspace import Receipt, begin_run, run_folder
 def prepare_run_dataset(
     uri: str, workspace: Path, options: DatasetOptions, *, owner: str = "", run_id: str = "", map_index: int = -1
 ) -> Receipt:
-    """Prepare a dataset in `workspace/datasets/DIGEST`; with a run, its record says that the run uses it.
+    """Prepare a dataset in `workspace/datasets/DIGEST`. With a `run_id`, the run's record refers to it.
 
     Raises InitializerError, WorkspaceError, StorageError.
     """
@@ -22,7 +22,7 @@ def prepare_run_dataset(
 
 
 def prepare_run_model(uri: str, workspace: Path, *, owner: str = "", run_id: str = "", map_index: int = -1) -> Receipt:
-    """The same for a model, in `workspace/models/DIGEST`."""
+    """Prepare a model in `workspace/models/DIGEST`, like `prepare_run_dataset`."""
     prepared = prepare_model(uri, workspace)
     if run_id:
         begin_run(workspace, run_folder(run_id, map_index), run=run_id, owner=owner, model=prepared.digest)

@@ -1,4 +1,4 @@
-"""The end of a run: noted in its record, and the folders of earlier runs deleted as far as they are not to be kept."""
+"""Ends a run: updates its record, and deletes the folders of earlier runs according to the retention."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ log = logging.getLogger(__name__)
 def retire_run(
     cluster: Cluster | None, workspace: Path, *, run_id: str, namespace: str, retention: str = "always", map_index: int = -1
 ) -> list[str]:
-    """Note that a run has ended, and delete the folders of others beyond `retention` (`always`, or `keep=N` of the ended ones).
+    """Record that a run has ended, and delete the folders of other runs beyond `retention` (`always`, or `keep=N` ended runs).
 
-    A run without output leaves no folder. Never those of a live run: one whose TrainJob is unfinished, and, where the cluster
-    cannot be asked, any without an end.
-    Returns the names of the folders that were deleted. Raises ValueError (retention), WorkspaceError, StorageError.
+    The folder of a run without output is deleted. Folders of live runs are kept: those with an unfinished TrainJob and, if the
+    cluster cannot be queried, all unfinished runs.
+    Returns the names of the deleted folders. Raises ValueError (retention), WorkspaceError, StorageError.
     """
     keep = parse_retention(retention)
     folder = run_folder(run_id, map_index)
@@ -37,26 +37,28 @@ def retire_run(
     if keep is None:
         return []
     live = _live_folders(cluster, namespace) if cluster is not None else None
-    deleted = prune_runs(workspace, keep=keep, current=folder, live=live or (), cluster_asked=live is not None, now=time.time())
+    deleted = prune_runs(
+        workspace, keep=keep, current=folder, live=live or (), is_cluster_state_known=live is not None, now=time.time()
+    )
     if deleted:
         log.info("run folders deleted workspace=%s count=%d names=%s", workspace, len(deleted), " ".join(deleted))
     return deleted
 
 
 def _live_folders(cluster: Cluster, namespace: str) -> list[str] | None:
-    """The folders that unfinished TrainJobs write to, on any claim; None where they cannot be listed."""
+    """Return the folders of unfinished TrainJobs, on any claim, or None if they cannot be listed."""
     try:
         jobs = cluster.list(TRAINJOB, namespace).items
     except ApiError as error:
-        log.warning("live runs are not known, and none without an end is deleted error=%s", error.message)
+        log.warning("TrainJobs cannot be listed, so unfinished runs are not deleted error=%s", error.message)
         return None
     return [folder for job in jobs if not is_finished(job) for folder in _folders(annotations_of(job))]
 
 
 def _folders(annotations: dict[str, str]) -> Iterator[str]:
-    """Every folder of a run that the URI of a job's folder may mean: a folder of the claim, or a run, may be called `runs` too."""
+    """Yield all run folders that a job's folder may mean: a folder of the claim, or a run, may also be named `runs`."""
     parts = annotations.get(names.RUN_FOLDER_ANNOTATION, "").split("/")
     for before, name in pairwise(parts):
-        with contextlib.suppress(WorkspaceError):  # not written by us
+        with contextlib.suppress(WorkspaceError):  # not written by Trainwright
             if before == RUNS:
                 yield f"{RUNS}/{run_name(name)}"

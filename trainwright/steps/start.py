@@ -1,4 +1,4 @@
-"""The first step of a run: its name, and its workspace, made where it does not exist. Everything after it mounts that."""
+"""The first step of a run: ensures that its workspace exists, which all later steps mount."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from dataclasses import dataclass
 from trainwright.api.errors import Forbidden, NotFound
 from trainwright.api.kinds import CLAIM
 from trainwright.cluster.protocol import Cluster
-from trainwright.jobs.errors import WorkspaceUnfit
-from trainwright.jobs.identity import Identity
-from trainwright.jobs.workspace import Workspace
-from trainwright.jobs.workspace_claim import ensure_claim
+from trainwright.jobs.diagnosis.errors import WorkspaceMismatch
+from trainwright.jobs.request.workspace import Workspace
+from trainwright.jobs.state.identity import Identity
+from trainwright.jobs.submit.workspace_claim import ensure_claim
 
 STEP = "start"
 
 
 @dataclass(frozen=True)
 class StartedRun:
-    """`claim` is mounted by the steps, `workspace` is the same as the TrainJobs name it, `path` where the steps find it."""
+    """`claim` is the claim that steps mount, `workspace` the setting for TrainJobs, `path` the folder in the steps."""
 
     run_id: str
     claim: str
@@ -35,10 +35,10 @@ def start_run(
     workspace_path: str = "/workspace",
     num_nodes: int = 1,
 ) -> StartedRun:
-    """See to it that the workspace of a run exists: `pvc://CLAIM[/FOLDER]`, the bare name of a claim, or with `?size=...` one to
-    be created, which `num_nodes` nodes are to share.
+    """Ensure that the workspace of a run exists: `pvc://CLAIM[/FOLDER]`, the bare name of a claim, or with `?size=...` a claim
+    to create, for `num_nodes` nodes.
 
-    Repeatable: a claim that an earlier try has made is found. `workspace_path` is where the steps mount the claim.
+    Idempotent: the claim of an earlier attempt is reused. `workspace_path` is where the steps mount the claim.
     Raises ValueError (bad workspace), WorkspaceUnfit (the claim does not exist and is not to be made, or is another's), ApiError.
     """
     chosen = Workspace.parse(workspace if "://" in workspace else f"pvc://{workspace}")
@@ -50,19 +50,19 @@ def start_run(
 
 
 def _for_jobs(given: str, chosen: Workspace, below: str) -> str:
-    """How the TrainJobs name it: only those of a claim that goes with them have to know how it was made."""
-    goes = chosen.new is not None and chosen.new.retain == "delete"
-    return f"pvc://{chosen.claim}{below}" + (f"?{given.partition('?')[2]}" if goes else "")
+    """Return the workspace setting for TrainJobs. The query is kept only for a claim that is deleted with its TrainJob."""
+    is_deleted_with_job = chosen.new is not None and chosen.new.retain == "delete"
+    return f"pvc://{chosen.claim}{below}" + (f"?{given.partition('?')[2]}" if is_deleted_with_job else "")
 
 
 def _check_exists(cluster: Cluster, workspace: Workspace, namespace: str) -> None:
-    """A step that mounts a claim which does not exist waits for ever."""
+    """Fail early, since a step that mounts a missing claim waits forever."""
     try:
         cluster.get(CLAIM, workspace.claim, namespace)
     except NotFound:
-        raise WorkspaceUnfit(
-            f"workspace: the claim {workspace.claim!r} does not exist in {namespace}; create it, or have it created with "
+        raise WorkspaceMismatch(
+            f"workspace: the claim {workspace.claim!r} does not exist in {namespace}; create it, or let it be created with "
             f"pvc://{workspace.claim}?size=20Gi"
         ) from None
-    except Forbidden:  # who may not look finds out when the steps start
+    except Forbidden:  # without permission to read claims, a missing one shows when the steps start
         return

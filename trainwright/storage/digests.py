@@ -1,4 +1,4 @@
-"""SHA-256 of files and of folders; one pass, bounded memory."""
+"""SHA-256 of files, computed in one pass with bounded memory, and lists of files below a folder."""
 
 from __future__ import annotations
 
@@ -8,32 +8,32 @@ from collections.abc import Callable
 from pathlib import Path
 
 CHUNK = 4 * 1024 * 1024
-Advance = Callable[[int], None]
-"""Told of the bytes that have been done since the last call."""
+ProgressCallback = Callable[[int], None]
+"""Called with the number of bytes processed since the last call."""
 
 
-def silent(_bytes: int) -> None:
-    """For callers that show no progress."""
+def no_progress(_bytes: int) -> None:
+    """The callback for callers that show no progress."""
 
 
-def file_digest(path: Path, advance: Advance = silent) -> str:
-    """Hexadecimal SHA-256 of a file's contents. Raises OSError."""
+def file_digest(path: Path, on_progress: ProgressCallback = no_progress) -> str:
+    """Return the hexadecimal SHA-256 of a file. Raises OSError."""
     digest = hashlib.sha256()
     with open(path, "rb") as file:
         while chunk := file.read(CHUNK):
             digest.update(chunk)
-            advance(len(chunk))
+            on_progress(len(chunk))
     return digest.hexdigest()
 
 
 def files_below(folder: Path) -> list[Path]:
-    """All regular files below a folder, relative to it, sorted; links are followed only to files. Raises OSError."""
+    """Return all regular files below a folder, relative to it, sorted. Only links to files are followed. Raises OSError."""
     found = []
-    for place, _, names in os.walk(folder, onerror=_raise):
-        found += [path.relative_to(folder) for name in names if (path := Path(place, name)).is_file()]
+    for parent, _, names in os.walk(folder, onerror=_raise):
+        found += [path.relative_to(folder) for name in names if (path := Path(parent, name)).is_file()]
     return sorted(found)
 
 
 def _raise(error: OSError) -> None:
-    """A folder that cannot be read is no empty folder."""
+    """`os.walk` ignores errors by default, which would make an unreadable folder look empty."""
     raise error

@@ -1,4 +1,4 @@
-"""What can go wrong between here and a store; every message names the URI or the path, and what to do where there is something."""
+"""Errors of stores and transfers. Every message names the URI or the path and, where possible, a fix."""
 
 from __future__ import annotations
 
@@ -8,36 +8,36 @@ class StorageError(Exception):
 
 
 class BadUri(StorageError):
-    """The text is no URI that we know; running again will not help."""
+    """The URI is malformed or has an unknown scheme. A retry cannot succeed."""
 
 
-class NotThere(StorageError):
-    """What a URI names does not exist."""
+class NotFound(StorageError):
+    """The file or object does not exist."""
 
 
-class AlreadyThere(StorageError):
-    """Something exists that was to be created; whoever came first keeps it."""
+class AlreadyExists(StorageError):
+    """The file to be created exists already. It is left unchanged."""
 
 
-class Damaged(StorageError):
-    """What was read is not what was written: a size or a digest differs."""
+class ChecksumMismatch(StorageError):
+    """The size or the digest of the data differs from the recorded one."""
 
 
 class NoSpace(StorageError):
-    """The disk is too full for what is to be written."""
+    """The disk has too little free space."""
 
 
 class NoAccess(StorageError):
-    """The store refuses us: no credentials, wrong ones, or ones that may not do this."""
+    """The store denied access: credentials are missing, invalid, or lack the permission."""
 
 
 class NoBucket(StorageError):
-    """The bucket of a URI does not exist."""
+    """The bucket does not exist."""
 
 
 class Unreachable(StorageError):
-    """Nobody answers at the store's address."""
+    """The store's endpoint does not respond."""
 
 
 class NotSupported(StorageError):
-    """The store cannot do what was asked."""
+    """The store does not support the operation."""

@@ -1,4 +1,4 @@
-"""A folder on this machine, or on a network file system, as a store."""
+"""A store in a local folder or on a network file system."""
 
 from __future__ import annotations
 
@@ -7,37 +7,37 @@ import hashlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from trainwright.storage.digests import Advance, file_digest, silent
-from trainwright.storage.errors import AlreadyThere, NotThere, StorageError
-from trainwright.storage.locks import exclusive
+from trainwright.storage.atomic_file import create_atomically
+from trainwright.storage.digests import ProgressCallback, file_digest, no_progress
+from trainwright.storage.errors import AlreadyExists, NotFound, StorageError
+from trainwright.storage.locks import file_lock
 from trainwright.storage.store import StoredFile
 from trainwright.storage.transfer import copy_file, disk_errors, write_bytes
 from trainwright.storage.uri import StorageUri
-from trainwright.storage.whole_file import create_whole
 
 
 class FileStore:
-    """Implements `Store`. Keys never lead out of the folder."""
+    """Implements `Store`. Keys that resolve to a path outside of the folder are rejected."""
 
     def __init__(self, uri: StorageUri):
         self.uri = uri
         self._root = uri.path
 
-    def put(self, source: Path, key: str, advance: Advance = silent) -> StoredFile:
-        return copy_file(source, self._path(key), advance)
+    def put(self, source: Path, key: str, on_progress: ProgressCallback = no_progress) -> StoredFile:
+        return copy_file(source, self._path(key), on_progress)
 
-    def get(self, key: str, target: Path, advance: Advance = silent) -> StoredFile:
-        return copy_file(self._existing(key), target, advance)
+    def get(self, key: str, target: Path, on_progress: ProgressCallback = no_progress) -> StoredFile:
+        return copy_file(self._existing(key), target, on_progress)
 
     def head(self, key: str) -> StoredFile | None:
         path = self._path(key)
         with disk_errors(path):
             return StoredFile(path.stat().st_size) if path.is_file() else None
 
-    def digest(self, key: str, advance: Advance = silent) -> str:
+    def digest(self, key: str, on_progress: ProgressCallback = no_progress) -> str:
         path = self._existing(key)
         with disk_errors(path):
-            return file_digest(path, advance)
+            return file_digest(path, on_progress)
 
     def read(self, key: str) -> bytes:
         path = self._existing(key)
@@ -48,63 +48,63 @@ class FileStore:
         path = self._path(key)
         try:
             with disk_errors(path):
-                create_whole(path, content)
-        except AlreadyThere as error:
-            raise AlreadyThere(f"{self.uri.join(key)} exists") from error
+                create_atomically(path, content)
+        except AlreadyExists as error:
+            raise AlreadyExists(f"{self.uri.join(key)} exists") from error
 
     def replace(self, key: str, content: bytes) -> None:
         write_bytes(self._path(key), content)
 
-    def swap(self, key: str, old: bytes | None, new: bytes) -> bool:
-        with self.exclusive(key):
+    def compare_and_swap(self, key: str, old: bytes | None, new: bytes) -> bool:
+        with self.lock(key):
             try:
                 current: bytes | None = self.read(key)
-            except NotThere:
+            except NotFound:
                 current = None
             if current != old:
                 return False
             self.replace(key, new)
             return True
 
-    def honours_conditions(self, key: str) -> bool:
+    def supports_conditional_writes(self, key: str) -> bool:
         path = self._path(key)
-        made = [folder for folder in path.parents if not folder.exists()]
+        created = [folder for folder in path.parents if not folder.exists()]
         try:
             self.create(key, b"probe")
             self.create(key, b"probe")
-        except AlreadyThere:
+        except AlreadyExists:
             return True
         finally:
             with disk_errors(path):
                 path.unlink(missing_ok=True)
-            for folder in made:
-                with contextlib.suppress(OSError):  # somebody has begun to use it meanwhile
+            for folder in created:
+                with contextlib.suppress(OSError):  # another process has written to it meanwhile
                     folder.rmdir()
         return False
 
     @contextlib.contextmanager
-    def exclusive(self, key: str) -> Iterator[None]:
-        """By a hidden lock file in the folder, only while it is held."""
+    def lock(self, key: str) -> Iterator[None]:
+        """Hold a hidden lock file in the folder. It is removed on release."""
         path = self._path(f".{hashlib.sha256(key.encode()).hexdigest()[:16]}.lock")
         with disk_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)
-            held = contextlib.ExitStack()
-            held.enter_context(exclusive(path))
-        with held:
+            stack = contextlib.ExitStack()
+            stack.enter_context(file_lock(path))
+        with stack:
             yield
 
     def _existing(self, key: str) -> Path:
         path = self._path(key)
         with disk_errors(path):
             if not path.is_file():
-                raise NotThere(f"{self.uri.join(key)} does not exist")
+                raise NotFound(f"{self.uri.join(key)} does not exist")
         return path
 
     def _path(self, key: str) -> Path:
         try:
             root, path = self._root.resolve(), (self._root / key).resolve()
-        except (OSError, RuntimeError, ValueError) as error:  # links in a circle, a zero byte
-            raise StorageError(f"{key!r} is no key of a file in {self.uri}: {error}") from error
+        except (OSError, RuntimeError, ValueError) as error:  # circular links, a NUL byte
+            raise StorageError(f"{key!r} is not a valid key in {self.uri}: {error}") from error
         if path == root or not path.is_relative_to(root):
-            raise StorageError(f"the key {key!r} leads out of {self.uri}")
+            raise StorageError(f"the key {key!r} is outside of {self.uri}")
         return path

@@ -1,4 +1,4 @@
-"""One process at a time, and what a killed one left behind: locks on files that the kernel releases when their holder dies."""
+"""File locks (flock) for mutual exclusion between processes. The kernel releases them when the holder exits or is killed."""
 
 from __future__ import annotations
 
@@ -12,35 +12,35 @@ from pathlib import Path
 
 from trainwright.storage.errors import StorageError
 
-_PATIENCE = 600.0
-"""Seconds to wait for another holder: longer than an export of tens of gigabytes takes on a slow disk."""
+_TIMEOUT_SECONDS = 600.0
+"""Maximum wait for another holder: longer than an export of tens of gigabytes takes on a slow disk."""
 _POLL = 0.1
-_HELD = (errno.EWOULDBLOCK, errno.EACCES)
+_HELD_ELSEWHERE = (errno.EWOULDBLOCK, errno.EACCES)
 
 
-class NoLocks(OSError):
-    """The file system has no locks (some object-store mounts)."""
+class LocksNotSupported(OSError):
+    """The file system does not support locks (some object-store mounts)."""
 
 
 @contextlib.contextmanager
-def exclusive(
+def file_lock(
     path: Path,
     *,
-    patience: float = _PATIENCE,
+    timeout: float = _TIMEOUT_SECONDS,
     clock: Callable[[], float] = time.monotonic,
-    pause: Callable[[float], None] = time.sleep,
+    sleep: Callable[[float], None] = time.sleep,
 ) -> Iterator[None]:
-    """Hold the lock file `path`; whoever else asks for it waits, in this process or another. The file goes with its holder.
+    """Hold the lock file `path`. Other callers, in this process or another, wait for it. It is removed on release.
 
-    Where the file system has no locks nobody waits. Raises StorageError after `patience` seconds, OSError.
+    Without support for locks in the file system no caller waits. Raises StorageError after `timeout` seconds, OSError.
     """
-    deadline = clock() + patience
+    deadline = clock() + timeout
     try:
-        while (descriptor := lock(path)) is None:
+        while (descriptor := try_lock_file(path)) is None:
             if clock() >= deadline:
-                raise StorageError(f"{path}: another process has held this lock for {patience:.0f} s; try again when it is done")
-            pause(_POLL)
-    except NoLocks:
+                raise StorageError(f"{path}: another process has held this lock for {timeout:.0f} s; try again later")
+            sleep(_POLL)
+    except LocksNotSupported:
         yield
         return
     try:
@@ -51,37 +51,40 @@ def exclusive(
         os.close(descriptor)
 
 
-def lock(path: Path) -> int | None:
-    """Lock a file, made if need be; returns the descriptor to close, or None while another holds it. Raises NoLocks, OSError."""
+def try_lock_file(path: Path) -> int | None:
+    """Lock a file, creating it if missing. Returns the descriptor to close, or None if it is held elsewhere.
+
+    Raises LocksNotSupported, OSError.
+    """
     while True:
-        # Writable for the group where the umask allows it: what one user's process leaves behind, another's has to lock.
+        # Group-writable if the umask allows it: a process of another user must be able to lock a file that was left behind.
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
         try:
-            held = not try_lock(descriptor)
-            gone = not held and not _is_still(path, descriptor)  # its last holder removed it between our open and our lock
+            is_held = not try_lock(descriptor)
+            is_removed = not is_held and not _is_still(path, descriptor)  # its last holder removed it after it was opened here
         except BaseException:
             os.close(descriptor)
             raise
-        if not held and not gone:
+        if not is_held and not is_removed:
             return descriptor
         os.close(descriptor)
-        if held:
+        if is_held:
             return None
 
 
 def try_lock(descriptor: int) -> bool:
-    """Lock an open file, if nobody holds it. Raises NoLocks, OSError."""
+    """Lock an open file without waiting. Returns False if it is held elsewhere. Raises LocksNotSupported, OSError."""
     try:
         _flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
-        if error.errno in _HELD:
+        if error.errno in _HELD_ELSEWHERE:
             return False
         raise
     return True
 
 
-def hold(descriptor: int) -> None:
-    """Lock an open file that others hold for a moment at most. Raises NoLocks, OSError."""
+def lock_descriptor(descriptor: int) -> None:
+    """Lock an open file, waiting without a limit; for locks that are held only briefly. Raises LocksNotSupported, OSError."""
     _flock(descriptor, fcntl.LOCK_EX)
 
 
@@ -90,7 +93,7 @@ def _flock(descriptor: int, operation: int) -> None:
         fcntl.flock(descriptor, operation)
     except OSError as error:
         if error.errno in (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EINVAL):
-            raise NoLocks(error.errno, error.strerror) from error
+            raise LocksNotSupported(error.errno, error.strerror) from error
         raise
 
 

@@ -1,35 +1,35 @@
-"""Does a model folder have all its weights, whole? One safetensors file, an adapter's, or the shards that an index lists."""
+"""Checks that a model folder has complete weights: one safetensors file, an adapter's, or the shards listed in an index."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path, PurePosixPath
 
-from trainwright.storage.safetensors_file import damage_of
+from trainwright.storage.safetensors_file import safetensors_error
 
 INDEX = "model.safetensors.index.json"
 _SINGLE = ("model.safetensors", "adapter_model.safetensors")
 
 
-def weights_damage(folder: Path) -> str | None:
-    """Which file is missing or damaged, and how; None when all weights are there."""
+def weights_error(folder: Path) -> str | None:
+    """Return which file is missing or corrupt, and why; None if the weights are complete."""
     names = [name for name in _SINGLE if (folder / name).exists()]
     if (folder / INDEX).exists():
         shards = _shards(folder / INDEX)
         if not shards:
-            return f"{INDEX} is not whole"
+            return f"{INDEX} is incomplete"
         names += shards
     if not names:
         return f"no weights: none of {', '.join((*_SINGLE, INDEX))}"
     for name in names:
-        damage = damage_of(folder / name)
-        if damage is not None:
-            return f"{name}: {damage}"
+        error = safetensors_error(folder / name)
+        if error is not None:
+            return f"{name}: {error}"
     return None
 
 
 def _shards(index: Path) -> list[str]:
-    """The files that an index lists; empty for an index that lists none, or names something outside of the folder."""
+    """Return the files in an index; an empty list for an index without files, or with a path outside of the folder."""
     try:
         shards = set(json.loads(index.read_bytes())["weight_map"].values())
     except (OSError, ValueError, KeyError, AttributeError, TypeError, RecursionError):

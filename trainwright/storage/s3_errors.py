@@ -1,4 +1,4 @@
-"""What the clients of S3 raise, as our errors: one line that names the URI and what to do, and never a key or a signature."""
+"""Converts errors of obstore and boto3: one line with the URI and a fix, and never a key or a signature."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from trainwright.storage.errors import AlreadyThere, NoAccess, NoBucket, NotSupported, NotThere, StorageError, Unreachable
+from trainwright.storage.errors import AlreadyExists, NoAccess, NoBucket, NotFound, NotSupported, StorageError, Unreachable
 
 if TYPE_CHECKING:
     from trainwright.storage.uri import StorageUri
@@ -15,25 +15,25 @@ if TYPE_CHECKING:
 _CODE = re.compile(r"<Code>(\w+)</Code>")
 _STATUS = re.compile(r"status code: (\d{3})")
 _REFUSED = {
-    "InvalidAccessKeyId": "there is no such access key",
+    "InvalidAccessKeyId": "the access key does not exist",
     "SignatureDoesNotMatch": "the secret key is wrong",
     "ExpiredToken": "the session token has expired",
     "InvalidToken": "the session token is wrong",
     "RequestTimeTooSkewed": "this machine's clock is wrong",
-    "AccessDenied": "the credentials may not do this",
+    "AccessDenied": "the credentials lack the permission",
 }
-_WHICH = "check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN and the policies of the bucket"
+_CHECK_CREDENTIALS = "check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN and the policies of the bucket"
 
 
 @contextlib.contextmanager
-def s3_errors(uri: StorageUri) -> Iterator[None]:
-    """Around one call of obstore that is about `uri`."""
+def obstore_errors(uri: StorageUri) -> Iterator[None]:
+    """Convert the errors of one obstore call for `uri`."""
     from obstore import exceptions
 
     try:
         yield
     except (exceptions.AlreadyExistsError, exceptions.PreconditionError) as error:
-        raise AlreadyThere(f"{uri} exists, or has changed meanwhile") from error
+        raise AlreadyExists(f"{uri} exists, or has changed since it was read") from error
     except (FileNotFoundError, NotImplementedError, ValueError, exceptions.BaseError) as error:
         if isinstance(error, OSError) and error.errno is not None:  # of a local file
             raise
@@ -44,8 +44,8 @@ def s3_errors(uri: StorageUri) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def control_errors(uri: StorageUri) -> Iterator[None]:
-    """Around calls of boto3 that are about `uri`."""
+def boto3_errors(uri: StorageUri) -> Iterator[None]:
+    """Convert the errors of boto3 calls for `uri`."""
     from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
 
     try:
@@ -55,7 +55,7 @@ def control_errors(uri: StorageUri) -> Iterator[None]:
         status = str(answer.get("ResponseMetadata", {}).get("HTTPStatusCode", ""))
         raise _translated(uri, str(answer.get("Error", {}).get("Code", "")), status, "") from error
     except NoCredentialsError as error:
-        raise NoAccess(f"{uri}: no credentials; {_WHICH}") from error
+        raise NoAccess(f"{uri}: no credentials; {_CHECK_CREDENTIALS}") from error
     except BotoCoreError as error:
         raise _translated(uri, "", "", f"HTTP error: {error}") from error
 
@@ -64,17 +64,17 @@ def _translated(uri: StorageUri, code: str, status: str, text: str) -> StorageEr
     if code == "NoSuchBucket":
         return NoBucket(f"{uri}: the bucket {uri.bucket!r} does not exist; create it, or check AWS_ENDPOINT_URL and AWS_REGION")
     if code in _REFUSED or status in ("401", "403"):
-        return NoAccess(f"{uri}: access refused: {_REFUSED.get(code, code or f'status {status}')}; {_WHICH}")
+        return NoAccess(f"{uri}: access denied: {_REFUSED.get(code, code or f'status {status}')}; {_CHECK_CREDENTIALS}")
     if code == "NotImplemented" or status == "501":
         return NotSupported(f"{uri}: the store does not support this request")
     if code == "ConditionalRequestConflict":
-        return AlreadyThere(f"{uri} was being written by somebody else")
+        return AlreadyExists(f"{uri} is being written by another client")
     if status == "404":
-        return NotThere(f"{uri} does not exist")
+        return NotFound(f"{uri} does not exist")
     if status:
         return StorageError(f"{uri}: the store answers {status}{f' ({code})' if code and code != status else ''}; try again")
     if "certificate" in text.lower():
-        return Unreachable(f"{uri}: the store's certificate is not trusted; name the CA's file in AWS_CA_BUNDLE")
+        return Unreachable(f"{uri}: the store's certificate is not trusted; set AWS_CA_BUNDLE to the CA file")
     if "HTTP error" in text:
         return Unreachable(f"{uri}: the store cannot be reached; check AWS_ENDPOINT_URL and the network, then try again")
     return StorageError(f"{uri}: {text.splitlines()[0][:300] if text else 'the request failed'}")

@@ -1,17 +1,17 @@
-"""What lies below a prefix of a bucket, page by page, with the keys as they are (obstore passes over folders and odd names)."""
+"""Lists the objects below a prefix with boto3, which returns all keys unchanged; obstore omits folders and unusual names."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from trainwright.storage.s3_errors import control_errors
+from trainwright.storage.s3_errors import boto3_errors
 from trainwright.storage.s3_settings import S3Settings
 from trainwright.storage.uri import StorageUri
 
 
 @dataclass(frozen=True)
 class ListedObject:
-    """`name` is relative to the URI that was listed."""
+    """An object: `name` is relative to the listed URI, `size` is in bytes."""
 
     name: str
     size: int
@@ -19,11 +19,11 @@ class ListedObject:
 
 
 def list_objects(uri: StorageUri, settings: S3Settings | None = None) -> list[ListedObject]:
-    """All objects below the URI, sorted by name; without those that only stand for folders. Raises StorageError."""
-    client = (settings or S3Settings.from_environment()).control()
+    """Return all objects below the URI, sorted by name, without folder placeholders. Raises StorageError."""
+    client = (settings or S3Settings.from_environment()).boto3_client()
     prefix = f"{uri.key}/" if uri.key else ""
     found = []
-    with control_errors(uri):
+    with boto3_errors(uri):
         for page in client.get_paginator("list_objects_v2").paginate(Bucket=uri.bucket, Prefix=prefix):
             for entry in page.get("Contents", []):
                 name = entry["Key"].removeprefix(prefix)

@@ -1,4 +1,4 @@
-"""Where an S3 store is and who we are there: from the usual environment variables, or from those of Kubeflow's initializers."""
+"""Endpoint and credentials of an S3 store, from the AWS environment variables or those of Kubeflow's initializers."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from trainwright.storage.errors import NoAccess, StorageError
 from trainwright.storage.uri import StorageUri
 
 _DEFAULT_REGION = "us-east-1"
-_FRESH = timedelta(minutes=5)
-"""How long credentials that somebody else renews are used before they are asked for again."""
-_HOW = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a profile with AWS_PROFILE"
+_REFRESH_AFTER = timedelta(minutes=5)
+"""Age at which credentials from boto3's provider chain are read again."""
+_SET_CREDENTIALS = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a profile with AWS_PROFILE"
 
 
 @dataclass(frozen=True)
 class S3Settings:
-    """`endpoint` is empty for AWS itself; without keys boto3's chain is asked (profile, web identity, instance)."""
+    """`endpoint` is empty for AWS. Without keys boto3's provider chain is used (profile, web identity, instance)."""
 
     endpoint: str = ""
     region: str = ""
@@ -33,7 +33,7 @@ class S3Settings:
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str] = os.environ) -> S3Settings:
-        """Names of AWS first; those of Kubeflow's initializers where they are missing. Raises StorageError."""
+        """Read the AWS variables first, then those of Kubeflow's initializers. Raises NoAccess, StorageError."""
 
         def first(*names: str) -> str:
             return next((value for name in names if (value := environ.get(name, "").strip())), "")
@@ -43,8 +43,8 @@ class S3Settings:
         prefix = "" if kubeflow else "AWS_"
         access_key_id, secret = first(f"{prefix}ACCESS_KEY_ID"), first(f"{prefix}SECRET_ACCESS_KEY")
         if bool(access_key_id) != bool(secret):
-            raise NoAccess(f"{prefix}ACCESS_KEY_ID and {prefix}SECRET_ACCESS_KEY: one of them is set without the other")
-        # ENDPOINT is a common name: beside keys of AWS it is somebody else's.
+            raise NoAccess(f"{prefix}ACCESS_KEY_ID and {prefix}SECRET_ACCESS_KEY: one is set without the other")
+        # ENDPOINT is a common name: together with AWS keys it probably belongs to another program.
         names = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", *(() if aws_keys else ("ENDPOINT",)))
         return cls(
             endpoint=_checked_endpoint(first(*names), first("AWS_ALLOW_HTTP").lower() in ("1", "true", "yes")),
@@ -56,8 +56,8 @@ class S3Settings:
             anonymous=first("AWS_SKIP_SIGNATURE").lower() in ("1", "true", "yes"),
         )
 
-    def session(self) -> Any:
-        """A session of boto3 with these keys, or with its own chain."""
+    def boto3_session(self) -> Any:
+        """Return a boto3 session with these keys, or with boto3's provider chain."""
         return _boto3().session.Session(
             aws_access_key_id=self.access_key_id or None,
             aws_secret_access_key=self.secret_access_key or None,
@@ -66,7 +66,7 @@ class S3Settings:
         )
 
     def store(self, uri: StorageUri) -> Any:
-        """An obstore store of the URI's bucket. Raises NoAccess, StorageError."""
+        """Return an obstore store for the URI's bucket. Raises NoAccess, StorageError."""
         library = _obstore()
         provider, region = None, self.region
         if not self.anonymous:
@@ -75,8 +75,8 @@ class S3Settings:
         config = {
             "region": region or _DEFAULT_REGION,
             "skip_signature": self.anonymous,
-            "disable_bulk_delete": True,  # not every store has it
-            # A bucket in the host name, as AWS wants it, but for those whose dots no certificate covers.
+            "disable_bulk_delete": True,  # not every store supports it
+            # AWS requires the bucket in the host name, except for names with dots, which its certificate does not cover.
             "virtual_hosted_style_request": aws and "." not in uri.bucket,
         }
         if self.endpoint:
@@ -95,12 +95,12 @@ class S3Settings:
             return library.store.S3Store(
                 uri.bucket, config=config, client_options=client, retry_config=retry, credential_provider=provider
             )
-        except (ValueError, library.exceptions.BaseError) as error:  # a CA file without certificates, an endpoint that is none
+        except (ValueError, library.exceptions.BaseError) as error:  # a CA file without certificates, an invalid endpoint
             raise StorageError(f"{uri}: {str(error).splitlines()[0]}; check AWS_CA_BUNDLE and AWS_ENDPOINT_URL") from error
 
-    def control(self) -> Any:
-        """A client of boto3, for what obstore cannot do. Raises StorageError."""
-        session = self.session()  # says what to install where boto3 is not
+    def boto3_client(self) -> Any:
+        """Return a boto3 S3 client, for operations that obstore lacks. Raises StorageError."""
+        session = self.boto3_session()  # first, because its error says what to install
         from botocore import UNSIGNED
         from botocore.config import Config
 
@@ -120,7 +120,7 @@ class S3Settings:
         )
 
     def _credentials(self, uri: StorageUri) -> tuple[Callable[[], dict[str, object]], str]:
-        """What obstore calls for keys, and the region."""
+        """Return obstore's credential provider, and the region."""
         if self.access_key_id:
             keys = {
                 "access_key_id": self.access_key_id,
@@ -129,13 +129,13 @@ class S3Settings:
                 "expires_at": None,
             }
             return lambda: dict(keys), self.region
-        session = self.session()
+        session = self.boto3_session()
         try:
             credentials = session.get_credentials()
-        except Exception as error:  # botocore's own, by the dozen: a profile that is none, a token file that is gone
-            raise NoAccess(f"{uri}: no credentials: {str(error).splitlines()[0]}; {_HOW}") from error
+        except Exception as error:  # botocore has dozens, for an unknown profile, a missing token file and so on
+            raise NoAccess(f"{uri}: no credentials: {str(error).splitlines()[0]}; {_SET_CREDENTIALS}") from error
         if credentials is None:
-            raise NoAccess(f"{uri}: no credentials; {_HOW}")
+            raise NoAccess(f"{uri}: no credentials; {_SET_CREDENTIALS}")
 
         def current() -> dict[str, object]:
             frozen = credentials.get_frozen_credentials()
@@ -143,7 +143,7 @@ class S3Settings:
                 "access_key_id": frozen.access_key,
                 "secret_access_key": frozen.secret_key,
                 "token": frozen.token,
-                "expires_at": datetime.now(UTC) + _FRESH,
+                "expires_at": datetime.now(UTC) + _REFRESH_AFTER,
             }
 
         return current, session.region_name or ""
@@ -153,11 +153,11 @@ def _checked_endpoint(url: str, allow_http: bool) -> str:
     if not url:
         return ""
     parts = urlsplit(url)
-    shown = f"{parts.scheme}://{parts.hostname or ''}"  # it may hold a password
+    shown = f"{parts.scheme}://{parts.hostname or ''}"  # the URL may contain a password
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or parts.password or parts.query:
-        raise StorageError(f"the S3 endpoint {shown} is no address; expected https://host or https://host:port")
+        raise StorageError(f"the S3 endpoint {shown} is not a valid URL; expected https://host or https://host:port")
     if parts.scheme == "http" and not allow_http and not _is_loopback(parts.hostname):
-        raise StorageError(f"the S3 endpoint {shown} is not encrypted; use https://, or set AWS_ALLOW_HTTP=true if that is meant")
+        raise StorageError(f"the S3 endpoint {shown} is not encrypted; use https://, or set AWS_ALLOW_HTTP=true to allow it")
     return url.rstrip("/")
 
 

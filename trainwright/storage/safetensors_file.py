@@ -1,4 +1,4 @@
-"""Is a safetensors file whole? Its header says how long it must be: no tensor is read, nothing is unpickled.
+"""Checks that a safetensors file is complete by the length in its header. Reads no tensors and unpickles nothing.
 
 Format: 8 bytes header length (little endian), a JSON header with `data_offsets` of every tensor, then the data.
 """
@@ -10,17 +10,17 @@ import os
 from pathlib import Path
 from typing import Any
 
-_LONGEST_HEADER = 100 * 1024 * 1024
+_MAX_HEADER_BYTES = 100 * 1024 * 1024
 
 
-def damage_of(path: Path) -> str | None:
-    """What is wrong with the file's structure, or None when it is whole."""
+def safetensors_error(path: Path) -> str | None:
+    """Return what is wrong with the file's structure, or None if it is complete."""
     try:
         with open(path, "rb") as file:
             size = os.fstat(file.fileno()).st_size
             length = int.from_bytes(file.read(8), "little")
-            if size < 8 or length > _LONGEST_HEADER or 8 + length > size:
-                return "its header is cut off"
+            if size < 8 or length > _MAX_HEADER_BYTES or 8 + length > size:
+                return "its header is truncated"
             header = json.loads(file.read(length))
     except FileNotFoundError:
         return "it is missing"
@@ -29,11 +29,11 @@ def damage_of(path: Path) -> str | None:
     end = _end_of_data(header)
     if end is None:
         return "its header has no data offsets"
-    return None if 8 + length + end == size else f"it has {size} bytes and its header says {8 + length + end}"
+    return None if 8 + length + end == size else f"it has {size} bytes, but its header implies {8 + length + end}"
 
 
 def _end_of_data(header: Any) -> int | None:
-    """Where the last tensor ends, or None for a header that does not say it."""
+    """Return the offset at which the last tensor ends, or None for an invalid header."""
     if not isinstance(header, dict):
         return None
     end = 0

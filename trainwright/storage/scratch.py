@@ -1,4 +1,4 @@
-"""A folder beside a target, to prepare in. What a killed process left there is found again: to go on in, or to be removed."""
+"""Scratch folders next to a target. A later process resumes in the scratch folder of a killed one, or removes it."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from trainwright.storage.errors import StorageError
-from trainwright.storage.locks import NoLocks, lock
+from trainwright.storage.locks import LocksNotSupported, try_lock_file
 
-_MOST = 64
-"""Processes that prepare the same target at once; more than one is a mistake already."""
+_MAX_PROCESSES = 64
+"""Maximum number of processes that prepare the same target concurrently; even two are a mistake."""
 
 
 @contextlib.contextmanager
 def scratch_folder(target: Path, purpose: str) -> Iterator[Path]:
-    """A folder of our own on the disk of `target`.
+    """Yield a folder on the disk of `target` that only this process uses.
 
-    What an earlier process with the same `purpose` got done is still in it, when that was killed or ended in a StorageError
-    (a full disk, a lost connection); with another purpose it is cleared away. It goes when the block ends in any other way.
+    It keeps the work of an earlier process with the same `purpose` that was killed or ended in a StorageError (a full disk,
+    a lost connection). Folders with another purpose are removed. It is removed when the block ends in any other way.
     Raises StorageError, OSError.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
-    stem = f".{_short(target.name)}-"  # not the name itself, which may be as long as names can be
+    stem = f".{_short(target.name)}-"  # a hash, because the name may already have the maximum length
     _clear_abandoned(target.parent, stem, keep=f"{stem}{_short(purpose)}.")
-    folder, descriptor = _own(target.parent, f"{stem}{_short(purpose)}")
+    folder, descriptor = _acquire_folder(target.parent, f"{stem}{_short(purpose)}")
     work = folder / "work"
     try:
         work.mkdir(exist_ok=True)
@@ -47,36 +47,36 @@ def scratch_folder(target: Path, purpose: str) -> Iterator[Path]:
             os.close(descriptor)
 
 
-def _own(parent: Path, name: str) -> tuple[Path, int | None]:
-    """The first folder of this name and a number that nobody is in, locked."""
-    for number in range(_MOST):
+def _acquire_folder(parent: Path, name: str) -> tuple[Path, int | None]:
+    """Lock and return the first folder NAME.NUMBER that no other process uses."""
+    for number in range(_MAX_PROCESSES):
         folder = parent / f"{name}.{number}"
         folder.mkdir(exist_ok=True)
         with contextlib.suppress(FileNotFoundError):  # its holder has just removed it
             try:
-                descriptor = lock(folder / "lock")
-            except NoLocks:
+                descriptor = try_lock_file(folder / "lock")
+            except LocksNotSupported:
                 return Path(tempfile.mkdtemp(prefix=f"{name}.", dir=parent)), None
             if descriptor is not None:
                 return folder, descriptor
-    raise StorageError(f"{parent}: {_MOST} processes prepare the same folder at once")
+    raise StorageError(f"{parent}: {_MAX_PROCESSES} processes are preparing the same folder")
 
 
 def _clear_abandoned(parent: Path, stem: str, keep: str) -> None:
-    """Remove folders of the same target with another purpose, whose owner is gone."""
+    """Remove folders of the same target with another purpose that no process uses."""
     for folder in parent.glob(f"{stem}*.*"):
         with contextlib.suppress(OSError):
-            if not folder.name.startswith(keep) and (descriptor := lock(folder / "lock")) is not None:
+            if not folder.name.startswith(keep) and (descriptor := try_lock_file(folder / "lock")) is not None:
                 _remove(folder, stem)
                 os.close(descriptor)
 
 
 def _remove(folder: Path, stem: str) -> None:
-    """Renamed first: nobody may move into a folder that is being emptied."""
+    """Rename before deleting, so that no other process acquires a half-deleted folder."""
     with contextlib.suppress(OSError):
-        gone = tempfile.mkdtemp(prefix=f"{stem}gone.", dir=folder.parent)
-        os.replace(folder, gone)
-        shutil.rmtree(gone, ignore_errors=True)
+        trash = tempfile.mkdtemp(prefix=f"{stem}gone.", dir=folder.parent)
+        os.replace(folder, trash)
+        shutil.rmtree(trash, ignore_errors=True)
 
 
 def _short(text: str) -> str:

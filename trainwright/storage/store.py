@@ -1,4 +1,4 @@
-"""What the export of checkpoints asks of a store, whatever holds the bytes; and the store that a URI names."""
+"""The protocol of all stores. It imports no store, so that every store can import it."""
 
 from __future__ import annotations
 
@@ -7,74 +7,59 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from trainwright.storage.digests import Advance, silent
+from trainwright.storage.digests import ProgressCallback, no_progress
 from trainwright.storage.uri import StorageUri
 
 
 @dataclass(frozen=True)
 class StoredFile:
-    """One file of a store: its size in bytes and, where it is known, the hexadecimal SHA-256 of its contents."""
+    """A file in a store: its size in bytes and its hexadecimal SHA-256, or an empty string if that is unknown."""
 
     size: int
     sha256: str = ""
 
 
 class Store(Protocol):
-    """Files by key (a relative path with `/`) below one URI."""
+    """Files below one URI, addressed by key: a relative path with `/`."""
 
     uri: StorageUri
 
-    def put(self, source: Path, key: str, advance: Advance = silent) -> StoredFile:
-        """Store a local file, reading it once; returns size and digest of what was read. Raises StorageError."""
+    def put(self, source: Path, key: str, on_progress: ProgressCallback = no_progress) -> StoredFile:
+        """Upload a local file. Returns size and digest of the data that was read. Raises StorageError."""
         ...
 
-    def get(self, key: str, target: Path, advance: Advance = silent) -> StoredFile:
-        """Fetch a file; it appears whole. Raises NotThere, StorageError."""
+    def get(self, key: str, target: Path, on_progress: ProgressCallback = no_progress) -> StoredFile:
+        """Download a file to `target`, atomically. Raises NotFound, StorageError."""
         ...
 
     def head(self, key: str) -> StoredFile | None:
-        """What is stored under a key, or None; the digest only where the store keeps one."""
+        """Return the file's metadata, or None if it does not exist. The digest is set only if the store records one."""
         ...
 
-    def digest(self, key: str, advance: Advance = silent) -> str:
-        """SHA-256 of a stored file, read again if need be. Raises NotThere."""
+    def digest(self, key: str, on_progress: ProgressCallback = no_progress) -> str:
+        """Compute the SHA-256 of a stored file from its contents. Raises NotFound."""
         ...
 
     def read(self, key: str) -> bytes:
-        """A small file. Raises NotThere."""
+        """Read a small file. Raises NotFound."""
         ...
 
     def create(self, key: str, content: bytes) -> None:
-        """Write a small file that must not exist yet. Raises AlreadyThere; one of many writers wins."""
+        """Create a small file. Of concurrent writers exactly one succeeds. Raises AlreadyExists."""
         ...
 
     def replace(self, key: str, content: bytes) -> None:
-        """Write a small file, whole, over what is there."""
+        """Write a small file atomically, replacing an existing one."""
         ...
 
-    def swap(self, key: str, old: bytes | None, new: bytes) -> bool:
-        """Write a small file if it still has the content `old` (None: if it does not exist); False when it has not."""
+    def compare_and_swap(self, key: str, old: bytes | None, new: bytes) -> bool:
+        """Write a small file if its content is `old` (None: if it does not exist). Returns whether it was written."""
         ...
 
-    def honours_conditions(self, key: str) -> bool:
-        """Whether it refuses to create what exists; tried with a small file of that name, which is removed. Raises StorageError."""
+    def supports_conditional_writes(self, key: str) -> bool:
+        """Test whether the store rejects creating a file that exists. Writes and removes a small file. Raises StorageError."""
         ...
 
-    def exclusive(self, key: str) -> AbstractContextManager[None]:
-        """Inside, nobody else who asks for the same key of the same store is; they wait. Raises StorageError."""
+    def lock(self, key: str) -> AbstractContextManager[None]:
+        """Hold an exclusive lock on a key of this store; other callers wait for it. Raises StorageError."""
         ...
-
-
-def open_store(uri: str | StorageUri) -> Store:
-    """The store for an export URI. Raises StorageError for a scheme that cannot be exported to."""
-    from trainwright.storage.errors import StorageError
-    from trainwright.storage.file_store import FileStore
-
-    parsed = StorageUri.parse(uri) if isinstance(uri, str) else uri
-    if parsed.scheme == "file":
-        return FileStore(parsed)
-    if parsed.scheme == "s3":
-        from trainwright.storage.s3_store import S3Store
-
-        return S3Store(parsed)
-    raise StorageError(f"{parsed}: exports to {parsed.scheme}:// are not supported yet; supported: file://, s3://")

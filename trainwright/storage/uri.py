@@ -1,4 +1,4 @@
-"""URIs of datasets, models and exports: which scheme, where, and in one canonical spelling."""
+"""URIs of datasets, models and exports, parsed and in canonical form."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from urllib.parse import quote, unquote_to_bytes
 from trainwright.storage.errors import BadUri, StorageError
 
 SCHEMES = ("file", "hf", "s3")
-_FORM = re.compile(r"^([a-z][a-z0-9+.-]*)://(.*)$", re.IGNORECASE | re.DOTALL)
+_SYNTAX = re.compile(r"^([a-z][a-z0-9+.-]*)://(.*)$", re.IGNORECASE | re.DOTALL)
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,61}[A-Za-z0-9]", re.ASCII)
 _HUB_NAME = re.compile(r"[A-Za-z0-9_][\w.-]*(/[A-Za-z0-9_][\w.-]*)?", re.ASCII)
 
@@ -21,7 +21,7 @@ _HUB_NAME = re.compile(r"[A-Za-z0-9_][\w.-]*(/[A-Za-z0-9_][\w.-]*)?", re.ASCII)
 class StorageUri:
     """`file:///abs/path`, `hf://org/name[@revision]` (datasets and models alike), or `s3://bucket/key`.
 
-    A key is taken as it is, `%` and all, as other tools do it; `location` is then `bucket/key`.
+    An S3 key is not percent-decoded, as in other tools; `location` is then `bucket/key`.
     """
 
     scheme: str
@@ -30,8 +30,8 @@ class StorageUri:
 
     @classmethod
     def parse(cls, text: str) -> StorageUri:
-        """Raises BadUri naming the text for anything that is no URI of a known scheme."""
-        match = _FORM.match(text.strip())
+        """Parse a URI. Raises BadUri, which quotes the text, if it is malformed or its scheme is unknown."""
+        match = _SYNTAX.match(text.strip())
         if not match:
             raise BadUri(f"{text!r} is not a URI; expected one of {', '.join(s + '://' for s in SCHEMES)}")
         scheme, rest = match[1].lower(), match[2]
@@ -47,24 +47,24 @@ class StorageUri:
         return cls("hf", name, revision)
 
     @classmethod
-    def of_path(cls, path: Path) -> StorageUri:
+    def from_path(cls, path: Path) -> StorageUri:
         return cls("file", str(path.absolute()))
 
     @property
     def path(self) -> Path:
-        """The path of a `file://` URI. Raises StorageError for others."""
+        """The path of a `file://` URI. Raises StorageError for other schemes."""
         if self.scheme != "file":
-            raise StorageError(f"{self} is not on this machine's disk")
+            raise StorageError(f"{self} is not a local path")
         return Path(self.location)
 
     @property
     def bucket(self) -> str:
-        """Of an `s3://` URI."""
+        """The bucket of an `s3://` URI."""
         return self.location.partition("/")[0]
 
     @property
     def key(self) -> str:
-        """What follows the bucket, without slashes around it; empty for all of the bucket."""
+        """The key of an `s3://` URI without leading and trailing slashes; empty for the whole bucket."""
         return self.location.partition("/")[2]
 
     def join(self, name: str) -> StorageUri:
@@ -81,7 +81,7 @@ def _file_path(text: str, rest: str) -> str:
     if host not in ("", "localhost") or not slash:
         raise BadUri(f"{text!r}: a file URI needs an absolute path, as in file:///data/set (three slashes)")
     if "\0" in path or ".." in path.split("/"):
-        raise BadUri(f"{text!r}: a path cannot hold .. or a zero byte")
+        raise BadUri(f"{text!r}: a path cannot contain .. or a NUL byte")
     return posixpath.normpath("/" + path.lstrip("/"))
 
 
@@ -89,9 +89,9 @@ def _object(text: str, rest: str) -> str:
     bucket, _, key = rest.partition("/")
     key = key.strip("/")
     if not _BUCKET.fullmatch(bucket):
-        raise BadUri(f"{text!r}: expected s3://bucket/key, and {bucket!r} is no name of a bucket")
+        raise BadUri(f"{text!r}: expected s3://bucket/key, but {bucket!r} is not a valid bucket name")
     if key and any(part in ("", ".", "..") for part in key.split("/")):
-        raise BadUri(f"{text!r}: a key cannot hold empty parts, . or ..")
+        raise BadUri(f"{text!r}: a key cannot contain empty parts, . or ..")
     if any(ord(letter) < 32 or ord(letter) == 127 for letter in key):
-        raise BadUri(f"{text!r}: a key cannot hold control characters")
+        raise BadUri(f"{text!r}: a key cannot contain control characters")
     return f"{bucket}/{key}" if key else bucket

@@ -1,4 +1,4 @@
-"""The workspace that many runs share: prepared datasets and models by digest, and a folder of its own for each run."""
+"""The workspace shared by many runs: prepared datasets and models by digest, and one folder per run."""
 
 from trainwright.workspace.errors import PreparedMismatch, WorkspaceError
 from trainwright.workspace.layout import DATASETS, MODELS, RUNS, prepared_folder, run_folder

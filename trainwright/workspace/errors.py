@@ -1,11 +1,11 @@
-"""What can be wrong with a workspace folder; every message names the folder and what to do."""
+"""Errors of workspace folders. Every message names the folder and a fix."""
 
 from __future__ import annotations
 
 
 class WorkspaceError(Exception):
-    """A folder of the workspace is not what it should be; running again does not help."""
+    """A folder of the workspace is invalid. A retry cannot succeed."""
 
 
 class PreparedMismatch(WorkspaceError):
-    """A folder does not hold the prepared dataset or model that it should."""
+    """A folder does not contain the expected prepared dataset or model."""

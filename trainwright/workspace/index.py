@@ -1,6 +1,6 @@
-"""Which prepared dataset or model came of which source: small files beside the store, from URI, revision and options to a digest.
+"""The index of prepared datasets and models: small files in the store that map URI, revision and options to a digest.
 
-An entry is a hint: the folder that it names is checked before it is used, and may be gone.
+An entry is only a hint. The folder that it names may be missing, and is verified before it is used.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ INDEX = ".index"
 
 
 class Entry(BaseModel):
-    """`source`, `revision` and `options` as in the receipt; `details` too, since another source may have the same contents."""
+    """The fields of a receipt that depend on the source; several sources may have the same contents and so the same folder."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -35,14 +35,14 @@ class Entry(BaseModel):
     digest: str
     details: dict[str, Any] = {}
 
-    def of(self, receipt: Receipt) -> Receipt:
-        """The receipt of the folder, as the one of this source."""
+    def apply_to(self, receipt: Receipt) -> Receipt:
+        """Return the folder's receipt with the fields of this source."""
         update = {"source": self.source, "revision": self.revision, "options": self.options, "details": self.details}
         return receipt.model_copy(update=update)
 
 
 def record_entry(workspace: Path, kind: Kind, receipt: Receipt) -> None:
-    """Note what the receipt says of its source. Raises StorageError."""
+    """Add the receipt to the index. Raises StorageError."""
     entry = Entry(
         kind=kind,
         source=receipt.source,
@@ -51,15 +51,15 @@ def record_entry(workspace: Path, kind: Kind, receipt: Receipt) -> None:
         digest=receipt.digest,
         details=receipt.details,
     )
-    way = _hex(json.dumps([receipt.revision, receipt.options], sort_keys=True))
-    path = store_path(workspace, kind) / INDEX / f"{_hex(receipt.source)}-{way}.json"
+    variant = _hex(json.dumps([receipt.revision, receipt.options], sort_keys=True))
+    path = store_path(workspace, kind) / INDEX / f"{_hex(receipt.source)}-{variant}.json"
     write_bytes(path, entry.model_dump_json(indent=1).encode() + b"\n")
 
 
 def find_entries(
     workspace: Path, kind: Kind, source: str, revision: str | None, options: dict[str, Any] | None
 ) -> Iterator[Entry]:
-    """The entries of a source, the newest first; `revision` or `options` None takes any. Raises StorageError."""
+    """Yield the entries of a source, newest first; `revision` or `options` None match any. Raises StorageError."""
     for entry in _entries(workspace, kind, f"{_hex(source)}-*.json"):
         if entry.kind != kind or entry.source != source:
             continue
@@ -67,8 +67,8 @@ def find_entries(
             yield entry
 
 
-def forget_digests(workspace: Path, kind: Kind, digests: set[str]) -> None:
-    """Remove the entries that name these digests. Raises StorageError."""
+def remove_entries(workspace: Path, kind: Kind, digests: set[str]) -> None:
+    """Remove the entries with these digests. Raises StorageError."""
     with disk_errors(store_path(workspace, kind) / INDEX):
         for path in sorted((store_path(workspace, kind) / INDEX).glob("*.json")):
             entry = _read(path)
@@ -87,13 +87,13 @@ def _entries(workspace: Path, kind: Kind, pattern: str) -> Iterator[Entry]:
 
 
 def _read(path: Path) -> Entry | None:
-    """None for an entry that makes no sense, or that went meanwhile: it is only a hint."""
+    """Return None for an invalid or deleted entry, since entries are only hints."""
     try:
         return Entry.model_validate_json(path.read_bytes())
     except FileNotFoundError:
         return None
     except ValidationError:
-        log.warning("an entry of the index cannot be read and is ignored path=%s", path)
+        log.warning("an index entry is invalid and is ignored path=%s", path)
         return None
 
 

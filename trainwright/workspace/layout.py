@@ -1,4 +1,4 @@
-"""Where things lie in a workspace folder W: `datasets/HEX`, `models/HEX`, `runs/NAME`. Everything else asks here.
+"""The paths in a workspace folder: `datasets/HEX`, `models/HEX`, `runs/NAME`. All other modules use these functions.
 
 The names themselves are made in `jobs.run_folder`, where manifests are built too.
 """
@@ -8,11 +8,11 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from trainwright.jobs.run_folder import DATASETS, MODELS, RUNS, Kind, prepared_folder, run_folder
+from trainwright.jobs.state.run_folder import DATASETS, MODELS, RUNS, Kind, prepared_folder, run_folder
 from trainwright.workspace.errors import WorkspaceError
 
 OUTPUT = "output"
-"""In a run's folder: what training writes."""
+"""The subfolder of a run's folder that training writes to."""
 KINDS: tuple[Kind, ...] = ("dataset", "model")
 _STORES = {"dataset": DATASETS, "model": MODELS}
 _PART = r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"
@@ -21,42 +21,42 @@ _STEP = re.compile(rf"{RUNS}/({_PART})(?:/{_PART})*")
 
 
 def store_path(workspace: Path, kind: Kind) -> Path:
-    """The folder that holds all prepared datasets or models."""
+    """Return the folder with all prepared datasets or models."""
     return workspace / _STORES[kind]
 
 
 def prepared_path(workspace: Path, kind: Kind, digest: str) -> Path:
-    """The folder of one prepared dataset or model. Raises ValueError for a digest that is none."""
+    """Return the folder of one prepared dataset or model. Raises ValueError for an invalid digest."""
     return workspace / prepared_folder(kind, digest)
 
 
 def run_name(folder: str) -> str:
-    """The name in `runs/NAME` (or a bare name). Raises WorkspaceError for anything that `run_folder` does not make."""
+    """Return the name in `runs/NAME` (or a bare name). Raises WorkspaceError for names that `run_folder` does not generate."""
     match = _RUN.fullmatch(folder)
     if match is None:
-        raise WorkspaceError(f"{folder!r} is no folder of a run; expected {RUNS}/NAME")
+        raise WorkspaceError(f"{folder!r} is not a run folder; expected {RUNS}/NAME")
     return match[1]
 
 
-def run_of(folder: str) -> str:
-    """The name of the run whose folder this is, or is below: `runs/NAME/evaluation/x` too. Raises WorkspaceError."""
+def containing_run(folder: str) -> str:
+    """Return the name of the run that contains a folder, as in `runs/NAME/evaluation/x`. Raises WorkspaceError."""
     match = _STEP.fullmatch(folder)
     return run_name(folder) if match is None else match[1]
 
 
 def run_path(workspace: Path, folder: str) -> Path:
-    """The path of a run's folder. Raises WorkspaceError for a name that is none, and for a link: it may lead anywhere."""
+    """Return the path of a run's folder. Raises WorkspaceError for an invalid name, and for a link, which may point anywhere."""
     return step_path(workspace, f"{RUNS}/{run_name(folder)}")
 
 
 def step_path(workspace: Path, folder: str) -> Path:
-    """The path of a run's folder, or of one below it that a step alone writes to. Raises as `run_path`."""
-    run_of(folder)
+    """Return the path of a run's folder, or of a step's folder below it. Raises the errors of `run_path`."""
+    containing_run(folder)
     path = workspace
     for part in (RUNS, *folder.removeprefix(f"{RUNS}/").split("/")):
         path /= part
         if path.is_symlink():
-            raise WorkspaceError(f"{path} is a link; a run's folder must be a folder of the workspace: remove the link")
+            raise WorkspaceError(f"{path} is a link; remove it: a run's folder must be inside the workspace")
     return path
 
 
@@ -67,11 +67,11 @@ __all__ = [
     "OUTPUT",
     "RUNS",
     "Kind",
+    "containing_run",
     "prepared_folder",
     "prepared_path",
     "run_folder",
     "run_name",
-    "run_of",
     "run_path",
     "step_path",
     "store_path",

@@ -1,6 +1,6 @@
-"""The prepared datasets and models that all runs of a workspace share, each in a folder named by the digest of its contents.
+"""The store of prepared datasets and models, shared by all runs of a workspace, in folders named by content digest.
 
-A folder appears by one rename, whole and read-only. Whoever comes second checks the one that is there and drops its own.
+A folder is complete and read-only, and is published by one rename. A second publisher verifies it and discards its own.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ from typing import Any
 
 from trainwright.storage.digests import files_below
 from trainwright.storage.errors import StorageError
-from trainwright.storage.locks import exclusive
+from trainwright.storage.locks import file_lock
 from trainwright.storage.transfer import disk_errors
-from trainwright.workspace.deletion import hide, remove_tree
+from trainwright.workspace.deletion import mark_deleted, remove_tree
 from trainwright.workspace.errors import PreparedMismatch
 from trainwright.workspace.index import Entry, find_entries, record_entry
 from trainwright.workspace.layout import Kind, prepared_path
 from trainwright.workspace.receipt import NAME, Receipt, read_receipt
 
 log = logging.getLogger(__name__)
-_TAKEN = (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR)
+_TARGET_EXISTS = (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR)
 _ATTEMPTS = 8
-"""Where there are no locks, others may put a damaged folder back in the meantime; each attempt reads all files."""
+"""Without locks, another process may write a corrupt folder again meanwhile. Each attempt reads all files."""
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """A prepared dataset or model: its receipt, and the folder that it lies in."""
+    """A prepared dataset or model: its receipt and its folder."""
 
     receipt: Receipt
     folder: Path
@@ -42,17 +42,17 @@ class Prepared:
 
 
 def publish(kind: Kind, prepared: Path, receipt: Receipt, workspace: Path) -> Path:
-    """Put a finished folder with its receipt into the workspace, read-only, and index its source; returns its place.
+    """Move a prepared folder with its receipt into the store, read-only, and index its source. Returns the new path.
 
-    `prepared` lies on the disk of the workspace. One that is there already is checked: ours is dropped, or replaces it where
-    it is damaged. Raises StorageError, NoSpace.
+    `prepared` must be on the disk of the workspace. An existing folder is verified, and replaced only if it is corrupt.
+    Raises StorageError, NoSpace.
     """
     target = prepared_path(workspace, kind, receipt.digest)
     with disk_errors(target):
         target.parent.mkdir(parents=True, exist_ok=True)
-        _seal(prepared)
-        with exclusive(lock_of(target)):
-            _into_place(prepared, target, receipt)
+        _make_read_only(prepared)
+        with file_lock(lock_path(target)):
+            _move_into_place(prepared, target, receipt)
         record_entry(workspace, kind, receipt)
     return target
 
@@ -60,123 +60,125 @@ def publish(kind: Kind, prepared: Path, receipt: Receipt, workspace: Path) -> Pa
 def find_prepared(
     workspace: Path, kind: Kind, source: str, revision: str | None, options: dict[str, Any] | None
 ) -> Prepared | None:
-    """What was prepared from a source before, if it is still whole; every file is read.
+    """Return what was prepared from a source before, if it is intact. Reads every file.
 
-    `revision` None means that the source cannot be asked: what came from the same URI is taken. `options` None takes what
-    was prepared in any way. Raises StorageError.
+    `revision` None means that the source cannot be queried: then any revision of the URI matches. `options` None matches any
+    options. Raises StorageError.
     """
     for entry in find_entries(workspace, kind, source, revision, options):
-        found = _whole(workspace, kind, entry)
+        found = _find_intact(workspace, kind, entry)
         if found is not None:
-            log.info("%s is there already folder=%s digest=%s", kind, found.folder, found.digest)
+            log.info("%s exists already folder=%s digest=%s", kind, found.folder, found.digest)
             return found
     return None
 
 
 def verify_prepared(kind: Kind, folder: Path, digest: str) -> Receipt:
-    """The receipt in `folder`, whose digest must be `digest`, and whose files must all be whole: every file is read.
+    """Return the receipt in `folder` after checking that it has this digest and that all files match. Reads every file.
 
-    Raises PreparedMismatch naming both digests and the folder, StorageError.
+    Raises PreparedMismatch, which names both digests and the folder, StorageError.
     """
-    receipt = _expected(kind, folder, digest)
+    receipt = _read_expected(kind, folder, digest)
     with disk_errors(folder):
-        _refuse_damage(kind, folder, digest, receipt.damage(folder))
+        _raise_if_corrupt(kind, folder, digest, receipt.find_mismatch(folder))
     return receipt
 
 
 def check_prepared(kind: Kind, folder: Path, digest: str) -> Receipt:
-    """As `verify_prepared`, but files are only looked at: each must be there with its size."""
-    receipt = _expected(kind, folder, digest)
+    """Like `verify_prepared`, but checks only existence and size of the files."""
+    receipt = _read_expected(kind, folder, digest)
     with disk_errors(folder):
-        _refuse_damage(kind, folder, digest, receipt.wrong_sizes(folder))
+        _raise_if_corrupt(kind, folder, digest, receipt.find_size_mismatch(folder))
     return receipt
 
 
 def touch_prepared(folder: Path) -> None:
-    """Note that a prepared folder is in use: `prune_runs` spares it for a while. Read-only mounts and others' folders stay."""
+    """Mark a prepared folder as in use, so that `prune_runs` keeps it for a while. Ignored without write permission."""
     with contextlib.suppress(OSError):
         os.utime(folder)
 
 
-def lock_of(target: Path) -> Path:
-    """The lock file of a prepared folder; whoever puts one in its place or takes it away holds it."""
+def lock_path(target: Path) -> Path:
+    """Return the lock file of a prepared folder, held while it is created, replaced or deleted."""
     return target.with_name(f".{target.name}.lock")
 
 
-def _whole(workspace: Path, kind: Kind, entry: Entry) -> Prepared | None:
+def _find_intact(workspace: Path, kind: Kind, entry: Entry) -> Prepared | None:
     try:
         folder = prepared_path(workspace, kind, entry.digest)
     except ValueError:
-        log.warning("an entry of the index names no digest source=%s", entry.source)
+        log.warning("an index entry has an invalid digest source=%s", entry.source)
         return None
     if folder.is_symlink() or not folder.is_dir():
         return None
     with disk_errors(folder):
-        with exclusive(lock_of(folder)):
+        with file_lock(lock_path(folder)):
             touch_prepared(folder)
         receipt = read_receipt(folder)
-        if receipt is None or receipt.digest != entry.digest or not receipt.holds(folder):
-            log.warning("files changed since they were prepared folder=%s; preparing again", folder)
+        if receipt is None or receipt.digest != entry.digest or not receipt.matches(folder):
+            log.warning("prepared files have changed, preparing again folder=%s", folder)
             return None
-    return Prepared(entry.of(receipt), folder)
+    return Prepared(entry.apply_to(receipt), folder)
 
 
-def _into_place(prepared: Path, target: Path, receipt: Receipt) -> None:
+def _move_into_place(prepared: Path, target: Path, receipt: Receipt) -> None:
     for _ in range(_ATTEMPTS):
         try:
             os.rename(prepared, target)
         except OSError as error:
-            if error.errno not in _TAKEN:
+            if error.errno not in _TARGET_EXISTS:
                 raise
         else:
             _sync(target.parent)
             touch_prepared(target)
             return
-        damage = _damage(target, receipt)
-        if not damage:
+        mismatch = _find_mismatch(target, receipt)
+        if not mismatch:
             touch_prepared(target)
-            log.info("another run has prepared the same folder=%s", target)
+            log.info("another run has prepared the same data folder=%s", target)
             return
-        log.warning("a prepared folder is damaged and is replaced folder=%s damage=%s", target, damage)
-        _set_aside(target, receipt)
-    raise StorageError(f"{target}: others put a damaged folder there at every attempt; look what else writes to the workspace")
+        log.warning("a prepared folder is corrupt and is replaced folder=%s reason=%s", target, mismatch)
+        _discard(target, receipt)
+    raise StorageError(
+        f"{target}: another process wrote a corrupt folder at every attempt; check what else writes to the workspace"
+    )
 
 
-def _damage(target: Path, receipt: Receipt) -> str:
+def _find_mismatch(target: Path, receipt: Receipt) -> str:
     if target.is_symlink() or not target.is_dir():
-        return "it is no folder"
+        return "it is not a folder"
     found = read_receipt(target)
     if found is None or found.digest != receipt.digest:
-        return f"{NAME} is missing or of other contents"
-    return receipt.damage(target)
+        return f"{NAME} is missing or has a different digest"
+    return receipt.find_mismatch(target)
 
 
-def _set_aside(target: Path, receipt: Receipt) -> None:
-    """Take the damaged folder away; one that another process has just replaced (there may be no locks) goes back."""
+def _discard(target: Path, receipt: Receipt) -> None:
+    """Remove a corrupt folder, but restore it if another process has just replaced it (there may be no locks)."""
     try:
-        hidden = hide(target)
+        hidden = mark_deleted(target)
     except FileNotFoundError:
         return
-    if not _damage(hidden, receipt):
-        with contextlib.suppress(OSError):  # a third one is there by now
+    if not _find_mismatch(hidden, receipt):
+        with contextlib.suppress(OSError):  # a third process has published meanwhile
             os.rename(hidden, target)
             return
     remove_tree(hidden)
 
 
-def _seal(folder: Path) -> None:
-    """Nobody writes into files that others train on. Contents and names are on the disk before the folder has its own name."""
+def _make_read_only(folder: Path) -> None:
+    """Make the files read-only, since other runs share them, and sync contents and names to disk before publishing."""
     for path in files_below(folder):
         if not (folder / path).is_symlink():
-            with contextlib.suppress(OSError):  # begun by another user, or a file system without modes
+            with contextlib.suppress(OSError):  # owned by another user, or a file system without modes
                 os.chmod(folder / path, 0o444)
             _sync(folder / path)
-    for place, _, _ in os.walk(folder):
-        _sync(Path(place))
+    for parent, _, _ in os.walk(folder):
+        _sync(Path(parent))
 
 
 def _sync(path: Path) -> None:
-    """Make it survive a power cut. Some network file systems cannot do that for folders."""
+    """Sync to disk. Some network file systems cannot sync folders."""
     with contextlib.suppress(OSError):
         descriptor = os.open(path, os.O_RDONLY)
         try:
@@ -185,22 +187,22 @@ def _sync(path: Path) -> None:
             os.close(descriptor)
 
 
-def _expected(kind: Kind, folder: Path, digest: str) -> Receipt:
+def _read_expected(kind: Kind, folder: Path, digest: str) -> Receipt:
     receipt = read_receipt(folder)
     if receipt is None:
         raise PreparedMismatch(
-            f"{folder} should hold the prepared {kind} {digest}, and has no {NAME} that can be read: prepare the {kind} again"
+            f"{folder}: expected the prepared {kind} {digest}, but {NAME} is missing or invalid; prepare the {kind} again"
         )
     if receipt.kind != kind:
-        raise PreparedMismatch(f"{folder} should hold the prepared {kind} {digest}, and holds a {receipt.kind}, {receipt.digest}")
+        raise PreparedMismatch(f"{folder}: expected the prepared {kind} {digest}, found a {receipt.kind}, {receipt.digest}")
     if receipt.digest != digest:
         raise PreparedMismatch(
-            f"{folder} should hold the prepared {kind} {digest}, and holds {receipt.digest}: "
-            f"prepare the {kind} again, or submit the job with the digest of what is there"
+            f"{folder}: expected the prepared {kind} {digest}, found {receipt.digest}; "
+            f"prepare the {kind} again, or submit the job with the digest that was found"
         )
     return receipt
 
 
-def _refuse_damage(kind: Kind, folder: Path, digest: str, damage: str) -> None:
-    if damage:
-        raise PreparedMismatch(f"{folder} holds the prepared {kind} {digest}, damaged: {damage}; prepare the {kind} again")
+def _raise_if_corrupt(kind: Kind, folder: Path, digest: str, mismatch: str) -> None:
+    if mismatch:
+        raise PreparedMismatch(f"{folder}: the prepared {kind} {digest} is corrupt: {mismatch}; prepare the {kind} again")

@@ -1,6 +1,6 @@
-"""`run.json` in a run's folder: whose run it is, since when, whether it has ended, and what it uses of the shared store.
+"""`run.json` in a run's folder: its owner, when it started and ended, and the prepared inputs that it uses.
 
-Pruning goes by it. A record that cannot be read makes a run unknown, and an unknown run is never deleted.
+Pruning relies on it. A run without a valid record is unknown, and unknown runs are never deleted.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 
 from trainwright.api import times
-from trainwright.storage.locks import exclusive
+from trainwright.storage.locks import file_lock
 from trainwright.storage.transfer import disk_errors, write_bytes
 from trainwright.workspace.layout import run_path
 
 log = logging.getLogger(__name__)
 RECORD = "run.json"
 DATASET, MODEL = "dataset", "model"
-"""Where a run finds its prepared inputs."""
-_LARGEST = 1024 * 1024
-"""Bytes: a record has some hundreds, and training can write into the folder."""
-_HELD = ".lock"
+"""The mount points of the prepared inputs in a run's folder."""
+_MAX_BYTES = 1024 * 1024
+"""A record has a few hundred bytes, but training can write to the folder too."""
+_LOCK_SUFFIX = ".lock"
 
 
 class RunRecord(BaseModel):
-    """Times are RFC 3339, UTC; `ended` is None while the run goes on. `dataset` and `model` are digests, `exported` a URI."""
+    """Times are RFC 3339, UTC. `ended` is None while the run is active. `dataset` and `model` are digests, `exported` a URI."""
 
     model_config = ConfigDict(frozen=True, extra="allow")
 
@@ -46,7 +46,7 @@ class RunRecord(BaseModel):
     @classmethod
     def _moment(cls, value: str | None) -> str | None:
         if value is not None and not times.is_moment(value):
-            raise ValueError(f"{value!r} is no RFC 3339 time")
+            raise ValueError(f"{value!r} is not an RFC 3339 time")
         return value
 
 
@@ -60,13 +60,13 @@ def begin_run(
     model: str = "",
     now: Callable[[], str] = times.now,
 ) -> RunRecord:
-    """Make the run's folder `runs/NAME` and its record, or open the record of a run that is tried again.
+    """Create the run's folder `runs/NAME` and its record, or reopen the record of a retried run.
 
-    The folder gets an empty `dataset` and `model` to mount those on: a container runtime that is root may not create them on a
-    file server that does not trust root.
-    Digests that are not given stay what they were. Raises WorkspaceError, StorageError.
+    For the given digests, empty mount points `dataset` and `model` are created: on a file server that squashes root, the
+    container runtime could not create them.
+    Omitted digests keep their value. Raises WorkspaceError, StorageError.
     """
-    with changing(workspace, folder) as path:
+    with lock_run(workspace, folder) as path:
         path.mkdir(parents=True, exist_ok=True)
         for kind in [kind for kind, digest in ((DATASET, dataset), (MODEL, model)) if digest]:
             (path / kind).mkdir(exist_ok=True)
@@ -87,7 +87,7 @@ def touch_run(
     exported: str = "",
     now: Callable[[], str] = times.now,
 ) -> RunRecord | None:
-    """Note that the run is at work, and what is known of it by now; None where it has no record that can be read.
+    """Record that the run is active, and the given facts. Returns None if it has no valid record.
 
     Raises WorkspaceError, StorageError.
     """
@@ -95,7 +95,7 @@ def touch_run(
 
 
 def end_run(workspace: Path, folder: str, *, exported: str = "", now: Callable[[], str] = times.now) -> RunRecord | None:
-    """Note that the run has ended: from now on it may be pruned. None where it has no record that can be read.
+    """Record that the run has ended, so that it may be pruned. Returns None if it has no valid record.
 
     Raises WorkspaceError, StorageError.
     """
@@ -104,8 +104,8 @@ def end_run(workspace: Path, folder: str, *, exported: str = "", now: Callable[[
 
 
 def drop_empty_run(workspace: Path, folder: str) -> bool:
-    """Remove the folder of a run that has written nothing but its record; whether it was one. Raises WorkspaceError, StorageError."""
-    with changing(workspace, folder) as path, disk_errors(path):
+    """Remove a run's folder if it contains only the record. Returns whether it did. Raises WorkspaceError, StorageError."""
+    with lock_run(workspace, folder) as path, disk_errors(path):
         if not path.is_dir() or {entry.name for entry in path.iterdir()} - {RECORD, DATASET, MODEL}:
             return False
         mounts = [path / kind for kind in (DATASET, MODEL) if (path / kind).is_dir()]
@@ -118,16 +118,16 @@ def drop_empty_run(workspace: Path, folder: str) -> bool:
 
 
 def read_run(folder: Path) -> RunRecord | None:
-    """The record in a run's folder (a path), or None where there is none that makes sense. Links are not followed."""
+    """Return the record in a run's folder (a path), or None if it is missing or invalid. Links are not followed."""
     try:
         descriptor = os.open(folder / RECORD, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
         return None
     try:
         size = os.fstat(descriptor).st_size
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode) or size > _LARGEST:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode) or size > _MAX_BYTES:
             return None
-        return RunRecord.model_validate_json(os.read(descriptor, _LARGEST))
+        return RunRecord.model_validate_json(os.read(descriptor, _MAX_BYTES))
     except (OSError, ValidationError):
         return None
     finally:
@@ -135,23 +135,23 @@ def read_run(folder: Path) -> RunRecord | None:
 
 
 @contextlib.contextmanager
-def changing(workspace: Path, folder: str) -> Iterator[Path]:
-    """The path of a run's folder while nobody else changes its record or deletes it. Raises WorkspaceError, StorageError."""
+def lock_run(workspace: Path, folder: str) -> Iterator[Path]:
+    """Yield the path of a run's folder, with its record locked against changes and deletion. Raises WorkspaceError, StorageError."""
     path = run_path(workspace, folder)
-    with contextlib.ExitStack() as held:
+    with contextlib.ExitStack() as stack:
         with disk_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)
-            held.enter_context(exclusive(path.with_name(f".{path.name}{_HELD}")))
+            stack.enter_context(file_lock(path.with_name(f".{path.name}{_LOCK_SUFFIX}")))
         yield path
 
 
-def _update(workspace: Path, folder: str, known: dict[str, str], changes: dict[str, str]) -> RunRecord | None:
-    with changing(workspace, folder) as path:
+def _update(workspace: Path, folder: str, values: dict[str, str], changes: dict[str, str]) -> RunRecord | None:
+    with lock_run(workspace, folder) as path:
         before = read_run(path)
         if before is None:
-            log.warning("the run has no record that can be read folder=%s", path)
+            log.warning("the run has no valid record folder=%s", path)
             return None
-        return _write(path, before, {**{name: value for name, value in known.items() if value}, **changes})
+        return _write(path, before, {**{name: value for name, value in values.items() if value}, **changes})
 
 
 def _write(path: Path, before: RunRecord, changes: dict[str, str | None]) -> RunRecord:

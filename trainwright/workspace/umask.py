@@ -1,4 +1,4 @@
-"""Who else may write what our programs make: pods of different users share a workspace."""
+"""Sets the umask, since pods of different users share a workspace and must be able to write each other's files."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from trainwright.workspace.errors import WorkspaceError
 
 
 def apply_umask(environ: Mapping[str, str]) -> None:
-    """Set this process's umask to that of TRAINWRIGHT_UMASK, in octal; unset or empty leaves it.
+    """Set the umask of this process to TRAINWRIGHT_UMASK (octal). Unset or empty keeps the current one.
 
-    Raises WorkspaceError naming a text that is no umask.
+    Raises WorkspaceError for an invalid value.
     """
     text = environ.get(UMASK_VARIABLE, "")
     if not text:
         return
     if not re.fullmatch(r"0?[0-7]{1,3}", text):
-        raise WorkspaceError(f"{UMASK_VARIABLE}: {text!r} is no umask; expected octal digits, as in 0002")
+        raise WorkspaceError(f"{UMASK_VARIABLE}: {text!r} is not a umask; expected octal digits, as in 0002")
     os.umask(int(text, 8))

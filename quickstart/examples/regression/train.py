@@ -1,4 +1,4 @@
-"""A folder's entry point: it imports its neighbour, takes an argument, and leaves results.json where it runs."""
+"""Entry point of a folder: imports a sibling module, takes an argument, and writes results.json to the working directory."""
 
 import argparse
 import json

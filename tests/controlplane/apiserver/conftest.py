@@ -14,12 +14,12 @@ from entered_cluster import Entered
 from manifests import manifest
 
 from trainwright.api.kinds import TRAINING_RUNTIME
-from trainwright.controlplane.apiserver.auth import Tokens
-from trainwright.controlplane.apiserver.credentials import Credentials, load_credentials, write_kubeconfig
-from trainwright.controlplane.apiserver.http import create_app
-from trainwright.controlplane.apiserver.rest import ResourceServer
-from trainwright.controlplane.apiserver.serve import Serving, serve
-from trainwright.controlplane.apiserver.store import Store
+from trainwright.controlplane.apiserver.auth.credentials import Credentials, load_credentials, write_kubeconfig
+from trainwright.controlplane.apiserver.auth.tokens import Tokens
+from trainwright.controlplane.apiserver.http.app import create_app
+from trainwright.controlplane.apiserver.http.serve import Serving, serve
+from trainwright.controlplane.apiserver.storage.store import Store
+from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.controlplane.gates import FeatureGates
 from trainwright.controlplane.home import Home

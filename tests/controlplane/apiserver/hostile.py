@@ -16,10 +16,10 @@ from starlette.types import Message
 
 from trainwright.api import kinds
 from trainwright.api.kinds import Kind
-from trainwright.controlplane.apiserver import patches
-from trainwright.controlplane.apiserver.auth import Tokens
-from trainwright.controlplane.apiserver.http import create_app
-from trainwright.controlplane.apiserver.rest import ResourceServer
+from trainwright.controlplane.apiserver.auth.tokens import Tokens
+from trainwright.controlplane.apiserver.http.app import create_app
+from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer
+from trainwright.controlplane.apiserver.wire import patch_types
 
 ADMIN = "hostile-admin-token"
 DEADLINE = 20.0
@@ -428,24 +428,32 @@ def patched(draw: st.DrawFn) -> Ask:
     kind, name = draw(st.sampled_from(WRITTEN)), draw(st.sampled_from(NAMES))
     media = draw(
         st.sampled_from(
-            [patches.MERGE, patches.JSON_PATCH, patches.STRATEGIC, patches.APPLY, patches.APPLY, "application/json", ""]
+            [
+                patch_types.MERGE,
+                patch_types.JSON_PATCH,
+                patch_types.STRATEGIC,
+                patch_types.APPLY,
+                patch_types.APPLY,
+                "application/json",
+                "",
+            ]
         )
     )
     body: bytes
     if draw(st.integers(0, 6)) == 0:
         body = draw(_RAW)
-    elif media == patches.JSON_PATCH:
+    elif media == patch_types.JSON_PATCH:
         body = dumps(draw(st.lists(_OPERATIONS | _SAFE_OPERATIONS, max_size=5)))
         if draw(st.integers(0, 9)) == 0:
             doubling = [{"op": "copy", "from": "", "path": "/spec"}, {"op": "copy", "from": "/metadata", "path": "/metadata/a"}]
             body = dumps(doubling * draw(st.integers(1, 40)))
-    elif media == patches.APPLY:
+    elif media == patch_types.APPLY:
         body = dumps(draw(mutated(valid(kind, name))))
     else:
         whole = draw(st.booleans())
         body = dumps(draw(mutated(valid(kind, name))) if whole else draw(st.dictionaries(_KEYS, values, max_size=4)))
     query = draw(_WRITE_QUERIES)
-    if media == patches.APPLY and draw(st.integers(0, 5)):
+    if media == patch_types.APPLY and draw(st.integers(0, 5)):
         query = f"fieldManager={draw(st.sampled_from(['me', 'you', 'kubectl']))}&force={draw(st.sampled_from(['true', 'false']))}"
     below = draw(st.sampled_from(["", "", "status"]))
     return Ask("PATCH", path_of(kind, name, below), query, body, {"content-type": media})

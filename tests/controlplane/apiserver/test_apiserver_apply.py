@@ -8,16 +8,16 @@ import pytest
 
 from trainwright.api.errors import ApiError, BadRequest, Conflict
 from trainwright.api.kinds import CLAIM, CONFIG_MAP, POD
-from trainwright.controlplane.apiserver import patches
-from trainwright.controlplane.apiserver.rest import ResourceServer
-from trainwright.controlplane.apiserver.write_options import WriteOptions
+from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer
+from trainwright.controlplane.apiserver.wire import patch_types
+from trainwright.controlplane.apiserver.wire.write_options import WriteOptions
 
 LAST = "kubectl.kubernetes.io/last-applied-configuration"
 
 
 def apply(server: ResourceServer, config: Any, manager: str = "m", kind: Any = CONFIG_MAP, **options: Any) -> dict[str, Any]:
     options = {"manager": manager, **options}
-    return server.patch(kind, "default", "a", config, patches.APPLY, WriteOptions(**options)).object
+    return server.patch(kind, "default", "a", config, patch_types.APPLY, WriteOptions(**options)).object
 
 
 def config(**parts: Any) -> dict[str, Any]:

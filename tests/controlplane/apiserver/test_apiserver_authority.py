@@ -15,13 +15,13 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from waiting import eventually
 
-from trainwright.controlplane.apiserver.auth import Tokens
-from trainwright.controlplane.apiserver.authority import AUTHORITY_VALID_FOR, EARLY, RENEW_BEFORE, VALID_FOR
-from trainwright.controlplane.apiserver.certificate_rotation import CertificateRotation
-from trainwright.controlplane.apiserver.credentials import HANDOVER, load_credentials, write_kubeconfig
-from trainwright.controlplane.apiserver.http import create_app
-from trainwright.controlplane.apiserver.rest import ResourceServer
-from trainwright.controlplane.apiserver.serve import Serving, serve
+from trainwright.controlplane.apiserver.auth.authority import AUTHORITY_VALID_FOR, EARLY, RENEW_BEFORE, VALID_FOR
+from trainwright.controlplane.apiserver.auth.credentials import HANDOVER, load_credentials, write_kubeconfig
+from trainwright.controlplane.apiserver.auth.tokens import Tokens
+from trainwright.controlplane.apiserver.http.app import create_app
+from trainwright.controlplane.apiserver.http.certificate_rotation import CertificateRotation
+from trainwright.controlplane.apiserver.http.serve import Serving, serve
+from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 DAY = timedelta(days=1)

@@ -6,9 +6,10 @@ import orjson
 import pytest
 
 from trainwright.api.errors import BadRequest
-from trainwright.controlplane.apiserver.duplicate_fields import duplicate_fields
-from trainwright.controlplane.apiserver.metrics import Metrics
-from trainwright.controlplane.apiserver.protobuf import MAGIC, decode_protobuf
+from trainwright.controlplane.apiserver.http.metrics import Metrics
+from trainwright.controlplane.apiserver.wire.duplicate_fields import duplicate_fields
+from trainwright.controlplane.apiserver.wire.protobuf import MAGIC, decode_protobuf
+from trainwright.controlplane.exposition import exposition
 
 
 def part(number: int, content: bytes) -> bytes:
@@ -56,9 +57,11 @@ def test_metrics_in_the_form_of_prometheus() -> None:
     metrics = Metrics()
     metrics.observe("GET", "pods", 200, 0.02)
     metrics.observe("GET", "pods", 200, 20.0)
-    text = metrics.text({("objects", (("resource", 'a"b'),)): 3})
-    assert 'apiserver_request_total{code="200",resource="pods",verb="GET"} 2\n' in text
-    assert 'bucket{resource="pods",verb="GET",le="0.025"} 1\n' in text
-    assert 'bucket{resource="pods",verb="GET",le="10.0"} 1\n' in text
-    assert 'bucket{resource="pods",verb="GET",le="+Inf"} 2\n' in text
-    assert text.endswith('# TYPE objects gauge\nobjects{resource="a\\"b"} 3\n')
+    text = exposition(metrics.families(7, {'a"b': 3}, {}))
+    assert 'apiserver_request_total{code="200",resource="pods",verb="GET"} 2.0\n' in text
+    assert 'bucket{le="0.025",resource="pods",verb="GET"} 1.0\n' in text
+    assert 'bucket{le="10.0",resource="pods",verb="GET"} 1.0\n' in text
+    assert 'bucket{le="+Inf",resource="pods",verb="GET"} 2.0\n' in text
+    assert "_created" not in text
+    assert "apiserver_storage_revision 7.0\n" in text
+    assert '# TYPE apiserver_storage_objects gauge\napiserver_storage_objects{resource="a\\"b"} 3.0\n' in text

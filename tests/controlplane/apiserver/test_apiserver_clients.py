@@ -15,14 +15,14 @@ import pytest
 import yaml
 
 from trainwright.api.kinds import CONFIG_MAP, JOB, POD, TRAINING_RUNTIME, TRAINJOB
-from trainwright.controlplane.apiserver import patches
-from trainwright.controlplane.apiserver.auth import Tokens
-from trainwright.controlplane.apiserver.credentials import load_credentials, write_kubeconfig
-from trainwright.controlplane.apiserver.http import create_app
-from trainwright.controlplane.apiserver.rest import ResourceServer
-from trainwright.controlplane.apiserver.serve import serve
-from trainwright.controlplane.apiserver.store import Store
-from trainwright.controlplane.apiserver.write_options import WriteOptions
+from trainwright.controlplane.apiserver.auth.credentials import load_credentials, write_kubeconfig
+from trainwright.controlplane.apiserver.auth.tokens import Tokens
+from trainwright.controlplane.apiserver.http.app import create_app
+from trainwright.controlplane.apiserver.http.serve import serve
+from trainwright.controlplane.apiserver.storage.store import Store
+from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer
+from trainwright.controlplane.apiserver.wire import patch_types
+from trainwright.controlplane.apiserver.wire.write_options import WriteOptions
 
 pytestmark = pytest.mark.medium
 Manifest = Callable[..., dict[str, Any]]
@@ -77,7 +77,7 @@ def test_client_sees_an_expired_version_as_410(client: Any, peer: Any) -> None:
     from kubernetes import client as api
     from kubernetes.watch import Watch
 
-    peer.server.store._floor = peer.server.store.revision + 5
+    peer.server.store._history._floor = peer.server.store.revision + 5
     core = api.CoreV1Api(client)
     with pytest.raises(api.ApiException) as failed:
         list(Watch().stream(core.list_namespaced_config_map, "default", resource_version="1", timeout_seconds=1))
@@ -185,7 +185,7 @@ def test_kubectl_waits_and_watches(kubectl: Any, manifest: Manifest) -> None:
                 "conditions": [{"type": "Complete", "status": "True", "reason": "r", "message": "m", "lastTransitionTime": NOW}]
             }
         }
-        kubectl.server.patch(TRAINJOB, "default", "w", status, patches.MERGE, WriteOptions(status=True))
+        kubectl.server.patch(TRAINJOB, "default", "w", status, patch_types.MERGE, WriteOptions(status=True))
         assert stream.stdout.readline() == "trainjob.trainer.kubeflow.org/w\n"
     finally:
         stream.kill()

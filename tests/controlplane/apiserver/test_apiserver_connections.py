@@ -18,13 +18,13 @@ from hypothesis import strategies as st
 from waiting import eventually
 
 from trainwright.api.kinds import CONFIG_MAP
-from trainwright.controlplane.apiserver.auth import Tokens
-from trainwright.controlplane.apiserver.connections import Patience
-from trainwright.controlplane.apiserver.credentials import load_credentials
-from trainwright.controlplane.apiserver.http import create_app
-from trainwright.controlplane.apiserver.rest import ResourceServer
-from trainwright.controlplane.apiserver.serve import Serving, serve
-from trainwright.controlplane.apiserver.store import Store
+from trainwright.controlplane.apiserver.auth.credentials import load_credentials
+from trainwright.controlplane.apiserver.auth.tokens import Tokens
+from trainwright.controlplane.apiserver.http.app import create_app
+from trainwright.controlplane.apiserver.http.connections import ConnectionTimeouts
+from trainwright.controlplane.apiserver.http.serve import Serving, serve
+from trainwright.controlplane.apiserver.storage.store import Store
+from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer
 
 pytestmark = pytest.mark.medium
 MAPS = "/api/v1/namespaces/default/configmaps"
@@ -79,7 +79,7 @@ def head(method: str, path: str, *headers: str) -> bytes:
 @pytest.fixture
 def port(server: ResourceServer) -> Iterator[Port]:
     app = create_app(server, Tokens(ADMIN, b"k" * 32), body_seconds=0.5)
-    with serve(app, patience=Patience(head=0.5, reading=0.5, connections=40)) as serving:
+    with serve(app, patience=ConnectionTimeouts(head=0.5, reading=0.5, connections=40)) as serving:
         yield Port(serving.port, server, serving)
 
 
@@ -156,7 +156,7 @@ def test_over_tls_too(server: ResourceServer, tmp_path: Path) -> None:
     credentials = load_credentials(tmp_path)
     app = create_app(server, Tokens(ADMIN, b"k" * 32))
     context = ssl.create_default_context(cadata=credentials.authority.read_text())
-    patience = Patience(head=0.5, reading=0.5)
+    patience = ConnectionTimeouts(head=0.5, reading=0.5)
     with serve(app, cert=credentials.certificate, key=credentials.key, patience=patience) as serving:
         silent = context.wrap_socket(Port(serving.port, server, serving).open(receive_buffer=4096), server_hostname="localhost")
         with silent:
@@ -244,7 +244,7 @@ def lasting_port() -> Iterator[Port]:
     store = Store(":memory:")
     server = ResourceServer(store)
     app = create_app(server, Tokens(ADMIN, b"k" * 32), body_seconds=0.2)
-    with serve(app, patience=Patience(head=0.2, reading=0.5, connections=40)) as serving:
+    with serve(app, patience=ConnectionTimeouts(head=0.2, reading=0.5, connections=40)) as serving:
         yield Port(serving.port, server, serving)
     store.close()
 

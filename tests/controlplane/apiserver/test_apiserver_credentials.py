@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from trainwright.api.errors import Unauthorized
-from trainwright.controlplane.apiserver.auth import Tokens, bearer_token
-from trainwright.controlplane.apiserver.authority import RENEW_BEFORE, VALID_FOR
-from trainwright.controlplane.apiserver.credentials import load_credentials
-from trainwright.controlplane.apiserver.http import create_app
-from trainwright.controlplane.apiserver.rest import ResourceServer
-from trainwright.controlplane.apiserver.serve import PortInUse, serve
+from trainwright.controlplane.apiserver.auth.authority import RENEW_BEFORE, VALID_FOR
+from trainwright.controlplane.apiserver.auth.credentials import load_credentials
+from trainwright.controlplane.apiserver.auth.tokens import Tokens, bearer_token
+from trainwright.controlplane.apiserver.http.app import create_app
+from trainwright.controlplane.apiserver.http.serve import PortInUse, serve
+from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 

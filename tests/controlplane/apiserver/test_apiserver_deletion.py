@@ -9,11 +9,11 @@ import pytest
 
 from trainwright.api.errors import AlreadyExists, Conflict, Invalid, NotFound
 from trainwright.api.kinds import CONFIG_MAP, JOB, POD, SERVICE, TRAINJOB, Kind
-from trainwright.controlplane.apiserver import patches
-from trainwright.controlplane.apiserver.deletion import DeleteOptions
-from trainwright.controlplane.apiserver.list_options import ListOptions
-from trainwright.controlplane.apiserver.rest import ResourceServer
-from trainwright.controlplane.apiserver.write_options import WriteOptions
+from trainwright.controlplane.apiserver.verbs.deletion import DeleteOptions
+from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer
+from trainwright.controlplane.apiserver.wire import patch_types
+from trainwright.controlplane.apiserver.wire.list_options import ListOptions
+from trainwright.controlplane.apiserver.wire.write_options import WriteOptions
 
 Manifest = Callable[..., dict[str, Any]]
 
@@ -52,10 +52,10 @@ def test_finalizers_hold(server: ResourceServer, make: Any) -> None:
     with pytest.raises(AlreadyExists, match=r"^object is being deleted: trainjobs"):
         make(TRAINJOB)
     with pytest.raises(Invalid, match="no new finalizers can be added"):
-        server.patch(TRAINJOB, "default", "a", {"metadata": {"finalizers": ["e.com/one", "e.com/three"]}}, patches.MERGE)
-    server.patch(TRAINJOB, "default", "a", {"metadata": {"finalizers": ["e.com/two"]}}, patches.MERGE)
+        server.patch(TRAINJOB, "default", "a", {"metadata": {"finalizers": ["e.com/one", "e.com/three"]}}, patch_types.MERGE)
+    server.patch(TRAINJOB, "default", "a", {"metadata": {"finalizers": ["e.com/two"]}}, patch_types.MERGE)
     assert not gone(server, TRAINJOB)
-    server.patch(TRAINJOB, "default", "a", [{"op": "remove", "path": "/metadata/finalizers"}], patches.JSON_PATCH)
+    server.patch(TRAINJOB, "default", "a", [{"op": "remove", "path": "/metadata/finalizers"}], patch_types.JSON_PATCH)
     assert gone(server, TRAINJOB)
 
 
@@ -65,7 +65,7 @@ def test_an_object_that_has_become_invalid_can_still_be_released(server: Resourc
     assert stored
     server.store.put(TRAINJOB.resource, "default", "a", {**stored.object, "spec": {}})
     server.delete(TRAINJOB, "default", "a")
-    server.patch(TRAINJOB, "default", "a", {"metadata": {"finalizers": []}}, patches.MERGE)
+    server.patch(TRAINJOB, "default", "a", {"metadata": {"finalizers": []}}, patch_types.MERGE)
     assert gone(server, TRAINJOB)
 
 
@@ -112,7 +112,7 @@ def test_grace_of_a_pod(server: ResourceServer, make: Any, node: str, phase: str
     make(POD, spec={"terminationGracePeriodSeconds": 7})
     if node:
         server.bind("default", "a", node)
-    server.patch(POD, "default", "a", {"status": {"phase": phase}}, patches.MERGE, WriteOptions(status=True))
+    server.patch(POD, "default", "a", {"status": {"phase": phase}}, patch_types.MERGE, WriteOptions(status=True))
     answer = server.delete(POD, "default", "a", DeleteOptions(grace_period_seconds=asked)).object
     assert answer["metadata"]["deletionGracePeriodSeconds"] == (left or 0)
     assert gone(server, POD) is (left is None)
@@ -131,7 +131,7 @@ def test_grace_can_only_become_shorter(server: ResourceServer, make: Any, clock:
     assert server.delete(POD, "default", "a", DeleteOptions(grace_period_seconds=50)).object["metadata"] == first
     shorter = server.delete(POD, "default", "a", DeleteOptions(grace_period_seconds=5)).object["metadata"]
     assert (shorter["deletionTimestamp"], shorter["deletionGracePeriodSeconds"]) == ("2026-01-02T03:04:10Z", 5)
-    server.patch(POD, "default", "a", {"status": {"phase": "Failed"}}, patches.MERGE, WriteOptions(status=True))
+    server.patch(POD, "default", "a", {"status": {"phase": "Failed"}}, patch_types.MERGE, WriteOptions(status=True))
     assert not gone(server, POD)
     server.delete(POD, "default", "a", DeleteOptions(grace_period_seconds=0))
     assert gone(server, POD)

@@ -12,7 +12,7 @@ import pytest
 from trainwright.api.errors import AlreadyExists, BadRequest, Conflict, Expired, NotFound, ServiceUnavailable
 from trainwright.api.kinds import CONFIG_MAP, JOB, NAMESPACE, POD
 from trainwright.cluster.protocol import Cluster
-from trainwright.controlplane.apiserver.rest import ResourceServer
+from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer
 from trainwright.controlplane.embedded import EmbeddedCluster
 
 Manifest = Callable[..., dict[str, Any]]
@@ -89,7 +89,7 @@ def test_watch_ends_with_a_bookmark_to_resume_from(cluster: EmbeddedCluster, man
 
 
 def test_old_version_expires(tmp_path: Any, manifest: Manifest) -> None:
-    from trainwright.controlplane.apiserver.store import Store
+    from trainwright.controlplane.apiserver.storage.store import Store
 
     store = Store(":memory:", ring_size=2)
     cluster = EmbeddedCluster(ResourceServer(store))
@@ -122,7 +122,7 @@ def test_blocked_watches_hear_of_writes_and_of_the_end(cluster: EmbeddedCluster,
 def test_a_watch_that_nobody_reads_leaves_nothing_behind(cluster: EmbeddedCluster, server: ResourceServer) -> None:
     cluster.watch(CONFIG_MAP, resource_version="1")
     gc.collect()
-    assert not any(server.store._subscriptions.values())
+    assert not any(server.store._watchers.counts().values())
 
 
 class FakeLogs:

@@ -14,10 +14,10 @@ import pytest
 from hostile import ADMIN, Ask, InProcess, valid
 
 from trainwright.api.kinds import EVENT, NEW_EVENT, POD, SERVICE_ACCOUNT
-from trainwright.controlplane.apiserver import patches
-from trainwright.controlplane.apiserver.auth import API_AUDIENCE
-from trainwright.controlplane.apiserver.protobuf import MAGIC, decode_protobuf
-from trainwright.controlplane.apiserver.rest import ResourceServer
+from trainwright.controlplane.apiserver.auth.tokens import API_AUDIENCE
+from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer
+from trainwright.controlplane.apiserver.wire import patch_types
+from trainwright.controlplane.apiserver.wire.protobuf import MAGIC, decode_protobuf
 
 OLD, NEW = EVENT.path("default"), NEW_EVENT.path("default")
 ABOUT = {"kind": "Pod", "namespace": "default", "name": "p", "uid": "u-1"}
@@ -100,7 +100,7 @@ def test_a_newer_event_in_the_classic_form(client: Client) -> None:
     assert not {"note", "regarding", "reportingController"} & seen.keys()
 
 
-@pytest.mark.parametrize("media", [patches.MERGE, patches.STRATEGIC])
+@pytest.mark.parametrize("media", [patch_types.MERGE, patch_types.STRATEGIC])
 def test_changes_go_both_ways(client: Client, media: str) -> None:
     client("POST", NEW, MODERN, code=201)
     series = {"count": 5, "lastObservedTime": "2026-01-02T03:05:00.000000Z"}
@@ -114,7 +114,7 @@ def test_changes_go_both_ways(client: Client, media: str) -> None:
     stale = client("PUT", f"{NEW}/modern", replaced, code=409)
     assert stale["reason"] == "Conflict"
     operation = [{"op": "replace", "path": "/series/count", "value": 7}]
-    assert client("PATCH", f"{NEW}/modern", operation, content_type=patches.JSON_PATCH)["series"]["count"] == 7
+    assert client("PATCH", f"{NEW}/modern", operation, content_type=patch_types.JSON_PATCH)["series"]["count"] == 7
     client("DELETE", f"{NEW}/modern")
     assert client("GET", f"{OLD}/modern", code=404)["message"] == 'events "modern" not found'
     assert client("GET", f"{NEW}/modern", code=404)["message"] == 'events "modern" not found'
@@ -122,7 +122,7 @@ def test_changes_go_both_ways(client: Client, media: str) -> None:
 
 def test_apply(client: Client) -> None:
     for query, code in (("fieldManager=me", 201), ("fieldManager=me", 200)):
-        client("PATCH", f"{NEW}/modern", MODERN, query, code, content_type=patches.APPLY)
+        client("PATCH", f"{NEW}/modern", MODERN, query, code, content_type=patch_types.APPLY)
     assert client("GET", f"{OLD}/modern")["message"] == "a note"
     assert client("PUT", f"{NEW}/other", {**MODERN, "metadata": {"name": "other"}}, code=201)["note"] == "a note"
 
@@ -148,7 +148,7 @@ def test_what_a_newer_event_has_to_say(client: Client, change: dict[str, Any], t
 def test_what_of_a_newer_event_stays(client: Client) -> None:
     client("POST", NEW, MODERN, code=201)
     for change in ({"reason": "Other"}, {"regarding": {**ABOUT, "name": "q"}}, {"type": "Warning"}):
-        message = client("PATCH", f"{NEW}/modern", change, code=422, content_type=patches.MERGE)["message"]
+        message = client("PATCH", f"{NEW}/modern", change, code=422, content_type=patch_types.MERGE)["message"]
         assert message.startswith('Event.events.k8s.io "modern" is invalid')
         assert "field is immutable" in message
 

@@ -10,11 +10,19 @@ from hypothesis import strategies as st
 
 from trainwright.api.errors import Conflict
 from trainwright.api.kinds import CONFIG_MAP, POD
-from trainwright.api.shapes import TEXT, Mapping, Record, Sequence
-from trainwright.controlplane.apiserver.field_walks import changes, fields_of, merged, pruned
-from trainwright.controlplane.apiserver.fields import MEMBER, Fields, difference, intersection, paths, shown, union
-from trainwright.controlplane.apiserver.owned_views import shape_of
-from trainwright.controlplane.apiserver.ownership import Owner, Ownership
+from trainwright.api.schema.types import STRING, ListOf, MapOf, Struct
+from trainwright.controlplane.apiserver.managed_fields.field_diff import changes, fields_of, merged, pruned
+from trainwright.controlplane.apiserver.managed_fields.field_set import (
+    MEMBER,
+    Fields,
+    difference,
+    intersection,
+    paths,
+    shown,
+    union,
+)
+from trainwright.controlplane.apiserver.managed_fields.managed_views import schema_of
+from trainwright.controlplane.apiserver.managed_fields.managers import Owner, Ownership
 
 _ELEMENTS = st.sampled_from(["f:a", "f:b", 'k:{"name":"x"}', 'v:"y"'])
 
@@ -62,13 +70,13 @@ _OBJECTS = st.fixed_dictionaries(
         "whole": st.lists(_TEXTS, max_size=2),
     },
 )
-SHAPE = Record(
+SHAPE = Struct(
     {
-        "data": Mapping(TEXT),
-        "list": Sequence(Record({"name": TEXT, "value": TEXT, "other": TEXT}), keys=("name",)),
-        "set": Sequence(TEXT, distinct=True),
-        "whole": Sequence(TEXT),
-        "metadata": Record({}),
+        "data": MapOf(STRING),
+        "list": ListOf(Struct({"name": STRING, "value": STRING, "other": STRING}), keys=("name",)),
+        "set": ListOf(STRING, distinct=True),
+        "whole": ListOf(STRING),
+        "metadata": Struct({}),
     }
 )
 
@@ -140,12 +148,12 @@ _NEW = st.builds(
     st.none() | _LABELS,
     st.lists(st.fixed_dictionaries({"containerPort": st.sampled_from([1, 2])}), max_size=2, unique_by=str),
 )
-_DEEP = Record(
+_DEEP = Struct(
     {
         **SHAPE.fields,
-        "metadata": Record({"name": TEXT, "uid": TEXT, "labels": Mapping(TEXT)}),
-        "spec": Record({**SHAPE.fields, "containers": shape_of(POD).fields["spec"].fields["containers"], "template": SHAPE}),  # type: ignore[attr-defined]
-        "atomic": Record({"a": TEXT}, atomic=True),
+        "metadata": Struct({"name": STRING, "uid": STRING, "labels": MapOf(STRING)}),
+        "spec": Struct({**SHAPE.fields, "containers": schema_of(POD).fields["spec"].fields["containers"], "template": SHAPE}),  # type: ignore[attr-defined]
+        "atomic": Struct({"a": STRING}, atomic=True),
     }
 )
 
@@ -166,7 +174,7 @@ def test_paths_are_shown_as_messages_write_them() -> None:
 def test_default_keys_and_atomic_parts_of_a_pod() -> None:
     container = {"name": "main", "ports": [{"containerPort": 80}], "resources": {"limits": {"cpu": "1"}}}
     pod = {"spec": {"containers": [container], "nodeSelector": {"a": "b"}}}
-    assert fields_of(shape_of(POD), pod) == {
+    assert fields_of(schema_of(POD), pod) == {
         "f:spec": {
             "f:containers": {
                 'k:{"name":"main"}': {
@@ -182,12 +190,12 @@ def test_default_keys_and_atomic_parts_of_a_pod() -> None:
 
 
 def test_old_writers_are_put_together() -> None:
-    owners, shape = Ownership(), shape_of(CONFIG_MAP)
+    owners, schema = Ownership(), schema_of(CONFIG_MAP)
     obj: dict[str, Any] = {"metadata": {}}
     for number in range(12):
         changed = {**obj, "data": {**obj.get("data", {}), f"k{number}": "v"}}
         writer = Owner(f"m{number:02}", "Update", "v1")
-        owners, obj = owners.written(shape, obj, changed, writer, f"2026-01-02T03:04:{number:02}Z"), changed
+        owners, obj = owners.written(schema, obj, changed, writer, f"2026-01-02T03:04:{number:02}Z"), changed
     managers = [entry["manager"] for entry in owners.encoded()]
     assert len(managers) == 10
     assert managers[0] == "ancient-changes"

@@ -13,9 +13,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from trainwright.api.kinds import NAMESPACE, TRAINING_RUNTIME
-from trainwright.controlplane.apiserver.rest import ResourceServer
-from trainwright.controlplane.apiserver.store import Store
-from trainwright.controlplane.apiserver.views import stored_kind
+from trainwright.controlplane.apiserver.storage.store import Store
+from trainwright.controlplane.apiserver.storage.views import stored_kind
+from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer
 
 MOST_OBJECTS, LARGE_OBJECT = 400, 50_000
 PER_EXAMPLE = 5

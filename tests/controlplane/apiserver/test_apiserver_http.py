@@ -15,11 +15,11 @@ import pytest
 import yaml
 
 from trainwright.api.kinds import CONFIG_MAP, EVENT, JOB, JOBSET, POD, TRAINJOB
-from trainwright.controlplane.apiserver.auth import Tokens
-from trainwright.controlplane.apiserver.connections import HEAD_BYTES, Patience
-from trainwright.controlplane.apiserver.http import create_app
-from trainwright.controlplane.apiserver.rest import ResourceServer
-from trainwright.controlplane.apiserver.serve import serve
+from trainwright.controlplane.apiserver.auth.tokens import Tokens
+from trainwright.controlplane.apiserver.http.app import create_app
+from trainwright.controlplane.apiserver.http.connections import HEAD_BYTES, ConnectionTimeouts
+from trainwright.controlplane.apiserver.http.serve import serve
+from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer
 
 pytestmark = pytest.mark.medium
 Manifest = Callable[..., dict[str, Any]]
@@ -289,7 +289,7 @@ def test_what_is_no_request_gets_a_status_and_is_hung_up_on(
     server: ResourceServer, sent: bytes, status: int, reason: str
 ) -> None:
     with (
-        serve(create_app(server, Tokens("a" * 32, b"k" * 32)), patience=Patience(head=0.2)) as serving,
+        serve(create_app(server, Tokens("a" * 32, b"k" * 32)), patience=ConnectionTimeouts(head=0.2)) as serving,
         socket.create_connection(("127.0.0.1", serving.port), 20) as client,
     ):
         with contextlib.suppress(ConnectionError):  # hung up on while still sending

@@ -8,7 +8,7 @@ import pytest
 
 from trainwright.api.errors import Invalid
 from trainwright.api.objects import copy_of
-from trainwright.controlplane.apiserver.jobset_gates import check_gates, resizable
+from trainwright.controlplane.apiserver.admission.jobset_gates import check_gates, resizable
 from trainwright.controlplane.gates import FeatureGates, GateError, parse_gates
 
 

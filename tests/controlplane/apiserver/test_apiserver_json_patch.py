@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from trainwright.api.json_patch import PatchFailed, apply_json_patch
+from trainwright.api.patching.json_patch import PatchFailed, apply_json_patch
 
 
 def op(verb: str, path: str, **more: Any) -> dict[str, Any]:

@@ -11,9 +11,9 @@ import pytest
 
 from trainwright.api.kinds import TRAINJOB
 from trainwright.api.names import progress_audience
-from trainwright.controlplane.apiserver.auth import Tokens
-from trainwright.controlplane.apiserver.progress import ProgressReports, Report
-from trainwright.controlplane.apiserver.rest import ResourceServer
+from trainwright.controlplane.apiserver.auth.tokens import Tokens
+from trainwright.controlplane.apiserver.endpoints.trainer_status import ProgressReports, Report
+from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer
 
 Manifest = Callable[..., dict[str, Any]]
 WHOLE = {
@@ -57,10 +57,10 @@ def test_each_report_replaces_the_one_before(server: ResourceServer, report: Any
 
 
 def test_the_rest_of_the_status_stays(server: ResourceServer, report: Any) -> None:
-    from trainwright.controlplane.apiserver import patches
-    from trainwright.controlplane.apiserver.write_options import WriteOptions
+    from trainwright.controlplane.apiserver.wire import patch_types
+    from trainwright.controlplane.apiserver.wire.write_options import WriteOptions
 
-    server.patch(TRAINJOB, "default", "j1", {"status": {"conditions": []}}, patches.MERGE, WriteOptions(status=True))
+    server.patch(TRAINJOB, "default", "j1", {"status": {"conditions": []}}, patch_types.MERGE, WriteOptions(status=True))
     report({"trainerStatus": WHOLE})
     assert server.get(TRAINJOB, "default", "j1").object["status"] == {"conditions": [], "trainerStatus": WHOLE}
 

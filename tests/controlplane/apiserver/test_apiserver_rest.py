@@ -21,10 +21,10 @@ from trainwright.api.errors import (
     UnsupportedMediaType,
 )
 from trainwright.api.kinds import CONFIG_MAP, EVENT, JOB, LEASE, NAMESPACE, NODE, POD, SECRET, TRAINJOB, Kind
-from trainwright.controlplane.apiserver import patches
-from trainwright.controlplane.apiserver.list_options import ListOptions
-from trainwright.controlplane.apiserver.rest import ResourceServer
-from trainwright.controlplane.apiserver.write_options import WriteOptions
+from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer
+from trainwright.controlplane.apiserver.wire import patch_types
+from trainwright.controlplane.apiserver.wire.list_options import ListOptions
+from trainwright.controlplane.apiserver.wire.write_options import WriteOptions
 
 Manifest = Callable[..., dict[str, Any]]
 STATUS = WriteOptions(status=True)
@@ -32,7 +32,7 @@ MODIFIED = "the object has been modified; please apply your changes to the lates
 
 
 def merge(server: ResourceServer, kind: Kind, name: str, patch: Any, options: WriteOptions = WriteOptions()) -> dict[str, Any]:  # noqa: B008
-    return server.patch(kind, "default", name, patch, patches.MERGE, options).object
+    return server.patch(kind, "default", name, patch, patch_types.MERGE, options).object
 
 
 def create(server: ResourceServer, obj: dict[str, Any], kind: Kind) -> dict[str, Any]:
@@ -201,11 +201,11 @@ def test_patches(server: ResourceServer, manifest: Manifest) -> None:
     create(server, manifest(CONFIG_MAP, "a", data={"k": "v", "gone": "x"}), CONFIG_MAP)
     assert merge(server, CONFIG_MAP, "a", {"data": {"gone": None, "n": "1"}})["data"] == {"k": "v", "n": "1"}
     operations = [{"op": "test", "path": "/data/k", "value": "v"}, {"op": "replace", "path": "/data/k", "value": "w"}]
-    assert server.patch(CONFIG_MAP, "default", "a", operations, patches.JSON_PATCH).object["data"]["k"] == "w"
+    assert server.patch(CONFIG_MAP, "default", "a", operations, patch_types.JSON_PATCH).object["data"]["k"] == "w"
     with pytest.raises(Invalid, match="the server rejected our request due to an error in our request"):
-        server.patch(CONFIG_MAP, "default", "a", operations, patches.JSON_PATCH)
+        server.patch(CONFIG_MAP, "default", "a", operations, patch_types.JSON_PATCH)
     with pytest.raises(BadRequest, match="error decoding patch"):
-        server.patch(CONFIG_MAP, "default", "a", {}, patches.JSON_PATCH)
+        server.patch(CONFIG_MAP, "default", "a", {}, patch_types.JSON_PATCH)
     with pytest.raises(NotFound):
         merge(server, CONFIG_MAP, "none", {})
 
@@ -213,19 +213,19 @@ def test_patches(server: ResourceServer, manifest: Manifest) -> None:
 def test_strategic_merge_is_for_built_in_kinds(server: ResourceServer, manifest: Manifest) -> None:
     create(server, manifest(POD, "a"), POD)
     patch = {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}
-    server.patch(POD, "default", "a", patch, patches.STRATEGIC, STATUS)
+    server.patch(POD, "default", "a", patch, patch_types.STRATEGIC, STATUS)
     patch = {"status": {"conditions": [{"type": "Initialized", "status": "True"}]}}
-    conditions = server.patch(POD, "default", "a", patch, patches.STRATEGIC, STATUS).object["status"]["conditions"]
+    conditions = server.patch(POD, "default", "a", patch, patch_types.STRATEGIC, STATUS).object["status"]["conditions"]
     assert {entry["type"] for entry in conditions} == {"Ready", "Initialized"}
     create(server, manifest(TRAINJOB, "a"), TRAINJOB)
     with pytest.raises(UnsupportedMediaType, match="accepted media types include: application/json-patch"):
-        server.patch(TRAINJOB, "default", "a", {}, patches.STRATEGIC)
+        server.patch(TRAINJOB, "default", "a", {}, patch_types.STRATEGIC)
 
 
 def test_apply_creates_and_changes(server: ResourceServer, manifest: Manifest) -> None:
     obj = manifest(CONFIG_MAP, "a", data={"k": "v"})
-    assert server.patch(CONFIG_MAP, "default", "a", obj, patches.APPLY).created
-    again = server.patch(CONFIG_MAP, "default", "a", {**obj, "data": {"k": "w"}}, patches.APPLY)
+    assert server.patch(CONFIG_MAP, "default", "a", obj, patch_types.APPLY).created
+    again = server.patch(CONFIG_MAP, "default", "a", {**obj, "data": {"k": "w"}}, patch_types.APPLY)
     assert not again.created
     assert again.object["data"] == {"k": "w"}
 
@@ -320,7 +320,7 @@ def test_expired_token(server: ResourceServer, manifest: Manifest) -> None:
         create(server, manifest(CONFIG_MAP, name), CONFIG_MAP)
     token = server.list(CONFIG_MAP, "default", ListOptions(limit=1)).token
     create(server, manifest(CONFIG_MAP, "d"), CONFIG_MAP)
-    server.store._floor = server.store.revision
+    server.store._history._floor = server.store.revision
     with pytest.raises(Expired, match="The provided continue parameter is too old") as refused:
         server.list(CONFIG_MAP, "default", ListOptions(limit=1, token=token))
     token = refused.value.status()["metadata"]["continue"]  # goes on with the list as it is now
@@ -374,7 +374,7 @@ def test_a_namespace_goes_with_what_it_holds(server: ResourceServer, manifest: M
         create(server, manifest(CONFIG_MAP, "late", "team"), CONFIG_MAP)
     assert refused.value.details["causes"][0]["reason"] == "NamespaceTerminating"
     assert server.get(NAMESPACE, "", "team")
-    server.patch(CONFIG_MAP, "team", "held", {"metadata": {"finalizers": None}}, patches.MERGE)
+    server.patch(CONFIG_MAP, "team", "held", {"metadata": {"finalizers": None}}, patch_types.MERGE)
     with pytest.raises(NotFound):
         server.get(NAMESPACE, "", "team")
 

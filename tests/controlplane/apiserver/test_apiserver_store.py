@@ -15,11 +15,13 @@ from hypothesis import strategies as st
 
 from trainwright.api.errors import Expired
 from trainwright.api.names import JOB_NAME_LABEL
-from trainwright.controlplane.apiserver.failures import StorageFailed
-from trainwright.controlplane.apiserver.journal import RESTART_GAP
-from trainwright.controlplane.apiserver.journal_schema import UnknownSchema
-from trainwright.controlplane.apiserver.records import Record
-from trainwright.controlplane.apiserver.store import RING_BYTES, RevisionMismatch, Store
+from trainwright.controlplane.apiserver.storage.history import HISTORY_BYTES
+from trainwright.controlplane.apiserver.storage.journal import RESTART_GAP
+from trainwright.controlplane.apiserver.storage.journal_schema import UnknownSchema
+from trainwright.controlplane.apiserver.storage.object_table import YOUNG_BYTES
+from trainwright.controlplane.apiserver.storage.records import Record
+from trainwright.controlplane.apiserver.storage.store import RevisionMismatch, Store
+from trainwright.controlplane.apiserver.wire.api_errors import StorageFailed
 
 THINGS = "things.example.com"
 
@@ -274,11 +276,11 @@ def test_deferred_writes_are_seen_when_they_are_settled(tmp_path: Path) -> None:
     store = Store(tmp_path / "store.db")
     with store.deferred():
         store.put(THINGS, "", "a", thing(1))
-    assert (store.get(THINGS, "", "a"), store.revision, store.decided) == (None, 0, 1)
+    assert (store.get(THINGS, "", "a"), store.revision, store.accepted_revision) == (None, 0, 1)
     # A decision that comes before the disk knows what was decided.
     with store.deferred(), pytest.raises(RevisionMismatch):
         store.put(THINGS, "", "a", thing(2), expected=0)
-    store.settle(store.decided)
+    store.flush(store.accepted_revision)
     found = store.get(THINGS, "", "a")
     assert found is not None
     assert found.object["value"] == 1
@@ -292,11 +294,11 @@ def test_failed_batch_takes_everything_back_that_was_built_on_it(tmp_path: Path)
     store._journal._db.execute(f"PRAGMA max_page_count = {pages}")
     with store.deferred():
         store.put(THINGS, "", "b", thing("x" * 100_000))
-        large = store.decided
+        large = store.accepted_revision
         store.put(THINGS, "", "a", thing("after"), expected=before.revision)
-    for revision in (large, store.decided):
+    for revision in (large, store.accepted_revision):
         with pytest.raises(StorageFailed):
-            store.settle(revision)
+            store.flush(revision)
     store._journal._db.execute("PRAGMA max_page_count = 100000")
     assert store.get(THINGS, "", "a") is before
     assert store.put(THINGS, "", "a", thing("again"), expected=before.revision).revision > large
@@ -327,8 +329,8 @@ def test_many_writers_share_transactions_and_lose_nothing(tmp_path: Path) -> Non
 def test_old_objects_of_a_large_collection_are_packed_and_come_back_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("trainwright.controlplane.apiserver.store.FEW", 3)
-    monkeypatch.setattr("trainwright.controlplane.apiserver.store.YOUNG", 4)
+    monkeypatch.setattr("trainwright.controlplane.apiserver.storage.object_table.FEW", 3)
+    monkeypatch.setattr("trainwright.controlplane.apiserver.storage.object_table.YOUNG", 4)
     store = Store(tmp_path / "store.db")
     for number in range(10):
         store.put(THINGS, "", str(number), thing("x" * 1000 + str(number), labels={"team": "ö"}))
@@ -374,8 +376,8 @@ def test_store_behaves_like_a_dict_with_versions(operations: list[tuple[str, tup
                 store.delete(*key)
                 del model[key]
         except RevisionMismatch as error:
-            refused = error.found
-            assert refused == held[0]
+            forbidden_error = error.found
+            assert forbidden_error == held[0]
             assert operation == "delete" or value != held[0]
         snapshots[store.revision] = dict(model)
         for resource in ("r1", "r2"):
@@ -403,8 +405,8 @@ def test_large_objects_are_remembered_in_smaller_numbers(store: Store) -> None:
     first = store.put(THINGS, "", "a", thing("x" * 1_000_000)).revision
     for _ in range(100):
         store.put(THINGS, "", "a", thing("x" * 1_000_000))
-    assert store._ring.bytes <= RING_BYTES
-    assert store._young.bytes <= RING_BYTES
+    assert store._history._events.bytes <= HISTORY_BYTES
+    assert store._objects._young.bytes <= YOUNG_BYTES
     assert subscription.overflowed
     assert not subscription.take()
     with pytest.raises(Expired):

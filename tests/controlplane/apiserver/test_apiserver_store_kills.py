@@ -18,8 +18,8 @@ from hostile import Ask, InProcess
 from writer import THREADS
 
 from trainwright.api.kinds import CONFIG_MAP
-from trainwright.controlplane.apiserver.rest import ResourceServer
-from trainwright.controlplane.apiserver.store import Store
+from trainwright.controlplane.apiserver.storage.store import Store
+from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer
 
 KILLS = 1000 if os.environ.get("TRAINWRIGHT_CHAOS") else 50
 WRITER = Path(__file__).with_name("writer.py")

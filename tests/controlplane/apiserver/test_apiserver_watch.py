@@ -12,12 +12,13 @@ import pytest
 
 from trainwright.api.errors import NotFound
 from trainwright.api.kinds import CONFIG_MAP, POD, TRAINING_RUNTIME, TRAINJOB
-from trainwright.controlplane.apiserver import patches, streams
-from trainwright.controlplane.apiserver.auth import Tokens
-from trainwright.controlplane.apiserver.http import create_app
-from trainwright.controlplane.apiserver.rest import ResourceServer
-from trainwright.controlplane.apiserver.serve import serve
-from trainwright.controlplane.apiserver.store import Store
+from trainwright.controlplane.apiserver.auth.tokens import Tokens
+from trainwright.controlplane.apiserver.http.app import create_app
+from trainwright.controlplane.apiserver.http.serve import serve
+from trainwright.controlplane.apiserver.storage.store import Store
+from trainwright.controlplane.apiserver.streaming import watches
+from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer
+from trainwright.controlplane.apiserver.wire import patch_types
 
 pytestmark = pytest.mark.medium
 Manifest = Callable[..., dict[str, Any]]
@@ -47,7 +48,7 @@ def test_state_first_then_changes(peer: Any, manifest: Manifest) -> None:
     peer.server.create(CONFIG_MAP, "default", manifest(CONFIG_MAP, "a", data={"k": "0"}))
     _, events = watch(peer)
     assert seen(next(events)) == ("ADDED", "a", "0")
-    peer.server.patch(CONFIG_MAP, "default", "a", {"data": {"k": "1"}}, patches.MERGE)
+    peer.server.patch(CONFIG_MAP, "default", "a", {"data": {"k": "1"}}, patch_types.MERGE)
     assert seen(next(events)) == ("MODIFIED", "a", "1")
     peer.server.delete(CONFIG_MAP, "default", "a")
     assert seen(next(events)) == ("DELETED", "a", "1")
@@ -57,7 +58,7 @@ def test_from_a_version_with_a_selector(peer: Any, manifest: Manifest) -> None:
     version = peer.server.list(CONFIG_MAP, "default").revision
     for name, label in (("a", "x"), ("b", "y"), ("c", "x")):
         peer.server.create(CONFIG_MAP, "default", manifest(CONFIG_MAP, name, metadata={"labels": {"l": label}}))
-    peer.server.patch(CONFIG_MAP, "default", "a", {"metadata": {"labels": {"l": "y"}}}, patches.MERGE)
+    peer.server.patch(CONFIG_MAP, "default", "a", {"metadata": {"labels": {"l": "y"}}}, patch_types.MERGE)
     _, events = watch(peer, f"resourceVersion={version}&labelSelector=l%3Dx")
     found = [next(events) for _ in range(3)]
     assert [seen(event)[:2] for event in found] == [("ADDED", "a"), ("ADDED", "c"), ("DELETED", "a")]
@@ -77,7 +78,7 @@ def test_timeout_ends_with_a_bookmark(peer: Any) -> None:
 
 
 def test_bookmarks_come_by_themselves(peer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streams, "BOOKMARK_SECONDS", 0.05)
+    monkeypatch.setattr(watches, "BOOKMARK_SECONDS", 0.05)
     _, events = watch(peer, "allowWatchBookmarks=1&resourceVersion=1")
     assert [next(events)["type"] for _ in range(3)] == ["BOOKMARK"] * 3
 
@@ -90,7 +91,7 @@ def test_initial_events_end_with_a_marked_bookmark(peer: Any, manifest: Manifest
 
 
 def test_too_old_is_an_error_event(peer: Any, manifest: Manifest) -> None:
-    peer.server.store._floor = 3
+    peer.server.store._history._floor = 3
     _, events = watch(peer, "resourceVersion=1")
     (event,) = list(events)
     assert event["type"] == "ERROR"
@@ -110,18 +111,18 @@ def test_as_table_the_columns_come_once(peer: Any, manifest: Manifest) -> None:
 
 def test_a_client_that_goes_is_forgotten(peer: Any) -> None:
     answer, _ = watch(peer)
-    assert sum(map(len, peer.server.store._subscriptions.values())) == 1
+    assert sum(peer.server.store._watchers.counts().values()) == 1
     ended = threading.Event()
     unsubscribe = peer.server.store.unsubscribe
     peer.server.store.unsubscribe = lambda subscription: (unsubscribe(subscription), ended.set())
     answer.close()
     assert ended.wait(10)
-    assert not any(peer.server.store._subscriptions.values())
+    assert not any(peer.server.store._watchers.counts().values())
 
 
 def test_a_slow_client_is_cut_off_and_nobody_waits(peer: Any, manifest: Manifest, monkeypatch: pytest.MonkeyPatch) -> None:
-    peer.server.store._queue_size = 1
-    monkeypatch.setattr("trainwright.controlplane.apiserver.streams.PACE", (1.0, 1.0))
+    peer.server.store._watchers.queue_size = 1
+    monkeypatch.setattr("trainwright.controlplane.apiserver.streaming.watches.PACE", (1.0, 1.0))
     _, events = watch(peer)
     peer.server.create(CONFIG_MAP, "default", manifest(CONFIG_MAP, "heard"))
     assert next(events)["object"]["metadata"]["name"] == "heard"

@@ -11,9 +11,9 @@ import pytest
 from hostile import WRITTEN, Ask, InProcess, valid
 
 from trainwright.api.kinds import TRAINING_RUNTIME, Kind
-from trainwright.controlplane.apiserver import patches
-from trainwright.controlplane.apiserver.rest import ResourceServer
-from trainwright.controlplane.apiserver.store import Store
+from trainwright.controlplane.apiserver.storage.store import Store
+from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer
+from trainwright.controlplane.apiserver.wire import patch_types
 
 EVERY = (5, "x", [5], {"a": 5}, None, -1, 1.5, "", True, [], ["x"], [[]], [None], {}, {"a": {}}, {"a": None}, 2**63)
 WRONG: tuple[Any, ...] = EVERY if os.environ.get("HYPOTHESIS_PROFILE") == "fuzz" else EVERY[:4]
@@ -72,12 +72,12 @@ def test_property_every_field_of_every_wrong_type(peer: InProcess, kind: Kind) -
             asks.append(
                 Ask("POST", collection, "dryRun=All", orjson.dumps({**broken, "metadata": {**_metadata(broken), "name": "b"}}))
             )
-            for media in (patches.MERGE, patches.APPLY):
+            for media in (patch_types.MERGE, patch_types.APPLY):
                 asks.append(
                     Ask(
                         "PATCH",
                         one,
-                        "fieldManager=m&force=true" if media == patches.APPLY else "",
+                        "fieldManager=m&force=true" if media == patch_types.APPLY else "",
                         orjson.dumps(broken),
                         {"content-type": media},
                     )

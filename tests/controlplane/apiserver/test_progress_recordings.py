@@ -6,16 +6,16 @@ import json
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import yaml
+from recording_archives import recordings_of
 
 from trainwright.api.kinds import NAMESPACE, TRAINING_RUNTIME, TRAINJOB
 from trainwright.api.names import progress_audience
-from trainwright.controlplane.apiserver.auth import Tokens
-from trainwright.controlplane.apiserver.progress import ProgressReports, Report
-from trainwright.controlplane.apiserver.rest import ResourceServer
+from trainwright.controlplane.apiserver.auth.tokens import Tokens
+from trainwright.controlplane.apiserver.endpoints.trainer_status import ProgressReports, Report
+from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer
 
 Manifest = Callable[..., dict[str, Any]]
 _PATH = re.compile(r"^/apis/trainer\.kubeflow\.org/v1alpha1/namespaces/([^/]+)/trainjobs/([^/]+)/status$")
@@ -24,8 +24,8 @@ ON_PURPOSE = {"without lastUpdatedTime", "empty trainerStatus"}
 """A report without a time is stamped on arrival instead of refused."""
 
 
-def test_reports_are_answered_as_recorded(server: ResourceServer, manifest: Manifest, clock: Any, shared: Path) -> None:
-    exchanges = yaml.safe_load((shared / "goldens/status-server/exchanges.yaml").read_text("utf-8"))
+def test_reports_are_answered_as_recorded(server: ResourceServer, manifest: Manifest, clock: Any) -> None:
+    exchanges = yaml.safe_load((recordings_of("status-server") / "exchanges.yaml").read_text("utf-8"))
     tokens = Tokens("a" * 32, b"k" * 32)
     reports = ProgressReports(server, tokens, clock=clock)
     server.create(NAMESPACE, "", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team-b"}})

@@ -26,7 +26,7 @@ from entered_cluster import Entered
 from waiting import eventually
 
 from trainwright.api.kinds import POD
-from trainwright.controlplane.apiserver import remote_command, websocket
+from trainwright.controlplane.apiserver.streaming import remote_command, websocket
 
 pytestmark = [
     pytest.mark.medium,
@@ -153,7 +153,7 @@ def test_attach_follows_both_streams_to_the_end(entered: Any, tmp_path: Path) ->
 
 
 def test_attach_says_that_there_is_no_input(pod: Any) -> None:
-    assert b"container main has no standard input to attach to" in pod.kubectl("attach", "-i", "p", given=b"x", fails=1).stderr
+    assert b"container main has no standard input" in pod.kubectl("attach", "-i", "p", given=b"x", fails=1).stderr
 
 
 def started_pid(kubectl: subprocess.Popen[bytes]) -> int:

@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainwright.controlplane.apiserver import spdy_forward
-from trainwright.controlplane.apiserver.open_streams import Streams
-from trainwright.controlplane.apiserver.spdy import (
+from trainwright.controlplane.apiserver.streaming import spdy_forward
+from trainwright.controlplane.apiserver.streaming.open_streams import Streams
+from trainwright.controlplane.apiserver.streaming.spdy import (
     CANCEL,
     CONTROL_BYTES,
     DICTIONARY,
@@ -37,7 +37,7 @@ from trainwright.controlplane.apiserver.spdy import (
     WindowUpdate,
     Writer,
 )
-from trainwright.controlplane.apiserver.spdy_forward import PROTOCOL, SpdyForward
+from trainwright.controlplane.apiserver.streaming.spdy_forward import PROTOCOL, SpdyForward
 
 NUMBERS = st.integers(0, (1 << 31) - 1)
 HEADERS = st.dictionaries(st.text("abc-é", min_size=1, max_size=8), st.text(max_size=30), max_size=5)
@@ -368,7 +368,7 @@ def test_bytes_that_are_no_spdy_end_it() -> None:
 
 
 def test_a_connection_that_is_not_read_does_not_hold_more_than_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trainwright.controlplane.apiserver.port_forward.STALLED_SECONDS", 0.2)
+    monkeypatch.setattr("trainwright.controlplane.apiserver.streaming.port_forward.STALLED_SECONDS", 0.2)
 
     async def talk(client: Client) -> None:
         await client.open(8, 0)  # says much and reads nothing

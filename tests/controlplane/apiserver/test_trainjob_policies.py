@@ -8,8 +8,8 @@ import pytest
 
 from trainwright.api.errors import Denied
 from trainwright.api.kinds import TRAINJOB
-from trainwright.controlplane.apiserver.rest import ResourceServer
-from trainwright.controlplane.apiserver.store import Store
+from trainwright.controlplane.apiserver.storage.store import Store
+from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.runtimes import bundled_runtimes
 

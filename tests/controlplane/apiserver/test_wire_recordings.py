@@ -6,22 +6,23 @@ does an entry of the list that is no difference any more.
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import ModuleType
-from typing import Any
 
 import pytest
+import wire_compare
+import wire_exchanges
+import wire_record
 from clusters import cluster, other_cluster
+from recording_archives import recordings_of
 
 pytestmark = pytest.mark.medium
 
-WIRE = Path(os.environ.get("TRAINWRIGHT_SHARED", "../shared")) / "goldens" / "wire"
+WIRE = recordings_of("wire")
 HTTP_DIFFERENCES = {
     "create-protobuf": "answers are JSON, also where protobuf is asked for",
     "discovery-aggregated-core": "only subresources that are served are listed: no ephemeralcontainers, proxy",
@@ -40,7 +41,6 @@ OTHER_KUBECTL = {
 }
 """Commands that differ with another kubectl than the recorded one."""
 
-Tools = tuple[Any, Any, Any]
 Note = Callable[[str, object], None]
 
 
@@ -55,30 +55,14 @@ def kubeconfig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield path
 
 
-@pytest.fixture(scope="module")
-def tools() -> Iterator[tuple[ModuleType, ModuleType, ModuleType]]:
-    """The programs beside the recordings that replay and compare them."""
-    sys.path.insert(0, str(WIRE.resolve()))
-    try:
-        import compare
-        import record
-        import wire
-    finally:
-        sys.path.pop(0)
-    yield wire, record, compare
-    for name in ("compare", "record", "wire"):
-        sys.modules.pop(name, None)
-
-
 @pytest.mark.skipif(not _slugs("http"), reason=f"there are no recordings in {WIRE}")
 @pytest.mark.parametrize("slug", _slugs("http"))
-def test_http(slug: str, kubeconfig: Path, tools: Tools, record_property: Note) -> None:
-    wire, record, compare = tools
-    recorded = wire.load(WIRE / "http" / f"{slug}.yaml")
+def test_http(slug: str, kubeconfig: Path, record_property: Note) -> None:
+    recorded = wire_exchanges.load(WIRE / "http" / f"{slug}.yaml")
     record_property("area", f"HTTP: {recorded['area']}")
     steps = [{key: value for key, value in step.items() if key != "expected"} for step in recorded["steps"]]
-    replayed = record.record(dict(recorded, steps=steps), wire.Server(str(kubeconfig)))
-    found = [difference for difference in compare.differences(recorded, replayed) if not _is_an_age(difference)]
+    replayed = wire_record.record(dict(recorded, steps=steps), wire_exchanges.Server(str(kubeconfig)))
+    found = [difference for difference in wire_compare.differences(recorded, replayed) if not _is_an_age(difference)]
     if other_cluster() is None and slug in HTTP_DIFFERENCES:
         assert found, f"{slug} is listed as a difference and is none any more: take it off the list"
         pytest.xfail(HTTP_DIFFERENCES[slug])
@@ -101,7 +85,7 @@ def test_kubectl(slug: str, kubeconfig: Path, record_property: Note) -> None:
 
 def _session(slug: str, kubeconfig: Path) -> str:
     """What differs in a session; empty where nothing does."""
-    program = [sys.executable, "kubectl_session.py", "--check", "--dir", "kubectl"]
+    program = [sys.executable, str(Path(__file__).with_name("kubectl_session.py")), "--check", "--dir", "kubectl"]
     arguments = ["--kubeconfig", str(kubeconfig), "--kubectl", str(shutil.which("kubectl")), slug]
     done = subprocess.run([*program, *arguments], cwd=WIRE, capture_output=True, text=True, timeout=120)
     return done.stdout + done.stderr if done.returncode else ""

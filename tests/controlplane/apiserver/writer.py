@@ -11,7 +11,7 @@ import sys
 import threading
 from pathlib import Path
 
-from trainwright.controlplane.apiserver.store import Store
+from trainwright.controlplane.apiserver.storage.store import Store
 
 THREADS, NAMES, SIZES = 4, 6, (10, 2000, 60_000)
 

@@ -18,16 +18,16 @@ from trainwright.api.errors import ApiError, NotFound
 from trainwright.api.kinds import JOB, JOBSET, NODE, POD, TRAINJOB, Kind
 from trainwright.api.times import rfc3339
 from trainwright.cluster.reflector import Handler
-from trainwright.controlplane.apiserver.rest import ResourceServer
-from trainwright.controlplane.apiserver.store import Store
-from trainwright.controlplane.controllers.controller import Controller, Stuck
-from trainwright.controlplane.controllers.feed import Feed
+from trainwright.controlplane.apiserver.storage.store import Store
+from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer
+from trainwright.controlplane.controllers.controller import Controller, TerminalError
 from trainwright.controlplane.controllers.garbage import garbage_collector
 from trainwright.controlplane.controllers.job import job_controller
 from trainwright.controlplane.controllers.jobset import jobset_controller
 from trainwright.controlplane.controllers.pod_removal import pod_removal
 from trainwright.controlplane.controllers.queue import KeyQueue
 from trainwright.controlplane.controllers.scheduler import scheduler
+from trainwright.controlplane.controllers.store_informer import StoreInformer
 from trainwright.controlplane.controllers.trainjob import trainjob_controller
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.controlplane.gates import FeatureGates
@@ -98,8 +98,8 @@ class Stepped:
         self.cluster = EmbeddedCluster(self.server)
         self.writing = Writing(EmbeddedCluster(self.server, shared=True))
         self.controllers: list[Controller] = []
-        self.feeds: list[Feed] = []
-        self.woken: list[Feed] = []
+        self.feeds: list[StoreInformer] = []
+        self.woken: list[StoreInformer] = []
         self.errors: list[str] = []
         if node:
             self.add_node(cpu)
@@ -112,7 +112,7 @@ class Stepped:
         self._stack.close()
 
     def add_node(self, cpu: str = "8", **spec: Any) -> None:
-        whole = {"trainwright.dev/whole-cluster": "true"}
+        whole = {"trainwright.dev/single-node": "true"}
         metadata = {"name": "local", "labels": {"kubernetes.io/hostname": "local"}, "annotations": whole}
         node = {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": spec}
         resources = {"cpu": cpu, "memory": "64Gi", "pods": "1000"}
@@ -130,9 +130,9 @@ class Stepped:
             for kind, handler in controller.handlers().items():
                 followers.setdefault(kind, []).append(handler)
         # The loop beside the server begins the same way: what is there is told at once.
-        self.feeds = [Feed(self.server, kind, handlers, self._wake) for kind, handlers in followers.items()]
+        self.feeds = [StoreInformer(self.server, kind, handlers, self._wake) for kind, handlers in followers.items()]
 
-    def _wake(self, feed: Feed) -> None:
+    def _wake(self, feed: StoreInformer) -> None:
         if feed not in self.woken:
             self.woken.append(feed)
 
@@ -157,11 +157,11 @@ class Stepped:
         """As a controller works on a key; but an error that is none of the API's ends the test."""
         failed = True
         try:
-            again = controller.reconcile(key)
+            requeue_after = controller.reconcile(key)
             failed = False
-            if again is not None:
-                controller.queue.add_after(key, again)
-        except (ApiError, Stuck) as error:
+            if requeue_after is not None:
+                controller.queue.add_after(key, requeue_after)
+        except (ApiError, TerminalError) as error:
             self.errors.append(f"{controller.name} {key}: {error}")
         controller.queue.done(key, failed=failed)
 
@@ -211,7 +211,9 @@ class Stepped:
         container = {"name": pod["spec"]["containers"][0]["name"], "state": {"terminated": ended}, "restartCount": 0}
         missing = {"ready": False, "image": "example.com/main", "imageID": "example.com/main"}
         self.set_pod(
-            pod["metadata"]["name"], phase="Failed" if code else "Succeeded", containerStatuses=[{**container, **missing}]
+            pod["metadata"]["name"],
+            phase="Failed" if code else "Succeeded",
+            containerStatuses=[{**container, **missing}],
         )
 
     def gone_pods(self) -> None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 from behaviour_recordings import differences, gates_of
+from recording_archives import recordings_of
 
 pytestmark = pytest.mark.medium
 
@@ -43,14 +43,14 @@ SAMPLE = [
 GATED = ["gate-restartjob-two-at-once-budget-one", "gate-inplace-two-jobs", "gate-elastic-down"]
 
 
-def test_the_controllers_behave_as_recorded(shared: Path) -> None:
-    recordings = shared / "goldens" / "behaviour"
+def test_the_controllers_behave_as_recorded() -> None:
+    recordings = recordings_of("behaviour")
     _expect_none(differences(recordings, SAMPLE, gates_of(recordings / "cases" / SAMPLE[0])))
 
 
 @pytest.mark.parametrize("name", GATED)
-def test_behind_a_gate_they_behave_as_recorded(name: str, shared: Path) -> None:
-    recordings = shared / "goldens" / "behaviour"
+def test_behind_a_gate_they_behave_as_recorded(name: str) -> None:
+    recordings = recordings_of("behaviour")
     _expect_none(differences(recordings, [name], gates_of(recordings / "cases" / name)))
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from recording_archives import recordings_of
 from waiting import eventually
 
 from trainwright.api.documents import load_documents
@@ -33,8 +34,8 @@ ELSEWHERE = {"pg-volcano-priority-last"}
 _VOLATILE = ("uid", "resourceVersion", "creationTimestamp", "managedFields", "generation")
 
 
-def test_what_recorded_trainjobs_become(shared: Path, tmp_path: Path) -> None:
-    cases = sorted(path.parent for path in (shared / "goldens" / "materialize" / "cases").glob("*/cluster.yaml"))
+def test_what_recorded_trainjobs_become(tmp_path: Path) -> None:
+    cases = sorted(path.parent for path in (recordings_of("materialize") / "cases").glob("*/cluster.yaml"))
     plane = ControlPlane(Home(tmp_path / "home"), gates=FeatureGates(TrainJobStatus=False), node=False)
     plane.start()
     try:

@@ -20,7 +20,7 @@ from stepped import Crash, Stepped, failing, jobset, trainjob
 from trainwright.api.errors import ApiError, Conflict, NotFound, ServiceUnavailable
 from trainwright.api.kinds import CONFIG_MAP, JOB, JOBSET, NODE, POD, SECRET, SERVICE, TRAINJOB
 from trainwright.api.objects import annotations_of
-from trainwright.controlplane.apiserver.failures import StorageFailed
+from trainwright.controlplane.apiserver.wire.api_errors import StorageFailed
 from trainwright.controlplane.controllers.jobset.in_place import ATTEMPT
 from trainwright.controlplane.gates import FeatureGates
 from trainwright.runtimes import bundled_runtimes
@@ -360,12 +360,12 @@ def run_to_end(world: Stepped, code: Any, rounds: int = 60, *, settle: Any = Non
     settle = settle or (lambda: world.settle_in_time(5))
     for _ in range(rounds):
         settle()
-        before = world.store.decided
+        before = world.store.accepted_revision
         world.gone_pods()
         for pod in world.pods():
             if pod["spec"].get("nodeName") and is_live(pod):
                 world.end_pod(pod, code(pod))
-        if world.store.decided == before:
+        if world.store.accepted_revision == before:
             wait = world.next_due()
             if wait is None or wait > 700:
                 return

@@ -10,7 +10,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from stepped import Stepped, jobset
 
 from trainwright.api.kinds import JOB, NODE, POD
-from trainwright.controlplane.apiserver.failures import StorageFailed
+from trainwright.controlplane.apiserver.wire.api_errors import StorageFailed
 
 
 def test_a_job_that_expires_does_not_spin_while_its_pods_go() -> None:

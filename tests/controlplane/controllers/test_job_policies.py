@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from trainwright.controlplane.controllers.job import per_index, pod_failure_policy, tracking
 from trainwright.controlplane.controllers.job.backoff import BackoffRecord, backoff_seconds
+from trainwright.controlplane.controllers.job.finish import find_finish_reason
 from trainwright.controlplane.controllers.job.indexes import indexes_text, parse_indexes
-from trainwright.controlplane.controllers.job.look import Look
-from trainwright.controlplane.controllers.job.scaling import missing, surplus
-from trainwright.controlplane.controllers.job.success_policy import met_rule
-from trainwright.controlplane.controllers.job.verdicts import verdict
+from trainwright.controlplane.controllers.job.reconcile_state import ReconcileState
+from trainwright.controlplane.controllers.job.scaling import indexes_to_create, pods_to_delete
+from trainwright.controlplane.controllers.job.success_policy import met_success_rule
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 TRACKING = "batch.kubernetes.io/job-tracking"
@@ -46,10 +46,10 @@ def pod(phase: str = "Running", index: int | None = None, **given: Any) -> dict[
     }
 
 
-def look(pods: list[dict[str, Any]], status: dict[str, Any] | None = None, policy: str = "Never", **spec: Any) -> Look:
+def state(pods: list[dict[str, Any]], status: dict[str, Any] | None = None, policy: str = "Never", **spec: Any) -> ReconcileState:
     whole = {"parallelism": 2, "completions": 2, "completionMode": "Indexed", **spec}
     whole["template"] = {"spec": {"restartPolicy": policy, "containers": []}}
-    return Look({"metadata": {"name": "work"}, "spec": whole, "status": status or {}}, pods, NOW)
+    return ReconcileState({"metadata": {"name": "work"}, "spec": whole, "status": status or {}}, pods, NOW)
 
 
 def _ago(seconds: int) -> str:
@@ -83,8 +83,8 @@ def test_property_index_texts_can_be_read_back(indexes: set[int]) -> None:
     ],
 )
 def test_back_off_limits(policy: str, limit: int, failed: int, restarts: int, has_failed: bool) -> None:
-    seen = look([pod(index=0, restarts=restarts)], {"failed": failed}, policy, backoffLimit=limit)
-    assert (verdict(seen) is not None) is has_failed
+    seen = state([pod(index=0, restarts=restarts)], {"failed": failed}, policy, backoffLimit=limit)
+    assert (find_finish_reason(seen) is not None) is has_failed
 
 
 FAIL_ON_42 = {"rules": [{"action": "FailJob", "onExitCodes": {"operator": "In", "values": [42]}}]}
@@ -109,7 +109,7 @@ INDEX_0 = {"rules": [{"succeededIndexes": "0"}]}
     ],
 )
 def test_what_ends_a_job(pods: list[dict[str, Any]], status: dict[str, Any], spec: dict[str, Any], reason: str | None) -> None:
-    decided = verdict(look(pods, status, **spec))
+    decided = find_finish_reason(state(pods, status, **spec))
     assert (decided.reason if decided else None) == reason
 
 
@@ -148,7 +148,7 @@ def test_rules_of_pod_failures(rule: dict[str, Any], ended: dict[str, Any], acti
     ],
 )
 def test_rules_of_success(rules: list[dict[str, Any]], completed: set[int], met: int | None) -> None:
-    assert met_rule({"successPolicy": {"rules": rules}}, completed) == met
+    assert met_success_rule({"successPolicy": {"rules": rules}}, completed) == met
 
 
 def test_back_off_doubles_up_to_ten_minutes() -> None:
@@ -156,10 +156,10 @@ def test_back_off_doubles_up_to_ten_minutes() -> None:
 
 
 def test_back_off_counts_failures_since_the_last_success() -> None:
-    twice = BackoffRecord().after([], [pod("Failed", ended=8), pod("Failed", ended=3)])
+    twice = BackoffRecord().updated([], [pod("Failed", ended=8), pod("Failed", ended=3)])
     assert twice.seconds_left(NOW) == pytest.approx(17)
-    assert twice.after([pod("Succeeded", ended=1)], []).seconds_left(NOW) == 0
-    assert twice.after([pod("Succeeded", ended=2)], [pod("Failed", ended=1)]).seconds_left(NOW) == pytest.approx(9)
+    assert twice.updated([pod("Succeeded", ended=1)], []).seconds_left(NOW) == 0
+    assert twice.updated([pod("Succeeded", ended=2)], [pod("Failed", ended=1)]).seconds_left(NOW) == pytest.approx(9)
 
 
 @pytest.mark.parametrize(
@@ -178,14 +178,14 @@ def test_back_off_counts_failures_since_the_last_success() -> None:
     ],
 )
 def test_which_pods_are_missing(pods: list[dict[str, Any]], spec: dict[str, Any], indexes: list[int | None]) -> None:
-    assert missing(look(pods, **spec), BackoffRecord())[0] == indexes
+    assert indexes_to_create(state(pods, **spec), BackoffRecord())[0] == indexes
 
 
 def test_a_failed_index_does_not_wait_for_another() -> None:
-    seen = look([pod("Failed", 0, ended=4), pod(index=1)], completions=3, backoffLimitPerIndex=2)
-    assert missing(seen, BackoffRecord()) == ([], pytest.approx(6))
+    seen = state([pod("Failed", 0, ended=4), pod(index=1)], completions=3, backoffLimitPerIndex=2)
+    assert indexes_to_create(seen, BackoffRecord()) == ([], pytest.approx(6))
     assert list(seen.awaiting_replacement) == [0]
-    assert tracking.to_release(seen, None) == []
+    assert tracking.pods_to_release(seen, None) == []
 
 
 @pytest.mark.parametrize(
@@ -199,7 +199,7 @@ def test_a_failed_index_does_not_wait_for_another() -> None:
     ],
 )
 def test_which_pods_are_too_many(pods: list[dict[str, Any]], parallelism: int, removed: list[str]) -> None:
-    assert [entry["metadata"]["name"] for entry in surplus(look(pods, parallelism=parallelism))] == removed
+    assert [entry["metadata"]["name"] for entry in pods_to_delete(state(pods, parallelism=parallelism))] == removed
 
 
 def test_replacements_carry_the_failures_of_their_index() -> None:
@@ -212,8 +212,8 @@ def test_replacements_carry_the_failures_of_their_index() -> None:
 
 def test_what_still_runs_fails_with_its_job_but_not_when_the_job_succeeds() -> None:
     for spec, failed in (({"backoffLimit": 0}, 2), ({"successPolicy": INDEX_0}, 0)):
-        seen = look([pod("Failed" if failed else "Succeeded", 0), pod(index=1)], **spec)
-        ending = verdict(seen)
-        tracking.note(seen, tracking.to_release(seen, ending), ending)
-        tracking.count(seen, set())
+        seen = state([pod("Failed" if failed else "Succeeded", 0), pod(index=1)], **spec)
+        finish = find_finish_reason(seen)
+        tracking.record_uncounted(seen, tracking.pods_to_release(seen, finish), finish)
+        tracking.count_released(seen, set())
         assert seen.status.get("failed", 0) == failed

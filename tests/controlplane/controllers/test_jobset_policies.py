@@ -8,17 +8,17 @@ from typing import Any
 import pytest
 
 from trainwright.api.errors import Forbidden
-from trainwright.controlplane.controllers.controller import Stuck
-from trainwright.controlplane.controllers.jobset.children import count_single_restart, counters, sorted_children
+from trainwright.controlplane.controllers.controller import TerminalError
+from trainwright.controlplane.controllers.jobset.children import classify_children, count_single_restart, counters
 from trainwright.controlplane.controllers.jobset.construct import child_jobs
 from trainwright.controlplane.controllers.jobset.depends_on import dependencies_met
-from trainwright.controlplane.controllers.jobset.elastic import resized
-from trainwright.controlplane.controllers.jobset.failure_policy import verdict
+from trainwright.controlplane.controllers.jobset.elastic import resize_patch
+from trainwright.controlplane.controllers.jobset.failure_policy import failure_action
 from trainwright.controlplane.controllers.jobset.in_place import Attempts, attempts
-from trainwright.controlplane.controllers.jobset.placement import place
+from trainwright.controlplane.controllers.jobset.placement import place_pod
 from trainwright.controlplane.controllers.jobset.startup_policy import has_started
 from trainwright.controlplane.controllers.jobset.success_policy import has_succeeded
-from trainwright.controlplane.controllers.jobset.suspension import resumed
+from trainwright.controlplane.controllers.jobset.suspension import resume_patch
 from trainwright.controlplane.controllers.jobset.volume_claims import volume_claims
 
 INDEX, JOB_ATTEMPT = "jobset.sigs.k8s.io/job-index", "jobset.sigs.k8s.io/job-restart-attempt"
@@ -70,7 +70,7 @@ def jobset(*replicated: tuple[str, int], **spec: Any) -> dict[str, Any]:
 def test_when_a_jobset_succeeds(policy: dict[str, Any] | None, done: list[str], succeeded: bool) -> None:
     jobs = [job(name.partition("-")[0], int(name.partition("-")[2]), "Complete") for name in done]
     spec = {"successPolicy": policy} if policy else {}
-    assert has_succeeded(jobset(("a", 1), ("b", 2), **spec), sorted_children(jobs, {})) is succeeded
+    assert has_succeeded(jobset(("a", 1), ("b", 2), **spec), classify_children(jobs, {})) is succeeded
 
 
 @pytest.mark.parametrize(
@@ -99,16 +99,16 @@ def test_when_a_jobset_succeeds(policy: dict[str, Any] | None, done: list[str], 
 def test_what_a_failure_leads_to(policy: dict[str, Any] | None, used: int, reason: str, counted: bool) -> None:
     spec = {"failurePolicy": policy} if policy is not None else {}
     whole = jobset(("a", 1), **spec) | {"status": {"restartsCountTowardsMax": used}}
-    decided = verdict(whole, [job("a", 0, "Failed", reason="BackoffLimitExceeded")])
+    decided = failure_action(whole, [job("a", 0, "Failed", reason="BackoffLimitExceeded")])
     assert (decided.rule or decided.reason, decided.counted) == (reason, counted)
     assert "js-a-0" in decided.message
 
 
 def test_the_earliest_failure_is_named_and_rules_come_before_time() -> None:
     late, early = job("a", 0, "Failed", at="2026-01-01T00:00:02Z"), job("b", 0, "Failed", at="2026-01-01T00:00:01Z")
-    assert "js-b-0" in verdict(jobset(("a", 1), ("b", 1)), [late, early]).message
+    assert "js-b-0" in failure_action(jobset(("a", 1), ("b", 1)), [late, early]).message
     rules = [{"name": "first", "action": "FailJobSet", "targetReplicatedJobs": ["a"]}, {"name": "second", "action": "FailJobSet"}]
-    assert "js-a-0" in verdict(jobset(("a", 1), ("b", 1), failurePolicy={"rules": rules}), [late, early]).message
+    assert "js-a-0" in failure_action(jobset(("a", 1), ("b", 1), failurePolicy={"rules": rules}), [late, early]).message
 
 
 @pytest.mark.parametrize(
@@ -124,14 +124,14 @@ def test_the_earliest_failure_is_named_and_rules_come_before_time() -> None:
 def test_when_a_dependency_is_met(status: str, jobs: list[dict[str, Any]], met: bool) -> None:
     whole = jobset(("a", 2), ("b", 1))
     restarts = max(int(entry["metadata"]["labels"][ATTEMPT]) for entry in jobs)
-    seen = counters(whole, sorted_children(jobs, {"restarts": restarts}))
+    seen = counters(whole, classify_children(jobs, {"restarts": restarts}))
     dependent = {"name": "b", "dependsOn": [{"name": "a", "status": status}]}
     assert dependencies_met(dependent, whole, seen) is met
 
 
 def test_counters_and_buckets() -> None:
     jobs = [job("a", 0, ready=2, active=2), job("a", 1, attempt=0), job("b", 0, "Failed", attempt=1)]
-    children = sorted_children([*jobs, job("b", 1, attempt=1)], {"restarts": 1})
+    children = classify_children([*jobs, job("b", 1, attempt=1)], {"restarts": 1})
     assert [len(bucket) for bucket in (children.previous, children.active, children.successful, children.failed)] == [2, 1, 0, 1]
     assert counters(jobset(("a", 2), ("b", 2)), children)[0]["name"] == "b"
 
@@ -155,20 +155,20 @@ def test_children_know_their_place() -> None:
 
 
 def test_a_job_whose_attempt_cannot_be_read_stops_the_pass() -> None:
-    with pytest.raises(Stuck, match="js-a-0"):
-        sorted_children([job("a", attempt="broken")], {})
+    with pytest.raises(TerminalError, match="js-a-0"):
+        classify_children([job("a", attempt="broken")], {})
 
 
 def test_single_restarts_share_the_budget_and_outdate_one_job() -> None:
     whole = jobset(("a", 2), failurePolicy={"maxRestarts": 1, "rules": [{"name": "one", "action": "RestartJob"}]})
     failed = [job("a", index, "Failed", more={JOB_ATTEMPT: "0"}) for index in range(2)]
     status = {"replicatedJobsStatus": [{"name": "a"}]}
-    assert verdict(whole | {"status": status}, failed, single_restarts=True).outcome == "restart job"
+    assert failure_action(whole | {"status": status}, failed, single_restarts=True).outcome == "restart job"
     count_single_restart(status, failed[1], 2, counted=True)
     assert status["replicatedJobsStatus"] == [{"name": "a", "jobRestarts": [0, 1], "jobRestartsCountTowardsMax": [0, 1]}]
-    children = sorted_children(failed, status, single_restarts=True)
+    children = classify_children(failed, status, single_restarts=True)
     assert (children.previous, children.failed) == ([failed[1]], [failed[0]])
-    decided = verdict(whole | {"status": status}, children.failed, single_restarts=True)
+    decided = failure_action(whole | {"status": status}, children.failed, single_restarts=True)
     assert (decided.outcome, decided.reason) == ("fail", "ReachedMaxRestarts")
 
 
@@ -177,7 +177,7 @@ def test_message_patterns_are_searched_and_bad_ones_match_nothing(pattern: str, 
     policy = {"maxRestarts": 1, "rules": [{"name": "r", "action": "FailJobSet", "onJobFailureMessagePatterns": [pattern]}]}
     failed = job("a", 0, "Failed")
     failed["status"]["conditions"][0]["message"] = "Job has reached the specified backoff limit"
-    assert verdict(jobset(("a", 1), failurePolicy=policy), [failed]).outcome == outcome
+    assert failure_action(jobset(("a", 1), failurePolicy=policy), [failed]).outcome == outcome
 
 
 @pytest.mark.parametrize(
@@ -190,14 +190,14 @@ def test_when_a_replicated_job_has_started(seen: dict[str, int], started: bool) 
 def test_resuming_adds_and_never_removes() -> None:
     present = {"spec": {"template": {"spec": {"tolerations": [{"key": "a"}]}}}}
     template = {"metadata": {"labels": {"x": "1"}}, "spec": {"nodeSelector": {"pool": "p"}, "tolerations": [{"key": "b"}]}}
-    assert resumed(present, {"template": {"spec": {"template": template}}}) == {
+    assert resume_patch(present, {"template": {"spec": {"template": template}}}) == {
         "suspend": False,
         "template": {
             "metadata": {"labels": {"x": "1"}},
             "spec": {"nodeSelector": {"pool": "p"}, "tolerations": [{"key": "a"}, {"key": "b"}]},
         },
     }
-    assert resumed(present, {"template": {"spec": {"template": {}}}}) == {"suspend": False}
+    assert resume_patch(present, {"template": {"spec": {"template": {}}}}) == {"suspend": False}
 
 
 @pytest.mark.parametrize(
@@ -206,7 +206,7 @@ def test_resuming_adds_and_never_removes() -> None:
 )
 def test_what_a_resized_set_changes(wanted: tuple[int | None, int | None], patch: dict[str, int] | None) -> None:
     template = {"spec": {"parallelism": wanted[0], "completions": wanted[1]}}
-    assert resized({"template": template}, job("a")) == patch
+    assert resize_patch({"template": template}, job("a")) == patch
 
 
 def _pod_at(attempt: int | None, phase: str = "Running", restarts: int = 0) -> dict[str, Any]:
@@ -243,7 +243,7 @@ def test_pods_wait_for_the_node_of_their_leader() -> None:
         "metadata": {**template["metadata"], "annotations": {**template["metadata"]["annotations"], index: "0"}},
         "spec": {},
     }
-    place(leader, lambda _pod, _topology: None)
+    place_pod(leader, lambda _pod, _topology: None)
     terms = leader["spec"]["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
     assert [term["topologyKey"] for term in terms] == ["rack"]
     follower = {
@@ -251,8 +251,8 @@ def test_pods_wait_for_the_node_of_their_leader() -> None:
         "spec": {},
     }
     with pytest.raises(Forbidden, match="follower pod node selector not set"):
-        place(follower, lambda _pod, _topology: None)
-    place(follower, lambda _pod, _topology: "r1")
+        place_pod(follower, lambda _pod, _topology: None)
+    place_pod(follower, lambda _pod, _topology: "r1")
     assert follower["spec"]["nodeSelector"] == {"rack": "r1"}
 
 

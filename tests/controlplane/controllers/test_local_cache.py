@@ -11,10 +11,11 @@ import pytest
 
 from trainwright.api.errors import NotFound
 from trainwright.api.kinds import CLAIM, JOB, POD
-from trainwright.controlplane.apiserver.rest import ResourceServer
-from trainwright.controlplane.apiserver.store import Store
+from trainwright.controlplane.apiserver.storage.store import Store
+from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer
 from trainwright.controlplane.controllers.claim_protection import claim_protection
-from trainwright.controlplane.controllers.local_cache import Kept, LocalCache
+from trainwright.controlplane.controllers.indexer import Indexer
+from trainwright.controlplane.controllers.local_cache import LocalCache
 from trainwright.controlplane.embedded import EmbeddedCluster
 
 LABEL = "batch.kubernetes.io/job-name"
@@ -25,51 +26,51 @@ def pod(name: str, version: int, uid: str = "", **metadata: Any) -> dict[str, An
     return {"apiVersion": "v1", "kind": "Pod", "metadata": whole}
 
 
-def names(kept: Kept, selector: str = "") -> list[str]:
-    return [obj["metadata"]["name"] for obj in kept.among("ns", selector)]
+def names(indexer: Indexer, selector: str = "") -> list[str]:
+    return [obj["metadata"]["name"] for obj in indexer.list_candidates("ns", selector)]
 
 
 def test_what_is_older_takes_the_place_of_nothing() -> None:
-    kept = Kept()
-    kept.note(pod("a", 12, generation=2))
-    kept.note(pod("a", 9, generation=1))
-    assert (kept.get(("ns", "a")) or {})["metadata"]["generation"] == 2
+    indexer = Indexer()
+    indexer.store(pod("a", 12, generation=2))
+    indexer.store(pod("a", 9, generation=1))
+    assert (indexer.get(("ns", "a")) or {})["metadata"]["generation"] == 2
 
 
 def test_what_was_asked_to_go_is_on_its_way_until_the_watch_tells() -> None:
-    kept = Kept()
-    kept.note(pod("a", 1))
-    kept.doom(pod("a", 1))
-    assert (kept.get(("ns", "a")) or {})["metadata"]["deletionTimestamp"]
-    kept.remove(pod("a", 3))
-    assert kept.get(("ns", "a")) is None
+    indexer = Indexer()
+    indexer.store(pod("a", 1))
+    indexer.mark_deleting(pod("a", 1))
+    assert (indexer.get(("ns", "a")) or {})["metadata"]["deletionTimestamp"]
+    indexer.remove(pod("a", 3))
+    assert indexer.get(("ns", "a")) is None
 
 
 def test_the_answer_to_a_write_does_not_bring_back_what_is_gone() -> None:
-    kept = Kept()
-    kept.note(pod("a", 1))
-    kept.remove(pod("a", 4))
-    kept.note(pod("a", 2))
-    assert kept.get(("ns", "a")) is None
+    indexer = Indexer()
+    indexer.store(pod("a", 1))
+    indexer.remove(pod("a", 4))
+    indexer.store(pod("a", 2))
+    assert indexer.get(("ns", "a")) is None
 
 
 def test_a_successor_outlives_the_news_of_its_predecessors_end() -> None:
-    kept = Kept()
-    kept.note(pod("a", 1, uid="old"))
-    kept.note(pod("a", 5, uid="new"))
-    kept.remove(pod("a", 4, uid="old"))
-    assert (kept.get(("ns", "a")) or {})["metadata"]["uid"] == "new"
+    indexer = Indexer()
+    indexer.store(pod("a", 1, uid="old"))
+    indexer.store(pod("a", 5, uid="new"))
+    indexer.remove(pod("a", 4, uid="old"))
+    assert (indexer.get(("ns", "a")) or {})["metadata"]["uid"] == "new"
 
 
 def test_lists_by_label_follow_its_changes() -> None:
-    kept = Kept()
-    kept.note(pod("a", 1, labels={LABEL: "x"}))
-    kept.note(pod("b", 2, labels={LABEL: "y"}))
-    assert names(kept, f"{LABEL}=x") == ["a"]
-    kept.note(pod("a", 3, labels={LABEL: "y"}))
-    assert (names(kept, f"{LABEL}=x"), names(kept, f"{LABEL}=y,other=1")) == ([], ["a", "b"])
-    kept.remove(pod("b", 4))
-    assert names(kept, f"{LABEL}=y") == ["a"]
+    indexer = Indexer()
+    indexer.store(pod("a", 1, labels={LABEL: "x"}))
+    indexer.store(pod("b", 2, labels={LABEL: "y"}))
+    assert names(indexer, f"{LABEL}=x") == ["a"]
+    indexer.store(pod("a", 3, labels={LABEL: "y"}))
+    assert (names(indexer, f"{LABEL}=x"), names(indexer, f"{LABEL}=y,other=1")) == ([], ["a", "b"])
+    indexer.remove(pod("b", 4))
+    assert names(indexer, f"{LABEL}=y") == ["a"]
 
 
 @pytest.fixture

@@ -17,9 +17,9 @@ from trainwright.api.conditions import condition
 from trainwright.api.kinds import CONFIG_MAP, EVENT, JOBSET, TRAINJOB
 from trainwright.controlplane.controllers.controller import Controller
 from trainwright.controlplane.controllers.local_queue import QueueError, local_queue, parse_queues, queues_map
-from trainwright.jobs.cancel import suspend_job
-from trainwright.jobs.progress import progress_of
-from trainwright.jobs.report import last_seen
+from trainwright.jobs.diagnosis.report import last_seen
+from trainwright.jobs.state.progress import progress_of
+from trainwright.jobs.wait.cancel import suspend_job
 from trainwright.runtimes import bundled_runtimes
 
 QUEUES = "queues:\n- name: research\n  quota: {cpu: 4, nvidia.com/gpu: 1}\n"
@@ -47,7 +47,7 @@ def queued(world: Stepped, name: str, nodes: int = 2, cpu: str = "1", queue: str
     world.advance(1)
 
 
-def running(world: Stepped) -> list[str]:
+def is_running(world: Stepped) -> list[str]:
     return [job["metadata"]["name"] for job in world.cluster.list(TRAINJOB).items if not job["spec"].get("suspend")]
 
 
@@ -68,13 +68,13 @@ def test_what_fits_starts_and_the_others_wait_in_line(world: Stepped) -> None:
     queued(world, "first", nodes=3)
     queued(world, "second", nodes=2)
     queued(world, "third", nodes=1)
-    assert running(world) == ["first"]
+    assert is_running(world) == ["first"]
     assert says(world, "first") == ("True", "Admitted", "admitted by queue research")
     lacking = "1 more of cpu needed (2 asked for, 3 of 4 in use)"
     assert says(world, "second") == ("False", "Pending", f"position 1 of 2 in queue research: {lacking}")
     assert says(world, "third") == ("False", "Pending", "position 2 of 2 in queue research, behind default/second")
     finish(world, "first")
-    assert running(world) == ["first", "second", "third"]
+    assert is_running(world) == ["first", "second", "third"]
 
 
 def test_a_client_that_waits_is_shown_what_the_queue_says(world: Stepped) -> None:
@@ -82,7 +82,7 @@ def test_a_client_that_waits_is_shown_what_the_queue_says(world: Stepped) -> Non
     queued(world, "second", nodes=2)
     job = world.cluster.get(TRAINJOB, "second", "default")
     message = "position 1 of 1 in queue research: 2 more of cpu needed (2 asked for, 4 of 4 in use)"
-    assert last_seen(world.cluster, job) == f"last seen: the queue says Pending: {message}"
+    assert last_seen(world.cluster, job) == f"last seen: queue: Pending: {message}"
     assert progress_of(job).note == message
     events = [event for event in world.cluster.list(EVENT).items if event["source"].get("component") == "trainwright-queue"]
     told = {(event["involvedObject"]["name"], event["reason"]) for event in events}
@@ -96,14 +96,14 @@ def test_priority_comes_before_age(world: Stepped) -> None:
     queued(world, "old", nodes=4)
     queued(world, "young", nodes=4, **{"kueue.x-k8s.io/priority-class": "high"})
     finish(world, "first")
-    assert running(world) == ["first", "young"]
+    assert is_running(world) == ["first", "young"]
 
 
 def test_one_that_never_fits_holds_nobody_up(world: Stepped) -> None:
     queued(world, "huge", nodes=5)
     queued(world, "lost", queue="nowhere")
     queued(world, "small", nodes=1)
-    assert running(world) == ["small"]
+    assert is_running(world) == ["small"]
     assert says(world, "huge")[1] == "ExceedsQuota"
     assert "it asks for 5 of cpu, the queue has 4; it never fits" in says(world, "huge")[2]
     assert says(world, "lost") == ("False", "QueueNotFound", "there is no queue nowhere; there are: research")
@@ -114,12 +114,12 @@ def test_a_job_that_is_suspended_gives_its_share_back_and_stays_suspended(world:
     queued(world, "second", nodes=4)
     world.cluster.patch(TRAINJOB, "first", {"spec": {"suspend": True}}, "default")
     world.settle_in_time(10)
-    assert running(world) == ["second"]
+    assert is_running(world) == ["second"]
     assert says(world, "first")[1] == "Suspended"
     world.start()
     world.settle_in_time(10)
     finish(world, "second")
-    assert running(world) == ["second"]
+    assert is_running(world) == ["second"]
 
 
 def test_a_step_that_was_cancelled_while_it_waited_stays_where_it_is(world: Stepped) -> None:
@@ -127,18 +127,18 @@ def test_a_step_that_was_cancelled_while_it_waited_stays_where_it_is(world: Step
     queued(world, "second", nodes=4)
     suspend_job(world.cluster, world.cluster.get(TRAINJOB, "first", "default"))
     world.settle_in_time(10)
-    assert running(world) == ["second"]
+    assert is_running(world) == ["second"]
 
 
 def test_without_queues_a_job_just_stays_suspended(world: Stepped) -> None:
     world.cluster.delete(CONFIG_MAP, "trainwright-queues", "kubeflow-system")
     world.settle()
     queued(world, "first")
-    assert running(world) == []
+    assert is_running(world) == []
     assert condition(world.cluster.get(TRAINJOB, "first", "default"), "QuotaReserved") is None
     world.cluster.create(queues_map(QUEUES))
     world.settle()
-    assert running(world) == ["first"]
+    assert is_running(world) == ["first"]
 
 
 @pytest.mark.parametrize("after", [False, True])
@@ -158,7 +158,7 @@ def test_a_crash_neither_loses_nor_admits_too_much(world: Stepped, which: int, a
         world.settle()
     world.start()
     world.settle()
-    assert running(world) == ["a", "b"]
+    assert is_running(world) == ["a", "b"]
     assert [says(world, name)[0] for name in ("a", "b", "c")] == ["True", "True", "False"]
     assert len(world.cluster.list(JOBSET).items) == 3
 
@@ -179,10 +179,10 @@ def test_a_settled_queue_is_not_written_to(world: Stepped) -> None:
         ("- a", "expected a list"),
         ("queues: [{quota: {cpu: 1}}]", r"queues\[0\].name"),
         ("queues: [{name: a, quota: {cpu: lots}}]", r"queues\[0\].quota.cpu: 'lots' is not a quantity"),
-        ("queues: [{name: a, quota: {cpu: -1}}]", "less than nothing"),
+        ("queues: [{name: a, quota: {cpu: -1}}]", "must not be negative"),
         ("queues: [{name: a, cpu: 1}]", "unknown field cpu"),
-        ("queues: [{name: a}, {name: a}]", "a is there more than once"),
-        ("queues: [", "no YAML"),
+        ("queues: [{name: a}, {name: a}]", "duplicate name a"),
+        ("queues: [", "not valid YAML"),
     ],
 )
 def test_queues_that_cannot_be_are_refused(text: str, why: str) -> None:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from trainwright.controlplane.node import shim
 from trainwright.controlplane.node.container import run_of
 from trainwright.controlplane.node.container_logs import ContainerLogs
-from trainwright.controlplane.node.log_entries import Position, entries, plain, read_blocks, segments, tail_position
+from trainwright.controlplane.node.log_entries import Position, entries, read_blocks, segments, strip_headers, tail_position
 
 POD: dict[str, Any] = {"metadata": {"name": "p", "uid": "u"}}
 
@@ -36,8 +36,8 @@ class Printed:
         self.path = run.log
         self.output = shim.Output.__new__(shim.Output)
         self.output.streams = {1: b"stdout", 2: b"stderr"}
-        self.output.begun = {1: b"", 2: b""}
-        self.output.due = {1: 0.0, 2: 0.0}
+        self.output.partial = {1: b"", 2: b""}
+        self.output.flush_at = {1: 0.0, 2: 0.0}
         self.output.log = shim.Segments(str(self.path))
         if monkeypatch:
             seconds = itertools.count(1)
@@ -46,7 +46,7 @@ class Printed:
     def __call__(self, data: bytes, source: int = 1, *, flush: bool = False) -> Printed:
         self.output.take(source, data)
         if flush:
-            self.output.show_begun(source)
+            self.output.flush_partial(source)
         return self
 
 
@@ -123,9 +123,9 @@ def test_followers_go_from_file_to_file(printed: Printed, monkeypatch: pytest.Mo
     for number in range(10):
         printed(b"line %d\n" % number)
         while f"line {number}\n".encode() not in seen:
-            seen += plain(next(blocks))
+            seen += strip_headers(next(blocks))
     done = True
-    assert seen + plain(b"".join(blocks)) == b"".join(b"line %d\n" % number for number in range(10))
+    assert seen + strip_headers(b"".join(blocks)) == b"".join(b"line %d\n" % number for number in range(10))
 
 
 def test_a_line_torn_by_a_full_disk_does_not_tear_the_next(printed: Printed, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -141,7 +141,7 @@ def test_a_line_torn_by_a_full_disk_does_not_tear_the_next(printed: Printed, mon
         patch.setattr(shim.os, "write", filling)
         printed(b"lost\n")
     printed(b"kept\n")
-    assert plain(printed.path.read_bytes()).endswith(b"\nkept\n")
+    assert strip_headers(printed.path.read_bytes()).endswith(b"\nkept\n")
 
 
 def test_a_log_of_an_older_version_is_read_as_it_is(printed: Printed, read: Any) -> None:
@@ -175,9 +175,9 @@ def test_property_whatever_is_printed_comes_back(
         assert b"".join(text for _, stream, text in entries(written) if stream == name) == b"".join(
             data for one, data, _ in chunks if one == source
         )
-    whole = plain(written)
+    whole = strip_headers(written)
     assert whole == b"".join(text for _, _, text in entries(written))
-    tail = plain(b"".join(read_blocks(printed.path, tail_position(printed.path, lines), over)))
+    tail = strip_headers(b"".join(read_blocks(printed.path, tail_position(printed.path, lines), over)))
     expected = whole.split(b"\n")
     unfinished = expected.pop()
     every = [line + b"\n" for line in expected] + ([unfinished] if unfinished else [])
@@ -188,4 +188,4 @@ def test_property_whatever_is_printed_comes_back(
     st.lists(st.sampled_from([b"2026-01-02T03:04:05.000000006Z stdout F ", b"P ", b"x", b"\n", b"\xff", b"std"])).map(b"".join)
 )
 def test_property_no_file_is_too_odd_to_read(block: bytes) -> None:
-    assert plain(block) == b"".join(text for _, _, text in entries(block))
+    assert strip_headers(block) == b"".join(text for _, _, text in entries(block))

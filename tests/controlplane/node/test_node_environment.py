@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainwright.controlplane.node.environment import base_environment, expanded
+from trainwright.controlplane.node.environment import base_environment, expand_references
 
 VARIABLES = {"A": "1", "B": "2", "a-b.c": "3", "": "nothing", "X Y": "4", "A$(B": "5", "LOOP": "$(A)"}
 
@@ -44,7 +44,7 @@ VARIABLES = {"A": "1", "B": "2", "a-b.c": "3", "": "nothing", "X Y": "4", "A$(B"
     ],
 )
 def test_references_to_variables(text: str, value: str) -> None:
-    assert expanded(text, VARIABLES) == value
+    assert expand_references(text, VARIABLES) == value
 
 
 def step_by_step(text: str, variables: dict[str, str]) -> str:
@@ -66,7 +66,7 @@ def step_by_step(text: str, variables: dict[str, str]) -> str:
 
 @given(st.text(alphabet=st.sampled_from("$()AB \n"), max_size=14))
 def test_property_expansion_is_that_of_kubernetes(text: str) -> None:
-    assert expanded(text, VARIABLES) == step_by_step(text, VARIABLES)
+    assert expand_references(text, VARIABLES) == step_by_step(text, VARIABLES)
 
 
 @pytest.fixture

@@ -2,13 +2,13 @@ from __future__ import annotations
 
 import pytest
 
-from trainwright.controlplane.node.container import Exited
+from trainwright.controlplane.node.container import Termination
 from trainwright.controlplane.node.pod_status import ContainerState, phase, pod_status
 
 WAITING = ContainerState("c", "i")
 RUNNING = ContainerState("c", "i", running_since=1.0)
-OK = ContainerState("c", "i", ended=Exited(0, 0, 1.0, 2.0))
-BAD = ContainerState("c", "i", ended=Exited(137, 9, 1.0, 2.0))
+OK = ContainerState("c", "i", terminated=Termination(0, 0, 1.0, 2.0))
+BAD = ContainerState("c", "i", terminated=Termination(137, 9, 1.0, 2.0))
 
 
 @pytest.mark.parametrize(

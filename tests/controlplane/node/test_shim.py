@@ -16,14 +16,14 @@ from waiting import eventually
 from trainwright.controlplane.node import shim
 
 pytestmark = pytest.mark.medium
-SLOW_TO_BECOME = """
+SLOW_EXEC = """
 import runpy, sys, time
 module = runpy.run_path(sys.argv[1])
-main, become = module["main"], module["become"]
+main, exec_container_process = module["main"], module["exec_container_process"]
 def slowly(*arguments):
     time.sleep(0.5)
-    become(*arguments)
-main.__globals__["become"] = slowly
+    exec_container_process(*arguments)
+main.__globals__["exec_container_process"] = slowly
 del sys.argv[0]
 main()
 """
@@ -42,7 +42,7 @@ def test_a_signal_before_the_program_is_there_is_not_lost(tmp_path: Path, number
     spec = {"argv": ["sleep", "600"], "env": dict(os.environ), "cwd": str(tmp_path), "log": str(tmp_path / "log")}
     (tmp_path / "spec.json").write_text(json.dumps(spec), "utf-8")
     lock = os.open(tmp_path / "lock", os.O_CREAT | os.O_RDWR)
-    command = [sys.executable, "-c", SLOW_TO_BECOME, str(shim.__file__), str(tmp_path), str(lock)]
+    command = [sys.executable, "-c", SLOW_EXEC, str(shim.__file__), str(tmp_path), str(lock)]
     process = subprocess.Popen(command, pass_fds=[lock])
     try:
         state = eventually(lambda: read(tmp_path / "state.json"), 20)

@@ -19,10 +19,10 @@ from trainwright.api.errors import NotFound
 from trainwright.api.kinds import CLUSTER_TRAINING_RUNTIME, EVENT, JOBSET, LEASE, NAMESPACE, TRAINJOB
 from trainwright.api.objects import is_controlled_by, name_of
 from trainwright.cluster import connect
-from trainwright.controlplane.controllers.census import Census
+from trainwright.controlplane.controllers.object_metrics import ObjectMetrics
 from trainwright.controlplane.plane import ControlPlane
-from trainwright.controlplane.standalone.process import BROKEN, Options, run
-from trainwright.controlplane.standalone.requirements import OthersAtWork, refuse_others
+from trainwright.controlplane.standalone.process import THREAD_ENDED, Options, run
+from trainwright.controlplane.standalone.requirements import ConflictingController, check_no_conflicting_controller
 from trainwright.jobs import wait_for
 
 Start = Callable[..., Running]
@@ -199,10 +199,10 @@ def test_a_watch_that_ends_unasked_ends_the_process(nodeless: ControlPlane, tmp_
     def broken(event: str, obj: Any) -> None:
         raise RuntimeError("not foreseen")
 
-    monkeypatch.setattr(Census, "handlers", lambda census: {TRAINJOB: broken})
+    monkeypatch.setattr(ObjectMetrics, "handlers", lambda object_metrics: {TRAINJOB: broken})
     create(nodeless, "demo")
     cluster = connect(tmp_path / "home" / "kubeconfig")
-    assert run(cluster, Options(terms=None, metrics_port=0, health_port=0), threading.Event()) == BROKEN
+    assert run(cluster, Options(leader_election=None, metrics_port=0, health_port=0), threading.Event()) == THREAD_ENDED
 
 
 def test_a_restart_in_the_middle_changes_nothing(others_plane: ControlPlane, start: Start, tmp_path: Any) -> None:
@@ -225,7 +225,7 @@ def test_rights_that_are_missing_are_all_told_at_once(start: Start) -> None:
     denied = ("patch trainjobs.trainer.kubeflow.org/status", "create secrets", "update leases.coordination.k8s.io")
     controller = start(denied=denied)
     assert controller.process.wait(30) == 1
-    assert f"missing rights: {denied[0]}; {denied[1]}; {denied[2]} in the namespace default." in controller.said()
+    assert f"missing permissions: {denied[0]}; {denied[1]}; {denied[2]} in the namespace default." in controller.said()
     assert not controller.door.written()
 
 
@@ -235,17 +235,17 @@ def test_a_right_that_is_refused_is_told_by_verb_and_resource(others_plane: Cont
         "--no-leader-elect", shut=lambda right, path: 403 if right and f"{right.verb} {right.resource}" == verb else None
     )
     create(others_plane, "demo")
-    controller.await_line(f"missing right: {verb} in the namespace default")
+    controller.await_line(f"missing permission: {verb} in the namespace default")
 
 
 def test_a_watch_that_is_refused_is_told_at_readyz(start: Start) -> None:
     controller = start(
         "--no-leader-elect", shut=lambda right, path: 403 if right and str(right).startswith("list jobsets") else None
     )
-    controller.await_line("missing right: list jobsets.jobset.x-k8s.io")
+    controller.await_line("missing permission: list jobsets.jobset.x-k8s.io")
     code, text = controller.page("/readyz")
     assert code == 503
-    assert "missing right: list jobsets.jobset.x-k8s.io" in text
+    assert "missing permission: list jobsets.jobset.x-k8s.io" in text
 
 
 def test_a_cluster_without_jobset_is_refused_by_name(start: Start) -> None:
@@ -285,8 +285,8 @@ def test_a_manager_that_has_gone_is_no_obstacle(
             "spec": {"holderIdentity": holder, "leaseDurationSeconds": 15, "renewTime": renewed},
         }
     )
-    with pytest.raises(OthersAtWork) if is_refused else nullcontext():
-        refuse_others(others_plane.cluster)  # type: ignore[arg-type]
+    with pytest.raises(ConflictingController) if is_refused else nullcontext():
+        check_no_conflicting_controller(others_plane.cluster)  # type: ignore[arg-type]
 
 
 def test_a_taken_port_and_terms_that_cannot_work_end_it(start: Start) -> None:
@@ -297,4 +297,4 @@ def test_a_taken_port_and_terms_that_cannot_work_end_it(start: Start) -> None:
     assert f"127.0.0.1:{port} for health" in second.said()
     third = start("--lease-duration", "5")
     assert third.process.wait(30) == 2
-    assert "must outlast" in third.said()
+    assert "must be more than the renew deadline" in third.said()

@@ -16,7 +16,7 @@ from controller_doors import Running, create, jobset, jobset_of_somebody
 from waiting import eventually
 
 from trainwright.api import names
-from trainwright.api.admission import admit
+from trainwright.api.admission.admit import admit
 from trainwright.api.conditions import is_finished
 from trainwright.api.kinds import (
     CLUSTER_TRAINING_RUNTIME,
@@ -31,14 +31,14 @@ from trainwright.api.kinds import (
 )
 from trainwright.cli import app
 from trainwright.controlplane.plane import ControlPlane
-from trainwright.controlplane.standalone.requirements import ELECTION, NEEDS, WHOLE_CLUSTER
+from trainwright.controlplane.standalone.requirements import ELECTION, REQUIREMENTS, WHOLE_CLUSTER
 
 FOLDER = Path(__file__).parents[3] / "deploy" / "controller"
 UNASKED = {("update", "trainjobs/finalizers.trainer.kubeflow.org")}
 """Granted although never asked for: see the comment there."""
 ANYBODYS = {("create", "selfsubjectaccessreviews.authorization.k8s.io")}
 """Asked for, and granted to every account of a cluster (system:basic-user)."""
-Right = tuple[str, str]
+Permission = tuple[str, str]
 
 
 def manifests(kind: str = "") -> list[dict[str, Any]]:
@@ -50,7 +50,7 @@ def named(group: str, resource: str) -> str:
     return f"{resource}.{group}" if group else resource
 
 
-def granted() -> set[Right]:
+def granted() -> set[Permission]:
     return {
         (verb, named(group, resource))
         for role in (*manifests("ClusterRole"), *manifests("Role"))
@@ -61,7 +61,7 @@ def granted() -> set[Right]:
     }
 
 
-def asked_by(running: Running) -> set[Right]:
+def asked_by(running: Running) -> set[Permission]:
     """In the form of a rule: the subresource before the group."""
     found = set()
     for right in running.door.asked:
@@ -117,7 +117,9 @@ def runtime(name: str, spec: dict[str, Any], **metadata: Any) -> dict[str, Any]:
 
 
 def test_what_is_looked_at_before_the_start_is_granted() -> None:
-    rights = {(verb, named(need.group, need.resource)) for need in (*NEEDS, WHOLE_CLUSTER, ELECTION) for verb in need.verbs}
+    rights = {
+        (verb, named(need.group, need.resource)) for need in (*REQUIREMENTS, WHOLE_CLUSTER, ELECTION) for verb in need.verbs
+    }
     assert rights <= granted()
     optional = {right for right in granted() - rights if "podgroups" not in right[1]}
     assert optional == UNASKED | {("list", "leases.coordination.k8s.io")}

@@ -1,4 +1,4 @@
-"""A claim that is being deleted goes once no pod uses it: nobody's folder vanishes below a running process."""
+"""Delays the deletion of a claim until no pod uses it, so that no running process loses its folder."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from trainwright.api.errors import NotFound
 from trainwright.api.kinds import CLAIM, POD
 from trainwright.api.objects import Obj, is_deleting, name_of, namespace_of
 from trainwright.cluster.protocol import Cluster
-from trainwright.controlplane.controllers.controller import Controller, own_key
+from trainwright.controlplane.controllers.controller import Controller, object_key
 from trainwright.controlplane.controllers.queue import Key
 
 
@@ -28,7 +28,7 @@ def claim_protection(cluster: Cluster) -> Controller:
         cluster.patch(CLAIM, name_of(claim), patch, namespace)
         return None
 
-    return Controller("claim-protection", reconcile, {CLAIM: own_key, POD: _claims_of})
+    return Controller("claim-protection", reconcile, {CLAIM: object_key, POD: _claims_of})
 
 
 def _claims_of(pod: Obj) -> list[Key]:

@@ -1,4 +1,4 @@
-"""Running one reconciler: watches turn changes into keys, workers take keys and reconcile them until the world is as it should be."""
+"""Runs a reconciler: watches map changed objects to keys, and workers reconcile the keys."""
 
 from __future__ import annotations
 
@@ -12,27 +12,31 @@ from trainwright.api.errors import ApiError, Conflict, NotFound
 from trainwright.api.kinds import Kind
 from trainwright.api.objects import Obj, controller_of, name_of, namespace_of
 from trainwright.cluster.reflector import Handler
+from trainwright.controlplane.controllers.controller_metrics import ControllerMetrics, Result
 from trainwright.controlplane.controllers.local_cache import LocalCache
-from trainwright.controlplane.controllers.measures import Measures, Result
 from trainwright.controlplane.controllers.queue import Key, KeyQueue
 
 log = logging.getLogger(__name__)
 
 
-class Stuck(Exception):
-    """A reconciler cannot go on with what it sees until somebody changes it; the message says what. Tried again later and later."""
+class TerminalError(Exception):
+    """A retry cannot succeed until an object is changed; the message names it.
+
+    The key is not requeued: the change enqueues it. So raise it only for objects that the controller watches, and an ApiError, which
+    is retried with exponential backoff, for all others.
+    """
 
 
 Reconcile = Callable[[Key], float | None]
-"""Bring one object's world in order. Returns after how many seconds to look again, or None. May be run twice."""
+"""Reconciles one key. Returns the seconds after which to requeue it, or None. Must be idempotent."""
 
 
-def own_key(obj: Obj) -> list[Key]:
+def object_key(obj: Obj) -> list[Key]:
     return [(namespace_of(obj), name_of(obj))]
 
 
-def key_of_controller(kind: str) -> Callable[[Obj], list[Key]]:
-    """A mapper from a child to the key of its controller, when that is of the given kind."""
+def owner_key(kind: str) -> Callable[[Obj], list[Key]]:
+    """Return a function that maps an object to the key of its controller, if that is of the given kind."""
 
     def keys(obj: Obj) -> list[Key]:
         owner = controller_of(obj)
@@ -42,32 +46,33 @@ def key_of_controller(kind: str) -> Callable[[Obj], list[Key]]:
 
 
 Delay = Callable[[str, Obj], float]
-"""After how many seconds a change (its event type and the object) is looked at; changes that come meanwhile are seen with it."""
+"""Maps a change (event type and object) to a delay in seconds, during which further changes are batched."""
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """What came of one key: after how many seconds it is to be looked at again, how its reconciler ended, and how long it took."""
+class ReconcileResult:
+    """The result of reconciling a key: seconds until it is requeued (or None), result, and duration in seconds."""
 
     key: Key
-    again: float | None
+    requeue_after: float | None
     result: Result
     seconds: float
 
     @property
-    def failed(self) -> bool:
-        return self.result not in ("success", "later")
+    def is_retried(self) -> bool:
+        """Whether the key is requeued with exponential backoff."""
+        return self.result in ("conflict", "error", "panic")
 
-    def in_vain(self) -> Outcome:
-        """The same, when what was written did not come to disk."""
-        return replace(self, again=None, result="error")
+    def as_error(self) -> ReconcileResult:
+        """The result if its writes could not be persisted."""
+        return replace(self, requeue_after=None, result="error")
 
 
 @dataclass
 class Controller:
-    """A reconciler and what wakes it. `watches` maps each kind to the keys that a changed object concerns.
+    """A reconciler and its watches. `watches` maps a changed object of each kind to keys.
 
-    A change is looked at at once, or after what `delays` says for its kind.
+    A change is queued immediately, or after the delay in `delays` for its kind.
     """
 
     name: str
@@ -76,14 +81,14 @@ class Controller:
     workers: int = 1
     delays: Mapping[Kind, Delay] = field(default_factory=dict)
     changes: Mapping[Kind, Callable[[str, Obj], Iterable[Key]]] = field(default_factory=dict)
-    """As `watches`, for who has to know what happened, too: ADDED, MODIFIED or DELETED."""
+    """Like `watches`, but the functions get the event type too: ADDED, MODIFIED or DELETED."""
     queue: KeyQueue = field(default_factory=KeyQueue)
-    measures: Measures = field(default_factory=Measures)
+    metrics: ControllerMetrics = field(default_factory=ControllerMetrics)
 
     def start(self, cache: LocalCache, stop: threading.Event) -> list[threading.Thread]:
-        """Follow what the cache watches, and work, in daemon threads that end after `stop` is set. Before the cache starts."""
+        """Start workers in daemon threads that end after `stop` is set. Must be called before the cache is started."""
         for kind, handler in self.handlers().items():
-            cache.follow(kind, handler)
+            cache.add_event_handler(kind, handler)
         threads = []
         for number in range(self.workers):
             worker = threading.Thread(target=self._work_until_closed, name=f"{self.name}-{number}", daemon=True)
@@ -93,11 +98,11 @@ class Controller:
         return threads
 
     def handlers(self) -> dict[Kind, Handler]:
-        """What enqueues the keys that a change of each kind concerns."""
-        found = {kind: self._enqueuer(keys, self.delays.get(kind)) for kind, keys in self.watches.items()}
-        return found | {kind: self._teller(keys) for kind, keys in self.changes.items()}
+        """Return a handler for each kind that enqueues the keys of a changed object."""
+        handlers = {kind: self._enqueuer(keys, self.delays.get(kind)) for kind, keys in self.watches.items()}
+        return handlers | {kind: self._change_enqueuer(keys) for kind, keys in self.changes.items()}
 
-    def _teller(self, keys: Callable[[str, Obj], Iterable[Key]]) -> Handler:
+    def _change_enqueuer(self, keys: Callable[[str, Obj], Iterable[Key]]) -> Handler:
         def enqueue(event: str, obj: Obj) -> None:
             for key in keys(event, obj):
                 self.queue.add(key)
@@ -110,7 +115,7 @@ class Controller:
 
     def _work_until_closed(self) -> None:
         while (key := self.queue.take()) is not None:
-            self.settle(self.work(key))
+            self.finish(self.process(key))
 
     def _enqueuer(self, keys: Callable[[Obj], Iterable[Key]], delay: Delay | None) -> Callable[[str, Obj], None]:
         def enqueue(event: str, obj: Obj) -> None:
@@ -123,33 +128,33 @@ class Controller:
 
         return enqueue
 
-    def work(self, key: Key) -> Outcome:
-        """Reconcile a key that was taken from the queue. What comes of it is to be handed to `settle`, once it is on disk."""
-        again: float | None = None
-        result: Result = "crash"
-        began = time.monotonic()
+    def process(self, key: Key) -> ReconcileResult:
+        """Reconcile a key from the queue. Pass the result to `finish` once its writes are persisted."""
+        requeue_after: float | None = None
+        result: Result = "panic"
+        started = time.monotonic()
         try:
-            again = self.reconcile(key)
-            result = "success" if again is None else "later"
-        except (Conflict, NotFound) as error:  # somebody wrote, or removed, first: look again
-            result = "overtaken"
-            log.debug("reconcile overtaken controller=%s key=%s/%s error=%s", self.name, *key, error.message)
-        except Stuck as error:
-            result = "stuck"
-            log.warning("reconcile stuck controller=%s key=%s/%s error=%s", self.name, *key, error)
+            requeue_after = self.reconcile(key)
+            result = "success" if requeue_after is None else "requeue_after"
+        except (Conflict, NotFound) as error:  # another writer was faster: retry
+            result = "conflict"
+            log.debug("reconcile conflict controller=%s key=%s/%s error=%s", self.name, *key, error.message)
+        except TerminalError as error:
+            result = "terminal"
+            log.warning("reconcile failed, a retry cannot succeed controller=%s key=%s/%s error=%s", self.name, *key, error)
         except ApiError as error:
             result = "error"
             log.warning("reconcile failed controller=%s key=%s/%s error=%s", self.name, *key, error.message)
         except Exception:  # one broken object must not stop the controller for all others
-            log.exception("reconcile crashed controller=%s key=%s/%s", self.name, *key)
-        seconds = time.monotonic() - began
+            log.exception("reconcile panicked controller=%s key=%s/%s", self.name, *key)
+        seconds = time.monotonic() - started
         if log.isEnabledFor(logging.DEBUG):
             log.debug("reconciled controller=%s key=%s/%s result=%s seconds=%.3f", self.name, *key, result, seconds)
-        return Outcome(key, again, result, seconds)
+        return ReconcileResult(key, requeue_after, result, seconds)
 
-    def settle(self, outcome: Outcome) -> None:
-        """A key has been worked on: it comes back when its reconciler said so, or when that failed."""
-        self.measures.observe(outcome.result, outcome.seconds)
-        if outcome.again is not None:
-            self.queue.add_after(outcome.key, outcome.again)
-        self.queue.done(outcome.key, failed=outcome.failed)
+    def finish(self, result: ReconcileResult) -> None:
+        """Record metrics, and requeue the key if requested or failed."""
+        self.metrics.observe(result.result, result.seconds)
+        if result.requeue_after is not None:
+            self.queue.add_after(result.key, result.requeue_after)
+        self.queue.done(result.key, failed=result.is_retried)

@@ -1,4 +1,4 @@
-"""Events about objects, as `kubectl describe` shows them; the same event again raises its count instead of adding another."""
+"""Records Events, as shown by `kubectl describe`. A repeated event increments the count of the existing one."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from trainwright.api.objects import Obj, name_of, namespace_of, uid_of
 from trainwright.api.times import now
 from trainwright.cluster.protocol import Cluster
 
-_LONGEST_MESSAGE = 1024
+_MAX_MESSAGE = 1024
 log = logging.getLogger(__name__)
 
 
 def record_event(
     cluster: Cluster, about: Obj, kind: Literal["Normal", "Warning"], reason: str, message: str, source: str
 ) -> None:
-    """Write an event about an object. An event that cannot be written is logged; it never stops the work it tells of."""
-    message = message if len(message) <= _LONGEST_MESSAGE else message[: _LONGEST_MESSAGE - 4] + " ..."
+    """Record an Event about an object. Errors are logged, and do not affect the caller."""
+    message = message if len(message) <= _MAX_MESSAGE else message[: _MAX_MESSAGE - 4] + " ..."
     digest = hashlib.sha256(f"{uid_of(about)}/{reason}/{message}".encode()).hexdigest()[:16]
     name, namespace = f"{name_of(about)}.{digest}", namespace_of(about) or "default"
     time = now()
@@ -47,12 +47,12 @@ def record_event(
     try:
         cluster.create(event)
     except AlreadyExists:
-        _count_again(cluster, name, namespace, time)
+        _increment_count(cluster, name, namespace, time)
     except ApiError as error:
         log.warning("event not written reason=%s about=%s error=%s", reason, name_of(about), error.message)
 
 
-def _count_again(cluster: Cluster, name: str, namespace: str, time: str) -> None:
+def _increment_count(cluster: Cluster, name: str, namespace: str, time: str) -> None:
     try:
         count = int(cluster.get(EVENT, name, namespace).get("count") or 1)
         cluster.patch(EVENT, name, {"count": count + 1, "lastTimestamp": time}, namespace)

@@ -1,4 +1,4 @@
-"""When a finished object that names a time to live may be deleted."""
+"""Computes when a finished object with `ttlSecondsAfterFinished` may be deleted."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from trainwright.api.conditions import condition
 from trainwright.api.objects import Obj
 from trainwright.api.times import seconds_between
 
-_ENDS = ("Complete", "Completed", "Failed")
+_FINISHED_CONDITIONS = ("Complete", "Completed", "Failed")
 
 
 def seconds_to_expiry(obj: Obj, now: datetime) -> float | None:
-    """What is left of `ttlSecondsAfterFinished`, counted from the condition that ended the object; None for ever."""
+    """Return the remaining `ttlSecondsAfterFinished`, counted from the finished condition; None if it never expires."""
     ttl = obj["spec"].get("ttlSecondsAfterFinished")
-    ended = [entry for kind in _ENDS if (entry := condition(obj, kind)) is not None and entry["status"] == "True"]
+    ended = [entry for kind in _FINISHED_CONDITIONS if (entry := condition(obj, kind)) is not None and entry["status"] == "True"]
     if ttl is None or not ended:
         return None
     return float(ttl - seconds_between(ended[0]["lastTransitionTime"], now))

@@ -1,6 +1,6 @@
-"""The garbage collector: what is owned goes when its last owner goes, and an owner deleted in the foreground waits for it.
+"""The garbage collector: deletes objects without remaining owners, and finishes foreground and orphan deletions of owners.
 
-Whether an owner is gone is always asked of the API, by UID: a successor of the same name does not keep old children alive.
+Owners are always checked in the API by UID, so that a new object with the same name does not keep old dependents alive.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from trainwright.api import kinds
 from trainwright.api.errors import Conflict, NotFound
 from trainwright.api.kinds import Kind
 from trainwright.api.objects import Obj, is_deleting, name_of, namespace_of, owners_of, uid_of
-from trainwright.cluster.protocol import Cluster, Propagation
+from trainwright.cluster.options import Propagation
+from trainwright.cluster.protocol import Cluster
 from trainwright.controlplane.controllers.controller import Controller
 from trainwright.controlplane.controllers.queue import Key
 
@@ -30,48 +31,48 @@ def garbage_collector(cluster: Cluster) -> Controller:
     return Controller("garbage-collector", collector.reconcile, {}, changes=changes)
 
 
-class _Seen(NamedTuple):
-    """What of an object decides about its end, and about the end of what it owns."""
+class _OwnershipState(NamedTuple):
+    """The fields of an object that determine its deletion, and that of its dependents."""
 
-    place: Key
+    key: Key
     owners: tuple[tuple[str, bool | None], ...]
-    deleting: str
+    deleted_at: str
     finalizers: tuple[str, ...]
 
 
 class GarbageCollector:
-    """Keys are `(resource|namespace, name)`: one queue serves all kinds."""
+    """Keys are `(resource|namespace, name)`, so that one queue serves all kinds."""
 
     def __init__(self, cluster: Cluster):
         self._cluster = cluster
         self._lock = threading.Lock()
         self._dependents: dict[str, set[Key]] = {}
         self._owners: dict[Key, set[str]] = {}
-        self._seen: dict[str, _Seen] = {}
+        self._seen: dict[str, _OwnershipState] = {}
         self._kinds = {kind.resource: kind for kind in kinds.ALL}
 
     def keys_for(self, kind: Kind) -> Callable[[str, Obj], list[Key]]:
-        """The mapper for one kind: a changed object concerns itself; one that goes, its dependents and its owners too."""
+        """Return the mapper for one kind: a changed object to itself; a deleted one also to its dependents and owners."""
 
         def keys(change: str, obj: Obj) -> list[Key]:
             own = (f"{kind.resource}|{namespace_of(obj)}", name_of(obj))
-            seen = _what_counts(own, obj)
+            seen = _ownership_state(own, obj)
             with self._lock:
                 if change == "DELETED":
                     self._seen.pop(uid_of(obj), None)
                 elif self._seen.get(uid_of(obj)) == seen:
-                    return []  # most changes are of a status, and no concern of ours
+                    return []  # most changes affect only the status
                 else:
                     self._seen[uid_of(obj)] = seen
                 for owner in owners_of(obj):
                     self._dependents.setdefault(owner["uid"], set()).add(own)
                     self._owners.setdefault(own, set()).add(owner["uid"])
                 dependents = list(self._dependents.get(uid_of(obj), ()))
-                is_safe = all(self._stays(owner, namespace_of(obj)) for owner in owners_of(obj))
+                has_live_owners = all(self._is_live(owner, namespace_of(obj)) for owner in owners_of(obj))
             if change != "DELETED" and not is_deleting(obj):
-                return [] if is_safe else [own]
-            above = [self._owner_key(owner, namespace_of(obj)) for owner in owners_of(obj)]
-            return [own, *dependents, *(key for key in above if key is not None)]
+                return [] if has_live_owners else [own]
+            owner_keys = [self._owner_key(owner, namespace_of(obj)) for owner in owners_of(obj)]
+            return [own, *dependents, *(key for key in owner_keys if key is not None)]
 
         return keys
 
@@ -89,15 +90,15 @@ class GarbageCollector:
             self._collect(kind, obj)
         return None
 
-    def _stays(self, reference: Obj, namespace: str) -> bool:
-        """Whether an owner was seen in its place, and not on its way out: when it goes, its dependents are looked at."""
+    def _is_live(self, reference: Obj, namespace: str) -> bool:
+        """Whether an owner is known and not being deleted. Its dependents are queued when it is deleted."""
         seen = self._seen.get(reference["uid"])
-        return seen is not None and not seen.deleting and seen.place == self._owner_key(reference, namespace)
+        return seen is not None and not seen.deleted_at and seen.key == self._owner_key(reference, namespace)
 
     def _collect(self, kind: Kind, obj: Obj) -> None:
-        """Delete an object all of whose owners are gone, or are being deleted in the foreground; else drop the owners that are."""
+        """Delete an object if all owners are deleted, or are being deleted in the foreground; else remove those references."""
         owners = [(reference, self._owner(reference, namespace_of(obj))) for reference in owners_of(obj)]
-        waiting = [reference for reference, owner in owners if isinstance(owner, dict) and _waits(owner)]
+        waiting = [reference for reference, owner in owners if isinstance(owner, dict) and _waits_for_dependents(owner)]
         kept = [reference for reference, owner in owners if owner is not None and reference not in waiting]
         if kept:
             if len(kept) < len(owners):
@@ -161,7 +162,7 @@ class GarbageCollector:
         return found
 
     def _owner(self, reference: Obj, namespace: str) -> Obj | str | None:
-        """The owner, None when it is gone, or "unknown" for a kind that we do not serve."""
+        """Return the owner, None if it is deleted, or "unknown" for a kind that is not served."""
         key = self._owner_key(reference, namespace)
         if key is None:
             return "unknown"
@@ -187,17 +188,17 @@ class GarbageCollector:
                     self._dependents.pop(uid, None)
 
 
-def _what_counts(place: Key, obj: Obj) -> _Seen:
+def _ownership_state(key: Key, obj: Obj) -> _OwnershipState:
     metadata = obj["metadata"]
     owners = tuple((owner["uid"], owner.get("blockOwnerDeletion")) for owner in owners_of(obj))
-    return _Seen(place, owners, metadata.get("deletionTimestamp") or "", tuple(metadata.get("finalizers") or ()))
+    return _OwnershipState(key, owners, metadata.get("deletionTimestamp") or "", tuple(metadata.get("finalizers") or ()))
 
 
-def _waits(owner: Obj) -> bool:
-    """Whether an owner is being deleted in the foreground, after its dependents."""
+def _waits_for_dependents(owner: Obj) -> bool:
+    """Whether an owner is being deleted in the foreground, and waits for its dependents."""
     return is_deleting(owner) and FOREGROUND in (owner["metadata"].get("finalizers") or [])
 
 
 def _blocks(dependent: Obj, owner: Obj) -> bool:
-    """Whether the owner's deletion waits for this dependent; the others go after it."""
+    """Whether the owner's deletion waits for this dependent."""
     return any(reference["uid"] == uid_of(owner) and reference.get("blockOwnerDeletion") for reference in owners_of(dependent))

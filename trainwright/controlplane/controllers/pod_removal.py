@@ -1,6 +1,6 @@
-"""A pod that is deleted before it has a node has nobody who would say that it ended: it is failed here, as the pod collector does.
+"""Marks deleted pods without a node as Failed, like Kubernetes' pod garbage collector, since no kubelet does it.
 
-Without that a Job that replaces only what has failed would wait for ever for a pod that a finalizer keeps.
+Otherwise a Job that replaces only failed pods would wait forever for a pod with a finalizer.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from trainwright.api.errors import NotFound
 from trainwright.api.kinds import POD
 from trainwright.api.objects import Obj, is_deleting, uid_of
 from trainwright.cluster.protocol import Cluster
-from trainwright.controlplane.controllers.controller import Controller, own_key
+from trainwright.controlplane.controllers.controller import Controller, object_key
 from trainwright.controlplane.controllers.queue import Key
 
 
@@ -20,14 +20,14 @@ def pod_removal(cluster: Cluster) -> Controller:
             pod = cluster.get(POD, name, namespace)
         except NotFound:
             return None
-        if _has_nobody(pod):
+        if _is_unscheduled_deletion(pod):
             patch = {"metadata": {"uid": uid_of(pod)}, "status": {"phase": "Failed"}}
             cluster.patch(POD, name, patch, namespace, subresource="status")
         return None
 
-    return Controller("pod-removal", reconcile, {POD: lambda pod: own_key(pod) if _has_nobody(pod) else []})
+    return Controller("pod-removal", reconcile, {POD: lambda pod: object_key(pod) if _is_unscheduled_deletion(pod) else []})
 
 
-def _has_nobody(pod: Obj) -> bool:
-    ended = (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
-    return is_deleting(pod) and not pod["spec"].get("nodeName") and not ended
+def _is_unscheduled_deletion(pod: Obj) -> bool:
+    is_terminal = (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
+    return is_deleting(pod) and not pod["spec"].get("nodeName") and not is_terminal

@@ -1,5 +1,5 @@
-"""Takes Trainer's old "in use" finalizer off runtimes: since 2.3 a TrainJob keeps its own copy of its runtime, and nothing else would
-ever remove it, so that a runtime that an older Trainer has marked could never be deleted.
+"""Removes the "in use" finalizer of older Trainer versions from runtimes. Since 2.3 TrainJobs have snapshots of their runtime, and
+nothing else would remove the finalizer, so that such a runtime could never be deleted.
 """
 
 from __future__ import annotations
@@ -8,12 +8,12 @@ from trainwright.api import names
 from trainwright.api.errors import NotFound
 from trainwright.api.kinds import CLUSTER_TRAINING_RUNTIME, TRAINING_RUNTIME, Kind
 from trainwright.cluster.protocol import Cluster
-from trainwright.controlplane.controllers.controller import Controller, own_key
+from trainwright.controlplane.controllers.controller import Controller, object_key
 from trainwright.controlplane.controllers.queue import Key
 
 
 def runtime_finalizer(cluster: Cluster, kinds: tuple[Kind, ...] = (TRAINING_RUNTIME, CLUSTER_TRAINING_RUNTIME)) -> Controller:
-    """The controller, for runtimes of these kinds. A key without a namespace is a ClusterTrainingRuntime's."""
+    """Return the controller for runtimes of these kinds. Keys without a namespace are ClusterTrainingRuntimes."""
 
     def reconcile(key: Key) -> None:
         namespace, name = key
@@ -29,4 +29,4 @@ def runtime_finalizer(cluster: Cluster, kinds: tuple[Kind, ...] = (TRAINING_RUNT
         patch = {"metadata": {"finalizers": kept or None, "resourceVersion": runtime["metadata"]["resourceVersion"]}}
         cluster.patch(kind, name, patch, namespace or None)
 
-    return Controller("runtime", reconcile, dict.fromkeys(kinds, own_key))
+    return Controller("runtime", reconcile, dict.fromkeys(kinds, object_key))

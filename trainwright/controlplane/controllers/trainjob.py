@@ -1,4 +1,4 @@
-"""The TrainJob controller: runtime to objects, objects to the cluster, the JobSet's verdict back into the TrainJob's status.
+"""The TrainJob controller: builds and applies a TrainJob's objects, and copies the JobSet's result to the TrainJob's status.
 
 Source of the behaviour: Trainer after 2.3 (reference sections 2.1, 2.19 and 3).
 """
@@ -9,7 +9,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 
 from trainwright.api import names
-from trainwright.api.admission import admit
+from trainwright.api.admission.admit import admit
 from trainwright.api.conditions import condition, is_finished, set_condition
 from trainwright.api.errors import AlreadyExists, ApiError, Conflict, Invalid, NotFound
 from trainwright.api.kinds import (
@@ -20,7 +20,6 @@ from trainwright.api.kinds import (
     Kind,
     kind_of,
 )
-from trainwright.api.merge_patch import difference
 from trainwright.api.objects import (
     Obj,
     controller_of,
@@ -31,17 +30,26 @@ from trainwright.api.objects import (
     namespace_of,
     owner_reference,
 )
+from trainwright.api.patching.merge_patch import difference
 from trainwright.api.times import parse_time, rfc3339
 from trainwright.api.trainjob_status import set_from_jobset, set_suspended
 from trainwright.cluster.protocol import Cluster
-from trainwright.cluster.runtime_lookup import runtime_lookup
-from trainwright.controlplane.controllers.controller import Controller, key_of_controller, own_key
+from trainwright.controlplane.controllers.controller import Controller, object_key, owner_key
 from trainwright.controlplane.controllers.events import record_event
 from trainwright.controlplane.controllers.queue import Key
-from trainwright.materialize import FreshKeys, Settings, due, materialize, runtime_in, runtime_snapshot, snapshot_name
+from trainwright.materialize import (
+    RandomKeys,
+    Settings,
+    build_snapshot,
+    load_snapshot,
+    materialize,
+    objects_to_apply,
+    snapshot_name,
+)
 from trainwright.runtimes import resolve_runtime
+from trainwright.submission.runtime_lookup import runtime_lookup
 
-_LONGEST_ERROR = 950
+_MAX_ERROR = 950
 Clock = Callable[[], datetime]
 
 
@@ -52,15 +60,15 @@ def utc_now() -> datetime:
 def trainjob_controller(
     cluster: Cluster, settings: Callable[[], Settings], *, bundled: bool, companions: bool = True, clock: Clock = utc_now
 ) -> Controller:
-    """The controller. `settings` is asked at each build; `bundled` lets runtimes come from the catalogue.
+    """Return the controller. `settings` is called for each build; `bundled` allows runtimes of the catalogue.
 
-    Without `companions` the ConfigMaps and Secrets of TrainJobs are not watched, which takes the right to read all of them.
+    Without `companions`, ConfigMaps and Secrets of TrainJobs are not watched, which requires permission to read all of them.
     """
     reconciler = TrainJobReconciler(cluster, settings, bundled=bundled, clock=clock)
-    of_trainjob = key_of_controller("TrainJob")
-    watches = {TRAINJOB: own_key, JOBSET: of_trainjob}
+    of_trainjob = owner_key("TrainJob")
+    watches = {TRAINJOB: object_key, JOBSET: of_trainjob}
 
-    def unless_new(change: str, obj: Obj) -> list[Key]:  # made by ourselves a moment ago, or found together with its TrainJob
+    def unless_new(change: str, obj: Obj) -> list[Key]:  # just created here, or listed together with its TrainJob
         return [] if change == "ADDED" else of_trainjob(obj)
 
     changes = {CONFIG_MAP: unless_new, SECRET: unless_new} if companions else {}
@@ -77,8 +85,8 @@ class TrainJobReconciler:
             job = self._cluster.get(TRAINJOB, name, namespace)
         except NotFound:
             return None
-        foreign = job["spec"].get("managedBy", names.TRAINJOB_CONTROLLER) != names.TRAINJOB_CONTROLLER
-        if foreign or is_deleting(job):
+        is_foreign = job["spec"].get("managedBy", names.TRAINJOB_CONTROLLER) != names.TRAINJOB_CONTROLLER
+        if is_foreign or is_deleting(job):
             return None
         before = copy_of(job.get("status") or {})
         status = job.setdefault("status", {})
@@ -89,7 +97,7 @@ class TrainJobReconciler:
             except Conflict:
                 raise
             except ApiError as error:
-                text = error.message[:_LONGEST_ERROR] + (" ..." if len(error.message) > _LONGEST_ERROR else "")
+                text = error.message[:_MAX_ERROR] + (" ..." if len(error.message) > _MAX_ERROR else "")
                 message = f"TrainJob resources reconciliation failed: {text}"
                 record_event(
                     self._cluster, job, "Warning", "TrainJobResourcesCreationFailed", message, "trainer-trainjob-controller"
@@ -100,83 +108,83 @@ class TrainJobReconciler:
         jobset = self._jobset(job)
         if jobset is not None:
             set_from_jobset(status, jobset, now)
-        again = self._enforce_deadline(job, status, now)
+        requeue_after = self._enforce_deadline(job, status, now)
         if change := difference(before, status):
             self._cluster.patch(TRAINJOB, name, {"status": change}, namespace, subresource="status")
         if failure is not None and not isinstance(failure, Invalid):
             raise failure
-        return again if failure is None else 30.0  # a build that the rules refuse is tried again rarely: the runtime may change
+        return requeue_after if failure is None else 30.0  # invalid builds are retried rarely, since the runtime may change
 
     def _jobset(self, job: Obj) -> Obj | None:
-        """The JobSet of the TrainJob's name. One of somebody else is shown as it is, but never taken for the job's end."""
+        """Return the JobSet with the TrainJob's name. A foreign one is ignored once it has finished or is being deleted."""
         try:
             jobset = self._cluster.get(JOBSET, name_of(job), namespace_of(job))
         except NotFound:
             return None
-        foreign = not is_controlled_by(jobset, job)
-        return None if foreign and (_is_leftover(jobset, job) or is_finished(jobset)) else jobset
+        is_foreign = not is_controlled_by(jobset, job)
+        return None if is_foreign and (_is_leftover(jobset, job) or is_finished(jobset)) else jobset
 
     def _build(self, job: Obj) -> None:
-        """Create or change what the TrainJob should have."""
+        """Create or update the TrainJob's objects."""
         snapshot = self._snapshot(job)
-        runtime = runtime_in(snapshot, job) if snapshot is not None else self._resolved(job)
-        objects = materialize(job, runtime, settings=self._settings(), keys=FreshKeys())
-        if objects and snapshot is None:  # kept once it has proved to work; until then a corrected runtime is taken
-            objects.insert(0, runtime_snapshot(job, runtime))
+        runtime = load_snapshot(snapshot, job) if snapshot is not None else self._resolve_runtime(job)
+        objects = materialize(job, runtime, settings=self._settings(), keys=RandomKeys())
+        if objects and snapshot is None:  # only after a successful build, so that a corrected runtime is used until then
+            objects.insert(0, build_snapshot(job, runtime))
         for obj in objects:
             obj["metadata"]["ownerReferences"] = [owner_reference(job)]
             self._apply(job, obj)
 
     def _snapshot(self, job: Obj) -> Obj | None:
-        """The runtime as it was when the job was first built, or None before that."""
+        """Return the ConfigMap with the runtime of the first build, or None before that."""
         try:
             snapshot = self._cluster.get(CONFIG_MAP, snapshot_name(job), namespace_of(job))
         except NotFound:
             return None
         if not is_controlled_by(snapshot, job):
-            _refuse_foreign(snapshot, job)
+            _raise_foreign(snapshot, job)
         return snapshot
 
-    def _resolved(self, job: Obj) -> Obj:
+    def _resolve_runtime(self, job: Obj) -> Obj:
         lookup = runtime_lookup(self._cluster, namespace_of(job))
         return resolve_runtime(job["spec"]["runtimeRef"], lookup, bundled=self._bundled).runtime
 
-    def _apply(self, job: Obj, wanted: Obj) -> None:
-        kind = kind_of(wanted)
-        assert kind is not None, wanted["kind"]
+    def _apply(self, job: Obj, desired: Obj) -> None:
+        kind = kind_of(desired)
+        assert kind is not None, desired["kind"]
         try:
-            existing = self._cluster.get(kind, name_of(wanted), namespace_of(wanted))
+            existing = self._cluster.get(kind, name_of(desired), namespace_of(desired))
         except NotFound:
             try:
-                self._cluster.create(wanted)
-            except AlreadyExists:  # between our look and our write; the next pass sees it
+                self._cluster.create(desired)
+            except AlreadyExists:  # created concurrently; the next reconcile sees it
                 return
             return
-        foreign = kind is JOBSET and not is_controlled_by(existing, job)
-        if foreign and (_is_leftover(existing, job) or is_finished(existing)):
-            _refuse_foreign(existing, job)
-        if due([wanted], job, lambda _wanted: existing):
-            self._change(kind, existing, admit(wanted).object)  # with the defaults that the stored one has
+        is_foreign = kind is JOBSET and not is_controlled_by(existing, job)
+        if is_foreign and (_is_leftover(existing, job) or is_finished(existing)):
+            _raise_foreign(existing, job)
+        if objects_to_apply([desired], job, lambda _desired: existing):
+            self._update(kind, existing, admit(desired).object)  # with the same defaults as the stored object
 
-    def _change(self, kind: Kind, existing: Obj, wanted: Obj) -> None:
+    def _update(self, kind: Kind, existing: Obj, desired: Obj) -> None:
         patch: Obj = {}
         for part in ("spec", "data"):
-            if part in wanted:
-                kept = {key: (existing.get(part) or {}).get(key) for key in wanted[part]}
-                change = difference(kept, wanted[part])
+            if part in desired:
+                current = {key: (existing.get(part) or {}).get(key) for key in desired[part]}
+                change = difference(current, desired[part])
                 if change:
                     patch[part] = change
-        labels = (wanted["metadata"].get("labels") or {}).items() - (existing["metadata"].get("labels") or {}).items()
-        annotations = (wanted["metadata"].get("annotations") or {}).items() - (
+        labels = (desired["metadata"].get("labels") or {}).items() - (existing["metadata"].get("labels") or {}).items()
+        annotations = (desired["metadata"].get("annotations") or {}).items() - (
             existing["metadata"].get("annotations") or {}
         ).items()
         if labels or annotations:
             patch["metadata"] = {"labels": dict(labels), "annotations": dict(annotations)}
         if patch:
-            self._cluster.patch(kind, name_of(wanted), patch, namespace_of(wanted))
+            self._cluster.patch(kind, name_of(desired), patch, namespace_of(desired))
 
     def _enforce_deadline(self, job: Obj, status: Obj, now: str) -> float | None:
-        """Fail a TrainJob past its deadline and remove its JobSet; else return the seconds that are left."""
+        """Fail a TrainJob past its deadline and delete its JobSet; otherwise return the remaining seconds."""
         seconds = job["spec"].get("activeDeadlineSeconds")
         if not seconds or is_finished(job) or job["spec"].get("suspend"):
             return None
@@ -195,15 +203,15 @@ class TrainJobReconciler:
         return None
 
 
-def _refuse_foreign(found: Obj, job: Obj) -> None:
-    """What a predecessor has left goes by itself: Conflict, to be tried again soon. Anybody else's stays: Invalid."""
+def _raise_foreign(found: Obj, job: Obj) -> None:
+    """Raise Conflict for an object of an earlier TrainJob, which will be deleted soon, otherwise Invalid."""
     what = f"the {found['kind']} {name_of(found)}"
     if _is_leftover(found, job):
-        raise Conflict(f"{what} of an earlier TrainJob is not gone yet")
-    raise Invalid(f"{what} exists and belongs to somebody else; give the TrainJob another name")
+        raise Conflict(f"{what} of an earlier TrainJob is not deleted yet")
+    raise Invalid(f"{what} exists and belongs to another object; give the TrainJob another name")
 
 
 def _is_leftover(found: Obj, job: Obj) -> bool:
-    """Whether an object is on its way out, or belongs to an earlier TrainJob of this name."""
+    """Whether an object is being deleted, or belongs to an earlier TrainJob with this name."""
     owner = controller_of(found)
     return is_deleting(found) or (owner is not None and owner.get("kind") == "TrainJob" and owner.get("name") == name_of(job))

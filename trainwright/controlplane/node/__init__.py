@@ -1,1 +1,1 @@
-"""The node: runs pods as process groups on this machine, reports their states, and survives its own death."""
+"""The node: runs pods as process groups on this machine, reports their status, and recovers them after a restart."""

@@ -1,4 +1,4 @@
-"""The node agent: a worker for every pod that is bound to this node, and after a restart for those that were left behind."""
+"""The node agent: runs a worker for every pod bound to this node, including those from before a restart."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from trainwright.api.objects import Obj, labels_of, namespace_of, uid_of
 from trainwright.api.times import now
 from trainwright.cluster.protocol import Cluster
 from trainwright.cluster.reflector import Reflector
-from trainwright.controlplane.node.container import end_marked, latest_run
+from trainwright.controlplane.node.container import kill_pod_processes, latest_run
+from trainwright.controlplane.node.container_context import NodeServices
 from trainwright.controlplane.node.node_sessions import NodeSessions
 from trainwright.controlplane.node.pod_worker import PodWorker, remove_folder
 from trainwright.controlplane.node.rendezvous import RendezvousPorts
-from trainwright.controlplane.node.shutdown import end_runs
-from trainwright.controlplane.node.surroundings import NodeServices
+from trainwright.controlplane.node.shutdown import stop_runs
 from trainwright.controlplane.node.volumes import IssueToken, VolumeMaker
 
 NODE_NAME = "local"
@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 
 class NodeAgent:
-    """Runs pods of `cluster` below the folder `home`. One agent a home."""
+    """Runs pods of `cluster` below the folder `home`. Only one agent per folder."""
 
     def __init__(self, cluster: Cluster, home: Path, issue_token: IssueToken):
         self._cluster = cluster
@@ -45,24 +45,24 @@ class NodeAgent:
         self._reflector = Reflector(cluster, POD, handler=self._pod_changed, field_selector=selector, stop=self._stop)
 
     def start(self) -> None:
-        """Register the node, clean up after pods that are gone, and take care of those that are there."""
+        """Register the node, clean up after deleted pods, and start watching pods."""
         self._register()
-        self._remove_strangers()
+        self._remove_orphaned_pods()
         self._reflector.start()
 
     def stop(self, seconds: float = 30.0) -> None:
-        """Stop all processes in order, as a machine does that shuts down; pods go on when the node comes back."""
+        """Stop all processes like a node shutdown. Pods are restarted when the node starts again."""
         self._stop.set()
         workers = list(self._workers.values())
         for worker in workers:
             worker.stop_watching()
         for worker in workers:
             worker.join(5)
-        self._end_processes([worker.folder for worker in workers], seconds)
+        self._stop_processes([worker.folder for worker in workers], seconds)
 
-    def _end_processes(self, folders: list[Path], seconds: float) -> None:
+    def _stop_processes(self, folders: list[Path], seconds: float) -> None:
         runs = [run for folder in folders for name in _containers(folder) if (run := latest_run(name, folder)) is not None]
-        end_runs(runs, seconds)
+        stop_runs(runs, seconds)
 
     def _pod_changed(self, event: str, pod: Obj) -> None:
         uid = uid_of(pod)
@@ -85,32 +85,32 @@ class NodeAgent:
         if worker is not None:
             worker.join(5)
         uid = uid_of(pod)
-        self._end_processes([self._pods_folder / uid], 0)
-        end_marked(uid)
+        self._stop_processes([self._pods_folder / uid], 0)
+        kill_pod_processes(uid)
         remove_folder(self._pods_folder / uid)
         jobset = labels_of(pod).get(names.JOBSET_UID_LABEL)
-        if jobset and not self._jobset_lives(pod, jobset):
+        if jobset and not self._jobset_exists(pod, jobset):
             self._ports.release(jobset)
 
-    def _jobset_lives(self, pod: Obj, jobset_uid: str) -> bool:
+    def _jobset_exists(self, pod: Obj, jobset_uid: str) -> bool:
         try:
             return uid_of(self._cluster.get(JOBSET, labels_of(pod)[names.JOBSET_NAME_LABEL], namespace_of(pod))) == jobset_uid
         except NotFound:
             return False
 
-    def _remove_strangers(self) -> None:
-        """Pods that were deleted while nobody ran this node: end their processes, remove their folders."""
+    def _remove_orphaned_pods(self) -> None:
+        """Kill processes and remove folders of pods that were deleted while this node was stopped."""
         known = {uid_of(pod) for pod in self._cluster.list(POD).items}
         for folder in self._pods_folder.iterdir():
             if folder.name not in known:
-                self._end_processes([folder], 0)
-                end_marked(folder.name)
+                self._stop_processes([folder], 0)
+                kill_pod_processes(folder.name)
                 remove_folder(folder)
 
     def _register(self) -> None:
         disk = shutil.disk_usage(self._pods_folder)
         resources: Obj = {"cpu": str(os.cpu_count() or 1), "memory": f"{_memory_kib()}Ki", "pods": "1000"}
-        resources["nvidia.com/gpu"] = str(gpus) if (gpus := _gpu_count()) else None  # nor any that an earlier start has found
+        resources["nvidia.com/gpu"] = str(gpus) if (gpus := _gpu_count()) else None  # None removes the value of an earlier start
         status = {
             "capacity": {**resources, "ephemeral-storage": f"{disk.total // 1024}Ki"},
             "allocatable": {**resources, "ephemeral-storage": f"{disk.free // 1024}Ki"},
@@ -120,7 +120,7 @@ class NodeAgent:
             "addresses": [{"type": "InternalIP", "address": "127.0.0.1"}, {"type": "Hostname", "address": NODE_NAME}],
         }
         labels = {"kubernetes.io/hostname": NODE_NAME, "kubernetes.io/os": os.uname().sysname.lower()}
-        metadata = {"name": NODE_NAME, "labels": labels, "annotations": {names.WHOLE_CLUSTER_ANNOTATION: "true"}}
+        metadata = {"name": NODE_NAME, "labels": labels, "annotations": {names.SINGLE_NODE_ANNOTATION: "true"}}
         try:
             self._cluster.create({"apiVersion": "v1", "kind": "Node", "metadata": metadata})
         except AlreadyExists:
@@ -128,11 +128,11 @@ class NodeAgent:
         self._cluster.patch(NODE, NODE_NAME, {"status": status}, subresource="status")
 
     def _threads_for(self, pod: Obj) -> int:
-        """Cores shared among the pods that run now, so that two nodes on one machine do not fight for them."""
+        """Divide the cores among the pods of a JobSet, or else among all running pods, to avoid oversubscription."""
         running = sum(worker.is_alive() for worker in self._workers.values())
-        completions = labels_of(pod).get(names.JOBSET_UID_LABEL)
-        siblings = sum(labels_of(other).get(names.JOBSET_UID_LABEL) == completions for other in self._reflector.known.values())
-        return max((os.cpu_count() or 1) // max(siblings if completions else running, 1), 1)
+        jobset = labels_of(pod).get(names.JOBSET_UID_LABEL)
+        siblings = sum(labels_of(other).get(names.JOBSET_UID_LABEL) == jobset for other in self._reflector.known.values())
+        return max((os.cpu_count() or 1) // max(siblings if jobset else running, 1), 1)
 
 
 def _containers(folder: Path) -> list[str]:
@@ -145,12 +145,12 @@ def _memory_kib() -> int:
 
 
 def _gpu_count() -> int:
-    """NVIDIA GPUs of this machine, as its driver lists them; 0 where there is no driver."""
+    """Return the number of NVIDIA GPUs that nvidia-smi lists; 0 without a driver."""
     if shutil.which("nvidia-smi") is None:
         return 0
     try:
         listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=10, check=False)
     except subprocess.TimeoutExpired:
-        log.warning("nvidia-smi did not answer; this node offers no GPU")
+        log.warning("nvidia-smi timed out; this node has no GPU capacity")
         return 0
     return sum(line.startswith("GPU ") for line in listed.stdout.splitlines())

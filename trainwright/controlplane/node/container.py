@@ -1,6 +1,6 @@
-"""One run of one container: started through the shim, looked at through the files that the shim writes, signalled by its group.
+"""One run of a container: started by the shim, observed through the shim's files, signalled by its process group.
 
-Everything is in files below the pod's folder, so that a new node agent finds out the same as the one that started it.
+All state is in files below the pod's folder, so that a restarted node agent sees the same as the one that started it.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ LOST_EXIT_CODE = 137
 
 
 @dataclass(frozen=True)
-class Exited:
-    """How a container ended. Times are seconds since the epoch; a signal n is also exit code 128 + n."""
+class Termination:
+    """How a container terminated. Times are in seconds since the epoch. Signal n has exit code 128 + n."""
 
     code: int
     signal: int
     started_at: float
     finished_at: float
-    lost: bool = False
-    """Nobody saw the end: the machine or the shim went down with it."""
+    is_lost: bool = False
+    """The exit was not observed, because the machine or the shim stopped."""
 
 
 @dataclass(frozen=True)
 class ContainerRun:
-    """The `attempt`-th run (from 0) of a container. `folder` belongs to this run alone."""
+    """The `attempt`-th run (from 0) of a container, with its own `folder`."""
 
     name: str
     attempt: int
@@ -48,7 +48,7 @@ class ContainerRun:
         return self.folder / "log"
 
     def start(self, argv: list[str], env: dict[str, str], cwd: Path) -> None:
-        """Start the process. Variables travel in a private file, never in arguments. Raises OSError (disk full, no shim)."""
+        """Start the process. Variables are passed in a private file, not in arguments. Raises OSError (disk full, no shim)."""
         self.folder.mkdir(mode=0o700, parents=True)
         self.log.touch(0o600)
         spec = {"argv": argv, "env": env, "cwd": str(cwd), "log": str(self.log)}
@@ -56,7 +56,7 @@ class ContainerRun:
             json.dump(spec, file)
         lock = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX)  # the shim inherits the lock: there is no moment without it
+            fcntl.flock(lock, fcntl.LOCK_EX)  # inherited by the shim, so that it is held without interruption
             subprocess.Popen(
                 [sys.executable, "-S", "-E", "-P", str(SHIM), str(self.folder), str(lock)],
                 pass_fds=(lock,),
@@ -70,7 +70,7 @@ class ContainerRun:
             os.close(lock)
 
     def is_alive(self) -> bool:
-        """Whether its shim lives, which it does until the last process of the container is gone."""
+        """Whether the shim is running, which it does until the last process of the container has exited."""
         try:
             lock = os.open(self.folder / "lock", os.O_RDWR | os.O_CLOEXEC)
         except FileNotFoundError:
@@ -83,25 +83,25 @@ class ContainerRun:
             os.close(lock)
         return False
 
-    def exited(self) -> Exited | None:
-        """How it ended, or None while it runs."""
-        if (ended := self._ended()) is not None:
-            return ended
+    def termination(self) -> Termination | None:
+        """Return how it terminated, or None while it is running."""
+        if (result := self._recorded_termination()) is not None:
+            return result
         if self.is_alive():
             return None
-        if (ended := self._ended()) is not None:  # it may have been written in between
-            return ended
-        started = self.started_at() or self._made_at()
-        return Exited(LOST_EXIT_CODE, signal.SIGKILL, started, time.time(), lost=True)
+        if (result := self._recorded_termination()) is not None:  # it may have been written in between
+            return result
+        started = self.started_at() or self._created_at()
+        return Termination(LOST_EXIT_CODE, signal.SIGKILL, started, time.time(), is_lost=True)
 
-    def never_started(self) -> bool:
-        """Whether whoever was to start it died before there was a shim: the shim removes the spec as its first deed."""
+    def was_never_started(self) -> bool:
+        """Whether its starter died before the shim ran: the shim removes the spec first."""
         return ((self.folder / "spec.json").exists() or not (self.folder / "lock").exists()) and not self.is_alive()
 
-    def _made_at(self) -> float:
+    def _created_at(self) -> float:
         try:
             return self.folder.stat().st_mtime
-        except FileNotFoundError:  # removed with its pod, while somebody reads its log
+        except FileNotFoundError:  # removed with its pod while a client reads its log
             return time.time()
 
     def started_at(self) -> float | None:
@@ -109,7 +109,7 @@ class ContainerRun:
         return float(state["startedAt"]) if state else None
 
     def signal(self, number: signal.Signals) -> None:
-        """Send a signal to its first process, as a container runtime does; SIGKILL goes to the whole group."""
+        """Send a signal to the main process, like a container runtime; SIGKILL is sent to the whole group."""
         pid = self._pid()
         if pid is None:
             return
@@ -119,16 +119,16 @@ class ContainerRun:
             else:
                 os.kill(pid, number)
 
-    def _ended(self) -> Exited | None:
+    def _recorded_termination(self) -> Termination | None:
         ended = self._read("exit.json")
         if ended is None:
             return None
-        return Exited(
+        return Termination(
             int(ended["code"]), int(ended["signal"]), self.started_at() or ended["finishedAt"], float(ended["finishedAt"])
         )
 
     def _pid(self) -> int | None:
-        """The first process, waiting for a shim that is just starting; None once it has ended."""
+        """Return the main process, waiting for a starting shim; None after it has terminated."""
         deadline = time.monotonic() + _STATE_SECONDS
         while (state := self._read("state.json")) is None and self.is_alive() and time.monotonic() < deadline:
             time.sleep(0.01)
@@ -145,12 +145,12 @@ class ContainerRun:
 
 
 def latest_run(container: str, folder: Path) -> ContainerRun | None:
-    """The last run of a container below the pod's folder, or None when it never ran; a start that never was is cleared away."""
+    """Return the last run of a container below the pod's folder, or None. Removes runs that were never started."""
     home = folder / "containers" / container
     attempts = [int(entry.name) for entry in home.iterdir() if entry.name.isdigit()] if home.is_dir() else []
     for attempt in sorted(attempts, reverse=True):
         run = run_of(container, attempt, folder)
-        if not run.never_started():
+        if not run.was_never_started():
             return run
         shutil.rmtree(run.folder, ignore_errors=True)
     return None
@@ -160,22 +160,22 @@ def run_of(container: str, attempt: int, folder: Path) -> ContainerRun:
     return ContainerRun(container, attempt, folder / "containers" / container / str(attempt))
 
 
-def end_marked(pod_uid: str) -> None:
-    """Kill whatever still carries a pod's mark in its environment: what slipped away from its shim. Linux only."""
-    _end_all_with(f"{POD_MARK}={pod_uid}")
+def kill_pod_processes(pod_uid: str) -> None:
+    """Kill processes with the pod's UID in their environment, which have escaped their shim. Linux only."""
+    _kill_processes_with(f"{POD_MARK}={pod_uid}")
 
 
-def end_executed(run: ContainerRun, pod_uid: str) -> None:
-    """Kill what was executed in a run of a container besides its own command, and is still there. Linux only."""
-    _end_all_with(f"{EXEC_MARK}={exec_mark(run, pod_uid)}")
+def kill_exec_processes(run: ContainerRun, pod_uid: str) -> None:
+    """Kill remaining processes that were started by exec in a run of a container. Linux only."""
+    _kill_processes_with(f"{EXEC_MARK}={exec_mark(run, pod_uid)}")
 
 
 def exec_mark(run: ContainerRun, pod_uid: str) -> str:
-    """What the variable EXEC_MARK says in whatever is executed in this run."""
+    """Return the value of the variable EXEC_MARK of processes started by exec in this run."""
     return f"{pod_uid}/{run.name}/{run.attempt}"
 
 
-def _end_all_with(variable: str) -> None:
+def _kill_processes_with(variable: str) -> None:
     marker = variable.encode()
     for entry in Path("/proc").glob("[0-9]*"):
         try:

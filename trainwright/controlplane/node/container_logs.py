@@ -1,4 +1,4 @@
-"""Reading containers' logs for the API server: the tail, from there on as they grow, the run before this one."""
+"""Reads containers' logs for the API server: tail, follow, previous run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from trainwright.api.errors import BadRequest
 from trainwright.api.objects import Obj, name_of, uid_of
 from trainwright.controlplane.node.container import ContainerRun, latest_run, run_of
-from trainwright.controlplane.node.log_entries import POLL_SECONDS, Position, Selection, Stream, read_blocks, tail_position
+from trainwright.controlplane.node.log_entries import POLL_SECONDS, LogFilter, Position, Stream, read_blocks, tail_position
 
 _IDLE_SECONDS = 1.0
 
@@ -33,17 +33,17 @@ class ContainerLogs:
         previous: bool = False,
         stream: Stream = "All",
     ) -> Iterator[bytes]:
-        """A container's log in chunks; with `follow`, `b""` now and then while it waits for more.
+        """Yield a container's log in chunks; with `follow`, also `b""` from time to time while waiting for more.
 
-        Raises BadRequest for a run that never was, and while the container has not started.
+        Raises BadRequest if the previous run does not exist, or the container has not started.
         """
         run = self._run(pod, container or "", previous)
         follow = follow and not previous
         start = Position() if tail_lines is None else tail_position(run.log, tail_lines)
-        blocks = read_blocks(run.log, start, lambda: not follow or run.exited() is not None)
-        chosen = map(Selection(stream, _stamp(since), timestamps), blocks)
-        chunks = _with_heartbeats(chosen)
-        return _limited(chunks, limit_bytes) if limit_bytes is not None else chunks
+        blocks = read_blocks(run.log, start, lambda: not follow or run.termination() is not None)
+        filtered = map(LogFilter(stream, _format_time(since), timestamps), blocks)
+        chunks = _with_heartbeats(filtered)
+        return _limit_bytes(chunks, limit_bytes) if limit_bytes is not None else chunks
 
     def _run(self, pod: Obj, container: str, previous: bool) -> ContainerRun:
         folder = self._pods_folder / uid_of(pod)
@@ -57,13 +57,13 @@ class ContainerLogs:
         return run_of(container, run.attempt - 1, folder)
 
 
-def _stamp(moment: datetime | None) -> bytes:
-    """A time as the log writes it."""
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%f000Z").encode() if moment else b""
+def _format_time(timestamp: datetime | None) -> bytes:
+    """Return a time in the log's format."""
+    return timestamp.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%f000Z").encode() if timestamp else b""
 
 
 def _with_heartbeats(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """`b""` only after a while of them: a reader who waits wants to be woken now and then, not all the time."""
+    """Limit the frequency of `b""` chunks, which wake a waiting reader."""
     idle = 0.0
     for chunk in chunks:
         idle = 0.0 if chunk else idle + POLL_SECONDS
@@ -72,7 +72,7 @@ def _with_heartbeats(chunks: Iterable[bytes]) -> Iterator[bytes]:
             yield chunk
 
 
-def _limited(chunks: Iterator[bytes], limit: int) -> Iterator[bytes]:
+def _limit_bytes(chunks: Iterator[bytes], limit: int) -> Iterator[bytes]:
     for chunk in chunks:
         yield chunk[:limit]
         limit -= len(chunk)

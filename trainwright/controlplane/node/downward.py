@@ -1,4 +1,4 @@
-"""The downward API: fields of a pod, as text, for its own variables and files."""
+"""The downward API: fields of a pod as text, for its variables and files."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ NODE_ADDRESS = "127.0.0.1"
 
 
 def field_text(pod: Obj, path: str) -> str:
-    """The value of a fieldPath. Raises ValueError naming a path that is not offered."""
+    """Return the value of a fieldPath. Raises ValueError, which names the path, if it is not supported."""
     if match := _KEYED.match(path):
         values = labels_of(pod) if match[1] == "labels" else annotations_of(pod)
         return values.get(match[2], "")

@@ -1,4 +1,4 @@
-"""A container's variables: what the pod says, resolved, expanded, and added to a small base that leaks nothing of the node's own."""
+"""A container's environment: the pod's variables, resolved and expanded, added to a small base without the node's credentials."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from trainwright.api.quantities import parse_quantity
 from trainwright.cluster.protocol import Cluster
 from trainwright.controlplane.node.container import POD_MARK
 from trainwright.controlplane.node.downward import field_text
-from trainwright.controlplane.node.volumes import VolumeError, keyed_data
+from trainwright.controlplane.node.volumes import VolumeError, decode_data
 
-_PASSED_ON = re.compile(
+_INHERITED = re.compile(
     r"^(HOME|USER|LOGNAME|LANG|LC_\w+|TZ|SHELL|SSL_CERT_(FILE|DIR)|REQUESTS_CA_BUNDLE|HF_HOME|HF_HUB_OFFLINE|HF_DATASETS_OFFLINE"
     r"|HF_ENDPOINT|TRANSFORMERS_OFFLINE|(HTTPS?|NO|ALL)_PROXY|(https?|no|all)_proxy|LD_LIBRARY_PATH|CUDA_HOME)$"
 )
@@ -26,12 +26,12 @@ _REFERENCE = re.compile(r"\$(?:\$|\(([^)]*)\))")
 
 
 def base_environment(pod: Obj, hostname: str, temporary: Path, *, threads: int) -> dict[str, str]:
-    """What every process of a pod starts with.
+    """Return the base environment of every process of a pod.
 
-    The programs of this very installation come first in PATH. Credentials in the node's own environment are not passed
-    on: a container gets what its pod names. `threads` is the default for OpenMP, so that pods share the machine.
+    The programs of this installation come first in PATH. Credentials in the node's environment are not inherited.
+    `threads` is the default for OpenMP, so that pods share the machine.
     """
-    env = {name: value for name, value in os.environ.items() if _PASSED_ON.match(name)}
+    env = {name: value for name, value in os.environ.items() if _INHERITED.match(name)}
     programs = str(Path(sys.executable).parent)
     env["PATH"] = os.pathsep.join([programs, os.environ.get("PATH", os.defpath)])
     env["HOSTNAME"] = hostname
@@ -45,33 +45,33 @@ def base_environment(pod: Obj, hostname: str, temporary: Path, *, threads: int) 
 
 
 def _login_files() -> dict[str, str]:
-    """Where the logins of this machine's user lie, by path: a pod whose HOME is its own still finds them."""
+    """Return paths of the user's credential files, so that a pod with a different HOME finds them."""
     caches = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    places = {
+    defaults = {
         "HF_TOKEN_PATH": os.path.join(os.environ.get("HF_HOME") or f"{caches}/huggingface", "token"),
         "AWS_SHARED_CREDENTIALS_FILE": "~/.aws/credentials",
         "AWS_CONFIG_FILE": "~/.aws/config",
     }
-    paths = {name: Path(os.environ.get(name) or place).expanduser() for name, place in places.items()}
+    paths = {name: Path(os.environ.get(name) or default).expanduser() for name, default in defaults.items()}
     return {name: str(path.absolute()) for name, path in paths.items() if path.is_file()}
 
 
 @dataclass(frozen=True)
 class VariableResolver:
-    """Resolves a container's `env` and `envFrom`. Raises VolumeError for a reference that leads nowhere."""
+    """Resolves a container's `env` and `envFrom`. Raises VolumeError for a missing object or key."""
 
     cluster: Cluster
     pod: Obj
 
     def variables(self, container: Obj, base: dict[str, str], rewrite: Callable[[str], str]) -> dict[str, str]:
-        """`base` with the container's variables; `$(NAME)` refers to what came before, each value passes through `rewrite`."""
+        """Add the container's variables to `base`. `$(NAME)` refers to earlier variables; `rewrite` is applied to every value."""
         resolved = dict(base)
         for name, value in self._imported(container):
             resolved[name] = rewrite(value)
         for entry in container.get("env") or []:
             text = self._value(entry, container)
             if text is not None:
-                resolved[entry["name"]] = rewrite(expanded(text, resolved))
+                resolved[entry["name"]] = rewrite(expand_references(text, resolved))
         return resolved
 
     def _imported(self, container: Obj) -> Iterator[tuple[str, str]]:
@@ -107,7 +107,7 @@ class VariableResolver:
 
     def _keys(self, kind: Kind, reference: Obj) -> dict[str, bytes]:
         try:
-            return keyed_data(self.cluster.get(kind, reference["name"], namespace_of(self.pod)))
+            return decode_data(self.cluster.get(kind, reference["name"], namespace_of(self.pod)))
         except NotFound as error:
             if reference.get("optional"):
                 return {}
@@ -122,10 +122,10 @@ class VariableResolver:
         return str(int(-(-parse_quantity(amount).value // divisor)))
 
 
-def expanded(text: str, variables: dict[str, str]) -> str:
-    """`$(NAME)` replaced by a variable's value, as Kubernetes does it.
+def expand_references(text: str, variables: dict[str, str]) -> str:
+    """Replace `$(NAME)` by a variable's value, like Kubernetes.
 
-    `$$` is a `$` that begins no reference; a reference ends at the next `)`; an unknown name and everything else stays.
+    `$$` is an escaped `$`; a reference ends at the next `)`; unknown names and all other text are kept.
     Source: third_party/forked/golang/expansion of Kubernetes.
     """
 

@@ -1,7 +1,7 @@
-"""Becomes a command that is executed in a running container. Run as a script, imports nothing of ours.
+"""Replaces itself by the command of an exec session. Runs as a script, and imports nothing from the package.
 
-Usage: exec_child.py FOLDER TERMINAL COMMAND ...: begins in FOLDER, with standard input as its terminal when TERMINAL is 1.
-Its parent has made it the first of a new session; it ends with its parent.
+Usage: exec_child.py FOLDER TERMINAL COMMAND ...: starts in FOLDER, with standard input as controlling terminal if TERMINAL is 1.
+Its parent has made it a session leader; it is killed when its parent exits.
 """
 
 import ctypes
@@ -21,7 +21,7 @@ def main() -> None:
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if terminal == "1":
         fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-    for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT):  # which Python has changed
+    for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT):  # Python has changed their dispositions
         signal.signal(number, signal.SIG_DFL)
     os.umask(0o077)
     try:

@@ -1,8 +1,8 @@
-"""Images have no meaning without containers, but some carry a command of their own: what to run in place of it."""
+"""Commands of known images. Without containers images cannot be run, so the node runs an equivalent local command."""
 
 from __future__ import annotations
 
-# The target is named, so that the node puts the folder of the mount in its place.
+# The target is explicit, so that the node replaces it by the mounted folder.
 _INITIALIZER = ["python", "-m", "trainwright.initializers"]
 _COMMANDS = {
     "ghcr.io/kubeflow/trainer/dataset-initializer": [*_INITIALIZER, "dataset", "--target", "/workspace/dataset"],
@@ -11,7 +11,7 @@ _COMMANDS = {
 
 
 def command_of_image(image: str) -> list[str] | None:
-    """The command that an image would run when its container names none, or None for an image that we do not know."""
+    """Return the default command of an image, or None for an unknown image."""
     name = image.partition("@")[0]
     head, _, tag = name.rpartition(":")
     return _COMMANDS.get(head if head and "/" not in tag else name)

@@ -1,6 +1,6 @@
-"""The lines of a container's log as its shim writes them: where they lie, where the last few begin, what they say without their heads.
+"""Parses a container's log as written by the shim: its files, the position of the last lines, and text without headers.
 
-A line without a head, as older versions wrote them or a full disk leaves them, is passed on as it is.
+Lines without a header, from older versions or after a full disk, are returned unchanged.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _LINE_ENDS = re.compile(rb"(?m)^(?!" + _STAMP + rb" std(?:out|err) P ).*\n")
 
 
 def segments(log: Path) -> list[tuple[int, Path]]:
-    """The files of a log that are there, with their numbers, oldest first."""
+    """Return the existing files of a log with their numbers, oldest first."""
     found = [(0, log)] if log.exists() else []
     for path in log.parent.glob(f"{log.name}.*"):
         number = path.suffix[1:]
@@ -33,15 +33,15 @@ def segments(log: Path) -> list[tuple[int, Path]]:
 
 @dataclass(frozen=True)
 class Position:
-    """A place between two lines of a log."""
+    """A position between two lines of a log: file number and byte offset."""
 
     number: int = 0
     offset: int = 0
 
 
 def tail_position(log: Path, lines: int) -> Position:
-    """Where the last `lines` lines begin, found from the end without reading the whole log."""
-    wanted: int | None = None
+    """Return where the last `lines` lines start, without reading the whole log."""
+    remaining: int | None = None
     for number, path in reversed(segments(log)):
         size = path.stat().st_size
         if lines <= 0:
@@ -49,33 +49,33 @@ def tail_position(log: Path, lines: int) -> Position:
         span = CHUNK
         while True:
             start, ends, unfinished = _line_ends(path, max(size - span, 0), size)
-            needed = lines - unfinished if wanted is None else wanted
+            needed = lines - unfinished if remaining is None else remaining
             if len(ends) > needed:
                 return Position(number, ends[-needed - 1])
             if start == 0:
                 break
             span *= 4
-        wanted = needed - len(ends)
+        remaining = needed - len(ends)
     return Position()
 
 
 def _line_ends(path: Path, start: int, size: int) -> tuple[int, list[int], bool]:
-    """Where lines end after `start`, and whether one is begun after the last of them."""
+    """Return `start`, where lines end after it, and whether an incomplete line follows."""
     with open(path, "rb") as file:
         file.seek(start)
         data = file.read(size - start)
-    # The first line may have begun before `start`, and its head with it.
+    # The first line and its header may start before `start`.
     first = data.find(b"\n") + 1 if start else 0
     ends = [start + match.end() for match in _LINE_ENDS.finditer(data, first)]
     return start, ends, bool(data) and (not ends or ends[-1] < start + len(data))
 
 
 def read_blocks(log: Path, position: Position, is_over: Callable[[], bool]) -> Iterator[bytes]:
-    """Whole lines from `position` on, across files, until the log is read and `is_over`; `b""` while waiting for more."""
+    """Yield complete lines from `position` on, across files, until `is_over` and the log is read; `b""` while waiting."""
     number, offset = position.number, position.offset
     rest = b""
     while True:
-        over = is_over()  # asked before the read, so that the last words are read
+        over = is_over()  # checked before the read, so that the last output is read
         later = [(n, path) for n, path in segments(log) if n >= number]
         if not later:
             if over:
@@ -84,7 +84,7 @@ def read_blocks(log: Path, position: Position, is_over: Callable[[], bool]) -> I
             yield b""
             continue
         if later[0][0] > number:
-            (number, _), offset, rest = later[0], 0, b""  # the file in between was removed unread
+            (number, _), offset, rest = later[0], 0, b""  # the file was rotated away before it was read
         with open(later[0][1], "rb") as file:
             file.seek(offset)
             while chunk := file.read(CHUNK):
@@ -92,7 +92,7 @@ def read_blocks(log: Path, position: Position, is_over: Callable[[], bool]) -> I
                 lines, newline, rest = (rest + chunk).rpartition(b"\n")
                 if newline:
                     yield lines + b"\n"
-        if len(later) > 1:  # nobody writes to this one any more
+        if len(later) > 1:  # this file is complete
             number, offset = later[1][0], 0
         elif over:
             if rest:
@@ -103,27 +103,27 @@ def read_blocks(log: Path, position: Position, is_over: Callable[[], bool]) -> I
             yield b""
 
 
-def plain(block: bytes) -> bytes:
-    """What the container printed, byte for byte."""
+def strip_headers(block: bytes) -> bytes:
+    """Return the container's output without headers, byte for byte."""
     return _HEADS.sub(rb"\1", block)
 
 
 @dataclass
-class Selection:
-    """The lines that a reader wants: those of one stream, since a time, with their times."""
+class LogFilter:
+    """Filters lines by stream and time, and adds timestamps."""
 
     stream: Stream = "All"
     since: bytes = b""
-    """A time as the log writes it; times of this form compare as text."""
+    """A time in the log's format; such times compare as text."""
     timestamps: bool = False
     _fresh: bool = True
 
     def __call__(self, block: bytes) -> bytes:
         if not self.timestamps and not self.since and self.stream == "All":
-            return plain(block)
-        return b"".join(self._chosen(block))
+            return strip_headers(block)
+        return b"".join(self._select(block))
 
-    def _chosen(self, block: bytes) -> Iterator[bytes]:
+    def _select(self, block: bytes) -> Iterator[bytes]:
         for time_, stream, text in entries(block):
             if self.stream != "All" and stream and stream != self.stream.lower().encode():
                 continue
@@ -134,7 +134,7 @@ class Selection:
 
 
 def entries(block: bytes) -> Iterator[tuple[bytes, bytes, bytes]]:
-    """Time, stream and text of each entry; the first two are empty where a line has no head."""
+    """Yield time, stream and text of each entry; time and stream are empty for a line without a header."""
     lines = block.split(b"\n")
     unfinished = lines.pop()
     for line in lines:

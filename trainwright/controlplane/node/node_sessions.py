@@ -1,4 +1,4 @@
-"""Entering this node's containers: commands beside their own, their output as it comes, connections to their ports."""
+"""Exec, attach and port-forward for the containers of this node."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from anyio.to_thread import run_sync
 from trainwright.api import names
 from trainwright.api.errors import ApiError, BadRequest
 from trainwright.api.objects import Obj, name_of, named, namespace_of, uid_of
-from trainwright.controlplane.apiserver.sessions import ContainerNotFound, Session, Wanted
-from trainwright.controlplane.node.attached import Attached
+from trainwright.controlplane.apiserver.streaming.sessions import ContainerNotFound, Session, Wanted
+from trainwright.controlplane.node.attach_session import AttachSession
 from trainwright.controlplane.node.container import EXEC_MARK, ContainerRun, exec_mark, latest_run
-from trainwright.controlplane.node.copying import archive_of
-from trainwright.controlplane.node.executed import Executed
-from trainwright.controlplane.node.rewriting import LOOPBACK
-from trainwright.controlplane.node.surroundings import NodeServices, rendezvous_port, surroundings
+from trainwright.controlplane.node.container_context import NodeServices, create_context, rendezvous_port
+from trainwright.controlplane.node.exec_session import ExecSession
+from trainwright.controlplane.node.kubectl_cp import tar_command
+from trainwright.controlplane.node.path_mapping import LOOPBACK
 from trainwright.controlplane.node.volumes import VolumeError
 
 _BUFFER = 64 * 1024
@@ -33,17 +33,19 @@ class NodeSessions:
         run = self._running(pod, container)
         folder = self._services.pods_folder / uid_of(pod)
         try:
-            found = await run_sync(surroundings, pod, _spec_of(pod, container), folder, self._services)
-            env = {**found.env, EXEC_MARK: exec_mark(run, uid_of(pod))}
-            argv = archive_of(command, found.mounts, folder / "links" / container) or [found.rewrite(word) for word in command]
-            session = await Executed.start(argv, env, found.cwd, wanted, run)
+            context = await run_sync(create_context, pod, _spec_of(pod, container), folder, self._services)
+            env = {**context.env, EXEC_MARK: exec_mark(run, uid_of(pod))}
+            argv = tar_command(command, context.mounts, folder / "links" / container) or [
+                context.rewrite(word) for word in command
+            ]
+            session = await ExecSession.start(argv, env, context.cwd, wanted, run)
         except (VolumeError, OSError) as error:
             raise ApiError(f"Internal error occurred: error executing command in container: {error}") from error
         log.info("command executed pod=%s/%s container=%s tty=%s", namespace_of(pod), name_of(pod), container, wanted.tty)
         return session
 
     async def attach(self, pod: Obj, container: str) -> Session:
-        return Attached(self._running(pod, container))
+        return AttachSession(self._running(pod, container))
 
     def check_exec(self, pod: Obj, container: str) -> None:
         self._running(pod, container)
@@ -53,7 +55,7 @@ class NodeSessions:
         if wanted.stdin or wanted.tty:
             what = "terminal" if wanted.tty else "standard input"
             raise BadRequest(
-                f"container {container} has no {what} to attach to: this node runs containers without; attach to its output alone"
+                f"container {container} has no {what}: this node runs containers without one; attach to the output only"
             )
 
     def check_forward(self, pod: Obj) -> None:
@@ -62,13 +64,13 @@ class NodeSessions:
             raise ApiError(f'Internal error occurred: unable to upgrade connection: pod not found ("{where}")')
 
     async def connect(self, pod: Obj, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """The pod's processes listen on this machine; Trainer's rendezvous port is another for each JobSet."""
+        """Connect to a port of the pod on this machine. Trainer's rendezvous port is mapped to that of the JobSet."""
         mapped = rendezvous_port(pod, self._services.ports) if port == names.RENDEZVOUS_PORT else None
         return await asyncio.open_connection(LOOPBACK, mapped or port, limit=_BUFFER)
 
     def _running(self, pod: Obj, container: str) -> ContainerRun:
         run = latest_run(container, self._services.pods_folder / uid_of(pod))
-        if run is None or run.exited() is not None:
+        if run is None or run.termination() is not None:
             raise ContainerNotFound(container)
         return run
 

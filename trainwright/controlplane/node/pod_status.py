@@ -1,4 +1,4 @@
-"""From what the containers of a pod are doing to the pod's status, as a kubelet writes it. Pure."""
+"""Computes a pod's status from its containers' states, like a kubelet. Pure."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from datetime import UTC, datetime
 from trainwright.api.conditions import set_condition
 from trainwright.api.objects import Obj, copy_of, is_deleting
 from trainwright.api.times import rfc3339
-from trainwright.controlplane.node.container import Exited
+from trainwright.controlplane.node.container import Termination
 from trainwright.controlplane.node.downward import NODE_ADDRESS
 
 
 @dataclass(frozen=True)
 class ContainerState:
-    """One container now: waiting (with a reason), running since a time, or ended; and how its previous run ended."""
+    """The state of a container: waiting with a reason, running, or terminated; and how its previous run terminated."""
 
     name: str
     image: str
@@ -22,13 +22,13 @@ class ContainerState:
     waiting: str = ""
     waiting_message: str = ""
     running_since: float | None = None
-    ended: Exited | None = None
-    before: Exited | None = None
+    terminated: Termination | None = None
+    last_terminated: Termination | None = None
     identity: str = ""
 
 
 def pod_status(pod: Obj, init: list[ContainerState], main: list[ContainerState], now: str) -> Obj:
-    """The whole status of the pod; conditions keep their transition times where nothing changed."""
+    """Return the pod's status. Unchanged conditions keep their transition times."""
     status = copy_of(pod.get("status") or {})
     restart = pod["spec"].get("restartPolicy", "Always")
     status["phase"] = phase(restart, init, main, deleting=is_deleting(pod))
@@ -39,7 +39,7 @@ def pod_status(pod: Obj, init: list[ContainerState], main: list[ContainerState],
         status["initContainerStatuses"] = [_container_status(state) for state in init]
     ready = bool(main) and all(state.running_since is not None for state in main)
     succeeded = status["phase"] == "Succeeded"
-    initialized = all(state.ended is not None and state.ended.code == 0 for state in init)
+    initialized = all(state.terminated is not None and state.terminated.code == 0 for state in init)
     reason = (
         "" if ready else ("PodCompleted" if succeeded else "PodFailed" if status["phase"] == "Failed" else "ContainersNotReady")
     )
@@ -51,21 +51,21 @@ def pod_status(pod: Obj, init: list[ContainerState], main: list[ContainerState],
 
 
 def phase(restart_policy: str, init: list[ContainerState], main: list[ContainerState], *, deleting: bool) -> str:
-    """The pod's phase. With OnFailure a container that failed is about to run again, so the pod is still Running."""
-    again = restart_policy != "Never" and not deleting
+    """Return the pod's phase. With OnFailure a failed container will be restarted, so the pod is still Running."""
+    restarts = restart_policy != "Never" and not deleting
     for state in init:
-        if state.ended is not None and state.ended.code != 0 and not again:
+        if state.terminated is not None and state.terminated.code != 0 and not restarts:
             return "Failed"
-    if main and all(state.ended is not None for state in main):
-        if all(state.ended is not None and state.ended.code == 0 for state in main) and restart_policy != "Always":
+    if main and all(state.terminated is not None for state in main):
+        if all(state.terminated is not None and state.terminated.code == 0 for state in main) and restart_policy != "Always":
             return "Succeeded"
-        return "Running" if again else "Failed"
-    started = any(state.running_since is not None or state.ended is not None or state.restarts for state in main)
+        return "Running" if restarts else "Failed"
+    started = any(state.running_since is not None or state.terminated is not None or state.restarts for state in main)
     return "Running" if started else "Pending"
 
 
-def moment(seconds: float) -> str:
-    """Seconds since the epoch as RFC 3339."""
+def timestamp(seconds: float) -> str:
+    """Convert seconds since the epoch to RFC 3339."""
     return rfc3339(datetime.fromtimestamp(seconds, UTC))
 
 
@@ -78,7 +78,7 @@ def _container_status(state: ContainerState) -> Obj:
         "started": state.running_since is not None,
         "restartCount": state.restarts,
         "state": _state(state),
-        "lastState": {"terminated": _terminated(state.before, state.identity)} if state.before else {},
+        "lastState": {"terminated": _terminated(state.last_terminated, state.identity)} if state.last_terminated else {},
     }
     if state.identity:
         status["containerID"] = f"process://{state.identity}"
@@ -86,25 +86,25 @@ def _container_status(state: ContainerState) -> Obj:
 
 
 def _state(state: ContainerState) -> Obj:
-    if state.ended is not None:
-        return {"terminated": _terminated(state.ended, state.identity)}
+    if state.terminated is not None:
+        return {"terminated": _terminated(state.terminated, state.identity)}
     if state.running_since is not None:
-        return {"running": {"startedAt": moment(state.running_since)}}
+        return {"running": {"startedAt": timestamp(state.running_since)}}
     waiting = {"reason": state.waiting or "ContainerCreating"}
     return {"waiting": waiting | ({"message": state.waiting_message} if state.waiting_message else {})}
 
 
-def _terminated(ended: Exited, identity: str) -> Obj:
-    reason = "Completed" if ended.code == 0 else "ContainerStatusUnknown" if ended.lost else "Error"
+def _terminated(termination: Termination, identity: str) -> Obj:
+    reason = "Completed" if termination.code == 0 else "ContainerStatusUnknown" if termination.is_lost else "Error"
     terminated: Obj = {
-        "exitCode": ended.code,
+        "exitCode": termination.code,
         "reason": reason,
-        "startedAt": moment(ended.started_at),
-        "finishedAt": moment(ended.finished_at),
+        "startedAt": timestamp(termination.started_at),
+        "finishedAt": timestamp(termination.finished_at),
         "containerID": f"process://{identity}",
     }
-    if ended.signal:
-        terminated["signal"] = ended.signal
-    if ended.lost:
-        terminated["message"] = "the process ended while nobody watched it: the machine or its supervisor stopped"
+    if termination.signal:
+        terminated["signal"] = termination.signal
+    if termination.is_lost:
+        terminated["message"] = "the exit of the process was not observed: the machine or its supervisor stopped"
     return terminated

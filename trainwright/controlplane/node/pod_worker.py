@@ -1,6 +1,6 @@
-"""One pod, from its volumes to its last status: init containers in order, then the containers, restarts, and an orderly end.
+"""Runs one pod: volumes, init containers in order, containers, restarts, termination, and status updates.
 
-A worker finds out where its pod stands from files alone, so a new worker takes over where a dead one stopped.
+A worker derives the state of its pod only from files, so that a new worker can take over from one that died.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from trainwright.api.errors import ApiError, Conflict, NotFound
 from trainwright.api.kinds import POD
 from trainwright.api.objects import Obj, is_deleting, name_of, namespace_of, uid_of
 from trainwright.api.times import now
-from trainwright.controlplane.node.container import ContainerRun, end_executed, end_marked, latest_run, run_of
-from trainwright.controlplane.node.environment import expanded
+from trainwright.controlplane.node.container import ContainerRun, kill_exec_processes, kill_pod_processes, latest_run, run_of
+from trainwright.controlplane.node.container_context import NodeServices, create_context
+from trainwright.controlplane.node.environment import expand_references
 from trainwright.controlplane.node.images import command_of_image
 from trainwright.controlplane.node.pod_status import ContainerState, pod_status
-from trainwright.controlplane.node.surroundings import NodeServices, surroundings
 from trainwright.controlplane.node.volumes import VolumeError
 
 POLL_SECONDS = 0.05
 REFRESH_SECONDS = 600.0
 RETRY_SECONDS = 2.0
 _BACKOFF_SECONDS = (0.0, 10.0, 20.0, 40.0, 80.0, 160.0, 300.0)
-"""Before the n-th restart of a container, as a kubelet waits."""
+"""Delay before the n-th restart of a container, like a kubelet."""
 log = logging.getLogger(__name__)
 
 
 class PodWorker:
-    """Runs in a thread of its own from `start` until the pod has ended and, if it is being deleted, is gone."""
+    """Runs in its own thread from `start` until the pod is deleted."""
 
     def __init__(self, pod: Obj, services: NodeServices):
         self.uid = uid_of(pod)
@@ -42,7 +42,7 @@ class PodWorker:
         self._pod, self._services = pod, services
         self._changed = threading.Event()
         self._stopping = threading.Event()
-        self._killed_at: float | None = None
+        self._terminated_at: float | None = None
         self._refreshed = 0.0
         self._thread = threading.Thread(target=self._run, name=f"pod-{name_of(pod)}", daemon=True)
 
@@ -50,12 +50,12 @@ class PodWorker:
         self._thread.start()
 
     def update(self, pod: Obj) -> None:
-        """The pod's object changed: most of all, it may be on its way out."""
+        """Set the changed pod object; it may be terminating."""
         self._pod = pod
         self._changed.set()
 
     def stop_watching(self) -> None:
-        """Let go of the pod without touching its processes; another worker can take it over."""
+        """Stop the worker without touching the pod's processes; another worker can take over."""
         self._stopping.set()
         self._changed.set()
 
@@ -75,7 +75,7 @@ class PodWorker:
                 self._publish_waiting("CreateContainerConfigError", str(error))
                 wait = RETRY_SECONDS
             except NotFound:
-                self._end_everything()  # removed behind our back
+                self._kill_everything()  # the pod was deleted without waiting for this node
                 return
             except (ApiError, OSError) as error:
                 log.warning("pod step failed pod=%s/%s error=%s", namespace_of(self._pod), name_of(self._pod), error)
@@ -85,19 +85,19 @@ class PodWorker:
             self._changed.clear()
 
     def _step(self) -> bool:
-        """Look, do the next thing, report. Returns whether there is nothing left to do."""
+        """Observe, act, and update the status. Returns whether the worker is done."""
         pod = self._pod
         if is_deleting(pod):
             return self._terminate()
         if self._phase() in ("Succeeded", "Failed"):
-            return False  # stays for its deletion
+            return False  # wait for its deletion
         self._refresh_volumes()
         init, main = self._look("initContainers"), self._look("containers")
         if not self._start_next(init, "initContainers", one_by_one=True):
             self._start_next(main, "containers", one_by_one=False)
         self._publish(self._look("initContainers"), self._look("containers"))
         if self._phase() in ("Succeeded", "Failed"):
-            self._end_everything()
+            self._kill_everything()
         return False
 
     def _phase(self) -> str:
@@ -111,23 +111,25 @@ class PodWorker:
         run = latest_run(container["name"], self.folder)
         if run is None:
             return replace(state, waiting="PodInitializing")
-        before = run_of(run.name, run.attempt - 1, self.folder).exited() if run.attempt else None
-        state = replace(state, restarts=run.attempt, before=before, identity=f"{self.uid}/{run.name}/{run.attempt}")
-        ended = run.exited()
-        if ended is not None:
-            return replace(state, ended=ended)
+        last_terminated = run_of(run.name, run.attempt - 1, self.folder).termination() if run.attempt else None
+        state = replace(
+            state, restarts=run.attempt, last_terminated=last_terminated, identity=f"{self.uid}/{run.name}/{run.attempt}"
+        )
+        terminated = run.termination()
+        if terminated is not None:
+            return replace(state, terminated=terminated)
         return replace(state, running_since=run.started_at() or time.time())
 
     def _start_next(self, states: list[ContainerState], group: str, *, one_by_one: bool) -> bool:
-        """Start or restart what should run. Returns whether a later group has to wait for this one."""
+        """Start or restart containers. Returns whether a later group must wait for this one."""
         waiting = False
         for container, state in zip(self._pod["spec"].get(group) or [], states, strict=True):
-            done = state.ended is not None and state.ended.code == 0 and (one_by_one or self._policy() != "Always")
+            done = state.terminated is not None and state.terminated.code == 0 and (one_by_one or self._policy() != "Always")
             if done:
                 continue
-            if state.ended is None and state.running_since is None:
+            if state.terminated is None and state.running_since is None:
                 self._launch(container, 0)
-            elif state.ended is not None and self._policy() != "Never" and self._backoff_over(state):
+            elif state.terminated is not None and self._policy() != "Never" and self._is_backoff_over(state):
                 self._launch(container, state.restarts + 1)
             waiting = True
             if one_by_one:
@@ -137,50 +139,50 @@ class PodWorker:
     def _policy(self) -> str:
         return str(self._pod["spec"].get("restartPolicy", "Always"))
 
-    def _backoff_over(self, state: ContainerState) -> bool:
-        assert state.ended is not None
+    def _is_backoff_over(self, state: ContainerState) -> bool:
+        assert state.terminated is not None
         wait = _BACKOFF_SECONDS[min(state.restarts, len(_BACKOFF_SECONDS) - 1)]
-        return time.time() - state.ended.finished_at >= wait
+        return time.time() - state.terminated.finished_at >= wait
 
     def _launch(self, container: Obj, attempt: int) -> None:
         pod = self._pod
-        found = surroundings(pod, container, self.folder, self._services)
+        context = create_context(pod, container, self.folder, self._services)
         command = container.get("command") or command_of_image(container.get("image", ""))
         if not command:
             raise VolumeError(
-                f"container {container['name']!r} names no command, and the image {container.get('image')!r} cannot be run here: "
+                f"container {container['name']!r} has no command, and the image {container.get('image')!r} cannot be run: "
                 "an embedded cluster runs commands as local processes"
             )
         run = run_of(container["name"], attempt, self.folder)
         if attempt:
-            end_executed(run_of(run.name, attempt - 1, self.folder), self.uid)
-        words = [*command, *(container.get("args") or [])]
-        run.start([found.rewrite(expanded(word, found.env)) for word in words], found.env, found.cwd)
+            kill_exec_processes(run_of(run.name, attempt - 1, self.folder), self.uid)
+        arguments = [*command, *(container.get("args") or [])]
+        run.start([context.rewrite(expand_references(argument, context.env)) for argument in arguments], context.env, context.cwd)
         log.info(
             "container started pod=%s/%s container=%s attempt=%d", namespace_of(pod), name_of(pod), container["name"], attempt
         )
 
     def _refresh_volumes(self) -> None:
-        """Tokens expire and config maps change: write them again now and then."""
+        """Periodically rewrite volumes, because tokens expire and ConfigMaps change."""
         if time.monotonic() - self._refreshed > REFRESH_SECONDS:
             self._services.volumes.make(self._pod, self.folder)
             self._refreshed = time.monotonic()
 
     def _terminate(self) -> bool:
-        """SIGTERM, the grace period, SIGKILL; then the last status, and the API is told that the pod is gone."""
-        runs = [run for run in self._latest_runs() if run.exited() is None]
+        """Send SIGTERM, and SIGKILL after the grace period; then write the last status and delete the pod object."""
+        runs = [run for run in self._latest_runs() if run.termination() is None]
         if runs:
             grace = self._pod["metadata"].get("deletionGracePeriodSeconds", 30)
-            if self._killed_at is None:
-                self._killed_at = time.monotonic()
+            if self._terminated_at is None:
+                self._terminated_at = time.monotonic()
                 for run in runs:
                     run.signal(signal.SIGTERM)
-            elif time.monotonic() - self._killed_at > grace:
+            elif time.monotonic() - self._terminated_at > grace:
                 for run in runs:
                     run.signal(signal.SIGKILL)
             return False
         self._publish(self._look("initContainers"), self._look("containers"))
-        self._end_everything()
+        self._kill_everything()
         try:
             self._services.cluster.delete(POD, name_of(self._pod), namespace_of(self._pod), uid=self.uid, grace_period_seconds=0)
         except (NotFound, Conflict):
@@ -192,12 +194,12 @@ class PodWorker:
         runs = (latest_run(container["name"], self.folder) for container in containers)
         return [run for run in runs if run is not None]
 
-    def _end_everything(self) -> None:
-        """Nothing of the pod keeps running; its scratch space goes, its logs stay until the folder is removed."""
+    def _kill_everything(self) -> None:
+        """Kill all processes and remove scratch space. Logs are kept until the folder is removed."""
         for run in self._latest_runs():
-            if run.exited() is None:
+            if run.termination() is None:
                 run.signal(signal.SIGKILL)
-        end_marked(self.uid)
+        kill_pod_processes(self.uid)
         for scratch in ("work", "tmp"):
             shutil.rmtree(self.folder / scratch, ignore_errors=True)
 
@@ -230,7 +232,7 @@ class PodWorker:
 
 
 def remove_folder(folder: Path) -> None:
-    """Forget a pod that is gone: its logs and volumes."""
+    """Remove the logs and volumes of a deleted pod."""
     trash = folder.with_name(f".{folder.name}.removed")
     try:
         os.replace(folder, trash)

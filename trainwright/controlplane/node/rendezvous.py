@@ -1,4 +1,4 @@
-"""Rendezvous ports, one for each JobSet: two local jobs on Trainer's fixed 29500 fail, or with JAX silently become one."""
+"""Rendezvous ports, one per JobSet: two local jobs on Trainer's fixed port 29500 would fail, or with JAX silently join."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 class RendezvousPorts:
-    """Gives out ports and remembers them in a file, so that a restarted node tells a running job the same."""
+    """Allocates ports and stores them in a file, so that they survive a restart of the node."""
 
     def __init__(self, file: Path):
         self._file = file
@@ -18,7 +18,7 @@ class RendezvousPorts:
         self._ports: dict[str, int] = json.loads(file.read_bytes()) if file.exists() else {}
 
     def port_for(self, owner: str) -> int:
-        """The port of a JobSet (by UID), chosen on the first call. Raises OSError when there is none."""
+        """Return the port of a JobSet (by UID), allocated on the first call. Raises OSError if no port is free."""
         with self._lock:
             if owner not in self._ports:
                 self._ports[owner] = self._free_port()
@@ -31,14 +31,14 @@ class RendezvousPorts:
                 self._save()
 
     def _free_port(self) -> int:
-        """A port that nobody listens on, on any address: torch's store binds them all."""
+        """Find a port that is free on all addresses, since torch's store binds all."""
         for _ in range(64):
             with socket.socket() as probe:
                 probe.bind(("", 0))
                 port: int = probe.getsockname()[1]
             if port not in self._ports.values():
                 return port
-        raise OSError("no free port for a rendezvous after 64 tries")
+        raise OSError("no free rendezvous port after 64 attempts")
 
     def _save(self) -> None:
         temporary = self._file.with_suffix(".new")

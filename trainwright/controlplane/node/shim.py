@@ -1,10 +1,9 @@
-"""The parent of one container's process: starts it, waits for it, writes down how it ended. Run as a script, imports nothing of ours.
+"""The parent of a container's process: starts it, waits for it, records its exit. A script that imports nothing from the package.
 
-It outlives the node agent, so that an exit code is never lost and a running container can be adopted after a crash.
-Usage: shim.py FOLDER LOCK_FD. FOLDER/spec.json (0600, removed once read) holds argv, env, cwd and log. The lock that
-LOCK_FD holds says, for as long as it is held, that this process lives. Writes state.json when started, exit.json when ended,
-and in between what the container prints: to `log`, then `log.1`, `log.2` ..., each line after its time and stream as container
-runtimes write it: `2026-01-02T03:04:05.000000006Z stdout F text`, with P for F where the line goes on in the next entry.
+It outlives the node agent, so that exit codes are not lost and running containers can be adopted after a crash.
+Usage: shim.py FOLDER LOCK_FD. FOLDER/spec.json (0600, removed after reading) has argv, env, cwd and log. The lock on LOCK_FD is
+held while this process is running. Writes state.json on start and exit.json on exit. Output is written to `log`, then `log.1`,
+`log.2` ..., in the CRI log format: `2026-01-02T03:04:05.000000006Z stdout F text`, with P instead of F for a partial line.
 """
 
 import contextlib
@@ -19,52 +18,52 @@ import time
 
 PR_SET_CHILD_SUBREAPER = 36
 COMMAND_NOT_FOUND = 127
-ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+TERMINATION_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 READ_BYTES = 64 * 1024
 LINE_BYTES = 16 * 1024
-"""A longer line without an end is written in parts, as container runtimes do."""
+"""Longer lines are split, like in container runtimes."""
 PARTIAL_SECONDS = 0.1
-"""How long the beginning of a line waits for its end, before it is shown without."""
+"""How long a partial line is buffered before it is written."""
 SEGMENT_BYTES = 10 * 1024 * 1024
 SEGMENTS = 5
-"""A kubelet's bounds: when a file of the log is full there is a next one, and the sixth takes the place of the first."""
+"""A kubelet's defaults: a full log file is followed by the next one, and the oldest of more than five is removed."""
 
 
 def main() -> None:
     folder, lock = sys.argv[1], int(sys.argv[2])
     os.set_inheritable(lock, False)
-    for number in ENDING:
+    for number in TERMINATION_SIGNALS:
         signal.signal(number, signal.SIG_IGN)
-    if sys.platform == "linux":  # orphans of the container become ours, to be ended with it
+    if sys.platform == "linux":  # adopt orphans of the container, to kill them with it
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     with open(os.path.join(folder, "spec.json"), encoding="utf-8") as file:
         spec = json.load(file)
     os.unlink(os.path.join(folder, "spec.json"))
-    # The child begins with our dispositions: a signal sent before it has its own must wait, or it would be ignored.
-    signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
+    # The child inherits ignored signals: block them until it has reset its handlers, so that none is lost.
+    signal.pthread_sigmask(signal.SIG_BLOCK, TERMINATION_SIGNALS)
     streams = {b"stdout": os.pipe(), b"stderr": os.pipe()}
     pid = os.fork()
     if pid == 0:
-        become(spec, *(writer for _, writer in streams.values()))
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
+        exec_container_process(spec, *(writer for _, writer in streams.values()))
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, TERMINATION_SIGNALS)
     for _, writer in streams.values():
         os.close(writer)
     output = Output(spec["log"], {reader: name for name, (reader, _) in streams.items()})
     write(folder, "state.json", {"pid": pid, "startedAt": time.time()})
     status = wait_for(pid)
-    end_descendants()
+    kill_descendants()
     output.finish()
     code = os.waitstatus_to_exitcode(status)
     ended = {"code": code if code >= 0 else 128 - code, "signal": -code if code < 0 else 0, "finishedAt": time.time()}
     write(folder, "exit.json", ended)
 
 
-def become(spec: dict, stdout: int, stderr: int) -> None:  # type: ignore[type-arg]
-    """In the child: turn into the container's process; never returns."""
-    for number in (*ENDING, signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores the last two
+def exec_container_process(spec: dict, stdout: int, stderr: int) -> None:  # type: ignore[type-arg]
+    """In the child: exec the container's command; never returns."""
+    for number in (*TERMINATION_SIGNALS, signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores the last two
         signal.signal(number, signal.SIG_DFL)
     os.setsid()
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, TERMINATION_SIGNALS)
     os.umask(0o077)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(stdout, 1)
@@ -78,15 +77,15 @@ def become(spec: dict, stdout: int, stderr: int) -> None:  # type: ignore[type-a
 
 
 def wait_for(pid: int) -> int:
-    """Reap whatever ends until the container's own process does."""
+    """Reap children until the container's main process exits."""
     while True:
         ended, status = os.waitpid(-1, 0)
         if ended == pid:
             return status
 
 
-def end_descendants() -> None:
-    """A container ends with its first process: kill what is left of it, until nothing is."""
+def kill_descendants() -> None:
+    """Kill all remaining processes: a container terminates with its main process."""
     while True:
         for child in children():
             with contextlib.suppress(ProcessLookupError):
@@ -106,19 +105,19 @@ def children() -> list:  # type: ignore[type-arg]
 
 
 class Output:
-    """What the container prints, on its way from the pipes to the log; in a thread of its own until `finish`."""
+    """Copies the container's output from pipes to the log, in its own thread until `finish`."""
 
     def __init__(self, path: str, streams: dict):  # type: ignore[type-arg]
         self.log = Segments(path)
         self.streams = streams
-        self.begun = dict.fromkeys(streams, b"")  # lines whose end has not come yet
-        self.due = dict.fromkeys(streams, 0.0)  # when they are shown without
+        self.partial = dict.fromkeys(streams, b"")  # incomplete lines
+        self.flush_at = dict.fromkeys(streams, 0.0)  # when incomplete lines are written
         self.ended, self.end = os.pipe()
         self.thread = threading.Thread(target=self.run)
         self.thread.start()
 
     def finish(self) -> None:
-        """Once nobody prints any more: write what is left in the pipes."""
+        """Write the remaining data in the pipes, after all processes have exited."""
         os.close(self.end)
         self.thread.join()
 
@@ -128,7 +127,7 @@ class Output:
             poll.register(source, select.POLLIN)
         last = False
         while True:
-            waits = last or any(self.begun.values())
+            waits = last or any(self.partial.values())
             ready = [source for source, _ in poll.poll(0 if last else PARTIAL_SECONDS * 1000 if waits else None)]
             if self.ended in ready:
                 last = True
@@ -142,25 +141,25 @@ class Output:
                     self.take(source, data)
                 else:
                     poll.unregister(source)
-            for source, due in self.due.items():
-                if last or time.monotonic() >= due:
-                    self.show_begun(source)
+            for source, flush_at in self.flush_at.items():
+                if last or time.monotonic() >= flush_at:
+                    self.flush_partial(source)
 
     def take(self, source: int, data: bytes) -> None:
-        lines, newline, rest = (self.begun[source] + data).rpartition(b"\n")
+        lines, newline, rest = (self.partial[source] + data).rpartition(b"\n")
         if newline:
             head = self.head(source, b"F")
             self.log.write(head + lines.replace(b"\n", b"\n" + head) + b"\n")
-        if newline or not self.begun[source]:
-            self.due[source] = time.monotonic() + PARTIAL_SECONDS
-        self.begun[source] = rest
+        if newline or not self.partial[source]:
+            self.flush_at[source] = time.monotonic() + PARTIAL_SECONDS
+        self.partial[source] = rest
         if len(rest) > LINE_BYTES:
-            self.show_begun(source)
+            self.flush_partial(source)
 
-    def show_begun(self, source: int) -> None:
-        if self.begun[source]:
-            self.log.write(self.head(source, b"P") + self.begun[source] + b"\n")
-            self.begun[source] = b""
+    def flush_partial(self, source: int) -> None:
+        if self.partial[source]:
+            self.log.write(self.head(source, b"P") + self.partial[source] + b"\n")
+            self.partial[source] = b""
 
     def head(self, source: int, tag: bytes) -> bytes:
         stream: bytes = self.streams[source]
@@ -170,20 +169,20 @@ class Output:
 
 
 class Segments:
-    """The files of a log: PATH, PATH.1, PATH.2 ..., of which the last few are kept."""
+    """The files of a log: PATH, PATH.1, PATH.2 ..., of which the last SEGMENTS are kept."""
 
     def __init__(self, path: str):
-        self.path, self.number, self.torn = path, 0, False
+        self.path, self.number, self.is_torn = path, 0, False
         self.file = self.open(path)
         self.size = os.fstat(self.file).st_size
 
     def write(self, data: bytes) -> None:
-        """Write whole lines. On a full disk they are lost, and the container goes on; a torn line is ended by the next write."""
-        left = memoryview(b"\n" + data if self.torn else data)
+        """Write complete lines. On a full disk they are dropped; the next write terminates a partially written line."""
+        left = memoryview(b"\n" + data if self.is_torn else data)
         try:
             while left:
                 written = os.write(self.file, left)
-                left, self.torn = left[written:], written < len(left)
+                left, self.is_torn = left[written:], written < len(left)
                 self.size += written
         except OSError:
             return
@@ -193,7 +192,7 @@ class Segments:
     def next(self) -> None:
         try:
             file = self.open(f"{self.path}.{self.number + 1}")
-        except OSError:  # no room: this one grows on
+        except OSError:  # disk full: continue with the current file
             return
         os.close(self.file)
         self.file, self.size, self.number = file, 0, self.number + 1
@@ -207,7 +206,7 @@ class Segments:
 
 
 def write(folder: str, name: str, content: dict) -> None:  # type: ignore[type-arg]
-    """Atomically, so that a reader sees all of it or nothing; a full disk is retried, since the exit code must not be lost."""
+    """Write atomically. Retries on a full disk, because the exit code must not be lost."""
     path = os.path.join(folder, name)
     while True:
         try:
@@ -215,7 +214,7 @@ def write(folder: str, name: str, content: dict) -> None:  # type: ignore[type-a
                 json.dump(content, file)
             os.replace(path + ".new", path)
             return
-        except FileNotFoundError:  # the pod's folder was removed: nobody wants to know
+        except FileNotFoundError:  # the pod's folder was removed
             return
         except OSError:
             time.sleep(1)

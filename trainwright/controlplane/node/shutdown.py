@@ -1,4 +1,4 @@
-"""Ending many containers at once: SIGTERM to all, one common grace period, SIGKILL to the rest, and a wait until they are gone."""
+"""Stops many containers: SIGTERM to all, one common grace period, SIGKILL to the rest, and a wait for their exit."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ POLL_SECONDS = 0.05
 _KILL_SECONDS = 10.0
 
 
-def end_runs(runs: Iterable[ContainerRun], grace_seconds: float) -> None:
-    """End these runs and return when none is left (or, after SIGKILL, when a bounded wait is over)."""
-    left = [run for run in runs if run.exited() is None]
+def stop_runs(runs: Iterable[ContainerRun], grace_seconds: float) -> None:
+    """Stop these runs and wait for their exit, after SIGKILL for a limited time."""
+    left = [run for run in runs if run.termination() is None]
     if grace_seconds > 0:
         for run in left:
             run.signal(signal.SIGTERM)
@@ -26,6 +26,6 @@ def end_runs(runs: Iterable[ContainerRun], grace_seconds: float) -> None:
 
 def _wait(runs: list[ContainerRun], seconds: float) -> list[ContainerRun]:
     deadline = time.monotonic() + seconds
-    while (runs := [run for run in runs if run.exited() is None]) and time.monotonic() < deadline:
+    while (runs := [run for run in runs if run.termination() is None]) and time.monotonic() < deadline:
         time.sleep(POLL_SECONDS)
     return runs

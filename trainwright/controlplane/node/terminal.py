@@ -1,6 +1,6 @@
-"""Our end of a terminal: read and written without blocking, and no faster than the other end.
+"""The master side of a pseudo-terminal: non-blocking reads and writes with backpressure.
 
-By hand: the transports of event loops are made for pipes, and one that writes to a terminal may take what another one should read.
+Event loop transports are not used, because they are made for pipes: a write transport of a terminal may consume its input.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ _READ_BYTES = 32 * 1024
 
 
 class Terminal:
-    """Owns its file. Belongs to one event loop; one reader and one writer at a time."""
+    """Owns its file descriptor. For one event loop; one reader and one writer at a time."""
 
     def __init__(self, file: int):
         os.set_blocking(file, False)
         self._file = file
 
     async def read(self) -> bytes:
-        """What was printed; nothing once the last process on it has gone."""
+        """Return output, or `b""` after the last process has closed the terminal."""
         loop = asyncio.get_running_loop()
         while True:
             try:
@@ -37,7 +37,7 @@ class Terminal:
                 raise
 
     async def write(self, data: bytes) -> None:
-        """Raises OSError when there is nobody on it any more."""
+        """Write input. Raises OSError if all processes have closed the terminal."""
         loop = asyncio.get_running_loop()
         left = memoryview(data)
         while left:
@@ -53,7 +53,7 @@ class Terminal:
         os.close(self._file)
 
     async def _until(self, add: Callable[..., None], remove: Callable[[int], bool]) -> None:
-        """It is ready."""
+        """Wait until the file descriptor is ready."""
         ready = asyncio.Event()
         add(self._file, ready.set)
         try:

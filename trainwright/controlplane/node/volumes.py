@@ -1,4 +1,4 @@
-"""A pod's volumes as folders and files: empty folders, claims, config maps, secrets, tokens, the downward API."""
+"""Creates a pod's volumes as folders and files: emptyDir, claims, ConfigMaps, Secrets, tokens, the downward API."""
 
 from __future__ import annotations
 
@@ -17,45 +17,45 @@ from trainwright.cluster.protocol import Cluster
 from trainwright.controlplane.node.downward import field_text
 
 IssueToken = Callable[[str, Obj, int], str]
-"""`(audience, pod, seconds it is valid)` to a token."""
+"""Maps `(audience, pod, validity in seconds)` to a token."""
 
 
 class VolumeError(Exception):
-    """A volume cannot be made; the message says which and why. The pod waits with it."""
+    """A volume cannot be created; the message names it and the reason. It is the pod's waiting message."""
 
 
 @dataclass(frozen=True)
 class VolumeMaker:
-    """Makes the folders of a pod's volumes. `claims` is the folder that holds the embedded cluster's claims."""
+    """Creates the folders of a pod's volumes. `claims` is the folder of the embedded cluster's claims."""
 
     cluster: Cluster
     claims: Path
     issue_token: IssueToken
 
     def make(self, pod: Obj, folder: Path) -> dict[str, Path]:
-        """All volumes of the pod, by name. May be called again: contents are refreshed, data is kept.
+        """Create or refresh all volumes of the pod. Returns their paths by name. Data in them is kept.
 
         Raises VolumeError.
         """
-        made: dict[str, Path] = {}
+        paths: dict[str, Path] = {}
         for volume in pod["spec"].get("volumes") or []:
             name = str(volume["name"])
-            place = folder / "volumes" / name
-            made[name] = self._make(pod, volume, place)
-        return made
+            target = folder / "volumes" / name
+            paths[name] = self._make(pod, volume, target)
+        return paths
 
-    def _make(self, pod: Obj, volume: Obj, place: Path) -> Path:
+    def _make(self, pod: Obj, volume: Obj, target: Path) -> Path:
         if "persistentVolumeClaim" in volume:
             return self._claim(volume["persistentVolumeClaim"]["claimName"], namespace_of(pod))
         if "hostPath" in volume:
             return self._host_path(volume["name"], volume["hostPath"])
-        place.mkdir(mode=0o700, parents=True, exist_ok=True)
+        target.mkdir(mode=0o700, parents=True, exist_ok=True)
         if "emptyDir" in volume:
-            return place
+            return target
         for source in [volume, *((volume.get("projected") or {}).get("sources") or [])]:
             for path, content in self._files(pod, volume["name"], source):
-                _write(place, path, content, _mode(volume, source, path))
-        return place
+                _write(target, path, content, _mode(volume, source, path))
+        return target
 
     def _claim(self, name: str, namespace: str) -> Path:
         try:
@@ -81,14 +81,14 @@ class VolumeMaker:
 
     def _files(self, pod: Obj, volume: str, source: Obj) -> list[tuple[str, bytes]]:
         if "configMap" in source:
-            return self._keyed(CONFIG_MAP, pod, volume, source["configMap"], "name")
+            return self._projected_files(CONFIG_MAP, pod, volume, source["configMap"], "name")
         if "secret" in source:
             key = "secretName" if "secretName" in source["secret"] else "name"
-            return self._keyed(SECRET, pod, volume, source["secret"], key)
+            return self._projected_files(SECRET, pod, volume, source["secret"], key)
         if "serviceAccountToken" in source:
-            wanted = source["serviceAccountToken"]
-            token = self.issue_token(wanted.get("audience") or "", pod, int(wanted.get("expirationSeconds") or 3600))
-            return [(wanted["path"], token.encode())]
+            projection = source["serviceAccountToken"]
+            token = self.issue_token(projection.get("audience") or "", pod, int(projection.get("expirationSeconds") or 3600))
+            return [(projection["path"], token.encode())]
         if "downwardAPI" in source:
             items = source["downwardAPI"].get("items") or []
             return [
@@ -96,8 +96,8 @@ class VolumeMaker:
             ]
         return []
 
-    def _keyed(self, kind: Kind, pod: Obj, volume: str, source: Obj, name_key: str) -> list[tuple[str, bytes]]:
-        """The files of a ConfigMap or Secret: all keys, or the chosen items under their paths."""
+    def _projected_files(self, kind: Kind, pod: Obj, volume: str, source: Obj, name_key: str) -> list[tuple[str, bytes]]:
+        """Return the files of a ConfigMap or Secret: all keys, or the listed items with their paths."""
         name = str(source.get(name_key) or "")
         try:
             obj = self.cluster.get(kind, name, namespace_of(pod))
@@ -105,7 +105,7 @@ class VolumeMaker:
             if source.get("optional"):
                 return []
             raise VolumeError(f"volume {volume!r}: {kind.kind} {name!r} not found") from error
-        data = keyed_data(obj)
+        data = decode_data(obj)
         if not source.get("items"):
             return list(data.items())
         missing = [item["key"] for item in source["items"] if item["key"] not in data]
@@ -114,8 +114,8 @@ class VolumeMaker:
         return [(item["path"], data[item["key"]]) for item in source["items"] if item["key"] in data]
 
 
-def keyed_data(obj: Obj) -> dict[str, bytes]:
-    """The contents of a ConfigMap or Secret as bytes."""
+def decode_data(obj: Obj) -> dict[str, bytes]:
+    """Return the contents of a ConfigMap or Secret as bytes."""
     if obj.get("kind") == "Secret":
         return {key: base64.b64decode(value) for key, value in (obj.get("data") or {}).items()}
     data = {key: value.encode() for key, value in (obj.get("data") or {}).items()}
@@ -123,18 +123,18 @@ def keyed_data(obj: Obj) -> dict[str, bytes]:
 
 
 def _mode(volume: Obj, source: Obj, path: str) -> int:
-    """What the owner may do with a file, as the pod says; nobody else may do anything."""
+    """Return the file mode set by the pod, restricted to the owner."""
     body: Obj = next((source[name] for name in ("configMap", "secret", "downwardAPI") if name in source), {})
     item: Obj = next((entry for entry in body.get("items") or [] if entry.get("path") == path), {})
-    wanted = item.get("mode") or body.get("defaultMode") or (volume.get("projected") or {}).get("defaultMode") or 0o600
-    return int(wanted) & 0o700
+    mode = item.get("mode") or body.get("defaultMode") or (volume.get("projected") or {}).get("defaultMode") or 0o600
+    return int(mode) & 0o700
 
 
 def _write(root: Path, relative: str, content: bytes, mode: int) -> None:
-    """Write a file below `root`, atomically. Raises VolumeError for a path that leads out."""
+    """Write a file below `root`, atomically. Raises VolumeError for a path outside of it."""
     path = (root / relative).resolve()
     if not path.is_relative_to(root.resolve()):
-        raise VolumeError(f"the path {relative!r} leads out of its volume")
+        raise VolumeError(f"the path {relative!r} is outside of its volume")
     if path.exists() and path.read_bytes() == content:
         return
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

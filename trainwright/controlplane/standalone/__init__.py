@@ -1,1 +1,1 @@
-"""The TrainJob controller as a program of its own, on a cluster that somebody else runs: `trainwright controller`."""
+"""The TrainJob controller as a standalone program for an existing cluster: `trainwright controller`."""

@@ -1,4 +1,4 @@
-"""`/healthz`, `/readyz` and `/metrics` of a controller, over plain HTTP: nothing there names an object or holds a secret."""
+"""`/healthz`, `/readyz` and `/metrics` of a controller, over plain HTTP, since they contain no object names or secrets."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from trainwright.controlplane.exposition import CONTENT_TYPE
 
 Page = Callable[[], tuple[int, str]]
-"""Code and text of an answer."""
-_PATIENCE_SECONDS = 10
+"""Returns the status code and text of a response."""
+_TIMEOUT_SECONDS = 10
 
 
 @contextmanager
-def served(address: str, port: int, pages: dict[str, Page]) -> Iterator[int]:
-    """Serve the pages by path, in threads, until the context ends; gives the port. Raises OSError for an address that is taken."""
+def serve_pages(address: str, port: int, pages: dict[str, Page]) -> Iterator[int]:
+    """Serve the pages by path, in threads, until the context ends. Yields the port. Raises OSError if the address is in use."""
 
     class Handler(BaseHTTPRequestHandler):
-        timeout = _PATIENCE_SECONDS  # a client that says nothing
+        timeout = _TIMEOUT_SECONDS  # for idle clients
 
         def do_GET(self) -> None:
             page = pages.get(self.path.partition("?")[0])
@@ -32,7 +32,7 @@ def served(address: str, port: int, pages: dict[str, Page]) -> Iterator[int]:
             self.wfile.write(body)
 
         def log_message(self, format: str, *args: object) -> None:
-            """Probes come every few seconds."""
+            """Do not log requests: probes are sent every few seconds."""
 
     server = ThreadingHTTPServer((address, port), Handler)
     server.daemon_threads = True

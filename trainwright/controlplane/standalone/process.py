@@ -1,7 +1,7 @@
-"""One controller process from start to end: look whether the cluster is fit, wait for the Lease, work, hand over.
+"""A standalone controller process: checks the cluster's requirements, acquires the Lease, reconciles, and releases the Lease.
 
-Exit codes: 0 asked to stop, and done; 1 the cluster is not fit or not reachable; 3 a port is taken; 4 another controller is at work;
-5 the Lease was lost: nothing is finished then, the process just goes; 6 a watch or a worker ended that never should.
+Exit codes: 0 stopped as requested; 1 requirements not met or cluster not reachable; 3 a port is in use; 4 another controller is
+running; 5 the Lease was lost, so the process exits without finishing; 6 a watch or a worker ended unexpectedly.
 """
 
 from __future__ import annotations
@@ -16,37 +16,44 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
+from prometheus_client.core import GaugeMetricFamily, Metric
+
 from trainwright.api.errors import ApiError
 from trainwright.api.kinds import CLUSTER_TRAINING_RUNTIME, JOBSET, TRAINING_RUNTIME, TRAINJOB
 from trainwright.cluster.kubernetes_cluster import KubernetesCluster
 from trainwright.cluster.protocol import Cluster
-from trainwright.controlplane.controllers.census import Census
 from trainwright.controlplane.controllers.controller import Controller
+from trainwright.controlplane.controllers.controller_metrics import metric_families
 from trainwright.controlplane.controllers.local_cache import LocalCache
-from trainwright.controlplane.controllers.measures import families_of
+from trainwright.controlplane.controllers.object_metrics import ObjectMetrics
 from trainwright.controlplane.controllers.runtime_finalizer import runtime_finalizer
 from trainwright.controlplane.controllers.trainjob import trainjob_controller
-from trainwright.controlplane.exposition import Family, exposed
-from trainwright.controlplane.standalone.election import Election, Terms
-from trainwright.controlplane.standalone.endpoints import Page, served
-from trainwright.controlplane.standalone.fenced import FencedCluster
-from trainwright.controlplane.standalone.requirements import OthersAtWork, Unfit, check, refuse_others
+from trainwright.controlplane.exposition import exposition
+from trainwright.controlplane.standalone.endpoints import Page, serve_pages
+from trainwright.controlplane.standalone.fenced_cluster import FencedCluster
+from trainwright.controlplane.standalone.leader_election import LeaderElectionConfig, LeaderElector
+from trainwright.controlplane.standalone.requirements import (
+    ConflictingController,
+    RequirementsNotMet,
+    check,
+    check_no_conflicting_controller,
+)
 from trainwright.materialize import Settings
 
-STOPPED, UNFIT, PORT_TAKEN, OTHERS, LOST, BROKEN = 0, 1, 3, 4, 5, 6
+STOPPED, REQUIREMENTS_NOT_MET, PORT_TAKEN, CONFLICT, LEASE_LOST, THREAD_ENDED = 0, 1, 3, 4, 5, 6
 LEASE = "trainwright-controller"
 DRAIN_SECONDS = 20.0
-"""For the keys in hand when the end is asked for; a pod has 30 s in all."""
-_LOOK_SECONDS = 1.0
+"""Time to finish current reconciles on shutdown; a pod has a grace period of 30 s."""
+_POLL_SECONDS = 1.0
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Options:
-    """`namespace` None: all of them. `terms` None: no election. A port of 0 is any that is free."""
+    """`namespace` None: all namespaces. `leader_election` None: disabled. Port 0: any free port."""
 
     namespace: str | None = None
-    terms: Terms | None = field(default_factory=Terms)
+    leader_election: LeaderElectionConfig | None = field(default_factory=LeaderElectionConfig)
     lease_namespace: str = "default"
     workers: int = 2
     address: str = "127.0.0.1"
@@ -59,77 +66,77 @@ class Options:
 
 
 def run(cluster: KubernetesCluster, options: Options, stop: threading.Event) -> int:
-    """Run until `stop` is set; the exit code. What went wrong is the last line of the log."""
+    """Run until `stop` is set, and return the exit code. Errors are in the last line of the log."""
     try:
         with _pages(options, process := Process(cluster, options)):
             return process.run(stop)
-    except Unfit as error:
+    except RequirementsNotMet as error:
         log.error("%s", error)
-        return UNFIT
-    except OthersAtWork as error:
+        return REQUIREMENTS_NOT_MET
+    except ConflictingController as error:
         log.error("%s", error)
-        return OTHERS
+        return CONFLICT
     except ApiError as error:
-        log.error("the cluster cannot be worked on: %s", error.message)
-        return UNFIT
+        log.error("the cluster is not usable: %s", error.message)
+        return REQUIREMENTS_NOT_MET
     except PortTaken as error:
         log.error("%s", error)
         return PORT_TAKEN
 
 
 class PortTaken(Exception):
-    """An address to listen on cannot be had."""
+    """An address to listen on is in use or invalid."""
 
 
 class Process:
-    """The state that probes and metrics tell of."""
+    """The state reported by probes and metrics."""
 
     def __init__(self, cluster: KubernetesCluster, options: Options):
         self._cluster, self._options = cluster, options
-        self._election = self._candidate()
+        self._elector = self._candidate()
         self._cache: LocalCache | None = None
         self._controllers: list[Controller] = []
-        self._census = Census(pods=False)
+        self._object_metrics = ObjectMetrics(pods=False)
         self._workers: list[threading.Thread] = []
         self._threads: list[threading.Thread] = []
-        self._is_fit = False
-        self._is_ending = False
+        self._requirements_met = False
+        self._is_stopping = False
 
     def run(self, stop: threading.Event) -> int:
-        check(self._cluster, self._options.namespace, self._options.lease_namespace if self._election else None)
-        refuse_others(self._cluster)
-        self._is_fit = True
-        if self._election is None:
-            return self._work(self._cluster, stop)
-        log.info("waiting for the lease name=%s/%s identity=%s", *self._lease(), self._election.identity)
-        if not self._election.acquire(stop):
+        check(self._cluster, self._options.namespace, self._options.lease_namespace if self._elector else None)
+        check_no_conflicting_controller(self._cluster)
+        self._requirements_met = True
+        if self._elector is None:
+            return self._reconcile_until_stopped(self._cluster, stop)
+        log.info("waiting for the lease name=%s/%s identity=%s", *self._lease(), self._elector.identity)
+        if not self._elector.acquire(stop):
             return STOPPED
         try:
-            refuse_others(self._cluster)  # it may have come while we waited
-        except OthersAtWork:
-            self._election.release()
+            check_no_conflicting_controller(self._cluster)  # it may have started while waiting
+        except ConflictingController:
+            self._elector.release()
             raise
         renewed = threading.Event()
-        renewal = threading.Thread(target=self._election.renew, args=(renewed,), name="lease", daemon=True)
+        renewal = threading.Thread(target=self._elector.renew, args=(renewed,), name="lease", daemon=True)
         renewal.start()
-        code = self._work(FencedCluster(self._cluster, self._election), stop)
-        if code == LOST or not self._have_ended():
-            return code  # the Lease runs out by itself: a write may still be on its way
+        code = self._reconcile_until_stopped(FencedCluster(self._cluster, self._elector), stop)
+        if code == LEASE_LOST or not self._have_workers_ended():
+            return code  # the Lease must expire by itself, since a write may still be in flight
         renewed.set()
-        renewal.join(self._election.terms.renew)
-        log.info("lease released=%s name=%s/%s", not renewal.is_alive() and self._election.release(), *self._lease())
+        renewal.join(self._elector.config.renew_deadline)
+        log.info("lease released=%s name=%s/%s", not renewal.is_alive() and self._elector.release(), *self._lease())
         return code
 
-    def _work(self, cluster: Cluster, stop: threading.Event) -> int:
-        """Reconcile until the end; what is in hand then is finished, unless the Lease was lost."""
+    def _reconcile_until_stopped(self, cluster: Cluster, stop: threading.Event) -> int:
+        """Reconcile until stopped. Current reconciles are finished, unless the Lease was lost."""
         halt = threading.Event()
         self._start(cluster, halt)
-        log.info("working namespace=%s workers=%d", self._options.namespace or "(all)", self._options.workers)
-        code = self._until_the_end(stop)
-        self._is_ending = True
+        log.info("reconciling namespace=%s workers=%d", self._options.namespace or "(all)", self._options.workers)
+        code = self._wait_until_stopped(stop)
+        self._is_stopping = True
         halt.set()
-        if code == LOST:
-            log.error("the Lease %s/%s could not be renewed in time: another controller may be at work", *self._lease())
+        if code == LEASE_LOST:
+            log.error("the Lease %s/%s could not be renewed in time: another controller may be active", *self._lease())
             return code
         deadline = time.monotonic() + DRAIN_SECONDS
         for thread in self._workers:
@@ -140,67 +147,67 @@ class Process:
         cache = LocalCache(cluster, (TRAINJOB, JOBSET), halt, self._options.namespace)
         trainjobs = trainjob_controller(cache, Settings, bundled=False, companions=False)
         trainjobs.workers = self._options.workers
-        in_reach = (TRAINING_RUNTIME, CLUSTER_TRAINING_RUNTIME) if self._options.namespace is None else (TRAINING_RUNTIME,)
-        self._controllers = [trainjobs, runtime_finalizer(cache, in_reach)]
-        for kind, handler in self._census.handlers().items():
-            cache.follow(kind, handler)
+        runtime_kinds = (TRAINING_RUNTIME, CLUSTER_TRAINING_RUNTIME) if self._options.namespace is None else (TRAINING_RUNTIME,)
+        self._controllers = [trainjobs, runtime_finalizer(cache, runtime_kinds)]
+        for kind, handler in self._object_metrics.handlers().items():
+            cache.add_event_handler(kind, handler)
         self._workers = [thread for controller in self._controllers for thread in controller.start(cache, halt)]
         self._threads = [*self._workers, *cache.start()]
         self._cache = cache
 
-    def _until_the_end(self, stop: threading.Event) -> int:
-        while not stop.wait(_LOOK_SECONDS if self._election is None else self._seconds_held()):
-            if self._election is not None and not self._election.is_held():
-                return LOST
+    def _wait_until_stopped(self, stop: threading.Event) -> int:
+        while not stop.wait(_POLL_SECONDS if self._elector is None else self._seconds_held()):
+            if self._elector is not None and not self._elector.is_held():
+                return LEASE_LOST
             if ended := [thread.name for thread in self._threads if not thread.is_alive()]:
-                log.error("ended without being asked to: %s; see the log above", ", ".join(ended))
-                return BROKEN
+                log.error("threads ended unexpectedly: %s; see the log above", ", ".join(ended))
+                return THREAD_ENDED
         return STOPPED
 
     def _seconds_held(self) -> float:
-        assert self._election is not None
-        return min(max(self._election.until - self._election.steady(), 0.0), _LOOK_SECONDS)
+        assert self._elector is not None
+        return min(max(self._elector.until - self._elector.monotonic(), 0.0), _POLL_SECONDS)
 
-    def _have_ended(self) -> bool:
+    def _have_workers_ended(self) -> bool:
         running = [thread.name for thread in self._workers if thread.is_alive()]
         if running:
-            log.error("still at work after %.0f s, the lease is kept until it ends: %s", DRAIN_SECONDS, ", ".join(running))
+            log.error("still running after %.0f s, so the lease is not released: %s", DRAIN_SECONDS, ", ".join(running))
         return not running
 
-    def _candidate(self) -> Election | None:
-        terms = self._options.terms
-        if terms is None:
+    def _candidate(self) -> LeaderElector | None:
+        config = self._options.leader_election
+        if config is None:
             return None
-        identity = f"{socket.gethostname()}_{uuid.uuid4()}"  # a restarted pod keeps its name, and is another candidate
-        patient = self._cluster.within(max(terms.renew / 2, 1.0))
-        return Election(patient, self._options.lease, self._options.lease_namespace, identity, terms)
+        identity = f"{socket.gethostname()}_{uuid.uuid4()}"  # unique, since a restarted pod keeps its name
+        bounded = self._cluster.with_timeout(max(config.renew_deadline / 2, 1.0))
+        return LeaderElector(bounded, self._options.lease, self._options.lease_namespace, identity, config)
 
     def _lease(self) -> tuple[str, str]:
         return self._options.lease_namespace, self._options.lease
 
     def alive(self) -> tuple[int, str]:
-        """Not alive: a thread is gone that never should, or the Lease is lost and we have not ended."""
-        gone = [] if self._is_ending else [thread.name for thread in self._threads if not thread.is_alive()]
-        if gone:
-            return 500, f"ended: {', '.join(gone)}\n"
-        if self._controllers and self._election is not None and not self._election.is_held():
+        """Liveness: fails if a thread ended unexpectedly, or the Lease is lost and the process is still running."""
+        ended_threads = [] if self._is_stopping else [thread.name for thread in self._threads if not thread.is_alive()]
+        if ended_threads:
+            return 500, f"ended: {', '.join(ended_threads)}\n"
+        if self._controllers and self._elector is not None and not self._elector.is_held():
             return 500, "the lease is lost\n"
         return 200, "ok\n"
 
     def ready(self) -> tuple[int, str]:
-        """Ready: fit and waiting for the Lease, or at work with everything listed."""
-        if self._is_ending or not self._is_fit:
-            return 503, "ending\n" if self._is_ending else "starting\n"
+        """Readiness: succeeds while waiting for the Lease, or while reconciling with all kinds listed."""
+        if self._is_stopping or not self._requirements_met:
+            return 503, "ending\n" if self._is_stopping else "starting\n"
         unsynced = self._cache.unsynced() if self._cache is not None else ""
         return (503, f"not listed yet: {unsynced}\n") if unsynced else (200, "ok\n")
 
     def metrics(self) -> tuple[int, str]:
-        leader = Family("trainwright_leader", "gauge", "1 for the controller that works, 0 for one that waits for the Lease.")
-        leader.add(int(bool(self._controllers) and (self._election is None or self._election.is_held())))
-        families = [leader]
-        if self._controllers:  # who waits knows nothing of TrainJobs, and does not say that there are none
-            families += [*families_of(self._controllers), *self._census.families()]
-        return 200, exposed(families)
+        leads = bool(self._controllers) and (self._elector is None or self._elector.is_held())
+        about = "1 for the leader, 0 for a controller that waits for the Lease."
+        families: list[Metric] = [GaugeMetricFamily("trainwright_leader", about, value=leads)]
+        if self._controllers:  # a candidate does not watch TrainJobs, so it must not report zero
+            families += [*metric_families(self._controllers), *self._object_metrics.families()]
+        return 200, exposition(families)
 
 
 @contextmanager
@@ -213,8 +220,8 @@ def _pages(options: Options, process: Process) -> Iterator[None]:
     with ExitStack() as stack:
         for what, (port, pages) in ports.items():
             try:
-                taken = stack.enter_context(served(options.address, port, pages))
+                bound_port = stack.enter_context(serve_pages(options.address, port, pages))
             except OSError as error:
                 raise PortTaken(f"{options.address}:{port} for {what}: {error.strerror or error}") from error
-            log.info("serving %s at http://%s:%d pid=%d", what, options.address, taken, os.getpid())
+            log.info("serving %s at http://%s:%d pid=%d", what, options.address, bound_port, os.getpid())
         yield

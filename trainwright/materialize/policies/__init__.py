@@ -1,1 +1,1 @@
-"""One policy a file; their order stands in `trainwright.materialize.assembly`."""
+"""One policy per file. Their order is defined in `trainwright.materialize.assembly`."""

@@ -1,6 +1,6 @@
 """Gang scheduling with the coscheduling plugin: a PodGroup, and a label on every pod.
 
-Source: Trainer's coscheduling plugin (reference section 2.14). The runtime itself has to name the scheduler.
+Source: Trainer's coscheduling plugin (reference section 2.14). The runtime must set the scheduler.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The Flux policy: Flux is copied into the program's pods by an init container, and its brokers run the program.
+"""The Flux policy: an init container copies Flux into the pods, and its brokers run the program.
 
-Like MPI it goes by the name `node` of the replicated job. Source: Trainer's flux plugin (reference sections 2.15, 4.2 rule 26).
+Like MPI it identifies the replicated job by the name `node`. Source: Trainer's flux plugin (reference sections 2.15, 4.2 rule 26).
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from trainwright.api.errors import Problem
 from trainwright.api.objects import Obj, named
 from trainwright.materialize.draft import Draft, PodSet
 from trainwright.materialize.flux_scripts import FluxJob, entrypoint_script, init_script
-from trainwright.materialize.ownership import owned
-from trainwright.materialize.resources import counted_resources, gpu_count
+from trainwright.materialize.ownership import owned_object
+from trainwright.materialize.resources import gpu_count, resources_for_process_count
 from trainwright.materialize.upsert import upsert_mount, upsert_volume
 
 INSTALLER = "flux-installer"
@@ -33,7 +33,7 @@ class FluxPolicy:
         if draft.policy("flux") is None:
             return
         if (draft.trainer or {}).get("numNodes") is None:  # upstream admits this and then crashes
-            message = "Required value: the Flux runtime needs to be told how many nodes the job has"
+            message = "Required value: the Flux runtime requires the number of nodes"
             yield Problem("spec.trainer.numNodes", message, "FieldValueRequired")
         pods = draft.pods_named(names.NODE)
         if pods is not None and named(pods.pod_spec.get("initContainers"), INSTALLER) is not None:
@@ -48,7 +48,7 @@ class FluxPolicy:
             _install(draft, pods)
         wrapped = ["/bin/bash", f"{_SCRIPTS}/entrypoint.sh", _original_command(draft)]
         draft.trainer["command"] = wrapped
-        draft.trainer.pop("args", None)  # they are part of the wrapped command; the runtime's own stay
+        draft.trainer.pop("args", None)  # they are part of the wrapped command; the runtime's args are kept
 
     def build(self, draft: Draft) -> None:
         flux = draft.policy("flux")
@@ -60,17 +60,17 @@ class FluxPolicy:
             namespace=draft.namespace,
             nodes=trainer["numNodes"],
             tasks=int(trainer.get("numProcPerNode") or flux["numProcPerNode"]),
-            gpus=gpu_count(counted_resources(draft)),
+            gpus=gpu_count(resources_for_process_count(draft)),
             device=settings["FLUX_NETWORK_DEVICE"],
             queue_policy=settings["FLUX_QUEUE_POLICY"],
         )
-        scripts = owned(draft, "v1", "ConfigMap", _scripts_name(draft))
+        scripts = owned_object(draft, "v1", "ConfigMap", _scripts_name(draft))
         data = {"init.sh": init_script(job), "entrypoint.sh": entrypoint_script(job)}
         draft.companions += [scripts | {"data": data}, _certificate(draft)]
 
 
 def _settings(draft: Draft) -> dict[str, str]:
-    """From literal variables: the runtime's container first, then the TrainJob."""
+    """Return settings from variables with a value: the runtime's container first, then the TrainJob."""
     pods = draft.pods_named(names.NODE)
     container = (pods.container(names.NODE) if pods is not None else None) or {}
     settings = dict(_DEFAULTS)
@@ -81,7 +81,7 @@ def _settings(draft: Draft) -> dict[str, str]:
 
 
 def _original_command(draft: Draft) -> str:
-    """What the program would have been, as one text: no quoting is done, and the runtime's arguments are not part of it."""
+    """Return the original command as one text, without quoting and without the runtime's arguments."""
     trainer, pods = draft.trainer or {}, draft.trainer_pods()
     container = (pods.container(names.NODE) if pods is not None else None) or {}
     return " ".join([*(trainer.get("command") or container.get("command") or []), *(trainer.get("args") or [])]).strip()
@@ -121,7 +121,7 @@ def _install(draft: Draft, pods: PodSet) -> None:
 
 def _certificate(draft: Draft) -> Obj:
     text = draft.keys.curve_certificate(draft.name)
-    secret = owned(draft, "v1", "Secret", f"{draft.name}-flux-curve")
+    secret = owned_object(draft, "v1", "Secret", f"{draft.name}-flux-curve")
     return secret | {"data": {"curve.cert": b64encode(text.encode()).decode()}}
 
 

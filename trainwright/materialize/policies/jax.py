@@ -1,4 +1,4 @@
-"""The JAX policy: who coordinates, how many processes there are and which one this is; one process a node, always.
+"""The JAX policy: coordinator address, number of processes and process id; always one process per node.
 
 Source: Trainer's jax plugin (reference section 2.11).
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from trainwright.api import names
 from trainwright.materialize.draft import Draft
-from trainwright.materialize.rendezvous import literal, main_host, pod_number, set_nodes
+from trainwright.materialize.rendezvous import index_variable, main_host, set_node_count, value_variable
 from trainwright.materialize.upsert import upsert_env, upsert_port
 
 
@@ -18,14 +18,14 @@ class JaxPolicy:
         pods = draft.trainer_pods()
         if draft.policy("jax") is None or draft.trainer is None or pods is None:
             return
-        set_nodes(draft, pods)
+        set_node_count(draft, pods)
         container = pods.container(names.NODE)
         if container is None:
             return
         variables = [
-            literal("JAX_NUM_PROCESSES", pods.count),
-            pod_number("JAX_PROCESS_ID"),
-            literal("JAX_COORDINATOR_ADDRESS", f"{main_host(draft)}:{names.RENDEZVOUS_PORT}"),
+            value_variable("JAX_NUM_PROCESSES", pods.count),
+            index_variable("JAX_PROCESS_ID"),
+            value_variable("JAX_COORDINATOR_ADDRESS", f"{main_host(draft)}:{names.RENDEZVOUS_PORT}"),
         ]
         upsert_env(container, variables)
         upsert_port(container, {"containerPort": names.RENDEZVOUS_PORT})

@@ -1,4 +1,4 @@
-"""The JobSet itself: initializers and trainer overrides applied by ancestor label, then everything written out.
+"""Builds the JobSet: applies initializers and trainer overrides by ancestor label.
 
 Source: Trainer's jobset plugin (reference sections 2.16, 2.17; rules 4 to 7 of 4.2).
 """
@@ -11,8 +11,8 @@ from trainwright.api import names
 from trainwright.api.errors import Problem
 from trainwright.api.objects import Obj
 from trainwright.materialize.draft import Draft, PodSet
-from trainwright.materialize.ownership import owned
-from trainwright.materialize.serialised import quantity_error
+from trainwright.materialize.go_serialization import quantity_error
+from trainwright.materialize.ownership import owned_object
 from trainwright.materialize.upsert import KNOWN_SOURCES, trainer_env, upsert, upsert_env
 
 _INITIALIZERS = {"dataset": names.ANCESTOR_DATASET, "model": names.ANCESTOR_MODEL}
@@ -37,7 +37,7 @@ class JobSetPolicy:
         for pods in draft.pod_sets:
             for group in ("containers", "initContainers"):
                 for index, container in enumerate(pods.pod_spec.get(group) or []):
-                    if _has_rival_ports(container.get("ports") or []):
+                    if _has_conflicting_ports(container.get("ports") or []):
                         position = [job["name"] for job in draft.jobset_spec["replicatedJobs"]].index(pods.name)
                         where = (
                             f"spec.template.spec.replicatedJobs[{position}].template.spec.template.spec.{group}[{index}].ports"
@@ -58,7 +58,7 @@ class JobSetPolicy:
                 upsert_env(container, trainer_env((draft.trainer or {}).get("env")))
         spec = draft.jobset_spec
         spec["suspend"] = bool(draft.trainjob["spec"].get("suspend"))
-        jobset = owned(draft, "jobset.x-k8s.io/v1alpha2", "JobSet", draft.name)
+        jobset = owned_object(draft, "jobset.x-k8s.io/v1alpha2", "JobSet", draft.name)
         if draft.labels:
             jobset["metadata"]["labels"] = draft.labels
         if draft.annotations:
@@ -85,7 +85,7 @@ def _apply_trainer(pods: PodSet, trainer: Obj) -> None:
     if container is None:
         return
     for field in ("image", "command", "args"):
-        if trainer.get(field) == []:  # said to be nothing, and an empty list is not sent
+        if trainer.get(field) == []:  # explicitly empty; empty lists are not serialized
             container.pop(field, None)
         elif trainer.get(field) is not None:
             container[field] = trainer[field] if field == "image" else list(trainer[field])
@@ -94,9 +94,9 @@ def _apply_trainer(pods: PodSet, trainer: Obj) -> None:
 def _step_problems(draft: Draft, field: str, step: str) -> Iterator[Problem]:
     pods = draft.pods_named(step)
     where = "spec.runtimeRef"
-    wanted = f"when trainJob is configured with input {field}Config"
+    condition_text = f"when trainJob is configured with input {field}Config"
     if pods is None:
-        yield Problem(where, f"Invalid value: must have {step} job {wanted}")
+        yield Problem(where, f"Invalid value: must have {step} job {condition_text}")
         return
     container = pods.container(step)
     if container is None:
@@ -106,7 +106,7 @@ def _step_problems(draft: Draft, field: str, step: str) -> Iterator[Problem]:
 
 
 def _source_problems(part: Obj, where: str) -> Iterator[Problem]:
-    """Variables whose source Trainer does not know; it hands them on without any, and the API server refuses the Job."""
+    """Yield variables with a source unknown to Trainer. It would drop the source, and the API server would reject the Job."""
     for index, variable in enumerate(part.get("env") or []):
         source = variable.get("valueFrom") or {}
         divisor = (source.get("resourceFieldRef") or {}).get("divisor")
@@ -115,11 +115,11 @@ def _source_problems(part: Obj, where: str) -> Iterator[Problem]:
         if source and not set(source) & set(KNOWN_SOURCES):
             known = ", ".join(KNOWN_SOURCES)
             yield Problem(
-                f"{where}.env[{index}].valueFrom", f"Invalid value: {', '.join(source)} is lost on the way; known: {known}"
+                f"{where}.env[{index}].valueFrom", f"Invalid value: {', '.join(source)} is not supported; supported: {known}"
             )
 
 
-def _has_rival_ports(ports: list[Obj]) -> bool:
-    """Whether Trainer would write one port over another one (it matches by number or by name, and no name equals no name)."""
-    numbers, called = [port.get("containerPort") for port in ports], [port.get("name") for port in ports]
-    return len(ports) > 1 and (len(set(numbers)) < len(ports) or len(set(called)) < len(ports))
+def _has_conflicting_ports(ports: list[Obj]) -> bool:
+    """Whether Trainer would overwrite a port: it matches by number or by name, and missing names match too."""
+    numbers, port_names = [port.get("containerPort") for port in ports], [port.get("name") for port in ports]
+    return len(ports) > 1 and (len(set(numbers)) < len(ports) or len(set(port_names)) < len(ports))

@@ -1,6 +1,6 @@
-"""The MPI policy: a launcher that reaches its workers over ssh, with a host file that says who they are.
+"""The MPI policy: a launcher that connects to its workers over ssh, with a hostfile that lists them.
 
-Unlike the other policies it goes by the names `launcher` and `node` of the replicated jobs, not by their step label.
+Unlike other policies it identifies the replicated jobs by the names `launcher` and `node`, not by their step label.
 Source: Trainer's mpi plugin (reference sections 2.13, 4.2 rules 23 and 24).
 """
 
@@ -13,9 +13,9 @@ from trainwright.api import names
 from trainwright.api.errors import Problem
 from trainwright.api.objects import Obj
 from trainwright.materialize.draft import Draft, PodSet
-from trainwright.materialize.ownership import owned
-from trainwright.materialize.rendezvous import host_names, literal
-from trainwright.materialize.resources import counted_resources, gpu_count
+from trainwright.materialize.ownership import owned_object
+from trainwright.materialize.rendezvous import host_names, value_variable
+from trainwright.materialize.resources import gpu_count, resources_for_process_count
 from trainwright.materialize.upsert import upsert_env, upsert_mount, upsert_volume
 
 LAUNCHER = "launcher"
@@ -61,9 +61,9 @@ class MpiPolicy:
             workers.count = max(nodes - 1, 1) if mpi.get("runLauncherAsNode") else nodes
         for pods in (workers, launcher):
             if pods is not None:
-                _give_keys(draft, pods, mpi["sshAuthMountPath"])
+                _mount_keys(draft, pods, mpi["sshAuthMountPath"])
         if launcher is not None:
-            _give_hostfile(draft, launcher, _slots(draft, mpi))
+            _mount_hostfile(draft, launcher, _slots(draft, mpi))
 
     def build(self, draft: Draft) -> None:
         mpi = draft.policy("mpi")
@@ -74,11 +74,11 @@ class MpiPolicy:
         for pods in draft.pod_sets:
             if pods.name == names.NODE or (pods.name == LAUNCHER and mpi.get("runLauncherAsNode")):
                 lines.extend(f"{host} slots={slots}\n" for host in host_names(draft, pods))
-        hostfile = owned(draft, "v1", "ConfigMap", _hostfile_name(draft))
+        hostfile = owned_object(draft, "v1", "ConfigMap", _hostfile_name(draft))
         draft.companions += [_secret(draft), hostfile | {"data": {_HOSTFILE: "".join(lines)}}]
 
 
-def _give_keys(draft: Draft, pods: PodSet, folder: str) -> None:
+def _mount_keys(draft: Draft, pods: PodSet, folder: str) -> None:
     items = [
         {"key": _PRIVATE, "path": "id_rsa", "mode": 0o640},
         {"key": _PUBLIC, "path": "id_rsa.pub", "mode": 0o644},
@@ -91,7 +91,7 @@ def _give_keys(draft: Draft, pods: PodSet, folder: str) -> None:
         upsert_mount(container, {"name": _SSH_VOLUME, "mountPath": folder})
 
 
-def _give_hostfile(draft: Draft, launcher: PodSet, slots: int) -> None:
+def _mount_hostfile(draft: Draft, launcher: PodSet, slots: int) -> None:
     source = {"name": _hostfile_name(draft), "items": [{"key": _HOSTFILE, "path": _HOSTFILE, "mode": 0o444}]}
     upsert_volume(launcher.pod_spec, {"name": _HOSTFILE_VOLUME, "configMap": source})
     container = launcher.container(names.NODE)
@@ -99,22 +99,22 @@ def _give_hostfile(draft: Draft, launcher: PodSet, slots: int) -> None:
         return
     upsert_mount(container, {"name": _HOSTFILE_VOLUME, "mountPath": _HOSTFILE_FOLDER})
     values = (f"{_HOSTFILE_FOLDER}/{_HOSTFILE}", "true", slots, "-o ConnectionAttempts=10")
-    upsert_env(container, [literal(name, value) for name, value in zip(RESERVED, values, strict=True)])
+    upsert_env(container, [value_variable(name, value) for name, value in zip(RESERVED, values, strict=True)])
 
 
 def _slots(draft: Draft, mpi: Obj) -> int:
-    """Processes on a host: the TrainJob's number, else the runtime's, where 1 stands for one a GPU."""
+    """Return the slots per host: the TrainJob's number, else the runtime's, where 1 means one per GPU."""
     number = (draft.trainer or {}).get("numProcPerNode")
     if number is not None:
         return int(number)
     runtime = int(mpi["numProcPerNode"])
-    return max(gpu_count(counted_resources(draft)), 1) if runtime == 1 else runtime
+    return max(gpu_count(resources_for_process_count(draft)), 1) if runtime == 1 else runtime
 
 
 def _secret(draft: Draft) -> Obj:
     pair = draft.keys.ssh()
     data = {name: b64encode(text.encode()).decode() for name, text in ((_PRIVATE, pair.private), (_PUBLIC, pair.public))}
-    secret = owned(draft, "v1", "Secret", _secret_name(draft))
+    secret = owned_object(draft, "v1", "Secret", _secret_name(draft))
     return secret | {"type": "kubernetes.io/ssh-auth", "immutable": True, "data": data}
 
 

@@ -1,4 +1,4 @@
-"""The plain policy: so many nodes, the TrainJob's variables, no rendezvous. Runs where torch, mpi and jax do not."""
+"""The plain policy: number of nodes and the TrainJob's variables, no rendezvous. Applies without torch, mpi and jax."""
 
 from __future__ import annotations
 

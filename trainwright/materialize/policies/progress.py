@@ -1,6 +1,6 @@
-"""Progress reports: where to send them, and the token and certificate to do so, mounted into the trainer's containers.
+"""Progress reports: sets the server's URL and mounts a token and the CA certificate in the trainer's containers.
 
-Source: Trainer's TrainJobStatus plugin (reference section 3.5). transformers speaks this protocol by itself.
+Source: Trainer's TrainJobStatus plugin (reference section 3.5). transformers implements this protocol.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from trainwright.api import names
 from trainwright.api.objects import Obj
 from trainwright.materialize.draft import Draft
-from trainwright.materialize.ownership import owned
+from trainwright.materialize.ownership import owned_object
 from trainwright.materialize.upsert import upsert_env, upsert_mount, upsert_volume
 
 _EXPIRY_SECONDS = 3600
@@ -35,7 +35,7 @@ class ProgressPolicy:
         progress = draft.settings.progress
         if progress is None:
             return
-        config = owned(draft, "v1", "ConfigMap", f"{draft.name}{names.TLS_CONFIG_SUFFIX}")
+        config = owned_object(draft, "v1", "ConfigMap", f"{draft.name}{names.TLS_CONFIG_SUFFIX}")
         draft.companions.append(config | {"data": {_CA_KEY: progress.ca_certificate}})
 
 

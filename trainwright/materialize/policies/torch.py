@@ -1,4 +1,4 @@
-"""The torch policy: `PET_*` variables and the master's port, so that torchrun finds its peers without arguments.
+"""The torch policy: `PET_*` variables and the master port, so that torchrun needs no rendezvous arguments.
 
 Source: Trainer's torch plugin (reference sections 2.9, 4.2 rules 15 and 16).
 """
@@ -12,8 +12,8 @@ from trainwright.api.errors import Problem
 from trainwright.api.objects import Obj, named
 from trainwright.materialize.draft import Draft, PodSet
 from trainwright.materialize.policies.torchtune import runs_torchtune
-from trainwright.materialize.rendezvous import literal, main_host, pod_number, set_nodes
-from trainwright.materialize.resources import processes
+from trainwright.materialize.rendezvous import index_variable, main_host, set_node_count, value_variable
+from trainwright.materialize.resources import processes_per_node
 from trainwright.materialize.upsert import trainer_env, upsert_env, upsert_port
 
 RESERVED = ("PET_MASTER_ADDR", "PET_MASTER_PORT", "PET_NNODES", "PET_NODE_RANK", "PET_NPROC_PER_NODE")
@@ -43,7 +43,7 @@ class TorchPolicy:
         if torch is None:
             return
         pods, trainer = draft.trainer_pods(), draft.trainer
-        set_nodes(draft, pods)
+        set_node_count(draft, pods)
         container = pods.container(names.NODE) if pods is not None else None
         if container is not None and trainer is not None:
             upsert_env(container, trainer_env(trainer.get("env")))
@@ -58,11 +58,11 @@ class TorchPolicy:
 
 def _rendezvous(draft: Draft, pods: PodSet | None) -> list[Obj]:
     return [
-        literal("PET_NNODES", pods.count if pods is not None else 1),
-        literal("PET_NPROC_PER_NODE", processes(draft)),
-        pod_number("PET_NODE_RANK"),
-        literal("PET_MASTER_ADDR", main_host(draft)),
-        literal("PET_MASTER_PORT", names.RENDEZVOUS_PORT),
+        value_variable("PET_NNODES", pods.count if pods is not None else 1),
+        value_variable("PET_NPROC_PER_NODE", processes_per_node(draft)),
+        index_variable("PET_NODE_RANK"),
+        value_variable("PET_MASTER_ADDR", main_host(draft)),
+        value_variable("PET_MASTER_PORT", names.RENDEZVOUS_PORT),
     ]
 
 

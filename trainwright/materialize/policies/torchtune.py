@@ -1,4 +1,4 @@
-"""torchtune under the torch policy: from `tune run` and the name of the runtime to a recipe, a config and their overrides.
+"""torchtune with the torch policy: extends `tune run` with a recipe, a config and overrides, derived from the runtime's name.
 
 Source: Trainer's torchtune part of its torch plugin (reference sections 2.10, 4.2 rules 17 to 22).
 """
@@ -11,15 +11,15 @@ from trainwright.api import names
 from trainwright.api.errors import Problem
 from trainwright.materialize.draft import Draft
 from trainwright.materialize.rendezvous import main_host
-from trainwright.materialize.resources import counted_resources, gpu_count, processes
+from trainwright.materialize.resources import gpu_count, processes_per_node, resources_for_process_count
 
 COMMAND = ["tune", "run"]
 LLAMA_1B, LLAMA_3B, LLAMA_70B, QWEN = "llama3_2/1B", "llama3_2/3B", "llama3_3/70B", "qwen2_5/1.5B"
 LLAMA_8B = "llama3_1/8B"
-"""Beyond Trainer's own list: torchtune has the recipes and configs of the others for it."""
+"""Not in Trainer's list, but torchtune has the same recipes and configs for it."""
 MODELS = (LLAMA_1B, LLAMA_3B, LLAMA_70B, QWEN, LLAMA_8B)
 FIXED = ("output_dir", "tokenizer.path", "tokenizer.merges_file", "checkpointer.checkpoint_dir")
-"""What the runtime decides: kept from its command, refused in a TrainJob's arguments."""
+"""Options set by the runtime: taken from its command, rejected in a TrainJob's arguments."""
 
 
 class TorchTunePolicy:
@@ -58,7 +58,7 @@ class TorchTunePolicy:
 
 
 def runs_torchtune(draft: Draft) -> bool:
-    """Exactly `tune run` as the TrainJob's command, on a runtime with the torch policy."""
+    """Whether the TrainJob's command is exactly `tune run`, on a runtime with the torch policy."""
     return draft.policy("torch") is not None and (draft.trainer or {}).get("command") == COMMAND
 
 
@@ -67,7 +67,7 @@ def _runtime_name(draft: Draft) -> str:
 
 
 def _model(draft: Draft) -> str:
-    """`torchtune-llama3.2-1b` is `llama3_2/1B`; a name of other than three parts stands for no model."""
+    """Return the model: `torchtune-llama3.2-1b` is `llama3_2/1B`; empty for a name without exactly three parts."""
     parts = _runtime_name(draft).split("-")
     return f"{parts[1].replace('.', '_')}/{parts[2].upper()}" if len(parts) == 3 else ""
 
@@ -96,7 +96,7 @@ def _qlora_problems(draft: Draft, model: str, nodes: int) -> Iterator[Problem]:
         message = f'Invalid value: "{_runtime_name(draft)}": QLoRA is not supported for {model} model'
         yield Problem("spec.runtimeRef.name", message)
     number = (draft.trainer or {}).get("numProcPerNode")
-    single = nodes == 1 and (number == 1 or gpu_count(counted_resources(draft)) == 1)
+    single = nodes == 1 and (number == 1 or gpu_count(resources_for_process_count(draft)) == 1)
     if model in (LLAMA_1B, LLAMA_3B) and not single:
         shown = '"auto"' if number is None else number
         message = f"Invalid value: {shown}: must be auto or 1 for {model} model when using QLoRA"
@@ -106,15 +106,15 @@ def _qlora_problems(draft: Draft, model: str, nodes: int) -> Iterator[Problem]:
 
 
 def _is_distributed(draft: Draft, nodes: int) -> bool:
-    number = processes(draft)
-    return nodes > 1 or (gpu_count(counted_resources(draft)) > 1 if number == "auto" else int(number) > 1)
+    number = processes_per_node(draft)
+    return nodes > 1 or (gpu_count(resources_for_process_count(draft)) > 1 if number == "auto" else int(number) > 1)
 
 
 def _recipe(draft: Draft, nodes: int) -> tuple[str, str]:
-    """The recipe and the suffix of the config that goes with it; on several nodes there is only full fine-tuning."""
+    """Return the recipe and the suffix of its config. Multi-node supports only full fine-tuning."""
     if nodes != 1:
         return "full_finetune_distributed", "_full_multinode" if nodes > 1 else "_full"
-    single = processes(draft) == "1" or gpu_count(counted_resources(draft)) == 1
+    single = processes_per_node(draft) == "1" or gpu_count(resources_for_process_count(draft)) == 1
     where, device = ("single_device", "_single_device") if single else ("distributed", "")
     if _uses_qlora(draft):
         return f"lora_finetune_{where}", f"_qlora{device}"

@@ -1,6 +1,6 @@
 """Gang scheduling with Volcano: a PodGroup with queue, priority and topology, and an annotation on every pod.
 
-Source: Trainer's volcano plugin (reference sections 2.14, 4.2 rule 27). Whether a PriorityClass exists only a cluster knows.
+Source: Trainer's volcano plugin (reference sections 2.14, 4.2 rule 27). Only a cluster can check whether a PriorityClass exists.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class VolcanoPolicy:
         spec = group["spec"]
         if queue := draft.annotations.get(QUEUE):
             spec["queue"] = queue
-        for pods in draft.pod_sets:  # the last one that names a priority decides
+        for pods in draft.pod_sets:  # the last priority is used
             if priority := pods.pod_spec.get("priorityClassName"):
                 spec["priorityClassName"] = priority
         if policy.get("networkTopology") is not None:

@@ -1,6 +1,6 @@
-"""The XGBoost policy: the tracker's address and how many workers report to it; as many workers a node as it has GPUs.
+"""The XGBoost policy: the tracker's address and the number of workers, one per GPU.
 
-The TrainJob's own variables come first: the plain policy puts them there. Source: Trainer's xgboost plugin (reference
+The TrainJob's variables come first; the plain policy adds them. Source: Trainer's xgboost plugin (reference
 sections 2.12, 4.2 rule 25).
 """
 
@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from trainwright.api import names
 from trainwright.api.errors import Problem
 from trainwright.materialize.draft import Draft
-from trainwright.materialize.rendezvous import literal, main_host, pod_number
-from trainwright.materialize.resources import counted_resources, gpu_count
+from trainwright.materialize.rendezvous import index_variable, main_host, value_variable
+from trainwright.materialize.resources import gpu_count, resources_for_process_count
 from trainwright.materialize.upsert import upsert_env, upsert_port
 
 RESERVED = ("DMLC_TRACKER_URI", "DMLC_TRACKER_PORT", "DMLC_TASK_ID", "DMLC_NUM_WORKER")
@@ -36,12 +36,12 @@ class XGBoostPolicy:
         container = pods.container(names.NODE)
         if container is None:
             return
-        workers = pods.count * max(gpu_count(counted_resources(draft)), 1)
+        workers = pods.count * max(gpu_count(resources_for_process_count(draft)), 1)
         variables = [
-            literal("DMLC_TRACKER_URI", main_host(draft)),
-            literal("DMLC_TRACKER_PORT", names.RENDEZVOUS_PORT),
-            pod_number("DMLC_TASK_ID"),
-            literal("DMLC_NUM_WORKER", workers),
+            value_variable("DMLC_TRACKER_URI", main_host(draft)),
+            value_variable("DMLC_TRACKER_PORT", names.RENDEZVOUS_PORT),
+            index_variable("DMLC_TASK_ID"),
+            value_variable("DMLC_NUM_WORKER", workers),
         ]
         upsert_env(container, variables)
         upsert_port(container, {"containerPort": names.RENDEZVOUS_PORT})

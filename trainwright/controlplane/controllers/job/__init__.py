@@ -1,4 +1,4 @@
-"""The batch/v1 Job controller: pods with completion indexes, back-off, and a count of every pod that ends - once.
+"""The batch/v1 Job controller: creates pods with completion indexes and backoff, and counts every finished pod exactly once.
 
 Source of the behaviour: Kubernetes' Job controller (reference jobset-and-job.md, section 3).
 """

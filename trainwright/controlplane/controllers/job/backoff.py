@@ -1,6 +1,6 @@
-"""How long a Job waits before it replaces failed pods: 10 s, doubling with each failure since the last success, at most 10 minutes.
+"""The backoff before a Job replaces failed pods: 10 s, doubled by each failure since the last success, at most 10 minutes.
 
-Counted from the end of the last failed pod. A Job with a limit per index waits for each index on its own.
+Counted from the end of the last failed pod. A Job with a backoff limit per index has a separate backoff per index.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from trainwright.controlplane.controllers.job.per_index import all_failures
 from trainwright.controlplane.controllers.job.pods import finished_at
 
 FIRST_BACKOFF_SECONDS = 10.0
-MOST_BACKOFF_SECONDS = 600.0
+MAX_BACKOFF_SECONDS = 600.0
 
 
 @dataclass(frozen=True)
 class BackoffRecord:
-    """Failures since the last success, over the life of a Job's controller; pods that are gone stay counted."""
+    """Failures since the last success, including those of deleted pods, during the lifetime of this process."""
 
     failures: int = 0
     last: datetime | None = None
 
-    def after(self, succeeded: list[Obj], failed: list[Obj]) -> BackoffRecord:
-        """The record once these newly ended pods are counted; a success forgets every failure before it."""
+    def updated(self, succeeded: list[Obj], failed: list[Obj]) -> BackoffRecord:
+        """Return the record with newly finished pods. A success resets all earlier failures."""
         times = sorted(finished_at(pod) for pod in failed)
         if not succeeded:
             return BackoffRecord(self.failures + len(times), times[-1]) if times else self
@@ -37,14 +37,14 @@ class BackoffRecord:
 
 
 def index_seconds_left(failed: Obj | None, now: datetime) -> float:
-    """How long an index still waits, whose last failed pod this is."""
+    """Return the remaining backoff of an index, given its last failed pod."""
     return _left(all_failures(failed) + 1, finished_at(failed), now) if failed else 0.0
 
 
 def backoff_seconds(failures: int) -> float:
     if failures <= 0:
         return 0.0
-    return float(min(FIRST_BACKOFF_SECONDS * 2 ** (min(failures, 20) - 1), MOST_BACKOFF_SECONDS))
+    return float(min(FIRST_BACKOFF_SECONDS * 2 ** (min(failures, 20) - 1), MAX_BACKOFF_SECONDS))
 
 
 def _left(failures: int, last: datetime, now: datetime) -> float:

@@ -1,4 +1,4 @@
-"""Sets of completion indexes and the text form that a Job's status has of them: `0,2-4`."""
+"""Sets of completion indexes and their text format in a Job's status: `0,2-4`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 
 def indexes_text(indexes: Iterable[int]) -> str:
-    """Intervals of three or more are written `a-b`, two neighbours `a,b`."""
+    """Format indexes. Intervals of three or more are written `a-b`, two consecutive ones `a,b`."""
     parts: list[str] = []
     run: list[int] = []
     for index in [*sorted(set(indexes)), None]:
@@ -20,7 +20,7 @@ def indexes_text(indexes: Iterable[int]) -> str:
 
 
 def parse_indexes(text: str | None) -> set[int]:
-    """The indexes that such a text names; empty for an empty text."""
+    """Parse a text of indexes; empty for an empty text."""
     indexes: set[int] = set()
     for part in filter(None, (text or "").split(",")):
         first, _, last = part.partition("-")

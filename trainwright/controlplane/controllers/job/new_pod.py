@@ -1,4 +1,4 @@
-"""Making a pod of a Job: the template, and what tells the pod and its Job which of the completions it works on."""
+"""Builds a pod of a Job from the template, with its completion index."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _NAME_LIMIT = 58
 
 
 def new_pod(job: Obj, index: int | None, notes: dict[str, str]) -> Obj:
-    """The pod for a completion index (None for NonIndexed Jobs), with more annotations; the API server completes its name."""
+    """Return a pod for a completion index (None for NonIndexed Jobs), with additional annotations and a generateName."""
     template = copy_of(job["spec"]["template"])
     metadata = template.get("metadata") or {}
     labels, annotations = dict(metadata.get("labels") or {}), {**(metadata.get("annotations") or {}), **notes}

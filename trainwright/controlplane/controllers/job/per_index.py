@@ -1,4 +1,4 @@
-"""Back-off limits per index: how often an index has failed travels in an annotation from a pod to its replacement."""
+"""Backoff limits per index. The number of failures of an index is passed in an annotation from a pod to its replacement."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ IGNORED_FAILURES = "batch.kubernetes.io/job-index-ignored-failure-count"
 
 
 def failed_indexes(job: Obj, pods: list[Obj], has_failed: Callable[[Obj], bool]) -> set[int]:
-    """The indexes that have failed for good: as noted, and those of pods that ended since."""
+    """Return the permanently failed indexes: those in the status, and those of pods that failed since."""
     known, spec = parse_indexes((job.get("status") or {}).get("failedIndexes")), job["spec"]
     for pod in pods:
         index = index_of(pod)
@@ -26,7 +26,7 @@ def failed_indexes(job: Obj, pods: list[Obj], has_failed: Callable[[Obj], bool])
 
 
 def last_failures(failed: Iterable[Obj]) -> dict[int, Obj]:
-    """For each index the failed pod that its replacement will count on from."""
+    """Return the failed pod of each index whose counters the replacement continues."""
     last: dict[int, Obj] = {}
     for pod in failed:
         index = index_of(pod)
@@ -37,7 +37,7 @@ def last_failures(failed: Iterable[Obj]) -> dict[int, Obj]:
 
 
 def replacement_notes(spec: Obj, replaced: Obj | None) -> dict[str, str]:
-    """The annotations with which the next pod of an index counts on."""
+    """Return the annotations with the failure counters for the next pod of an index."""
     failures, ignored = (_count(replaced, FAILURES), _count(replaced, IGNORED_FAILURES)) if replaced else (0, 0)
     if replaced is not None:
         if pod_failure_policy.counts(spec, replaced):
@@ -48,7 +48,7 @@ def replacement_notes(spec: Obj, replaced: Obj | None) -> dict[str, str]:
 
 
 def all_failures(pod: Obj) -> int:
-    """How often the pod's index had failed before it, ignored failures included: the back-off grows with all of them."""
+    """Return the failures of the pod's index before it, including ignored ones, since all of them increase the backoff."""
     return _count(pod, FAILURES) + _count(pod, IGNORED_FAILURES)
 
 

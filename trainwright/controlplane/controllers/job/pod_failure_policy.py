@@ -1,4 +1,4 @@
-"""What a Job makes of one failed pod: the first rule of its podFailurePolicy that matches the pod decides."""
+"""Evaluates a Job's podFailurePolicy for a failed pod. The first matching rule applies."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from trainwright.controlplane.controllers.job.pods import container_statuses
 
 @dataclass(frozen=True)
 class Match:
-    """The action of the rule that matched, and what it saw, in the words of the real controller."""
+    """The action of the matching rule, and a message like that of the upstream controller."""
 
     action: str
     message: str
 
 
 def matching_rule(spec: Obj, pod: Obj) -> Match | None:
-    """The first rule that matches the failed pod; None where no rule does."""
+    """Return the first rule that matches the failed pod, or None."""
     for number, rule in enumerate((spec.get("podFailurePolicy") or {}).get("rules") or []):
         exits, conditions = rule.get("onExitCodes"), rule.get("onPodConditions") or []
         seen = _exit(exits, pod) if exits else _condition(conditions, pod)
@@ -27,13 +27,13 @@ def matching_rule(spec: Obj, pod: Obj) -> Match | None:
 
 
 def counts(spec: Obj, pod: Obj) -> bool:
-    """Whether the failure of this pod counts towards the limits."""
+    """Whether the pod's failure counts towards the limits."""
     match = matching_rule(spec, pod)
     return match is None or match.action != "Ignore"
 
 
 def fails_job(spec: Obj, failed: list[Obj]) -> str | None:
-    """Why the first of these failed pods fails the whole Job; None when none does."""
+    """Return the message of the first failed pod that fails the Job, or None."""
     for pod in failed:
         match = matching_rule(spec, pod)
         if match is not None and match.action == "FailJob":

@@ -1,4 +1,4 @@
-"""The pods of a Job: what state one is in, and when it ended."""
+"""The states of a Job's pods, and when they finished."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def is_tracked(pod: Obj) -> bool:
 
 
 def container_statuses(pod: Obj) -> list[Obj]:
-    """Of the containers first, then of the init containers."""
+    """Return the statuses of the containers, then of the init containers."""
     status = pod.get("status") or {}
     return [*(status.get("containerStatuses") or []), *(status.get("initContainerStatuses") or [])]
 
@@ -49,7 +49,7 @@ def restarts_of(pod: Obj) -> int:
 
 
 def finished_at(pod: Obj) -> datetime:
-    """When the last container of a pod ended; where they do not all say, when it stopped being ready, was deleted or created."""
+    """Return when a pod's last container finished; if unknown, when it became unready, was deleted or created."""
     status, metadata = pod.get("status") or {}, pod["metadata"]
     ends = [((entry.get("state") or {}).get("terminated") or {}).get("finishedAt") for entry in container_statuses(pod)]
     if ends and all(ends):
@@ -64,7 +64,7 @@ def finished_at(pod: Obj) -> datetime:
 
 
 def removal_order(pod: Obj) -> tuple[object, ...]:
-    """Sort key: the pod whose removal costs least comes first (unbound, pending, not ready, ready shortly, restarted often, young)."""
+    """Return a sort key for scale-down: unassigned, pending, unready, recently ready, often restarted and young pods come first."""
     ready = _ready_since(pod)
     return (
         bool((pod.get("spec") or {}).get("nodeName")),

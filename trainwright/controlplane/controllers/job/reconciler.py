@@ -1,4 +1,4 @@
-"""One pass over a Job: look, judge, create or remove pods, count what ended, and write the status when it differs."""
+"""Reconciles a Job: evaluates its policies, creates or deletes pods, counts finished pods, and updates the status."""
 
 from __future__ import annotations
 
@@ -13,52 +13,52 @@ from trainwright.api.kinds import JOB, POD
 from trainwright.api.objects import Obj, controller_of, copy_of, is_controlled_by, is_deleting, name_of, namespace_of, uid_of
 from trainwright.api.times import rfc3339
 from trainwright.cluster.protocol import Cluster
-from trainwright.controlplane.controllers.controller import Controller, key_of_controller, own_key
+from trainwright.controlplane.controllers.controller import Controller, object_key, owner_key
 from trainwright.controlplane.controllers.events import record_event
 from trainwright.controlplane.controllers.expiry import seconds_to_expiry
 from trainwright.controlplane.controllers.job import per_index, tracking
 from trainwright.controlplane.controllers.job.backoff import BackoffRecord
 from trainwright.controlplane.controllers.job.batching import BATCH_SECONDS, Batching
-from trainwright.controlplane.controllers.job.look import Look
-from trainwright.controlplane.controllers.job.new_pod import new_pod
-from trainwright.controlplane.controllers.job.pods import is_ready, is_terminal, is_terminating, is_tracked, phase_of
-from trainwright.controlplane.controllers.job.scaling import missing, surplus
-from trainwright.controlplane.controllers.job.verdicts import (
+from trainwright.controlplane.controllers.job.finish import (
     COMPLETED,
     TARGET,
-    Verdict,
+    FinishReason,
+    find_finish_reason,
     is_complete,
     seconds_to_deadline,
-    verdict,
 )
+from trainwright.controlplane.controllers.job.new_pod import new_pod
+from trainwright.controlplane.controllers.job.pods import is_ready, is_terminal, is_terminating, is_tracked, phase_of
+from trainwright.controlplane.controllers.job.reconcile_state import ReconcileState
+from trainwright.controlplane.controllers.job.scaling import indexes_to_create, pods_to_delete
 from trainwright.controlplane.controllers.queue import Key
 
 SOURCE = "job-controller"
 _OWN_MANAGER = "kubernetes.io/job-controller"
-_ZERO_IS_ABSENT = ("active", "succeeded", "failed", "completedIndexes")
+_OMITTED_IF_ZERO = ("active", "succeeded", "failed", "completedIndexes")
 
 
 PreparePod = Callable[[Obj], None]
-"""Completes, in place, a pod that is about to be created, or raises ApiError where it must not be yet."""
+"""Modifies a pod before its creation, or raises ApiError if it must not be created yet."""
 
 
 def job_controller(
     cluster: Cluster, prepare_pod: PreparePod = lambda _pod: None, batch_seconds: float = BATCH_SECONDS
 ) -> Controller:
     batching = Batching(batch_seconds)
-    watches = {JOB: own_key, POD: key_of_controller("Job")}
-    delays = {JOB: batching.of_job, POD: batching.of_pod}
+    watches = {JOB: object_key, POD: owner_key("Job")}
+    delays = {JOB: batching.job_delay, POD: batching.pod_delay}
     return Controller("job", JobReconciler(cluster, prepare_pod).reconcile, watches, workers=2, delays=delays)
 
 
 @dataclass
-class _Running:
-    """What is left of the Job's live pods after this pass has created and removed some."""
+class _PodCounts:
+    """Counts of the Job's pods, updated with those created and deleted in this reconcile."""
 
     active: int
     ready: int
     terminating: int
-    again: float | None = None
+    requeue_after: float | None = None
     error: ApiError | None = None
 
     def remove(self, pods: list[Obj]) -> None:
@@ -83,123 +83,129 @@ class JobReconciler:
             return None
         listed = self._pods_of(job)
         pods = [pod for pod in listed if is_controlled_by(pod, job)]
-        tracking.release(self._cluster, [pod for pod in listed if not controller_of(pod) or _is_predecessors(pod, job)])
+        tracking.remove_finalizers(
+            self._cluster, [pod for pod in listed if not controller_of(pod) or _belongs_to_predecessor(pod, job)]
+        )
         if is_finished(job):
             self._backoffs.pop(uid_of(job), None)
-            tracking.release(self._cluster, pods)
+            tracking.remove_finalizers(self._cluster, pods)
             return self._expire(job)
-        return self._pass(job, pods)
+        return self._reconcile_job(job, pods)
 
     def _pods_of(self, job: Obj) -> list[Obj]:
-        """Pods that carry the Job's name, or what a Job with a selector of its own looks for."""
+        """Return pods with the Job's name label, and those that match a manual selector."""
         selectors = [f"{names.JOB_NAME_LABEL}={name_of(job)}"]
         if job["spec"].get("manualSelector"):
-            wanted = (job["spec"].get("selector") or {}).get("matchLabels") or {}
-            selectors.append(",".join(f"{key}={value}" for key, value in wanted.items()))
+            match_labels = (job["spec"].get("selector") or {}).get("matchLabels") or {}
+            selectors.append(",".join(f"{key}={value}" for key, value in match_labels.items()))
         listed = [self._cluster.list(POD, namespace_of(job), label_selector=text).items for text in selectors]
         return list({uid_of(pod): pod for pods in listed for pod in pods}.values())
 
-    def _pass(self, job: Obj, pods: list[Obj]) -> float | None:
+    def _reconcile_job(self, job: Obj, pods: list[Obj]) -> float | None:
         before = copy_of(job.get("status") or {})
-        look = Look(job, pods, datetime.now(UTC))
-        if not look.status.get("startTime") and not look.suspended:
-            look.status["startTime"] = rfc3339(look.now)
-        record = self._record(look).after(look.new_succeeded, look.new_failed)
-        ready = sum(is_ready(pod) for pod in look.active)
-        running = _Running(len(look.active), ready, sum(is_terminating(pod) for pod in look.pods))
-        ending = verdict(look)
-        if ending is not None:
-            running.remove(self._delete(job, look.active))
+        state = ReconcileState(job, pods, datetime.now(UTC))
+        if not state.status.get("startTime") and not state.is_suspended:
+            state.status["startTime"] = rfc3339(state.now)
+        record = self._backoff_record(state).updated(state.new_succeeded, state.new_failed)
+        ready = sum(is_ready(pod) for pod in state.active)
+        counts = _PodCounts(len(state.active), ready, sum(is_terminating(pod) for pod in state.pods))
+        finish = find_finish_reason(state)
+        if finish is not None:
+            counts.remove(self._delete(job, state.active))
         elif not is_deleting(job):
-            self._manage(look, record, running)
-        if ending is None and is_complete(look, running.active):
-            ending = COMPLETED
-        elif ending is None and not is_deleting(job):
-            self._mark_suspension(look)
-        look.status |= {"active": running.active, "ready": running.ready, "terminating": running.terminating}
-        self._count(look, ending, before)
+            self._scale_pods(state, record, counts)
+        if finish is None and is_complete(state, counts.active):
+            finish = COMPLETED
+        elif finish is None and not is_deleting(job):
+            self._mark_suspension(state)
+        state.status |= {"active": counts.active, "ready": counts.ready, "terminating": counts.terminating}
+        self._track_pods(state, finish, before)
         self._backoffs[uid_of(job)] = record
-        if running.error is not None:
-            raise running.error
-        return running.again
+        if counts.error is not None:
+            raise counts.error
+        return counts.requeue_after
 
-    def _record(self, look: Look) -> BackoffRecord:
-        """The back-off so far; after a restart of this process, what the pods that are left tell of it."""
-        known = self._backoffs.get(uid_of(look.job))
+    def _backoff_record(self, state: ReconcileState) -> BackoffRecord:
+        """Return the backoff record; after a restart of this process, derived from the remaining pods."""
+        known = self._backoffs.get(uid_of(state.job))
         if known is not None:
             return known
-        counted = [pod for pod in look.pods if is_terminal(pod) and not is_tracked(pod)]
+        counted = [pod for pod in state.pods if is_terminal(pod) and not is_tracked(pod)]
         succeeded = [pod for pod in counted if phase_of(pod) == "Succeeded"]
-        return BackoffRecord().after(succeeded, [pod for pod in counted if phase_of(pod) == "Failed"])
+        return BackoffRecord().updated(succeeded, [pod for pod in counted if phase_of(pod) == "Failed"])
 
-    def _manage(self, look: Look, record: BackoffRecord, running: _Running) -> None:
-        """Remove what is too many or create what is missing, never both in one pass."""
-        deadline = seconds_to_deadline(look)
-        extra = surplus(look)
+    def _scale_pods(self, state: ReconcileState, record: BackoffRecord, counts: _PodCounts) -> None:
+        """Delete surplus pods or create missing ones, never both in one reconcile."""
+        deadline = seconds_to_deadline(state)
+        extra = pods_to_delete(state)
         if extra:
-            tracking.release(self._cluster, extra)  # removed by us: neither failed nor succeeded
-            running.remove(self._delete(look.job, extra))
-            running.again = deadline
+            tracking.remove_finalizers(self._cluster, extra)  # deleted by the controller: neither failed nor succeeded
+            counts.remove(self._delete(state.job, extra))
+            counts.requeue_after = deadline
             return
-        indexes, wait = missing(look, record)
+        indexes, wait = indexes_to_create(state, record)
         for index in indexes:
             try:
-                self._create(look, index)
-            except ApiError as error:  # what has ended is counted all the same
-                running.error = error
+                self._create(state, index)
+            except ApiError as error:  # finished pods are still counted
+                counts.error = error
                 break
-            running.active += 1
-        running.again = min((left for left in (deadline, wait) if left is not None), default=None)
+            counts.active += 1
+        counts.requeue_after = min((left for left in (deadline, wait) if left is not None), default=None)
 
-    def _mark_suspension(self, look: Look) -> None:
-        if look.suspended:
-            if set_condition(look.status, "Suspended", True, "JobSuspended", "Job suspended", rfc3339(look.now)):
-                self._tell(look.job, "Normal", "Suspended", "Job suspended")
-            look.status.pop("startTime", None)
-        elif is_true(look.job, "Suspended"):
-            set_condition(look.status, "Suspended", False, "JobResumed", "Job resumed", rfc3339(look.now))
-            look.status["startTime"] = rfc3339(look.now)
-            self._tell(look.job, "Normal", "Resumed", "Job resumed")
+    def _mark_suspension(self, state: ReconcileState) -> None:
+        if state.is_suspended:
+            if set_condition(state.status, "Suspended", True, "JobSuspended", "Job suspended", rfc3339(state.now)):
+                self._record_event(state.job, "Normal", "Suspended", "Job suspended")
+            state.status.pop("startTime", None)
+        elif is_true(state.job, "Suspended"):
+            set_condition(state.status, "Suspended", False, "JobResumed", "Job resumed", rfc3339(state.now))
+            state.status["startTime"] = rfc3339(state.now)
+            self._record_event(state.job, "Normal", "Resumed", "Job resumed")
 
-    def _count(self, look: Look, ending: Verdict | None, before: Obj) -> None:
-        """Count what ended and announce how the Job ends; state the end once no pod is left and all are counted."""
-        releasing = tracking.to_release(look, ending)
-        tracking.note(look, releasing, ending)
-        if ending is not None:
-            set_condition(look.status, TARGET[ending.end], True, ending.reason, ending.message, rfc3339(look.now))
-        if releasing or ending is not None:
-            before = self._write(look.job, before)
-        released = tracking.release(self._cluster, releasing)
-        tracking.count(look, {uid_of(pod) for pod in look.pods if is_tracked(pod)} - released)
-        left = look.status["uncountedTerminatedPods"] or look.status["terminating"]
-        if ending is not None and not left:
-            set_condition(look.status, ending.end, True, ending.reason, ending.message, rfc3339(look.now))
-            if ending.end == "Complete":
-                look.status["completionTime"] = rfc3339(look.now)
-        self._write(look.job, before)
-        if ending is not None and not left:
-            self._tell_end(look, ending)
+    def _track_pods(self, state: ReconcileState, finish: FinishReason | None, before: Obj) -> None:
+        """Count finished pods and set the interim condition; set the final condition once all pods are gone and counted."""
+        releasing = tracking.pods_to_release(state, finish)
+        tracking.record_uncounted(state, releasing, finish)
+        if finish is not None:
+            set_condition(state.status, TARGET[finish.end], True, finish.reason, finish.message, rfc3339(state.now))
+        if releasing or finish is not None:
+            before = self._write(state.job, before)
+        released = tracking.remove_finalizers(self._cluster, releasing)
+        tracking.count_released(state, {uid_of(pod) for pod in state.pods if is_tracked(pod)} - released)
+        left = state.status["uncountedTerminatedPods"] or state.status["terminating"]
+        if finish is not None and not left:
+            set_condition(state.status, finish.end, True, finish.reason, finish.message, rfc3339(state.now))
+            if finish.end == "Complete":
+                state.status["completionTime"] = rfc3339(state.now)
+        self._write(state.job, before)
+        if finish is not None and not left:
+            self._record_finish(state, finish)
 
-    def _tell_end(self, look: Look, ending: Verdict) -> None:
-        if ending.end == "Failed":
-            self._tell(look.job, "Warning", ending.reason, ending.message)
+    def _record_finish(self, state: ReconcileState, finish: FinishReason) -> None:
+        if finish.end == "Failed":
+            self._record_event(state.job, "Warning", finish.reason, finish.message)
             return
-        completions = look.spec.get("completions")
-        if completions is not None and look.succeeded > int(completions):
+        completions = state.spec.get("completions")
+        if completions is not None and state.succeeded > int(completions):
             message = "Too many succeeded pods running after completion count reached"
-            self._tell(look.job, "Warning", "TooManySucceededPods", message)
-        self._tell(look.job, "Normal", "Completed", "Job completed")
+            self._record_event(state.job, "Warning", "TooManySucceededPods", message)
+        self._record_event(state.job, "Normal", "Completed", "Job completed")
 
-    def _create(self, look: Look, index: int | None) -> None:
-        notes = per_index.replacement_notes(look.spec, look.awaiting_replacement.get(index or 0)) if look.per_index else {}
+    def _create(self, state: ReconcileState, index: int | None) -> None:
+        notes = (
+            per_index.replacement_notes(state.spec, state.awaiting_replacement.get(index or 0))
+            if state.has_limit_per_index
+            else {}
+        )
         try:
-            pod = new_pod(look.job, index, notes)
+            pod = new_pod(state.job, index, notes)
             self._prepare_pod(pod)
             pod = self._cluster.create(pod)
         except ApiError as error:
-            self._tell(look.job, "Warning", "FailedCreate", f"Error creating: {error.message}")
+            self._record_event(state.job, "Warning", "FailedCreate", f"Error creating: {error.message}")
             raise
-        self._tell(look.job, "Normal", "SuccessfulCreate", f"Created pod: {name_of(pod)}")
+        self._record_event(state.job, "Normal", "SuccessfulCreate", f"Created pod: {name_of(pod)}")
 
     def _delete(self, job: Obj, pods: list[Obj]) -> list[Obj]:
         for pod in pods:
@@ -207,18 +213,18 @@ class JobReconciler:
                 self._cluster.delete(POD, name_of(pod), namespace_of(pod), uid=uid_of(pod))
             except NotFound:
                 continue
-            self._tell(job, "Normal", "SuccessfulDelete", f"Deleted pod: {name_of(pod)}")
+            self._record_event(job, "Normal", "SuccessfulDelete", f"Deleted pod: {name_of(pod)}")
         return pods
 
     def _release_orphans(self, key: Key) -> None:
-        """Let the pods of a Job that is gone go, too: nobody will count them."""
+        """Remove the finalizers of a deleted Job's pods, which will not be counted any more."""
         namespace, name = key
         for pod in self._cluster.list(POD, namespace, label_selector=f"{names.JOB_NAME_LABEL}={name}").items:
-            tracking.release(self._cluster, [pod])
+            tracking.remove_finalizers(self._cluster, [pod])
 
     def _expire(self, job: Obj) -> float | None:
         left = seconds_to_expiry(job, datetime.now(UTC))
-        if is_deleting(job):  # its pods go first; that it is over may not wake us again and again
+        if is_deleting(job):  # wait for its pods without requeueing
             return None
         if left is None or left > 0:
             return left
@@ -226,18 +232,18 @@ class JobReconciler:
         return None
 
     def _write(self, job: Obj, before: Obj) -> Obj:
-        """Store the status if it differs, and return what is stored; the job takes over the version, so that the next write fits."""
-        wanted = {field: value for field, value in job["status"].items() if value or field not in _ZERO_IS_ABSENT}
-        if wanted != before:
-            stored = self._cluster.update_status({**job, "status": wanted})
+        """Write the status if it has changed, and return it. Updates the job's resourceVersion for the next write."""
+        status = {field: value for field, value in job["status"].items() if value or field not in _OMITTED_IF_ZERO}
+        if status != before:
+            stored = self._cluster.update_status({**job, "status": status})
             job["metadata"]["resourceVersion"] = stored["metadata"]["resourceVersion"]
-        return copy_of(wanted)
+        return copy_of(status)
 
-    def _tell(self, job: Obj, kind: str, reason: str, message: str) -> None:
+    def _record_event(self, job: Obj, kind: str, reason: str, message: str) -> None:
         record_event(self._cluster, job, "Warning" if kind == "Warning" else "Normal", reason, message, SOURCE)
 
 
-def _is_predecessors(pod: Obj, job: Obj) -> bool:
-    """Whether the pod was made by an earlier Job of this name, which will not count it any more."""
+def _belongs_to_predecessor(pod: Obj, job: Obj) -> bool:
+    """Whether the pod belongs to an earlier Job with this name, which will not count it any more."""
     owner = controller_of(pod) or {}
     return (owner.get("kind"), owner.get("name")) == ("Job", name_of(job)) and owner.get("uid") != uid_of(job)

@@ -1,4 +1,4 @@
-"""When does a Job succeed before all its indexes have? When one rule of its successPolicy is met; the first one that is, is named."""
+"""Evaluates a Job's successPolicy: it succeeds before all indexes have completed if one rule is met."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from trainwright.api.objects import Obj
 from trainwright.controlplane.controllers.job.indexes import parse_indexes
 
 
-def met_rule(spec: Obj, completed: set[int]) -> int | None:
-    """The index of the first rule that the completed indexes meet."""
+def met_success_rule(spec: Obj, completed: set[int]) -> int | None:
+    """Return the index of the first rule that the completed indexes meet, or None."""
     if completed:
         for number, rule in enumerate((spec.get("successPolicy") or {}).get("rules") or []):
             if _is_met(rule, completed):

@@ -1,8 +1,8 @@
-"""Counting each pod that ends exactly once, however often the controller dies in between.
+"""Counts each finished pod exactly once, even if the controller is killed.
 
-Three steps, each safe to repeat: note the pod's UID in the status, take the finalizer off the pod, then count and forget the UID.
-A pod cannot vanish before the second step, and is not counted before the third. For the successes of an Indexed Job the
-completed indexes take the place of the UIDs: a set cannot count twice.
+Three idempotent steps: record the pod's UID in the status, remove the pod's finalizer, then count the pod and remove the UID.
+A pod cannot be deleted before the second step, and is not counted before the third. For an Indexed Job the set of completed
+indexes replaces the UIDs of succeeded pods.
 """
 
 from __future__ import annotations
@@ -15,80 +15,79 @@ from trainwright.api.kinds import POD
 from trainwright.api.objects import Obj, is_deleting, name_of, namespace_of, uid_of
 from trainwright.cluster.protocol import Cluster
 from trainwright.controlplane.controllers.job import pod_failure_policy
+from trainwright.controlplane.controllers.job.finish import FinishReason
 from trainwright.controlplane.controllers.job.indexes import indexes_text
-from trainwright.controlplane.controllers.job.look import Look
 from trainwright.controlplane.controllers.job.pods import index_of, is_tracked, phase_of
-from trainwright.controlplane.controllers.job.verdicts import Verdict
+from trainwright.controlplane.controllers.job.reconcile_state import ReconcileState
 
 
-def to_release(look: Look, ending: Verdict | None) -> list[Obj]:
-    """The pods that need no watching any more: ended ones and, once the Job is over or going, all of them.
+def pods_to_release(state: ReconcileState, finish: FinishReason | None) -> list[Obj]:
+    """Return pods that need no tracking any more: finished ones and, if the Job has finished or is being deleted, all.
 
-    A failed pod whose index will be tried again stays until its replacement has taken over its count of failures.
+    A failed pod whose index will be retried is kept until its replacement has taken over its failure count.
     """
-    tracked = [pod for pod in look.pods if is_tracked(pod)]
-    if ending is not None or is_deleting(look.job):
+    tracked = [pod for pod in state.pods if is_tracked(pod)]
+    if finish is not None or is_deleting(state.job):
         return tracked
-    kept = {uid_of(pod) for pod in look.awaiting_replacement.values()}
-    ended = [pod for pod in tracked if phase_of(pod) == "Succeeded" or look.has_failed(pod)]
+    kept = {uid_of(pod) for pod in state.awaiting_replacement.values()}
+    ended = [pod for pod in tracked if phase_of(pod) == "Succeeded" or state.has_failed(pod)]
     return [pod for pod in ended if uid_of(pod) not in kept or phase_of(pod) == "Succeeded"]
 
 
-def note(look: Look, releasing: list[Obj], ending: Verdict | None) -> None:
-    """Step one: put what these pods came to into the status, as UIDs or as indexes."""
-    uncounted = {outcome: set(uids) for outcome, uids in look.uncounted.items()}
-    completed = set(look.completed_before)
+def record_uncounted(state: ReconcileState, releasing: list[Obj], finish: FinishReason | None) -> None:
+    """Step one: record the results of these pods in the status, as UIDs or as indexes."""
+    uncounted = {outcome: set(uids) for outcome, uids in state.uncounted.items()}
+    completed = set(state.completed_before)
     for pod in releasing:
         index = index_of(pod)
-        if not look.belongs(pod):
+        if not state.is_needed(pod):
             continue
         if phase_of(pod) == "Succeeded" and uid_of(pod) not in uncounted["failed"]:
-            if index is not None and look.indexed:
+            if index is not None and state.is_indexed:
                 completed.add(index)
             else:
                 uncounted["succeeded"].add(uid_of(pod))
-        elif _is_failure(look, pod, ending):
+        elif _is_failure(state, pod, finish):
             uncounted["failed"].add(uid_of(pod))
-    noted = {outcome: sorted(uids) for outcome, uids in uncounted.items() if uids}
-    look.status["uncountedTerminatedPods"] = noted
-    if look.indexed:
-        look.status["completedIndexes"] = indexes_text(completed)
-        look.status["succeeded"] = len(completed)
-    if look.failed_indexes is not None:
-        look.status["failedIndexes"] = indexes_text(look.failed_indexes)
+    state.status["uncountedTerminatedPods"] = {outcome: sorted(uids) for outcome, uids in uncounted.items() if uids}
+    if state.is_indexed:
+        state.status["completedIndexes"] = indexes_text(completed)
+        state.status["succeeded"] = len(completed)
+    if state.failed_indexes is not None:
+        state.status["failedIndexes"] = indexes_text(state.failed_indexes)
 
 
-def count(look: Look, still_tracked: set[str]) -> None:
-    """Step three: move the noted pods, whose finalizer is gone, into the counts."""
-    uncounted = look.status.get("uncountedTerminatedPods") or {}
+def count_released(state: ReconcileState, still_tracked: set[str]) -> None:
+    """Step three: count the recorded pods whose finalizer has been removed."""
+    uncounted = state.status.get("uncountedTerminatedPods") or {}
     left: Obj = {}
     for outcome, uids in uncounted.items():
         done = [uid for uid in uids if uid not in still_tracked]
         if done:
-            look.status[outcome] = int(look.status.get(outcome) or 0) + len(done)
+            state.status[outcome] = int(state.status.get(outcome) or 0) + len(done)
         if len(done) < len(uids):
             left[outcome] = [uid for uid in uids if uid in still_tracked]
-    look.status["uncountedTerminatedPods"] = left
+    state.status["uncountedTerminatedPods"] = left
 
 
-def release(cluster: Cluster, pods: list[Obj]) -> set[str]:
-    """Step two: take our finalizer off these pods; returns the UIDs of those that have it no more.
+def remove_finalizers(cluster: Cluster, pods: list[Obj]) -> set[str]:
+    """Step two: remove the tracking finalizer from these pods. Returns the UIDs of those without it.
 
-    The pods themselves stay as they were read: they may be the store's own.
+    The given objects are not modified, since they may be shared with the store.
     """
     released: set[str] = set()
     for pod in pods:
         if not is_tracked(pod):
             continue
         kept = [finalizer for finalizer in pod["metadata"]["finalizers"] if finalizer != names.JOB_TRACKING_FINALIZER]
-        with suppress(NotFound):  # gone, and its finalizer with it
+        with suppress(NotFound):  # already deleted
             cluster.patch(POD, name_of(pod), {"metadata": {"finalizers": kept or None}}, namespace_of(pod))
         released.add(uid_of(pod))
     return released
 
 
-def _is_failure(look: Look, pod: Obj, ending: Verdict | None) -> bool:
-    """When a Job fails, what still runs has failed too; when it succeeds, what still runs counts neither way."""
-    if not look.has_failed(pod) and (ending is None or ending.end != "Failed"):
+def _is_failure(state: ReconcileState, pod: Obj, finish: FinishReason | None) -> bool:
+    """Whether to count a pod as failed. If the Job fails, running pods count as failed; if it succeeds, they do not count."""
+    if not state.has_failed(pod) and (finish is None or finish.end != "Failed"):
         return False
-    return pod_failure_policy.counts(look.spec, pod)
+    return pod_failure_policy.counts(state.spec, pod)

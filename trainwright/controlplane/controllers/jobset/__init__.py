@@ -1,4 +1,4 @@
-"""The JobSet controller: one file for each policy, pure functions over a JobSet and its Jobs; `reconciler` calls them in order.
+"""The JobSet controller: one file per policy, with pure functions of a JobSet and its Jobs that `reconciler` calls in order.
 
 Source of the behaviour: JobSet 0.13 (reference jobset-and-job.md, sections 1 and 2).
 """

@@ -1,4 +1,4 @@
-"""The Jobs of a JobSet, sorted by attempt and outcome, and the counters that its status shows of them."""
+"""Classifies the Jobs of a JobSet by attempt and result, and computes the counters for its status."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from trainwright.api import names
 from trainwright.api.conditions import is_true
 from trainwright.api.objects import Obj, labels_of, name_of, named
-from trainwright.controlplane.controllers.controller import Stuck
+from trainwright.controlplane.controllers.controller import TerminalError
 
 JOB_RESTART_ATTEMPT_LABEL = "jobset.sigs.k8s.io/job-restart-attempt"
 _COUNTERS = ("jobRestarts", "jobRestartsCountTowardsMax")
@@ -15,7 +15,7 @@ _COUNTERS = ("jobRestarts", "jobRestartsCountTowardsMax")
 
 @dataclass
 class Children:
-    """`previous` are Jobs of an earlier attempt, on their way out; the others belong to the current one."""
+    """`previous` are Jobs of an earlier attempt, to be deleted; the others belong to the current one."""
 
     previous: list[Obj] = field(default_factory=list)
     active: list[Obj] = field(default_factory=list)
@@ -30,15 +30,15 @@ class Children:
         return [job for job in self.active if replicated_job_of(job) == replicated]
 
 
-def sorted_children(jobs: list[Obj], status: Obj, *, single_restarts: bool = False) -> Children:
-    """Bucket the owned Jobs. Raises Stuck for one whose label does not say which attempt it belongs to.
+def classify_children(jobs: list[Obj], status: Obj, *, single_restarts: bool = False) -> Children:
+    """Classify the owned Jobs. Raises TerminalError for a Job with an invalid attempt label.
 
-    `single_restarts`: Jobs may have been restarted one by one, so that an older one of these is a previous one, too.
+    `single_restarts`: Jobs may have been restarted individually, so that older ones of these are previous ones, too.
     """
     children = Children()
     for job in sorted(jobs, key=name_of):
-        older = _number(job, names.RESTART_ATTEMPT_LABEL) < int(status.get("restarts") or 0)
-        if older or (single_restarts and _is_outdated(job, status)):
+        is_older = _label_number(job, names.RESTART_ATTEMPT_LABEL) < int(status.get("restarts") or 0)
+        if is_older or (single_restarts and _is_outdated(job, status)):
             children.previous.append(job)
         elif is_true(job, "Complete"):
             children.successful.append(job)
@@ -54,27 +54,27 @@ def replicated_job_of(job: Obj) -> str:
 
 
 def restarts_of(status: Obj, replicated: str, index: int) -> int:
-    """How often this one Job was restarted on its own."""
+    """Return how often this Job was restarted individually."""
     entry = named(status.get("replicatedJobsStatus"), replicated) or {}
     restarts = entry.get("jobRestarts") or []
     return int(restarts[index]) if index < len(restarts) else 0
 
 
 def index_of(job: Obj) -> int:
-    """The Job's place among its replicas. Raises Stuck."""
-    return _number(job, names.JOB_INDEX_LABEL)
+    """Return the Job's index among its replicas. Raises TerminalError."""
+    return _label_number(job, names.JOB_INDEX_LABEL)
 
 
 def is_ready(job: Obj) -> bool:
-    """All pods of the Job are ready or have succeeded."""
+    """Whether all pods of the Job are ready or have succeeded."""
     status, spec = job.get("status") or {}, job["spec"]
     parallelism = spec.get("parallelism", 1)
-    wanted = min(parallelism, spec["completions"]) if spec.get("completions") is not None else parallelism
-    return bool((status.get("succeeded") or 0) + (status.get("ready") or 0) >= wanted)
+    needed = min(parallelism, spec["completions"]) if spec.get("completions") is not None else parallelism
+    return bool((status.get("succeeded") or 0) + (status.get("ready") or 0) >= needed)
 
 
 def counters(jobset: Obj, children: Children) -> list[Obj]:
-    """`status.replicatedJobsStatus`, in the order of the spec reversed by name, as the real controller stores it."""
+    """Return `status.replicatedJobsStatus`, in descending order of names, like upstream."""
     entries = []
     before = (jobset.get("status") or {}).get("replicatedJobsStatus")
     for replicated in jobset["spec"].get("replicatedJobs") or []:
@@ -96,7 +96,7 @@ def counters(jobset: Obj, children: Children) -> list[Obj]:
 
 
 def count_single_restart(status: Obj, job: Obj, replicas: int, *, counted: bool) -> None:
-    """Note in the counters that this one Job is restarted; its object then belongs to an earlier attempt."""
+    """Count an individual restart of this Job; its object then belongs to an earlier attempt."""
     entry = named(status["replicatedJobsStatus"], replicated_job_of(job))
     assert entry is not None
     for counter in _COUNTERS if counted else _COUNTERS[:1]:
@@ -106,7 +106,7 @@ def count_single_restart(status: Obj, job: Obj, replicas: int, *, counted: bool)
 
 
 def counted_single_restarts(status: Obj) -> int:
-    """Restarts of single Jobs that use up the same budget as those of the whole set."""
+    """Return the number of individual restarts that count towards maxRestarts."""
     entries = status.get("replicatedJobsStatus") or []
     return sum(sum(entry.get("jobRestartsCountTowardsMax") or []) for entry in entries)
 
@@ -114,11 +114,11 @@ def counted_single_restarts(status: Obj) -> int:
 def _is_outdated(job: Obj, status: Obj) -> bool:
     if JOB_RESTART_ATTEMPT_LABEL not in labels_of(job):
         return False
-    return _number(job, JOB_RESTART_ATTEMPT_LABEL) < restarts_of(status, replicated_job_of(job), index_of(job))
+    return _label_number(job, JOB_RESTART_ATTEMPT_LABEL) < restarts_of(status, replicated_job_of(job), index_of(job))
 
 
-def _number(job: Obj, label: str) -> int:
+def _label_number(job: Obj, label: str) -> int:
     text = labels_of(job).get(label, "")
     if not text.isdigit():
-        raise Stuck(f"the label {label} of Job {name_of(job)} must be a number, not {text!r}")
+        raise TerminalError(f"the label {label} of Job {name_of(job)} must be a number, not {text!r}")
     return int(text)

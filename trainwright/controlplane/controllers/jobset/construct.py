@@ -1,4 +1,4 @@
-"""The objects that a JobSet makes: its child Jobs with their labels, and its headless Service."""
+"""Builds the objects of a JobSet: child Jobs with labels, and the headless Service."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from collections.abc import Collection, Iterator
 from trainwright.api import names
 from trainwright.api.objects import Obj, copy_of, name_of, namespace_of, owner_reference, uid_of
 from trainwright.controlplane.controllers.jobset.children import JOB_RESTART_ATTEMPT_LABEL, restarts_of
-from trainwright.controlplane.controllers.jobset.placement import NODE_SELECTOR, ask_for_domain, placement_annotations
+from trainwright.controlplane.controllers.jobset.placement import NODE_SELECTOR, placement_annotations, select_domain
 from trainwright.controlplane.controllers.jobset.volume_claims import add_claims
 
 _PREFIX = "jobset.sigs.k8s.io/"
 
 
 def child_jobs(
-    jobset: Obj, replicated: Obj, *, single_restarts: bool = False, but: Collection[str] = frozenset()
+    jobset: Obj, replicated: Obj, *, single_restarts: bool = False, exclude: Collection[str] = frozenset()
 ) -> Iterator[Obj]:
-    """The Jobs of one replicated job for the current attempt, in index order, without those of the names in `but`.
+    """Yield the Jobs of a replicated job for the current attempt, in index order, except those with names in `exclude`.
 
-    `single_restarts`: they say, too, how often each was restarted on its own.
+    `single_restarts`: adds the label with the number of individual restarts.
     """
     for index in range(replicated.get("replicas", 1)):
-        if job_name(jobset, replicated, index) not in but:
+        if job_name(jobset, replicated, index) not in exclude:
             yield _job(jobset, replicated, index, single_restarts)
 
 
@@ -35,7 +35,7 @@ def subdomain(jobset: Obj) -> str:
 
 
 def headless_service(jobset: Obj) -> Obj | None:
-    """The Service that gives the pods their names, or None where DNS host names are off."""
+    """Return the Service for the pods' host names, or None if DNS host names are disabled."""
     network = jobset["spec"].get("network") or {}
     if network.get("enableDNSHostnames") is False:
         return None
@@ -51,40 +51,40 @@ def headless_service(jobset: Obj) -> Obj | None:
 def _job(jobset: Obj, replicated: Obj, index: int, single_restarts: bool) -> Obj:
     template = copy_of(replicated["template"])
     name = job_name(jobset, replicated, index)
-    keys = _place(jobset, replicated, index)
+    keys = _job_keys(jobset, replicated, index)
     if single_restarts:
         keys[JOB_RESTART_ATTEMPT_LABEL] = str(restarts_of(jobset.get("status") or {}, replicated["name"], index))
     placement = placement_annotations(jobset, replicated)
     spec = template["spec"]
     spec["suspend"] = bool(jobset["spec"].get("suspend"))
     pods = spec["template"]
-    metadata = _with_place(template.get("metadata"), keys, placement)
-    pods["metadata"] = _with_place(pods.get("metadata"), keys, placement)
+    metadata = _with_keys(template.get("metadata"), keys, placement)
+    pods["metadata"] = _with_keys(pods.get("metadata"), keys, placement)
     if (jobset["spec"].get("network") or {}).get("enableDNSHostnames") is not False:
         pods["spec"]["subdomain"] = subdomain(jobset)
     if NODE_SELECTOR in placement:
-        ask_for_domain(pods["spec"], namespace_of(jobset), name)
+        select_domain(pods["spec"], namespace_of(jobset), name)
     add_claims(jobset, pods["spec"])
     metadata |= {"name": name, "namespace": namespace_of(jobset), "ownerReferences": [owner_reference(jobset)]}
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec}
 
 
-def _with_place(metadata: Obj | None, keys: dict[str, str], notes: dict[str, str]) -> Obj:
+def _with_keys(metadata: Obj | None, keys: dict[str, str], notes: dict[str, str]) -> Obj:
     metadata = dict(metadata or {})
     metadata["labels"] = {**(metadata.get("labels") or {}), **keys}
     metadata["annotations"] = {**(metadata.get("annotations") or {}), **keys, **notes}
     return metadata
 
 
-def _place(jobset: Obj, replicated: Obj, index: int) -> dict[str, str]:
-    """Where a Job stands among the others: each key becomes both a label and an annotation."""
+def _job_keys(jobset: Obj, replicated: Obj, index: int) -> dict[str, str]:
+    """Return keys that identify a Job in its JobSet; each is set as a label and as an annotation."""
     jobs = jobset["spec"].get("replicatedJobs") or []
     group = replicated.get("groupName") or "default"
     before = jobs[: [job["name"] for job in jobs].index(replicated["name"])]
     in_group = [job for job in jobs if (job.get("groupName") or "default") == group]
     before_in_group = [job for job in before if (job.get("groupName") or "default") == group]
     key = f"{namespace_of(jobset)}/{job_name(jobset, replicated, index)}"
-    place = {
+    keys = {
         names.JOBSET_NAME_LABEL: name_of(jobset),
         names.JOBSET_UID_LABEL: uid_of(jobset),
         names.REPLICATED_JOB_LABEL: replicated["name"],
@@ -101,8 +101,8 @@ def _place(jobset: Obj, replicated: Obj, index: int) -> dict[str, str]:
     coordinator = jobset["spec"].get("coordinator")
     if coordinator:
         numbers = f"{coordinator.get('jobIndex', 0)}-{coordinator.get('podIndex', 0)}"
-        place[f"{_PREFIX}coordinator"] = f"{name_of(jobset)}-{coordinator['replicatedJob']}-{numbers}.{subdomain(jobset)}"
-    return place
+        keys[f"{_PREFIX}coordinator"] = f"{name_of(jobset)}-{coordinator['replicatedJob']}-{numbers}.{subdomain(jobset)}"
+    return keys
 
 
 def _replicas(jobs: list[Obj]) -> int:

@@ -1,4 +1,4 @@
-"""What happens when a Job of a JobSet fails: the first rule that matches decides, else a restart within `maxRestarts`."""
+"""Evaluates the failure policy of a JobSet: the first matching rule applies, else a restart within `maxRestarts`."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Verdict:
-    """What to do about `job`; a restart counts towards the maximum or not, `rule` is the reason that the conditions give."""
+class FailureAction:
+    """The action for `job`; `counted` restarts count towards the maximum, `rule` is the reason of the condition."""
 
     outcome: Literal["fail", "restart", "restart job"]
     job: Obj
@@ -28,8 +28,8 @@ class Verdict:
     counted: bool = True
 
 
-def verdict(jobset: Obj, failed: list[Obj], *, single_restarts: bool = False) -> Verdict:
-    """What the failure policy makes of the failed Jobs (at least one) of the current attempt."""
+def failure_action(jobset: Obj, failed: list[Obj], *, single_restarts: bool = False) -> FailureAction:
+    """Return the action for the failed Jobs (at least one) of the current attempt."""
     policy = jobset["spec"].get("failurePolicy")
     first = min(failed, key=_failed_at)
     if policy is None:
@@ -44,15 +44,15 @@ def verdict(jobset: Obj, failed: list[Obj], *, single_restarts: bool = False) ->
     outcome: Literal["restart", "restart job"] = "restart job" if action.removesuffix(_UNCOUNTED) == RESTART_JOB else "restart"
     message = f"applying {action} failure policy action (first failed job: {name_of(job)})"
     named = f"FailurePolicy_{rule['name']}" if rule["name"] else "DefaultFailurePolicy"
-    return Verdict(outcome, job, f"{action}FailurePolicyAction", message, named, counted)
+    return FailureAction(outcome, job, f"{action}FailurePolicyAction", message, named, counted)
 
 
-def _fail(job: Obj, reason: str, words: str) -> Verdict:
-    return Verdict("fail", job, reason, f"{words} (first failed job: {name_of(job)})")
+def _fail(job: Obj, reason: str, message: str) -> FailureAction:
+    return FailureAction("fail", job, reason, f"{message} (first failed job: {name_of(job)})")
 
 
 def _used(jobset: Obj, single_restarts: bool) -> int:
-    """How much of the budget is gone; restarts of the set and of single Jobs share one."""
+    """Return the number of restarts that count towards maxRestarts, of the JobSet and of individual Jobs."""
     status = jobset.get("status") or {}
     return int(status.get("restartsCountTowardsMax") or 0) + (counted_single_restarts(status) if single_restarts else 0)
 
@@ -67,22 +67,22 @@ def _matching(policy: Obj, failed: list[Obj]) -> tuple[Obj, Obj] | None:
 
 
 def _matches(rule: Obj, job: Obj) -> bool:
-    verdict = condition(job, "Failed") or {}
+    failed = condition(job, "Failed") or {}
     targets, reasons = rule.get("targetReplicatedJobs"), rule.get("onJobFailureReasons")
     patterns = rule.get("onJobFailureMessagePatterns")
     return (
         (not targets or replicated_job_of(job) in targets)
-        and (not reasons or verdict.get("reason") in reasons)
-        and (not patterns or any(_is_found(pattern, verdict.get("message", "")) for pattern in patterns))
+        and (not reasons or failed.get("reason") in reasons)
+        and (not patterns or any(_is_found(pattern, failed.get("message", "")) for pattern in patterns))
     )
 
 
 def _is_found(pattern: str, message: str) -> bool:
-    """Patterns are not compiled at admission: a bad one matches nothing."""
+    """Whether the pattern matches. Admission does not validate patterns; an invalid one matches nothing."""
     try:
         return re.search(pattern, message) is not None
     except re.error as error:
-        log.warning("failure policy pattern not understood pattern=%r error=%s", pattern, error)
+        log.warning("invalid failure policy pattern pattern=%r error=%s", pattern, error)
         return False
 
 

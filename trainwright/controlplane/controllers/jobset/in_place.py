@@ -1,7 +1,7 @@
-"""Restarts in which the pods stay (gate InPlaceRestart): which attempt the pods are at, and which of them may run.
+"""In-place restarts (feature gate InPlaceRestart): containers are restarted without recreating pods.
 
-Each pod says by an annotation at which attempt it waits. `currentInPlaceRestartAttempt` lets the pods at it run, once all
-are there; `previousInPlaceRestartAttempt` restarts the containers of every pod at or below it.
+Each pod has its attempt in an annotation. `currentInPlaceRestartAttempt` lets pods of that attempt run, once all have reached it;
+`previousInPlaceRestartAttempt` restarts the containers of pods at or below it.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from trainwright.api.objects import Obj, annotations_of, name_of
-from trainwright.controlplane.controllers.controller import Stuck
+from trainwright.controlplane.controllers.controller import TerminalError
 
 ATTEMPT = "jobset.sigs.k8s.io/in-place-restart-attempt"
 STRATEGY = "InPlaceRestart"
@@ -17,7 +17,7 @@ STRATEGY = "InPlaceRestart"
 
 @dataclass(frozen=True)
 class Attempts:
-    """What the status should say; None: as it is. `failed`: the pods have restarted too often."""
+    """New values of the status; None: unchanged. `failed`: the pods have restarted too often."""
 
     current: int | None = None
     previous: int | None = None
@@ -29,9 +29,9 @@ def is_in_place(jobset: Obj) -> bool:
 
 
 def attempts(jobset: Obj, pods: list[Obj]) -> Attempts:
-    """What the pods' attempts mean for the JobSet. Raises Stuck for an annotation or a size that cannot be read."""
+    """Compute the JobSet's attempts from its pods. Raises TerminalError for an invalid annotation or size."""
     status, budget = jobset.get("status") or {}, int(jobset["spec"]["failurePolicy"].get("maxRestarts") or 0)
-    if max((_most_restarts(pod) for pod in pods), default=0) > budget:
+    if max((_max_restarts(pod) for pod in pods), default=0) > budget:
         return Attempts(failed=True)
     live = [pod for pod in pods if (pod.get("status") or {}).get("phase") != "Failed"]
     seen = [_attempt(pod) for pod in live if ATTEMPT in annotations_of(pod)]
@@ -46,7 +46,7 @@ def attempts(jobset: Obj, pods: list[Obj]) -> Attempts:
     return Attempts(previous=max(highest - 1, int(status.get("previousInPlaceRestartAttempt") or 0)))
 
 
-def _most_restarts(pod: Obj) -> int:
+def _max_restarts(pod: Obj) -> int:
     status = pod.get("status") or {}
     containers = [*(status.get("containerStatuses") or []), *(status.get("initContainerStatuses") or [])]
     return max((int(container.get("restartCount") or 0) for container in containers), default=0)
@@ -55,16 +55,18 @@ def _most_restarts(pod: Obj) -> int:
 def _attempt(pod: Obj) -> int:
     text = annotations_of(pod)[ATTEMPT]
     if not text.isdigit():
-        raise Stuck(f"the annotation {ATTEMPT} of Pod {name_of(pod)} must be a number, not {text!r}")
+        raise TerminalError(f"the annotation {ATTEMPT} of Pod {name_of(pod)} must be a number, not {text!r}")
     return int(text)
 
 
 def _expected(jobset: Obj) -> int:
-    """How many pods the JobSet has when all are there."""
+    """Return the total number of pods of the JobSet."""
     total = 0
     for replicated in jobset["spec"].get("replicatedJobs") or []:
         spec = replicated["template"]["spec"]
         if spec.get("parallelism") is None or spec["parallelism"] != spec.get("completions"):
-            raise Stuck(f"restarts in place need equal parallelism and completions in replicated job {replicated['name']}")
+            raise TerminalError(
+                f"restarts in place need equal parallelism and completions in replicated job {replicated['name']}"
+            )
         total += int(replicated.get("replicas", 1)) * int(spec["parallelism"])
     return total

@@ -1,7 +1,7 @@
-"""Exclusive placement: one Job in each domain of a topology (a rack, a slice), by annotation of the JobSet or a replicated job.
+"""Exclusive placement: one Job per domain of a topology (rack, slice), by annotation of the JobSet or a replicated job.
 
-The leader, index 0, is kept away from other Jobs' pods by affinity; the others are let in once it has a node, and go to its domain.
-With the node selector strategy the domains are labelled beforehand, and the pods only ask for theirs.
+The leader, index 0, has an anti-affinity to other Jobs' pods. The others are created once it has a node, and follow to its domain.
+With the node selector strategy, domains are labelled in advance, and pods only select theirs.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from trainwright.api import names
+from trainwright.api.defaults.pod import priority_of
 from trainwright.api.errors import Forbidden
 from trainwright.api.objects import Obj, annotations_of, labels_of, namespace_of
-from trainwright.api.pod_defaults import priority_of
 
 EXCLUSIVE = "alpha.jobset.sigs.k8s.io/exclusive-topology"
 NODE_SELECTOR = "alpha.jobset.sigs.k8s.io/node-selector"
@@ -22,11 +22,11 @@ _NO_SCHEDULE = {"key": "alpha.jobset.sigs.k8s.io/no-schedule", "operator": "Exis
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 DomainOf = Callable[[Obj, str], str | None]
-"""`(pod, topology key)`: the domain of the node that the pod's leader is on, or None while that is not known."""
+"""Maps `(pod, topology key)` to the domain of the leader's node, or None if unknown."""
 
 
 def placement_annotations(jobset: Obj, replicated: Obj) -> dict[str, str]:
-    """The annotations of every Job and pod; those of the replicated job go before those of the set."""
+    """Return the annotations for every Job and pod; those of the replicated job override those of the JobSet."""
     found: dict[str, str] = {}
     for notes in (annotations_of(jobset), annotations_of(replicated["template"])):
         if EXCLUSIVE in notes:
@@ -34,14 +34,14 @@ def placement_annotations(jobset: Obj, replicated: Obj) -> dict[str, str]:
     return found
 
 
-def ask_for_domain(pod_spec: Obj, namespace: str, job: str) -> None:
-    """The node selector strategy: nodes that carry this Job's name, whatever keeps others away from them."""
+def select_domain(pod_spec: Obj, namespace: str, job: str) -> None:
+    """Select nodes labelled with this Job's name, and tolerate their taint (node selector strategy)."""
     pod_spec["nodeSelector"] = {**(pod_spec.get("nodeSelector") or {}), _NAMESPACED_JOB: f"{namespace}_{job}"}
     pod_spec["tolerations"] = [*(pod_spec.get("tolerations") or []), dict(_NO_SCHEDULE)]
 
 
-def place(pod: Obj, domain_of: DomainOf) -> None:
-    """Prepare, in place, a pod of a JobSet that is about to be created. Raises Forbidden for one that must still wait."""
+def place_pod(pod: Obj, domain_of: DomainOf) -> None:
+    """Modify a pod of a JobSet before its creation. Raises Forbidden if it must wait for its leader."""
     notes = annotations_of(pod)
     if names.JOBSET_NAME_LABEL not in notes:
         return
@@ -52,7 +52,7 @@ def place(pod: Obj, domain_of: DomainOf) -> None:
     if topology is None or NODE_SELECTOR in notes:
         return
     if notes.get(names.COMPLETION_INDEX) == "0":
-        pod["spec"]["affinity"] = _alone(pod, topology, priority)
+        pod["spec"]["affinity"] = _exclusive_affinity(pod, topology, priority)
         return
     domain = domain_of(pod, topology)
     if domain is not None:
@@ -62,15 +62,15 @@ def place(pod: Obj, domain_of: DomainOf) -> None:
 
 
 def leader_selector(pod: Obj) -> tuple[str, str]:
-    """Namespace and label selector of the pod's leader, of the same attempt."""
+    """Return namespace and label selector of the pod's leader of the same attempt."""
     labels = labels_of(pod)
     keys = (_JOB_KEY, names.RESTART_ATTEMPT_LABEL)
-    wanted = {key: labels[key] for key in keys if key in labels} | {names.COMPLETION_INDEX: "0"}
-    return namespace_of(pod), ",".join(f"{key}={value}" for key, value in wanted.items())
+    leader = {key: labels[key] for key in keys if key in labels} | {names.COMPLETION_INDEX: "0"}
+    return namespace_of(pod), ",".join(f"{key}={value}" for key, value in leader.items())
 
 
-def _alone(pod: Obj, topology: str, priority: str) -> Obj:
-    """Beside pods of the own Job only, as far as these are of the same priority: more urgent ones may still evict."""
+def _exclusive_affinity(pod: Obj, topology: str, priority: str) -> Obj:
+    """Return an affinity to pods of the own Job and an anti-affinity to others with the same priority, so preemption still works."""
     key = labels_of(pod).get(_JOB_KEY, "")
     own = [{"key": _JOB_KEY, "operator": "In", "values": [key]}]
     others = [

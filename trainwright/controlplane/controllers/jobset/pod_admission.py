@@ -1,4 +1,4 @@
-"""What JobSet's webhook does to the pods of JobSets before they are created, with what the cluster says about their leaders."""
+"""JobSet's pod webhook: modifies pods of JobSets before their creation, according to the node of their leader."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from trainwright.api.errors import NotFound
 from trainwright.api.kinds import NODE, POD
 from trainwright.api.objects import Obj, is_deleting, labels_of
 from trainwright.cluster.protocol import Cluster
-from trainwright.controlplane.controllers.jobset.placement import leader_selector, place
+from trainwright.controlplane.controllers.jobset.placement import leader_selector, place_pod
 
 
 def pod_admission(cluster: Cluster) -> Callable[[Obj], None]:
-    """A function that prepares a pod in place. It raises Forbidden for one that must wait for its leader's node."""
+    """Return a function that modifies a pod, or raises Forbidden if it must wait for its leader's node."""
 
     def domain_of(pod: Obj, topology: str) -> str | None:
         namespace, selector = leader_selector(pod)
@@ -25,4 +25,4 @@ def pod_admission(cluster: Cluster) -> Callable[[Obj], None]:
         except NotFound:
             return None
 
-    return lambda pod: place(pod, domain_of)
+    return lambda pod: place_pod(pod, domain_of)

@@ -1,4 +1,4 @@
-"""One pass over a JobSet: look at its Jobs, let the policies decide in their order, write what differs, status last."""
+"""Reconciles a JobSet: classifies its Jobs, applies the policies in order, and writes the status last."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ from trainwright.api.objects import (
     uid_of,
 )
 from trainwright.cluster.protocol import Cluster
-from trainwright.controlplane.controllers.controller import Controller, key_of_controller, own_key
+from trainwright.controlplane.controllers.controller import Controller, object_key, owner_key
 from trainwright.controlplane.controllers.events import record_event
 from trainwright.controlplane.controllers.expiry import seconds_to_expiry
 from trainwright.controlplane.controllers.jobset import in_place
 from trainwright.controlplane.controllers.jobset.children import (
+    classify_children,
     count_single_restart,
     counters,
     replicated_job_of,
-    sorted_children,
 )
 from trainwright.controlplane.controllers.jobset.construct import child_jobs, headless_service
 from trainwright.controlplane.controllers.jobset.depends_on import dependencies_met
-from trainwright.controlplane.controllers.jobset.elastic import resized
-from trainwright.controlplane.controllers.jobset.failure_policy import verdict
-from trainwright.controlplane.controllers.jobset.look import Look
+from trainwright.controlplane.controllers.jobset.elastic import resize_patch
+from trainwright.controlplane.controllers.jobset.failure_policy import failure_action
+from trainwright.controlplane.controllers.jobset.reconcile_state import ReconcileState
 from trainwright.controlplane.controllers.jobset.startup_policy import has_started, is_in_order, mark_completed, mark_in_progress
 from trainwright.controlplane.controllers.jobset.success_policy import has_succeeded
-from trainwright.controlplane.controllers.jobset.suspension import resumed
+from trainwright.controlplane.controllers.jobset.suspension import resume_patch
 from trainwright.controlplane.controllers.jobset.volume_claims import volume_claims
 from trainwright.controlplane.controllers.queue import Key
 from trainwright.controlplane.gates import FeatureGates
@@ -48,8 +48,8 @@ SOURCE = "jobset-controller"
 
 def jobset_controller(cluster: Cluster, gates: FeatureGates | None = None) -> Controller:
     gates = gates or FeatureGates()
-    of_jobset = key_of_controller("JobSet")
-    watches: dict[Kind, Callable[[Obj], list[Key]]] = {JOBSET: own_key, JOB: of_jobset, SERVICE: of_jobset}
+    of_jobset = owner_key("JobSet")
+    watches: dict[Kind, Callable[[Obj], list[Key]]] = {JOBSET: object_key, JOB: of_jobset, SERVICE: of_jobset}
     if gates.InPlaceRestart:
         watches[POD] = _jobset_of_pod
     return Controller("jobset", JobSetReconciler(cluster, gates).reconcile, watches)
@@ -74,170 +74,170 @@ class JobSetReconciler:
             return None
         before = copy_of(jobset.get("status") or {})
         status: Obj = jobset.setdefault("status", {})
-        children = sorted_children(self._jobs(jobset), status, single_restarts=self._gates.RestartJob)
-        look = Look(jobset, status, children, datetime.now(UTC))
-        again = self._pass(look)
+        children = classify_children(self._jobs(jobset), status, single_restarts=self._gates.RestartJob)
+        state = ReconcileState(jobset, status, children, datetime.now(UTC))
+        requeue_after = self._reconcile_jobset(state)
         if status != before:
             status.setdefault("restarts", 0)
             self._cluster.update_status(jobset)
-            for severity, reason, message in look.events:
+            for severity, reason, message in state.events:
                 record_event(self._cluster, jobset, "Warning" if severity == "Warning" else "Normal", reason, message, SOURCE)
-        return again
+        return requeue_after
 
     def _jobs(self, jobset: Obj) -> list[Obj]:
-        """The Jobs that belong to this very JobSet; a predecessor of the same name may have left others."""
+        """Return Jobs controlled by this JobSet, not by an earlier one with the same name."""
         selector = f"{names.JOBSET_NAME_LABEL}={name_of(jobset)}"
         jobs = self._cluster.list(JOB, namespace_of(jobset), label_selector=selector).items
         return [job for job in jobs if is_controlled_by(job, jobset)]
 
-    def _pass(self, look: Look) -> float | None:
-        seen = counters(look.jobset, look.children)
+    def _reconcile_jobset(self, state: ReconcileState) -> float | None:
+        seen = counters(state.jobset, state.children)
         if seen:
-            look.status["replicatedJobsStatus"] = seen
-        if is_finished(look.jobset):
-            self._delete(look.children.active)
-            return self._expire(look)
-        self._delete(look.children.previous)
-        _end_restart(look)
-        if look.children.failed:
-            self._fail_or_restart(look)
+            state.status["replicatedJobsStatus"] = seen
+        if is_finished(state.jobset):
+            self._delete(state.children.active)
+            return self._expire(state)
+        self._delete(state.children.previous)
+        _end_restart(state)
+        if state.children.failed:
+            self._fail_or_restart(state)
             return None
-        if has_succeeded(look.jobset, look.children):
-            look.complete()
+        if has_succeeded(state.jobset, state.children):
+            state.complete()
             return None
-        self._create_companions(look)
-        self._resize(look)
-        self._create_jobs(look)
-        if look.suspended:
-            self._suspend(look)
+        self._create_companions(state)
+        self._resize(state)
+        self._create_jobs(state)
+        if state.is_suspended:
+            self._suspend(state)
         else:
-            self._resume(look)
-        self._restart_in_place(look)
+            self._resume(state)
+        self._restart_in_place(state)
         return None
 
-    def _expire(self, look: Look) -> float | None:
-        left = seconds_to_expiry(look.jobset, look.now)
+    def _expire(self, state: ReconcileState) -> float | None:
+        left = seconds_to_expiry(state.jobset, state.now)
         if left is None or left > 0:
             return left
-        name, namespace = name_of(look.jobset), namespace_of(look.jobset)
-        self._cluster.delete(JOBSET, name, namespace, propagation="Foreground", uid=uid_of(look.jobset))
+        name, namespace = name_of(state.jobset), namespace_of(state.jobset)
+        self._cluster.delete(JOBSET, name, namespace, propagation="Foreground", uid=uid_of(state.jobset))
         return None
 
-    def _fail_or_restart(self, look: Look) -> None:
-        decided = verdict(look.jobset, look.children.failed, single_restarts=self._gates.RestartJob)
+    def _fail_or_restart(self, state: ReconcileState) -> None:
+        decided = failure_action(state.jobset, state.children.failed, single_restarts=self._gates.RestartJob)
         if decided.outcome == "fail":
-            look.fail(decided.reason, decided.message)
+            state.fail(decided.reason, decided.message)
             return
         if decided.outcome == "restart job":
-            replicated = named(look.replicated_jobs, replicated_job_of(decided.job)) or {}
-            count_single_restart(look.status, decided.job, replicated.get("replicas", 1), counted=decided.counted)
+            replicated = named(state.replicated_jobs, replicated_job_of(decided.job)) or {}
+            count_single_restart(state.status, decided.job, replicated.get("replicas", 1), counted=decided.counted)
         else:
-            look.status["restarts"] = int(look.status.get("restarts") or 0) + 1
+            state.status["restarts"] = int(state.status.get("restarts") or 0) + 1
             if decided.counted:
-                look.status["restartsCountTowardsMax"] = int(look.status.get("restartsCountTowardsMax") or 0) + 1
-            look.set("RestartingJobSet", True, decided.rule, decided.message, "Warning")
-        look.tell("Warning", decided.reason, decided.message)
+                state.status["restartsCountTowardsMax"] = int(state.status.get("restartsCountTowardsMax") or 0) + 1
+            state.update_condition("RestartingJobSet", True, decided.rule, decided.message, "Warning")
+        state.add_event("Warning", decided.reason, decided.message)
 
-    def _create_companions(self, look: Look) -> None:
-        wanted = [(CLAIM, claim, "PVCCreationFailed") for claim in volume_claims(look.jobset)]
-        service = headless_service(look.jobset)
+    def _create_companions(self, state: ReconcileState) -> None:
+        companions = [(CLAIM, claim, "PVCCreationFailed") for claim in volume_claims(state.jobset)]
+        service = headless_service(state.jobset)
         if service is not None:
-            wanted.insert(0, (SERVICE, service, "HeadlessServiceCreationFailed"))
-        for kind, obj, reason in wanted:
+            companions.insert(0, (SERVICE, service, "HeadlessServiceCreationFailed"))
+        for kind, obj, reason in companions:
             try:
                 self._cluster.get(kind, name_of(obj), namespace_of(obj))
             except NotFound:
-                self._create_companion(look, obj, reason)
+                self._create_companion(state, obj, reason)
 
-    def _create_companion(self, look: Look, obj: Obj, reason: str) -> None:
+    def _create_companion(self, state: ReconcileState, obj: Obj, reason: str) -> None:
         try:
             self._cluster.create(obj)
         except AlreadyExists:
             return
         except ApiError as error:
-            record_event(self._cluster, look.jobset, "Warning", reason, error.message, SOURCE)
+            record_event(self._cluster, state.jobset, "Warning", reason, error.message, SOURCE)
             raise
 
-    def _resize(self, look: Look) -> None:
+    def _resize(self, state: ReconcileState) -> None:
         if not self._gates.ElasticJobSet:
             return
-        for replicated in look.replicated_jobs:
-            for job in look.children.active_of(replicated["name"]):
-                size = resized(replicated, job)
+        for replicated in state.replicated_jobs:
+            for job in state.children.active_of(replicated["name"]):
+                size = resize_patch(replicated, job)
                 if size is not None:
                     self._cluster.patch(JOB, name_of(job), {"spec": size}, namespace_of(job))
 
-    def _create_jobs(self, look: Look) -> None:
-        strategy = (look.jobset["spec"].get("failurePolicy") or {}).get("restartStrategy")
-        if strategy == "BlockingRecreate" and look.children.previous:
+    def _create_jobs(self, state: ReconcileState) -> None:
+        strategy = (state.jobset["spec"].get("failurePolicy") or {}).get("restartStrategy")
+        if strategy == "BlockingRecreate" and state.children.previous:
             return
-        in_order = is_in_order(look.jobset) and not look.suspended
-        for replicated in look.replicated_jobs:
-            if not dependencies_met(replicated, look.jobset, look.counters):
+        in_order = is_in_order(state.jobset) and not state.is_suspended
+        for replicated in state.replicated_jobs:
+            if not dependencies_met(replicated, state.jobset, state.counters):
                 continue
-            if in_order and has_started(replicated, look.counters):
+            if in_order and has_started(replicated, state.counters):
                 continue
-            self._create_missing(look, replicated)
+            self._create_missing(state, replicated)
             if in_order:
-                mark_in_progress(look)
+                mark_in_progress(state)
                 return
         if in_order:
-            mark_completed(look)
+            mark_completed(state)
 
-    def _create_missing(self, look: Look, replicated: Obj) -> None:
-        """Create the Jobs whose name is free. One that cannot be created ends the pass, once the others have been tried."""
-        taken = {name_of(job) for job in look.children.all}
+    def _create_missing(self, state: ReconcileState, replicated: Obj) -> None:
+        """Create missing Jobs. Raises the first error after all have been attempted."""
+        taken = {name_of(job) for job in state.children.all}
         failed: list[tuple[str, ApiError]] = []
-        for job in child_jobs(look.jobset, replicated, single_restarts=self._gates.RestartJob, but=taken):
+        for job in child_jobs(state.jobset, replicated, single_restarts=self._gates.RestartJob, exclude=taken):
             try:
                 self._cluster.create(job)
             except ApiError as error:
                 failed.append((name_of(job), error))
         if failed:
             message = "\n".join(f'job "{name}" creation failed with error: {error.message}' for name, error in failed)
-            record_event(self._cluster, look.jobset, "Warning", "JobCreationFailed", message, SOURCE)
+            record_event(self._cluster, state.jobset, "Warning", "JobCreationFailed", message, SOURCE)
             raise failed[0][1]
 
-    def _suspend(self, look: Look) -> None:
-        for job in look.children.active:
+    def _suspend(self, state: ReconcileState) -> None:
+        for job in state.children.active:
             if not job["spec"].get("suspend"):
                 self._cluster.patch(JOB, name_of(job), {"spec": {"suspend": True}}, namespace_of(job))
-        look.set("Suspended", True, "SuspendedJobs", "jobset is suspended")
-        look.set("RestartingJobSet", False, "JobSetSuspended", "jobset is suspended")
+        state.update_condition("Suspended", True, "SuspendedJobs", "jobset is suspended")
+        state.update_condition("RestartingJobSet", False, "JobSetSuspended", "jobset is suspended")
 
-    def _resume(self, look: Look) -> None:
-        in_order = is_in_order(look.jobset)
-        for replicated in look.replicated_jobs:
-            if not dependencies_met(replicated, look.jobset, look.counters):
+    def _resume(self, state: ReconcileState) -> None:
+        in_order = is_in_order(state.jobset)
+        for replicated in state.replicated_jobs:
+            if not dependencies_met(replicated, state.jobset, state.counters):
                 continue
-            if in_order and has_started(replicated, look.counters):
+            if in_order and has_started(replicated, state.counters):
                 continue
-            for job in look.children.active_of(replicated["name"]):
+            for job in state.children.active_of(replicated["name"]):
                 if job["spec"].get("suspend"):
                     self._resume_job(job, replicated)
             if in_order:
-                mark_in_progress(look)
+                mark_in_progress(state)
                 return
-        look.set("Suspended", False, "ResumeJobs", "jobset is resumed")
+        state.update_condition("Suspended", False, "ResumeJobs", "jobset is resumed")
 
     def _resume_job(self, job: Obj, replicated: Obj) -> None:
         name, namespace = name_of(job), namespace_of(job)
         if (job.get("status") or {}).get("startTime"):  # a started Job's template cannot be changed
             self._cluster.patch(JOB, name, {"status": {"startTime": None}}, namespace, subresource="status")
-        self._cluster.patch(JOB, name, {"spec": resumed(job, replicated)}, namespace)
+        self._cluster.patch(JOB, name, {"spec": resume_patch(job, replicated)}, namespace)
 
-    def _restart_in_place(self, look: Look) -> None:
-        if not self._gates.InPlaceRestart or not in_place.is_in_place(look.jobset):
+    def _restart_in_place(self, state: ReconcileState) -> None:
+        if not self._gates.InPlaceRestart or not in_place.is_in_place(state.jobset):
             return
-        selector = f"{names.JOBSET_NAME_LABEL}={name_of(look.jobset)}"
-        pods = self._cluster.list(POD, namespace_of(look.jobset), label_selector=selector).items
-        decided = in_place.attempts(look.jobset, pods)
+        selector = f"{names.JOBSET_NAME_LABEL}={name_of(state.jobset)}"
+        pods = self._cluster.list(POD, namespace_of(state.jobset), label_selector=selector).items
+        decided = in_place.attempts(state.jobset, pods)
         if decided.failed:
-            look.fail("ReachedMaxRestarts", "jobset failed due to reaching max number of restarts")
+            state.fail("ReachedMaxRestarts", "jobset failed due to reaching max number of restarts")
         if decided.current is not None:
-            look.status["currentInPlaceRestartAttempt"] = decided.current
+            state.status["currentInPlaceRestartAttempt"] = decided.current
         if decided.previous is not None:
-            look.status["previousInPlaceRestartAttempt"] = decided.previous
+            state.status["previousInPlaceRestartAttempt"] = decided.previous
 
     def _delete(self, jobs: list[Obj]) -> None:
         for job in jobs:
@@ -248,8 +248,8 @@ class JobSetReconciler:
                     continue
 
 
-def _end_restart(look: Look) -> None:
-    """A restart is over once all Jobs are ready, or have succeeded."""
-    total = sum(entry.get("replicas", 1) for entry in look.replicated_jobs)
-    if not look.suspended and sum(entry["ready"] + entry["succeeded"] for entry in look.counters) == total:
-        look.set("RestartingJobSet", False, "JobsReady", "all jobs are ready")
+def _end_restart(state: ReconcileState) -> None:
+    """Clear RestartingJobSet once all Jobs are ready or have succeeded."""
+    total = sum(entry.get("replicas", 1) for entry in state.replicated_jobs)
+    if not state.is_suspended and sum(entry["ready"] + entry["succeeded"] for entry in state.counters) == total:
+        state.update_condition("RestartingJobSet", False, "JobsReady", "all jobs are ready")

@@ -1,10 +1,10 @@
-"""In which order do the replicated jobs of a JobSet start? InOrder: each waits until all Jobs of the one before have started."""
+"""The startup policy of a JobSet. InOrder: each replicated job waits until all Jobs of the previous one have started."""
 
 from __future__ import annotations
 
 from trainwright.api.conditions import condition
 from trainwright.api.objects import Obj, named
-from trainwright.controlplane.controllers.jobset.look import Look
+from trainwright.controlplane.controllers.jobset.reconcile_state import ReconcileState
 
 _IN_PROGRESS, _COMPLETED = "StartupPolicyInProgress", "StartupPolicyCompleted"
 
@@ -14,24 +14,24 @@ def is_in_order(jobset: Obj) -> bool:
 
 
 def has_started(replicated: Obj, counters: list[Obj]) -> bool:
-    """Whether every Job is ready, or has ended either way."""
+    """Whether every Job is ready or has finished."""
     seen = named(counters, replicated["name"]) or {}
     started = sum(int(seen.get(counter) or 0) for counter in ("ready", "succeeded", "failed"))
     return started == int(replicated.get("replicas", 1))
 
 
-def mark_in_progress(look: Look) -> None:
-    look.set(_IN_PROGRESS, True, "InOrderStartupPolicyInProgress", "in order startup policy is in progress")
-    _turn_off(look, _COMPLETED)
+def mark_in_progress(state: ReconcileState) -> None:
+    state.update_condition(_IN_PROGRESS, True, "InOrderStartupPolicyInProgress", "in order startup policy is in progress")
+    _turn_off(state, _COMPLETED)
 
 
-def mark_completed(look: Look) -> None:
-    look.set(_COMPLETED, True, "InOrderStartupPolicyCompleted", "in order startup policy has completed")
-    _turn_off(look, _IN_PROGRESS)
+def mark_completed(state: ReconcileState) -> None:
+    state.update_condition(_COMPLETED, True, "InOrderStartupPolicyCompleted", "in order startup policy has completed")
+    _turn_off(state, _IN_PROGRESS)
 
 
-def _turn_off(look: Look, kind: str) -> None:
-    """The two exclude each other; the one that ends keeps its words and its time, and is no event."""
-    entry = condition(look.jobset, kind)
+def _turn_off(state: ReconcileState, kind: str) -> None:
+    """Set the other condition to False without changing its message and time, and without an Event."""
+    entry = condition(state.jobset, kind)
     if entry is not None:
         entry["status"] = "False"

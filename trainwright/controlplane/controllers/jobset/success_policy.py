@@ -1,4 +1,4 @@
-"""When does a JobSet succeed? When all, or any, of its targeted Jobs have."""
+"""Evaluates the success policy of a JobSet: it succeeds when all, or any, of its target Jobs have."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from trainwright.controlplane.controllers.jobset.children import Children, repli
 
 
 def has_succeeded(jobset: Obj, children: Children) -> bool:
-    """Looked at only once a Job of the current attempt has completed; a missing policy means All."""
+    """Whether the JobSet has succeeded. False until a Job of the current attempt has completed; the default policy is All."""
     if not children.successful:
         return False
     policy = jobset["spec"].get("successPolicy") or {"operator": "All"}

@@ -1,4 +1,4 @@
-"""What a suspended Job takes over from its JobSet when it is resumed."""
+"""Updates of a suspended Job from its JobSet when it is resumed."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Any
 from trainwright.api.objects import Obj
 
 
-def resumed(job: Obj, replicated: Obj) -> Obj:
-    """The merge patch of the Job's spec: unsuspended, with what the JobSet may have got meanwhile.
+def resume_patch(job: Obj, replicated: Obj) -> Obj:
+    """Return the merge patch of the Job's spec that resumes it and applies changes of the JobSet's template.
 
     Labels, annotations, node selector, tolerations and scheduling gates are added and replaced, never removed.
     """
-    wanted, present = replicated["template"]["spec"]["template"], job["spec"]["template"]
-    metadata, spec = wanted.get("metadata") or {}, wanted.get("spec") or {}
+    desired, present = replicated["template"]["spec"]["template"], job["spec"]["template"]
+    metadata, spec = desired.get("metadata") or {}, desired.get("spec") or {}
     template: Obj = {}
     for part in ("labels", "annotations"):
         if metadata.get(part):

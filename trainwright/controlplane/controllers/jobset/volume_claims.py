@@ -1,4 +1,4 @@
-"""The volume claims of a JobSet: one `<template>-<jobset>` for each template, shared by all Jobs that mount it by name."""
+"""The volume claims of a JobSet: one `<template>-<jobset>` per template, shared by all Jobs that mount it by name."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from trainwright.api.objects import Obj, copy_of, name_of, namespace_of, owner_r
 
 
 def volume_claims(jobset: Obj) -> list[Obj]:
-    """The claims to create; only those of the policy Delete go when the JobSet goes."""
+    """Return the claims to create. Only those with the policy Delete are deleted with the JobSet."""
     return [_claim(jobset, policy, template) for policy, template in _templates(jobset)]
 
 
 def add_claims(jobset: Obj, pod_spec: Obj) -> None:
-    """Give the pods the volumes of the claim templates that they mount by name."""
+    """Add volumes for the claim templates that the pods mount by name."""
     containers = [*(pod_spec.get("initContainers") or []), *(pod_spec.get("containers") or [])]
     mounted = {mount["name"] for container in containers for mount in container.get("volumeMounts") or []}
     for _, template in _templates(jobset):

@@ -1,4 +1,4 @@
-"""A small queue in front of the one-node cluster: suspended TrainJobs that name it start when their whole request fits its quota."""
+"""A queue for the single-node cluster: suspended TrainJobs in a queue are resumed when all their requests fit its quota."""
 
 from trainwright.controlplane.controllers.local_queue.reconciler import local_queue
 from trainwright.controlplane.controllers.local_queue.settings import CONFIG_MAP_NAME, QueueError, parse_queues, queues_map

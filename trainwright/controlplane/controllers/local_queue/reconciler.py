@@ -1,7 +1,7 @@
-"""One pass over the queues: who may start is resumed, who waits is told its position. All that is known is in the objects.
+"""Reconciles the queues: resumes admitted TrainJobs and writes conditions of the others. All state is in the objects.
 
-A TrainJob is counted from when it is not suspended until it ends or is suspended again. One that somebody suspends after its
-admission is left alone: who stopped it has it go on.
+A TrainJob uses quota while it is not suspended and has not finished. One that is suspended after its admission is not resumed
+again; that is up to the user who suspended it.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from trainwright.api.times import now
 from trainwright.cluster.protocol import Cluster
 from trainwright.controlplane.controllers.controller import Controller
 from trainwright.controlplane.controllers.events import record_event
+from trainwright.controlplane.controllers.local_queue.admission import AdmissionDecision, QueuedJob, admission_decisions
 from trainwright.controlplane.controllers.local_queue.settings import CONFIG_MAP_NAME, FIELD, Queue, QueueError, parse_queues
-from trainwright.controlplane.controllers.local_queue.waiting import Job, Verdict, verdicts
 from trainwright.controlplane.controllers.queue import Key
 from trainwright.controlplane.controllers.scheduler.gangs import stages
-from trainwright.controlplane.controllers.scheduler.room import add
-from trainwright.jobs.scheduling import PRIORITY_LABEL
+from trainwright.controlplane.controllers.scheduler.node_resources import add
+from trainwright.jobs.request.scheduling import PRIORITY_LABEL
 from trainwright.materialize.pod_requests import Requests
 
 PASS: Key = ("", "pass")
@@ -42,9 +42,9 @@ log = logging.getLogger(__name__)
 
 
 def local_queue(cluster: Cluster) -> Controller:
-    """It does nothing until the ConfigMap is there."""
-    made = LocalQueue(cluster)
-    return Controller("local-queue", made.reconcile, made.watches())
+    """Return the controller. It does nothing until the ConfigMap exists."""
+    reconciler = LocalQueue(cluster)
+    return Controller("local-queue", reconciler.reconcile, reconciler.watches())
 
 
 class LocalQueue:
@@ -64,28 +64,31 @@ class LocalQueue:
         queues = self._queues()
         if queues is None:
             return None
-        trainjobs = {_key_of(job): job for job in self._cluster.list(TRAINJOB).items if _concerns(job)}
+        trainjobs = {_key_of(job): job for job in self._cluster.list(TRAINJOB).items if _is_queued(job)}
         if not trainjobs:
             self._sums.clear()
             return None
-        lines: dict[str, list[Job]] = {}
+        lines: dict[str, list[QueuedJob]] = {}
         jobsets = {_key_of(jobset): jobset for jobset in self._cluster.list(JOBSET).items}
         priorities = {name_of(found): int(found.get("value") or 0) for found in self._cluster.list(PRIORITY_CLASS).items}
         for key, trainjob in trainjobs.items():
-            running = not trainjob["spec"].get("suspend")
-            if running and _queue_of(trainjob) in queues:
-                self._say(trainjob, Verdict(key, True, "Admitted", f"admitted by queue {_queue_of(trainjob)}"))
-            elif not running and _was_stopped(trainjob):
-                self._say(
-                    trainjob, Verdict(key, False, "Suspended", "suspended after it had been admitted, or by its own cancel")
+            is_running = not trainjob["spec"].get("suspend")
+            if is_running and _queue_of(trainjob) in queues:
+                self._write_decision(
+                    trainjob, AdmissionDecision(key, True, "Admitted", f"admitted by queue {_queue_of(trainjob)}")
+                )
+            elif not is_running and _is_suspended_by_user(trainjob):
+                self._write_decision(
+                    trainjob,
+                    AdmissionDecision(key, False, "Suspended", "suspended after it had been admitted, or by its own cancel"),
                 )
                 continue
             priority = priorities.get(labels_of(trainjob).get(PRIORITY_LABEL, ""), 0)
             created = str(trainjob["metadata"].get("creationTimestamp") or "")
-            job = Job(key, priority, created, running, self._requests(trainjob, jobsets.get(key)))
+            job = QueuedJob(key, priority, created, is_running, self._requests(trainjob, jobsets.get(key)))
             lines.setdefault(_queue_of(trainjob), []).append(job)
         for name, jobs in lines.items():
-            self._serve(queues.get(name), name, jobs, trainjobs, sorted(queues))
+            self._process_queue(queues.get(name), name, jobs, trainjobs, sorted(queues))
         return None
 
     def _queues(self) -> dict[str, Queue] | None:
@@ -96,13 +99,13 @@ class LocalQueue:
             return None
         try:
             return parse_queues(str((found.get("data") or {}).get(FIELD) or ""))
-        except QueueError as error:  # nobody is admitted until it is mended; its change wakes us
+        except QueueError as error:  # no job is admitted until the ConfigMap is fixed, which triggers a reconcile
             record_event(self._cluster, found, "Warning", "InvalidQueues", str(error), SOURCE)
             log.warning("event=queues_invalid error=%s", error)
             return None
 
     def _requests(self, trainjob: Obj, jobset: Obj | None) -> Requests | None:
-        """What all steps ask for together, initializers too, as Kueue counts; from the JobSet, which exists while suspended."""
+        """Return the requests of all steps including initializers, like Kueue, from the JobSet, which exists while suspended."""
         if jobset is None or not is_controlled_by(jobset, trainjob):
             return None
         version = jobset["metadata"].get("generation")
@@ -115,53 +118,55 @@ class LocalQueue:
             known = self._sums[uid_of(jobset)] = (version, total)
         return known[1]
 
-    def _serve(self, queue: Queue | None, name: str, jobs: list[Job], trainjobs: dict[Key, Obj], known: list[str]) -> None:
+    def _process_queue(
+        self, queue: Queue | None, name: str, jobs: list[QueuedJob], trainjobs: dict[Key, Obj], known: list[str]
+    ) -> None:
         if queue is None:
             message = f"there is no queue {name}; there are: {', '.join(known) or 'none'}"
             for job in jobs:
-                if not job.running:
-                    self._say(trainjobs[job.key], Verdict(job.key, False, "QueueNotFound", message))
+                if not job.is_running:
+                    self._write_decision(trainjobs[job.key], AdmissionDecision(job.key, False, "QueueNotFound", message))
             return
-        for verdict in verdicts(queue, jobs):
-            if verdict.admitted:
-                self._resume(trainjobs[verdict.key])
-            self._say(trainjobs[verdict.key], verdict)
+        for decision in admission_decisions(queue, jobs):
+            if decision.is_admitted:
+                self._resume(trainjobs[decision.key])
+            self._write_decision(trainjobs[decision.key], decision)
 
     def _resume(self, trainjob: Obj) -> None:
-        """This version of it and no other. Raises Conflict, NotFound: then the pass begins anew with what is there."""
+        """Resume exactly this version. Raises Conflict, NotFound, so that the reconcile is retried with the current objects."""
         patch = {"metadata": {"resourceVersion": trainjob["metadata"]["resourceVersion"]}, "spec": {"suspend": False}}
         self._cluster.patch(TRAINJOB, name_of(trainjob), patch, namespace_of(trainjob))
 
-    def _say(self, trainjob: Obj, verdict: Verdict) -> None:
-        """Write what its queue says of it, where that is new."""
+    def _write_decision(self, trainjob: Obj, decision: AdmissionDecision) -> None:
+        """Write the decision as a condition and an Event, if it has changed."""
         before = condition(trainjob, names.QUOTA_RESERVED)
-        wanted = (str(verdict.admitted), verdict.reason, verdict.message)
-        if before is not None and (before["status"], before.get("reason"), before.get("message")) == wanted:
+        desired = (str(decision.is_admitted), decision.reason, decision.message)
+        if before is not None and (before["status"], before.get("reason"), before.get("message")) == desired:
             return
         current = self._cluster.get(TRAINJOB, name_of(trainjob), namespace_of(trainjob))
         if uid_of(current) != uid_of(trainjob):
-            raise Conflict(f"TrainJob {name_of(trainjob)} is another one by now")
+            raise Conflict(f"TrainJob {name_of(trainjob)} has been replaced")
         status = {"conditions": (current.get("status") or {}).get("conditions") or []}
-        set_condition(status, names.QUOTA_RESERVED, verdict.admitted, verdict.reason, verdict.message, now())
+        set_condition(status, names.QUOTA_RESERVED, decision.is_admitted, decision.reason, decision.message, now())
         patch = {"metadata": {"resourceVersion": current["metadata"]["resourceVersion"]}, "status": status}
         self._cluster.patch(TRAINJOB, name_of(trainjob), patch, namespace_of(trainjob), subresource="status")
-        if before is None or before.get("reason") != verdict.reason:
-            record_event(self._cluster, trainjob, "Normal", verdict.reason, verdict.message, SOURCE)
+        if before is None or before.get("reason") != decision.reason:
+            record_event(self._cluster, trainjob, "Normal", decision.reason, decision.message, SOURCE)
 
 
-def _concerns(trainjob: Obj) -> bool:
-    foreign = trainjob["spec"].get("managedBy", names.TRAINJOB_CONTROLLER) != names.TRAINJOB_CONTROLLER
-    return bool(_queue_of(trainjob)) and not foreign and not is_deleting(trainjob) and not is_finished(trainjob)
+def _is_queued(trainjob: Obj) -> bool:
+    is_foreign = trainjob["spec"].get("managedBy", names.TRAINJOB_CONTROLLER) != names.TRAINJOB_CONTROLLER
+    return bool(_queue_of(trainjob)) and not is_foreign and not is_deleting(trainjob) and not is_finished(trainjob)
 
 
-def _was_stopped(trainjob: Obj) -> bool:
-    """Suspended by somebody who meant it: after its admission, or by the cancel of the step that it belongs to."""
-    ours = names.suspended_by_us(int(trainjob["metadata"].get("generation") or 0))
-    notes = annotations_of(trainjob)
-    if notes.get(names.SUSPENDED_BY_ANNOTATION) == ours or names.SUPERSEDED_ANNOTATION in notes:
+def _is_suspended_by_user(trainjob: Obj) -> bool:
+    """Whether it was suspended deliberately: after its admission, or by cancelling its step."""
+    own_marker = names.suspended_by_us(int(trainjob["metadata"].get("generation") or 0))
+    annotations = annotations_of(trainjob)
+    if annotations.get(names.SUSPENDED_BY_ANNOTATION) == own_marker or names.SUPERSEDED_ANNOTATION in annotations:
         return True
-    said = condition(trainjob, names.QUOTA_RESERVED)
-    return said is not None and (said["status"] == "True" or said.get("reason") == "Suspended")
+    reserved = condition(trainjob, names.QUOTA_RESERVED)
+    return reserved is not None and (reserved["status"] == "True" or reserved.get("reason") == "Suspended")
 
 
 def _queue_of(trainjob: Obj) -> str:

@@ -1,4 +1,4 @@
-"""Which queues there are, and what each may give out: a YAML text, in a file and in the ConfigMap that switches the queues on."""
+"""The queues and their quotas, as YAML in a file and in the ConfigMap that enables the queues."""
 
 from __future__ import annotations
 
@@ -17,35 +17,35 @@ FIELD = "queues.yaml"
 
 
 class QueueError(ValueError):
-    """Queues that cannot be; the message says which and why."""
+    """Invalid queues; the message names the field and the reason."""
 
 
 @dataclass(frozen=True)
 class Queue:
-    """`quota` limits the resources that it names; others are not counted."""
+    """`quota` limits the listed resources; others are unlimited."""
 
     name: str
     quota: Requests
 
 
 def parse_queues(text: str) -> dict[str, Queue]:
-    """From `queues: [{name: research, quota: {cpu: 4}}]`. Raises QueueError."""
+    """Parse `queues: [{name: research, quota: {cpu: 4}}]`. Raises QueueError."""
     try:
         found = yaml.safe_load(text)
     except yaml.YAMLError as error:
-        raise QueueError(f"the queues are no YAML: {error}") from error
+        raise QueueError(f"the queues are not valid YAML: {error}") from error
     entries = found.get("queues") if isinstance(found, dict) else None
     if not isinstance(entries, list):
         raise QueueError("queues: expected a list of {name, quota}")
     queues = [_queue(entry, f"queues[{number}]") for number, entry in enumerate(entries)]
-    twice = {queue.name for queue in queues if sum(other.name == queue.name for other in queues) > 1}
-    if twice:
-        raise QueueError(f"queues: {', '.join(sorted(twice))} is there more than once")
+    duplicates = {queue.name for queue in queues if sum(other.name == queue.name for other in queues) > 1}
+    if duplicates:
+        raise QueueError(f"queues: duplicate name {', '.join(sorted(duplicates))}")
     return {queue.name: queue for queue in queues}
 
 
 def queues_map(text: str) -> Obj:
-    """The ConfigMap with these queues. Raises QueueError."""
+    """Return the ConfigMap with these queues. Raises QueueError."""
     parse_queues(text)
     namespace, name = CONFIG_MAP_NAME
     metadata = {"name": name, "namespace": namespace}
@@ -56,7 +56,7 @@ def _queue(entry: Any, where: str) -> Queue:
     if not isinstance(entry, dict) or not isinstance(entry.get("name"), str) or not entry["name"]:
         raise QueueError(f"{where}.name: expected the name of a queue")
     if unknown := entry.keys() - {"name", "quota"}:
-        raise QueueError(f"{where}: unknown field {sorted(unknown)[0]}; known are name and quota")
+        raise QueueError(f"{where}: unknown field {sorted(unknown)[0]}; expected name and quota")
     quota = entry.get("quota") or {}
     if not isinstance(quota, dict):
         raise QueueError(f"{where}.quota: expected amounts by resource")
@@ -71,5 +71,5 @@ def _amount(amount: Any, where: str) -> Any:
     except ValueError as error:
         raise QueueError(f"{where}: {error}") from error
     if found.value < 0:
-        raise QueueError(f"{where}: {amount!r} is less than nothing")
+        raise QueueError(f"{where}: {amount!r} must not be negative")
     return found

@@ -1,4 +1,4 @@
-"""The scheduler of the one-node cluster: which pods run now, all pods of a training job or none of them."""
+"""The scheduler of the single-node cluster, with gang scheduling: either all pods of a training job are started or none."""
 
 from trainwright.controlplane.controllers.scheduler.reconciler import scheduler
 

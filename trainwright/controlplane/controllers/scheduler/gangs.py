@@ -1,7 +1,7 @@
-"""What a JobSet still needs besides the pods that are there: of the Jobs that run side by side now, without waiting for another's end.
+"""Computes the resources that a JobSet needs for all pods that must run concurrently, including pods not created yet.
 
-A JobSet is placed when all of that fits, and what has not been created yet is kept free for it. So no two of them wait for each
-other's second half, whatever their startup order. Pure.
+A JobSet is started only when all of these fit, and resources are reserved for pods that do not exist yet. So two JobSets cannot
+deadlock by each waiting for the rest of its pods, whatever their startup order. Pure.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from trainwright.api.objects import Obj, is_controlled_by, is_deleting, name_of,
 from trainwright.api.quantities import parse_quantity
 from trainwright.controlplane.controllers.jobset.construct import job_name
 from trainwright.controlplane.controllers.jobset.depends_on import dependency_met
-from trainwright.controlplane.controllers.scheduler.room import PODS, add
+from trainwright.controlplane.controllers.scheduler.node_resources import PODS, add
 from trainwright.materialize.pod_requests import Requests, template_requests
 
 _ENDING = ("SuccessCriteriaMet", "FailureTarget")
@@ -23,8 +23,8 @@ _ONE = parse_quantity(1)
 
 
 @dataclass(frozen=True)
-class Share:
-    """So many pods of one Job; `job` is its UID, empty before it exists."""
+class PodDemand:
+    """The number of pods of a Job, and the requests of one; `job` is its UID, empty before it exists."""
 
     step: str
     job: str
@@ -33,26 +33,26 @@ class Share:
     template: Obj = field(repr=False)
 
 
-def shares(jobset: Obj, jobs: Iterable[Obj]) -> list[Share]:
-    """How many pods each Job wants that may run now."""
+def pod_demands(jobset: Obj, jobs: Iterable[Obj]) -> list[PodDemand]:
+    """Return the demand of each Job that may run now."""
     if is_finished(jobset) or is_deleting(jobset) or jobset["spec"].get("suspend"):
         return []
     own = {name_of(job): job for job in jobs if is_controlled_by(job, jobset) and not is_deleting(job)}
-    return [share for replicated in side_by_side(jobset) for share in _of_replicas(jobset, replicated, own)]
+    return [demand for replicated in concurrent_jobs(jobset) for demand in _of_replicas(jobset, replicated, own)]
 
 
-def missing(found: Iterable[Share], present: Counter[str]) -> Requests:
-    """What the pods ask for that are wanted and not `present` (live pods by the UID of their Job)."""
+def missing_requests(found: Iterable[PodDemand], live_pods: Counter[str]) -> Requests:
+    """Return the requests of pods that do not exist yet. `live_pods` counts existing pods by the UID of their Job."""
     total: Requests = {}
-    for share in found:
-        left = share.count - present.get(share.job, 0) if share.job else share.count
+    for demand in found:
+        left = demand.count - live_pods.get(demand.job, 0) if demand.job else demand.count
         if left > 0:
-            add(total, share.requests, left)
+            add(total, demand.requests, left)
     return total
 
 
-def side_by_side(jobset: Obj) -> list[Obj]:
-    """The replicated jobs that run now, or will while those run; not those that wait until another is complete."""
+def concurrent_jobs(jobset: Obj) -> list[Obj]:
+    """Return replicated jobs that run now or concurrently with those, not those that wait for the completion of another."""
     counters = (jobset.get("status") or {}).get("replicatedJobsStatus") or []
     found: list[Obj] = []
     for replicated in jobset["spec"].get("replicatedJobs") or []:
@@ -66,7 +66,7 @@ def side_by_side(jobset: Obj) -> list[Obj]:
 
 
 def stages(jobset: Obj) -> Iterator[list[tuple[str, int, Requests]]]:
-    """The whole JobSet, as what runs at the same time: name, number of pods and requests of one, of each replicated job."""
+    """Yield groups of replicated jobs that run concurrently: name, number of pods, and requests of one pod."""
     numbers: dict[str, int] = {}
     for replicated in jobset["spec"].get("replicatedJobs") or []:
         after = [
@@ -82,7 +82,7 @@ def stages(jobset: Obj) -> Iterator[list[tuple[str, int, Requests]]]:
         ]
 
 
-def _of_replicas(jobset: Obj, replicated: Obj, own: dict[str, Obj]) -> Iterator[Share]:
+def _of_replicas(jobset: Obj, replicated: Obj, own: dict[str, Obj]) -> Iterator[PodDemand]:
     step = replicated["name"]
     planned = 0
     for index in range(int(replicated.get("replicas", 1))):
@@ -92,10 +92,10 @@ def _of_replicas(jobset: Obj, replicated: Obj, own: dict[str, Obj]) -> Iterator[
         elif not is_finished(job) and not any(is_true(job, kind) for kind in _ENDING):
             spec = job["spec"]
             count = _pods_of(spec, int((job.get("status") or {}).get("succeeded") or 0))
-            yield Share(step, uid_of(job), count, _requests(spec), spec["template"]["spec"])
+            yield PodDemand(step, uid_of(job), count, _requests(spec), spec["template"]["spec"])
     if planned:
         spec = replicated["template"]["spec"]
-        yield Share(step, "", planned * _pods_of(spec, 0), _requests(spec), spec["template"]["spec"])
+        yield PodDemand(step, "", planned * _pods_of(spec, 0), _requests(spec), spec["template"]["spec"])
 
 
 def _pods_of(job_spec: Obj, succeeded: int) -> int:

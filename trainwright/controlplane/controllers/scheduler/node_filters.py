@@ -1,4 +1,4 @@
-"""Whether a pod may be on a node at all: cordon, taints, selector, required affinity. In kube-scheduler's order and words; pure."""
+"""Node filters: cordon, taints, selector, required affinity, with kube-scheduler's order and messages. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _NO_MATCH = "node(s) didn't match Pod's node affinity/selector"
 
 
 def obstacle(pod_spec: Obj, node: Obj) -> str:
-    """Why this node is none for the pod; empty when it is."""
+    """Return why the pod cannot run on this node, or an empty string."""
     spec, tolerations = node.get("spec") or {}, pod_spec.get("tolerations") or []
     if spec.get("unschedulable") and not _tolerated(_UNSCHEDULABLE, tolerations):
         return "node(s) were unschedulable"
@@ -26,7 +26,7 @@ def _tolerated(taint: Obj, tolerations: Iterable[Obj]) -> bool:
 
 
 def _tolerates(toleration: Obj, taint: Obj) -> bool:
-    """An empty key with Exists stands for every taint, an empty effect for every effect."""
+    """Whether a toleration matches a taint. An empty key with Exists matches all taints, an empty effect all effects."""
     if toleration.get("effect") not in (None, "", taint.get("effect")):
         return False
     if toleration.get("key") not in (None, "", taint["key"]):
@@ -48,7 +48,7 @@ def _selected(pod_spec: Obj, node: Obj) -> bool:
 
 
 def _term_holds(term: Obj, node: Obj) -> bool:
-    """A term without any requirement selects nothing."""
+    """Whether a term matches the node. A term without requirements matches nothing."""
     expressions, fields = term.get("matchExpressions") or [], term.get("matchFields") or []
     if not expressions and not fields:
         return False
@@ -57,19 +57,19 @@ def _term_holds(term: Obj, node: Obj) -> bool:
 
 
 def _holds(requirement: Obj, values: dict[str, str]) -> bool:
-    value, wanted = values.get(requirement["key"]), requirement.get("values") or []
+    value, expected = values.get(requirement["key"]), requirement.get("values") or []
     match requirement["operator"]:
         case "In":
-            return value is not None and value in wanted
+            return value is not None and value in expected
         case "NotIn":
-            return value not in wanted
+            return value not in expected
         case "Exists":
             return value is not None
         case "DoesNotExist":
             return value is None
         case "Gt" | "Lt" as operator:
-            numbers = list(_numbers([value, *wanted]))
-            if len(numbers) != 2:  # neither a number nor comparable: kube-scheduler takes it for no match
+            numbers = list(_numbers([value, *expected]))
+            if len(numbers) != 2:  # not numbers: no match, like in kube-scheduler
                 return False
             return numbers[0] > numbers[1] if operator == "Gt" else numbers[0] < numbers[1]
     return False

@@ -1,6 +1,6 @@
-"""One pass of the scheduler: take in what changed, bind the pods that fit, tell the others why they wait.
+"""The scheduler: updates its cache, binds pods that fit, and reports why others are unschedulable.
 
-There is one key: whatever happens, the next pass looks at the pods that wait, with running totals of those that do not.
+There is a single key: every change triggers one scheduling cycle over all pending pods, with cached totals of the bound ones.
 """
 
 from __future__ import annotations
@@ -12,18 +12,26 @@ from trainwright.api import names
 from trainwright.api.conditions import condition, set_condition
 from trainwright.api.errors import Conflict, NotFound
 from trainwright.api.kinds import CLAIM, COSCHEDULING_GROUP, JOB, JOBSET, NODE, POD, VOLCANO_GROUP, Kind
-from trainwright.api.merge_patch import difference
-from trainwright.api.objects import Obj, annotations_of, controller_of, is_deleting, name_of, namespace_of, uid_of
+from trainwright.api.objects import (
+    Obj,
+    controller_of,
+    is_deleting,
+    name_of,
+    namespace_of,
+    stored_annotation,
+    uid_of,
+)
+from trainwright.api.patching.merge_patch import difference
 from trainwright.api.times import now
 from trainwright.cluster.protocol import Cluster
 from trainwright.controlplane.controllers.controller import Controller
 from trainwright.controlplane.controllers.events import record_event
 from trainwright.controlplane.controllers.queue import Key
-from trainwright.controlplane.controllers.scheduler import pod_groups, too_large, words
-from trainwright.controlplane.controllers.scheduler.gangs import Share, missing, shares
-from trainwright.controlplane.controllers.scheduler.ledger import Entry, Ledger, group_of
+from trainwright.controlplane.controllers.scheduler import capacity_check, messages, pod_groups
+from trainwright.controlplane.controllers.scheduler.gangs import PodDemand, missing_requests, pod_demands
 from trainwright.controlplane.controllers.scheduler.node_filters import obstacle
-from trainwright.controlplane.controllers.scheduler.room import Room, add
+from trainwright.controlplane.controllers.scheduler.node_resources import NodeResources, add
+from trainwright.controlplane.controllers.scheduler.scheduler_cache import PodInfo, SchedulerCache, group_of
 from trainwright.materialize.pod_requests import Requests
 
 PASS: Key = ("", "pass")
@@ -33,85 +41,85 @@ GroupKey = tuple[str, str, str]
 
 
 class BindingCluster(Cluster, Protocol):
-    """A cluster that gives pods their nodes."""
+    """A cluster with a method to bind pods to nodes."""
 
     def bind(self, name: str, namespace: str, node: str) -> None: ...
 
 
 def scheduler(cluster: BindingCluster) -> Controller:
-    made = Scheduler(cluster)
-    return Controller("scheduler", made.reconcile, made.watches())
+    reconciler = Scheduler(cluster)
+    return Controller("scheduler", reconciler.reconcile, reconciler.watches())
 
 
 class Scheduler:
-    """Not for two threads at a time."""
+    """Not thread-safe."""
 
     def __init__(self, cluster: BindingCluster):
-        self._cluster, self._ledger = cluster, Ledger()
+        self._cluster, self._cache = cluster, SchedulerCache()
         self._stale_pods: set[Key] = set()
         self._stale_jobsets: set[Key] = set()
         self._stale_groups: set[GroupKey] = set()
-        self._wanted: dict[Key, list[Share]] = {}
+        self._demands: dict[Key, list[PodDemand]] = {}
         self._found: dict[GroupKey, Obj] = {}
-        self._primed, self._grown = False, True
+        self._is_primed, self._has_new_capacity = False, True
 
     def watches(self) -> dict[Kind, Callable[[Obj], Iterable[Key]]]:
         return {
-            POD: self._saw_pod,
-            NODE: self._saw_room,
-            CLAIM: self._saw_room,
-            JOBSET: lambda jobset: self._saw_jobset((namespace_of(jobset), name_of(jobset))),
-            JOB: self._saw_job,
-            COSCHEDULING_GROUP: lambda group: self._saw_group(("coscheduling", namespace_of(group), name_of(group))),
-            VOLCANO_GROUP: lambda group: self._saw_group(("volcano", namespace_of(group), name_of(group))),
+            POD: self._on_pod,
+            NODE: self._on_capacity,
+            CLAIM: self._on_capacity,
+            JOBSET: lambda jobset: self._on_jobset((namespace_of(jobset), name_of(jobset))),
+            JOB: self._on_job,
+            COSCHEDULING_GROUP: lambda group: self._on_group(("coscheduling", namespace_of(group), name_of(group))),
+            VOLCANO_GROUP: lambda group: self._on_group(("volcano", namespace_of(group), name_of(group))),
         }
 
     def reconcile(self, _key: Key) -> float | None:
-        self._take_in()
+        self._apply_changes()
         node = self._node()
         if node is None:
-            for entry in list(self._ledger.waiting.values()):
-                self._tell(entry, words.NO_NODES)
+            for entry in list(self._cache.pending.values()):
+                self._report_unschedulable(entry, messages.NO_NODES)
         else:
             self._refresh(node)
-            self._place(_Pass(self._cluster, node, Room(node, self._ledger.taken)))
+            self._schedule(_Cycle(self._cluster, node, NodeResources(node, self._cache.requested)))
         self._report_groups()
-        self._grown = False
+        self._has_new_capacity = False
         return None
 
-    def _saw_pod(self, pod: Obj) -> list[Key]:
+    def _on_pod(self, pod: Obj) -> list[Key]:
         self._stale_pods.add((namespace_of(pod), name_of(pod)))
         if (group := group_of(pod)) is not None:
             self._stale_groups.add(group)
         return [PASS]
 
-    def _saw_room(self, seen: Obj) -> list[Key]:
-        """Nothing but the end of a lease or a heartbeat would be no reason; neither is written here."""
-        self._grown = True
+    def _on_capacity(self, seen: Obj) -> list[Key]:
+        """Queue a cycle for any change: heartbeats, which would not matter, are not written here."""
+        self._has_new_capacity = True
         if seen.get("kind") == NODE.kind:
-            self._stale_jobsets.update(self._ledger.by_jobset)
+            self._stale_jobsets.update(self._cache.by_jobset)
         return [PASS]
 
-    def _saw_jobset(self, key: Key) -> list[Key]:
+    def _on_jobset(self, key: Key) -> list[Key]:
         self._stale_jobsets.add(key)
-        return [PASS] if key in self._ledger.by_jobset else []
+        return [PASS] if key in self._cache.by_jobset else []
 
-    def _saw_job(self, job: Obj) -> list[Key]:
+    def _on_job(self, job: Obj) -> list[Key]:
         owner = controller_of(job) or {}
-        return self._saw_jobset((namespace_of(job), owner["name"])) if owner.get("kind") == "JobSet" else []
+        return self._on_jobset((namespace_of(job), owner["name"])) if owner.get("kind") == "JobSet" else []
 
-    def _saw_group(self, group: GroupKey) -> list[Key]:
+    def _on_group(self, group: GroupKey) -> list[Key]:
         self._stale_groups.add(group)
-        self._grown = True
+        self._has_new_capacity = True
         return [PASS]
 
-    def _take_in(self) -> None:
-        if not self._primed:
+    def _apply_changes(self) -> None:
+        if not self._is_primed:
             for found in self._cluster.list(POD).items:
-                self._take_in_pod((namespace_of(found), name_of(found)), found)
-            self._primed = True
+                self._update_pod((namespace_of(found), name_of(found)), found)
+            self._is_primed = True
         for key in list(self._stale_pods):
-            self._take_in_pod(key, self._pod(key))
+            self._update_pod(key, self._pod(key))
             self._stale_pods.discard(key)
 
     def _pod(self, key: Key) -> Obj | None:
@@ -120,44 +128,44 @@ class Scheduler:
         except NotFound:
             return None
 
-    def _take_in_pod(self, key: Key, pod: Obj | None) -> None:
-        self._grown |= self._ledger.note(key, pod)
-        entry = self._ledger.entries.get(key)
+    def _update_pod(self, key: Key, pod: Obj | None) -> None:
+        self._has_new_capacity |= self._cache.update(key, pod)
+        entry = self._cache.entries.get(key)
         if entry is None or pod is None:
             return
-        if entry.jobset is not None and entry.jobset not in self._wanted:
+        if entry.jobset is not None and entry.jobset not in self._demands:
             self._stale_jobsets.add(entry.jobset)
-        if entry.bound and not entry.leaving:  # bound by a predecessor that did not come to say so, or by its author
+        if entry.is_bound and not entry.is_terminating:  # bound before a restart, or by the pod's creator, without the condition
             self._mark(pod, True, "", "")
 
     def _node(self) -> Obj | None:
-        """The node that is this cluster; others may stand there as objects only."""
+        """Return the node of this cluster; other Node objects may exist without a machine."""
         nodes = self._cluster.list(NODE).items
-        whole = [node for node in nodes if names.WHOLE_CLUSTER_ANNOTATION in annotations_of(node)]
-        return next(iter([*whole, *nodes]), None)
+        preferred = [node for node in nodes if stored_annotation(node, names.SINGLE_NODE_ANNOTATION)]
+        return next(iter([*preferred, *nodes]), None)
 
     def _refresh(self, node: Obj) -> None:
-        """Look again at the JobSets and PodGroups that changed, as far as their pods concern us."""
+        """Refresh changed JobSets and PodGroups that have pods in the cache."""
         for key in list(self._stale_jobsets):
-            before = self._wanted.pop(key, None)
-            if key in self._ledger.by_jobset:
-                self._wanted[key] = self._shares(key, node)
-            self._grown |= before != self._wanted.get(key)
+            before = self._demands.pop(key, None)
+            if key in self._cache.by_jobset:
+                self._demands[key] = self._pod_demands(key, node)
+            self._has_new_capacity |= before != self._demands.get(key)
             self._stale_jobsets.discard(key)
         for group in self._stale_groups:
             self._found.pop(group, None)
-            if group in self._ledger.by_group and (obj := self._group(group)) is not None:
+            if group in self._cache.by_group and (obj := self._group(group)) is not None:
                 self._found[group] = obj
 
-    def _shares(self, key: Key, node: Obj) -> list[Share]:
+    def _pod_demands(self, key: Key, node: Obj) -> list[PodDemand]:
         namespace, name = key
         try:
             jobset = self._cluster.get(JOBSET, name, namespace)
         except NotFound:
             return []
-        too_large.tell(self._cluster, jobset, node)
+        capacity_check.report(self._cluster, jobset, node)
         selector = f"{names.JOBSET_NAME_LABEL}={name}"
-        return shares(jobset, self._cluster.list(JOB, namespace, label_selector=selector).items)
+        return pod_demands(jobset, self._cluster.list(JOB, namespace, label_selector=selector).items)
 
     def _group(self, group: GroupKey) -> Obj | None:
         try:
@@ -165,31 +173,31 @@ class Scheduler:
         except NotFound:
             return None
 
-    def _place(self, turn: _Pass) -> None:
-        """What has begun comes first and keeps the room that it will still need; then by priority and age."""
-        if not self._ledger.waiting:
+    def _schedule(self, cycle: _Cycle) -> None:
+        """Schedule started JobSets first, and reserve resources for their missing pods; then others by priority and age."""
+        if not self._cache.pending:
             return
         units = self._units()
-        for jobset in list(self._ledger.started):
+        for jobset in list(self._cache.bound_pods):
             for entry in units.pop(("jobset", jobset), []):
-                self._place_alone(turn, entry)
-            turn.room.take(self._missing(jobset))
+                self._schedule_alone(cycle, entry)
+            cycle.resources.reserve(self._missing_requests(jobset))
         for (kind, of), entries in sorted(units.items(), key=lambda unit: unit[1][0].order):
-            if not self._grown and all(entry.told for entry in entries):
+            if not self._has_new_capacity and all(entry.message for entry in entries):
                 continue
             if kind == "jobset":
-                self._place_together(turn, entries, self._missing(of), f"JobSet {of[0]}/{of[1]}")
+                self._schedule_together(cycle, entries, self._missing_requests(of), f"JobSet {of[0]}/{of[1]}")
             elif kind == "group":
-                self._place_group(turn, entries, of)
+                self._schedule_group(cycle, entries, of)
             else:
-                self._place_alone(turn, entries[0])
+                self._schedule_alone(cycle, entries[0])
 
-    def _units(self) -> dict[tuple[str, tuple[str, ...]], list[Entry]]:
-        """Pods that wait, with those that they have to be placed with, in their order."""
-        units: dict[tuple[str, tuple[str, ...]], list[Entry]] = {}
-        for entry in sorted(self._ledger.waiting.values(), key=lambda entry: entry.order):
+    def _units(self) -> dict[tuple[str, tuple[str, ...]], list[PodInfo]]:
+        """Return pending pods, grouped by what must be scheduled together, in order."""
+        units: dict[tuple[str, tuple[str, ...]], list[PodInfo]] = {}
+        for entry in sorted(self._cache.pending.values(), key=lambda entry: entry.order):
             of_group = entry.group is not None and (
-                entry.jobset is None or (entry.group in self._found and pod_groups.decides(self._found[entry.group]))
+                entry.jobset is None or (entry.group in self._found and pod_groups.gates_pods(self._found[entry.group]))
             )
             if of_group and entry.group is not None:
                 unit: tuple[str, tuple[str, ...]] = ("group", entry.group)
@@ -200,83 +208,89 @@ class Scheduler:
             units.setdefault(unit, []).append(entry)
         return units
 
-    def _missing(self, jobset: tuple[str, ...]) -> Requests:
-        return missing(self._wanted.get((jobset[0], jobset[1]), []), self._ledger.present)
+    def _missing_requests(self, jobset: tuple[str, ...]) -> Requests:
+        return missing_requests(self._demands.get((jobset[0], jobset[1]), []), self._cache.live_pods)
 
-    def _place_alone(self, turn: _Pass, entry: Entry) -> None:
-        why = turn.reason(entry)
+    def _schedule_alone(self, cycle: _Cycle, entry: PodInfo) -> None:
+        why = cycle.reason(entry)
         if why:
-            self._tell(entry, why)
+            self._report_unschedulable(entry, why)
         else:
-            self._bind(turn, entry)
+            self._bind(cycle, entry)
 
-    def _place_together(self, turn: _Pass, entries: list[Entry], also: Requests, gang: str) -> None:
-        """All of these and room for `also`, or none."""
-        total: Requests = dict(also)
+    def _schedule_together(self, cycle: _Cycle, entries: list[PodInfo], reserved: Requests, gang: str) -> None:
+        """Bind all of these pods and reserve `reserved`, or none."""
+        total: Requests = dict(reserved)
         for entry in entries:
             add(total, entry.requests)
-        lacking = turn.room.lacking(total)
-        reasons = [turn.misplaced(entry) for entry in entries]
-        if not lacking and not any(reasons):
+        insufficient = cycle.resources.insufficient(total)
+        reasons = [cycle.misplaced(entry) for entry in entries]
+        if not insufficient and not any(reasons):
             for entry in entries:
-                self._bind(turn, entry)
-            turn.room.take(also)
+                self._bind(cycle, entry)
+            cycle.resources.reserve(reserved)
             return
-        for_ever = bool(turn.room.exceeded(total))
+        is_permanent = bool(cycle.resources.exceeding_capacity(total))
         first = next(filter(None, reasons), "")
         for entry, own in zip(entries, reasons, strict=True):
             if own or first:
-                why = own or words.together(first, gang)
+                why = own or messages.together(first, gang)
             else:
-                why = words.together(words.insufficient(lacking, for_ever=for_ever, pod_spec=entry.pod["spec"]), gang)
-            self._tell(entry, why, event=entry is entries[0])
+                why = messages.together(
+                    messages.insufficient(insufficient, is_permanent=is_permanent, pod_spec=entry.pod["spec"]), gang
+                )
+            self._report_unschedulable(entry, why, event=entry is entries[0])
 
-    def _place_group(self, turn: _Pass, entries: list[Entry], key: tuple[str, ...]) -> None:
+    def _schedule_group(self, cycle: _Cycle, entries: list[PodInfo], key: tuple[str, ...]) -> None:
         group_key: GroupKey = (key[0], key[1], key[2])
         group = self._found.get(group_key)
         if group is None:
             for entry in entries:
-                self._tell(entry, words.unbound(f'PodGroup "{key[2]}" not found'))
+                self._report_unschedulable(entry, messages.unbound(f'PodGroup "{key[2]}" not found'))
             return
-        members = [entry for entry in self._ledger.by_group[group_key].values() if not entry.leaving]
-        bound = [entry for entry in members if entry.bound]
-        needed = max(pod_groups.least_members(group) - len(bound), 0)
+        members = [entry for entry in self._cache.by_group[group_key].values() if not entry.is_terminating]
+        bound = [entry for entry in members if entry.is_bound]
+        needed = max(pod_groups.min_members(group) - len(bound), 0)
         if needed > len(entries):
             for entry in entries:
-                self._tell(entry, pod_groups.too_few(entry.key[1], len(members), group), event=entry is entries[0])
+                self._report_unschedulable(
+                    entry, pod_groups.too_few_message(entry.key[1], len(members), group), event=entry is entries[0]
+                )
             return
         if needed:
-            self._place_together(turn, entries[:needed], self._reserve(group, [*bound, *entries[:needed]]), f"PodGroup {key[2]}")
-            if any(entry.key in self._ledger.waiting for entry in entries[:needed]):
+            self._schedule_together(
+                cycle, entries[:needed], self._reserve(group, [*bound, *entries[:needed]]), f"PodGroup {key[2]}"
+            )
+            if any(entry.key in self._cache.pending for entry in entries[:needed]):
                 for entry in entries[needed:]:
-                    self._tell(entry, entries[0].told, event=False)
+                    self._report_unschedulable(entry, entries[0].message, event=False)
                 return
         for entry in entries[needed:]:
-            self._place_alone(turn, entry)
+            self._schedule_alone(cycle, entry)
 
-    def _reserve(self, group: Obj, members: list[Entry]) -> Requests:
-        """What `minResources` asks for beyond these."""
-        left = dict(pod_groups.least(group))
+    def _reserve(self, group: Obj, members: list[PodInfo]) -> Requests:
+        """Return the part of `minResources` that exceeds the requests of these pods."""
+        left = dict(pod_groups.min_resources(group))
         for entry in members:
             add(left, {name: amount for name, amount in entry.requests.items() if name in left}, -1)
         return {name: amount for name, amount in left.items() if amount.value > 0}
 
-    def _bind(self, turn: _Pass, entry: Entry) -> None:
+    def _bind(self, cycle: _Cycle, entry: PodInfo) -> None:
         namespace, name = entry.key
-        self._stale_pods.add(entry.key)  # looked at again in any case: what is written here may come to nothing
+        self._stale_pods.add(entry.key)  # refreshed in any case, since the write may not be persisted
         try:
             pod = self._cluster.get(POD, name, namespace)
             if uid_of(pod) != entry.uid or is_deleting(pod):
                 return
-            self._cluster.bind(name, namespace, turn.node_name)
-        except (NotFound, Conflict):  # gone, or bound by somebody else: the next pass knows
+            self._cluster.bind(name, namespace, cycle.node_name)
+        except (NotFound, Conflict):  # deleted, or bound by another writer: the next cycle sees it
             return
-        turn.room.take(entry.requests)
-        pod["spec"]["nodeName"] = turn.node_name
-        self._ledger.note(entry.key, pod)
+        cycle.resources.reserve(entry.requests)
+        pod["spec"]["nodeName"] = cycle.node_name
+        self._cache.update(entry.key, pod)
 
-    def _tell(self, entry: Entry, message: str, *, event: bool = True) -> None:
-        if entry.told == message:
+    def _report_unschedulable(self, entry: PodInfo, message: str, *, event: bool = True) -> None:
+        if entry.message == message:
             return
         namespace, name = entry.key
         try:
@@ -284,7 +298,7 @@ class Scheduler:
                 record_event(self._cluster, entry.pod, "Warning", "FailedScheduling", message, SOURCE)
         except NotFound:
             return
-        entry.told = message
+        entry.message = message
 
     def _mark(self, pod: Obj, scheduled: bool, reason: str, message: str) -> bool:
         existing = condition(pod, "PodScheduled")
@@ -297,50 +311,50 @@ class Scheduler:
         return True
 
     def _report_groups(self) -> None:
-        """Write the status of the PodGroups whose pods changed."""
+        """Update the status of PodGroups whose pods have changed."""
         for key in list(self._stale_groups):
             group = self._group(key)
             if group is not None:
-                waiting = [entry for entry in self._ledger.by_group.get(key, {}).values() if entry.key in self._ledger.waiting]
-                why = waiting[0].told if waiting else ""
+                pending = [entry for entry in self._cache.by_group.get(key, {}).values() if entry.key in self._cache.pending]
+                why = pending[0].message if pending else ""
                 status = pod_groups.status_after(key[0], group, self._members(key, group), why, now())
                 if change := difference(group.get("status") or {}, status):
                     self._cluster.patch(_GROUPS[key[0]], key[2], {"status": change}, key[1], subresource="status")
             self._stale_groups.discard(key)
 
     def _members(self, key: GroupKey, group: Obj) -> list[Obj]:
-        """Of a TrainJob's group they are its JobSet's pods, which are found by their label."""
-        selector = "" if pod_groups.decides(group) else f"{names.JOBSET_NAME_LABEL}={key[2]}"
+        """Return the pods of a group; for a TrainJob's group, its JobSet's pods, selected by label."""
+        selector = "" if pod_groups.gates_pods(group) else f"{names.JOBSET_NAME_LABEL}={key[2]}"
         pods = self._cluster.list(POD, key[1], label_selector=selector).items
         return [pod for pod in pods if group_of(pod) == key]
 
 
-class _Pass:
-    """The node as this pass sees it."""
+class _Cycle:
+    """The node and its resources in one scheduling cycle."""
 
-    def __init__(self, cluster: Cluster, node: Obj, room: Room):
-        self._cluster, self._node, self.room, self.node_name = cluster, node, room, name_of(node)
+    def __init__(self, cluster: Cluster, node: Obj, resources: NodeResources):
+        self._cluster, self._node, self.resources, self.node_name = cluster, node, resources, name_of(node)
         self._claims: dict[Key, bool] = {}
 
-    def reason(self, entry: Entry) -> str:
-        """Why this pod cannot be bound; empty when it can."""
+    def reason(self, entry: PodInfo) -> str:
+        """Return why this pod cannot be bound, or an empty string."""
         if why := self.misplaced(entry):
             return why
-        lacking = self.room.lacking(entry.requests)
-        if not lacking:
+        insufficient = self.resources.insufficient(entry.requests)
+        if not insufficient:
             return ""
-        for_ever = bool(self.room.exceeded(entry.requests))
-        return words.insufficient(lacking, for_ever=for_ever, pod_spec=entry.pod["spec"])
+        is_permanent = bool(self.resources.exceeding_capacity(entry.requests))
+        return messages.insufficient(insufficient, is_permanent=is_permanent, pod_spec=entry.pod["spec"])
 
-    def misplaced(self, entry: Entry) -> str:
-        """Why it cannot, however much room there is."""
+    def misplaced(self, entry: PodInfo) -> str:
+        """Return why this pod cannot run on the node regardless of resources, or an empty string."""
         spec = entry.pod["spec"]
         for volume in spec.get("volumes") or []:
             claim = (volume.get("persistentVolumeClaim") or {}).get("claimName")
             if claim is not None and not self._has_claim((entry.key[0], claim)):
-                return words.unbound(f'persistentvolumeclaim "{claim}" not found')
+                return messages.unbound(f'persistentvolumeclaim "{claim}" not found')
         why = obstacle(spec, self._node)
-        return words.wrong_node(why, spec) if why else ""
+        return messages.wrong_node(why, spec) if why else ""
 
     def _has_claim(self, key: Key) -> bool:
         if key not in self._claims:

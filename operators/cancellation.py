@@ -1,0 +1,69 @@
+"""Handles the TrainJob of a task that ends early: it is kept for the retry, or stopped, so that no job runs unattended."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from trainwright.operators.task_identity import earlier_identities
+from trainwright.operators.task_state import TaskId
+
+log = logging.getLogger(__name__)
+
+
+def on_signal(context: Any, on_cancel: str) -> Callable[[Any, Any], str]:
+    """Returns a handler for the job when the worker gets SIGTERM. It depends on the state of the task in Airflow.
+
+    * Running, with a retry left: only the worker ends, so the job keeps running and the retry adopts it.
+    * Cleared: the job is superseded, and the next try starts a new one. This includes a job with `keep`, because two jobs
+      would write to one workspace.
+    * Anything else (marked failed or succeeded, no retry left, state unknown): the job is stopped.
+    """
+    ti = context["ti"]
+
+    def handle(cluster: Any, trainjob: Any) -> str:
+        from trainwright.jobs.wait.cancel import CancelPolicy, cancel_owned_job, suspend_job
+
+        state = TaskId.of(context).state()
+        if state == "running" and int(ti.try_number) <= int(getattr(ti, "max_tries", 0) or 0):
+            return "it keeps running, and the retry of this task adopts it"
+        if state == "restarting" and on_cancel in (CancelPolicy.suspend, CancelPolicy.keep):
+            suspend_job(cluster, trainjob, superseded=True)
+            return "it is suspended permanently: the task was cleared, and starts a new one"
+        return cancel_owned_job(cluster, trainjob, CancelPolicy(on_cancel))
+
+    return handle
+
+
+def on_error(on_cancel: str) -> Callable[[Any, Any], str]:
+    """Returns a handler for the job when a deadline has passed or the wait has failed."""
+
+    def handle(cluster: Any, trainjob: Any) -> str:
+        from trainwright.jobs.wait.cancel import CancelPolicy, cancel_owned_job
+
+        return cancel_owned_job(cluster, trainjob, CancelPolicy(on_cancel))
+
+    return handle
+
+
+def stop_superseded_jobs(cluster: Any, identity: Any, namespace: str, on_cancel: str) -> None:
+    """Stop jobs that a cleared task started before the clear and that are still running, before it starts a new one.
+
+    These are jobs whose worker or triggerer was not running at the time of the clear, or jobs with `keep`. Raises ApiError, so
+    that two jobs never run at once.
+    """
+    from trainwright.api import names
+    from trainwright.api.conditions import is_finished
+    from trainwright.api.objects import annotations_of, name_of
+    from trainwright.jobs.submit.job_lookup import jobs_of_run
+    from trainwright.jobs.wait.cancel import CancelPolicy, cancel_owned_job
+
+    policy = CancelPolicy.delete if on_cancel == CancelPolicy.delete else CancelPolicy.suspend
+    if not (owners := {str(earlier) for earlier in earlier_identities(identity)}):
+        return
+    for job_cluster, trainjob in jobs_of_run(cluster, identity.run, namespace):
+        is_running = not is_finished(trainjob) and not trainjob["spec"].get("suspend")
+        if is_running and annotations_of(trainjob).get(names.OWNER_ANNOTATION) in owners:
+            result = cancel_owned_job(job_cluster, trainjob, policy)
+            log.info("stopped a job from before the clear name=%s: %s", name_of(trainjob), result)

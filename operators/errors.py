@@ -1,0 +1,34 @@
+"""Errors that Airflow does not retry, because a retry cannot succeed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+try:
+    from airflow.sdk.exceptions import AirflowFailException
+except ImportError:  # before 3.2
+    from airflow.exceptions import AirflowFailException  # type: ignore[no-redef]
+
+
+class NonRetryableError(AirflowFailException):
+    """The task fails immediately, even with retries left. `error` is the original error, `report` its report if it has one."""
+
+    def __init__(self, error: Exception):
+        super().__init__(f"{type(error).__name__}: {error}")
+        self.error = error
+        self.report: Any = getattr(error, "report", None)
+
+
+@contextmanager
+def fail_fast() -> Iterator[None]:
+    """Fail without retries on errors that every retry would repeat (out of memory, a missing image, a missing permission)."""
+    from trainwright.jobs.diagnosis.exit_codes import is_permanent
+
+    try:
+        yield
+    except Exception as error:
+        if is_permanent(error):
+            raise NonRetryableError(error) from error
+        raise

@@ -1,0 +1,66 @@
+"""The bundled dataset, base model (built on first use) and settings for them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from rich.console import Console
+
+from trainwright.controlplane.lifecycle import StartFailed
+from trainwright.storage.uri import StorageUri
+
+DATA = Path(__file__).with_name("data") / "harbour.jsonl"
+SAMPLE_ROW = 3
+"""Index in the bundled held-out rows: a simple question with a short answer."""
+_BUILD = """
+import sys
+from pathlib import Path
+from trainwright.quickstart.base_model import ensure_base_model
+ensure_base_model(Path(sys.argv[1]), preset=sys.argv[2])
+"""
+# Chosen so that the bundled model improves visibly in about a minute on two cores.
+QUICKSTART_SETTINGS = json.dumps(
+    {
+        "method": "lora",
+        "steps": 500,
+        "learning_rate": 2e-3,
+        "batch_size": 4,
+        "max_length": 128,
+        "lora_rank": 32,
+        "lora_alpha": 64,
+        "save_steps": 50,
+        "logging_steps": 5,
+        "seed": 3,
+        "cpu": True,
+        "extra": ["--lr_scheduler_type", "cosine", "--warmup_steps", "10", "--lora_dropout", "0.0"],
+    }
+)
+
+
+def bundled_dataset() -> str:
+    return str(StorageUri.from_path(DATA))
+
+
+def base_model(models: Path, preset: str, console: Console) -> Path:
+    """The bundled base model. It is built on first use in a separate process, so that torch is not loaded in this one.
+
+    Raises StartFailed if it cannot be built.
+    """
+    from trainwright.quickstart.base_model import model_folder
+
+    folder = model_folder(models, preset=preset)
+    if not folder.is_dir():
+        console.print("  building the base model (once, about a minute) ...", highlight=False)
+        command = [sys.executable, "-P", "-c", _BUILD, str(folder.parent), preset]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, env=_quiet_environment())
+        if done.returncode != 0:
+            raise StartFailed(f"the base model could not be built: {done.stderr.strip()[-2000:]}")
+    return folder.absolute()
+
+
+def _quiet_environment() -> dict[str, str]:
+    return {**os.environ, "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}

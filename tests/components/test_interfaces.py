@@ -1,0 +1,17 @@
+"""Every component and pipeline compiles, and has the inputs, types, defaults and outputs that are checked in."""
+
+from __future__ import annotations
+
+import pytest
+from interfaces import COMPILED, FOLDER, checked_in, interface_of
+
+pytestmark = pytest.mark.medium
+
+
+@pytest.mark.parametrize("name", sorted(COMPILED))
+def test_it_has_its_interface(name: str) -> None:
+    assert interface_of(COMPILED[name]) == checked_in(name), "if it is meant: `make interfaces`, and a line in CHANGELOG.md"
+
+
+def test_every_interface_is_of_something() -> None:
+    assert {path.stem for path in FOLDER.glob("*.yaml")} == set(COMPILED)

@@ -1,0 +1,110 @@
+"""How Kubernetes' types write a template: a table of what vanishes, what stays and what is always there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trainwright.api.patching.strategic_merge import strategic_merge
+from trainwright.materialize.go_serialization import quantity_problems, serialize
+from trainwright.materialize.go_types import CONTAINER, JOBSET_SPEC, PATCH_SPEC, POD_SPEC, VOLUME, GoType
+
+
+@pytest.mark.parametrize(
+    ("kind", "said", "written"),
+    [
+        (CONTAINER, {"name": "n", "image": "", "tty": False, "command": []}, {"name": "n", "resources": {}}),
+        (CONTAINER, {"name": "n", "env": [{"name": "A", "value": ""}]}, {"name": "n", "resources": {}, "env": [{"name": "A"}]}),
+        (
+            CONTAINER,
+            {"name": "n", "securityContext": {"runAsUser": 0, "privileged": False}},
+            {"name": "n", "resources": {}, "securityContext": {"runAsUser": 0, "privileged": False}},
+        ),
+        (
+            CONTAINER,
+            {
+                "name": "n",
+                "ports": [{"containerPort": 1, "hostPort": 0}],
+                "livenessProbe": {"periodSeconds": 0, "grpc": {"port": 1}},
+            },
+            {
+                "name": "n",
+                "resources": {},
+                "ports": [{"containerPort": 1, "protocol": "TCP"}],
+                "livenessProbe": {"grpc": {"port": 1, "service": ""}},
+            },
+        ),
+        (
+            POD_SPEC,
+            {"nodeSelector": {}, "priority": 0, "hostNetwork": False, "overhead": {"cpu": 1}},
+            {"priority": 0, "overhead": {"cpu": "1"}},
+        ),
+        (
+            VOLUME,
+            {"name": "v", "emptyDir": {"sizeLimit": "0.5Gi", "medium": ""}},
+            {"name": "v", "emptyDir": {"sizeLimit": "512Mi"}},
+        ),
+        (VOLUME, {"name": "v", "emptyDir": {}}, {"name": "v", "emptyDir": {}}),
+        (
+            JOBSET_SPEC,
+            {"ttlSecondsAfterFinished": 0, "failurePolicy": {"maxRestarts": 0}},
+            {"ttlSecondsAfterFinished": 0, "failurePolicy": {}},
+        ),
+        (JOBSET_SPEC, {"coordinator": {"replicatedJob": "n", "jobIndex": 0}}, {"coordinator": {"replicatedJob": "n"}}),
+    ],
+)
+def test_what_is_written(kind: GoType, said: dict[str, Any], written: dict[str, Any]) -> None:
+    assert serialize(kind, said) == written
+    assert serialize(kind, written) == written
+
+
+def test_a_template_has_its_structs_and_a_patch_does_not() -> None:
+    job = {"name": "n", "template": {"spec": {"template": {"spec": {"containers": [{"name": "c"}]}}}}}
+    [whole] = serialize(JOBSET_SPEC, {"replicatedJobs": [job]})["replicatedJobs"]
+    assert whole["template"]["metadata"] == whole["template"]["spec"]["template"]["metadata"] == {}
+    assert serialize(PATCH_SPEC, {"replicatedJobs": [job]}, complete=False) == {"replicatedJobs": [job]}
+
+
+def test_an_empty_service_account_of_a_patch_takes_the_runtimes_away() -> None:
+    def spec(account: str) -> dict[str, Any]:
+        pods = {"serviceAccountName": account, "containers": [{"name": "c"}]}
+        return {"replicatedJobs": [{"name": "n", "template": {"spec": {"template": {"spec": pods}}}}]}
+
+    merged = strategic_merge(serialize(JOBSET_SPEC, spec("base")), serialize(PATCH_SPEC, spec(""), complete=False))
+    [job] = serialize(JOBSET_SPEC, merged)["replicatedJobs"]
+    assert "serviceAccountName" not in job["template"]["spec"]["template"]["spec"]
+
+
+def test_what_is_no_quantity_is_named_with_its_path() -> None:
+    pods = {"containers": [{"name": "c", "resources": {"limits": {"cpu": "x", "memory": "1Gi"}}}], "overhead": {"cpu": "y"}}
+    found = [problem.field for problem in quantity_problems(POD_SPEC, pods, "spec")]
+    assert found == ["spec.containers[0].resources.limits[cpu]", "spec.overhead[cpu]"]
+
+
+values = st.recursive(
+    st.sampled_from(["", "a", 0, 1, False, True, None]),
+    lambda inner: (
+        st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from(["name", "labels", "x", "args"]), inner, max_size=3)
+    ),
+    max_leaves=8,
+)
+
+
+fields = st.fixed_dictionaries(
+    {},
+    optional={
+        "args": st.lists(st.sampled_from(["", "a"]), max_size=2),
+        "stdin": st.booleans() | st.none(),
+        "image": st.sampled_from(["", "i"]),
+        "securityContext": st.dictionaries(st.sampled_from(["name", "labels", "x"]), values, max_size=3),
+    },
+)
+
+
+@given(fields)
+def test_property_writing_twice_changes_nothing(container: dict[str, Any]) -> None:
+    once = serialize(CONTAINER, container)
+    assert serialize(CONTAINER, once) == once

@@ -1,0 +1,223 @@
+"""Which mode a cluster calls for, answered by a stub: what is served, who renews a Lease, and what was asked for."""
+
+from __future__ import annotations
+
+import logging
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from trainwright.api.errors import Forbidden, NotFound
+from trainwright.api.kinds import LEASE, TRAINJOB, Kind
+from trainwright.api.objects import copy_of
+from trainwright.cluster import NoCluster
+from trainwright.cluster.protocol import Listing
+from trainwright.submission import jobs_client
+from trainwright.submission import mode as submission_mode
+from trainwright.submission.controller_lease import OWN_LEASE, RENEWAL_SECONDS, LeaseState, controller_state
+from trainwright.submission.jobs_client import connect_for_jobs, for_jobs
+from trainwright.submission.mode import (
+    VARIABLE,
+    Mode,
+    NoTrainingApi,
+    choose_mode,
+    requested_mode,
+)
+
+TRAINER, JOBSET = "/apis/trainer.kubeflow.org/v1alpha1", "/apis/jobset.x-k8s.io/v1alpha2"
+BOTH = {TRAINER: ("trainjobs", "clustertrainingruntimes", "trainingruntimes"), JOBSET: ("jobsets",)}
+ONLY_JOBSET = {JOBSET: ("jobsets",)}
+
+
+class Serving:
+    """A cluster that serves those resources, with these Leases and TrainJobs; an error in their place is raised."""
+
+    host, default_namespace, choice = "https://stub", "team", None
+
+    def __init__(self, served: Any, leases: Any = (), jobs: Any = (), version: str = "v1.34.1"):
+        self._served, self._leases, self._jobs, self._version = served, leases, jobs, version
+        self.asked: list[str] = []
+
+    def request(self, _method: str, path: str, _body: Any = None) -> Any:
+        self.asked.append(path)
+        if path == "/version":
+            return {"gitVersion": self._version}
+        if path not in self._served:
+            raise NotFound("404 page not found")
+        return {"resources": [{"name": plural} for plural in self._served[path]]}
+
+    def list(self, kind: Kind, namespace: str | None = None, field_selector: str = "") -> Listing:
+        self.asked.append(f"list {kind.plural} {namespace or ''}{field_selector}")
+        items = {LEASE: self._leases, TRAINJOB: self._jobs}[kind]
+        if isinstance(items, Exception):
+            raise items
+        named = field_selector.removeprefix("metadata.name=")
+        return Listing([_aged(item) for item in items if named in ("", item["metadata"]["name"])], "1")
+
+    def get(self, kind: Kind, name: str, namespace: str | None = None) -> Any:
+        self.asked.append(f"get {kind.plural} {namespace}/{name}")
+        raise Forbidden("no")
+
+
+def lease(age: float, name: str = "trainer.kubeflow.org", holder: str = "pod") -> dict[str, Any]:
+    """One that was renewed so many seconds before it is looked at first."""
+    return {"metadata": {"name": name, "namespace": "kubeflow-system"}, "spec": {"holderIdentity": holder}, "age": age}
+
+
+def _aged(item: dict[str, Any]) -> dict[str, Any]:
+    if "age" not in item:
+        return item
+    renewed = (datetime.now(UTC) - timedelta(seconds=item["age"])).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    item["spec"].setdefault("renewTime", renewed)
+    return copy_of(item)
+
+
+SEEN = {"metadata": {"name": "j"}, "status": {"jobsStatus": [{"name": "node"}]}}
+UNSEEN = {"metadata": {"name": "j"}}
+
+
+@pytest.fixture(autouse=True)
+def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Nobody waits; what would have been waited is noted."""
+    waited: list[float] = []
+    monkeypatch.setattr(submission_mode, "controller_state", lambda *a: controller_state(*a, sleep=waited.append))
+    monkeypatch.delenv(VARIABLE, raising=False)
+    return waited
+
+
+@pytest.mark.parametrize(
+    ("cluster", "mode", "why", "doubt"),
+    [
+        (Serving(ONLY_JOBSET), "jobset", "trainer.kubeflow.org is not served", ""),
+        (Serving({**BOTH, TRAINER: ("clustertrainingruntimes",)}), "jobset", "is not served", ""),
+        (Serving(BOTH, [lease(3)]), "trainjob", "Lease kubeflow-system/trainer.kubeflow.org is renewed", ""),
+        (Serving(BOTH, [lease(3, "trainwright-controller")]), "trainjob", "trainwright-controller is renewed", ""),
+        (Serving(BOTH, [lease(3, "trainwright-controller-team")]), "trainjob", "-team is renewed", ""),
+        (Serving(BOTH, [lease(3, "trainwright-controller-others")]), "jobset", "there is no Lease", "not looked at"),
+        (Serving(BOTH, [lease(3600)]), "jobset", "was renewed last at", "not looked at"),
+        (Serving(BOTH, [lease(3600)], [SEEN]), "jobset", "was renewed last at", "not looked at"),
+        (Serving(BOTH, [lease(3, holder="")]), "jobset", "was renewed last at", "not looked at"),
+        (Serving(BOTH, [lease(3600), lease(1, "trainwright-controller")]), "trainjob", "trainwright-controller is renewed", ""),
+        (Serving({TRAINER: ("trainjobs",)}, [lease(3600)]), "trainjob", "renewed last", "would not start"),
+        (Serving(BOTH), "jobset", "there is no Lease", "not looked at"),
+        (Serving(BOTH, [], [UNSEEN]), "jobset", "there is no Lease", "not looked at"),
+        (Serving(BOTH, [], [SEEN]), "trainjob", "TrainJobs have a status", ""),
+        (Serving(BOTH, Forbidden("no"), [SEEN]), "trainjob", "TrainJobs have a status", ""),
+        (Serving(BOTH, Forbidden("no"), [UNSEEN]), "trainjob", "Leases may not be read", "would not start"),
+        (Serving(BOTH, Forbidden("no"), Forbidden("no")), "trainjob", "Leases may not be read", "would not start"),
+        (Serving(BOTH, [], version="v1.33.0+trainwright"), "trainjob", "embedded control plane", ""),
+    ],
+)
+def test_auto_goes_by_what_is_there(cluster: Any, mode: str, why: str, doubt: str, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    chosen = for_jobs(cluster)
+    choice = chosen.choice
+    assert choice.mode == mode
+    assert why in choice.reason
+    assert doubt in choice.warning
+    assert bool(doubt) == bool(choice.warning)
+    assert (chosen.mode is Mode.jobset) == (mode == "jobset")
+    assert f"mode={mode}" in caplog.text
+    assert why in caplog.text
+    assert bool([r for r in caplog.records if r.levelno == logging.WARNING]) == bool(doubt)
+    assert choice.could_differ == ("trainjobs" in cluster._served.get(TRAINER, ()))
+
+
+def test_a_lease_of_another_clock_is_seen_to_be_renewed(pauses: list[float]) -> None:
+    cluster: Any = Serving(BOTH)
+    for age in (3600, -3600):
+        held = lease(age)
+        cluster._leases = [held]
+        assert controller_state(cluster, "team", sleep=pauses.append).lease is LeaseState.gone
+
+        def renew(seconds: float, held: Any = held, age: float = age) -> None:
+            pauses.append(seconds)
+            held["spec"]["renewTime"] = _aged(lease(age - 2))["spec"]["renewTime"]
+
+        assert controller_state(cluster, "team", sleep=renew).lease is LeaseState.alive
+    assert set(pauses) == {RENEWAL_SECONDS}
+
+
+def test_leases_that_may_not_be_listed_are_asked_for_by_name() -> None:
+    cluster: Any = Serving(BOTH, Forbidden("no"))
+    given = {("kubeflow-system", "trainer.kubeflow.org"): lease(2)}
+
+    def get(_kind: Any, name: str, namespace: str) -> Any:
+        if (namespace, name) in given:
+            return _aged(given[(namespace, name)])
+        raise Forbidden("no")
+
+    cluster.get = get
+    assert controller_state(cluster, "team").lease is LeaseState.alive
+    given[("kubeflow-system", "trainer.kubeflow.org")]["spec"]["renewTime"] = "nonsense"
+    assert controller_state(cluster, "team", sleep=lambda _: None).lease is LeaseState.gone
+
+
+def test_neither_is_an_error_that_says_what_to_do() -> None:
+    cluster: Any = Serving({})
+    with pytest.raises(NoTrainingApi, match=r"serves neither jobsets.*nor trainjobs.*trainwright crds.*embedded") as stored:
+        for_jobs(cluster)
+    assert isinstance(stored.value, NoCluster)
+
+
+@pytest.mark.parametrize(
+    ("mode", "served", "words"),
+    [
+        ("trainjob", ONLY_JOBSET, "serves no trainjobs.trainer.kubeflow.org, and the mode trainjob needs them"),
+        ("jobset", {TRAINER: BOTH[TRAINER]}, "serves no jobsets.jobset.x-k8s.io v1alpha2 which the mode jobset needs"),
+    ],
+)
+def test_a_mode_that_cannot_be_is_refused(mode: str, served: Any, words: str) -> None:
+    cluster: Any = Serving(served)
+    with pytest.raises(NoTrainingApi, match=words):
+        for_jobs(cluster, mode)
+
+
+@pytest.mark.parametrize(("mode", "adapted"), [("jobset", True), ("trainjob", False)])
+def test_a_mode_that_is_asked_for_is_taken_whoever_lives(mode: str, adapted: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster: Any = Serving(BOTH, [lease(3600)])
+    for given in (mode, ""):
+        chosen = for_jobs(cluster, given)
+        assert (chosen.mode is Mode.jobset) is adapted
+        assert (chosen.choice.forced, chosen.choice.could_differ) == (True, False)
+        monkeypatch.setenv(VARIABLE, mode)
+    assert not [asked for asked in cluster.asked if "leases" in asked]
+
+
+def test_the_argument_comes_before_the_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert requested_mode() is Mode.auto
+    monkeypatch.setenv(VARIABLE, "jobset")
+    assert (requested_mode(), requested_mode("trainjob")) == (Mode.jobset, Mode.trainjob)
+    monkeypatch.setenv(VARIABLE, "jobsets")
+    with pytest.raises(NoCluster, match=f"{VARIABLE}: 'jobsets' is none of auto, trainjob, jobset, embedded"):
+        requested_mode()
+
+
+def test_embedded_is_a_cluster_that_was_asked_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    connected: list[Any] = []
+
+    def connect(kubeconfig: Any, **more: Any) -> Any:
+        connected.append((kubeconfig, more["embedded"]))
+        return Serving(BOTH)
+
+    monkeypatch.setattr(jobs_client, "connect", connect)
+    monkeypatch.setattr(jobs_client, "start_embedded", lambda: tmp_path / "kubeconfig")
+    chosen = connect_for_jobs(mode="embedded", namespace="other")
+    assert (chosen.mode, chosen.default_namespace) == (Mode.trainjob, "other")
+    connect_for_jobs(embedded=tmp_path, mode="embedded")
+    assert connected == [(tmp_path / "kubeconfig", None), (None, tmp_path)]
+    with pytest.raises(NoCluster, match="name one of the two"):
+        connect_for_jobs(tmp_path, mode="embedded")
+    monkeypatch.setenv(VARIABLE, "embedded")
+    connect_for_jobs(tmp_path)
+    connect_for_jobs()
+    assert connected[2:] == [(tmp_path, None), (tmp_path / "kubeconfig", None)]
+
+
+def test_the_doctor_looks_at_the_namespace_that_it_is_told() -> None:
+    cluster: Any = Serving(BOTH, [])
+    choose_mode(cluster, namespace="other")
+    assert f"list leases metadata.name={OWN_LEASE}-other" in cluster.asked
+    assert "list trainjobs other" in cluster.asked

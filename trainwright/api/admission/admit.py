@@ -1,0 +1,315 @@
+"""Admission: what an API server does to one object before it is stored - defaults, schema, rules - in the order it does it.
+
+The answer is the one that a cluster with all CRDs and webhooks gives; the error carries, besides, every problem of the later
+steps that could be found. Rules that need the patched template of a TrainJob's runtime live beside their policy, in `materialize`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import Any, Literal
+
+import orjson
+
+from trainwright.api.admission.specs import ADMISSION_SPECS, AdmissionSpec
+from trainwright.api.errors import BadRequest, Denied, Invalid, Problem, Undecodable
+from trainwright.api.objects import Obj, name_of
+from trainwright.api.rules.metadata import changed_metadata_problems, metadata_problems, metadata_warnings
+from trainwright.api.rules.webhook import AdmissionRequest, Lookup, violations
+from trainwright.api.schema.check import Findings, findings
+from trainwright.api.schema.decoding import decoding_problems
+from trainwright.api.schema.defaulting import Unknown, apply_defaults, typed_nulls
+from trainwright.api.schema.metadata import METADATA
+from trainwright.api.schema.round_trip import read_nulls, read_quantities
+from trainwright.api.schema.types import Struct
+from trainwright.api.suggest import suggest
+
+__all__ = ["AdmissionContext", "Admitted", "Lookup", "admit", "check_readable", "governs"]
+
+_SAMPLE_SUFFIX = "xxxxx"
+"""Stands for the five letters that a server draws, where an object has only the beginning of a name."""
+
+
+@dataclass(frozen=True)
+class AdmissionContext:
+    """What a rule may ask: the time (RFC 3339; none without a clock), other objects, how strictly unknown fields are taken."""
+
+    now: str = ""
+    lookup: Lookup | None = None
+    strictness: Literal["Strict", "Warn", "Ignore"] = "Strict"
+    duplicates: tuple[str, ...] = ()
+    """Fields that the author wrote twice, by their paths; told like unknown fields."""
+    only_status: bool = False
+    """A write of the status subresource: no webhook is asked about it."""
+    is_json: bool = False
+    """The object was read from JSON, or could have been: it need not be copied before it is read."""
+
+
+@dataclass(frozen=True)
+class Admitted:
+    """The object with its defaults, and what the author should be told."""
+
+    object: Obj
+    warnings: list[str] = field(default_factory=list)
+
+
+_DEFAULT_CONTEXT = AdmissionContext()
+
+
+def governs(obj: Obj) -> bool:
+    """Whether admission has a schema and rules for objects of this kind."""
+    return obj.get("kind") in ADMISSION_SPECS
+
+
+def admit(obj: Obj, old: Obj | None = None, *, context: AdmissionContext = _DEFAULT_CONTEXT) -> Admitted:
+    """One object as the API server would store it.
+
+    `old` is the stored version on an update. Kinds that we have no rules for pass with their metadata checked.
+    Raises BadRequest for something that is no object of a kind, otherwise Invalid (or, as a server tells apart, its
+    subclasses Undecodable and Denied) with all problems.
+    """
+    kind = _kind_of(obj)
+    admission_spec = ADMISSION_SPECS.get(kind)
+    if admission_spec is not None and _is_about_status(admission_spec, obj, old, context):
+        return _Admission(admission_spec, {"status": obj.get("status")}, old, context, is_about_status=True).run()
+    try:
+        data = orjson.dumps(obj)
+    except TypeError as error:  # what YAML has and JSON has not: dates, binaries, numbers of more than 64 bits
+        raise BadRequest(f"the object holds a value that JSON does not have: {error}") from error
+    own: Obj = obj if context.is_json and admission_spec is not None else orjson.loads(data)
+    if admission_spec is not None:
+        # Most have no nulls, and need not be searched for them.
+        return _Admission(admission_spec, own, old, context, has_nulls=b"null" in data).run()
+    if problems := list(metadata_problems(None, _named(own)["metadata"], custom=True)):
+        raise Invalid.of(kind, name_of(obj), problems)
+    return Admitted(own)
+
+
+def check_readable(obj: Obj) -> None:
+    """Raises Undecodable for an object of a built-in kind that code with types cannot read, whatever else is wrong with it."""
+    admission_spec = ADMISSION_SPECS.get(str(obj.get("kind")))
+    if (
+        admission_spec is not None
+        and not admission_spec.custom
+        and (found := decoding_problems(admission_spec.schema, obj, admission_spec.kind.kind))
+    ):
+        kind = admission_spec.kind
+        raise Undecodable(f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}: {found[0].message}')
+
+
+def _kind_of(obj: Any) -> str:
+    if not isinstance(obj, dict):
+        raise BadRequest(f"expected an object, got {type(obj).__name__}")
+    kind = obj.get("kind")
+    if not isinstance(kind, str) or not kind:
+        raise BadRequest("kind: Required value: an object must say its kind")
+    if not isinstance(obj.get("metadata", {}), dict):
+        raise BadRequest("metadata: must be an object")
+    return kind
+
+
+def _named(obj: Obj) -> Obj:
+    """The object with a name to judge it by."""
+    metadata = obj.get("metadata") or {}
+    prefix = metadata.get("generateName")
+    if not metadata.get("name") and isinstance(prefix, str) and prefix:
+        metadata = {**metadata, "name": prefix[:58] + _SAMPLE_SUFFIX}
+    return {**obj, "metadata": metadata}
+
+
+@dataclass
+class _Admission:
+    """One object on its way; each step may refuse it, and the first that does speaks for the server."""
+
+    admission_spec: AdmissionSpec
+    obj: Obj
+    old: Obj | None
+    context: AdmissionContext
+    has_nulls: bool = True
+    """False where the object has none for certain."""
+    is_read: bool = True
+    """Whether code that needs its types could read the object: the rules are asked of nothing else."""
+    is_about_status: bool = False
+    """Whether nothing else is different: the rest was read, settled and judged when it was written."""
+    refusal: Invalid | None = None
+    problems: list[Problem] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+    def run(self) -> Admitted:
+        if not self.is_about_status:
+            self._read_metadata()
+        own = self._settle()
+        found = self._default(own)
+        self._judge(own, found)
+        if self.is_read and not found.malformed and not self.context.only_status:
+            self._ask_webhook(own)
+            if not self.admission_spec.custom and self.admission_spec.warns is not None:
+                self.warnings.extend(self.admission_spec.warns(AdmissionRequest(_named(own), self.old, self.context.lookup)))
+        if self.refusal is not None:
+            self.refusal.problems = _distinct(self.problems)
+            raise self.refusal
+        if self.admission_spec.finish is not None:
+            self.admission_spec.finish(own)
+        return Admitted(own, self.warnings)
+
+    def _refuse(self, refusal: Invalid, problems: list[Problem]) -> None:
+        self.problems.extend(problems)
+        self.refusal = self.refusal or refusal
+
+    def _unreadable(self, why: str) -> Undecodable:
+        kind = self.admission_spec.kind
+        return Undecodable(f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}: {why}')
+
+    def _read_metadata(self) -> None:
+        """Types of metadata; what is of a wrong type is put aside, so that the rest can be judged."""
+        metadata = self.obj.get("metadata") or {}
+        problems = decoding_problems(METADATA, metadata, "ObjectMeta")
+        if problems:
+            located = [Problem(f"metadata.{p.field}", p.message, p.reason) for p in problems]
+            self._refuse(self._unreadable(problems[0].message), located)
+            wrong = {p.field.partition(".")[0].partition("[")[0] for p in problems}
+            self.obj = {**self.obj, "metadata": {key: value for key, value in metadata.items() if key not in wrong}}
+
+    def _settle(self) -> Obj:
+        if self.is_about_status and self.old is not None:
+            return self._settle_status(self.old)
+        given = (
+            typed_nulls(self.admission_spec.schema, self.obj) if self.has_nulls and not self.admission_spec.custom else self.obj
+        )
+        own, unknown = apply_defaults(self.admission_spec.schema, given)
+        metadata, strange = apply_defaults(METADATA, self.obj.get("metadata") or {}, "metadata")
+        if self.has_nulls:
+            read_nulls(METADATA, metadata)
+            if not self.admission_spec.custom:
+                read_nulls(self.admission_spec.schema, own)
+        own["metadata"] = metadata
+        if self.old is None and self.admission_spec.custom:  # a server takes no status from a new object
+            own.pop("status", None)
+        unknown += strange
+        if self.admission_spec.custom:
+            unknown.sort(key=lambda item: item[0])
+        self._tell_unknown(unknown)
+        return own
+
+    def _tell_unknown(self, unknown: list[Unknown]) -> None:
+        problems = [_duplicate_field(path) for path in self.context.duplicates]
+        problems += [_unknown_field(item) for item in unknown]
+        if problems and self.context.strictness == "Strict":
+            told = ", ".join(problem.message for problem in problems)
+            self._refuse(self._unreadable(f"strict decoding error: {told}"), problems)
+        elif self.context.strictness == "Warn":
+            self.warnings.extend(problem.message for problem in problems)
+
+    def _settle_status(self, old: Obj) -> Obj:
+        """What else is in the object was settled when it was written."""
+        schema = _status_shape(self.admission_spec.kind.kind)
+        given = {"status": self.obj["status"]} if "status" in self.obj else {}
+        read, unknown = apply_defaults(schema, given if self.admission_spec.custom else typed_nulls(schema, given))
+        if not self.admission_spec.custom:
+            read_nulls(schema, read)
+        own = {**old, "metadata": dict(old["metadata"]), **read}
+        if "status" not in read:
+            own.pop("status", None)
+        self._tell_unknown(unknown)
+        return own
+
+    def _default(self, own: Obj) -> Findings:
+        """Defaults that are no part of the schema; they are filled in by code that must be able to read the object."""
+        found = self._findings(own)
+        unreadable = []
+        if self.context.only_status:
+            found.schema_problems = [_in_status(problem) for problem in found.schema_problems]
+            return found
+        if found.schema_problems and self.admission_spec.is_read_by_code:
+            unreadable = decoding_problems(self.admission_spec.schema, own, self.admission_spec.kind.kind)
+        if unreadable:
+            self.is_read = False
+            self._refuse(self._told_by_defaulter(unreadable[0].message), [])
+            known = {problem.field for problem in found.schema_problems}
+            found.schema_problems.extend(problem for problem in unreadable if problem.field not in known)
+        elif self.admission_spec.defaults is not None and not any(
+            p.reason == "FieldValueTypeInvalid" for p in found.schema_problems
+        ):
+            if not self.admission_spec.custom:
+                read_quantities(self.admission_spec.schema, own)
+            self.admission_spec.defaults(own, self.old, self.context.now)
+            if self.admission_spec.defaults_fill_required:
+                found = self._findings(own)
+        return found
+
+    def _findings(self, own: Obj) -> Findings:
+        if self.admission_spec.custom:
+            return findings(self.admission_spec.schema, _named(own), self.old)
+        # Built-in kinds have no schema beyond what can be read: what is required, and how much, their rules say.
+        return Findings(decoding_problems(self.admission_spec.schema, own, self.admission_spec.kind.kind))
+
+    def _told_by_defaulter(self, why: str) -> Undecodable:
+        if not self.admission_spec.defaulter:
+            return self._unreadable(why)
+        refusal = Undecodable(f'admission webhook "{self.admission_spec.defaulter}" denied the request: {why}')
+        refusal.reason = ""
+        return refusal
+
+    def _judge(self, own: Obj, found: Findings) -> None:
+        named, kind = _named(own), self.admission_spec.kind
+        find = metadata_problems if self.old is None or self.context.only_status else changed_metadata_problems
+        problems = [] if self.is_about_status else list(find(kind, named["metadata"], custom=self.admission_spec.custom))
+        if not self.context.now:  # away from a server owners have no UID yet
+            problems = [problem for problem in problems if problem.field != "metadata.ownerReferences.uid"]
+        if not self.admission_spec.custom and self.is_read and not found.malformed:
+            rules = self.admission_spec.status_rules if self.context.only_status else self.admission_spec.rules
+            problems += violations(rules, AdmissionRequest(named, self.old, self.context.lookup))
+        if told := problems + found.told():
+            self._refuse(Invalid.of(kind.kind, name_of(named), told, kind.group), problems + found.all())
+
+    def _ask_webhook(self, own: Obj) -> None:
+        if not self.admission_spec.custom:
+            return
+        case = AdmissionRequest(_named(own), self.old, self.context.lookup)
+        if problems := violations(self.admission_spec.rules, case):
+            self._refuse(self._told_by_validator(case.new, problems), problems)
+        if self.refusal is None:
+            self.warnings.extend(metadata_warnings(own["metadata"]))
+            self.warnings.extend(self.admission_spec.warns(case) if self.admission_spec.warns else ())
+
+    def _told_by_validator(self, named: Obj, problems: list[Problem]) -> Invalid:
+        denial = f'admission webhook "{self.admission_spec.validator}" denied the request: '
+        kind = self.admission_spec.kind
+        if self.admission_spec.validator_tells_fields:
+            refusal = Invalid.of(kind.kind, name_of(named), problems, kind.group)
+            refusal.message = denial + refusal.message
+            return refusal
+        told = [str(problem) if problem.field else problem.message for problem in problems]
+        return Denied(denial + (told[0] if len(told) == 1 else f"[{', '.join(told)}]"))
+
+
+@cache
+def _status_shape(kind: str) -> Struct:
+    return Struct({"status": ADMISSION_SPECS[kind].schema.fields["status"]})
+
+
+def _is_about_status(admission_spec: AdmissionSpec, new: Obj, old: Obj | None, context: AdmissionContext) -> bool:
+    """Whether nothing but the status is written, and nothing else is different."""
+    if old is None or not context.only_status or "status" not in admission_spec.schema.fields:
+        return False
+    return all(new.get(key) == old.get(key) for key in (new.keys() | old.keys()) - {"status"})
+
+
+def _in_status(problem: Problem) -> Problem:
+    """A problem as it is told of a status alone: the field is named whole, its place in the body is not."""
+    return replace(problem, message=problem.message.replace(": status.", ": "))
+
+
+def _unknown_field(unknown: Unknown) -> Problem:
+    path, allowed = unknown
+    name = path.rpartition(".")[2]
+    return Problem(path, f'unknown field "{path}"', "FieldUnknown", hint=suggest(name, allowed))
+
+
+def _duplicate_field(path: str) -> Problem:
+    return Problem(path, f'duplicate field "{path}"', "FieldDuplicate")
+
+
+def _distinct(problems: list[Problem]) -> list[Problem]:
+    return list(dict.fromkeys(problems))

@@ -1,0 +1,153 @@
+"""The kinds that admission governs: for each its schema, its defaults, its rules, and who asks them on a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from trainwright.api import kinds
+from trainwright.api.defaults.core import (
+    claim_defaults,
+    event_defaults,
+    event_times,
+    job_written,
+    pod_template_defaults,
+    pod_written,
+    priority_defaults,
+)
+from trainwright.api.defaults.pod import pod_defaults
+from trainwright.api.defaults.workloads import job_defaults, job_labels, jobset_defaults
+from trainwright.api.kinds import Kind
+from trainwright.api.objects import Obj
+from trainwright.api.rules.core import (
+    CLAIM_RULES,
+    CONFIG_MAP_RULES,
+    EVENT_RULES,
+    LEASE_RULES,
+    POD_TEMPLATE_RULES,
+    SECRET_RULES,
+    SERVICE_RULES,
+)
+from trainwright.api.rules.job import JOB_RULES
+from trainwright.api.rules.job_status import JOB_STATUS_RULES
+from trainwright.api.rules.jobset import JOBSET_RULES
+from trainwright.api.rules.pod import POD_RULES, pod_name_warnings
+from trainwright.api.rules.runtime import CLUSTER_RUNTIME_RULES, NAMESPACED_RUNTIME_RULES, cluster_runtime_warnings
+from trainwright.api.rules.trainjob import TRAINJOB_RULES, trainjob_defaults, trainjob_warnings
+from trainwright.api.rules.webhook import AdmissionRequest, WebhookRule
+from trainwright.api.schema import core
+from trainwright.api.schema.job import JOB_SPEC
+from trainwright.api.schema.jobset import JOBSET, kind_schema
+from trainwright.api.schema.pod import POD_SPEC
+from trainwright.api.schema.runtime import RUNTIME
+from trainwright.api.schema.trainjob import TRAINJOB
+from trainwright.api.schema.types import Struct
+from trainwright.api.schema.workload_status import JOB_STATUS, POD_STATUS
+
+
+@dataclass(frozen=True)
+class AdmissionSpec:
+    """One kind, as admission treats it."""
+
+    kind: Kind
+    schema: Struct
+    rules: tuple[WebhookRule, ...]
+    custom: bool = True
+    """Defined by a CRD: the schema is asked, and its rules. Built-in kinds are read into types and judged by rules alone."""
+    defaults: Callable[[Obj, Obj | None, str], None] | None = None
+    """Fills in, in place, what the schema does not; gets the object, what it replaces, and the time."""
+    defaults_fill_required: bool = False
+    status_rules: tuple[WebhookRule, ...] = ()
+    """Asked of a write of the status alone, instead of `rules`."""
+    finish: Callable[[Obj], None] | None = None
+    """Changes, in place, what has passed."""
+    warns: Callable[[AdmissionRequest], Iterator[str]] | None = None
+    defaulter: str = ""
+    validator: str = ""
+    validator_tells_fields: bool = False
+    """The webhook answers like an API server, with the causes apart."""
+
+    @property
+    def is_read_by_code(self) -> bool:
+        """Whether wrong types are met by code that reads the object, before any schema is asked."""
+        return bool(self.defaulter) or not self.custom
+
+
+def _validator_of(kind: Kind) -> str:
+    return f"validator.{kind.singular}.{kind.group}"
+
+
+def _job_finished(job: Obj) -> None:
+    job_labels(job)
+    job_written(job)
+
+
+ADMISSION_SPECS = {
+    admission_spec.kind.kind: admission_spec
+    for admission_spec in (
+        AdmissionSpec(
+            kinds.TRAINJOB,
+            TRAINJOB,
+            TRAINJOB_RULES,
+            defaults=trainjob_defaults,
+            warns=trainjob_warnings,
+            defaulter=f"defaulter.trainjob.{kinds.TRAINER}",
+            validator=_validator_of(kinds.TRAINJOB),
+        ),
+        AdmissionSpec(kinds.TRAINING_RUNTIME, RUNTIME, NAMESPACED_RUNTIME_RULES, validator=_validator_of(kinds.TRAINING_RUNTIME)),
+        AdmissionSpec(
+            kinds.CLUSTER_TRAINING_RUNTIME,
+            RUNTIME,
+            CLUSTER_RUNTIME_RULES,
+            warns=cluster_runtime_warnings,
+            validator=_validator_of(kinds.CLUSTER_TRAINING_RUNTIME),
+        ),
+        AdmissionSpec(
+            kinds.JOBSET,
+            JOBSET,
+            JOBSET_RULES,
+            defaults=lambda new, old, _now: jobset_defaults(new, old),
+            defaults_fill_required=True,
+            defaulter="mjobset.kb.io",
+            validator="vjobset.kb.io",
+            validator_tells_fields=True,
+        ),
+        AdmissionSpec(
+            kinds.JOB,
+            kind_schema(JOB_SPEC, JOB_STATUS),
+            JOB_RULES,
+            custom=False,
+            defaults=lambda new, old, _now: job_defaults(new, old),
+            status_rules=JOB_STATUS_RULES,
+            finish=_job_finished,
+        ),
+        AdmissionSpec(
+            kinds.POD,
+            kind_schema(POD_SPEC, POD_STATUS),
+            POD_RULES,
+            custom=False,
+            defaults=lambda new, _old, _now: pod_defaults(new),
+            finish=pod_written,
+            warns=pod_name_warnings,
+        ),
+        AdmissionSpec(kinds.CONFIG_MAP, core.CONFIG_MAP, CONFIG_MAP_RULES, custom=False),
+        AdmissionSpec(kinds.SECRET, core.SECRET, SECRET_RULES, custom=False),
+        AdmissionSpec(kinds.SERVICE, core.SERVICE, SERVICE_RULES, custom=False),
+        AdmissionSpec(kinds.NAMESPACE, core.NAMESPACE, (), custom=False),
+        AdmissionSpec(kinds.NODE, core.NODE, (), custom=False),
+        AdmissionSpec(kinds.CLAIM, core.CLAIM, CLAIM_RULES, custom=False, defaults=claim_defaults),
+        AdmissionSpec(kinds.SERVICE_ACCOUNT, core.SERVICE_ACCOUNT, (), custom=False),
+        AdmissionSpec(
+            kinds.POD_TEMPLATE,
+            core.POD_TEMPLATE_OBJECT,
+            POD_TEMPLATE_RULES,
+            custom=False,
+            defaults=pod_template_defaults,
+        ),
+        AdmissionSpec(kinds.LIMIT_RANGE, core.LIMIT_RANGE, (), custom=False),
+        AdmissionSpec(kinds.PRIORITY_CLASS, core.PRIORITY_CLASS, (), custom=False, defaults=priority_defaults),
+        AdmissionSpec(kinds.RUNTIME_CLASS, core.RUNTIME_CLASS, (), custom=False),
+        AdmissionSpec(kinds.LEASE, core.LEASE, LEASE_RULES, custom=False),
+        AdmissionSpec(kinds.EVENT, core.EVENT, EVENT_RULES, custom=False, defaults=event_defaults, finish=event_times),
+    )
+}

@@ -1,0 +1,1 @@
+"""Defaults that depend on other fields, as the API server and the JobSet webhook fill them in."""

@@ -1,0 +1,1 @@
+"""The three ways to patch JSON: JSON patch, JSON merge patch and strategic merge patch."""

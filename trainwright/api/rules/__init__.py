@@ -1,0 +1,1 @@
+"""Validation rules that a schema cannot express, one module for each kind or group of kinds."""

@@ -1,0 +1,164 @@
+"""What Trainer's webhooks do to a TrainJob: time stamps on its patches, and the rules that need no patched template.
+
+The rules that need the runtime's template stand beside the policy that they belong to.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from trainwright.api import names
+from trainwright.api.errors import Problem
+from trainwright.api.objects import Obj, labels_of, name_of, namespace_of
+from trainwright.api.rules.metadata import NOT_SUBDOMAIN, is_subdomain
+from trainwright.api.rules.webhook import AdmissionRequest, WebhookRule
+from trainwright.api.schema.round_trip import rewrite
+from trainwright.api.schema.serialised import serialised
+from trainwright.api.schema.trainjob import TRAINJOB
+
+_GROUP = "trainer.kubeflow.org"
+_NAMESPACED, _CLUSTER = "TrainingRuntime", "ClusterTrainingRuntime"
+_PATH = re.compile(r"^[A-Za-z0-9/\-._~%!$&'()*+,;=:]+\Z")
+_PATCHES = "spec.runtimePatches"
+DEPRECATED = (
+    '{kind} "{name}" is deprecated and will be removed in a future release of Kubeflow Trainer. See runtime deprecation policy: '
+    "https://trainer.kubeflow.org/en/latest/operator-guides/runtime.html#runtime-deprecation-policy"
+)
+
+
+def trainjob_defaults(job: Obj, old: Obj | None, now: str) -> None:
+    """Say, in place, when each patch was last changed; a user's own time stands on a new patch. No time without a clock.
+
+    Where that changes anything, the whole TrainJob comes back as code writes it.
+    """
+    stamped = False
+    before = {patch.get("manager"): patch for patch in ((old or {}).get("spec") or {}).get("runtimePatches") or []}
+    for patch in (job.get("spec") or {}).get("runtimePatches") or []:
+        former = before.get(patch.get("manager"))
+        if former is None:
+            time = patch.get("time") or now
+        elif _timeless(former) == _timeless(patch):
+            time = former.get("time") or patch.get("time") or now
+        else:
+            time = now or patch.get("time")
+        if time and time != patch.get("time"):
+            patch["time"] = time
+            stamped = True
+    if stamped:
+        rewrite(TRAINJOB, job)
+
+
+def trainjob_warnings(case: AdmissionRequest) -> Iterator[str]:
+    """A runtime that is going away still works, and says so."""
+    reference = _reference(case.new)
+    if reference.get("kind") != _CLUSTER or case.lookup is None:
+        return
+    runtime = case.lookup(_CLUSTER, "", str(reference.get("name")))
+    if runtime is not None and is_deprecated(runtime):
+        yield "Referenced " + DEPRECATED.format(kind=_CLUSTER, name=name_of(runtime))
+
+
+def is_deprecated(runtime: Obj) -> bool:
+    return labels_of(runtime).get(names.SUPPORT_LABEL) == "deprecated"
+
+
+def _reference(job: Obj) -> Obj:
+    return (job.get("spec") or {}).get("runtimeRef") or {}
+
+
+def _patches(job: Obj | None) -> list[Obj]:
+    return ((job or {}).get("spec") or {}).get("runtimePatches") or []
+
+
+def _timeless(patch: Obj) -> Obj:
+    return {key: value for key, value in patch.items() if key != "time"}
+
+
+def _unsupported_runtime(case: AdmissionRequest) -> Iterator[Problem]:
+    reference = _reference(case.new)
+    kind, group = reference.get("kind", ""), reference.get("apiGroup", "")
+    if kind in (_NAMESPACED, _CLUSTER) and group == _GROUP:
+        return
+    where = "spec.runtimeRef.kind" if kind not in (_NAMESPACED, _CLUSTER) else "spec.runtimeRef.apiGroup"
+    called = f"{kind}.{group}" if reference else ""
+    yield Problem("", f"unsupported runtime: {called}", at=where if reference else "spec")
+
+
+def _missing_runtime(case: AdmissionRequest) -> Iterator[Problem]:
+    if case.lookup is None:
+        return
+    reference = _reference(case.new)
+    kind, name = reference["kind"], reference["name"]
+    namespace = namespace_of(case.new) if kind == _NAMESPACED else ""
+    if case.lookup(kind, namespace, name) is None:
+        field = "spec.RuntimeRef" if kind == _CLUSTER else "spec.runtimeRef"
+        called = kind[0].lower() + kind[1:]
+        message = (
+            f'Invalid value: {serialised(reference)}: {kind}.{_GROUP} "{name}" not found: '
+            f"specified {called} must be created before the TrainJob is created"
+        )
+        yield Problem(field, message, at="spec.runtimeRef.name")
+
+
+def _late_patches(case: AdmissionRequest) -> Iterator[Problem]:
+    if case.old is None or list(map(_timeless, _patches(case.old))) == list(map(_timeless, _patches(case.new))):
+        return
+    if not (case.new["spec"].get("suspend") or (case.old.get("spec") or {}).get("suspend")):
+        message = "Forbidden: RuntimePatches can only be modified when the TrainJob is suspended before or after the update"
+        yield Problem(_PATCHES, message, "FieldValueForbidden")
+    if case.lookup is None:
+        return
+    jobset = case.lookup("JobSet", namespace_of(case.new), name_of(case.new)) or {}
+    for status in (jobset.get("status") or {}).get("replicatedJobsStatus") or []:
+        if status.get("active"):
+            message = f"Forbidden: RuntimePatches cannot be modified while the replicatedJob {status.get('name')} is active"
+            yield Problem(_PATCHES, message, "FieldValueForbidden")
+
+
+def _unnamed_managers(case: AdmissionRequest) -> Iterator[Problem]:
+    for index, patch in enumerate(_patches(case.new)):
+        for why in _manager_faults(patch["manager"]):
+            yield Problem(f"{_PATCHES}.manager", f"Invalid value: {why}", at=f"{_PATCHES}[{index}].manager")
+
+
+def _manager_faults(manager: str) -> Iterator[str]:
+    """Why a manager is no path below a domain, such as `acme.io/foo`."""
+    host, slash, path = manager.partition("/")
+    if not (host and slash and path):
+        yield f'"{manager}": must be a domain-prefixed path (such as "acme.io/foo")'
+        return
+    if not is_subdomain(host):
+        yield f'"{host}": {NOT_SUBDOMAIN}'
+    if not _PATH.match(path):
+        yield f"\"{path}\": Invalid path (regex used for validation is '{_PATH.pattern[1:-2]}')"
+
+
+def _variables_by_patch(case: AdmissionRequest) -> Iterator[Problem]:
+    """The three containers have their variables from the TrainJob itself."""
+    reserved = sorted(names.CONTAINER_OF_ANCESTOR.values())
+    for index, patch in enumerate(_patches(case.new)):
+        for path, container in _patched_containers(patch):
+            if container["name"] in reserved and container.get("env"):
+                shown = serialised(_patches(case.new))
+                message = f"Invalid value: {shown}: must not have envs for the {', '.join(reserved)} containers"
+                yield Problem(_PATCHES, message, at=f"{_PATCHES}[{index}].{path}.env")
+
+
+def _patched_containers(patch: Obj) -> Iterator[tuple[str, Any]]:
+    template = (patch.get("trainingRuntimeSpec") or {}).get("template") or {}
+    for j, job in enumerate((template.get("spec") or {}).get("replicatedJobs") or []):
+        pod = (((job.get("template") or {}).get("spec") or {}).get("template") or {}).get("spec") or {}
+        for c, container in enumerate(pod.get("containers") or []):
+            path = f"trainingRuntimeSpec.template.spec.replicatedJobs[{j}].template.spec.template.spec.containers[{c}]"
+            yield path, container
+
+
+TRAINJOB_RULES = (
+    WebhookRule("spec.runtimeRef.kind", "one of the two kinds of runtime, of Trainer's group", _unsupported_runtime, alone=True),
+    WebhookRule("spec.runtimeRef", "a runtime that exists, on every update too", _missing_runtime, alone=True),
+    WebhookRule(_PATCHES, "changed only while the TrainJob is suspended and none of its jobs is active", _late_patches),
+    WebhookRule(f"{_PATCHES}.manager", "a domain-prefixed path", _unnamed_managers),
+    WebhookRule(_PATCHES, "no variables for the containers that a TrainJob overrides itself", _variables_by_patch),
+)

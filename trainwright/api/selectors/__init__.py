@@ -1,0 +1,1 @@
+"""Label and field selectors: parsing their text and selecting objects by them."""

@@ -1,0 +1,54 @@
+"""Options of the methods of `Cluster`; implementations and wrappers take them as `**options: Unpack[...]`."""
+
+from __future__ import annotations
+
+from typing import Literal, Required, TypedDict
+
+PatchType = Literal["merge", "json", "apply"]
+Propagation = Literal["Background", "Foreground", "Orphan"]
+
+
+class ListOptions(TypedDict, total=False):
+    """Label and field selectors in kubectl's text form; empty selects all."""
+
+    label_selector: str
+    field_selector: str
+
+
+class WatchOptions(ListOptions, total=False):
+    """`timeout_seconds` is how long the server keeps the connection open; defaults to 300."""
+
+    resource_version: Required[str]
+    timeout_seconds: int
+
+
+class PatchOptions(TypedDict, total=False):
+    """`patch_type` defaults to merge, `field_manager` to trainwright; `force` is for apply: takes over fields of other managers."""
+
+    patch_type: PatchType
+    subresource: str | None
+    field_manager: str
+    force: bool
+
+
+class DeleteOptions(TypedDict, total=False):
+    """`propagation` defaults to Background; `uid` and `resource_version` are preconditions."""
+
+    propagation: Propagation
+    uid: str | None
+    resource_version: str | None
+    grace_period_seconds: int | None
+
+
+class LogOptions(TypedDict, total=False):
+    """`since_time` is an RFC 3339 time, of which kubelets honour whole seconds; `timestamps` prefixes each line with its time and
+    a space; `previous` reads the log before the last restart of the container.
+    """
+
+    container: str | None
+    follow: bool
+    tail_lines: int | None
+    limit_bytes: int | None
+    since_time: str
+    timestamps: bool
+    previous: bool

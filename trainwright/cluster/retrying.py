@@ -1,0 +1,108 @@
+"""A cluster wrapper that retries transient errors: an overloaded, restarting or unreachable API server.
+
+For one-time operations such as a submission; a `Reflector` has its own retries. Only idempotent requests are retried: reads, and
+writes whose second try detects the effect of the first.
+"""
+
+from __future__ import annotations
+
+import builtins
+import logging
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar, Unpack
+
+from trainwright.api.errors import AlreadyExists, ApiError, NotFound
+from trainwright.api.kinds import Kind, kind_of
+from trainwright.api.objects import Obj, name_of, namespace_of
+from trainwright.cluster.delegating import DelegatingCluster
+from trainwright.cluster.options import DeleteOptions, ListOptions, LogOptions, PatchOptions
+from trainwright.cluster.protocol import Cluster, Listing
+
+RETRY_SECONDS = 30.0
+_INITIAL_BACKOFF_SECONDS, _MAX_BACKOFF_SECONDS = 0.2, 5.0
+T = TypeVar("T")
+log = logging.getLogger(__name__)
+
+
+class RetryingCluster(DelegatingCluster):
+    """Wraps a `Cluster`. `seconds` is the total time to wait for retries; after that, errors are raised.
+
+    Setting `stop` ends retries.
+    """
+
+    def __init__(self, cluster: Cluster, *, seconds: float = RETRY_SECONDS, stop: threading.Event | None = None):
+        super().__init__(cluster)
+        self._seconds_left = seconds
+        self._stop = stop or threading.Event()
+
+    def get(self, kind: Kind, name: str, namespace: str | None = None) -> Obj:
+        return self.with_retries(lambda: self._cluster.get(kind, name, namespace))
+
+    def list(self, kind: Kind, namespace: str | None = None, **options: Unpack[ListOptions]) -> Listing:
+        return self.with_retries(lambda: self._cluster.list(kind, namespace, **options))
+
+    def create(self, obj: Obj) -> Obj:
+        """Create an object. Returns the existing one if a previous try lost its response; the caller checks its owner."""
+        return self.create_once(obj, lambda: self._cluster.create(obj))
+
+    def create_once(self, obj: Obj, send: Callable[[], Obj]) -> Obj:
+        """As `create`, for an object that is created by calling `send`."""
+        attempts = 0
+
+        def attempt() -> Obj:
+            nonlocal attempts
+            attempts += 1
+            try:
+                return send()
+            except AlreadyExists:
+                kind = kind_of(obj)
+                if attempts == 1 or kind is None:
+                    raise
+                return self._cluster.get(kind, name_of(obj), namespace_of(obj))
+
+        return self.with_retries(attempt)
+
+    def patch(self, kind: Kind, name: str, patch: Any, namespace: str | None = None, **options: Unpack[PatchOptions]) -> Obj:
+        """Patch an object. Merge and apply patches are retried; one with a resource version may then conflict with its first try."""
+        if options.get("patch_type") == "json":
+            return self._cluster.patch(kind, name, patch, namespace, **options)
+        return self.with_retries(lambda: self._cluster.patch(kind, name, patch, namespace, **options))
+
+    def delete(self, kind: Kind, name: str, namespace: str | None = None, **options: Unpack[DeleteOptions]) -> None:
+        attempts = 0
+
+        def attempt() -> None:
+            nonlocal attempts
+            attempts += 1
+            try:
+                self._cluster.delete(kind, name, namespace, **options)
+            except NotFound:
+                if attempts == 1:
+                    raise
+
+        self.with_retries(attempt)
+
+    def logs(self, name: str, namespace: str, **options: Unpack[LogOptions]) -> Iterator[bytes]:
+        """Read a log. A followed log is not retried: its reader resumes it."""
+        if options.get("follow"):
+            return self._cluster.logs(name, namespace, **options)
+        return iter(self.with_retries(lambda: builtins.list(self._cluster.logs(name, namespace, **options))))
+
+    def with_retries(self, call: Callable[[], T]) -> T:
+        """The answer of `call`, a read or anything else that can be repeated."""
+        backoff_seconds = _INITIAL_BACKOFF_SECONDS
+        while True:
+            try:
+                return call()
+            except ApiError as error:
+                wait_seconds = min(error.retry_after or backoff_seconds * random.uniform(0.5, 1.5), self._seconds_left)
+                if not error.retryable or wait_seconds <= 0 or self._stop.is_set():
+                    raise
+                log.warning("event=request_retried error=%s retry_seconds=%.1f", error.message, wait_seconds)
+            started = time.monotonic()
+            self._stop.wait(wait_seconds)
+            self._seconds_left -= time.monotonic() - started
+            backoff_seconds = min(backoff_seconds * 2, _MAX_BACKOFF_SECONDS)

@@ -1,0 +1,22 @@
+"""What the policies of a TrainJob's runtime ask of it, asked when it is written, as Trainer's webhook does."""
+
+from __future__ import annotations
+
+from trainwright.api.admission.admit import Lookup
+from trainwright.api.admission.specs import ADMISSION_SPECS
+from trainwright.api.errors import Denied
+from trainwright.api.objects import Obj, namespace_of
+from trainwright.materialize import policy_problems
+
+
+def check_trainjob_policies(trainjob: Obj, lookup: Lookup) -> None:
+    """The TrainJob as admitted; without its runtime nothing is asked. Raises Denied."""
+    reference = trainjob["spec"]["runtimeRef"]
+    runtime = lookup(reference["kind"], namespace_of(trainjob), reference["name"])
+    problems = policy_problems(trainjob, runtime) if runtime is not None else []
+    if problems:
+        told = [str(problem) for problem in problems]
+        words = told[0] if len(told) == 1 else f"[{', '.join(told)}]"
+        raise Denied(
+            f'admission webhook "{ADMISSION_SPECS["TrainJob"].validator}" denied the request: {words}', problems=problems
+        )

@@ -1,0 +1,70 @@
+"""What the server tells of itself: discovery, OpenAPI, health."""
+
+from __future__ import annotations
+
+import orjson
+from starlette.responses import Response
+from starlette.types import ASGIApp
+
+from trainwright.api.objects import Obj
+from trainwright.controlplane.apiserver.discovery import documents, openapi
+from trainwright.controlplane.apiserver.resources.paths import NoSuchPath
+from trainwright.controlplane.apiserver.wire import media
+from trainwright.controlplane.apiserver.wire.media import Media
+from trainwright.controlplane.apiserver.wire.requests import Request
+from trainwright.controlplane.apiserver.wire.responses import json_response, tagged
+
+HEALTH = ("/readyz", "/livez", "/healthz")
+_CHECKS = ("ping", "log", "store")
+
+
+def description(request: Request, parts: list[str]) -> ASGIApp | None:
+    """The answer for a path of discovery or OpenAPI; None for every other."""
+    if request.method != "GET":
+        return None
+    match parts:
+        case [""] | []:
+            paths = ["/api", "/api/v1", "/apis", "/healthz", "/livez", "/openapi/v2", "/openapi/v3", "/readyz", "/version"]
+            return json_response(orjson.dumps({"paths": paths}))
+        case ["api"] | ["apis"]:
+            core = parts == ["api"]
+            if Media.accepted(request.headers.get("accept")).view == "APIGroupDiscoveryList":
+                return tagged(request, orjson.dumps(documents.aggregated(core=core)), documents.AGGREGATED)
+            return json_response(orjson.dumps(documents.api_versions() if core else documents.api_groups()))
+        case ["apis", group]:
+            return _found(documents.api_group(group), text=True)
+        case ["api", version]:
+            return _found(documents.api_resources("", version), text=False)
+        case ["apis", group, version]:
+            return _found(documents.api_resources(group, version), text=True)
+        case ["openapi", "v3"]:
+            return tagged(request, openapi.index(), "text/plain; charset=utf-8")
+        case ["openapi", "v2"]:
+            return tagged(request, *openapi.version_two(request.headers.get("accept", "")))
+        case ["openapi", "v3", "api", version]:
+            return _document(request, "", version)
+        case ["openapi", "v3", "apis", group, version]:
+            return _document(request, group, version)
+    return None
+
+
+def _document(request: Request, group: str, version: str) -> ASGIApp:
+    document = openapi.document(group, version)
+    if document is None:
+        raise NoSuchPath(text=True)
+    return tagged(request, document, media.JSON, lasting="hash" in request.query_params)
+
+
+def _found(description: Obj | None, *, text: bool) -> ASGIApp:
+    if description is None:
+        raise NoSuchPath(text=text)
+    return json_response(orjson.dumps(description))
+
+
+def health(path: str) -> Response:
+    """Whether the server is up: it is, if it can say so."""
+    root = next(root for root in HEALTH if path.startswith(root))
+    check = path.removeprefix(root).strip("/")
+    if check and check not in _CHECKS:
+        return Response("404 page not found\n", 404, media_type="text/plain")
+    return Response("ok", media_type="text/plain")

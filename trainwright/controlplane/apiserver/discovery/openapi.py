@@ -1,0 +1,111 @@
+"""OpenAPI, as little as clients need: that the server validates fields itself, and which schema belongs to which kind.
+
+kubectl looks for the `fieldValidation` parameter in the path of a kind; where it finds it, it leaves validation to the server.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from functools import cache
+
+import orjson
+
+from trainwright.api.kinds import Kind
+from trainwright.api.objects import Obj
+from trainwright.controlplane.apiserver.discovery.documents import KUBERNETES_VERSION
+from trainwright.controlplane.apiserver.discovery.schemas import schema_for
+from trainwright.controlplane.apiserver.resources.registry import BY_PATH, GROUP_VERSIONS, strategy_of
+
+_PARAMETERS = [
+    {"name": name, "in": "query", "schema": {"type": "string", "uniqueItems": True}}
+    for name in ("dryRun", "fieldManager", "fieldValidation", "pretty")
+]
+_FORCE = {"name": "force", "in": "query", "schema": {"type": "boolean", "uniqueItems": True}}
+_STRATEGIC = "application/strategic-merge-patch+json"
+_PROTO = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
+_BODIES = ("application/json", "application/yaml")
+_PATCHES = ("application/apply-patch+yaml", "application/json-patch+json", "application/merge-patch+json")
+
+
+@cache
+def index() -> bytes:
+    """`/openapi/v3`: where the document of each group version is."""
+    paths = {}
+    for group, version in GROUP_VERSIONS:
+        path = _path(group, version)
+        digest = hashlib.sha256(document(group, version) or b"").hexdigest().upper()
+        paths[path] = {"serverRelativeURL": f"/openapi/v3/{path}?hash={digest}"}
+    return orjson.dumps({"paths": paths})
+
+
+def version_two(accept: str) -> tuple[bytes, str]:
+    """`/openapi/v2` and its media type: a document without schemas, with which old clients leave validation to the server."""
+    title, version = b"Kubernetes", f"v{KUBERNETES_VERSION}".encode()
+    if "proto-openapi" in accept:
+        info = _text_field(1, title) + _text_field(2, version)
+        return _text_field(1, b"2.0") + _text_field(2, info) + _text_field(8, b"") + _text_field(9, b""), _PROTO
+    empty = {"swagger": "2.0", "info": {"title": title.decode(), "version": version.decode()}, "paths": {}, "definitions": {}}
+    return orjson.dumps(empty), "application/json"
+
+
+def _text_field(number: int, content: bytes) -> bytes:
+    """A field of bytes in protobuf; all of ours are shorter than 128."""
+    return bytes((number << 3 | 2, len(content))) + content
+
+
+@cache
+def document(group: str, version: str) -> bytes | None:
+    """The OpenAPI 3 document of one group version; None for what is not served."""
+    chosen = [strategy.kind for (g, v, _), strategy in BY_PATH.items() if (g, v) == (group, version)]
+    if not chosen:
+        return None
+    paths: Obj = {}
+    for kind in chosen:
+        collection = kind.path("{namespace}" if kind.namespaced else None)
+        one = kind.path("{namespace}" if kind.namespaced else None, "{name}")
+        paths[collection] = {"get": _operation(kind, "list"), "post": _operation(kind, "post", body=True)}
+        paths[one] = {
+            "get": _operation(kind, "get"),
+            "put": _operation(kind, "put", body=True),
+            "patch": _operation(kind, "patch", body=True),
+            "delete": _operation(kind, "delete"),
+        }
+    return orjson.dumps(
+        {
+            "openapi": "3.0.0",
+            "info": {"title": "Kubernetes", "version": f"v{KUBERNETES_VERSION}"},
+            "paths": paths,
+            "components": {"schemas": {_schema_name(kind): schema_for(kind) for kind in chosen}},
+        }
+    )
+
+
+def _path(group: str, version: str) -> str:
+    return f"apis/{group}/{version}" if group else f"api/{version}"
+
+
+def _schema_name(kind: Kind) -> str:
+    return (
+        ".".join([*reversed(kind.group.split(".")), kind.version, kind.kind])
+        if kind.group
+        else f"io.k8s.api.core.{kind.version}.{kind.kind}"
+    )
+
+
+def _gvk(kind: Kind) -> Obj:
+    return {"group": kind.group, "version": kind.version, "kind": kind.kind}
+
+
+def _operation(kind: Kind, action: str, *, body: bool = False) -> Obj:
+    reference = {"schema": {"$ref": f"#/components/schemas/{_schema_name(kind)}"}}
+    operation: Obj = {
+        "x-kubernetes-action": action,
+        "x-kubernetes-group-version-kind": _gvk(kind),
+        "responses": {"200": {"description": "OK", "content": {"application/json": reference}}},
+    }
+    if body:
+        patches = _PATCHES if strategy_of(kind).custom else (*_PATCHES, _STRATEGIC)
+        media_types = patches if action == "patch" else _BODIES
+        operation["parameters"] = [*_PARAMETERS, *([_FORCE] if action == "patch" else [])]
+        operation["requestBody"] = {"required": True, "content": dict.fromkeys(media_types, reference)}
+    return operation

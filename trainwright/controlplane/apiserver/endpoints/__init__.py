@@ -1,0 +1,1 @@
+"""Resources that are computed instead of stored: reviews, token requests, definitions, progress reports."""

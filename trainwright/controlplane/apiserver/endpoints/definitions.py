@@ -1,0 +1,32 @@
+"""The CustomResourceDefinitions of this cluster, for clients that look whether a kind is a custom one. They are read only."""
+
+from __future__ import annotations
+
+from trainwright.api.admission.crds import custom_resource_definitions
+from trainwright.api.kinds import DEFINITION
+from trainwright.api.objects import Obj, name_of
+from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer
+from trainwright.controlplane.apiserver.wire.write_options import WriteOptions
+
+_ACCEPTED = {"NamesAccepted": "NoConflicts", "Established": "InitialNamesAccepted"}
+
+
+def seed_definitions(server: ResourceServer, now: str) -> None:
+    """Store the definitions, and replace those of an older version of Trainwright."""
+    for definition in custom_resource_definitions():
+        definition["status"] = _status(definition, now)
+        definition["spec"]["conversion"] = {"strategy": "None"}
+        known = server.store.get(DEFINITION.resource, "", name_of(definition))
+        if known is None:
+            server.create(DEFINITION, "", definition, WriteOptions(manager="trainwright"))
+        elif known.object.get("spec") != definition["spec"]:
+            server.store.put(DEFINITION.resource, "", name_of(definition), {**known.object, "spec": definition["spec"]})
+
+
+def _status(definition: Obj, now: str) -> Obj:
+    conditions = [
+        {"type": kind, "status": "True", "reason": reason, "message": "", "lastTransitionTime": now}
+        for kind, reason in _ACCEPTED.items()
+    ]
+    versions = [version["name"] for version in definition["spec"]["versions"]]
+    return {"acceptedNames": definition["spec"]["names"], "conditions": conditions, "storedVersions": versions}

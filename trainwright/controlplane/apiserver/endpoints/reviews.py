@@ -1,0 +1,96 @@
+"""Questions that are asked by creating an object that nobody keeps: its answer is the status that it comes back with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from trainwright.api.errors import BadRequest
+from trainwright.api.objects import Obj
+from trainwright.controlplane.apiserver.auth.tokens import Tokens
+from trainwright.controlplane.apiserver.endpoints import access_reviews, identity_reviews
+
+_VERSION = "v1"
+
+
+@dataclass(frozen=True)
+class Review:
+    """One kind of question."""
+
+    group: str
+    kind: str
+    answer: Callable[[Obj, Tokens], Obj]
+
+    @property
+    def plural(self) -> str:
+        return self.kind.lower() + "s"
+
+    def reviewed(self, review: Any, tokens: Tokens) -> Obj:
+        """The question with its answer. Raises BadRequest, Invalid."""
+        unrecognised = f"the object provided is unrecognized (must be of type {self.kind})"
+        if not isinstance(review, dict) or review.get("kind", self.kind) != self.kind:
+            raise BadRequest(unrecognised)
+        spec = review.get("spec") or {}
+        if not isinstance(spec, dict):
+            raise BadRequest(f"{unrecognised}: spec is an object")
+        head = {"kind": self.kind, "apiVersion": f"{self.group}/{_VERSION}", "metadata": {}}
+        told = {"spec": spec} if self.kind != "SelfSubjectReview" else {}
+        return {**head, **told, "status": self.answer(review, tokens)}
+
+
+REVIEWS = (
+    Review(access_reviews.GROUP, "SelfSubjectAccessReview", access_reviews.access_reviewed),
+    Review(access_reviews.GROUP, "SelfSubjectRulesReview", access_reviews.rules_reviewed),
+    Review(identity_reviews.GROUP, "SelfSubjectReview", identity_reviews.self_reviewed),
+    Review(identity_reviews.GROUP, "TokenReview", identity_reviews.token_reviewed),
+)
+GROUPS = tuple(dict.fromkeys(review.group for review in REVIEWS))
+
+
+def review_at(parts: list[str]) -> Review | None:
+    """The review that a path names."""
+    for review in REVIEWS:
+        if parts == ["apis", review.group, _VERSION, review.plural]:
+            return review
+    return None
+
+
+def resource_list(group: str, version: str) -> Obj | None:
+    """What `/apis/GROUP/v1` serves; None for another group."""
+    if group not in GROUPS or version != _VERSION:
+        return None
+    resources = [
+        {
+            "name": review.plural,
+            "singularName": review.kind.lower(),
+            "namespaced": False,
+            "kind": review.kind,
+            "verbs": ["create"],
+        }
+        for review in REVIEWS
+        if review.group == group
+    ]
+    return {"kind": "APIResourceList", "groupVersion": f"{group}/{_VERSION}", "resources": resources, "apiVersion": "v1"}
+
+
+def group(name: str) -> Obj:
+    """A group as `/apis` lists it."""
+    version = {"groupVersion": f"{name}/{_VERSION}", "version": _VERSION}
+    return {"name": name, "versions": [version], "preferredVersion": version}
+
+
+def group_discovery(name: str) -> Obj:
+    """A group as aggregated discovery tells it."""
+    resources = [
+        {
+            "resource": review.plural,
+            "responseKind": {"group": "", "version": "", "kind": review.kind},
+            "scope": "Cluster",
+            "singularResource": review.kind.lower(),
+            "verbs": ["create"],
+        }
+        for review in REVIEWS
+        if review.group == name
+    ]
+    return {"metadata": {"name": name}, "versions": [{"version": _VERSION, "freshness": "Current", "resources": resources}]}

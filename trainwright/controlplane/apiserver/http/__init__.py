@@ -1,0 +1,1 @@
+"""The API over HTTPS: routing, authentication, TLS, connections and metrics."""

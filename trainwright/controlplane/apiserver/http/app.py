@@ -1,0 +1,192 @@
+"""The API over HTTP: authentication, then the endpoint that a path names, or the handler of a resource; errors as Status bodies."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+
+import orjson
+from prometheus_client.core import Metric
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import ClientDisconnect
+from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from trainwright.api import kinds
+from trainwright.api.errors import ApiError, MethodNotAllowed, Unauthorized
+from trainwright.controlplane.apiserver.auth.tokens import API_AUDIENCE, Tokens, bearer_token
+from trainwright.controlplane.apiserver.discovery import documents
+from trainwright.controlplane.apiserver.discovery.endpoints import HEALTH, description, health
+from trainwright.controlplane.apiserver.endpoints.reviews import Review, review_at
+from trainwright.controlplane.apiserver.endpoints.trainer_status import MAX_BODY, ProgressReports, Report
+from trainwright.controlplane.apiserver.http.forbidden import forbidden_error
+from trainwright.controlplane.apiserver.http.metrics import Metrics
+from trainwright.controlplane.apiserver.http.object_handlers import ObjectHandlers
+from trainwright.controlplane.apiserver.http.request_metrics import Stopwatch, request_labels
+from trainwright.controlplane.apiserver.http.routes import Routes
+from trainwright.controlplane.apiserver.http.subresource_handlers import SubresourceHandlers
+from trainwright.controlplane.apiserver.resources.paths import NoSuchPath, parse_target
+from trainwright.controlplane.apiserver.streaming.container_logs import Logs, NoLogs
+from trainwright.controlplane.apiserver.streaming.open_streams import Streams
+from trainwright.controlplane.apiserver.streaming.sessions import NoSessions, Sessions
+from trainwright.controlplane.apiserver.streaming.websocket import split_protocols
+from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer
+from trainwright.controlplane.apiserver.wire import media
+from trainwright.controlplane.apiserver.wire.api_errors import TooLarge
+from trainwright.controlplane.apiserver.wire.bodies import BODY_SECONDS, read_body
+from trainwright.controlplane.apiserver.wire.limits import BODY_LIMIT
+from trainwright.controlplane.apiserver.wire.requests import Request
+from trainwright.controlplane.apiserver.wire.responses import (
+    NOT_FOUND,
+    WRONG_METHOD,
+    error_response,
+    generic,
+    json_response,
+)
+from trainwright.controlplane.exposition import CONTENT_TYPE, exposition
+
+log = logging.getLogger(__name__)
+
+_LONGEST_LENGTH = 20
+"""Digits of a Content-Length."""
+
+
+def create_app(
+    server: ResourceServer,
+    tokens: Tokens,
+    logs: Logs | None = None,
+    reports: ProgressReports | None = None,
+    sessions: Sessions | None = None,
+    *,
+    measures: Callable[[], Iterable[Metric]] = tuple,
+    clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    body_seconds: float = BODY_SECONDS,
+) -> Api:
+    """The ASGI application; `measures` is what `/metrics` tells of others.
+
+    `streams.close()` ends its watches, followed logs and sessions; a stop has to do it first.
+    """
+    reports = reports or ProgressReports(server, tokens, clock=clock)
+    return Api(server, tokens, logs or NoLogs(), reports, sessions or NoSessions(), Streams(), measures, clock, body_seconds)
+
+
+class Api:
+    """Everything below `/`."""
+
+    def __init__(
+        self,
+        server: ResourceServer,
+        tokens: Tokens,
+        logs: Logs,
+        reports: ProgressReports,
+        sessions: Sessions,
+        streams: Streams,
+        measures: Callable[[], Iterable[Metric]],
+        clock: Callable[[], datetime],
+        body_seconds: float,
+    ):
+        self._body_seconds, self._server, self._tokens = body_seconds, server, tokens
+        self._reports, self._other_metrics = reports, measures
+        self.streams = streams
+        self._metrics = Metrics()
+        objects = ObjectHandlers(server, clock, body_seconds, streams)
+        self._routes = Routes(objects, SubresourceHandlers(server, clock, body_seconds, streams, tokens, logs, sessions))
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        # The handshake of a WebSocket is a GET as any other, until it is answered.
+        request = Request(scope if scope["type"] == "http" else {**scope, "type": "http", "method": "GET"}, receive)
+        if scope["type"] == "websocket":
+            scope["query_string"] = b""  # uvicorn logs what it finds here, and a command may hold a secret
+        watch = Stopwatch(send)
+        try:
+            await self._answered(request, scope, receive, watch)
+        finally:
+            self._metrics.observe(*request_labels(request), watch.code, watch.seconds)
+
+    async def _answered(self, request: Request, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            answer = await self._answer(request)
+        except NoSuchPath as missing:
+            answer = (
+                Response("404 page not found\n", 404, media_type="text/plain")
+                if missing.text
+                else generic(404, "NotFound", NOT_FOUND)
+            )
+        except ApiError as error:
+            answer = error_response(error)
+        except ClientDisconnect:
+            return
+        except Exception:
+            log.exception("event=request_failed method=%s path=%s", request.method, scope["path"])
+            answer = error_response(ApiError("Internal error occurred: see the log of the server"))
+        await answer(scope, receive, send)
+
+    async def _answer(self, request: Request) -> ASGIApp:
+        path: str = request.scope["path"]
+        if path.startswith(HEALTH):
+            return health(path)
+        if path == "/metrics" and request.method == "GET":
+            return self._measures(request)
+        if path in ("/version", "/version/"):  # clients made from newer descriptions ask with a slash
+            return (
+                json_response(orjson.dumps(documents.version()))
+                if request.method == "GET"
+                else generic(405, "MethodNotAllowed", WRONG_METHOD)
+            )
+        parts = path.removesuffix("/").split("/")[1:]
+        token = bearer_token(request.headers.get("authorization")) or split_protocols(request.scope)[1]
+        if _is_report(request.method, parts) and not (token and self._tokens.is_admin(token)):
+            return await self._report(request, parts[4], parts[6], token)
+        if token is None:
+            raise forbidden_error(request.method, path, parts)
+        if not self._tokens.is_admin(token):
+            # A service account's token is known, and may do nothing here.
+            raise forbidden_error(request.method, path, parts, str(self._tokens.verify(token, API_AUDIENCE).get("sub")))
+        if review := review_at(parts):
+            return await self._review(request, review)
+        described = description(request, parts)
+        if described is not None:
+            return described
+        if parts[:1] not in (["api"], ["apis"]) or len(parts) < (3 if parts[0] == "api" else 4):
+            raise NoSuchPath(text=parts[:1] != ["api"])
+        request.target = parse_target(parts)
+        return await self._routes.handle(request, request.target)
+
+    def _measures(self, request: Request) -> ASGIApp:
+        token = bearer_token(request.headers.get("authorization"))
+        if token is None or not self._tokens.is_admin(token):
+            raise forbidden_error("GET", "/metrics", ["metrics"]) if token is None else Unauthorized("Unauthorized")
+        store = self._server.store
+        own = self._metrics.families(store.revision, store.sizes(), store.watchers())
+        text = exposition([*own, *self._other_metrics()])
+        return Response(text, headers={"Content-Type": CONTENT_TYPE})
+
+    async def _review(self, request: Request, review: Review) -> ASGIApp:
+        if request.method != "POST":
+            raise MethodNotAllowed(WRONG_METHOD)
+        body = media.decode_body(await self._read(request), request.headers.get("content-type", ""), review.kind)
+        return json_response(orjson.dumps(review.reviewed(body, self._tokens)), 201)
+
+    async def _report(self, request: Request, namespace: str, name: str, token: str | None) -> ASGIApp:
+        declared = request.headers.get("content-length", "")
+        size = int(declared[:_LONGEST_LENGTH]) if declared.isdecimal() else 0
+        body = b""
+        if size <= MAX_BODY:
+            try:
+                body = await self._read(request, MAX_BODY)
+            except TooLarge:
+                size = MAX_BODY + 1
+        code, answer = await run_in_threadpool(self._reports, Report(namespace, name, token, max(size, len(body)), body))
+        return json_response(orjson.dumps(answer), code)
+
+    async def _read(self, request: Request, limit: int = BODY_LIMIT) -> bytes:
+        """The body. Raises TooLarge, Timeout for a client that does not send it."""
+        return await read_body(request, limit, self._body_seconds)
+
+
+def _is_report(method: str, parts: list[str]) -> bool:
+    head = ["apis", kinds.TRAINJOB.group, kinds.TRAINJOB.version, "namespaces"]
+    return (
+        method == "POST" and len(parts) == 8 and parts[:4] == head and parts[5] == kinds.TRAINJOB.plural and parts[7] == "status"
+    )

@@ -1,0 +1,57 @@
+"""Metrics of the API server: requests, their durations, watchers and objects, under the names of kube-apiserver."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping
+
+from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client.core import GaugeMetricFamily, Metric
+
+BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+"""Upper bounds of the latency histogram, in seconds."""
+_MAX_SERIES = 2000
+"""Combinations of verb, resource and code that are counted separately; further ones are counted together."""
+
+
+class Metrics:
+    """Counts requests. Safe to use from many threads."""
+
+    def __init__(self) -> None:
+        self._registry = CollectorRegistry()
+        self._requests = Counter("apiserver_request", "Answered requests.", ["verb", "resource", "code"], registry=self._registry)
+        self._durations = Histogram(
+            "apiserver_request_duration_seconds",
+            "Time to answer a request; a watch or followed log counts when it ends.",
+            ["verb", "resource"],
+            buckets=BUCKETS,
+            registry=self._registry,
+        )
+        self._series: set[tuple[str, str, int]] = set()
+        self._lock = threading.Lock()
+
+    def observe(self, verb: str, resource: str, code: int, seconds: float) -> None:
+        """Count one answered request."""
+        with self._lock:
+            if len(self._series) >= _MAX_SERIES and (verb, resource, code) not in self._series:
+                verb, resource = "OTHER", ""
+            self._series.add((verb, resource, code))
+        self._requests.labels(verb, resource, str(code)).inc()
+        self._durations.labels(verb, resource).observe(seconds)
+
+    def families(self, revision: int, objects: Mapping[str, int], watchers: Mapping[str, int]) -> Iterator[Metric]:
+        """What was counted, and the state of the store; `objects` and `watchers` are by resource."""
+        for family in self._registry.collect():
+            # When a series began is no use to anyone here.
+            family.samples = [sample for sample in family.samples if not sample.name.endswith("_created")]
+            yield family
+        yield GaugeMetricFamily("apiserver_storage_revision", "Revision of the latest change.", value=revision)
+        yield _by_resource("apiserver_storage_objects", "Stored objects.", objects)
+        yield _by_resource("apiserver_registered_watchers", "Open watches.", watchers)
+
+
+def _by_resource(name: str, about: str, counts: Mapping[str, int]) -> Metric:
+    family = GaugeMetricFamily(name, about, labels=["resource"])
+    for resource, count in sorted(counts.items()):
+        family.add_metric([resource], count)
+    return family

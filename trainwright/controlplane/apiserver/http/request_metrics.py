@@ -1,0 +1,45 @@
+"""What metrics are told of one request: its verb, its resource, its answer and how long that took."""
+
+from __future__ import annotations
+
+import time
+
+from starlette.types import Message, Send
+
+from trainwright.controlplane.apiserver.resources.paths import CONNECTED
+from trainwright.controlplane.apiserver.wire.list_options import flag
+from trainwright.controlplane.apiserver.wire.requests import Request
+
+VERBS = {"GET": "get", "HEAD": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
+
+
+class Stopwatch:
+    """The way out of an answer: its code, and when it was complete."""
+
+    def __init__(self, send: Send):
+        self._send = send
+        self._began = time.perf_counter()
+        self.code = 0
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] in ("http.response.start", "websocket.http.response.start"):
+            self.code = message["status"]
+        elif message["type"] == "websocket.accept":
+            self.code = 101
+        await self._send(message)
+
+    @property
+    def seconds(self) -> float:
+        return time.perf_counter() - self._began
+
+
+def request_labels(request: Request) -> tuple[str, str]:
+    """Verb and resource of a request, as metrics tell them apart; no resource for what is none."""
+    verb, target = VERBS.get(request.method, request.method).upper(), request.target
+    if target is None:
+        return verb, ""
+    if target.subresource in CONNECTED:
+        verb = "CONNECT"
+    if verb == "GET" and not target.name:
+        verb = "WATCH" if flag(request.query_params.get("watch")) else "LIST"
+    return verb, target.kind.resource + (f"/{target.subresource}" if target.subresource else "")

@@ -1,0 +1,91 @@
+"""Requests to subresources that are no part of their object: logs, bindings, evictions, tokens, finalize, sessions with pods."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from functools import partial as bound
+
+import anyio
+import orjson
+from anyio.to_thread import run_sync
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import Response
+from starlette.types import ASGIApp
+
+from trainwright.api.errors import MethodNotAllowed
+from trainwright.controlplane.apiserver.auth.tokens import Tokens
+from trainwright.controlplane.apiserver.endpoints import token_requests
+from trainwright.controlplane.apiserver.http.handlers import Handlers
+from trainwright.controlplane.apiserver.resources.paths import Target
+from trainwright.controlplane.apiserver.streaming.container_logs import LogOptions, Logs, open_log
+from trainwright.controlplane.apiserver.streaming.open_streams import Streams
+from trainwright.controlplane.apiserver.streaming.pod_upgrade import connected
+from trainwright.controlplane.apiserver.streaming.sessions import Sessions
+from trainwright.controlplane.apiserver.streaming.watches import LOG_READERS, LogStream
+from trainwright.controlplane.apiserver.verbs.deletion import DeleteOptions
+from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer
+from trainwright.controlplane.apiserver.wire import media
+from trainwright.controlplane.apiserver.wire.request_options import dry_run
+from trainwright.controlplane.apiserver.wire.requests import Request
+from trainwright.controlplane.apiserver.wire.responses import WRONG_METHOD, json_response
+
+_DONE = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
+
+
+class SubresourceHandlers(Handlers):
+    """Each handler takes a request and its target and returns the response; they raise ApiError."""
+
+    def __init__(
+        self,
+        server: ResourceServer,
+        clock: Callable[[], datetime],
+        body_seconds: float,
+        streams: Streams,
+        tokens: Tokens,
+        logs: Logs,
+        sessions: Sessions,
+    ):
+        super().__init__(server, clock, body_seconds)
+        self._streams, self._tokens, self._logs, self._sessions = streams, tokens, logs, sessions
+        self._log_readers = anyio.CapacityLimiter(LOG_READERS)
+
+    async def connect(self, request: Request, target: Target) -> ASGIApp:
+        if request.method not in ("GET", "POST"):
+            raise MethodNotAllowed(WRONG_METHOD)
+        return await connected(request, self.server, self._sessions, self._streams, target)
+
+    async def log(self, request: Request, target: Target) -> ASGIApp:
+        pod = self.server.get(target.kind, target.space, target.name).object
+        options = LogOptions.parse(target.name, request.query_params)
+        chunks = await run_in_threadpool(open_log, self._logs, pod, options, self.clock())
+        if chunks is None:
+            return Response(status_code=204)
+        # The first chunk before the answer begins: what is wrong with the log shows when it is read.
+        first = await run_sync(next, chunks, None, limiter=self._log_readers)
+        return LogStream(self._streams, first, chunks, self._log_readers)
+
+    async def bind(self, request: Request, target: Target) -> ASGIApp:
+        body = await self.body(request, target)
+        wanted = body.get("target") if isinstance(body, dict) else None
+        node = wanted.get("name") if isinstance(wanted, dict) else None
+        await self.done(bound(self.server.bind, target.space, target.name, str(node or "")))
+        return json_response(orjson.dumps(_DONE), 201)
+
+    async def evict(self, request: Request, target: Target) -> ASGIApp:
+        """A pod goes as it would by DELETE: there are no budgets that could forbid it."""
+        body = await self.body(request, target)
+        wanted = body.get("deleteOptions") if isinstance(body, dict) else None
+        options = DeleteOptions.parse(wanted, {}, dry_run=dry_run(request))
+        await self.done(bound(self.server.delete, target.kind, target.space, target.name, options))
+        return json_response(orjson.dumps(_DONE), 201)
+
+    async def issue_token(self, request: Request, target: Target) -> ASGIApp:
+        body = await self.read(request)
+        wanted = media.decode_body(body, request.headers.get("content-type", ""), token_requests.KIND)
+        answer = token_requests.issued(self.server, self._tokens, target.space, target.name, wanted, self.clock())
+        return json_response(orjson.dumps(answer), 201)
+
+    async def finalize(self, request: Request, target: Target) -> ASGIApp:
+        obj, options, size = await self.written(request, target)
+        return self.shown(request, target, await self.done(bound(self.server.finalize, target.name, obj, options), size))

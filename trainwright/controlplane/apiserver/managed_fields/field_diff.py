@@ -1,0 +1,254 @@
+"""What ownership asks of an object and its schema: which fields it sets, which differ from another's, how two become one.
+
+Lists with keys and sets are taken apart, maps too; other lists, and what its schema calls atomic, count as one value. Where no
+schema is known lists are atomic and maps are not. The rules are those of server-side apply.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from trainwright.api.schema.types import ANY_VALUE, ListOf, MapOf, Schema, Struct
+from trainwright.controlplane.apiserver.managed_fields.field_set import MEMBER, Fields, as_member, is_member
+
+
+@dataclass
+class Changes:
+    """How one object differs from another, as sets of fields."""
+
+    added: Fields = field(default_factory=dict)
+    modified: Fields = field(default_factory=dict)
+    removed: Fields = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.added or self.modified or self.removed)
+
+
+def fields_of(schema: Schema, value: Any) -> Fields:
+    """The fields that a configuration sets: its leaves, the elements of its lists and the keys of its free maps."""
+    return _set_by(schema, value) or {}
+
+
+def changes(schema: Schema, old: Any, new: Any) -> Changes:
+    """What is different in `new`."""
+    found = Changes()
+    if old != new:
+        _compare(schema, old, new, found)
+    return found
+
+
+def added(schema: Schema, blank: Any, new: Any) -> Fields:
+    """What a new object says beyond `blank`, whose maps are empty: as `changes` finds it, added and modified together."""
+    if isinstance(new, list):
+        return {element_of(schema, item): _added(schema.item, item) for item in new} if isinstance(schema, ListOf) else {}
+    found: Fields = {}
+    for key, value in new.items():
+        part = _part(schema, key)
+        if key not in blank:
+            found[f"f:{key}"] = _added(part, value)
+        elif value and isinstance(value, (dict, list)) and not _is_whole(part, value):
+            if node := added(part, blank[key] or {}, value):
+                found[f"f:{key}"] = node
+        elif value != blank[key]:
+            found[f"f:{key}"] = {}
+    return found
+
+
+def merged(schema: Schema, live: Any, config: Any) -> Any:
+    """`live` with everything that `config` sets, as a new value; parts may be shared."""
+    if isinstance(config, dict) and isinstance(live, dict) and not _is_atomic(schema) and (config or live):
+        both = dict(live)
+        for key, value in config.items():
+            both[key] = merged(_part(schema, key), live[key], value) if key in live else value
+        return both
+    if isinstance(schema, ListOf) and _is_taken_apart(schema) and isinstance(live, list) and (live or config):
+        return _merged_lists(schema, live, config or [])
+    return live if config is None and isinstance(live, dict | list) and live and not _is_whole(schema, live) else config
+
+
+def pruned(schema: Schema, value: Any, last: Fields, kept: Fields) -> Any:
+    """`value` without what is in `last` and no longer in `kept`, as a new value; what it leaves empty goes too."""
+    if isinstance(value, dict):
+        return {key: left for key, inner in value.items() if (left := _left_of_field(schema, key, inner, last, kept)) is not None}
+    if isinstance(value, list) and isinstance(schema, ListOf) and _is_taken_apart(schema):
+        return [left for item in value if (left := _left_of_item(schema, item, last, kept)) is not None]
+    return value
+
+
+def _left_of_field(schema: Schema, key: str, value: Any, last: Fields, kept: Fields) -> Any:
+    element = f"f:{key}"
+    before = last.get(element)
+    if before is None:
+        return value
+    now = kept.get(element)
+    named = isinstance(schema, Struct) and key in schema.fields
+    if (named or is_member(before)) and (now is None or not (named or is_member(now))):
+        return None
+    if not isinstance(value, dict | list) or not value:
+        return value
+    return pruned(_part(schema, key), value, before, now or {}) or None
+
+
+def _left_of_item(schema: ListOf, item: Any, last: Fields, kept: Fields) -> Any:
+    element = element_of(schema, item)
+    before = last.get(element)
+    if before is None:
+        return item
+    now = kept.get(element)
+    if is_member(before) and (now is None or not is_member(now)):
+        return None
+    return pruned(schema.item, item, before, now or {})
+
+
+def _set_by(schema: Schema, value: Any) -> Fields | None:
+    """The node of a value: None where it sets nothing."""
+    if isinstance(value, dict) and not _is_atomic(schema):
+        found = {}
+        for key, inner in value.items():
+            node = {} if inner is None or inner == {} else _set_by(_part(schema, key), inner)
+            if not (isinstance(schema, Struct) and key in schema.fields):
+                node = as_member(node)
+            if node is not None:
+                found[f"f:{key}"] = node
+        return found or None
+    if isinstance(value, list) and isinstance(schema, ListOf) and _is_taken_apart(schema):
+        return {element_of(schema, item): as_member(_set_by(schema.item, item)) for item in value} or None
+    return {}
+
+
+def _whole(schema: Schema, value: Any) -> Fields:
+    """The node of a value that is there on one side only."""
+    if not value or not isinstance(value, dict | list):
+        return {}
+    if isinstance(value, dict) and not _is_atomic(schema):
+        node: Fields = {f"f:{key}": _whole(_part(schema, key), inner) if inner else {} for key, inner in value.items()}
+        node[MEMBER] = {}
+        return node
+    if isinstance(value, list) and isinstance(schema, ListOf) and _is_taken_apart(schema):
+        node = {element_of(schema, item): _whole(schema.item, item) for item in value}
+        node[MEMBER] = {}
+        return node
+    return {}
+
+
+def _compare(schema: Schema, old: Any, new: Any, found: Changes) -> bool:
+    """Enter what is different below this point; whether the value counts as modified itself."""
+    if _are_maps(schema, old, new):
+        _compare_parts(schema, {f"f:{key}": inner for key, inner in (old or {}).items()}, _by_field(new), found)
+        return False
+    if isinstance(schema, ListOf) and _is_taken_apart(schema) and (old or new):
+        before = {element_of(schema, item): item for item in old or []}
+        _compare_parts(schema, before, {element_of(schema, item): item for item in new or []}, found)
+        return False
+    return True
+
+
+def _are_maps(schema: Schema, old: Any, new: Any) -> bool:
+    sides = (isinstance(old, dict) or old is None) and (isinstance(new, dict) or new is None)
+    return sides and bool(old or new) and not _is_atomic(schema)
+
+
+def _by_field(value: Any) -> Fields:
+    return {f"f:{key}": inner for key, inner in (value or {}).items()}
+
+
+def _compare_parts(schema: Schema, old: Fields, new: Fields, found: Changes) -> None:
+    for element, value in new.items():
+        if element not in old:
+            found.added[element] = _added(_below(schema, element), value)
+        elif old[element] != value:
+            inner = Changes()
+            if _compare(_below(schema, element), old[element], value, inner):
+                found.modified[element] = {}
+            for mine, theirs in (
+                (found.added, inner.added),
+                (found.modified, inner.modified),
+                (found.removed, inner.removed),
+            ):
+                if theirs:
+                    mine[element] = theirs
+    for element, value in old.items():
+        if element not in new:
+            found.removed[element] = _whole(_below(schema, element), value)
+
+
+_REMEMBERED: dict[tuple[int, bytes], Fields] = {}
+_MOST_REMEMBERED = 4096
+
+
+def _added(schema: Schema, value: Any) -> Fields:
+    """As `_whole`, remembered: what a controller creates is often, container by container, what it created before.
+
+    By the schema's identity, since schemas live as long as the program; sets of fields are never changed.
+    """
+    if not value or not isinstance(value, dict | list):
+        return {}
+    key = (id(schema), orjson.dumps(value))
+    known = _REMEMBERED.get(key)
+    if known is None:
+        if len(_REMEMBERED) >= _MOST_REMEMBERED:
+            _REMEMBERED.clear()
+        known = _REMEMBERED[key] = _whole(schema, value)
+    return known
+
+
+def _below(schema: Schema, element: str) -> Schema:
+    return schema.item if isinstance(schema, ListOf) else _part(schema, element[2:])
+
+
+def _part(schema: Schema, key: str) -> Schema:
+    if isinstance(schema, Struct):
+        return schema.fields.get(key, ANY_VALUE)
+    return schema.value if isinstance(schema, MapOf) else ANY_VALUE
+
+
+def _is_atomic(schema: Schema) -> bool:
+    return isinstance(schema, Struct | MapOf) and schema.atomic
+
+
+def _is_taken_apart(schema: ListOf) -> bool:
+    return bool(schema.keys) or schema.distinct
+
+
+def _is_whole(schema: Schema, value: Any) -> bool:
+    """Whether a map or list counts as one value."""
+    if isinstance(value, dict):
+        return _is_atomic(schema)
+    return not (isinstance(schema, ListOf) and _is_taken_apart(schema))
+
+
+def element_of(schema: ListOf, item: Any) -> str:
+    """The path element of an item; keys that it leaves out have their default."""
+    if not schema.keys or not isinstance(item, dict):
+        return f"v:{orjson.dumps(item).decode()}"
+    known = schema.item.fields if isinstance(schema.item, Struct) else {}
+    key = {}
+    for name in schema.keys:
+        value = item.get(name)
+        if value is None:
+            value = known[name].default if name in known else None
+        key[name] = value
+    return f"k:{orjson.dumps(key, option=orjson.OPT_SORT_KEYS).decode()}"
+
+
+def _merged_lists(schema: ListOf, live: list[Any], config: list[Any]) -> list[Any]:
+    """The elements of both in the order of `config`; those that only `live` has stay before the common one that they preceded."""
+    present = {element_of(schema, item): item for item in live}
+    wanted = {element_of(schema, item): item for item in config}
+    rest, result = deque(present), []
+    shared = deque(element for element in wanted if element in present)
+    for element, item in wanted.items():
+        while rest and not (shared and rest[0] == shared[0]):
+            other = rest.popleft()
+            if other not in wanted:
+                result.append(present[other])
+        if shared and shared[0] == element:
+            shared.popleft()
+            if rest and rest[0] == element:
+                rest.popleft()
+        result.append(merged(schema.item, present[element], item) if element in present else item)
+    return [*result, *(present[element] for element in rest if element not in wanted)]

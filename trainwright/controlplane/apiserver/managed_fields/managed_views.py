@@ -1,0 +1,101 @@
+"""What of an object its owners can own: what was asked for and what defaults made of it, not what admission added later.
+
+A write of the object is about everything but the status, a write of the status about nothing else.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+from trainwright.api import kinds
+from trainwright.api.admission.specs import ADMISSION_SPECS
+from trainwright.api.kinds import Kind
+from trainwright.api.objects import Obj
+from trainwright.api.schema.defaulting import apply_defaults
+from trainwright.api.schema.metadata import METADATA
+from trainwright.api.schema.types import STRING, ListOf, Struct
+from trainwright.controlplane.apiserver.resources.registry import Strategy
+
+_OWNERS = METADATA.fields["ownerReferences"]
+_METADATA = Struct(
+    {
+        **METADATA.fields,
+        "finalizers": ListOf(STRING, distinct=True),
+        "ownerReferences": ListOf(replace(_OWNERS.item, atomic=True), keys=("uid",)),  # type: ignore[attr-defined]
+    }
+)
+_JOB_LABELS = ("batch.kubernetes.io/controller-uid", "batch.kubernetes.io/job-name", "controller-uid", "job-name")
+_ADDED_LATER: dict[Kind, tuple[tuple[str, ...], ...]] = {
+    kinds.POD: (("spec", "tolerations"), ("spec", "priority"), ("spec", "preemptionPolicy")),
+    kinds.JOB: (
+        ("spec", "selector"),
+        *(("spec", "template", "metadata", "labels", label) for label in _JOB_LABELS),
+        ("spec", "template", "metadata"),
+        ("metadata", "labels"),
+    ),
+    kinds.SERVICE: (("spec", "clusterIP"), ("spec", "clusterIPs"), ("spec", "ipFamilies"), ("spec", "ipFamilyPolicy")),
+    kinds.NAMESPACE: (("spec",),),
+    kinds.CLAIM: (("metadata", "finalizers"),),
+}
+"""What admission and the server add to built-in kinds after they were read; it belongs to nobody unless it was asked for."""
+_BLANKS: dict[Kind, Obj] = {
+    kinds.POD: {"spec": {"containers": None}},
+    kinds.JOB: {"spec": {"template": {"metadata": {}, "spec": {"containers": None}}}},
+    kinds.SERVICE: {"spec": {}},
+    kinds.EVENT: {"involvedObject": {}, "source": {}},
+    kinds.NAMESPACE: {"spec": {}},
+    kinds.CLAIM: {"spec": {"resources": {}}},
+    kinds.LEASE: {"spec": {}},
+    kinds.NODE: {"spec": {}},
+}
+"""What is there before anything is written: the records that built-in types always have."""
+
+
+@cache
+def schema_of(kind: Kind) -> Struct:
+    """The schema by which fields are told apart."""
+    admission_spec = ADMISSION_SPECS.get(kind.kind)
+    if admission_spec is None or admission_spec.kind != kind:
+        return Struct({"apiVersion": STRING, "kind": STRING, "metadata": _METADATA}, open=True)
+    return replace(admission_spec.schema, fields={**admission_spec.schema.fields, "metadata": _METADATA})
+
+
+def blank(kind: Kind) -> Obj:
+    return {"metadata": {}, **_BLANKS.get(kind, {})}
+
+
+def view(strategy: Strategy, asked: Obj, admitted: Obj, *, status: bool) -> Obj:
+    """The part of a write that its author comes to own: `asked` as it came, `admitted` as it will be stored."""
+    if status:
+        return status_of(admitted)
+    if strategy.custom:
+        schema = schema_of(strategy.kind)
+        read = asked if schema.open else apply_defaults(schema, asked)[0]
+        return without_status(strategy.kind, read)
+    seen = without_status(strategy.kind, admitted)
+    for path in _ADDED_LATER.get(strategy.kind, ()):
+        seen = _less(seen, asked, path)
+    return seen
+
+
+def without_status(kind: Kind, obj: Obj) -> Obj:
+    """An object as a write of it, and not of its status, sees it."""
+    return {key: value for key, value in obj.items() if key != "status"} if kind.status else obj
+
+
+def status_of(obj: Obj) -> Obj:
+    """An object as a write of its status sees it."""
+    return {"metadata": {}, "status": obj["status"]} if obj.get("status") is not None else {"metadata": {}}
+
+
+def _less(seen: Any, asked: Any, path: tuple[str, ...]) -> Any:
+    """`seen` without what is at the path, unless that was asked for."""
+    head, *rest = path
+    if not isinstance(seen, dict) or head not in seen:
+        return seen
+    given = asked.get(head) if isinstance(asked, dict) else None
+    if rest:
+        return {**seen, head: _less(seen[head], given, tuple(rest))}
+    return seen if given is not None else {key: value for key, value in seen.items() if key != head}

@@ -1,0 +1,1 @@
+"""The resources that the server serves, and the URL paths that name them."""

@@ -1,0 +1,65 @@
+"""Which resource a URL path names."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from trainwright.api.kinds import NAMESPACE, Kind
+from trainwright.controlplane.apiserver.resources.registry import BY_PATH, CUSTOM_GROUPS, GROUP_VERSIONS, Strategy
+
+CONNECTED = ("attach", "exec", "portforward")
+"""Below a pod: what a client connects to."""
+_BELOW_NAMESPACE = ("status", "finalize")
+
+
+class NoSuchPath(Exception):
+    """Nothing is served there. `text` says that the answer is plain text, as for paths outside of the built-in groups."""
+
+    def __init__(self, *, text: bool):
+        super().__init__("not found")
+        self.text = text
+
+
+@dataclass(frozen=True)
+class Target:
+    """A collection, an object (`name`), or something below one (`subresource`). `namespace` is None for all namespaces."""
+
+    strategy: Strategy
+    namespace: str | None
+    name: str = ""
+    subresource: str = ""
+
+    @property
+    def kind(self) -> Kind:
+        return self.strategy.kind
+
+    @property
+    def space(self) -> str:
+        """The namespace as the store keys it."""
+        return self.namespace or ""
+
+
+def parse_target(parts: list[str]) -> Target:
+    """The target of a path below `/api/VERSION` or `/apis/GROUP/VERSION`, by its segments. Raises NoSuchPath."""
+    group, version, *rest = parts[1:] if parts[0] == "apis" else ["", *parts[1:]]
+    missing = NoSuchPath(text=group in CUSTOM_GROUPS or not any(group == served for served, _ in GROUP_VERSIONS))
+    namespace = None
+    if rest[0] == NAMESPACE.plural and len(rest) > 2 and not (len(rest) == 3 and rest[2] in _BELOW_NAMESPACE):
+        namespace, rest = rest[1], rest[2:]
+        if not namespace:
+            raise missing
+    strategy = BY_PATH.get((group, version, rest[0]))
+    if strategy is None or len(rest) > 3 or "" in rest:
+        raise missing
+    name, subresource = (*rest[1:], "", "")[:2]
+    if strategy.kind.namespaced != (namespace is not None) and (name or namespace):
+        raise missing
+    if subresource and not strategy.custom and subresource not in _subresources(strategy.kind):
+        raise missing
+    return Target(strategy, namespace, name, subresource)
+
+
+def _subresources(kind: Kind) -> set[str]:
+    pods = {"log", "binding", "eviction", *CONNECTED}
+    own = {"pods": pods, "namespaces": {"finalize"}, "serviceaccounts": {"token"}}
+    return ({"status"} if kind.status else set()) | own.get(kind.plural, set())

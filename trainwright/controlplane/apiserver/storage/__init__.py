@@ -1,0 +1,1 @@
+"""The revision log: objects in memory with a journal on disk, their history, lists, pages and selections."""

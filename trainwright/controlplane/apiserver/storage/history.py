@@ -1,0 +1,55 @@
+"""Recent changes: what watches resume from, and what lists at an earlier revision are computed with."""
+
+from __future__ import annotations
+
+from trainwright.api.errors import Expired
+from trainwright.controlplane.apiserver.storage.collection import Records
+from trainwright.controlplane.apiserver.storage.events import Event, Events
+from trainwright.controlplane.apiserver.storage.ring_buffer import RingBuffer
+
+HISTORY_SIZE = 2000
+"""Recent events kept for watchers that resume; at 4 KB an object this is some 50 MB at the very worst."""
+HISTORY_BYTES = 16 * 1024 * 1024
+"""JSON of the recent events; parsed it takes several times as much."""
+
+
+class History:
+    """The last changes, bounded in number and bytes. Not locked: the store calls it under its lock."""
+
+    def __init__(self, size: int, floor: int):
+        self._events: RingBuffer[Event] = RingBuffer(size, HISTORY_BYTES)
+        self._floor = floor
+
+    def append(self, event: Event) -> None:
+        for forgotten in self._events.append(event, len(event.record.data)):
+            self._floor = forgotten.revision
+
+    def since(self, revision: int, current: int) -> Events:
+        """Every change after `revision` up to `current`, oldest first. Raises Expired when some of them are forgotten."""
+        if revision < self._floor:
+            raise Expired(f"too old resource version: {revision} ({self._floor})")
+        if revision >= current:
+            return []
+        # Newest first, because a watcher that resumes is seldom far behind.
+        later: Events = []
+        for event in reversed(self._events):
+            if event.revision <= revision:
+                break
+            later.append(event)
+        later.reverse()
+        return later
+
+    @staticmethod
+    def undone(records: Records, later: Events, namespace: str | None) -> Records:
+        """The records as they were before the events, which are those of one resource, oldest first."""
+        if not later:
+            return records
+        objects = {record.key: record for record in records}
+        for event in reversed(later):
+            if namespace not in (None, event.key[0]):
+                continue
+            if event.previous is None:
+                objects.pop(event.key, None)
+            else:
+                objects[event.key] = event.previous
+        return [objects[key] for key in sorted(objects)]

@@ -1,0 +1,68 @@
+"""The current objects in memory, one collection for each resource; those that were written long ago are kept packed."""
+
+from __future__ import annotations
+
+from trainwright.controlplane.apiserver.storage.collection import Collection, Records, labels_in
+from trainwright.controlplane.apiserver.storage.journal import Journal
+from trainwright.controlplane.apiserver.storage.records import Key, Record
+from trainwright.controlplane.apiserver.storage.ring_buffer import RingBuffer
+
+YOUNG = 2000
+"""Records that stay parsed: those that were written last."""
+YOUNG_BYTES = 16 * 1024 * 1024
+"""JSON of the records that stay parsed."""
+FEW = 1000
+"""Objects of one kind that stay parsed for ever: runtimes and namespaces are read with every write."""
+
+
+class ObjectTable:
+    """Not locked: the store calls it under its lock, except for `get` and `size`, which read one collection."""
+
+    def __init__(self) -> None:
+        self._collections: dict[str, Collection] = {}
+        self._young: RingBuffer[tuple[Collection, Record]] = RingBuffer(YOUNG, YOUNG_BYTES)
+
+    def load(self, journal: Journal) -> None:
+        sizes = journal.sizes()
+        for resource, namespace, name, revision, data in journal.objects():
+            record = Record(revision, (namespace, name), data, labels=labels_in(data))
+            if sizes[resource] > FEW:
+                record.pack()
+            self._collection(resource).put(record)
+
+    def get(self, resource: str, key: Key) -> Record | None:
+        collection = self._collections.get(resource)
+        return collection.get(key) if collection is not None else None
+
+    def all(self, resource: str, namespace: str | None) -> Records:
+        return self._collection(resource).all(namespace)
+
+    def labelled(self, resource: str, label: tuple[str, str], namespace: str | None) -> Records:
+        return self._collection(resource).labelled(*label, namespace)
+
+    def put(self, resource: str, record: Record) -> None:
+        collection = self._collection(resource)
+        collection.put(record)
+        self._pack_old(collection, record)
+
+    def remove(self, resource: str, key: Key) -> None:
+        self._collection(resource).remove(key)
+
+    def size(self, resource: str) -> int:
+        collection = self._collections.get(resource)
+        return len(collection) if collection is not None else 0
+
+    def sizes(self) -> dict[str, int]:
+        return {resource: len(objects) for resource, objects in self._collections.items() if len(objects)}
+
+    def _collection(self, resource: str) -> Collection:
+        found = self._collections.get(resource)
+        if found is None:
+            found = self._collections[resource] = Collection()
+        return found
+
+    def _pack_old(self, collection: Collection, record: Record) -> None:
+        """Pack what is no longer young; replaced records go by themselves, and few objects of a kind stay parsed."""
+        for its_collection, old in self._young.append((collection, record), len(record.data)):
+            if len(its_collection) > FEW and its_collection.get(old.key) is old:
+                old.pack()

@@ -1,0 +1,1 @@
+"""Long-lived responses and sessions: watches, followed logs, exec, attach and port-forward."""

@@ -1,0 +1,117 @@
+"""port-forward by the channels of a WebSocket, as the official Python client speaks it: two for each port that the request names."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+
+from starlette.types import Receive, Scope, Send
+
+from trainwright.api.errors import BadRequest
+from trainwright.api.objects import Obj, name_of, uid_of
+from trainwright.controlplane.apiserver.streaming.open_streams import Streams
+from trainwright.controlplane.apiserver.streaming.sessions import Sessions
+from trainwright.controlplane.apiserver.streaming.websocket import Gone, WebSocket
+
+V4 = "v4.channel.k8s.io"
+CHUNK = 32 * 1024
+STALLED_SECONDS = 30.0
+"""How long a pod may leave unread what it is sent, and keep the other connections of its client waiting."""
+_MOST_PORTS = 100
+"""Two channels each, and a channel is one byte."""
+log = logging.getLogger(__name__)
+
+
+def ports_of(texts: list[str]) -> list[int]:
+    """The ports of a request's parameters. Raises BadRequest."""
+    ports = []
+    for text in (text for joined in texts for text in joined.split(",")):
+        if not (text.isascii() and text.isdigit() and 0 < int(text) < 1 << 16):
+            raise BadRequest(f'unable to parse "{text}" as a port: a number from 1 to 65535 is needed')
+        ports.append(int(text))
+    if len(ports) > _MOST_PORTS:
+        raise BadRequest(f"{len(ports)} ports; at most {_MOST_PORTS} can be forwarded at once")
+    return ports
+
+
+def refusal(pod: Obj, port: int, error: OSError) -> bytes:
+    """What the client is told when nobody listens at a port."""
+    why = os.strerror(error.errno) if error.errno else str(error)
+    return f"error forwarding port {port} to pod {name_of(pod)}, uid {uid_of(pod)}: {why}".encode()
+
+
+class ChannelForward:
+    """The answer to a handshake: one connection for each port, from the beginning to its end."""
+
+    def __init__(self, streams: Streams, sessions: Sessions, pod: Obj, ports: list[int]):
+        self._streams, self._sessions, self._pod, self._ports = streams, sessions, pod, ports
+        self._writers: dict[int, asyncio.StreamWriter] = {}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            async with WebSocket(receive, send, self._streams, V4) as socket:
+                for index, port in enumerate(self._ports):
+                    for channel in (2 * index, 2 * index + 1):
+                        await socket.send(bytes([channel]) + port.to_bytes(2, "little"))
+                await self._run(socket)
+        except Gone:
+            log.debug("event=port_forward_client_gone")
+        finally:
+            for writer in self._writers.values():
+                writer.transport.abort()
+
+    async def _run(self, socket: WebSocket) -> None:
+        outputs = [
+            asyncio.ensure_future(self._send_output(socket, index, reader))
+            for index, port in enumerate(self._ports)
+            if (reader := await self._connect(socket, index, port)) is not None
+        ]
+        rest = [asyncio.ensure_future(self._take_input(socket)), asyncio.ensure_future(socket.until_stopped())]
+        forwards = asyncio.ensure_future(_all(outputs))
+        try:
+            await asyncio.wait([forwards, *rest], return_when=asyncio.FIRST_COMPLETED)
+            if forwards.done():
+                await forwards
+        finally:
+            for task in (forwards, *outputs, *rest):
+                task.cancel()
+            await asyncio.gather(forwards, *outputs, *rest, return_exceptions=True)
+
+    async def _connect(self, socket: WebSocket, index: int, port: int) -> asyncio.StreamReader | None:
+        try:
+            reader, self._writers[index] = await self._sessions.connect(self._pod, port)
+        except OSError as error:
+            await socket.send(bytes([2 * index + 1]) + refusal(self._pod, port, error))
+            return None
+        return reader
+
+    async def _send_output(self, socket: WebSocket, index: int, reader: asyncio.StreamReader) -> None:
+        try:
+            while data := await reader.read(CHUNK):
+                await socket.send(bytes([2 * index]) + data)
+        except OSError as error:
+            await socket.send(bytes([2 * index + 1]) + refusal(self._pod, self._ports[index], error))
+
+    async def _take_input(self, socket: WebSocket) -> None:
+        while (message := await socket.receive()) is not None:
+            writer = self._writers.get(message[0] // 2) if message and message[0] % 2 == 0 else None
+            if writer is not None:
+                await pass_on(writer, message[1:])
+
+
+async def _all(tasks: list[asyncio.Task[None]]) -> None:
+    await asyncio.gather(*tasks)
+
+
+async def pass_on(writer: asyncio.StreamWriter, data: bytes) -> bool:
+    """Write to a connection of the pod, and whether it took the data; one that takes nothing for too long is ended."""
+    try:
+        async with asyncio.timeout(STALLED_SECONDS):
+            writer.write(data)
+            await writer.drain()
+    except (OSError, TimeoutError) as error:
+        log.debug("event=port_forward_ended error=%s", type(error).__name__)
+        writer.transport.abort()
+        return False
+    return True

@@ -1,0 +1,297 @@
+"""port-forward as kubectl speaks it: SPDY in a WebSocket, with two streams for each connection, one for data and one for an error.
+
+kubectl's SPDY counts no bytes: it sends without asking for room and gives none back. A client that does count is heeded.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from dataclasses import dataclass, field
+
+from starlette.types import Receive, Scope, Send
+
+from trainwright.api.objects import Obj
+from trainwright.controlplane.apiserver.streaming.channel import Channel
+from trainwright.controlplane.apiserver.streaming.open_streams import Streams
+from trainwright.controlplane.apiserver.streaming.port_forward import CHUNK, pass_on, refusal
+from trainwright.controlplane.apiserver.streaming.sessions import Sessions
+from trainwright.controlplane.apiserver.streaming.spdy import (
+    CANCEL,
+    INITIAL_WINDOW,
+    PROTOCOL_ERROR,
+    REFUSED_STREAM,
+    Data,
+    Frame,
+    GoAway,
+    Ping,
+    Reader,
+    Reset,
+    Settings,
+    SpdyError,
+    SynReply,
+    SynStream,
+    WindowUpdate,
+    Writer,
+)
+from trainwright.controlplane.apiserver.streaming.websocket import Gone, WebSocket
+
+PROTOCOL = "SPDY/3.1+portforward.k8s.io"
+_MOST_STREAMS = 512
+_WAITING_CHUNKS = 16
+"""What may wait for a connection that does not read, before all of the client's connections wait with it."""
+_CREATION_SECONDS = 30.0
+"""How long the one stream of a pair waits for the other."""
+log = logging.getLogger(__name__)
+
+
+@dataclass
+class _Stream:
+    number: int
+    headers: dict[str, str]
+    arrived: Channel = field(default_factory=lambda: Channel(_WAITING_CHUNKS))
+    """Data of the client; an empty piece is its end."""
+    window: int = INITIAL_WINDOW
+    """What the client still has room for."""
+    consumed: int = 0
+    """What was taken out of `arrived` since the client was last told."""
+    reset: bool = False
+    finished: bool = False
+
+
+@dataclass
+class _Pair:
+    data: _Stream | None = None
+    error: _Stream | None = None
+    complete: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+class SpdyForward:
+    """The answer to a handshake: connections as the client opens them, until it goes."""
+
+    def __init__(self, streams: Streams, sessions: Sessions, pod: Obj):
+        self._open_streams, self._sessions, self._pod = streams, sessions, pod
+        self._writer, self._lock = Writer(), asyncio.Lock()
+        self._streams: dict[int, _Stream] = {}
+        self._pairs: dict[str, _Pair] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._last = 0
+        self._counts = False
+        """Whether the client counts bytes: it has said so by a frame of that kind."""
+        self._window = INITIAL_WINDOW
+        self._initial_window = INITIAL_WINDOW
+        self._consumed = 0
+        self._room = asyncio.Condition()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            async with WebSocket(receive, send, self._open_streams, PROTOCOL) as socket:
+                self._socket = socket
+                await self._run()
+        except Gone:
+            log.debug("event=port_forward_client_gone")
+        finally:
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _run(self) -> None:
+        reading = asyncio.ensure_future(self._read())
+        stopped = asyncio.ensure_future(self._socket.until_stopped())
+        try:
+            await asyncio.wait([reading, stopped], return_when=asyncio.FIRST_COMPLETED)
+            if reading.done():
+                await reading
+            else:
+                await self._send(GoAway(self._last))
+        finally:
+            for task in (reading, stopped):
+                task.cancel()
+            await asyncio.gather(reading, stopped, return_exceptions=True)
+
+    async def _read(self) -> None:
+        reader = Reader()
+        try:
+            while (message := await self._socket.receive()) is not None:
+                for frame in reader.feed(message):
+                    await self._take(frame)
+        except SpdyError as error:
+            log.info("event=port_forward_broken error=%s", error)
+            await self._send(GoAway(self._last, PROTOCOL_ERROR))
+
+    async def _take(self, frame: Frame) -> None:
+        match frame:
+            case SynStream():
+                await self._open(frame)
+            case Data(number, data, fin):
+                await self._arrive(number, data, fin)
+            case Reset(number):
+                await self._forget(number)
+            case Ping(number) if number % 2:  # the client's; the server has sent none
+                await self._send(frame)
+            case WindowUpdate() | Settings():
+                await self._count(frame)
+
+    async def _open(self, frame: SynStream) -> None:
+        stream = _Stream(frame.stream, dict(frame.headers), window=self._initial_window)
+        if frame.stream <= self._last or frame.stream % 2 == 0 or not _is_valid(stream.headers):
+            await self._send(Reset(frame.stream, PROTOCOL_ERROR))
+            return
+        self._last = frame.stream
+        if len(self._streams) >= _MOST_STREAMS:
+            await self._send(Reset(frame.stream, REFUSED_STREAM))
+            return
+        self._streams[frame.stream] = stream
+        await self._send(SynReply(frame.stream, {}))
+        if frame.fin:
+            await stream.arrived.put(b"")
+        kind = stream.headers["streamtype"]
+        pair = self._pair_of(stream)
+        if getattr(pair, kind) is not None:
+            await self._reset(stream, PROTOCOL_ERROR)
+            return
+        setattr(pair, kind, stream)
+        if pair.data and pair.error:
+            pair.complete.set()
+
+    def _pair_of(self, stream: _Stream) -> _Pair:
+        """By the client's number for the connection; old clients open the data stream right after that for the error."""
+        first = stream.number if stream.headers["streamtype"] == "error" else stream.number - 2
+        key = stream.headers.get("requestid") or f"#{first}"
+        if key not in self._pairs:
+            self._pairs[key] = pair = _Pair()
+            task = asyncio.ensure_future(self._serve(key, pair))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        return self._pairs[key]
+
+    async def _serve(self, key: str, pair: _Pair) -> None:
+        """One connection, from its two streams to its end."""
+        try:
+            async with asyncio.timeout(_CREATION_SECONDS):
+                await pair.complete.wait()
+        except TimeoutError:
+            for stream in filter(None, (pair.data, pair.error)):
+                await self._reset(stream, CANCEL)
+            return
+        finally:
+            del self._pairs[key]
+        assert pair.data is not None
+        assert pair.error is not None
+        with contextlib.suppress(Gone):  # the reader of the socket finds out too
+            await self._forward(pair.data, pair.error)
+
+    async def _forward(self, data: _Stream, error: _Stream) -> None:
+        port = int(data.headers["port"])
+        try:
+            reader, writer = await self._sessions.connect(self._pod, port)
+        except OSError as forbidden_error:
+            await self._send_data(error, refusal(self._pod, port, forbidden_error))
+        else:
+            upload = asyncio.ensure_future(self._upload(data, writer))
+            try:
+                while not data.reset and (chunk := await reader.read(CHUNK)):
+                    await self._send_data(data, chunk)
+            except OSError as broken:
+                await self._send_data(error, refusal(self._pod, port, broken))
+            finally:
+                upload.cancel()
+                await asyncio.gather(upload, return_exceptions=True)
+                if data.reset:
+                    writer.transport.abort()
+                else:
+                    writer.close()
+        await self._finish(data)
+        await self._finish(error)
+
+    async def _upload(self, data: _Stream, writer: asyncio.StreamWriter) -> None:
+        while chunk := await data.arrived.get():
+            if not await pass_on(writer, chunk):
+                await self._reset(data, CANCEL)
+                return
+            await self._consume(data, len(chunk))
+        if data.reset:
+            writer.transport.abort()
+        elif writer.can_write_eof() and not writer.is_closing():
+            with contextlib.suppress(OSError):
+                writer.write_eof()
+
+    async def _arrive(self, number: int, data: bytes, fin: bool) -> None:
+        stream = self._streams.get(number)
+        if stream is None or stream.headers["streamtype"] == "error":
+            return  # it has just been ended from here; and on the other kind a client says nothing
+        for start in range(0, len(data), CHUNK):
+            await stream.arrived.put(data[start : start + CHUNK])
+        if fin:
+            await stream.arrived.put(b"")
+
+    async def _consume(self, stream: _Stream, size: int) -> None:
+        """Give room back to a client that counts; the others read over it."""
+        stream.consumed += size
+        self._consumed += size
+        if stream.consumed >= INITIAL_WINDOW // 2:
+            taken, stream.consumed = stream.consumed, 0
+            await self._send(WindowUpdate(stream.number, taken))
+        if self._consumed >= INITIAL_WINDOW // 2:
+            taken, self._consumed = self._consumed, 0
+            await self._send(WindowUpdate(0, taken))
+
+    async def _count(self, frame: WindowUpdate | Settings) -> None:
+        self._counts = True
+        if isinstance(frame, Settings):
+            if frame.initial_window is not None:
+                for stream in self._streams.values():
+                    stream.window += frame.initial_window - self._initial_window
+                self._initial_window = frame.initial_window
+        elif frame.stream == 0:
+            self._window += frame.more
+        elif frame.stream in self._streams:
+            self._streams[frame.stream].window += frame.more
+        async with self._room:
+            self._room.notify_all()
+
+    async def _send_data(self, stream: _Stream, data: bytes) -> None:
+        while data and not stream.reset:
+            size = len(data)
+            if self._counts:
+                async with self._room:
+                    await self._room.wait_for(lambda: stream.reset or min(stream.window, self._window) > 0)
+                size = min(size, stream.window, self._window)
+            if stream.reset:
+                return
+            stream.window -= size
+            self._window -= size
+            await self._send(Data(stream.number, data[:size]))
+            data = data[size:]
+
+    async def _finish(self, stream: _Stream) -> None:
+        """Nothing more will be sent on a stream."""
+        if not stream.reset and not stream.finished:
+            stream.finished = True
+            await self._send(Data(stream.number, b"", fin=True))
+        stream.arrived.close()
+        self._streams.pop(stream.number, None)
+
+    async def _reset(self, stream: _Stream, reason: int) -> None:
+        if not stream.reset:
+            await self._send(Reset(stream.number, reason))
+        await self._forget(stream.number)
+
+    async def _forget(self, number: int) -> None:
+        stream = self._streams.pop(number, None)
+        if stream is None:
+            return
+        stream.reset = True
+        stream.arrived.close()
+        async with self._room:
+            self._room.notify_all()
+
+    async def _send(self, frame: Frame) -> None:
+        async with self._lock:  # headers are packed in the order in which they go out
+            await self._socket.send(self._writer.bytes_of(frame))
+
+
+def _is_valid(headers: dict[str, str]) -> bool:
+    port = headers.get("port", "")
+    return headers.get("streamtype") in ("data", "error") and port.isascii() and port.isdigit() and 0 < int(port) < 1 << 16

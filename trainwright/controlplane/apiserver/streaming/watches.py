@@ -1,0 +1,223 @@
+"""Answers that take their time: watches and followed logs.
+
+They end when the client goes, when their time is up, or with the server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from datetime import datetime
+from threading import get_ident
+
+import anyio
+import orjson
+from anyio.to_thread import run_sync
+from starlette.types import Receive, Scope, Send
+
+from trainwright.api.errors import Expired
+from trainwright.api.objects import Obj
+from trainwright.controlplane.apiserver.resources.paths import Target
+from trainwright.controlplane.apiserver.storage.events import Subscription
+from trainwright.controlplane.apiserver.storage.records import Record
+from trainwright.controlplane.apiserver.storage.selection import Selection
+from trainwright.controlplane.apiserver.streaming.open_streams import Streams
+from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer
+from trainwright.controlplane.apiserver.wire.list_options import ListOptions
+from trainwright.controlplane.apiserver.wire.request_options import Include
+from trainwright.controlplane.apiserver.wire.tables import partial, table
+
+log = logging.getLogger(__name__)
+
+BOOKMARK_SECONDS = 60.0
+DEFAULT_TIMEOUT = (1800.0, 3600.0)
+"""Seconds between which a watch ends that did not say when; spread, so that not all come back at once."""
+PACE = (0.005, 0.25)
+"""Least and most seconds between two deliveries to one watcher. What comes meanwhile goes out together."""
+_PACE_EACH = 0.0005
+"""Seconds by which one watcher slows down all: a delivery takes a fifth of that, and so they never take all the time there is."""
+LOG_READERS = 64
+"""Threads that wait for logs at the same time; each is free again at the next chunk or heartbeat."""
+
+
+class WatchStream:
+    """The changes of a collection as JSON lines."""
+
+    def __init__(
+        self,
+        server: ResourceServer,
+        streams: Streams,
+        target: Target,
+        options: ListOptions,
+        view: str,
+        include: Include,
+        clock: Callable[[], datetime],
+    ):
+        self._server = server
+        self._streams = streams
+        self._target = target
+        self._options = options
+        self._view = view
+        self._include = include
+        self._clock = clock
+        self._headed = True
+        # Before the first byte goes out, so that a mistake in the request still gets its own status code.
+        self._selection = Selection.parse(target.strategy, options.label_selector, options.field_selector)
+        self._since = options.since()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        wake = asyncio.Event()
+        awake = _waker(wake)
+        try:
+            subscription = self._server.subscribe(self._target.kind, self._target.namespace, self._since, awake)
+        except Expired as error:
+            await _start(send, "application/json")
+            await _body(send, orjson.dumps({"type": "ERROR", "object": error.status()}) + b"\n", more=False)
+            return
+        end = subscription.close
+        self._streams.add(end)
+        try:
+            await _start(send, "application/json")
+            async with _until_gone(receive, wake) as gone:
+                await self._pump(subscription, wake, gone, send)
+            if not gone.is_set():
+                await _body(send, b"", more=False)
+        finally:
+            self._streams.discard(end)
+            self._server.store.unsubscribe(subscription)
+
+    async def _pump(self, subscription: Subscription, wake: asyncio.Event, gone: asyncio.Event, send: Send) -> None:
+        loop = asyncio.get_running_loop()
+        seconds = self._options.timeout_seconds
+        deadline = loop.time() + (seconds or random.uniform(*DEFAULT_TIMEOUT))
+        bookmark = loop.time() + random.uniform(0.9, 1.0) * BOOKMARK_SECONDS
+        initial = (self._selection.shown(record) for record in subscription.initial)
+        first = [self._line("ADDED", record) for record in initial if record is not None]
+        if self._options.send_initial_events and self._options.bookmarks:
+            first.append(self._bookmark(subscription, initial_end=True))
+        if first:
+            await _body(send, b"".join(first))
+        while True:
+            wake.clear()
+            lines = []
+            for event in subscription.take():
+                seen = self._selection.seen(event)
+                if seen:
+                    lines.append(self._line(*seen))
+            if lines:
+                await _body(send, b"".join(lines))
+                pace = min(max(len(self._streams) * _PACE_EACH, PACE[0]), PACE[1])
+                await asyncio.sleep(random.uniform(0.5, 1.0) * pace)  # not all at the same moment
+                continue  # more may have come meanwhile
+            now = loop.time()
+            over = now >= deadline
+            if self._options.bookmarks and (over or now >= bookmark) and not subscription.overflowed:
+                bookmark = now + BOOKMARK_SECONDS
+                await _body(send, self._bookmark(subscription))
+            if over or subscription.ended or gone.is_set():
+                return
+            timer = loop.call_later(max(min(deadline, bookmark) - now, 0), wake.set)
+            await wake.wait()
+            timer.cancel()
+
+    def _line(self, change: str, record: Record) -> bytes:
+        if not self._view:
+            return b'{"type":"' + change.encode() + b'","object":' + record.data + b"}\n"
+        return orjson.dumps({"type": change, "object": self._seen(record.object)}) + b"\n"
+
+    def _bookmark(self, subscription: Subscription, *, initial_end: bool = False) -> bytes:
+        metadata: Obj = {"resourceVersion": str(self._server.store.progress(subscription))}
+        if initial_end:
+            metadata["annotations"] = {"k8s.io/initial-events-end": "true"}
+        kind = self._target.kind
+        obj: Obj = {"kind": kind.kind, "apiVersion": kind.api_version, "metadata": metadata}
+        return orjson.dumps({"type": "BOOKMARK", "object": self._seen(obj)}) + b"\n"
+
+    def _seen(self, obj: Obj) -> Obj:
+        """The object as this watcher wants to see it."""
+        if self._view != "Table":
+            return partial(obj) if self._view else obj
+        headed, self._headed = self._headed, False
+        meta = {"resourceVersion": obj["metadata"]["resourceVersion"]}
+        return table(self._target.kind, [obj], meta, self._clock(), include=self._include, headed=headed)
+
+
+class LogStream:
+    """The chunks of a blocking iterator, read in a thread."""
+
+    def __init__(self, streams: Streams, first: bytes | None, chunks: Iterator[bytes], limiter: anyio.CapacityLimiter):
+        self._streams = streams
+        self._first = first
+        self._chunks = chunks
+        self._limiter = limiter
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        stopped = asyncio.Event()
+        loop = asyncio.get_running_loop()
+
+        def end() -> None:
+            loop.call_soon_threadsafe(stopped.set)
+
+        self._streams.add(end)
+        try:
+            await _start(send, "text/plain")
+            async with _until_gone(receive) as gone:
+                chunk = self._first
+                while chunk is not None and not gone.is_set() and not stopped.is_set():
+                    if chunk:
+                        await _body(send, chunk)
+                    chunk = await run_sync(next, self._chunks, None, limiter=self._limiter)
+            if not gone.is_set():
+                await _body(send, b"", more=False)
+        finally:
+            self._streams.discard(end)
+            close = getattr(self._chunks, "close", None)
+            if close:
+                await run_sync(close, limiter=self._limiter)
+
+
+async def _start(send: Send, content_type: str) -> None:
+    headers = [(b"content-type", content_type.encode()), (b"cache-control", b"no-cache, private")]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+
+
+async def _body(send: Send, data: bytes, *, more: bool = True) -> None:
+    await send({"type": "http.response.body", "body": data, "more_body": more})
+
+
+def _waker(wake: asyncio.Event) -> Callable[[], None]:
+    """What sets the event, from any thread."""
+    loop, home = asyncio.get_running_loop(), get_ident()
+
+    def awake() -> None:
+        if get_ident() == home:
+            wake.set()
+            return
+        try:
+            loop.call_soon_threadsafe(wake.set)
+        except RuntimeError:
+            log.debug("event=watch_outlived_by_writer")  # the loop is gone, and this stream with it
+
+    return awake
+
+
+@asynccontextmanager
+async def _until_gone(receive: Receive, wake: asyncio.Event | None = None) -> AsyncIterator[asyncio.Event]:
+    """An event that is set when the client has gone, and `wake` with it."""
+    gone = asyncio.Event()
+
+    async def listen() -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        gone.set()
+        if wake is not None:
+            wake.set()
+
+    listener = asyncio.ensure_future(listen())
+    try:
+        yield gone
+    finally:
+        listener.cancel()

@@ -1,0 +1,94 @@
+"""The four ways to patch an object, each from the stored object and the patch to the object that is wanted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+
+from trainwright.api.errors import ApiError, BadRequest, Invalid, Problem, Undecodable, UnsupportedMediaType
+from trainwright.api.kinds import Kind
+from trainwright.api.objects import Obj
+from trainwright.api.patching.json_patch import PatchFailed, apply_json_patch
+from trainwright.api.patching.merge_patch import merge
+from trainwright.api.patching.strategic_merge import BadDirective, in_go, strategic_merge
+from trainwright.api.schema.types import Schema
+from trainwright.controlplane.apiserver.managed_fields.configurations import configuration_faults
+from trainwright.controlplane.apiserver.managed_fields.managers import check_config
+from trainwright.controlplane.apiserver.resources.registry import Strategy
+from trainwright.controlplane.apiserver.wire.api_errors import Unspecified
+from trainwright.controlplane.apiserver.wire.limits import BODY_LIMIT, check_operations
+from trainwright.controlplane.apiserver.wire.patch_types import APPLY, JSON_PATCH, MERGE, STRATEGIC, WRONG_TYPE
+
+_REJECTED = "the server rejected our request due to an error in our request"
+_CUSTOM = (JSON_PATCH, MERGE, APPLY)
+_BUILT_IN = (*_CUSTOM, STRATEGIC)
+
+
+def unreadable(error: Undecodable, kind: Kind, changed: Obj, patch: Any, media_type: str) -> Undecodable | Invalid:
+    """What a patch is told whose result cannot be read: the same, but about the patch."""
+    _, known, why = error.message.partition(f" cannot be handled as a {kind.kind}: ")
+    if not known:
+        return error
+    shown = in_go(patch) if media_type == STRATEGIC else orjson.dumps(changed).decode()
+    quoted = orjson.dumps(shown).decode()
+    problem = Problem("patch", f"Invalid value: {quoted}: {why}")
+    return Invalid(f' "" is invalid: {problem}', problems=[problem])
+
+
+class _Rejected(Invalid):
+    """A JSON patch that does not fit the object; servers do not say why."""
+
+    def status(self) -> Obj:
+        return {**super().status(), "details": {}}
+
+
+def check_media_type(strategy: Strategy, media_type: str) -> None:
+    """Raises UnsupportedMediaType for a patch that this kind does not take."""
+    if media_type in (_CUSTOM if strategy.custom else _BUILT_IN):
+        return
+    if strategy.custom:
+        accepted = ", ".join(_CUSTOM)
+        raise UnsupportedMediaType(f"the body of the request was in an unknown format - accepted media types include: {accepted}")
+    raise UnsupportedMediaType(WRONG_TYPE)
+
+
+def configuration(kind: Kind, patch: Any, schema: Schema) -> Obj:
+    """An apply patch, checked. Raises BadRequest, and ApiError for a field that the kind does not have."""
+    if not isinstance(patch, dict) or not isinstance(patch.get("metadata") or {}, dict):
+        raise BadRequest("error decoding YAML: an object was expected")
+    check_config(patch, kind.api_version)
+    metadata = patch.get("metadata") or {}
+    if told := list(configuration_faults(schema, patch)):
+        name = f"{metadata.get('namespace', '')}/{metadata.get('name', '')}"
+        text = told[0] if len(told) == 1 else "errors:" + "".join(f"\n  {line}" for line in told)
+        raise Unspecified(f"failed to create typed patch object ({name}; {kind.group}/{kind.version}, Kind={kind.kind}): {text}")
+    return {**patch, "metadata": metadata}
+
+
+def patched(strategy: Strategy, stored: Obj, patch: Any, media_type: str) -> Obj:
+    """The object that the patch makes of the stored one; neither is changed. Raises BadRequest, Invalid."""
+    if media_type == JSON_PATCH:
+        if not isinstance(patch, list):
+            raise BadRequest("error decoding patch: a JSON patch is a list of operations")
+        check_operations(patch)
+        try:
+            result = apply_json_patch(stored, patch, copied_at_most=BODY_LIMIT)
+        except PatchFailed as error:
+            raise _Rejected(_REJECTED) from error
+    elif not isinstance(patch, dict):
+        raise BadRequest(f"error decoding patch: an object was expected, not {type(patch).__name__}")
+    elif media_type == STRATEGIC:
+        try:
+            result = strategic_merge(stored, patch)
+        except BadDirective as error:
+            raise BadRequest(str(error)) from error
+        except ValueError as error:
+            raise ApiError(str(error)) from error
+        # Merged into an object whose kind is known: what the patch says of it is not read.
+        result |= {name: stored[name] for name in ("apiVersion", "kind")}
+    else:
+        result = merge(stored, patch)
+    if not isinstance(result, dict):
+        raise Invalid("the patch leaves no object")
+    return result

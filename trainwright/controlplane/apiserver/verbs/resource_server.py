@@ -1,0 +1,199 @@
+"""The verbs of Kubernetes on the store: get, list, create, update, patch, delete and watch, independent of HTTP.
+
+Answers share the store's objects: copy one before changing it. Every write happens under the store's lock.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+from trainwright.api import kinds
+from trainwright.api.admission.admit import check_readable
+from trainwright.api.errors import ApiError, NotFound, Undecodable
+from trainwright.api.kinds import Kind
+from trainwright.controlplane.apiserver.admission.webhooks import Webhooks
+from trainwright.controlplane.apiserver.managed_fields.managed_views import schema_of
+from trainwright.controlplane.apiserver.managed_fields.managed_writes import (
+    managed_in,
+    owners_before,
+)
+from trainwright.controlplane.apiserver.managed_fields.managers import Ownership
+from trainwright.controlplane.apiserver.resources.registry import strategy_of
+from trainwright.controlplane.apiserver.storage.events import Subscription
+from trainwright.controlplane.apiserver.storage.listing import list_page
+from trainwright.controlplane.apiserver.storage.pagination import Page
+from trainwright.controlplane.apiserver.storage.store import Store
+from trainwright.controlplane.apiserver.storage.views import View, stored_kind, view_of
+from trainwright.controlplane.apiserver.verbs import metadata, namespaces, patches
+from trainwright.controlplane.apiserver.verbs.answers import Answer, Warnings
+from trainwright.controlplane.apiserver.verbs.apply import apply, apply_new
+from trainwright.controlplane.apiserver.verbs.binding import bind_pod
+from trainwright.controlplane.apiserver.verbs.deletion import DeleteOptions
+from trainwright.controlplane.apiserver.verbs.removal import delete_object, finalize_namespace
+from trainwright.controlplane.apiserver.verbs.writer import ObjectWriter
+from trainwright.controlplane.apiserver.wire import patch_types
+from trainwright.controlplane.apiserver.wire.api_errors import Unspecified, not_found
+from trainwright.controlplane.apiserver.wire.list_options import ListOptions, version_number
+from trainwright.controlplane.apiserver.wire.write_options import WriteOptions
+from trainwright.controlplane.gates import FeatureGates
+
+log = logging.getLogger(__name__)
+
+_DEFAULT_GATES = FeatureGates()
+_PLAIN = WriteOptions()
+_ALL = ListOptions()
+_DELETE = DeleteOptions()
+
+
+class ResourceServer:
+    """The API without HTTP. Safe to use from many threads."""
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        gates: FeatureGates = _DEFAULT_GATES,
+    ):
+        self.store = store
+        self._writer = ObjectWriter(store, Webhooks(store, gates), clock)
+        for name in namespaces.FIRST:
+            if store.get(kinds.NAMESPACE.resource, "", name) is None:
+                self.create(kinds.NAMESPACE, "", {"metadata": {"name": name}})
+
+    def get(self, kind: Kind, namespace: str, name: str) -> Answer:
+        """One object. Raises NotFound."""
+        record, view = self._writer.stored(stored_kind(kind), namespace, name), view_of(kind)
+        return Answer(view.record(record) if view else record)
+
+    def list(self, kind: Kind, namespace: str | None, options: ListOptions = _ALL) -> Page:
+        """The objects that match, or a page of them. Raises BadRequest, Expired, Timeout (for a version of the future)."""
+        return list_page(self.store, kind, namespace, options)
+
+    def subscribe(
+        self, kind: Kind, namespace: str | None, since: int | None, wake: Callable[[], None] | None = None
+    ) -> Subscription:
+        """Hear of changes after `since` (None: from now on, with what there is). Raises Expired."""
+        return self.store.subscribe(stored_kind(kind).resource, namespace, since, wake=wake)
+
+    def create(self, kind: Kind, namespace: str, obj: Any, options: WriteOptions = _PLAIN, *, name: str | None = None) -> Answer:
+        """Raises AlreadyExists, BadRequest, Forbidden, Invalid, NotFound (for the namespace)."""
+        strategy = strategy_of(kind)
+        new = metadata.decoded(kind, obj, custom=strategy.custom)
+        metadata.place(kind, new, namespace, name)
+        if view := view_of(kind):
+            kept, warnings = view.taken(new, None, options)
+            return _seen(view, self.create(view.stored, namespace, kept, options, name=name), warnings)
+        if new["metadata"].get("resourceVersion", "0") != "0":
+            raise Unspecified("resourceVersion should not be set on objects to be created")
+        with self.store.locked():
+            return self._writer.create(strategy, new, options, Ownership.of(managed_in(obj)))
+
+    def update(self, kind: Kind, namespace: str, name: str, obj: Any, options: WriteOptions = _PLAIN) -> Answer:
+        """Replace an object, or its status. Raises BadRequest, Conflict, Invalid, NotFound."""
+        strategy = strategy_of(kind)
+        known = self.store.get(kind.resource, namespace, name)
+        new = metadata.decoded(kind, obj, custom=strategy.custom, old=known)
+        metadata.place(kind, new, namespace, name)
+        if view := view_of(kind):
+            with self.store.locked():
+                before = self.store.get(view.stored.resource, namespace, name)
+                kept, warnings = view.taken(new, before.object if before else None, options)
+                return _seen(view, self.update(view.stored, namespace, name, kept, options), warnings)
+        with self.store.locked():
+            old = self.store.get(kind.resource, namespace, name)
+            if old is None:
+                if not strategy.created_by_put or options.status:
+                    raise not_found(kind, name)
+                new["metadata"].pop("resourceVersion", None)
+                return self._writer.create(strategy, new, options)
+            if "resourceVersion" in new["metadata"]:
+                version_number(new["metadata"]["resourceVersion"], "")
+            try:
+                metadata.check_version(kind, new, old.object, required=strategy.needs_version)
+            except ApiError:
+                check_readable(new)
+                raise
+            return self._writer.change(strategy, old, new, options, owners_before(obj, old.object, options))
+
+    def patch(self, kind: Kind, namespace: str, name: str, patch: Any, media_type: str, options: WriteOptions = _PLAIN) -> Answer:
+        """Change an object, or its status; an apply patch creates what is not there.
+
+        Raises BadRequest, Conflict (also for a stale version within the patch), Invalid, NotFound, UnsupportedMediaType.
+        """
+        strategy = strategy_of(kind)
+        patches.check_media_type(strategy, media_type)
+        if view := view_of(kind):
+            return self._patch_view(view, namespace, name, patch, media_type, options)
+        with self.store.locked():
+            old = self.store.get(kind.resource, namespace, name)
+            if old is None:
+                if media_type != patch_types.APPLY or options.status:
+                    raise not_found(kind, name)
+                return apply_new(self._writer, strategy, namespace, name, patch, options)
+            if media_type == patch_types.APPLY:
+                return apply(self._writer, strategy, namespace, old, patch, options)
+            changed = patches.patched(strategy, old.object, patch, media_type)
+            try:
+                new = metadata.decoded(kind, changed, custom=strategy.custom, old=old)
+                metadata.place(kind, new, namespace, name)
+                metadata.check_identity(kind, new, old.object)
+                version_number(new["metadata"].get("resourceVersion") or "0", "")
+                metadata.check_version(kind, new, old.object, required=False)
+                return self._writer.change(strategy, old, new, options, owners_before(changed, old.object, options))
+            except Undecodable as error:
+                raise patches.unreadable(error, kind, changed, patch, media_type) from error
+
+    def delete(self, kind: Kind, namespace: str, name: str, options: DeleteOptions = _DELETE) -> Answer:
+        """Delete an object, or mark it until its finalizers, its grace or its contents allow it.
+
+        Raises Conflict for a precondition, Forbidden for a namespace that has to stay, NotFound.
+        """
+        if view := view_of(kind):
+            answer = self.delete(view.stored, namespace, name, options)
+            return answer if answer.is_status else _seen(view, answer, [])
+        return delete_object(self._writer, kind, namespace, name, options, self._empty)
+
+    def delete_collection(
+        self, kind: Kind, namespace: str | None, listing: ListOptions, options: DeleteOptions = _DELETE
+    ) -> Page:
+        """Delete every object that matches; returns them as they were."""
+        page = self.list(kind, namespace, listing)
+        for record in page.records:
+            try:
+                self.delete(kind, *record.key, options)
+            except NotFound:
+                continue  # somebody else was faster, which is what was wanted
+        return page
+
+    def finalize(self, name: str, namespace: Any, options: WriteOptions = _PLAIN) -> Answer:
+        """Replace the finalizers of a namespace; one that is being deleted goes with the last of them. Raises NotFound, Conflict."""
+        return finalize_namespace(self._writer, name, namespace, options)
+
+    def bind(self, namespace: str, name: str, node: str) -> None:
+        """Bind a pod to a node, once. Raises Conflict when it has one, NotFound."""
+        bind_pod(self._writer, namespace, name, node)
+
+    def _patch_view(self, view: View, namespace: str, name: str, patch: Any, media_type: str, options: WriteOptions) -> Answer:
+        """A patch of another form of what is stored: of that form, and then stored as any replacement of it."""
+        with self.store.locked():
+            if media_type == patch_types.APPLY:
+                config, warnings = patches.configuration(view.kind, patch, schema_of(view.kind)), list[str]()
+                return _seen(view, self.patch(view.stored, namespace, name, view.kept(config), media_type, options), warnings)
+            old = self._writer.stored(view.stored, namespace, name)
+            changed = patches.patched(strategy_of(view.kind), view.shown(old.object), patch, media_type)
+            return self.update(view.kind, namespace, name, changed, options)
+
+    def _empty(self, namespace: str) -> None:
+        """Delete what a terminating namespace holds; the last object that goes takes the namespace with it."""
+        for kind in namespaces.CONTENTS:
+            self.delete_collection(kind, namespace, _ALL, DeleteOptions("Background"))
+        self._writer.remove_finished_namespace(namespace)
+
+
+def _seen(view: View, answer: Answer, warnings: Warnings) -> Answer:
+    return replace(answer, record=view.record(answer.record), warnings=[*warnings, *answer.warnings])

@@ -1,0 +1,148 @@
+"""What a client wants to read and what it sends: Accept and Content-Type, and bodies in JSON or YAML."""
+
+from __future__ import annotations
+
+import gzip
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from trainwright.api.errors import BadRequest, UnsupportedMediaType
+from trainwright.api.objects import Obj
+from trainwright.controlplane.apiserver.wire.api_errors import NotAcceptable
+from trainwright.controlplane.apiserver.wire.limits import BODY_DEPTH, is_deeper
+from trainwright.controlplane.apiserver.wire.protobuf import decode_protobuf
+from trainwright.controlplane.apiserver.wire.yaml_bodies import decode_yaml, encode_yaml
+
+JSON = "application/json"
+YAML = "application/yaml"
+PROTOBUF = "application/vnd.kubernetes.protobuf"
+_SUMMARY = 30
+"""Bytes of a body that an error shows."""
+GZIP_FROM = 128 * 1024
+"""Bytes; smaller answers are not worth packing on a loopback."""
+_READABLE = ("application/json", "application/yaml", "application/vnd.kubernetes.protobuf")
+_VIEWS = {
+    ("Table", "v1", "meta.k8s.io"),
+    ("PartialObjectMetadata", "v1", "meta.k8s.io"),
+    ("PartialObjectMetadataList", "v1", "meta.k8s.io"),
+    ("APIGroupDiscoveryList", "v2", "apidiscovery.k8s.io"),
+}
+
+
+@dataclass(frozen=True)
+class Media:
+    """How to answer: in which notation, and as which view of the objects (empty: as they are)."""
+
+    notation: str = JSON
+    view: str = ""
+
+    @classmethod
+    def accepted(cls, header: str | None) -> Media:
+        """The first thing in an Accept header that we can answer with. Raises NotAcceptable."""
+        for clause in (header or "*/*").split(","):
+            name, *parameters = [part.strip() for part in clause.split(";")]
+            given = dict(parameter.split("=", 1) for parameter in parameters if "=" in parameter)
+            if name not in (JSON, YAML, "application/*", "*/*"):
+                continue
+            if "as" not in given:
+                return cls(YAML if name == YAML else JSON)
+            if (given["as"], given.get("v"), given.get("g")) in _VIEWS:
+                return cls(YAML if name == YAML else JSON, given["as"])
+        offered = f"{', '.join(_READABLE)}, application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch"
+        raise NotAcceptable(f"406: Not Acceptable\n\nAvailable representations: {offered}", details={})
+
+    def encode(self, data: bytes) -> bytes:
+        """JSON in the wanted notation."""
+        return data if self.notation == JSON else encode_yaml(orjson.loads(data))
+
+
+def packed(data: bytes, accept_encoding: str | None) -> tuple[bytes, dict[str, str]]:
+    """A body and its headers, compressed where that pays and the client can read it."""
+    if len(data) < GZIP_FROM or "gzip" not in (accept_encoding or ""):
+        return data, {}
+    return gzip.compress(data, compresslevel=1), {"Content-Encoding": "gzip", "Vary": "Accept-Encoding"}
+
+
+def media_type(header: str | None) -> str:
+    """A Content-Type without its parameters; JSON where none is given."""
+    return (header or JSON).partition(";")[0].strip().lower() or JSON
+
+
+def decode_body(body: bytes, content_type: str, kind: str) -> Any:
+    """The content of a request. Raises UnsupportedMediaType, BadRequest."""
+    name = media_type(content_type)
+    unrecognised = f"the object provided is unrecognized (must be of type {kind})"
+    if name == PROTOBUF:
+        try:
+            return decode_protobuf(body)
+        except BadRequest as error:
+            raise BadRequest(f"{unrecognised}: {error} ({summarised(body)})") from None
+    if name not in (JSON, YAML):
+        raise UnsupportedMediaType(
+            f"the body of the request was in an unknown format - accepted media types include: {', '.join(_READABLE)}"
+        )
+    try:
+        return decode(body, yaml_allowed=name == YAML, what=unrecognised)
+    except BadRequest as error:
+        raise BadRequest(f"{error} ({summarised(body)})") from None
+
+
+def summarised(body: bytes) -> str:
+    """How an error shows the body that it is about."""
+    if not body:
+        return "<empty>"
+    shown = body[:_SUMMARY].decode(errors="replace") if body[:1] == b"{" else body[:_SUMMARY].hex()
+    return f"{shown} ..." if len(body) > _SUMMARY else shown
+
+
+def decode_options(body: bytes, content_type: str) -> Any:
+    """DeleteOptions. Raises UnsupportedMediaType, BadRequest."""
+    if media_type(content_type) != JSON:
+        return decode_body(body, content_type, "DeleteOptions")
+    try:
+        return _parsed(body)
+    except ValueError as error:
+        raise BadRequest(f"couldn't get version/kind; json parse error: {error}") from None
+
+
+def decode_patch(body: bytes, *, yaml_allowed: bool) -> Any:
+    """A patch, whose mistakes are told without a word before them. Raises BadRequest."""
+    try:
+        return decode(body, yaml_allowed=yaml_allowed, what="error decoding YAML" if yaml_allowed else "error decoding patch")
+    except BadRequest as error:
+        if yaml_allowed:
+            raise
+        text = body.strip()
+        unfinished = not text or (text[:1] in b"{[" and text[-1:] not in b"}]")
+        if text[:1] == b"[":  # a JSON patch, read by another reader
+            raise
+        why = "unexpected end of JSON input" if unfinished else error.message.partition("json parse error: ")[2]
+        raise BadRequest(why) from None
+
+
+def decode(body: bytes, *, yaml_allowed: bool, what: str) -> Any:
+    """JSON, or YAML where that is allowed. Raises BadRequest, whose message begins with `what`."""
+    try:
+        return _parsed(body)
+    except ValueError as error:
+        if not yaml_allowed:
+            raise BadRequest(f"{what}: json parse error: {error}") from None
+    try:
+        return decode_yaml(body)
+    except ValueError as error:
+        raise BadRequest(f"{what}: yaml: {error}") from None
+
+
+def _parsed(body: bytes) -> Any:
+    content = orjson.loads(body)
+    if is_deeper(content, BODY_DEPTH):
+        raise ValueError("exceeded max depth")
+    return content
+
+
+def list_body(api_version: str, kind: str, meta: Obj, items: list[bytes]) -> bytes:
+    """A list, put together from items that are JSON already."""
+    head = orjson.dumps({"kind": f"{kind}List", "apiVersion": api_version, "metadata": meta})
+    return head[:-1] + b',"items":[' + b",".join(items) + b"]}"

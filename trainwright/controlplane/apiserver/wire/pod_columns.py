@@ -1,0 +1,121 @@
+"""The one line that `kubectl get pods` shows of a pod: how many containers are ready, what it is doing, how often it restarted.
+
+Follows the printer of kube-apiserver, whose words people know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+
+from trainwright.api.objects import Obj, is_deleting
+from trainwright.api.times import parse_time
+from trainwright.controlplane.apiserver.wire.durations import human_duration
+
+NONE = "<none>"
+
+
+def pod_cells(pod: Obj, now: datetime) -> list[object]:
+    """Ready, Status, Restarts; then IP, Node, Nominated Node, Readiness Gates, which go behind the age."""
+    spec, status = pod.get("spec") or {}, pod.get("status") or {}
+    mains = status.get("containerStatuses") or []
+    sidecars = [entry for entry in status.get("initContainerStatuses") or [] if _is_sidecar(spec, entry)]
+    counted = [*mains, *sidecars]
+    total = len(spec.get("containers") or []) + sum(_always(container) for container in spec.get("initContainers") or [])
+    ready = sum(_is_ready(entry) for entry in mains) + sum(bool(entry.get("ready")) for entry in sidecars)
+    waiting = _init_reason(spec, status)
+    restarting = status.get("initContainerStatuses") or [] if waiting else counted
+    restarts = sum(int(entry.get("restartCount") or 0) for entry in restarting)
+    ended = max(_last_ends(restarting), default=None)
+    ago = f" ({human_duration((now - ended).total_seconds())} ago)" if restarts and ended else ""
+    gates = spec.get("readinessGates") or []
+    true = {entry.get("type") for entry in status.get("conditions") or [] if entry.get("status") == "True"}
+    return [
+        f"{ready}/{total}",
+        _reason(pod, waiting),
+        f"{restarts}{ago}",
+        status.get("podIP") or NONE,
+        spec.get("nodeName") or NONE,
+        status.get("nominatedNodeName") or NONE,
+        f"{sum(gate.get('conditionType') in true for gate in gates)}/{len(gates)}" if gates else NONE,
+    ]
+
+
+def _reason(pod: Obj, waiting: str | None) -> str:
+    """The Status column."""
+    status = pod.get("status") or {}
+    if is_deleting(pod):
+        return (
+            "Unknown"
+            if status.get("reason") == "NodeLost"
+            else "Terminating"
+            if status.get("phase") not in ("Succeeded", "Failed")
+            else _shown(status)
+        )
+    if waiting:
+        return waiting
+    return _shown(status)
+
+
+def _shown(status: Obj) -> str:
+    reason = str(status.get("reason") or status.get("phase") or "Unknown")
+    for entry in status.get("conditions") or []:
+        if entry.get("type") == "PodScheduled" and entry.get("reason") == "SchedulingGated":
+            reason = "SchedulingGated"
+    running = False
+    for entry in reversed(status.get("containerStatuses") or []):
+        state = entry.get("state") or {}
+        if (state.get("waiting") or {}).get("reason"):
+            reason = str(state["waiting"]["reason"])
+        elif "terminated" in state:
+            reason = _ended(state["terminated"])
+        elif entry.get("ready") and "running" in state:
+            running = True
+    if reason == "Completed" and running:
+        ready = any(entry.get("type") == "Ready" and entry.get("status") == "True" for entry in status.get("conditions") or [])
+        return "Running" if ready else "NotReady"
+    return reason
+
+
+def _init_reason(spec: Obj, status: Obj) -> str | None:
+    """What the init containers are at, while they are at something."""
+    containers = {container["name"]: container for container in spec.get("initContainers") or []}
+    for index, entry in enumerate(status.get("initContainerStatuses") or []):
+        state = entry.get("state") or {}
+        terminated = state.get("terminated")
+        if terminated is not None and terminated.get("exitCode") == 0:
+            continue
+        if _always(containers.get(entry.get("name"), {})) and entry.get("started"):
+            continue
+        if terminated is not None:
+            return f"Init:{_ended(terminated)}"
+        reason = (state.get("waiting") or {}).get("reason")
+        return f"Init:{reason}" if reason and reason != "PodInitializing" else f"Init:{index}/{len(containers)}"
+    return None
+
+
+def _ended(terminated: Obj) -> str:
+    if terminated.get("reason"):
+        return str(terminated["reason"])
+    return f"Signal:{terminated['signal']}" if terminated.get("signal") else f"ExitCode:{terminated.get('exitCode', 0)}"
+
+
+def _last_ends(entries: list[Obj]) -> Iterator[datetime]:
+    for entry in entries:
+        finished = ((entry.get("lastState") or {}).get("terminated") or {}).get("finishedAt")
+        if finished:
+            yield parse_time(finished)
+
+
+def _is_ready(entry: Obj) -> bool:
+    return bool(entry.get("ready")) and "running" in (entry.get("state") or {})
+
+
+def _always(container: Obj) -> bool:
+    return container.get("restartPolicy") == "Always"
+
+
+def _is_sidecar(spec: Obj, entry: Obj) -> bool:
+    return any(
+        _always(container) and container.get("name") == entry.get("name") for container in spec.get("initContainers") or []
+    )

@@ -1,0 +1,189 @@
+"""An exec session: a child process with pipes or a terminal, killed when its container terminates.
+
+Output and input have backpressure in both directions.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import IO
+
+from trainwright.controlplane.apiserver.streaming.sessions import STDERR, STDOUT, Wanted
+from trainwright.controlplane.node.container import ContainerRun
+from trainwright.controlplane.node.terminal import Terminal
+
+CHILD = Path(__file__).with_name("exec_child.py")
+_READ_BYTES = 32 * 1024
+_POLL_SECONDS = 0.02
+_GRACE_SECONDS = 2.0
+"""Time between SIGTERM and SIGKILL after the client has disconnected."""
+_DRAIN_SECONDS = 0.5
+"""Idle time after the command's exit until output of its background processes is no longer read."""
+_END_OF_INPUT = b"\x04"
+log = logging.getLogger(__name__)
+
+
+class ExecSession:
+    """Implements `Session`. Start it with `start`."""
+
+    def __init__(self, process: subprocess.Popen[bytes], run: ContainerRun):
+        self._process, self._run = process, run
+        self._outputs: asyncio.Queue[tuple[int, bytes] | None] = asyncio.Queue(maxsize=4)
+        self._readers: list[asyncio.Task[None]] = []
+        self._transports: list[asyncio.BaseTransport] = []
+        self._stdin: asyncio.StreamWriter | None = None
+        self._terminal: Terminal | None = None
+        self._watcher: asyncio.Task[None] | None = None
+        self._has_output = False
+
+    @classmethod
+    async def start(cls, argv: list[str], env: dict[str, str], cwd: Path, wanted: Wanted, run: ContainerRun) -> ExecSession:
+        """Start `argv` beside the processes of `run`. Raises OSError."""
+        command = [sys.executable, "-S", "-E", "-P", str(CHILD), str(cwd), str(int(wanted.tty)), *argv]
+        if wanted.tty:
+            session = await cls._in_terminal(command, env, run)
+        else:
+            session = await cls._with_pipes(command, env, wanted, run)
+        session._watcher = asyncio.ensure_future(session._watch())
+        return session
+
+    @classmethod
+    async def _with_pipes(cls, command: list[str], env: dict[str, str], wanted: Wanted, run: ContainerRun) -> ExecSession:
+        process = subprocess.Popen(
+            command,
+            env=env,
+            stdin=subprocess.PIPE if wanted.stdin else subprocess.DEVNULL,
+            stdout=subprocess.PIPE if wanted.stdout else subprocess.DEVNULL,
+            stderr=subprocess.PIPE if wanted.stderr else subprocess.DEVNULL,
+            start_new_session=True,
+            bufsize=0,
+        )
+        session = cls(process, run)
+        if process.stdin is not None:
+            await session._write_to(process.stdin)
+        for stream, pipe in ((STDOUT, process.stdout), (STDERR, process.stderr)):
+            if pipe is not None:
+                await session._read_from(stream, pipe)
+        return session
+
+    @classmethod
+    async def _in_terminal(cls, command: list[str], env: dict[str, str], run: ContainerRun) -> ExecSession:
+        master, slave = os.openpty()
+        try:
+            process = subprocess.Popen(
+                command,
+                env={"TERM": "xterm", **env},
+                stdin=slave,
+                stdout=slave,
+                stderr=slave,
+                start_new_session=True,
+            )
+        except OSError:
+            os.close(master)
+            raise
+        finally:
+            os.close(slave)
+        session = cls(process, run)
+        session._terminal = terminal = Terminal(master)
+        session._readers.append(asyncio.ensure_future(session._pump(STDOUT, terminal.read)))
+        return session
+
+    async def _write_to(self, pipe: IO[bytes]) -> None:
+        loop = asyncio.get_running_loop()
+        transport, protocol = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, pipe)
+        self._transports.append(transport)
+        self._stdin = asyncio.StreamWriter(transport, protocol, None, loop)
+
+    async def _read_from(self, stream: int, pipe: IO[bytes]) -> None:
+        reader = asyncio.StreamReader(_READ_BYTES)
+        protocol = asyncio.StreamReaderProtocol(reader)
+        transport, _ = await asyncio.get_running_loop().connect_read_pipe(lambda: protocol, pipe)
+        self._transports.append(transport)
+        self._readers.append(asyncio.ensure_future(self._pump(stream, lambda: reader.read(_READ_BYTES))))
+
+    async def _pump(self, stream: int, read: Callable[[], Awaitable[bytes]]) -> None:
+        while data := await read():
+            self._has_output = True
+            await self._outputs.put((stream, data))
+
+    async def _watch(self) -> None:
+        """Wait for the command and its output to end. Kill it when its container terminates."""
+        while self._process.poll() is None:
+            if self._run.termination() is not None:
+                self._signal(signal.SIGKILL)
+            await asyncio.sleep(_POLL_SECONDS)
+        reading = set(self._readers)
+        while reading:
+            self._has_output = False
+            _, reading = await asyncio.wait(reading, timeout=_DRAIN_SECONDS)
+            if not self._has_output and self._outputs.empty():
+                break  # idle background processes hold the pipes open
+        for reader in self._readers:
+            reader.cancel()
+        await self._outputs.put(None)
+
+    async def read(self) -> tuple[int, bytes] | None:
+        return await self._outputs.get()
+
+    async def write(self, data: bytes) -> None:
+        try:
+            if self._terminal is not None:
+                await self._terminal.write(data)
+            elif self._stdin is not None and not self._stdin.is_closing():
+                self._stdin.write(data)
+                await self._stdin.drain()
+        except OSError as error:  # the command has closed its input, which is not an error
+            log.debug("event=exec_input_closed errno=%s", error.errno)
+
+    async def close_stdin(self) -> None:
+        if self._terminal is not None:
+            await self.write(_END_OF_INPUT)
+        elif self._stdin is not None:
+            self._stdin.close()
+
+    def resize(self, width: int, height: int) -> None:
+        if self._terminal is not None and self._process.poll() is None:
+            self._terminal.resize(width, height)
+
+    async def exit_code(self) -> int:
+        """Return the exit code, or 128 + n for signal n, like a shell."""
+        code = self._process.returncode
+        return code if code >= 0 else 128 - code
+
+    async def end(self) -> None:
+        self._signal(signal.SIGHUP if self._terminal is not None else signal.SIGTERM)
+        await self._wait(_GRACE_SECONDS)
+        self._signal(signal.SIGKILL)
+        await self._wait(_GRACE_SECONDS)
+        if self._watcher is not None:
+            self._watcher.cancel()
+        for reader in self._readers:
+            reader.cancel()
+        await asyncio.gather(*self._readers, return_exceptions=True)
+        for transport in self._transports:
+            if not isinstance(transport, asyncio.WriteTransport):
+                transport.close()
+            elif not transport.is_closing() or transport.get_write_buffer_size():
+                transport.abort()  # nobody reads its buffered data any more
+        if self._terminal is not None:
+            self._terminal.close()
+            self._terminal = None
+
+    async def _wait(self, seconds: float) -> None:
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + seconds
+        while self._process.poll() is None and loop.time() < deadline:
+            await asyncio.sleep(_POLL_SECONDS)
+
+    def _signal(self, number: signal.Signals) -> None:
+        """Signal the whole process group, which may outlive its leader."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, number)

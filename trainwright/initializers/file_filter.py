@@ -1,0 +1,33 @@
+"""Selects the files of a source. It imports no source, so that every source can import it."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from trainwright.storage.digests import ProgressCallback
+
+StartProgress = Callable[[int], ProgressCallback]
+"""Called with the total number of bytes; returns the callback for the bytes transferred."""
+
+
+@dataclass(frozen=True)
+class FileFilter:
+    """The kind of a source, and the glob patterns of the files to fetch and to skip."""
+
+    kind: Literal["dataset", "model"]
+    allow: tuple[str, ...] = ("*",)
+    ignore: tuple[str, ...] = ()
+
+    def matches(self, name: str) -> bool:
+        """Whether to fetch the file. Hidden files and paths with `..` never match."""
+        parts = name.split("/")
+        if any(not part or part.startswith(".") for part in parts):
+            return False
+        return _matches(parts[-1], name, self.allow) and not _matches(parts[-1], name, self.ignore)
+
+
+def _matches(base: str, name: str, patterns: Sequence[str]) -> bool:
+    return any(fnmatch.fnmatchcase(base, pattern) or fnmatch.fnmatchcase(name, pattern) for pattern in patterns)

@@ -1,0 +1,126 @@
+"""Errors of waiting for a TrainJob. Their messages state what happened, where, and the last observed state.
+
+`retryable` says whether a retry of the same request may succeed. It is advisory: nothing here retries.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trainwright.api.objects import Obj
+
+if TYPE_CHECKING:
+    from trainwright.jobs.diagnosis.report import FailureReport
+
+
+class TrainJobError(Exception):
+    """Base of the errors about one TrainJob."""
+
+    retryable = False
+
+
+class TrainJobFailed(TrainJobError):
+    """The job failed. The message is the full report; `report` is the same as data, or None if it could not be created."""
+
+    def __init__(self, message: str, trainjob: Obj, report: FailureReport | None = None):
+        super().__init__(message)
+        self.trainjob = trainjob
+        self.report = report
+
+
+class StepFailed(TrainJobFailed):
+    """A container of a step failed. Retryable if the cause was the network or the rendezvous."""
+
+    def __init__(self, message: str, trainjob: Obj, report: FailureReport | None = None):
+        super().__init__(message, trainjob, report)
+        self.retryable = report is not None and report.is_transient
+
+
+class OutOfMemory(StepFailed):
+    """A container or a GPU ran out of memory. A retry cannot succeed."""
+
+    def __init__(self, message: str, trainjob: Obj, report: FailureReport | None = None):
+        super().__init__(message, trainjob, report)
+        self.retryable = False
+
+
+class Preempted(TrainJobFailed):
+    """A pod was preempted, evicted from its node, or lost with it. The request itself is fine."""
+
+    retryable = True
+
+
+class TrainJobDeleted(TrainJobError):
+    """The job was deleted while a client waited for it. A retry of the step recreates it."""
+
+    retryable = True
+
+
+class TrainJobDeadline(TrainJobError):
+    """A deadline expired: `what` is `queue`, `start`, `run` or `total`. The job still exists; the caller decides what to do next."""
+
+    retryable = True
+
+    def __init__(self, message: str, what: str):
+        super().__init__(message)
+        self.what = what
+
+
+class QueueTimeout(TrainJobDeadline):
+    """The job was queued or suspended for too long."""
+
+
+class StartTimeout(TrainJobDeadline):
+    """Training did not start in time. The message states what the pods were waiting for."""
+
+
+class RunTimeout(TrainJobDeadline):
+    """The job trained for too long. A retry resumes from its last complete checkpoint."""
+
+
+class DeadlineExceeded(RunTimeout, TrainJobFailed):
+    """The cluster ended the job at its activeDeadlineSeconds: a RunTimeout of a failed job."""
+
+    def __init__(self, message: str, trainjob: Obj, report: FailureReport | None = None):
+        TrainJobFailed.__init__(self, message, trainjob, report)
+        self.what = "run"
+
+
+class ImagePullFailed(TrainJobError):
+    """An image could not be pulled. Raised as a StartTimeout while the job still exists, or as a TrainJobFailed."""
+
+    retryable = False
+
+
+class ImagePullTimeout(ImagePullFailed, StartTimeout):
+    """The start deadline expired while an image could not be pulled."""
+
+
+class ImagePullFailure(ImagePullFailed, TrainJobFailed):
+    """The job failed while an image could not be pulled."""
+
+
+class TrainJobNameTaken(TrainJobError):
+    """A TrainJob of that name exists, but has another owner or was created from another request."""
+
+
+class RunFolderTaken(TrainJobNameTaken):
+    """Another TrainJob writes to the folder of this run. Retryable if both were submitted at the same time."""
+
+
+class WorkspaceMismatch(TrainJobError):
+    """The workspace's PersistentVolumeClaim exists, but does not match the request. Retryable while it is being deleted."""
+
+    def __init__(self, message: str, *, retryable: bool = False):
+        super().__init__(message)
+        self.retryable = retryable
+
+
+_DEADLINES: dict[str, type[TrainJobDeadline]] = {"queue": QueueTimeout, "start": StartTimeout, "run": RunTimeout}
+
+
+def deadline_error(message: str, what: str, *, image_missing: bool = False) -> TrainJobDeadline:
+    """Return the error for the deadline `queue`, `start`, `run` or `total`."""
+    if what == "start" and image_missing:
+        return ImagePullTimeout(message, what)
+    return _DEADLINES.get(what, TrainJobDeadline)(message, what)

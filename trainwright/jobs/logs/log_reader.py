@@ -1,0 +1,144 @@
+"""Reads the log of one container, each line once, across lost connections, repeated lines and container restarts."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from trainwright.api.errors import ApiError, BadRequest, Forbidden, NotFound
+from trainwright.api.kinds import POD
+from trainwright.api.objects import Obj, name_of, namespace_of, uid_of
+from trainwright.cluster.protocol import Cluster
+from trainwright.jobs.logs.log_cursor import LogCursor, split_stamp
+
+POLL_SECONDS = 0.5
+MAX_LOST_CONNECTIONS = 120
+"""Consecutive connections that may fail, about one minute."""
+MAX_LINE_BYTES = 64 * 1024
+"""Longer lines are truncated: a progress bar may be a single line of many megabytes."""
+_CUT = b" ... (cut)"
+
+
+@dataclass
+class ContainerLog:
+    """The log of one container of a pod. `since` is an RFC 3339 time; `tail`, in lines, applies to the first connection only."""
+
+    cluster: Cluster
+    pod: Obj
+    container: str
+    since: str = ""
+    tail: int | None = None
+    closed: threading.Event = field(default_factory=threading.Event)
+
+    def __post_init__(self) -> None:
+        self._cursor = LogCursor(self.since, tailed=self.tail is not None)
+        self.restarts = _restarts(self.pod, self.container)
+        """Restart count of the container when it was last read."""
+        self._partial = b""
+
+    def read(self, *, previous: bool = False) -> Iterator[tuple[str, str]]:
+        """Yield `(timestamp, line)` of the current log. Raises ApiError."""
+        yield from self._read_connection(follow=False, previous=previous)
+        yield from self._flush()
+
+    def poll(self, pod: Obj) -> Iterator[tuple[str, str]]:
+        """Yield `(timestamp, line)` of the lines since the last poll; `pod` is the pod's current state. Raises ApiError.
+
+        Lines that the caller does not consume are returned by the next poll.
+        """
+        yield from self._previous_run(pod)
+        yield from self._read_connection(follow=False)
+        if _has_ended(pod):
+            yield from self._flush()
+
+    def follow(self) -> Iterator[tuple[str, str]]:
+        """Yield `(timestamp, line)` until the pod has ended, is deleted, or `closed` is set. Lost connections are reopened."""
+        lost, ended = 0, False
+        while not self.closed.is_set():
+            try:
+                pod = self.cluster.get(POD, name_of(self.pod), namespace_of(self.pod))
+                if uid_of(pod) != uid_of(self.pod):
+                    break
+                ended = _has_ended(pod)
+                yield from self._previous_run(pod)
+                for line in self._read_connection(follow=not ended):
+                    lost = 0
+                    yield line
+                if ended:
+                    break
+            except NotFound:
+                break
+            except BadRequest:  # the container has not started
+                if ended:
+                    break
+            except Forbidden as error:
+                yield "", f"(this log cannot be read: {error.message})"
+                return
+            except ApiError as error:
+                lost += 1
+                if lost > MAX_LOST_CONNECTIONS:
+                    yield "", f"(the connection to this log was lost: {error.message})"
+                    return
+            self.closed.wait(POLL_SECONDS)
+        yield from self._flush()
+
+    def _previous_run(self, pod: Obj) -> Iterator[tuple[str, str]]:
+        """Yield the remaining lines of the previous container run after a restart."""
+        restarts = _restarts(pod, self.container)
+        missed = restarts - self.restarts
+        if missed <= 0:
+            return
+        if missed > 1:
+            yield "", f"(the container restarted {missed} times in between; only the logs of its last two runs are available)"
+        try:
+            yield from self._read_connection(follow=False, previous=True)
+            yield from self._flush()
+        except BadRequest:  # the previous log is no longer kept
+            self._partial = b""
+        self.restarts = restarts
+
+    def _read_connection(self, *, follow: bool, previous: bool = False) -> Iterator[tuple[str, str]]:
+        """Yield the new lines of one connection; an incomplete last line is left to the next connection."""
+        options: dict[str, Any] = {"container": self.container, "follow": follow, "timestamps": True}
+        options |= {"since_time": self._cursor.since(), "previous": previous}
+        if self.tail is not None and not self._cursor.has_position and not previous:
+            options["tail_lines"] = self.tail
+        self._cursor.start_connection()
+        self._partial = pending = b""
+        for chunk in self.cluster.logs(name_of(self.pod), namespace_of(self.pod), **options):
+            *complete, pending = (pending + chunk).split(b"\n")
+            pending = _limit_pending(pending)
+            for line in complete:
+                stamp, shown, text = split_stamp(line)
+                if self._cursor.accept(stamp):
+                    yield shown.decode(), _decode(text)
+        self._partial = pending
+
+    def _flush(self) -> Iterator[tuple[str, str]]:
+        """Yield the incomplete last line of a log that has ended."""
+        stamp, shown, text = split_stamp(self._partial)
+        if self._partial and self._cursor.accept(stamp):
+            yield shown.decode(), _decode(text)
+        self._partial = b""
+
+
+def _limit_pending(pending: bytes) -> bytes:
+    return pending if len(pending) <= 2 * MAX_LINE_BYTES else pending[: MAX_LINE_BYTES + 64]
+
+
+def _decode(line: bytes) -> str:
+    limited = line if len(line) <= MAX_LINE_BYTES else line[:MAX_LINE_BYTES] + _CUT
+    return limited.decode("utf-8", "replace")
+
+
+def _has_ended(pod: Obj) -> bool:
+    return (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
+
+
+def _restarts(pod: Obj, container: str) -> int:
+    for entry in (pod.get("status") or {}).get("containerStatuses") or []:
+        if entry.get("name") == container:
+            return int(entry.get("restartCount") or 0)
+    return 0

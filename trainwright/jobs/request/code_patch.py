@@ -1,0 +1,27 @@
+"""Where packed code is mounted in the training containers, and what its ConfigMaps are called. Pure."""
+
+from __future__ import annotations
+
+from trainwright.api import names
+from trainwright.api.objects import Obj
+from trainwright.jobs.request.code_package import PackedCode
+from trainwright.jobs.request.training_steps import training_jobs
+
+PATCH_MANAGER = "trainwright.dev/code"
+MOUNT = "/trainwright/code"
+_VOLUME = "trainwright-code"
+
+
+def code_patch(trainjob: str, code: PackedCode, runtime: Obj) -> Obj:
+    """The patch that mounts the code in the training containers of the job of that name."""
+    sources = [{"configMap": {"name": name}} for name in config_map_names(trainjob, code)]
+    volume = {"name": _VOLUME, "projected": {"sources": sources}}
+    mount = {"name": _VOLUME, "mountPath": MOUNT, "readOnly": True}
+    pod = {"volumes": [volume], "containers": [{"name": names.NODE, "volumeMounts": [mount]}]}
+    jobs = [{"name": job["name"], "template": {"spec": {"template": {"spec": pod}}}} for job in training_jobs(runtime)]
+    return {"manager": PATCH_MANAGER, "trainingRuntimeSpec": {"template": {"spec": {"replicatedJobs": jobs}}}}
+
+
+def config_map_names(trainjob: str, code: PackedCode) -> list[str]:
+    """The ConfigMaps that carry the code of a job, in the order of its parts."""
+    return [f"{trainjob}-code-{code.digest[:8]}-{number}" for number in range(len(code.parts))]

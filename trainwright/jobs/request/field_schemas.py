@@ -1,0 +1,23 @@
+"""Parts of a request that are written as Kubernetes writes them, judged by their schema, with the field path of each problem. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from trainwright.api.schema.check import findings
+from trainwright.api.schema.decoding import decoding_problems
+from trainwright.api.schema.defaulting import apply_defaults
+from trainwright.api.schema.types import Struct
+from trainwright.api.suggest import suggest
+
+
+def schema_problems(schema: Struct, value: dict[str, Any], path: str) -> Iterator[str]:
+    """What the schema does not know or not allow."""
+    misread = decoding_problems(schema, value, schema.type_name)
+    if misread:
+        yield from (f"{path}.{problem.field}: {problem.message}" for problem in misread)
+        return
+    _, unknown = apply_defaults(schema, value)
+    yield from (f"{path}.{field}: unknown field; {suggest(field.rpartition('.')[2], known)}" for field, known in unknown)
+    yield from (f"{path}.{problem.field}: {problem.message}" for problem in findings(schema, value).schema_problems)

@@ -1,0 +1,218 @@
+"""From a request to a TrainJob manifest. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from trainwright.api import names
+from trainwright.api.objects import Obj, annotations_of, copy_of, labels_of, name_of
+from trainwright.jobs.request.code_package import PackedCode
+from trainwright.jobs.request.code_patch import code_patch
+from trainwright.jobs.request.resume import inputs_patch, resume_patch
+from trainwright.jobs.request.scheduling import scheduling_labels, scheduling_patch
+from trainwright.jobs.request.secret_variables import hub_variables, initializer_secrets, without
+from trainwright.jobs.request.train_request import TrainRequest
+from trainwright.jobs.request.training_program import training_words
+from trainwright.jobs.request.training_steps import initializer_container
+from trainwright.jobs.request.variables import env_of
+from trainwright.jobs.request.workspace_mounts import folder_uri, initializer_variables, mounted_inputs, workspace_patches
+from trainwright.jobs.state.identity import Identity
+from trainwright.jobs.state.label_values import label_value
+from trainwright.jobs.state.run_folder import Kind
+
+_ANCESTORS: dict[Kind, str] = {"dataset": names.ANCESTOR_DATASET, "model": names.ANCESTOR_MODEL}
+
+
+@dataclass(frozen=True)
+class PreviousAttempt:
+    """What a job takes over from the attempt before it: the `preemptions` so far, and in `resumes_from` the UIDs of the JobSets
+    whose checkpoints count as its own, with commas; None where they do not.
+    """
+
+    preemptions: int = 0
+    resumes_from: str | None = None
+
+
+NO_PREVIOUS = PreviousAttempt()
+
+
+def trainjob_manifest(
+    request: TrainRequest,
+    identity: Identity,
+    namespace: str,
+    runtime: Obj,
+    attempt: int = 1,
+    code: PackedCode | None = None,
+    *,
+    previous: PreviousAttempt = NO_PREVIOUS,
+    export: str = "",
+) -> Obj:
+    """The TrainJob for a request, built in one pass.
+
+    `runtime` is the resolved one; `code` the request's code, packed; `export` the URI of a checkpoint that the job resumes from
+    where its volume has none. Raises ValueError for settings that no builtin trainer takes.
+    """
+    spec = _spec(request, identity, runtime, code)
+    digest = spec_digest(spec | _with_patches(spec, _resume_patches(request, runtime)), code)
+    at_start = list(_resume_patches(request, runtime, export=export, resumes_from=previous.resumes_from or ""))
+    if code is not None:
+        at_start.append(code_patch(identity.name(attempt), code, runtime))
+    given = request.manifest or {}
+    return {
+        "apiVersion": "trainer.kubeflow.org/v1alpha1",
+        "kind": "TrainJob",
+        "metadata": {
+            "name": identity.name(attempt),
+            "namespace": namespace,
+            "labels": {
+                **labels_of(given),
+                **request.labels,
+                **scheduling_labels(request.queue_name, request.priority_class),
+                names.MANAGED_BY_LABEL: "trainwright",
+                names.RUN_LABEL: label_value(identity.run),
+                names.STEP_LABEL: label_value(identity.step),
+            },
+            "annotations": {
+                **annotations_of(given),
+                **request.annotations,
+                **_input_annotations(request, code),
+                **_folder_annotations(request, identity),
+                **_previous_annotations(previous),
+                names.OWNER_ANNOTATION: str(identity),
+                names.ATTEMPT_ANNOTATION: str(attempt),
+                names.SPEC_DIGEST_ANNOTATION: digest,
+            },
+        },
+        "spec": spec | _with_patches(spec, at_start),
+    }
+
+
+def with_resume(trainjob: Obj, runtime: Obj, *, resume: str, secret: str = "") -> Obj:
+    """A TrainJob of the user's own with a patch that says where to resume; an earlier patch of that kind is replaced."""
+    patch = resume_patch(runtime, resume=resume, secret=secret)
+    if patch is None:
+        return trainjob
+    others = [entry for entry in trainjob["spec"].get("runtimePatches") or [] if entry.get("manager") != patch["manager"]]
+    return {**trainjob, "spec": {**trainjob["spec"], "runtimePatches": [*others, patch]}}
+
+
+def spec_digest(spec: Obj, code: PackedCode | None = None) -> str:
+    """Digest of a wanted spec and its code: equal digests mean that an existing job is the one that is wanted."""
+    wanted = spec if code is None else {**spec, "code": code.digest}
+    return hashlib.sha256(json.dumps(wanted, sort_keys=True, separators=(",", ":")).encode()).hexdigest()[:16]
+
+
+def _spec(request: TrainRequest, identity: Identity, runtime: Obj, code: PackedCode | None) -> Obj:
+    """The spec without what depends on the attempt: the mount of the code, and where to resume."""
+    if request.manifest is not None:
+        spec: Obj = copy_of(request.manifest["spec"])
+    else:
+        spec = _built_spec(request, identity, runtime, code)
+    if request.queue_name:
+        spec["suspend"] = True  # the queue is what lets it start
+    if patches := [*(spec.get("runtimePatches") or []), *_patches(request, identity, runtime)]:
+        spec["runtimePatches"] = patches
+    if request.run_timeout_seconds is not None:
+        spec["activeDeadlineSeconds"] = request.run_timeout_seconds
+    return spec
+
+
+def _built_spec(request: TrainRequest, identity: Identity, runtime: Obj, code: PackedCode | None) -> Obj:
+    spec: Obj = {"runtimeRef": {"name": name_of(runtime), "kind": request.runtime_kind, "apiGroup": "trainer.kubeflow.org"}}
+    initializer = {kind: _initializer(request, identity, runtime, kind) for kind in _ANCESTORS}
+    if any(initializer.values()):
+        spec["initializer"] = {kind: content for kind, content in initializer.items() if content}
+    words, env = training_words(request, runtime, code), env_of(request.env)
+    trainer = {
+        "image": request.image,
+        "command": words.command,
+        "args": words.args,
+        "env": [*env, *without(hub_variables(request.hub_secret), env)],
+        "numNodes": request.num_nodes,
+        "numProcPerNode": request.num_proc_per_node,
+        "resourcesPerNode": request.resources_per_node,
+    }
+    spec["trainer"] = {field: value for field, value in trainer.items() if value not in (None, "", [], {})}
+    return spec
+
+
+def _patches(request: TrainRequest, identity: Identity, runtime: Obj) -> Iterator[Obj]:
+    yield from request.runtime_patches
+    if request.workspace_volume is not None:
+        yield from workspace_patches(request, request.workspace_volume, runtime, identity.folder)
+    scheduling = scheduling_patch(
+        runtime,
+        topology=request.placement,
+        node_selector=request.node_selector,
+        tolerations=request.tolerations,
+        affinity=request.affinity,
+    )
+    if scheduling is not None:
+        yield scheduling
+    if (inputs := inputs_patch(runtime, dataset=request.dataset_digest, model=request.model_digest)) is not None:
+        yield inputs
+
+
+def _resume_patches(request: TrainRequest, runtime: Obj, *, export: str = "", resumes_from: str = "") -> Iterator[Obj]:
+    """The patch that says where to resume; none for `auto` without an export."""
+    patch = resume_patch(
+        runtime,
+        resume=request.resume,
+        export=export,
+        secret=request.secret_for_resume,
+        continues=resumes_from,
+        workspace=request.workspace_volume,
+    )
+    if patch is not None:
+        yield patch
+
+
+def _with_patches(spec: Obj, patches: Iterable[Obj]) -> Obj:
+    every = [*(spec.get("runtimePatches") or []), *patches]
+    return {"runtimePatches": every} if every else {}
+
+
+def _initializer(request: TrainRequest, identity: Identity, runtime: Obj, kind: Kind) -> Obj:
+    """Empty where the runtime has no such step: the input is mounted then, or nothing is asked for."""
+    uri = getattr(request, f"{kind}_uri")
+    env = env_of(getattr(request, f"{kind}_env"))
+    if initializer_container(runtime, _ANCESTORS[kind]) is None and kind in mounted_inputs(request, runtime):
+        return {}
+    content: Obj = {}
+    if uri:
+        content["storageUri"] = uri
+    if kind not in mounted_inputs(request, runtime):  # what is there already needs no credentials
+        env += without(initializer_secrets(uri, request.store_secret, request.hub_secret), env)
+    env += without(initializer_variables(request, runtime, kind, identity.folder), env)
+    if env:
+        content["env"] = env
+    if secret := getattr(request, f"{kind}_secret"):
+        content["secretRef"] = {"name": secret}
+    return content
+
+
+def _input_annotations(request: TrainRequest, code: PackedCode | None) -> dict[str, str]:
+    said = {
+        names.DATASET_DIGEST_ANNOTATION: request.dataset_digest,
+        names.MODEL_DIGEST_ANNOTATION: request.model_digest,
+        names.CODE_ANNOTATION: f"{code.source} sha256:{code.digest}" if code is not None else "",
+    }
+    return {annotation: value for annotation, value in said.items() if value}
+
+
+def _folder_annotations(request: TrainRequest, identity: Identity) -> dict[str, str]:
+    if request.workspace_volume is None:
+        return {}
+    return {names.RUN_FOLDER_ANNOTATION: folder_uri(request.workspace_volume, identity.folder)}
+
+
+def _previous_annotations(previous: PreviousAttempt) -> dict[str, str]:
+    annotations = {}
+    if previous.preemptions:
+        annotations[names.PREEMPTIONS_ANNOTATION] = str(previous.preemptions)
+    if previous.resumes_from is not None:
+        annotations[names.RESUMES_FROM_ANNOTATION] = previous.resumes_from
+    return annotations

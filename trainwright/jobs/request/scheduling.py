@@ -1,0 +1,123 @@
+"""Where and when a job's nodes run: its queue, and what a scheduler is told of its pods, as a TrainJob can say it. Pure.
+
+A TrainJob has no field for a pod's priorityClassName or its scheduler: those stand in the runtime.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from trainwright.api import names
+from trainwright.api.objects import Obj
+from trainwright.api.schema.pod import AFFINITY, TOLERATION
+from trainwright.jobs.request.field_schemas import schema_problems
+from trainwright.jobs.request.training_steps import is_initializer, replicated_jobs
+
+PATCH_MANAGER = "trainwright.dev/scheduling"
+PRIORITY_LABEL = "kueue.x-k8s.io/priority-class"
+EXCLUSIVE_ANNOTATION = "alpha.jobset.sigs.k8s.io/exclusive-topology"
+_KUEUE_TOPOLOGY = "kueue.x-k8s.io/podset-{}-topology"
+_LABEL_KEY = r"(?:[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"
+_TOPOLOGY = re.compile(rf"(required|preferred|exclusive):({_LABEL_KEY})|unconstrained")
+_NAME = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?")
+
+
+@dataclass(frozen=True)
+class Topology:
+    """`required`, `preferred` and `unconstrained` are Kueue's, `exclusive` is the JobSet's; `key` is a label of nodes."""
+
+    mode: str
+    key: str = ""
+
+    @classmethod
+    def parse(cls, text: str) -> Topology:
+        """From `required:KEY`, `preferred:KEY`, `exclusive:KEY` or `unconstrained`. Raises ValueError."""
+        match = _TOPOLOGY.fullmatch(text)
+        if match is None:
+            raise ValueError(
+                f"topology: {text!r} is none of required:KEY, preferred:KEY, unconstrained and exclusive:KEY, "
+                "with KEY a label of nodes such as topology.kubernetes.io/zone"
+            )
+        return cls(match[1] or "unconstrained", match[2] or "")
+
+    def __str__(self) -> str:
+        return f"{self.mode}:{self.key}" if self.key else self.mode
+
+    @property
+    def is_kueues(self) -> bool:
+        return self.mode != "exclusive"
+
+    def pod_annotations(self) -> dict[str, str]:
+        return {_KUEUE_TOPOLOGY.format(self.mode): self.key or "true"} if self.is_kueues else {}
+
+    def jobset_annotations(self) -> dict[str, str]:
+        return {} if self.is_kueues else {EXCLUSIVE_ANNOTATION: self.key}
+
+
+def scheduling_problems(
+    *, queue: str, priority_class: str, topology: Topology | None, tolerations: list[dict[str, Any]], affinity: dict[str, Any]
+) -> Iterator[str]:
+    """What is wrong with these, each beginning with the field."""
+    if queue and not _NAME.fullmatch(queue):
+        yield f"queue_name: {queue!r} is not the name of a queue"
+    if priority_class and not _NAME.fullmatch(priority_class):
+        yield f"priority_class: {priority_class!r} is not the name of a priority class"
+    if priority_class and not queue:
+        yield "priority_class: only a queue knows it, and queue_name is empty; a pod's own priorityClassName is the runtime's to set"
+    if topology is not None and not queue and topology.is_kueues:
+        yield f"topology: {str(topology)!r} is for a queue to keep, and queue_name is empty; exclusive:KEY needs none"
+    for index, toleration in enumerate(tolerations):
+        yield from schema_problems(TOLERATION, toleration, f"tolerations[{index}]")
+    yield from schema_problems(AFFINITY, affinity, "affinity")
+
+
+def scheduling_labels(queue: str, priority_class: str) -> dict[str, str]:
+    """Labels of the TrainJob."""
+    named = {names.QUEUE_LABEL: queue, PRIORITY_LABEL: priority_class}
+    return {label: value for label, value in named.items() if value}
+
+
+def scheduling_patch(
+    runtime: Obj,
+    *,
+    topology: Topology | None,
+    node_selector: dict[str, str],
+    tolerations: list[dict[str, Any]],
+    affinity: dict[str, Any],
+) -> Obj | None:
+    """The patch of the training steps; initializers need no GPU node. None where there is nothing to say."""
+    template: Obj = {}
+    jobs = []
+    for job in (job for job in replicated_jobs(runtime) if not is_initializer(job)):
+        pods = _pod_patch(job["template"]["spec"]["template"]["spec"], topology, node_selector, tolerations, affinity)
+        if pods:
+            jobs.append({"name": job["name"], "template": {"spec": {"template": pods}}})
+    if topology and topology.jobset_annotations():
+        template["metadata"] = {"annotations": topology.jobset_annotations()}
+    if jobs:
+        template["spec"] = {"replicatedJobs": jobs}
+    return {"manager": PATCH_MANAGER, "trainingRuntimeSpec": {"template": template}} if template else None
+
+
+def _pod_patch(
+    pod_spec: Obj,
+    topology: Topology | None,
+    node_selector: dict[str, str],
+    tolerations: list[dict[str, Any]],
+    affinity: dict[str, Any],
+) -> Obj:
+    spec: Obj = {}
+    if node_selector:
+        spec["nodeSelector"] = dict(sorted(node_selector.items()))
+    if tolerations:  # a patch replaces the list: the runtime's own are said again
+        own = pod_spec.get("tolerations") or []
+        spec["tolerations"] = [*own, *(wanted for wanted in tolerations if wanted not in own)]
+    if affinity:
+        spec["affinity"] = affinity
+    patch: Obj = {"spec": spec} if spec else {}
+    if topology and topology.pod_annotations():
+        patch["metadata"] = {"annotations": topology.pod_annotations()}
+    return patch

@@ -1,0 +1,62 @@
+"""Deadlines of a job: time in the queue, until training starts, of the training, and in total. Measures time; does not wait."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass
+
+from trainwright.api.phase import Phase
+
+
+@dataclass(frozen=True, slots=True)
+class Deadlines:
+    """Maximum seconds that a job may be queued or suspended, starting (until it trains), running, and in `total`.
+
+    None means no limit.
+    """
+
+    queue: float | None = None
+    start: float | None = None
+    run: float | None = None
+    total: float | None = None
+
+
+class DeadlineTimer:
+    """Measures the time spent against each deadline.
+
+    Time is cumulative: when a job is queued again, its earlier time in the queue still counts.
+    """
+
+    __slots__ = ("_counting", "_deadlines", "_last_update", "_spent", "_started")
+
+    def __init__(self, deadlines: Deadlines):
+        self._deadlines = deadlines
+        self._spent = {"queue": 0.0, "start": 0.0, "run": 0.0}
+        self._counting, self._last_update = "queue", time.monotonic()
+        self._started = self._last_update
+
+    def seconds_left(self, phase: Phase) -> float:
+        """Return the seconds until the deadline of this phase; infinity if it has none."""
+        now = time.monotonic()
+        self._spent[self._counting] += now - self._last_update
+        self._last_update = now
+        self._counting, limit = self._limit(phase)
+        left = math.inf if limit is None else limit - self._spent[self._counting]
+        return min(left, math.inf if self._deadlines.total is None else self._started + self._deadlines.total - now)
+
+    def expired(self, phase: Phase) -> tuple[str, float] | None:
+        """Return the expired deadline (`queue`, `start`, `run` or `total`) and its limit in seconds; None if none has expired."""
+        if self.seconds_left(phase) > 0:
+            return None
+        what, limit = self._limit(phase)
+        if limit is not None and self._spent[what] >= limit:
+            return what, limit
+        return "total", self._deadlines.total or 0.0
+
+    def _limit(self, phase: Phase) -> tuple[str, float | None]:
+        if phase in (Phase.Queued, Phase.Suspended):
+            return "queue", self._deadlines.queue
+        if phase is Phase.Starting:
+            return "start", self._deadlines.start
+        return "run", self._deadlines.run

@@ -1,0 +1,63 @@
+"""Text description of a TrainJob: phase, conditions, steps, pods, and their events."""
+
+from __future__ import annotations
+
+from trainwright.api.errors import NotFound
+from trainwright.api.kinds import JOBSET
+from trainwright.api.objects import Obj, name_of, namespace_of
+from trainwright.api.phase import phase_of
+from trainwright.cluster.protocol import Cluster
+from trainwright.jobs.state.kubernetes_events import event_time, events_of, reason_and_message, steps_of
+from trainwright.jobs.state.pods import index_of, pods_of, step_of
+from trainwright.jobs.state.progress import progress_of
+from trainwright.jobs.state.progress_line import progress_line
+
+_MAX_EVENTS = 20
+
+
+def description_of(cluster: Cluster, trainjob: Obj) -> str:
+    """Return a description for people; its format is not meant to be parsed."""
+    pods = pods_of(cluster, trainjob)
+    try:
+        jobset: Obj | None = cluster.get(JOBSET, name_of(trainjob), namespace_of(trainjob))
+    except NotFound:
+        jobset = None
+    lines = [
+        f"Name:       {name_of(trainjob)}",
+        f"Namespace:  {namespace_of(trainjob)}",
+        f"Runtime:    {trainjob['spec']['runtimeRef']['kind']} {trainjob['spec']['runtimeRef']['name']}",
+        f"Phase:      {phase_of(trainjob, jobset).value}",
+        f"Progress:   {progress_line(progress_of(trainjob))}",
+        f"Created:    {trainjob['metadata'].get('creationTimestamp', '')}",
+        "Conditions:",
+        *_conditions(trainjob),
+        "Steps:",
+        *_steps(trainjob),
+        "Pods:",
+        *(_pod(pod) for pod in pods),
+        "Events:",
+        *_events(cluster, trainjob, {step_of(pod) for pod in pods} | steps_of(trainjob)),
+    ]
+    return "\n".join(lines)
+
+
+def _conditions(trainjob: Obj) -> list[str]:
+    entries = (trainjob.get("status") or {}).get("conditions") or []
+    return [f"  {e['type']}={e['status']} {e.get('reason', '')}: {e.get('message', '')}" for e in entries] or ["  none"]
+
+
+def _steps(trainjob: Obj) -> list[str]:
+    counters = ("active", "ready", "succeeded", "failed", "suspended")
+    entries = (trainjob.get("status") or {}).get("jobsStatus") or []
+    return [f"  {e['name']}: " + ", ".join(f"{e.get(c, 0)} {c}" for c in counters if e.get(c)) for e in entries] or ["  none"]
+
+
+def _pod(pod: Obj) -> str:
+    status = pod.get("status") or {}
+    restarts = sum(int(c.get("restartCount") or 0) for c in status.get("containerStatuses") or [])
+    return f"  {name_of(pod)}  {step_of(pod)}[{index_of(pod)}]  {status.get('phase', 'Pending')}  {restarts} restarts"
+
+
+def _events(cluster: Cluster, trainjob: Obj, steps: set[str]) -> list[str]:
+    ours = events_of(cluster, trainjob, steps)
+    return [f"  {event_time(e)} {e.get('type')} {reason_and_message(e)}" for e in ours[-_MAX_EVENTS:]] or ["  none"]

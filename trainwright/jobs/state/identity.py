@@ -1,0 +1,51 @@
+"""Identity of a step of a run. It determines the TrainJob's name, so that a retry finds the job instead of creating a second one."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass, field
+
+from trainwright.jobs.state.run_folder import run_folder
+
+NAME_LIMIT = 33
+"""Keeps `NAME-dataset-initializer-0-0-abcde`, the longest pod name of a bundled runtime, within the 63 characters of a DNS label."""
+_SLUG = 20
+
+
+@dataclass(frozen=True)
+class Identity:
+    """`owner` is the submitter (`kfp`, `airflow/dag`, a person); `map_index` distinguishes mapped tasks, -1 for others."""
+
+    owner: str
+    run: str
+    step: str
+    map_index: int = -1
+    subfolder: str = field(default="", compare=False)
+    """Subfolder of the run's folder that only this step writes to; empty for the run's folder itself."""
+
+    def name(self, attempt: int = 1) -> str:
+        """Return the TrainJob's name: a DNS label of at most 33 characters, with a numeric suffix from the second attempt on."""
+        base = f"{_slug(self.run)}-{self.digest()[:8]}"
+        return base if attempt == 1 else f"{base}-{attempt}"
+
+    @property
+    def folder(self) -> str:
+        """Folder that the step writes to, relative to its workspace: `runs/NAME` or a subfolder of it. Unique for each run."""
+        own = run_folder(self.run, self.map_index)
+        return f"{own}/{self.subfolder}" if self.subfolder else own
+
+    def digest(self) -> str:
+        return hashlib.sha256(str(self).encode()).hexdigest()
+
+    def __str__(self) -> str:
+        mapped = f"[{self.map_index}]" if self.map_index >= 0 else ""
+        return f"{self.owner}/{self.run}/{self.step}{mapped}"
+
+
+def _slug(text: str) -> str:
+    """Return the readable part of a name: lower-case letters, digits and dashes, starting with a letter."""
+    cleaned = re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
+    if not cleaned or not cleaned[0].isalpha():
+        cleaned = f"job-{cleaned}".rstrip("-")
+    return cleaned[:_SLUG].rstrip("-")

@@ -1,0 +1,68 @@
+"""Kubernetes Events of a TrainJob, its JobSet, the Jobs and Pods of its steps, and its Kueue Workload."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from trainwright.api import names
+from trainwright.api.conditions import condition
+from trainwright.api.kinds import EVENT
+from trainwright.api.objects import Obj, name_of, namespace_of
+from trainwright.cluster.protocol import Cluster
+
+
+def events_of(cluster: Cluster, trainjob: Obj, steps: Iterable[str]) -> list[Obj]:
+    """Return the events of the job, sorted by time, including those of deleted pods. Raises ApiError."""
+    name = name_of(trainjob)
+    prefixes = tuple(f"{name}-{step}-" for step in steps)
+    workload = _workload(trainjob)
+    events = since_creation(trainjob, cluster.list(EVENT, namespace_of(trainjob)).items)
+    return sorted((e for e in events if _belongs(involved_object(e), name, prefixes, workload)), key=event_time)
+
+
+def _belongs(subject: str, name: str, prefixes: tuple[str, ...], workload: re.Pattern[str]) -> bool:
+    return subject == name or subject.startswith(prefixes) or workload.fullmatch(subject) is not None
+
+
+def queue_message(cluster: Cluster, trainjob: Obj) -> str:
+    """Return the queue's latest message, or "": from the job's condition, else from an event of Kueue's Workload. Raises ApiError."""
+    if (waits := condition(trainjob, names.QUOTA_RESERVED)) is not None and waits.get("status") == "False":
+        return reason_and_message(waits)
+    workload = _workload(trainjob)
+    events = cluster.list(EVENT, namespace_of(trainjob), field_selector="involvedObject.kind=Workload").items
+    ours = [event for event in since_creation(trainjob, events) if workload.fullmatch(involved_object(event))]
+    return reason_and_message(max(ours, key=event_time)) if ours else ""
+
+
+def since_creation(trainjob: Obj, events: list[Obj]) -> list[Obj]:
+    """Drop events from before the job's creation: they concern an earlier job of the same name.
+
+    Compares whole seconds, the resolution of `creationTimestamp`.
+    """
+    created = str(trainjob["metadata"].get("creationTimestamp") or "")[:19]
+    return [event for event in events if not (when := event_time(event)) or when[:19] >= created]
+
+
+def steps_of(trainjob: Obj) -> set[str]:
+    """Return the names of the steps in the job's status."""
+    return {str(entry["name"]) for entry in (trainjob.get("status") or {}).get("jobsStatus") or []}
+
+
+def reason_and_message(event: Obj) -> str:
+    """Return `Reason: message` of an event or a condition."""
+    return f"{event.get('reason')}: {event.get('message')}"
+
+
+def event_time(event: Obj) -> str:
+    return str(event.get("lastTimestamp") or event.get("eventTime") or "")
+
+
+def _workload(trainjob: Obj) -> re.Pattern[str]:
+    """Return the pattern of Kueue's Workload names for a TrainJob or its JobSet. The suffix is a hash, so `a-2` does not match `a`."""
+    return re.compile(rf"(?:trainjob|jobset)-{re.escape(name_of(trainjob))}-[a-z0-9]+")
+
+
+def involved_object(event: Obj) -> str:
+    """Return the name of the object that the event is about."""
+    return str((event.get("involvedObject") or {}).get("name") or "")

@@ -1,0 +1,26 @@
+"""Progress as one line of text, for logs without a progress bar."""
+
+from __future__ import annotations
+
+from trainwright.jobs.state.progress import Progress
+
+_SHOWN = ("loss", "eval_loss", "mean_token_accuracy", "epoch")
+
+
+def progress_line(progress: Progress) -> str:
+    """Return a line such as `Running 40 % (12 s left) loss=1.52`."""
+    parts = [progress.phase.value]
+    if progress.percent is not None:
+        left = f" ({progress.remaining_seconds} s left)" if progress.remaining_seconds else ""
+        parts.append(f"{progress.percent} %{left}")
+    metrics = dict(progress.metrics)
+    parts += [f"{name}={_short(metrics[name])}" for name in _SHOWN if name in metrics]
+    line = " ".join(parts)
+    return f"{line}: {progress.note}" if progress.note else line
+
+
+def _short(value: str) -> str:
+    try:
+        return f"{float(value):.4g}"
+    except ValueError:
+        return value

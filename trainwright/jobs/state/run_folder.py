@@ -1,0 +1,56 @@
+"""Folder names on a workspace: one for each run, and one for each prepared dataset or model, named by its digest. Pure.
+
+A run keeps its folder at every retry, and no two runs share one, even on case-insensitive file systems.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from typing import Literal
+
+from trainwright.jobs.state.label_values import label_value
+
+DATASETS = "datasets"
+MODELS = "models"
+RUNS = "runs"
+Kind = Literal["dataset", "model"]
+_STORES = {"dataset": DATASETS, "model": MODELS}
+_DIGEST = re.compile(r"sha256:([0-9a-f]{64})")
+_DIGITS = 16
+"""Length of the digest in a folder name. The 8 digits of `label_value` would collide among about 60,000 runs with the same prefix."""
+_WITH_DIGEST = re.compile(rf".*-[0-9a-f]{{{_DIGITS}}}", re.DOTALL)
+_READABLE = 63 - 1 - _DIGITS
+
+
+def run_folder(run: str, map_index: int = -1) -> str:
+    """Return the folder of a run, `runs/NAME`, relative to its workspace; `map_index` is -1 for tasks that are not mapped.
+
+    A run name that is a lower-case label value is used unchanged; any other name gets a digest, so that two runs never
+    share a folder.
+    """
+    if map_index < 0 and _is_plain(run):
+        return f"{RUNS}/{run}"
+    shown = run if map_index < 0 else f"{run}[{map_index}]"
+    readable = re.sub(r"[^a-z0-9_.-]+", "-", shown.lower()).strip("-_.")[:_READABLE].rstrip("-_.") or "run"
+    # The index comes first: a run may be named `a[1]`, and only digits can precede the first slash.
+    exact = f"{max(map_index, -1)}/{run}".encode("utf-8", "surrogatepass")
+    return f"{RUNS}/{readable}-{hashlib.sha256(exact).hexdigest()[:_DIGITS]}"
+
+
+def prepared_folder(kind: Kind, digest: str) -> str:
+    """Return the folder of a prepared dataset or model, `datasets/HEX` or `models/HEX`, relative to its workspace.
+
+    `digest` is the digest of its receipt, `sha256:` and 64 hexadecimal digits. Raises ValueError for any other text.
+    """
+    match = _DIGEST.fullmatch(digest)
+    if match is None:
+        raise ValueError(f"{digest!r} is not the digest of a prepared {kind}; expected sha256: and 64 hexadecimal digits")
+    if kind not in _STORES:
+        raise ValueError(f"{kind!r} cannot be prepared; expected {', '.join(_STORES)}")
+    return f"{_STORES[kind]}/{match[1]}"
+
+
+def _is_plain(run: str) -> bool:
+    """Whether a run name can be used as the folder name: no other run can then get the same folder."""
+    return run != "" and run.isascii() and run == run.lower() == label_value(run) and not _WITH_DIGEST.fullmatch(run)

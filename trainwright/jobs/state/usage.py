@@ -1,0 +1,53 @@
+"""Node-hours and GPU-hours of a job, computed from its pods. Pure.
+
+Only existing pods count; those from before a restart are deleted, so the figures are lower bounds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from trainwright.api.objects import Obj
+from trainwright.api.times import parse_time
+from trainwright.jobs.state.pods import step_of
+from trainwright.materialize.resources import gpu_count
+
+_INITIALIZERS = ("dataset-initializer", "model-initializer")
+_HOUR = 3600.0
+
+
+@dataclass(frozen=True)
+class Usage:
+    """Hours for which training nodes, and GPUs on them, were allocated."""
+
+    node_hours: float = 0.0
+    gpu_hours: float = 0.0
+
+
+NO_USAGE = Usage()
+
+
+def usage_of(pods: list[Obj], now: datetime) -> Usage:
+    """Return the usage of the training pods, from their start to the end of their last container, or to `now`."""
+    nodes = gpus = 0.0
+    for pod in pods:
+        if step_of(pod) in _INITIALIZERS:
+            continue
+        hours = _hours(pod.get("status") or {}, now)
+        nodes += hours
+        gpus += hours * sum(gpu_count(c.get("resources") or {}) for c in pod["spec"].get("containers") or [])
+    return Usage(nodes, gpus)
+
+
+def _hours(status: Obj, now: datetime) -> float:
+    if not status.get("startTime"):
+        return 0.0
+    ends = [_ended(entry) for entry in status.get("containerStatuses") or []]
+    is_finished = bool(ends) and all(ends)
+    end = max(parse_time(text) for text in ends if text) if is_finished else now
+    return max(0.0, (end - parse_time(str(status["startTime"]))).total_seconds()) / _HOUR
+
+
+def _ended(container: Obj) -> str:
+    return str(((container.get("state") or {}).get("terminated") or {}).get("finishedAt") or "")

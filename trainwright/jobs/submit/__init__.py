@@ -1,0 +1,1 @@
+"""Submits a TrainJob or adopts the existing one, with the objects that it needs."""

@@ -1,0 +1,38 @@
+"""Adoption of an existing TrainJob: checks that it is the one that the step would create, and resumes it if needed."""
+
+from __future__ import annotations
+
+from trainwright.api import names
+from trainwright.api.kinds import TRAINJOB
+from trainwright.api.objects import Obj, annotations_of, name_of
+from trainwright.cluster.protocol import Cluster
+from trainwright.jobs.diagnosis.errors import TrainJobNameTaken
+from trainwright.jobs.state.identity import Identity
+
+
+def check_owner(existing: Obj, identity: Identity) -> None:
+    """Raise TrainJobNameTaken if the job belongs to another step or run."""
+    owner = annotations_of(existing).get(names.OWNER_ANNOTATION)
+    if owner != str(identity):
+        raise TrainJobNameTaken(
+            f"the TrainJob {name_of(existing)!r} exists and belongs to {owner or 'another owner'}, not to {identity}"
+        )
+
+
+def check_digest(existing: Obj, desired: Obj) -> None:
+    """Raise TrainJobNameTaken if the job was created from another request."""
+    key = names.SPEC_DIGEST_ANNOTATION
+    if annotations_of(existing).get(key) != annotations_of(desired)[key]:
+        raise TrainJobNameTaken(
+            f"the TrainJob {name_of(existing)!r} of this step was created from another request and has not failed; "
+            "delete it, or use another run name"
+        )
+
+
+def resume_if_suspended_by_us(cluster: Cluster, trainjob: Obj) -> Obj:
+    """Resume a job that an earlier cancellation by Trainwright suspended; any other suspension is kept."""
+    suspended_by = annotations_of(trainjob).get(names.SUSPENDED_BY_ANNOTATION)
+    if not trainjob["spec"].get("suspend") or suspended_by != names.suspended_by_us(int(trainjob["metadata"].get("generation") or 0)):
+        return trainjob
+    patch = {"spec": {"suspend": False}, "metadata": {"annotations": {names.SUSPENDED_BY_ANNOTATION: None}}}
+    return cluster.patch(TRAINJOB, name_of(trainjob), patch, trainjob["metadata"]["namespace"])

@@ -1,0 +1,145 @@
+"""Checks whether a runtime supports a request: steps with their ancestor labels, a command, valid resources. Pure.
+
+Trainer ignores settings that no step uses: a job would train without its dataset or its arguments, and succeed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from trainwright.api import names
+from trainwright.api.errors import Invalid, Problem
+from trainwright.api.objects import Obj, labels_of, name_of
+from trainwright.api.quantities import Quantity, parse_quantity
+from trainwright.jobs.request.builtin_trainers import Program, program_of, trainer_problems
+from trainwright.jobs.request.resume import resume_problems
+from trainwright.jobs.request.train_request import TrainRequest
+from trainwright.jobs.request.training_steps import initializer_container, replicated_jobs, step_of_job, trainer_container
+from trainwright.jobs.request.workspace_mounts import mounted_inputs, workspace_problems
+from trainwright.materialize.resources import gpu_count
+
+_STEP_OF_FIELD = {
+    "dataset_uri": names.ANCESTOR_DATASET,
+    "dataset_env": names.ANCESTOR_DATASET,
+    "dataset_secret": names.ANCESTOR_DATASET,
+    "model_uri": names.ANCESTOR_MODEL,
+    "model_env": names.ANCESTOR_MODEL,
+    "model_secret": names.ANCESTOR_MODEL,
+    "image": names.ANCESTOR_TRAINER,
+    "command": names.ANCESTOR_TRAINER,
+    "args": names.ANCESTOR_TRAINER,
+    "func": names.ANCESTOR_TRAINER,
+    "code": names.ANCESTOR_TRAINER,
+    "env": names.ANCESTOR_TRAINER,
+    "resources_per_node": names.ANCESTOR_TRAINER,
+}
+_GROUPS = ("limits", "requests")
+
+
+class IncompatibleRuntime(Invalid):
+    """The runtime does not support the request; the problems name the fields of the request."""
+
+
+def check_compatible(request: TrainRequest, runtime: Obj) -> list[str]:
+    """Return warnings about a request and its runtime. Raises IncompatibleRuntime with every unsupported field."""
+    problems = [
+        *_missing_steps(request, runtime),
+        *trainer_problems(request, runtime),
+        *_nothing_to_run(request, runtime),
+        *_resource_problems(request.resources_per_node),
+        *resume_problems(request.resume, runtime),
+        *(Problem("workspace", words) for words in (workspace_problems(runtime) if request.workspace else ())),
+    ]
+    if problems:
+        raise IncompatibleRuntime.of("TrainRequest", name_of(runtime), problems)
+    return list(_warnings(request, runtime))
+
+
+def steps_of_runtime(runtime: Obj) -> dict[str, str]:
+    """Return a map from ancestor label to the name of the replicated job that has it."""
+    found: dict[str, str] = {}
+    for job in replicated_jobs(runtime):
+        found.setdefault(step_of_job(job), str(job["name"]))
+    return {step: job for step, job in found.items() if step}
+
+
+def _missing_steps(request: TrainRequest, runtime: Obj) -> Iterator[Problem]:
+    steps, mounted = steps_of_runtime(runtime), mounted_inputs(request, runtime)
+    for field, step in _STEP_OF_FIELD.items():
+        if field.partition("_")[0] in mounted:  # already prepared: needs no initializer step
+            continue
+        if getattr(request, field) and step not in steps:
+            has = ", ".join(steps) or "none"
+            yield Problem(field, f"the runtime {name_of(runtime)!r} has no step {step!r} that uses it (its steps: {has})")
+
+
+def _nothing_to_run(request: TrainRequest, runtime: Obj) -> Iterator[Problem]:
+    """Reject a job without a command: most framework images would start a shell that ends at once."""
+    container = trainer_container(runtime)
+    trainer = (request.manifest or {}).get("spec", {}).get("trainer") or {}
+    program = program_or_none(request, runtime)
+    given = (request.command, request.func, request.code, request.image, trainer.get("command"), trainer.get("image"))
+    if container is None or container.get("command") or any(given) or (program is not None and program.command):
+        return
+    yield Problem(
+        "command",
+        f"the runtime {name_of(runtime)!r} has no command; set command, func, code, or an image with a command",
+    )
+
+
+def program_or_none(request: TrainRequest, runtime: Obj) -> Program | None:
+    """Return the program of the builtin trainer; None if there is none, or its settings are invalid."""
+    try:
+        return program_of(request, runtime)
+    except ValueError:
+        return None
+
+
+def _resource_problems(resources: dict[str, dict[str, str]]) -> Iterator[Problem]:
+    for group in sorted(set(resources) - set(_GROUPS)):
+        yield Problem(f"resources_per_node.{group}", "expected limits or requests")
+    amounts: dict[tuple[str, str], Quantity] = {}
+    for group in _GROUPS:
+        for resource, text in resources.get(group, {}).items():
+            try:
+                amounts[group, resource] = parse_quantity(text)
+            except ValueError as error:
+                yield Problem(f"resources_per_node.{group}.{resource}", str(error))
+    for (group, resource), wanted in amounts.items():
+        limit = amounts.get(("limits", resource))
+        if group == "requests" and limit is not None and wanted > limit:
+            yield Problem(f"resources_per_node.requests.{resource}", f"{wanted} is more than the limit of {limit}")
+
+
+def _warnings(request: TrainRequest, runtime: Obj) -> Iterator[str]:
+    labels = labels_of(runtime)
+    if names.FRAMEWORK_LABEL not in labels:
+        yield f"the runtime has no label {names.FRAMEWORK_LABEL}: clients cannot tell its framework"
+    if labels.get(names.SUPPORT_LABEL) == "deprecated":
+        yield "the runtime is marked as deprecated"
+    if not (runtime["spec"].get("mlPolicy")) and (request.resources_per_node or (request.num_nodes or 1) > 1):
+        yield "the runtime has no mlPolicy: Trainer ignores num_nodes and resources_per_node"
+    yield from _unnamed_inputs(request, runtime)
+    gpus = gpu_count(request.resources_per_node)
+    program = program_or_none(request, runtime)
+    if program is not None and program.requires_gpu and not gpus and not gpu_count(_runtime_resources(runtime)):
+        yield "neither the runtime nor resources_per_node requests a GPU, but the training program requires one"
+    if gpus and (request.num_proc_per_node or 0) > gpus:
+        yield f"num_proc_per_node={request.num_proc_per_node} is more than the {gpus} GPUs of a node"
+
+
+def _unnamed_inputs(request: TrainRequest, runtime: Obj) -> Iterator[str]:
+    """Warn of an initializer without a source: it fails, and the job with it."""
+    if request.manifest is not None:
+        return
+    mounted = mounted_inputs(request, runtime)
+    for kind, ancestor in (("dataset", names.ANCESTOR_DATASET), ("model", names.ANCESTOR_MODEL)):
+        container = initializer_container(runtime, ancestor)
+        if container is None or kind in mounted or getattr(request, f"{kind}_uri") or getattr(request, f"{kind}_env"):
+            continue
+        if not any(entry["name"] == "STORAGE_URI" for entry in container.get("env") or []):
+            yield f"{kind}_uri is empty and the runtime's step {ancestor!r} has no default source: it will fail"
+
+
+def _runtime_resources(runtime: Obj) -> Obj:
+    return (trainer_container(runtime) or {}).get("resources") or {}

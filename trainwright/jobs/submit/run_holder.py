@@ -1,0 +1,69 @@
+"""Ensures that only one step writes to the folder of a run: the first TrainJob holds it, others are rejected.
+
+Two steps with the same run id and workspace would otherwise silently overwrite each other's checkpoints.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from trainwright.api import names
+from trainwright.api.errors import Forbidden
+from trainwright.api.kinds import TRAINJOB
+from trainwright.api.objects import Obj, annotations_of, is_deleting, labels_of, name_of, namespace_of, uid_of
+from trainwright.cluster.protocol import Cluster
+from trainwright.jobs.diagnosis.errors import RunFolderTaken
+
+
+def check_holder(cluster: Cluster, candidate: Obj, owners: Collection[str]) -> None:
+    """Reject a job whose folder is held by another; `owners` are the step's own identities, current and before a clear.
+
+    Raises RunFolderTaken naming the holder, and ApiError if jobs cannot be listed.
+    """
+    for other in _other_holders(cluster, candidate, owners):
+        raise RunFolderTaken(_conflict_message(candidate, other))
+
+
+def resolve_holder_conflict(cluster: Cluster, created: Obj, owners: Collection[str]) -> None:
+    """Resolve a race after creation: if another job was created for the same folder, the later one is deleted.
+
+    If both have the same creation time, both are deleted. Raises RunFolderTaken after deleting the job, or if it cannot be deleted.
+    """
+    for other in _other_holders(cluster, created, owners):
+        if _created_at(other) <= _created_at(created):
+            message = f"{_conflict_message(created, other)}; both were submitted at the same time"
+            try:
+                cluster.delete(TRAINJOB, name_of(created), namespace_of(created), propagation="Foreground", uid=uid_of(created))
+            except Forbidden as error:
+                raise RunFolderTaken(
+                    f"{message}, and the TrainJob {name_of(created)!r} cannot be deleted: {error.message}; delete it manually"
+                ) from error
+            conflict = RunFolderTaken(f"{message}, and this one was deleted")
+            conflict.retryable = True
+            raise conflict
+
+
+def _other_holders(cluster: Cluster, trainjob: Obj, owners: Collection[str]) -> list[Obj]:
+    folder = annotations_of(trainjob).get(names.RUN_FOLDER_ANNOTATION)
+    if not folder:
+        return []
+    selector = f"{names.RUN_LABEL}={labels_of(trainjob)[names.RUN_LABEL]}"
+    return [
+        job
+        for job in cluster.list(TRAINJOB, namespace_of(trainjob), label_selector=selector).items
+        if annotations_of(job).get(names.RUN_FOLDER_ANNOTATION) == folder
+        and annotations_of(job).get(names.OWNER_ANNOTATION) not in owners
+        and not is_deleting(job)
+    ]
+
+
+def _conflict_message(trainjob: Obj, holder: Obj) -> str:
+    folder, owner = annotations_of(trainjob)[names.RUN_FOLDER_ANNOTATION], annotations_of(holder).get(names.OWNER_ANNOTATION)
+    return (
+        f"run_id: the folder {folder} is in use by the TrainJob {name_of(holder)!r} of {owner or 'another owner'}; "
+        "choose another run_id or workspace, or delete that job to take over its checkpoints"
+    )
+
+
+def _created_at(trainjob: Obj) -> str:
+    return str(trainjob["metadata"].get("creationTimestamp") or "")

@@ -1,0 +1,214 @@
+"""Submits a TrainJob, or adopts the one that an earlier try of the same step created. Never creates two for one attempt.
+
+`plan_submission` decides what to create; this module performs it, in an order in which a retry after a crash at any point finds
+everything that was created.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from trainwright.api.conditions import is_finished
+from trainwright.api.errors import AlreadyExists, Invalid, Problem
+from trainwright.api.kinds import TRAINJOB
+from trainwright.api.objects import Obj, name_of, uid_of
+from trainwright.cluster.protocol import Cluster
+from trainwright.cluster.retrying import RetryingCluster
+from trainwright.jobs.diagnosis.errors import TrainJobNameTaken
+from trainwright.jobs.diagnosis.preemption import jobsets_to_resume_from, mark_if_preempted, was_preempted
+from trainwright.jobs.request.code_package import PackedCode, pack_code
+from trainwright.jobs.request.manifest import NO_PREVIOUS, PreviousAttempt
+from trainwright.jobs.request.train_request import TrainRequest
+from trainwright.jobs.state.attempts import delete_previous_attempts, needs_new_attempt, preemptions_so_far
+from trainwright.jobs.state.identity import Identity
+from trainwright.jobs.submit.adoption import check_digest, check_owner, resume_if_suspended_by_us
+from trainwright.jobs.submit.api_compat import ServedForm, dropped_fields, served_form
+from trainwright.jobs.submit.capacity import check_capacity
+from trainwright.jobs.submit.code_volume import ensure_code, set_code_owner
+from trainwright.jobs.submit.job_lookup import submission_start
+from trainwright.jobs.submit.plan import SubmissionPlan, can_resume_from_export, plan_submission, resumes_from_previous
+from trainwright.jobs.submit.run_holder import check_holder, resolve_holder_conflict
+from trainwright.jobs.submit.runtime_choice import RuntimeChoice, choose_runtime
+from trainwright.jobs.submit.workspace_claim import ensure_claim, set_claim_owner
+from trainwright.submission.jobs_client import JobsClient
+from trainwright.submission.mode import Mode
+from trainwright.submission.served_schema import forget_served, served_trainjob
+
+MAX_ATTEMPTS = 100
+LatestCheckpoint = Callable[[], str]
+"""Returns the URI of the run's latest export, "" for none. A callback, because stores belong to a higher layer."""
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Submitted:
+    """The TrainJob, whether it was adopted (running, suspended or complete), and its runtime."""
+
+    trainjob: Obj
+    adopted: bool
+    attempt: int
+    runtime: RuntimeChoice
+    run_deadline: int | None = None
+    """The request's deadline in seconds if the cluster does not enforce it: the waiting client does, see `run_to_end`."""
+    mode: Mode = Mode.trainjob
+    cluster: Cluster | None = None
+    """The cluster in the mode of the submission, to follow the job with."""
+
+    @property
+    def name(self) -> str:
+        return name_of(self.trainjob)
+
+
+def submit_or_adopt(
+    cluster: Cluster,
+    request: TrainRequest,
+    identity: Identity,
+    namespace: str,
+    *,
+    latest_checkpoint: LatestCheckpoint | None = None,
+    previous_identities: Sequence[Identity] = (),
+    stop: threading.Event | None = None,
+) -> Submitted:
+    """Return the TrainJob for this step of this run, created at most once.
+
+    An existing job of the step with the same spec digest is adopted, and resumed if a cancellation suspended it. If it
+    failed, is being deleted or was superseded (see `suspend_job`), the next attempt is submitted; with `previous_jobs` =
+    delete finished jobs before it are deleted, including those of `previous_identities`, which the step had before it was
+    cleared. With `resume` = auto a new job gets the export that `latest_checkpoint` returns, for a volume without
+    checkpoints. A workspace claim is created on request. The runtime is resolved, the objects are built and node capacity
+    is checked before a job is created, so that an invalid request fails here. Transient API errors are retried for half a
+    minute, unless `stop` is set; a job whose create response was lost is found.
+    Raises RuntimeNotFound, IncompatibleRuntime, Invalid, ValueError (bad workspace, BadCode), WorkspaceMismatch,
+    TrainJobNameTaken, RunFolderTaken.
+    """
+    client = JobsClient.of(cluster)
+    code = pack_code(request.code) if request.code else None
+    retrying = RetryingCluster(client, stop=stop)
+    runtime, choice = choose_runtime(retrying, request, namespace, bundled=client.uses_bundled_runtimes)
+    submission = _Submission(request, identity, namespace, previous_identities, latest_checkpoint, stop, code, runtime, choice)
+    submitted = submission.run(client)
+    retrying = RetryingCluster(submitted.cluster or client, stop=stop)
+    if request.workspace_volume is not None:
+        set_claim_owner(retrying, request.workspace_volume, identity, submitted.trainjob)
+    if code is not None:
+        set_code_owner(retrying, submitted.trainjob, code)
+    if request.previous_jobs == "delete":
+        delete_previous_attempts(retrying, submitted.trainjob, (identity, *previous_identities))
+    return submitted
+
+
+@dataclass(frozen=True)
+class _Submission:
+    """One call of `submit_or_adopt`, with its runtime resolved."""
+
+    request: TrainRequest
+    identity: Identity
+    namespace: str
+    previous_identities: Sequence[Identity]
+    latest_checkpoint: LatestCheckpoint | None
+    stop: threading.Event | None
+    code: PackedCode | None
+    runtime: Obj
+    choice: RuntimeChoice
+
+    def run(self, connected: JobsClient) -> Submitted:
+        """Try the attempts from the newest existing one until one can be adopted or created."""
+        located, first, existing_jobs, previous = submission_start(connected, self.identity, self.namespace, self.stop)
+        client = JobsClient.of(located)
+        cluster = RetryingCluster(client, stop=self.stop)
+        for attempt in range(first, MAX_ATTEMPTS + 1):
+            name = self.identity.name(attempt)
+            existing = next((job for job in existing_jobs if name_of(job) == name), None)
+            if existing is None:
+                plan = self._plan(attempt, self._previous(cluster, previous), self._export())
+                form = self._form(plan, client, cluster)
+                created = self._create(plan, form, client, cluster)
+                if created is not None:
+                    return self._submitted(created, attempt, form, client, adopted=False)
+                existing = cluster.get(TRAINJOB, name, self.namespace)  # NotFound: created and deleted in the meantime
+            check_owner(existing, self.identity)
+            if needs_new_attempt(existing):
+                log.info("event=attempt_ended name=%s attempt=%d", name, attempt)
+                previous = mark_if_preempted(cluster, existing)  # a killed client may not have recorded it
+                continue
+            plan = self._plan(attempt)
+            form = self._form(plan, client, cluster)
+            check_digest(existing, plan.trainjob)
+            if not is_finished(existing):  # a client killed right after creating the job has not checked
+                resolve_holder_conflict(cluster, existing, self._owners)
+            resumed = resume_if_suspended_by_us(cluster, existing)
+            return self._submitted(resumed, attempt, form, client, adopted=True)
+        raise TrainJobNameTaken(f"{self.identity}: {MAX_ATTEMPTS} attempts exist and have failed; delete some of their jobs")
+
+    @property
+    def _owners(self) -> list[str]:
+        return [str(one) for one in (self.identity, *self.previous_identities)]
+
+    def _plan(self, attempt: int, previous: PreviousAttempt = NO_PREVIOUS, export: str = "") -> SubmissionPlan:
+        return plan_submission(
+            self.request,
+            self.identity,
+            self.namespace,
+            self.runtime,
+            attempt=attempt,
+            previous=previous,
+            export=export,
+            code=self.code,
+        )
+
+    def _previous(self, cluster: Cluster, previous: Obj | None) -> PreviousAttempt:
+        if previous is None:
+            return NO_PREVIOUS
+        resumes = resumes_from_previous(self.request, self.runtime, was_preempted=was_preempted(previous))
+        return PreviousAttempt(preemptions_so_far(previous), jobsets_to_resume_from(cluster, previous) if resumes else None)
+
+    def _export(self) -> str:
+        if self.latest_checkpoint is None or not can_resume_from_export(self.request, self.runtime):
+            return ""
+        return self.latest_checkpoint()
+
+    def _form(self, plan: SubmissionPlan, client: JobsClient, cluster: Cluster) -> ServedForm:
+        return served_form(plan.trainjob, served_trainjob(client.cluster_in_mode, client=cluster))
+
+    def _create(self, plan: SubmissionPlan, form: ServedForm, client: JobsClient, cluster: RetryingCluster) -> Obj | None:
+        """Create the job and the objects that it needs; None if a job of this name exists already."""
+        for warning in plan.warnings:
+            log.warning("event=resume_warning name=%s warning=%s", plan.name, warning)
+        built = client.build(plan.trainjob, form.trainjob, self.runtime)
+        if built.jobset is not None:
+            check_capacity(cluster, built.jobset, client.cluster_in_mode)
+        if self.request.workspace_volume is not None:
+            check_holder(cluster, plan.trainjob, self._owners)
+            ensure_claim(cluster, self.request.workspace_volume, self.identity, self.namespace, plan.nodes)
+        if self.code is not None:
+            ensure_code(cluster, plan.trainjob, self.code)
+        try:
+            created = cluster.create_once(form.trainjob, lambda: client.submit(built))
+        except AlreadyExists:
+            return None
+        _check_nothing_dropped(cluster, form.trainjob, created, client)
+        check_owner(created, self.identity)  # it may be an existing job, if a create response was lost
+        check_digest(created, plan.trainjob)
+        resolve_holder_conflict(cluster, created, self._owners)
+        return created
+
+    def _submitted(self, job: Obj, attempt: int, form: ServedForm, client: JobsClient, *, adopted: bool) -> Submitted:
+        event = "trainjob_adopted" if adopted else "trainjob_created"
+        log.info(
+            "event=%s namespace=%s name=%s step=%s mode=%s", event, self.namespace, name_of(job), self.identity, client.mode
+        )
+        return Submitted(job, adopted, attempt, self.choice, form.run_deadline, client.mode, client)
+
+
+def _check_nothing_dropped(cluster: Cluster, sent: Obj, created: Obj, client: JobsClient) -> None:
+    """Delete the job and raise Invalid naming the fields that the API server dropped because its version does not have them."""
+    dropped = dropped_fields(sent, created)
+    if not dropped:
+        return
+    forget_served(client.cluster_in_mode)
+    cluster.delete(TRAINJOB, name_of(created), created["metadata"]["namespace"], uid=uid_of(created))
+    problems = [Problem(field, "dropped by the API server: its version of Trainer does not have it") for field in dropped]
+    raise Invalid.of("TrainJob", name_of(sent), problems, "trainer.kubeflow.org")

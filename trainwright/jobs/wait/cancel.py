@@ -1,0 +1,218 @@
+"""Cancels a TrainJob: suspends it, so that it can resume later, deletes it, or keeps it. A job is identified by its UID.
+
+A finished job is left unchanged: nothing of it runs, and its status is still of interest.
+"""
+
+from __future__ import annotations
+
+import enum
+import time
+from dataclasses import dataclass, replace
+
+from trainwright.api import names
+from trainwright.api.errors import ApiError, Conflict, NotFound
+from trainwright.api.kinds import JOBSET, TRAINJOB
+from trainwright.api.objects import Obj, annotations_of, is_deleting, name_of, namespace_of, uid_of
+from trainwright.api.phase import phase_of
+from trainwright.cluster.protocol import Cluster
+from trainwright.jobs.state.pods import pods_of
+
+POD_TERMINATION_SECONDS = 10.0
+"""Seconds to wait for the pods of a cancelled job to end: less than the client's own grace period after SIGTERM."""
+_POLL_SECONDS = 0.25
+_MAX_TRIES = 10
+_MAX_NAMED = 5
+
+
+class CancelPolicy(enum.StrEnum):
+    """What to do with a job when its wait is cancelled."""
+
+    suspend = "suspend"
+    delete = "delete"
+    keep = "keep"
+
+
+class CancelOutcome(enum.StrEnum):
+    """What was done with the job, as text."""
+
+    suspended = "it is suspended and resumes when this step runs again"
+    deleted = "it is deleted"
+    kept = "it keeps running"
+    ended = "it had already ended"
+    gone = "it is gone"
+    foreign = "it was not created by Trainwright and is left unchanged"
+
+
+@dataclass(frozen=True)
+class CancelResult:
+    """The outcome for a job and its pods."""
+
+    outcome: CancelOutcome
+    remaining: tuple[str, ...] = ()
+    """Pods, or the JobSet, still running after the timeout."""
+    unread: str = ""
+    """Why the pods could not be checked; empty if they were."""
+
+    def __str__(self) -> str:
+        return "; ".join(filter(None, (self.outcome.value, self.pods_message())))
+
+    def pods_message(self) -> str:
+        """Return which pods are still running or why they could not be checked; else empty."""
+        if self.unread:
+            return f"its pods could not be checked: {self.unread}"
+        more = len(self.remaining) - _MAX_NAMED
+        named = ", ".join(self.remaining[:_MAX_NAMED]) + (f" and {more} more" if more > 0 else "")
+        return f"still running: {named}" if named else ""
+
+
+def cancel_owned_job(
+    cluster: Cluster, trainjob: Obj, policy: CancelPolicy, *, timeout_seconds: float = POD_TERMINATION_SECONDS
+) -> str:
+    """Cancel a job, unless it has no owner annotation of Trainwright; returns the outcome as text. Raises ApiError."""
+    if policy is not CancelPolicy.keep:
+        try:
+            current = cluster.get(TRAINJOB, name_of(trainjob), namespace_of(trainjob))
+        except NotFound:
+            return str(CancelResult(CancelOutcome.gone))
+        if uid_of(current) == uid_of(trainjob) and names.OWNER_ANNOTATION not in annotations_of(current):
+            return str(CancelResult(CancelOutcome.foreign))
+    return str(cancel_job(cluster, trainjob, policy, timeout_seconds=timeout_seconds))
+
+
+def cancel_job(cluster: Cluster, trainjob: Obj, policy: CancelPolicy, *, timeout_seconds: float) -> CancelResult:
+    """Cancel the job with this UID, whoever created it, and wait up to `timeout_seconds` for its pods to end. Idempotent.
+
+    Raises ApiError if the job cannot be changed; an error while checking its pods is only reported in the result.
+    """
+    if policy is CancelPolicy.keep:
+        return CancelResult(CancelOutcome.kept)
+    outcome = _delete(cluster, trainjob) if policy is CancelPolicy.delete else _suspend(cluster, trainjob)
+    if outcome not in (CancelOutcome.deleted, CancelOutcome.suspended):
+        return CancelResult(outcome)
+    return _wait_for_pods(cluster, trainjob, CancelResult(outcome), timeout_seconds)
+
+
+def cancel_by_suspending(cluster: Cluster, trainjob: Obj) -> str:
+    """Suspend a job, as `cancel_owned_job` does; returns the outcome as text."""
+    return cancel_owned_job(cluster, trainjob, CancelPolicy.suspend)
+
+
+def _suspend(cluster: Cluster, trainjob: Obj) -> CancelOutcome:
+    current = _current(cluster, trainjob)
+    if current is None:
+        return CancelOutcome.gone
+    if phase_of(current).is_final:
+        return CancelOutcome.ended
+    return CancelOutcome.suspended if suspend_job(cluster, trainjob) else CancelOutcome.gone
+
+
+def _delete(cluster: Cluster, trainjob: Obj) -> CancelOutcome:
+    """Delete the job at the version that was read: one that finishes in the meantime is kept."""
+    for _ in range(_MAX_TRIES):
+        current = _current(cluster, trainjob)
+        if current is None:
+            return CancelOutcome.gone
+        if is_deleting(current):
+            return CancelOutcome.deleted
+        if phase_of(current).is_final:
+            return CancelOutcome.ended
+        version = current["metadata"]["resourceVersion"]
+        place = (TRAINJOB, name_of(trainjob), namespace_of(trainjob))
+        try:
+            cluster.delete(*place, propagation="Foreground", uid=uid_of(trainjob), resource_version=version)
+        except NotFound:
+            return CancelOutcome.gone
+        except Conflict:  # its status changed in the meantime
+            continue
+        return CancelOutcome.deleted
+    raise Conflict(f"TrainJob {name_of(trainjob)} changed {_MAX_TRIES} times while it was being deleted")
+
+
+def _current(cluster: Cluster, trainjob: Obj) -> Obj | None:
+    """Return the current state of the job; None if it was deleted, or replaced by another job of the same name."""
+    try:
+        current = cluster.get(TRAINJOB, name_of(trainjob), namespace_of(trainjob))
+    except NotFound:
+        return None
+    return current if uid_of(current) == uid_of(trainjob) else None
+
+
+def _wait_for_pods(cluster: Cluster, trainjob: Obj, result: CancelResult, timeout_seconds: float) -> CancelResult:
+    deadline = time.monotonic() + timeout_seconds
+    while True:
+        try:
+            remaining = _remaining(cluster, trainjob)
+        except ApiError as error:
+            return replace(result, unread=error.message)
+        seconds_left = deadline - time.monotonic()
+        if not remaining or seconds_left <= 0:
+            return replace(result, remaining=remaining)
+        time.sleep(min(_POLL_SECONDS, seconds_left))
+
+
+def _remaining(cluster: Cluster, trainjob: Obj) -> tuple[str, ...]:
+    """Return the running pods, or a JobSet that is not suspended yet and may still create pods."""
+    pods = [pod for pod in pods_of(cluster, trainjob) if (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed")]
+    if pods:
+        current = _current(cluster, trainjob)
+        is_replaced = current is None and _exists(cluster, trainjob)
+        return () if is_replaced else tuple(f"pod {name_of(pod)}" for pod in pods)
+    try:
+        jobset = cluster.get(JOBSET, name_of(trainjob), namespace_of(trainjob))
+    except NotFound:
+        return ()
+    except ApiError:  # permission to list pods does not imply permission to read JobSets
+        return ()
+    is_running = not jobset["spec"].get("suspend") and not is_deleting(jobset) and _current(cluster, trainjob) is not None
+    return (f"JobSet {name_of(jobset)}",) if is_running else ()
+
+
+def _exists(cluster: Cluster, trainjob: Obj) -> bool:
+    try:
+        cluster.get(TRAINJOB, name_of(trainjob), namespace_of(trainjob))
+    except NotFound:
+        return False
+    return True
+
+
+def suspend_job(cluster: Cluster, trainjob: Obj, *, superseded: bool = False) -> bool:
+    """Suspend a job: its pods end, its checkpoints stay, and submitting the same step again resumes it.
+
+    A `superseded` job is not resumed: submitting the step again creates a new job. A job that is already suspended by
+    someone else is not resumed by submitting its step again. Returns False if the job no longer exists. Raises ApiError.
+    """
+    for _ in range(_MAX_TRIES):
+        try:
+            current = cluster.get(TRAINJOB, name_of(trainjob), namespace_of(trainjob))
+            if uid_of(current) != uid_of(trainjob):
+                return False
+            if patch := _suspend_patch(current, superseded):
+                cluster.patch(TRAINJOB, name_of(trainjob), patch, namespace_of(trainjob))
+        except NotFound:
+            return False
+        except Conflict:  # its status changed in the meantime, or it is another job
+            continue
+        return True
+    raise Conflict(f"TrainJob {name_of(trainjob)} changed {_MAX_TRIES} times while it was being suspended")
+
+
+def _suspend_patch(current: Obj, superseded: bool) -> Obj:
+    """Return the patch that suspends this version of the job; empty if there is nothing to change."""
+    metadata = current["metadata"]
+    annotations = {names.SUPERSEDED_ANNOTATION: "true"} if superseded else {}
+    spec = {}
+    if not current["spec"].get("suspend"):
+        spec = {"spec": {"suspend": True}}
+        annotations[names.SUSPENDED_BY_ANNOTATION] = names.suspended_by_us(int(metadata.get("generation") or 0) + 1)
+    if not annotations:
+        return {}
+    return {**spec, "metadata": {"resourceVersion": metadata["resourceVersion"], "annotations": annotations}}
+
+
+def delete_job(cluster: Cluster, trainjob: Obj) -> bool:
+    """Delete a job and everything that it owns. False if it no longer exists, or was replaced by another job of the same name."""
+    try:
+        cluster.delete(TRAINJOB, name_of(trainjob), namespace_of(trainjob), propagation="Foreground", uid=uid_of(trainjob))
+    except (NotFound, Conflict):
+        return False
+    return True

@@ -1,0 +1,47 @@
+"""Prints job events as lines of text, for the logs of Airflow tasks and KFP steps and for terminals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from trainwright.jobs.logs.log_line import LogLine
+from trainwright.jobs.logs.result_lines import is_result_line
+from trainwright.jobs.state.progress import Progress
+from trainwright.jobs.state.progress_line import progress_line
+from trainwright.jobs.wait.job_events import JobEvents, LogOutput, Restarted, apply_event
+
+
+class EventPrinter:
+    """A callback for job events; calls `write` with each line of text, without a line end."""
+
+    __slots__ = ("_last_line", "_write", "progress")
+
+    def __init__(self, write: Callable[[str], None]):
+        self._write = write
+        self.progress: Progress | None = None
+        """Current progress of the job, including what its log shows."""
+        self._last_line = ""
+
+    def __call__(self, events: JobEvents) -> None:
+        for event in events:
+            self.progress = apply_event(self.progress, event)
+            if isinstance(event, LogOutput) and not is_result_line(event.line.text):
+                self._write(format_log_line(event.line))
+            elif isinstance(event, Restarted):
+                self._write(format_restart(event))
+        if self.progress is not None and (line := progress_line(self.progress)) != self._last_line:
+            self._last_line = line
+            self._write(line)
+
+
+def format_restart(restarted: Restarted) -> str:
+    """Return a line such as `Restarting: restart 1 of 3`."""
+    if restarted.container:
+        return f"Restarting: {restarted.count} restarts of containers so far"
+    return f"Restarting: restart {restarted.count}" + (f" of {restarted.allowed}" if restarted.allowed else "")
+
+
+def format_log_line(line: LogLine) -> str:
+    """Return the text of a log line with its source; of a redrawn progress bar, only the last state."""
+    text = next((state for state in reversed(line.text.split("\r")) if state.strip()), "")
+    return f"[{line.source}] {text}" if line.source else text

@@ -1,0 +1,191 @@
+"""Job events: one stream for all waiting clients, which are operators, components and the command line.
+
+Derived from the job's status, from the log of rank 0 if the training reports no progress itself, and from the JobSet after a
+restart. `EventTracker` does no I/O, so that threads and event loops can both use it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+from trainwright.api.objects import Obj
+from trainwright.api.phase import Phase
+from trainwright.jobs.logs.log_line import LogLine
+from trainwright.jobs.logs.log_metrics import ParsedProgress, parse_progress
+from trainwright.jobs.state.progress import Progress, progress_of
+from trainwright.jobs.state.restarts import RestartCounts
+
+_INITIALIZERS = ("dataset-initializer-", "model-initializer-")
+
+
+@dataclass(frozen=True)
+class PhaseChanged:
+    """A new phase; `before` is None for the first one."""
+
+    phase: Phase
+    before: Phase | None = None
+
+
+@dataclass(frozen=True)
+class Progressed:
+    """Training progress; None for values that are not reported."""
+
+    percent: int | None
+    remaining_seconds: int | None
+
+
+@dataclass(frozen=True)
+class Metrics:
+    """All current metrics, under the names and values that the training reports."""
+
+    values: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class Restarted:
+    """The JobSet restarted, or, with `container`, a container: `count` times so far, of `allowed` if that is known."""
+
+    count: int
+    allowed: int | None = None
+    container: bool = False
+
+
+@dataclass(frozen=True)
+class StatusMessage:
+    """Why the job is waiting; empty when it no longer waits."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class LogOutput:
+    """A line of the job's log, if logs were requested."""
+
+    line: LogLine
+
+
+JobEvent = PhaseChanged | Progressed | Metrics | Restarted | StatusMessage | LogOutput
+JobEvents = tuple[JobEvent, ...]
+"""The events between two observations, in order."""
+OnJobEvents = Callable[[JobEvents], None]
+
+
+def ignore_events(_events: JobEvents) -> None:
+    """A callback that ignores events."""
+
+
+def apply_event(progress: Progress | None, event: JobEvent) -> Progress:
+    """Return the progress after an event."""
+    progress = progress or Progress(Phase.Starting)
+    match event:
+        case PhaseChanged(phase=phase):
+            return replace(progress, phase=phase)
+        case Progressed(percent=percent, remaining_seconds=left):
+            return replace(progress, percent=percent, remaining_seconds=left)
+        case Metrics(values=values):
+            return replace(progress, metrics=values)
+        case StatusMessage(text=text):
+            return replace(progress, note=text)
+    return progress
+
+
+_NO_RESTARTS = RestartCounts()
+
+
+class EventTracker:
+    """Turns observations of one job into the events since the previous observation."""
+
+    __slots__ = (
+        "_has_trainer_status",
+        "_is_restart_unconfirmed",
+        "_largest_total",
+        "_observed_restarts",
+        "_restarts",
+        "needs_restart_check",
+        "progress",
+    )
+
+    def __init__(self) -> None:
+        self.progress: Progress | None = None
+        self.needs_restart_check = False
+        """Whether the job may have restarted, so that the counts should be read and passed to `record_restarts`."""
+        self._has_trainer_status = self._is_restart_unconfirmed = False
+        self._restarts = _NO_RESTARTS
+        self._observed_restarts = self._largest_total = 0
+
+    def observe_status(self, trainjob: Obj) -> JobEvents:
+        """Process the current state of the job."""
+        return tuple(self._observe_status(trainjob))
+
+    def observe_line(self, line: LogLine) -> JobEvents:
+        """Process a line of the job's log."""
+        return tuple(self._observe_line(line))
+
+    def observe_restarts(self, restarts: int) -> None:
+        """Process the container restarts seen so far; an increase sets `needs_restart_check`."""
+        self.needs_restart_check = self.needs_restart_check or restarts > self._observed_restarts
+        self._observed_restarts = restarts
+
+    def record_restarts(self, restarts: RestartCounts) -> JobEvents:
+        """Process restart counts. If they show no restart, `needs_restart_check` is set again at the next change."""
+        return tuple(self._record_restarts(restarts))
+
+    def _observe_status(self, trainjob: Obj) -> Iterator[JobEvent]:
+        current, known = progress_of(trainjob), self.progress
+        self._has_trainer_status = bool((trainjob.get("status") or {}).get("trainerStatus"))
+        if known is not None and not self._has_trainer_status:
+            current = _keep_log_progress(current, known)
+        if known is not None and known.phase is Phase.Running and current.phase in (Phase.Starting, Phase.Restarting):
+            self.needs_restart_check, self._largest_total = True, 0
+        self.needs_restart_check = self.needs_restart_check or (self._is_restart_unconfirmed and current != known)
+        yield from self._update(current)
+
+    def _observe_line(self, line: LogLine) -> Iterator[JobEvent]:
+        yield LogOutput(line)
+        if self._has_trainer_status or self.progress is None or not _is_of_rank_0(line):
+            return
+        if (parsed := parse_progress(line.text)) is not None:
+            yield from self._update(self._merge_progress(self.progress, parsed))
+
+    def _record_restarts(self, restarts: RestartCounts) -> Iterator[JobEvent]:
+        before, self._restarts = self._restarts, restarts
+        self.needs_restart_check = self._is_restart_unconfirmed = False
+        if restarts.jobset is not None and restarts.jobset.used > (before.jobset.used if before.jobset else 0):
+            yield Restarted(restarts.jobset.used, restarts.jobset.allowed)
+        elif restarts.containers > before.containers:
+            yield Restarted(restarts.containers, container=True)
+        else:
+            self._is_restart_unconfirmed = self.progress is not None and self.progress.phase is Phase.Starting
+
+    def _update(self, current: Progress) -> Iterator[JobEvent]:
+        """Yield the differences, the phase first, so that the other events refer to a known phase."""
+        known, self.progress = self.progress, current
+        if known is None or current.phase is not known.phase:
+            yield PhaseChanged(current.phase, known.phase if known else None)
+        known = known or Progress(current.phase)
+        if current.note != known.note:
+            yield StatusMessage(current.note)
+        if (current.percent, current.remaining_seconds) != (known.percent, known.remaining_seconds):
+            yield Progressed(current.percent, current.remaining_seconds)
+        if current.metrics != known.metrics:
+            yield Metrics(current.metrics)
+
+    def _merge_progress(self, known: Progress, parsed: ParsedProgress) -> Progress:
+        """Merge progress from a log line. A bar with fewer steps than an earlier one is an evaluation within the training: ignored."""
+        metrics = tuple({**dict(known.metrics), **dict(parsed.metrics)}.items())
+        if not parsed.total or parsed.total < self._largest_total:
+            return replace(known, metrics=metrics)
+        self._largest_total = parsed.total
+        percent = min(100, 100 * parsed.done // parsed.total)
+        return replace(known, metrics=metrics, percent=percent, remaining_seconds=parsed.remaining_seconds)
+
+
+def _keep_log_progress(current: Progress, known: Progress) -> Progress:
+    """Keep the progress from the log; percent and time left are dropped once the job has ended."""
+    bar = (None, None) if current.phase.is_final else (known.percent, known.remaining_seconds)
+    return replace(current, percent=bar[0], remaining_seconds=bar[1], metrics=known.metrics)
+
+
+def _is_of_rank_0(line: LogLine) -> bool:
+    return line.source.endswith("-0-0") and not line.source.startswith(_INITIALIZERS)

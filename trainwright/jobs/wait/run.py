@@ -1,0 +1,197 @@
+"""Runs a training job from submission to its end in one call, for KFP steps and Airflow tasks.
+
+When the wait ends early, because of a signal, a deadline or an error, the job is cancelled, so that nothing keeps running unwatched.
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from types import FrameType
+from typing import NamedTuple
+
+from trainwright.api.errors import ApiError
+from trainwright.api.objects import Obj, name_of
+from trainwright.api.phase import Phase, phase_of
+from trainwright.cluster.protocol import Cluster
+from trainwright.jobs.diagnosis.errors import Preempted, TrainJobDeadline, TrainJobDeleted, TrainJobError, TrainJobFailed
+from trainwright.jobs.diagnosis.preemption import BUDGET, wait_to_resume
+from trainwright.jobs.logs.live_logs import LogStreamOptions
+from trainwright.jobs.request.train_request import TrainRequest
+from trainwright.jobs.state.deadline_timer import Deadlines
+from trainwright.jobs.state.identity import Identity
+from trainwright.jobs.submit.submit_or_adopt import LatestCheckpoint, Submitted, submit_or_adopt
+from trainwright.jobs.wait.cancel import cancel_by_suspending
+from trainwright.jobs.wait.job_events import OnJobEvents, ignore_events
+from trainwright.jobs.wait.wait_for import wait_for
+
+CancelHandler = Callable[[Cluster, Obj], str]
+"""Cancels a job when its wait ends early; returns the outcome as text."""
+log = logging.getLogger(__name__)
+_NO_DEADLINES = Deadlines()
+
+
+class Cancelled(TrainJobError):
+    """The wait was ended by SIGTERM or Ctrl-C; the message states what was done with the job."""
+
+    retryable = True
+
+
+def run_to_end(
+    cluster: Cluster,
+    request: TrainRequest,
+    identity: Identity,
+    namespace: str,
+    *,
+    latest_checkpoint: LatestCheckpoint | None = None,
+    previous_identities: Sequence[Identity] = (),
+    preemption_budget: int = BUDGET,
+    deadlines: Deadlines = _NO_DEADLINES,
+    on_event: OnJobEvents = ignore_events,
+    logs: LogStreamOptions | None = None,
+    on_signal: CancelHandler = cancel_by_suspending,
+    on_error: CancelHandler = cancel_by_suspending,
+) -> Obj:
+    """Submit or adopt the TrainJob of this step and wait for it; returns it when it has succeeded.
+
+    `on_event` receives the job's events, with `logs` also its log lines, see `wait_for`. `on_signal` handles Ctrl-C and
+    SIGTERM, `on_error` deadlines and errors while waiting. Both default to suspending the job: its pods end, its
+    checkpoints stay, and the same step resumes it. After a preemption the next attempt is submitted and awaited, up to
+    `preemption_budget` times for the step; the deadlines apply to each attempt separately. Raises Cancelled,
+    TrainJobFailed with a report, TrainJobDeadline, TrainJobDeleted, and the errors of `submit_or_adopt`.
+    """
+    with stop_on_signals() as stop:
+
+        def submit() -> Attempt:
+            submitted = submit_or_adopt(
+                cluster,
+                request,
+                identity,
+                namespace,
+                latest_checkpoint=latest_checkpoint,
+                previous_identities=previous_identities,
+                stop=stop,
+            )
+            return _attempt_of(submitted, cluster, deadlines)
+
+        return _run_attempts(submit, submit, preemption_budget, _WaitOptions(stop, on_event, logs, on_signal, on_error))
+
+
+def follow_to_end(
+    cluster: Cluster,
+    trainjob: Obj,
+    *,
+    resubmit: Callable[[], Submitted] | None = None,
+    preemption_budget: int = BUDGET,
+    deadlines: Deadlines = _NO_DEADLINES,
+    on_event: OnJobEvents = ignore_events,
+    logs: LogStreamOptions | None = None,
+    on_signal: CancelHandler = cancel_by_suspending,
+    on_error: CancelHandler = cancel_by_suspending,
+) -> Obj:
+    """As `run_to_end`, for a job that is already submitted; `resubmit` submits its step after a preemption."""
+    with stop_on_signals() as stop:
+
+        def next_attempt() -> Attempt:
+            assert resubmit is not None
+            return _attempt_of(resubmit(), cluster, deadlines)
+
+        budget = preemption_budget if resubmit is not None else 0
+        options = _WaitOptions(stop, on_event, logs, on_signal, on_error)
+        return _run_attempts(lambda: Attempt(cluster, trainjob, deadlines), next_attempt, budget, options)
+
+
+class Attempt(NamedTuple):
+    """A submitted TrainJob, its cluster and its deadlines."""
+
+    cluster: Cluster
+    trainjob: Obj
+    deadlines: Deadlines
+
+
+class _WaitOptions(NamedTuple):
+    """Options of the wait for a job."""
+
+    stop: threading.Event
+    on_event: OnJobEvents
+    logs: LogStreamOptions | None
+    on_signal: CancelHandler
+    on_error: CancelHandler
+
+
+def _attempt_of(submitted: Submitted, cluster: Cluster, deadlines: Deadlines) -> Attempt:
+    return Attempt(submitted.cluster or cluster, submitted.trainjob, _with_run_deadline(deadlines, submitted.run_deadline))
+
+
+def _run_attempts(first: Callable[[], Attempt], resubmit: Callable[[], Attempt], budget: int, options: _WaitOptions) -> Obj:
+    """Wait for one attempt after another while they are preempted. The budget, stored on the cluster, bounds the loop."""
+    attempt = first()
+    while True:
+        try:
+            return _wait_for_attempt(attempt, options)
+        except Preempted as error:
+            if not budget:
+                raise
+            if not wait_to_resume(attempt.cluster, error, budget, options.stop):
+                name = name_of(error.trainjob)
+                raise Cancelled(
+                    f"TrainJob {name} was preempted, and the wait to resume it was cancelled; nothing runs"
+                ) from error
+        attempt = resubmit()
+
+
+def _wait_for_attempt(attempt: Attempt, options: _WaitOptions) -> Obj:
+    cluster, trainjob, deadlines = attempt
+    try:
+        seen = wait_for(cluster, trainjob, deadlines=deadlines, on_event=options.on_event, logs=options.logs, stop=options.stop)
+    except (TrainJobFailed, TrainJobDeleted):
+        raise
+    except BaseException as error:
+        outcome = cancel_unwatched_job(cluster, trainjob, options.on_error)
+        if isinstance(error, TrainJobDeadline):
+            error.args = (f"{error}; {outcome}",)
+        raise
+    if phase_of(seen) is Phase.Succeeded:
+        return seen
+    raise Cancelled(
+        f"the wait for TrainJob {name_of(trainjob)} was cancelled; {cancel_unwatched_job(cluster, trainjob, options.on_signal)}"
+    )
+
+
+def _with_run_deadline(deadlines: Deadlines, seconds: int | None) -> Deadlines:
+    """Add the request's run deadline if the cluster does not enforce it."""
+    if seconds is None:
+        return deadlines
+    return replace(deadlines, run=float(seconds) if deadlines.run is None else min(deadlines.run, float(seconds)))
+
+
+def cancel_unwatched_job(cluster: Cluster, trainjob: Obj, how: CancelHandler) -> str:
+    """Cancel a job whose wait ended early; returns the outcome as text, including an API error."""
+    try:
+        return how(cluster, trainjob)
+    except ApiError as error:
+        log.error("event=cancel_failed name=%s error=%s", name_of(trainjob), error.message)
+        return f"it could not be stopped: {error.message}"
+
+
+@contextmanager
+def stop_on_signals() -> Iterator[threading.Event]:
+    """Set the returned event on SIGTERM and SIGINT. Outside the main thread signal handlers are not changed."""
+    stop = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield stop
+        return
+
+    def end(_number: int, _frame: FrameType | None) -> None:
+        stop.set()
+
+    previous = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield stop
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)

@@ -1,0 +1,105 @@
+"""Runs a training step from its request to its result in one call, for KFP components, Airflow tasks and programs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from trainwright.api.objects import Obj, name_of, namespace_of
+from trainwright.cluster.protocol import Cluster
+from trainwright.jobs.logs.live_logs import LogStreamOptions
+from trainwright.jobs.logs.results import results_of
+from trainwright.jobs.request.train_request import TrainRequest
+from trainwright.jobs.state.deadline_timer import Deadlines
+from trainwright.jobs.state.identity import Identity
+from trainwright.jobs.state.progress import progress_of
+from trainwright.jobs.submit.submit_or_adopt import LatestCheckpoint
+from trainwright.jobs.wait.cancel import CancelPolicy, cancel_owned_job
+from trainwright.jobs.wait.event_printer import EventPrinter
+from trainwright.jobs.wait.run import CancelHandler, run_to_end
+
+
+@dataclass(frozen=True)
+class StepResult:
+    """`metrics` are the last values that the training reported, `results` its return value or results.json (or None),
+    `folder` the run's folder on the workspace, empty without one."""
+
+    trainjob: str
+    namespace: str
+    metrics: dict[str, str] = field(default_factory=dict)
+    results: Any = None
+    folder: str = ""
+
+    def results_as_object(self) -> dict[str, Any]:
+        """Return `results` as an object: any other value under the key `value`, None as an empty object."""
+        if self.results is None or isinstance(self.results, dict):
+            return self.results or {}
+        return {"value": self.results}
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "trainjob": self.trainjob,
+            "namespace": self.namespace,
+            "metrics": self.metrics,
+            "results": self.results,
+            "folder": self.folder,
+        }
+
+
+def run_step(
+    cluster: Cluster,
+    request: TrainRequest,
+    identity: Identity,
+    namespace: str,
+    *,
+    latest_checkpoint: LatestCheckpoint | None = None,
+    previous_identities: Sequence[Identity] = (),
+    event_printer: EventPrinter | None = None,
+    on_signal: CancelHandler | None = None,
+) -> StepResult:
+    """Submit or adopt the TrainJob of this step and wait until it has succeeded.
+
+    `on_signal` replaces the request's `on_cancel` when the process receives a signal. Raises the errors of `run_to_end`.
+    """
+    event_printer = event_printer or EventPrinter(lambda _line: None)
+    on_cancel = cancel_handler(request)
+    trainjob = run_to_end(
+        cluster,
+        request,
+        identity,
+        namespace,
+        latest_checkpoint=latest_checkpoint,
+        previous_identities=previous_identities,
+        preemption_budget=request.preemption_budget,
+        deadlines=deadlines_of(request),
+        on_event=event_printer,
+        logs=LogStreamOptions.parse(request.logs, request.log_bytes),
+        on_signal=on_signal or on_cancel,
+        on_error=on_cancel,
+    )
+    return result_of(cluster, trainjob, request, identity, dict((event_printer.progress or progress_of(trainjob)).metrics))
+
+
+def result_of(
+    cluster: Cluster, trainjob: Obj, request: TrainRequest, identity: Identity, metrics: dict[str, str] | None = None
+) -> StepResult:
+    """Return the result of a job that has succeeded; only a job that runs a function or code has `results`."""
+    has_launcher = request.func is not None or bool(request.code)
+    return StepResult(
+        name_of(trainjob),
+        namespace_of(trainjob),
+        metrics if metrics is not None else dict(progress_of(trainjob).metrics),
+        results_of(cluster, trainjob) if has_launcher else None,
+        identity.folder if request.workspace else "",
+    )
+
+
+def deadlines_of(request: TrainRequest) -> Deadlines:
+    return Deadlines(queue=request.queue_timeout_seconds, start=request.start_timeout_seconds, run=request.run_timeout_seconds)
+
+
+def cancel_handler(request: TrainRequest) -> CancelHandler:
+    """Return the handler for the request's `on_cancel`."""
+    policy = CancelPolicy(request.on_cancel)
+    return lambda cluster, trainjob: cancel_owned_job(cluster, trainjob, policy)

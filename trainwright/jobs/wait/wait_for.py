@@ -1,0 +1,162 @@
+"""Waits for a TrainJob on a watch, with separate deadlines for queue, start and run."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Iterable
+
+from trainwright.api.errors import ApiError, Forbidden, NotFound, Unauthorized
+from trainwright.api.kinds import TRAINJOB
+from trainwright.api.objects import Obj, name_of, namespace_of, uid_of
+from trainwright.api.phase import Phase, phase_of
+from trainwright.cluster.protocol import Cluster
+from trainwright.jobs.diagnosis.errors import TrainJobDeadline, TrainJobDeleted, deadline_error
+from trainwright.jobs.diagnosis.failure_class import deadline_of, failure_of
+from trainwright.jobs.logs.live_logs import LOG_POLL_SECONDS, LiveLogs, LogStreamOptions
+from trainwright.jobs.logs.log_line import LogLine
+from trainwright.jobs.state.deadline_timer import Deadlines, DeadlineTimer
+from trainwright.jobs.state.restarts import count_restarts
+from trainwright.jobs.wait.job_events import EventTracker, JobEvents, OnJobEvents, ignore_events
+from trainwright.jobs.wait.watching import JobWatch
+
+_POLL_SECONDS, _MAX_POLL_SECONDS = 1.0, 20.0
+
+
+_NO_DEADLINES = Deadlines()
+
+
+def wait_for(
+    cluster: Cluster,
+    trainjob: Obj,
+    *,
+    deadlines: Deadlines = _NO_DEADLINES,
+    on_event: OnJobEvents = ignore_events,
+    logs: LogStreamOptions | None = None,
+    stop: threading.Event | None = None,
+) -> Obj:
+    """Wait until the TrainJob has succeeded; returns it.
+
+    `on_event` is called in this thread with the events of every change, with `logs` also with all lines of the job's log.
+    Setting `stop` ends the wait; the job is then returned in its last observed state. Raises TrainJobFailed with a
+    report, TrainJobDeleted, TrainJobDeadline (subclasses distinguish causes), and ApiError if the job may not be read or
+    the API server has been unreachable for half an hour.
+    """
+    with JobWatch(cluster, trainjob) as watch, LiveLogs(cluster, trainjob, logs) as logs_reader:
+        return _follow(cluster, JobState(trainjob, deadlines), watch, EventPublisher(on_event, logs_reader), stop)
+
+
+def _follow(
+    cluster: Cluster, state: JobState, watch: JobWatch, publisher: EventPublisher, stop: threading.Event | None
+) -> Obj:
+    poll_seconds = publisher.poll_seconds
+    while stop is None or not stop.is_set():
+        publisher.observe_status(cluster, state.trainjob)
+        phase = phase_of(state.trainjob)
+        if phase.is_final:
+            publisher.end(cluster, state.trainjob)
+        if phase is Phase.Succeeded:
+            return state.trainjob
+        if phase is Phase.Failed:
+            raise failure_of(cluster, state.trainjob)
+        if expired := state.expired_deadline():
+            raise deadline_of(cluster, state.trainjob, str(expired), expired.what)
+        change = watch.next_change(min(poll_seconds, max(state.seconds_left(), 0.01)))
+        if stop is None and not publisher.has_logs:  # no need to react to `stop`; thousands of waits may share a process
+            poll_seconds = min(poll_seconds * random.uniform(1.5, 2.0), _MAX_POLL_SECONDS)
+        if change is not None:
+            _observe_change(cluster, state, change)
+        elif watch.is_absent():
+            state.observe_status("MODIFIED", _read_current(cluster, state))
+    return state.trainjob
+
+
+class EventPublisher:
+    """Passes the events since the last observation, and new log lines, to the callback."""
+
+    def __init__(self, on_event: OnJobEvents, logs_reader: LiveLogs):
+        self._on_event, self._logs, self._tracker = on_event, logs_reader, EventTracker()
+        self.has_logs = logs_reader.selector is not None
+        self._seen: Obj | None = None
+        self.poll_seconds = LOG_POLL_SECONDS if self.has_logs else _POLL_SECONDS
+
+    def observe_status(self, cluster: Cluster, trainjob: Obj) -> None:
+        """Publish the current state of the job, new log lines and, if it may have restarted, its restart counts."""
+        if trainjob is self._seen and not self.has_logs:
+            return
+        self._seen, events = trainjob, self._tracker.observe_status(trainjob)
+        self._logs.observe_status(trainjob)
+        self._publish(events + self._restart_events(cluster, trainjob), self._logs.lines())
+
+    def end(self, cluster: Cluster, trainjob: Obj) -> None:
+        """Publish the rest of a finished job's log."""
+        for line in self._logs.remaining_lines():
+            self._publish((), [line])
+        self._publish(self._restart_events(cluster, trainjob), ())
+
+    def _restart_events(self, cluster: Cluster, trainjob: Obj) -> JobEvents:
+        self._tracker.observe_restarts(self._logs.restarts)
+        return self._tracker.record_restarts(count_restarts(cluster, trainjob)) if self._tracker.needs_restart_check else ()
+
+    def _publish(self, events: JobEvents, lines: Iterable[LogLine]) -> None:
+        published = [*events, *(event for line in lines for event in self._tracker.observe_line(line))]
+        if published:
+            self._on_event(tuple(published))
+
+
+def _observe_change(cluster: Cluster, state: JobState, change: tuple[str, Obj]) -> None:
+    """Apply a watch event. A shared watch may lag and report the deletion of an earlier job of the same name: read the job then."""
+    try:
+        state.observe_status(*change)
+    except TrainJobDeleted:
+        state.observe_status("MODIFIED", _read_current(cluster, state))
+
+
+def _read_current(cluster: Cluster, state: JobState) -> Obj:
+    """Read the job. Raises TrainJobDeleted. If the API server is unreachable, returns the last observed state."""
+    try:
+        return cluster.get(TRAINJOB, name_of(state.trainjob), namespace_of(state.trainjob))
+    except NotFound:
+        raise state.deleted_error() from None
+    except ApiError as error:
+        if isinstance(error, Forbidden | Unauthorized):
+            raise state.deleted_error() from None  # reported by a watch, and cannot be verified
+        return state.trainjob
+
+
+class JobState:
+    """The last observed state of the awaited job. Does no I/O, so that threads and event loops can both use it."""
+
+    __slots__ = ("_timer", "trainjob")
+
+    def __init__(self, trainjob: Obj, deadlines: Deadlines):
+        self.trainjob = trainjob
+        self._timer = DeadlineTimer(deadlines)
+
+    def observe_status(self, event: str, seen: Obj) -> None:
+        """Apply a watch event. Raises TrainJobDeleted if the job was deleted, or replaced by another of the same name."""
+        if event == "DELETED" or uid_of(seen) != uid_of(self.trainjob):
+            raise self.deleted_error()
+        self.trainjob = seen
+
+    def deleted_error(self) -> TrainJobDeleted:
+        return TrainJobDeleted(f"{_describe(self.trainjob)} was deleted while it was being waited for")
+
+    def seconds_left(self) -> float:
+        """Return the seconds until the deadline of the job's phase; infinity if it has none."""
+        return self._timer.seconds_left(phase_of(self.trainjob))
+
+    def expired_deadline(self) -> TrainJobDeadline | None:
+        """Return the error of an expired deadline; None if none has expired."""
+        phase = phase_of(self.trainjob)
+        expired = self._timer.expired(phase)
+        if expired is None:
+            return None
+        what, limit = expired
+        if what == "total":
+            return deadline_error(f"{_describe(self.trainjob)} has not ended within {limit:g} s: it is {phase.value}", what)
+        return deadline_error(f"{_describe(self.trainjob)} was {phase.value} for more than {limit:g} s", what)
+
+
+def _describe(trainjob: Obj) -> str:
+    return f"TrainJob {namespace_of(trainjob)}/{name_of(trainjob)}"

@@ -1,0 +1,150 @@
+"""Watches for waiting clients: the first wait of a process watches its one job, concurrent ones share a watch of the namespace.
+
+A single wait (a KFP step, an Airflow worker, the command line) needs only a list and a watch of one name, which a role restricted
+to that name allows, and does not receive the changes of other jobs. From the second wait on, sharing one watch saves a connection
+for each.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from typing import Protocol
+
+from trainwright.api.errors import Forbidden, Unauthorized
+from trainwright.api.kinds import TRAINJOB
+from trainwright.api.objects import Obj, name_of, namespace_of
+from trainwright.cluster.protocol import Cluster
+from trainwright.cluster.reflector import Reflector
+from trainwright.cluster.shared_watch import SharedWatches, Subscription
+
+_CONNECTION_SECONDS = 30
+"""Maximum seconds for which the watch of one job outlives its wait."""
+CLUSTER_LOST_SECONDS = 1800
+"""Seconds of an unreachable API server after which the wait fails."""
+_shared = SharedWatches()
+_waiting: Counter[tuple[int, str]] = Counter()
+_lock = threading.Lock()
+
+
+class LatestValue:
+    """Holds the latest change until it is taken; older changes are overwritten, and `put` never blocks."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._change: tuple[str, Obj] | None = None
+
+    def put(self, event: str, obj: Obj) -> None:
+        with self._changed:
+            self._change = (event, obj)
+            self._changed.notify()
+
+    def take(self, seconds: float) -> tuple[str, Obj] | None:
+        """Wait up to `seconds` for a change; None if there is none."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._change is not None, seconds)
+            change, self._change = self._change, None
+            return change
+
+
+class _Source(Protocol):
+    """A source of changes."""
+
+    @property
+    def reflector(self) -> Reflector: ...
+
+    def is_absent(self) -> bool: ...
+
+    def close(self) -> None: ...
+
+
+class _SingleWatch:
+    """A watch of one job."""
+
+    def __init__(self, cluster: Cluster, trainjob: Obj, changes: LatestValue):
+        self._stop = threading.Event()
+        self.reflector = Reflector(
+            cluster,
+            TRAINJOB,
+            namespace_of(trainjob),
+            handler=changes.put,
+            field_selector=f"metadata.name={name_of(trainjob)}",
+            stop=self._stop,
+            connection_seconds=_CONNECTION_SECONDS,
+        )
+        self.reflector.start()
+
+    def is_absent(self) -> bool:
+        return self.reflector.synced.is_set() and not self.reflector.known
+
+    def close(self) -> None:
+        self._stop.set()
+
+
+class _SharedWatch:
+    """A subscription to the shared watch of the namespace."""
+
+    def __init__(self, cluster: Cluster, trainjob: Obj, changes: LatestValue):
+        key = (TRAINJOB, namespace_of(trainjob), name_of(trainjob))
+        self._subscription: Subscription = _shared.subscribe(id(cluster), lambda: cluster, *key, changes.put)
+        self.reflector = self._subscription.reflector
+
+    def is_absent(self) -> bool:
+        return self._subscription.is_absent()
+
+    def close(self) -> None:
+        _shared.unsubscribe(self._subscription)
+
+
+class JobWatch:
+    """A context manager that provides the changes of one job."""
+
+    def __init__(self, cluster: Cluster, trainjob: Obj):
+        self._cluster, self._trainjob, self._changes = cluster, trainjob, LatestValue()
+        self._key = (id(cluster), namespace_of(trainjob))
+        self._source: _Source
+
+    def __enter__(self) -> JobWatch:
+        with _lock:
+            _waiting[self._key] += 1
+            is_shared = _waiting[self._key] > 1
+        self._source = (_SharedWatch if is_shared else _SingleWatch)(self._cluster, self._trainjob, self._changes)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._source.close()
+        with _lock:
+            _waiting[self._key] -= 1
+            if not _waiting[self._key]:
+                del _waiting[self._key]
+
+    def next_change(self, seconds: float) -> tuple[str, Obj] | None:
+        """Wait up to `seconds` for the latest change; None if there is none. Raises the errors of `check_reachable`."""
+        change = self._changes.take(seconds)
+        if change is None:
+            self._check()
+        return change
+
+    def is_absent(self) -> bool:
+        """Whether the watch does not contain the job; a shared watch may not contain it yet."""
+        return self._source.is_absent()
+
+    def _check(self) -> None:
+        try:
+            check_reachable(self._source.reflector)
+        except (Forbidden, Unauthorized):
+            if isinstance(self._source, _SingleWatch):
+                raise
+            self._source.close()  # without permission to watch the namespace, watching one name may be allowed
+            self._source = _SingleWatch(self._cluster, self._trainjob, self._changes)
+
+
+def check_reachable(reflector: Reflector) -> None:
+    """Raise the watch's ApiError if waiting on is pointless: no permission, or unreachable for CLUSTER_LOST_SECONDS."""
+    if reflector.failure is None:
+        return
+    since, error = reflector.failure
+    is_forbidden = isinstance(error, Forbidden | Unauthorized) and not reflector.synced.is_set()
+    if is_forbidden or time.monotonic() - since > CLUSTER_LOST_SECONDS:
+        raise error

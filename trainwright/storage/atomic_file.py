@@ -1,0 +1,109 @@
+"""Atomic file writes: a temporary file in the same folder is written, synced to disk, then renamed to the target."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+from trainwright.storage.errors import AlreadyExists
+from trainwright.storage.locks import LocksNotSupported, lock_descriptor, try_lock
+
+
+@contextlib.contextmanager
+def atomic_write(target: Path) -> Iterator[BinaryIO]:
+    """Yield a temporary file that replaces `target` when the block succeeds, and is removed when it fails. Raises OSError."""
+    with _temporary_file(target) as (temporary, file):
+        yield file
+        _make_durable(file)
+        os.replace(temporary, target)
+        _sync_folder(target.parent)
+
+
+def create_atomically(target: Path, content: bytes) -> None:
+    """Create a file by hard-linking a temporary one to its name, which fails if the name exists.
+
+    Of concurrent writers exactly one succeeds. Raises AlreadyExists, OSError.
+    """
+    with _temporary_file(target) as (temporary, file):
+        file.write(content)
+        _make_durable(file)
+        try:
+            os.link(temporary, target)
+        except FileExistsError as error:
+            raise AlreadyExists(f"{target} exists") from error
+        except OSError:  # no hard links (SMB, object-store mounts): still create-only, but not atomic if the process is killed
+            _create_in_place(target, content)
+        temporary.unlink()
+        _sync_folder(target.parent)
+
+
+@contextlib.contextmanager
+def _temporary_file(target: Path) -> Iterator[tuple[Path, BinaryIO]]:
+    """Yield a new file in the folder of `target`, locked while in use. Removes temporary files of killed processes."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    # A hash, because the target's name may already have the maximum length.
+    prefix = f".{hashlib.sha256(os.fsencode(target.name)).hexdigest()[:16]}."
+    for left in target.parent.glob(f"{prefix}*.part"):
+        _remove_if_abandoned(left)
+    descriptor, temporary = _locked_file(target.parent, prefix)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            os.fchmod(descriptor, 0o644)
+            yield temporary, file
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def _locked_file(folder: Path, prefix: str) -> tuple[int, Path]:
+    while True:
+        descriptor, name = tempfile.mkstemp(dir=folder, prefix=prefix, suffix=".part")
+        with contextlib.suppress(LocksNotSupported):
+            lock_descriptor(descriptor)
+        if os.path.exists(name):  # otherwise another process removed it as abandoned before it was locked
+            return descriptor, Path(name)
+        os.close(descriptor)
+
+
+def _remove_if_abandoned(left: Path) -> None:
+    with contextlib.suppress(OSError):  # it has been renamed or removed, or the file system has no locks
+        descriptor = os.open(left, os.O_RDWR)
+        try:
+            if try_lock(descriptor):
+                os.unlink(left)
+        finally:
+            os.close(descriptor)
+
+
+def _create_in_place(target: Path, content: bytes) -> None:
+    try:
+        descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+    except FileExistsError as error:
+        raise AlreadyExists(f"{target} exists") from error
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            _make_durable(file)
+    except BaseException:
+        target.unlink(missing_ok=True)
+        raise
+
+
+def _make_durable(file: BinaryIO) -> None:
+    file.flush()
+    os.fsync(file.fileno())
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make the new directory entry durable too. Some network file systems cannot sync folders."""
+    with contextlib.suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

@@ -1,0 +1,5 @@
+"""How a cluster takes TrainJobs: as TrainJobs or as JobSets, with which fields, and whether a controller handles them."""
+
+from trainwright.submission.jobs_client import JobsClient, connect_for_jobs
+
+__all__ = ["JobsClient", "connect_for_jobs"]

@@ -1,0 +1,114 @@
+"""From a TrainJob to the JobSet that stands for it, and to the objects beside it. Pure, but for the keys that are handed in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from trainwright.api import names
+from trainwright.api.errors import Invalid, Problem
+from trainwright.api.objects import Obj, annotations_of, labels_of, name_of, owner_reference
+from trainwright.materialize import materialize
+from trainwright.materialize.keys import Keys
+from trainwright.submission.jobset_mode.record import Record, check_size
+
+_GROUP = "trainer.kubeflow.org"
+_LABELS = {names.SOURCE_KIND_LABEL: "TrainJob", names.LEGACY[names.SOURCE_KIND_LABEL]: "TrainJob"}
+
+
+@dataclass(frozen=True)
+class Built:
+    """A TrainJob and what it becomes; `jobset` is None where another manager builds it.
+
+    `companions` have no owner yet: that is the JobSet, once it has a UID.
+    """
+
+    trainjob: Obj
+    jobset: Obj | None
+    companions: list[Obj]
+
+
+def build_jobset(trainjob: Obj, runtime: Obj, *, keys: Keys | None = None) -> Built:
+    """The objects of an admitted TrainJob.
+
+    A JobSet whose companions have to be made first is held: suspended, with our own mark, so that whoever submits the same
+    step again resumes it, and makes what is missing. One that is to wait anyway, or for a queue, needs no holding.
+    Raises Invalid.
+    """
+    _check_supported(trainjob)
+    objects = materialize(trainjob, runtime, keys=keys)
+    if not objects:
+        raise _invalid(trainjob, "spec.managedBy", "in jobset mode nobody else can build the JobSet")
+    *companions, jobset = objects
+    for companion in companions:
+        companion["metadata"].pop("ownerReferences", None)
+    jobset["metadata"] = _metadata(trainjob, jobset, companions)
+    if companions and not jobset["spec"]["suspend"] and names.QUEUE_LABEL not in labels_of(jobset):
+        jobset["spec"]["suspend"] = True
+        jobset["metadata"]["annotations"][names.SUSPENDED_BY_ANNOTATION] = names.suspended_by_us(1)
+    # The JobSet is all that there is of the job: with it, its verdict would go, and a late look would make the job anew.
+    jobset["spec"].pop("ttlSecondsAfterFinished", None)
+    check_size(jobset)
+    return Built(trainjob, jobset, companions)
+
+
+def awaits_companions(jobset: Obj) -> bool:
+    """Whether the JobSet waits for its companions: as it was created, by us, and nobody has changed it since."""
+    first = names.suspended_by_us(1)
+    annotations = annotations_of(jobset)
+    return bool(
+        jobset["spec"].get("suspend")
+        and jobset["metadata"].get("generation") == 1
+        and annotations.get(names.SUSPENDED_BY_ANNOTATION) == first
+    )
+
+
+def companion_key(companion: Obj) -> tuple[str, str, str]:
+    """As `Record` names it."""
+    return companion["apiVersion"], companion["kind"], name_of(companion)
+
+
+def owned_by(jobset: Obj, companion: Obj) -> Obj:
+    """The companion, to go with its JobSet.
+
+    It does not block the JobSet's deletion: that would need rights on finalizers where OwnerReferencesPermissionEnforcement is on.
+    """
+    reference = {**owner_reference(jobset), "blockOwnerDeletion": False}
+    return {**companion, "metadata": {**companion["metadata"], "ownerReferences": [reference]}}
+
+
+def _metadata(trainjob: Obj, jobset: Obj, companions: list[Obj]) -> Obj:
+    labels, annotations = labels_of(jobset), annotations_of(jobset)
+    record = Record(
+        spec={field: value for field, value in trainjob["spec"].items() if field != "suspend"},
+        labels=_without(labels, labels_of(trainjob)),
+        annotations=_without(annotations, annotations_of(trainjob)),
+        companions=tuple(companion_key(companion) for companion in companions),
+    )
+    metadata = {
+        "name": name_of(trainjob),
+        "namespace": jobset["metadata"]["namespace"],
+        "labels": {**labels, **labels_of(trainjob), **_LABELS},
+        "annotations": {**annotations, **annotations_of(trainjob), names.TRAINJOB_ANNOTATION: record.as_text()},
+    }
+    for field in ("ownerReferences", "finalizers"):
+        if trainjob["metadata"].get(field):
+            metadata[field] = trainjob["metadata"][field]
+    return metadata
+
+
+def _without(entries: dict[str, str], others: dict[str, str]) -> dict[str, str]:
+    return {key: value for key, value in entries.items() if key not in others}
+
+
+def _check_supported(trainjob: Obj) -> None:
+    if trainjob["spec"].get("activeDeadlineSeconds"):
+        message = "a JobSet has no deadline: in jobset mode whoever waits keeps one (`trainwright wait --timeout`)"
+        raise _invalid(trainjob, "spec.activeDeadlineSeconds", message)
+    stored = (names.TRAINJOB_ANNOTATION, names.COMPANIONS_CREATED_ANNOTATION)
+    for reserved in (*stored, names.LEGACY[names.COMPANIONS_CREATED_ANNOTATION]):
+        if reserved in annotations_of(trainjob):
+            raise _invalid(trainjob, f"metadata.annotations[{reserved}]", "it is for JobSets")
+
+
+def _invalid(trainjob: Obj, field: str, reason: str) -> Invalid:
+    return Invalid.of("TrainJob", name_of(trainjob), [Problem(field, f"Forbidden: {reason}", "FieldValueForbidden")], _GROUP)

@@ -1,0 +1,117 @@
+"""From a JobSet that has been created to one that runs with all that it needs beside it.
+
+The JobSet comes first, since it owns the others: a client that dies in between leaves nothing behind that belongs to nobody. A JobSet
+with companions is held (suspended, marked as ours) until they are there; whoever submits the step again resumes it, and so makes what
+is missing.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from trainwright.api import names
+from trainwright.api.admission.admit import admit
+from trainwright.api.errors import AlreadyExists, ApiError, Conflict, Invalid, NotFound, ServiceUnavailable
+from trainwright.api.kinds import JOBSET, kind_of
+from trainwright.api.objects import Obj, controller_of, is_controlled_by, is_deleting, name_of, namespace_of, uid_of
+from trainwright.cluster.protocol import Cluster
+from trainwright.submission.jobset_mode.build import Built, awaits_companions, companion_key, owned_by
+from trainwright.submission.jobset_mode.record import record_of
+from trainwright.submission.jobset_mode.view import trainjob_of
+
+_MOST_TRIES = 10
+_PREDECESSOR_SECONDS = 1.0
+"""After which what an earlier job of the name has left is looked at again."""
+log = logging.getLogger(__name__)
+
+
+class CompanionCreator:
+    """`build` makes the objects of an admitted TrainJob anew."""
+
+    def __init__(self, cluster: Cluster, build: Callable[[Obj], Built]):
+        self._cluster, self._build = cluster, build
+
+    def complete(self, jobset: Obj, built: Built | None = None) -> Obj:
+        """The JobSet with its companions, and running unless it is not to; `built` is what a new one was created from.
+
+        Can be done again, and by several at once. What can never be made takes the JobSet away again. Raises ApiError.
+        """
+        try:
+            self.make_companions(jobset, built)
+        except ApiError as error:
+            if not error.retryable:
+                log.warning("jobset taken back name=%s error=%s", name_of(jobset), error.message)
+                self._delete_jobset(jobset)
+            raise
+        return self._resume_if_ready(jobset)
+
+    def make_companions(self, jobset: Obj, built: Built | None = None) -> None:
+        """Make those that are not there; without `built` they are looked for first. Raises ApiError."""
+        keys = record_of(jobset).companions
+        missing = [key for key in keys if built is not None or not self._has(jobset, key)]
+        if not missing:
+            return
+        for companion in (built or self._build(_original_trainjob(jobset))).companions:
+            if companion_key(companion) in missing:
+                self._create_companion(jobset, companion)
+
+    def _create_companion(self, jobset: Obj, companion: Obj) -> None:
+        try:
+            self._cluster.create(owned_by(jobset, companion))
+        except AlreadyExists:
+            if not self._has(jobset, companion_key(companion)):  # gone in this moment
+                raise _predecessor_terminating(companion["kind"], name_of(companion)) from None
+
+    def _has(self, jobset: Obj, key: tuple[str, str, str]) -> bool:
+        """Whether the companion is there. Raises Invalid for an object of somebody else that has its name."""
+        version, kind_name, name = key
+        kind = kind_of({"apiVersion": version, "kind": kind_name})
+        assert kind is not None, key
+        try:
+            found = self._cluster.get(kind, name, namespace_of(jobset))
+        except NotFound:
+            return False
+        if is_controlled_by(found, jobset):
+            return True
+        owner = controller_of(found) or {}
+        if is_deleting(found) or (owner.get("kind"), owner.get("name")) == (JOBSET.kind, name_of(jobset)):
+            raise _predecessor_terminating(kind_name, name)
+        raise Invalid(f"the {kind_name} {name} exists and belongs to somebody else; give the TrainJob another name")
+
+    def _resume_if_ready(self, jobset: Obj) -> Obj:
+        """The held JobSet, let go: once, and only as it was when it was looked at."""
+        for _ in range(_MOST_TRIES):
+            if not awaits_companions(jobset):
+                return jobset
+            annotations = {names.SUSPENDED_BY_ANNOTATION: None, names.COMPANIONS_CREATED_ANNOTATION: "2"}
+            version = jobset["metadata"]["resourceVersion"]
+            change = {"metadata": {"annotations": annotations, "resourceVersion": version}, "spec": {"suspend": False}}
+            try:
+                return self._cluster.patch(JOBSET, name_of(jobset), change, namespace_of(jobset))
+            except Conflict:  # its status moved on meanwhile, or another try of ours was faster
+                jobset = self._cluster.get(JOBSET, name_of(jobset), namespace_of(jobset))
+        raise Conflict(f"JobSet {name_of(jobset)} changed {_MOST_TRIES} times while it was being started")
+
+    def _delete_jobset(self, jobset: Obj) -> None:
+        key = (JOBSET, name_of(jobset), namespace_of(jobset))
+        try:
+            self._cluster.delete(*key, propagation="Foreground", uid=uid_of(jobset))
+        except NotFound:
+            return
+        except ApiError as error:
+            log.warning("the JobSet stays, suspended name=%s error=%s", name_of(jobset), error.message)
+
+
+def _predecessor_terminating(kind: str, name: str) -> ServiceUnavailable:
+    message = f"the {kind} {name} of an earlier job of this name is not gone yet"
+    return ServiceUnavailable(message, retry_after=_PREDECESSOR_SECONDS)
+
+
+def _original_trainjob(jobset: Obj) -> Obj:
+    """The TrainJob to build the companions from once more."""
+    trainjob = trainjob_of(jobset)
+    metadata = {"name": name_of(jobset), "namespace": namespace_of(jobset)}
+    return admit(
+        {"apiVersion": trainjob["apiVersion"], "kind": trainjob["kind"], "metadata": metadata, "spec": trainjob["spec"]}
+    ).object

@@ -1,0 +1,280 @@
+"""A `Cluster` in which every TrainJob is a JobSet: what is above it submits, follows, suspends and deletes TrainJobs as anywhere.
+
+All other kinds are the cluster's own.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import Any, Unpack
+
+from trainwright.api import names
+from trainwright.api.admission.admit import AdmissionContext, admit
+from trainwright.api.errors import (
+    AlreadyExists,
+    ApiError,
+    BadRequest,
+    Invalid,
+    MethodNotAllowed,
+    NotFound,
+    Problem,
+)
+from trainwright.api.kinds import (
+    CLUSTER_TRAINING_RUNTIME,
+    DEFINITION,
+    JOBSET,
+    TRAINER,
+    TRAINING_RUNTIME,
+    TRAINJOB,
+    Kind,
+    kind_of,
+)
+from trainwright.api.objects import (
+    Obj,
+    annotations_of,
+    controller_of,
+    is_deleting,
+    labels_of,
+    name_of,
+    namespace_of,
+    uid_of,
+)
+from trainwright.api.patching.merge_patch import difference
+from trainwright.api.times import now
+from trainwright.cluster.delegating import DelegatingCluster
+from trainwright.cluster.kubernetes_cluster import KubernetesCluster
+from trainwright.cluster.options import DeleteOptions, ListOptions, PatchOptions, WatchOptions
+from trainwright.cluster.protocol import Cluster, Listing, WatchEvent
+from trainwright.materialize import RandomKeys
+from trainwright.runtimes import resolve_runtime
+from trainwright.runtimes.bundled import FOLDERS
+from trainwright.submission.jobset_mode.build import Built, awaits_companions, build_jobset
+from trainwright.submission.jobset_mode.companions import CompanionCreator
+from trainwright.submission.jobset_mode.patch import jobset_patch, resumes
+from trainwright.submission.jobset_mode.record import carries_trainjob
+from trainwright.submission.jobset_mode.schema import trainjob_definition
+from trainwright.submission.jobset_mode.view import trainjob_of
+from trainwright.submission.runtime_lookup import runtime_lookup
+
+_JOBSET_MODE_SELECTOR = f"{names.LEGACY[names.SOURCE_KIND_LABEL]}=TrainJob"
+"""By the label of 0.1, which new JobSets carry too: a selector cannot ask for either of two."""
+log = logging.getLogger(__name__)
+
+
+class JobSetCluster(DelegatingCluster):
+    """Implements `Cluster` on another one. `served` are the resources of Trainer's API that are served there, if any."""
+
+    def __init__(self, cluster: Cluster, *, served: frozenset[str] = frozenset(), default_namespace: str = "default"):
+        super().__init__(cluster)
+        self._served = served
+        self.default_namespace = default_namespace
+        self._companion_creator = CompanionCreator(cluster, self._build)
+
+    @property
+    def base(self) -> Cluster:
+        """The cluster itself, on which a TrainJob is not a JobSet."""
+        return self._cluster
+
+    def get(self, kind: Kind, name: str, namespace: str | None = None) -> Obj:
+        if kind == TRAINJOB:
+            return trainjob_of(self._jobset(name, namespace))
+        if kind.plural == DEFINITION.plural and name == TRAINJOB.resource:
+            return trainjob_definition()
+        self._check_served(kind)
+        return self._cluster.get(kind, name, namespace)
+
+    def list(self, kind: Kind, namespace: str | None = None, **options: Unpack[ListOptions]) -> Listing:
+        if kind != TRAINJOB:
+            self._check_served(kind)
+            return self._cluster.list(kind, namespace, **options)
+        options["label_selector"] = _with_jobset_mode_selector(options.get("label_selector", ""))
+        found = self._cluster.list(JOBSET, namespace, **options)
+        return Listing([job for jobset in found.items if (job := _view(jobset)) is not None], found.resource_version)
+
+    def watch(self, kind: Kind, namespace: str | None = None, **options: Unpack[WatchOptions]) -> Iterator[WatchEvent]:
+        self._check_served(kind)
+        if kind != TRAINJOB:
+            return self._cluster.watch(kind, namespace, **options)
+        options["label_selector"] = _with_jobset_mode_selector(options.get("label_selector", ""))
+        return _view_events(self._cluster.watch(JOBSET, namespace, **options))
+
+    def create(self, obj: Obj, *, dry_run: bool = False) -> Obj:
+        """Of a TrainJob: its JobSet and what that needs. With `dry_run` the server only says what it would make of the JobSet.
+
+        Raises RuntimeNotFound, and Invalid where a TrainJob would be refused.
+        """
+        kind = kind_of(obj)
+        if kind != TRAINJOB:
+            self._check_served(kind)
+            return self._create(obj, dry_run=dry_run)
+        return self._submit(self.build(obj), dry_run=dry_run)
+
+    def build(self, trainjob: Obj, runtime: Obj | None = None) -> Built:
+        """The JobSet and companions of a TrainJob, with the runtime that it names unless that is given.
+
+        Raises RuntimeNotFound, and Invalid where a TrainJob would be rejected.
+        """
+        admitted = admit(trainjob, context=AdmissionContext(now=now())).object
+        admitted["metadata"].setdefault("namespace", self.default_namespace)
+        return self._build(admitted, runtime)
+
+    def submit(self, built: Built) -> Obj:
+        """Create what `build` has built; the TrainJob. Raises Invalid where the name is taken by an object that is not ours."""
+        return self._submit(built, dry_run=False)
+
+    def _submit(self, built: Built, *, dry_run: bool) -> Obj:
+        assert built.jobset is not None, "built here"
+        self._check_no_trainjob(built.trainjob)
+        if dry_run:
+            return trainjob_of(self._create(built.jobset, dry_run=True))
+        try:
+            jobset = self._cluster.create(built.jobset)
+        except AlreadyExists:
+            self._complete_existing(built.trainjob)
+            raise
+        return trainjob_of(self._companion_creator.complete(jobset, built))
+
+    def update(self, obj: Obj) -> Obj:
+        """Of a TrainJob: as a patch with what differs from what there is. Raises Conflict when its version is stale."""
+        kind = kind_of(obj)
+        if kind != TRAINJOB:
+            self._check_served(kind)
+            return self._cluster.update(obj)
+        current = self.get(TRAINJOB, name_of(obj), namespace_of(obj))
+        change = difference(_writable(current), _writable(obj))
+        if version := obj["metadata"].get("resourceVersion"):
+            change.setdefault("metadata", {})["resourceVersion"] = version
+        return self.patch(TRAINJOB, name_of(obj), change, namespace_of(obj))
+
+    def update_status(self, obj: Obj) -> Obj:
+        if kind_of(obj) == TRAINJOB:
+            raise _no_status()
+        return self._cluster.update_status(obj)
+
+    def patch(self, kind: Kind, name: str, patch: Any, namespace: str | None = None, **options: Unpack[PatchOptions]) -> Obj:
+        """Of a TrainJob: its labels, its annotations, and whether it is suspended, by merge patch. Raises Invalid for the rest."""
+        if kind != TRAINJOB:
+            self._check_served(kind)
+            return self._cluster.patch(kind, name, _with_jobset_owners(patch), namespace, **options)
+        if options.get("subresource") is not None:
+            raise _no_status()
+        if options.get("patch_type", "merge") != "merge":
+            raise MethodNotAllowed("in jobset mode TrainJobs take merge patches only")
+        change = jobset_patch(name, patch)
+        jobset = self._jobset(name, namespace)
+        if resumes(change):
+            self._companion_creator.make_companions(jobset)
+            if awaits_companions(jobset):
+                annotations = change.setdefault("metadata", {}).setdefault("annotations", {})
+                annotations[names.COMPANIONS_CREATED_ANNOTATION] = "2"
+        return trainjob_of(self._cluster.patch(JOBSET, name, change, namespace, **options))
+
+    def delete(self, kind: Kind, name: str, namespace: str | None = None, **options: Unpack[DeleteOptions]) -> None:
+        if kind != TRAINJOB:
+            self._check_served(kind)
+            self._cluster.delete(kind, name, namespace, **options)
+            return
+        # A JobSet that stands for no TrainJob does not exist here.
+        options["uid"] = options.get("uid") or uid_of(self._jobset(name, namespace))
+        self._cluster.delete(JOBSET, name, namespace, **options)
+
+    def _create(self, obj: Obj, *, dry_run: bool) -> Obj:
+        if not dry_run:
+            return self._cluster.create(obj)
+        if not isinstance(self._cluster, KubernetesCluster):
+            raise BadRequest("this cluster has no dry run")
+        return self._cluster.create(obj, dry_run=True)
+
+    def _jobset(self, name: str, namespace: str | None) -> Obj:
+        """The JobSet of a TrainJob. Raises NotFound, also for a JobSet that stands for none."""
+        try:
+            jobset = self._cluster.get(JOBSET, name, namespace)
+        except NotFound:
+            jobset = None
+        if jobset is None or not carries_trainjob(jobset):
+            details = {"name": name, "group": TRAINJOB.group, "kind": TRAINJOB.plural}
+            raise NotFound(f'{TRAINJOB.resource} "{name}" not found', details=details)
+        return jobset
+
+    def _check_served(self, kind: Kind | None) -> None:
+        """Without Trainer's API a server may answer Forbidden instead of NotFound: it looks at rights first."""
+        if kind in (TRAINING_RUNTIME, CLUSTER_TRAINING_RUNTIME) and kind.plural not in self._served:
+            raise NotFound(f"this cluster does not serve {kind.resource}: runtimes are those of the catalogue and of {FOLDERS}")
+
+    def _build(self, trainjob: Obj, runtime: Obj | None = None) -> Built:
+        if runtime is None:
+            lookup = runtime_lookup(self, namespace_of(trainjob))
+            runtime = resolve_runtime(trainjob["spec"]["runtimeRef"], lookup, bundled=True).runtime
+        try:
+            return build_jobset(trainjob, runtime, keys=RandomKeys())
+        except ModuleNotFoundError as error:
+            message = f"its runtime needs keys, and these need the package {error.name}: install trainwright[controller]"
+            raise Invalid.of("TrainJob", name_of(trainjob), [Problem("spec.runtimeRef", message)], TRAINER) from error
+
+    def _check_no_trainjob(self, trainjob: Obj) -> None:
+        """A TrainJob that is there although nobody acts on it would get a JobSet one day: two of one name cannot be."""
+        if TRAINJOB.plural not in self._served:
+            return
+        try:
+            self._cluster.get(TRAINJOB, name_of(trainjob), namespace_of(trainjob))
+        except NotFound:
+            return
+        raise Invalid(
+            f"the TrainJob {name_of(trainjob)} exists and was not made in jobset mode: delete it, or submit in the mode trainjob"
+        )
+
+    def _complete_existing(self, trainjob: Obj) -> None:
+        """The name is taken: by another try of ours, which may have died in between, or by somebody else's JobSet (Invalid)."""
+        try:
+            jobset = self._cluster.get(JOBSET, name_of(trainjob), namespace_of(trainjob))
+        except NotFound:  # deleted in this moment
+            return
+        if not carries_trainjob(jobset):
+            owner = controller_of(jobset) or {}
+            whose = f"of the {owner['kind']} {owner['name']}" if owner else "of somebody else"
+            raise Invalid(f"the JobSet {name_of(jobset)} {whose} exists; give the TrainJob another name, or delete it")
+        if awaits_companions(jobset) and not is_deleting(jobset):
+            self._companion_creator.complete(jobset)
+
+
+def _writable(trainjob: Obj) -> Obj:
+    """What a client may have changed of a TrainJob."""
+    metadata = {"labels": labels_of(trainjob), "annotations": annotations_of(trainjob)}
+    return {"metadata": metadata, "spec": trainjob.get("spec") or {}}
+
+
+def _view(jobset: Obj) -> Obj | None:
+    """The TrainJob; None for one that cannot be read, which must not hide the others."""
+    try:
+        return trainjob_of(jobset)
+    except ApiError as error:
+        log.warning("%s", error.message)
+        return None
+
+
+def _view_events(events: Iterator[WatchEvent]) -> Iterator[WatchEvent]:
+    for event in events:
+        if event.type == "BOOKMARK":
+            stored = {"apiVersion": TRAINJOB.api_version, "kind": TRAINJOB.kind, "metadata": event.object.get("metadata") or {}}
+            yield WatchEvent(event.type, stored)
+        elif names.TRAINJOB_ANNOTATION in annotations_of(event.object) and (job := _view(event.object)) is not None:
+            yield WatchEvent(event.type, job)
+
+
+def _with_jobset_owners(patch: Any) -> Any:
+    """Who gives another object to a TrainJob gives it to its JobSet: they have one name and one UID."""
+    metadata = patch.get("metadata") if isinstance(patch, dict) else None
+    if not isinstance(metadata, dict) or not metadata.get("ownerReferences"):
+        return patch
+    theirs = {"apiVersion": JOBSET.api_version, "kind": JOBSET.kind}
+    owners = [{**owner, **theirs} if kind_of(owner) == TRAINJOB else owner for owner in metadata["ownerReferences"]]
+    return {**patch, "metadata": {**metadata, "ownerReferences": owners}}
+
+
+def _with_jobset_mode_selector(selector: str) -> str:
+    return f"{_JOBSET_MODE_SELECTOR},{selector}" if selector else _JOBSET_MODE_SELECTOR
+
+
+def _no_status() -> MethodNotAllowed:
+    return MethodNotAllowed("in jobset mode the status of a TrainJob follows from its JobSet, and cannot be written")

@@ -1,0 +1,62 @@
+"""The TrainJob that a JobSet stands for, as Trainer's controller would have written it. Pure."""
+
+from __future__ import annotations
+
+from trainwright.api import names
+from trainwright.api.conditions import condition, set_condition
+from trainwright.api.kinds import TRAINJOB
+from trainwright.api.objects import Obj, annotations_of, labels_of, stored_annotation
+from trainwright.api.trainjob_status import set_from_jobset, set_suspended
+from trainwright.submission.jobset_mode.record import record_of
+
+_STORED = (names.SOURCE_KIND_LABEL, names.TRAINJOB_ANNOTATION, names.COMPANIONS_CREATED_ANNOTATION)
+_OWN = (*_STORED, *(names.LEGACY[key] for key in _STORED if key in names.LEGACY))
+_KEPT = (
+    "name",
+    "namespace",
+    "uid",
+    "resourceVersion",
+    "generation",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "finalizers",
+    "ownerReferences",
+)
+
+
+def trainjob_of(jobset: Obj) -> Obj:
+    """The TrainJob, with the JobSet's identity: its UID, version, generation and times. Raises ApiError."""
+    record = record_of(jobset)
+    metadata: Obj = {field: jobset["metadata"][field] for field in _KEPT if field in jobset["metadata"]}
+    for part, entries, others in (
+        ("labels", labels_of(jobset), record.labels),
+        ("annotations", annotations_of(jobset), record.annotations),
+    ):
+        if shown := {key: value for key, value in entries.items() if key not in _OWN and others.get(key) != value}:
+            metadata[part] = shown
+    spec = {**record.spec, "suspend": bool(jobset["spec"].get("suspend"))}
+    trainjob: Obj = {"apiVersion": TRAINJOB.api_version, "kind": TRAINJOB.kind, "metadata": metadata, "spec": spec}
+    if status := _status(trainjob, jobset):
+        trainjob["status"] = status
+    return trainjob
+
+
+def _status(trainjob: Obj, jobset: Obj) -> Obj:
+    status: Obj = {}
+    controller = condition(jobset, "Suspended")
+    now = str((controller or {}).get("lastTransitionTime") or jobset["metadata"].get("creationTimestamp") or "")
+    if controller is not None and _generation(jobset) > _built_generation(jobset):  # it was suspended once, and not only to be built
+        set_condition(status, "Suspended", True, "Suspended", "TrainJob is suspended", now)
+    set_suspended({**trainjob, "status": status}, status, now)
+    set_from_jobset(status, jobset, now)
+    return status
+
+
+def _generation(jobset: Obj) -> int:
+    return int(jobset["metadata"].get("generation") or 1)
+
+
+def _built_generation(jobset: Obj) -> int:
+    text = stored_annotation(jobset, names.COMPANIONS_CREATED_ANNOTATION) or ""
+    return int(text) if text.isdecimal() else 1

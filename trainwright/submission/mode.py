@@ -1,0 +1,114 @@
+"""How TrainJobs are submitted to a cluster: as TrainJobs, or, where no controller handles those, as the JobSets they become.
+
+The choice follows from what the cluster serves. An argument, a connection or TRAINWRIGHT_SUBMISSION_MODE forces it. Nothing falls back
+to an embedded control plane: that is used only where it is asked for.
+"""
+
+from __future__ import annotations
+
+import enum
+import logging
+import os
+from dataclasses import dataclass
+
+from trainwright.api.errors import ApiError
+from trainwright.api.kinds import JOBSET, TRAINER, TRAINJOB
+from trainwright.cluster.connect import NoCluster
+from trainwright.cluster.discovery import served_plurals
+from trainwright.cluster.kubernetes_cluster import KubernetesCluster
+from trainwright.cluster.retrying import RetryingCluster
+from trainwright.submission.controller_lease import ControllerState, LeaseState, controller_state
+
+VARIABLE = "TRAINWRIGHT_SUBMISSION_MODE"
+log = logging.getLogger(__name__)
+
+
+class Mode(enum.StrEnum):
+    auto = "auto"
+    trainjob = "trainjob"
+    jobset = "jobset"
+    embedded = "embedded"
+
+
+class NoTrainingApi(NoCluster):
+    """The cluster has no API that the mode could submit to; the message says what to install."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """`mode` is trainjob or jobset; `reason` what it was chosen for, `warning` what may be wrong with it."""
+
+    mode: Mode
+    reason: str
+    warning: str = ""
+    served: frozenset[str] = frozenset()
+    """Resources of Trainer's API that the cluster serves."""
+    forced: bool = False
+
+    @property
+    def could_differ(self) -> bool:
+        """Whether another look at the same cluster could choose the other one."""
+        return not self.forced and TRAINJOB.plural in self.served
+
+
+def requested_mode(given: str = "") -> Mode:
+    """The mode that was asked for: by the argument, else by TRAINWRIGHT_SUBMISSION_MODE, else auto. Raises NoCluster."""
+    text, where = (given, "submission mode") if given else (os.environ.get(VARIABLE) or Mode.auto, VARIABLE)
+    if text not in list(Mode):
+        raise NoCluster(f"{where}: {text!r} is none of {', '.join(Mode)}")
+    return Mode(text)
+
+
+def choose_mode(cluster: KubernetesCluster, requested: Mode = Mode.auto, *, namespace: str = "") -> Choice:
+    """What the cluster calls for, or whether it can do what is wanted. Asked patiently. Raises NoTrainingApi, ApiError."""
+    with_retries = RetryingCluster(cluster).with_retries
+    served = frozenset(with_retries(lambda: served_plurals(cluster, TRAINJOB.group, TRAINJOB.version)))
+    has_trainjobs = TRAINJOB.plural in served
+    if requested in (Mode.trainjob, Mode.embedded):
+        if not has_trainjobs:
+            raise NoTrainingApi(f"{cluster.host} serves no {TRAINJOB.resource}, and the mode {requested} needs them: {_INSTALL}")
+        return Choice(Mode.trainjob, "asked for", served=served, forced=True)
+    controller = None
+    if requested is Mode.auto and has_trainjobs:
+        controller = with_retries(lambda: controller_state(cluster, namespace or cluster.default_namespace))
+        if controller.lease is LeaseState.alive:
+            return Choice(Mode.trainjob, controller.reason, served=served)
+    has_jobsets = JOBSET.plural in with_retries(lambda: served_plurals(cluster, JOBSET.group, JOBSET.version))
+    if controller is not None:
+        has_status = _any_trainjob_has_status(cluster, namespace or cluster.default_namespace)
+        return _without_active_lease(controller, served, has_jobsets, has_status)
+    if not has_jobsets:
+        what = "neither" if requested is Mode.auto else "no"
+        raise NoTrainingApi(f"{cluster.host} serves {what} {JOBSET.resource} {JOBSET.version} {_NOR[requested]}: {_INSTALL}")
+    forced = requested is Mode.jobset
+    reason = "asked for" if forced else f"{TRAINER} is not served, {JOBSET.group} is"
+    return Choice(Mode.jobset, reason, served=served, forced=forced)
+
+
+_NOR = {Mode.auto: f"nor {TRAINJOB.resource}", Mode.jobset: "which the mode jobset needs"}
+_INSTALL = (
+    "install Kubeflow Trainer, or JobSet, or both with `trainwright crds` and `trainwright controller` (docs/submission.md); "
+    "for a cluster on this machine ask for the mode embedded"
+)
+
+
+def _without_active_lease(controller: ControllerState, served: frozenset[str], has_jobsets: bool, has_status: bool) -> Choice:
+    """TrainJobs are served, and no Lease says that somebody acts on them. Pure."""
+    reason = f"TrainJobs are served, and {controller.reason}"
+    if controller.lease is not LeaseState.gone and has_status:
+        return Choice(Mode.trainjob, f"{reason}, but TrainJobs have a status", served=served)
+    if controller.lease is not LeaseState.unknown and has_jobsets:
+        warning = "TrainJobs of this cluster are not looked at; when their controller is back, new jobs go to it"
+        return Choice(Mode.jobset, reason, warning=warning, served=served)
+    warning = f"nobody may be there to act on TrainJobs ({controller.reason}): a job would not start. See `trainwright doctor`"
+    return Choice(Mode.trainjob, reason, warning=warning, served=served)
+
+
+def _any_trainjob_has_status(cluster: KubernetesCluster, namespace: str) -> bool:
+    """Whether any TrainJob of the namespace shows that a controller has looked at it."""
+    try:
+        jobs = cluster.list(TRAINJOB, namespace).items
+    except ApiError as error:
+        log.debug("TrainJobs cannot be listed error=%s", error.message)
+        return False
+    return any((job.get("status") or {}).get(part) for job in jobs for part in ("conditions", "jobsStatus"))
