@@ -6,10 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-try:
-    from airflow.sdk.exceptions import AirflowFailException
-except ImportError:  # before 3.2
-    from airflow.exceptions import AirflowFailException  # type: ignore[no-redef]
+from airflow.sdk.exceptions import AirflowFailException
 
 
 class NonRetryableError(AirflowFailException):

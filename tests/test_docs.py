@@ -16,6 +16,7 @@ PAGES = [
     *sorted((ROOT / "docs").rglob("*.md")),
     *sorted(ROOT.glob("components/*/README.md")),
     *ROOT.glob("pipelines/*/README.md"),
+    *(ROOT / name for name in ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")),
 ]
 IDS = [str(page.relative_to(ROOT)) for page in PAGES]
 
@@ -45,3 +46,10 @@ def test_make_targets_exist(page: Path) -> None:
 def test_the_guarantees_name_tests_that_exist() -> None:
     for path in re.findall(r"`(tests/[\w/.]+)`", (ROOT / "docs/guarantees.md").read_text("utf-8")):
         assert (ROOT / path).exists(), path
+
+
+def test_the_index_lists_every_page_once() -> None:
+    index = ROOT / "docs/index.md"
+    listed = re.findall(r"^- \[[^]]+\]\(([^)]+)\): ", index.read_text("utf-8"), re.MULTILINE)
+    pages = {str(page.relative_to(index.parent)) for page in index.parent.rglob("*.md")} - {"index.md"}
+    assert sorted(listed) == sorted(pages)

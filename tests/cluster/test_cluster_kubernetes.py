@@ -143,7 +143,7 @@ def test_an_error_that_is_not_json_is_one_short_line(stub: Any, cluster: Kuberne
 @pytest.mark.parametrize("body", [b"<html>log in first</html>", b"", b"[]", b'"text"'])
 def test_a_success_that_is_no_object_is_an_error_of_the_cluster(stub: Any, cluster: KubernetesCluster, body: bytes) -> None:
     stub.answer(body)
-    with pytest.raises(ServiceUnavailable, match=r"127\.0\.0\.1.*no Kubernetes object"):
+    with pytest.raises(ServiceUnavailable, match=r"127\.0\.0\.1.*something other than a Kubernetes object"):
         cluster.get(POD, "a", "team")
 
 

@@ -15,7 +15,7 @@ import pytest
 
 from trainwright.initializers import DatasetOptions, InitializerError, Receipt, initialize_dataset, initialize_model
 from trainwright.initializers import dataset as dataset_module
-from trainwright.initializers.dataset import read_prepared
+from trainwright.initializers.rows import read_rows
 from trainwright.storage import transfer
 from trainwright.storage.errors import NoSpace, StorageError
 from trainwright.storage.uri import StorageUri
@@ -50,11 +50,11 @@ def prepare(source: Path, target: Path, **options: Any) -> Receipt:
 
 
 def train(target: Path) -> Rows:
-    return list(read_prepared(target, "train.jsonl"))
+    return list(read_rows(target / "train.jsonl"))
 
 
 def held_out(target: Path) -> Rows:
-    return list(read_prepared(target, "test.jsonl")) if (target / "test.jsonl").exists() else []
+    return list(read_rows(target / "test.jsonl")) if (target / "test.jsonl").exists() else []
 
 
 @pytest.mark.parametrize(

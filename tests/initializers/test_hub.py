@@ -9,7 +9,7 @@ import pytest
 from hub_server import HubServer
 
 from trainwright.initializers import DatasetOptions, InitializerError, initialize_dataset, initialize_model
-from trainwright.initializers.dataset import read_prepared
+from trainwright.initializers.rows import read_rows
 from trainwright.storage.errors import ChecksumMismatch, StorageError
 
 pytestmark = pytest.mark.medium
@@ -21,7 +21,7 @@ def test_a_dataset_is_prepared_at_the_commit_of_its_branch(
 ) -> None:
     commit = hub.repository("datasets/org/rows").push({"data/train.jsonl": lines, "README.md": b"", ".gitattributes": b""})
     receipt = initialize_dataset(DATASET, tmp_path / "dataset")
-    prepared = [row for name in ("train.jsonl", "test.jsonl") for row in read_prepared(tmp_path / "dataset", name)]
+    prepared = [row for name in ("train.jsonl", "test.jsonl") for row in read_rows(tmp_path / "dataset" / name)]
     assert sorted(prepared, key=str) == sorted(rows, key=str)
     assert receipt.revision == commit
     assert hub.downloads() == ["train.jsonl"]

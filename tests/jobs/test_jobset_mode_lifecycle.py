@@ -362,6 +362,6 @@ def test_after_a_failure_the_next_generation_goes_where_auto_says(both: ControlP
 def test_the_jobset_of_a_trainjob_is_not_taken(both: ControlPlane, tmp_path: Path) -> None:
     job = submit_or_adopt(in_mode(both, "trainjob"), sleeping(tmp_path / "never"), step("theirs"), "default").trainjob
     eventually(lambda: both.cluster.list(JOBSET, "default", field_selector=f"metadata.name={name_of(job)}").items)
-    with pytest.raises(Invalid, match="was not made in jobset mode"):
+    with pytest.raises(Invalid, match="was not created in jobset mode"):
         submit_or_adopt(in_mode(both, "jobset"), sleeping(tmp_path / "never"), step("theirs"), "default")
     cancel_owned_job(in_mode(both, "trainjob"), job, CancelPolicy.delete, timeout_seconds=30)

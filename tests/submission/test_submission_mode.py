@@ -95,18 +95,18 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
         (Serving(BOTH, [lease(3)]), "trainjob", "Lease kubeflow-system/trainer.kubeflow.org is renewed", ""),
         (Serving(BOTH, [lease(3, "trainwright-controller")]), "trainjob", "trainwright-controller is renewed", ""),
         (Serving(BOTH, [lease(3, "trainwright-controller-team")]), "trainjob", "-team is renewed", ""),
-        (Serving(BOTH, [lease(3, "trainwright-controller-others")]), "jobset", "there is no Lease", "not looked at"),
-        (Serving(BOTH, [lease(3600)]), "jobset", "was renewed last at", "not looked at"),
-        (Serving(BOTH, [lease(3600)], [SEEN]), "jobset", "was renewed last at", "not looked at"),
-        (Serving(BOTH, [lease(3, holder="")]), "jobset", "was renewed last at", "not looked at"),
+        (Serving(BOTH, [lease(3, "trainwright-controller-others")]), "jobset", "there is no Lease", "not processed"),
+        (Serving(BOTH, [lease(3600)]), "jobset", "was last renewed at", "not processed"),
+        (Serving(BOTH, [lease(3600)], [SEEN]), "jobset", "was last renewed at", "not processed"),
+        (Serving(BOTH, [lease(3, holder="")]), "jobset", "was last renewed at", "not processed"),
         (Serving(BOTH, [lease(3600), lease(1, "trainwright-controller")]), "trainjob", "trainwright-controller is renewed", ""),
-        (Serving({TRAINER: ("trainjobs",)}, [lease(3600)]), "trainjob", "renewed last", "would not start"),
-        (Serving(BOTH), "jobset", "there is no Lease", "not looked at"),
-        (Serving(BOTH, [], [UNSEEN]), "jobset", "there is no Lease", "not looked at"),
+        (Serving({TRAINER: ("trainjobs",)}, [lease(3600)]), "trainjob", "last renewed", "would not start"),
+        (Serving(BOTH), "jobset", "there is no Lease", "not processed"),
+        (Serving(BOTH, [], [UNSEEN]), "jobset", "there is no Lease", "not processed"),
         (Serving(BOTH, [], [SEEN]), "trainjob", "TrainJobs have a status", ""),
         (Serving(BOTH, Forbidden("no"), [SEEN]), "trainjob", "TrainJobs have a status", ""),
-        (Serving(BOTH, Forbidden("no"), [UNSEEN]), "trainjob", "Leases may not be read", "would not start"),
-        (Serving(BOTH, Forbidden("no"), Forbidden("no")), "trainjob", "Leases may not be read", "would not start"),
+        (Serving(BOTH, Forbidden("no"), [UNSEEN]), "trainjob", "Leases cannot be read", "would not start"),
+        (Serving(BOTH, Forbidden("no"), Forbidden("no")), "trainjob", "Leases cannot be read", "would not start"),
         (Serving(BOTH, [], version="v1.33.0+trainwright"), "trainjob", "embedded control plane", ""),
     ],
 )
@@ -165,8 +165,8 @@ def test_neither_is_an_error_that_says_what_to_do() -> None:
 @pytest.mark.parametrize(
     ("mode", "served", "words"),
     [
-        ("trainjob", ONLY_JOBSET, "serves no trainjobs.trainer.kubeflow.org, and the mode trainjob needs them"),
-        ("jobset", {TRAINER: BOTH[TRAINER]}, "serves no jobsets.jobset.x-k8s.io v1alpha2 which the mode jobset needs"),
+        ("trainjob", ONLY_JOBSET, "serves no trainjobs.trainer.kubeflow.org, and the mode trainjob requires them"),
+        ("jobset", {TRAINER: BOTH[TRAINER]}, "serves no jobsets.jobset.x-k8s.io v1alpha2 which the mode jobset requires"),
     ],
 )
 def test_a_mode_that_cannot_be_is_refused(mode: str, served: Any, words: str) -> None:
@@ -191,7 +191,7 @@ def test_the_argument_comes_before_the_variable(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv(VARIABLE, "jobset")
     assert (requested_mode(), requested_mode("trainjob")) == (Mode.jobset, Mode.trainjob)
     monkeypatch.setenv(VARIABLE, "jobsets")
-    with pytest.raises(NoCluster, match=f"{VARIABLE}: 'jobsets' is none of auto, trainjob, jobset, embedded"):
+    with pytest.raises(NoCluster, match=f"{VARIABLE}: 'jobsets' is not one of auto, trainjob, jobset, embedded"):
         requested_mode()
 
 
@@ -208,7 +208,7 @@ def test_embedded_is_a_cluster_that_was_asked_for(monkeypatch: pytest.MonkeyPatc
     assert (chosen.mode, chosen.default_namespace) == (Mode.trainjob, "other")
     connect_for_jobs(embedded=tmp_path, mode="embedded")
     assert connected == [(tmp_path / "kubeconfig", None), (None, tmp_path)]
-    with pytest.raises(NoCluster, match="name one of the two"):
+    with pytest.raises(NoCluster, match="use only one of them"):
         connect_for_jobs(tmp_path, mode="embedded")
     monkeypatch.setenv(VARIABLE, "embedded")
     connect_for_jobs(tmp_path)

@@ -120,12 +120,3 @@ def kind_of(obj: Obj) -> Kind | None:
     """The kind that an object's apiVersion and kind name, or None where we do not know it."""
     group, _, _ = str(obj.get("apiVersion", "")).rpartition("/")
     return _BY_GROUP_KIND.get((group, str(obj.get("kind", ""))))
-
-
-def kind_named(word: str) -> Kind | None:
-    """The kind that a user means by `trainjob`, `trainjobs`, `TrainJob`, `po` or `trainjobs.trainer.kubeflow.org`."""
-    wanted = word.lower()
-    for kind in ALL:
-        if wanted in (kind.singular, kind.plural, kind.resource, *kind.short_names):
-            return kind
-    return None

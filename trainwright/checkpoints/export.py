@@ -63,7 +63,7 @@ def export_checkpoint(
     parent = open_store(target)
     checkpoint = _select_checkpoint(folder, step)
     name = checkpoint.path.name
-    store = open_store(parent.uri.join(name))
+    store = parent.below(name)
     origin = recorded_origin(folder)
     metadata = {**({} if origin is None else {"origin": origin}), **(metadata or {})}
     with disk_errors(checkpoint.path), parent.lock(name):

@@ -43,7 +43,7 @@ def find_export(uri: str) -> ResumeSource:
             f"folder, as in {store.uri.join('RUN')}"
         )
     name, digest = latest
-    chosen = open_store(store.uri.join(name))
+    chosen = store.below(name)
     return ResumeSource(str(chosen.uri), read_manifest(chosen, digest))
 
 

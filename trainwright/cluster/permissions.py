@@ -35,7 +35,7 @@ class Permission:
 
 
 class AccessDenied(Forbidden):
-    """A right is missing: `permission` says which."""
+    """A permission is missing; `permission` is the missing one."""
 
     def __init__(self, message: str, permission: Permission, **more: Any):
         super().__init__(message, **more)

@@ -92,7 +92,7 @@ class RetryingCluster(DelegatingCluster):
         return iter(self.with_retries(lambda: builtins.list(self._cluster.logs(name, namespace, **options))))
 
     def with_retries(self, call: Callable[[], T]) -> T:
-        """The answer of `call`, a read or anything else that can be repeated."""
+        """Return the result of `call`, which must be idempotent."""
         backoff_seconds = _INITIAL_BACKOFF_SECONDS
         while True:
             try:

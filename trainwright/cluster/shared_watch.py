@@ -56,9 +56,9 @@ class SharedWatches:
     def subscribe(
         self, key: Hashable, connect: Callable[[], Cluster], kind: Kind, namespace: str, name: str, on_change: OnChange
     ) -> Subscription:
-        """Follow one object until `unsubscribe`; `on_change` hears of it as it is now, once that is known, and of every change.
+        """Subscribe to one object until `unsubscribe`. `on_change` gets its current state once known, then every change.
 
-        `connect` is called for the first follower of a cluster, and what it raises is raised here.
+        `connect` is called for the first subscription of a cluster, kind and namespace; its errors are raised here.
         """
         with self._lock:
             watch_key = (key, kind.plural, namespace)

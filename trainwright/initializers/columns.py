@@ -11,7 +11,6 @@ Row = dict[str, Any]
 Mapper = Callable[[Row], Row]
 
 _RESPONSE = "### Response:\n"
-LAYOUTS = ("instruction and output (and input)", "prompt and completion", "messages", "text")
 
 
 def mapper_for(columns: list[str], layout: str = "", source: str = "the dataset") -> tuple[str, Mapper]:

@@ -7,7 +7,7 @@ import json
 import logging
 import shutil
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Annotated
@@ -181,8 +181,3 @@ def _line(row: Row, where: str) -> bytes:
         return json.dumps(row, ensure_ascii=False, default=str).encode() + b"\n"
     except UnicodeEncodeError as error:  # an unpaired surrogate, as in "\ud83d"
         raise InitializerError(f"{where}: the row is not valid Unicode; it begins {str(row)[:80]!r}") from error
-
-
-def read_prepared(folder: Path, name: str) -> Iterable[Row]:
-    """Read the rows of a prepared dataset; `name` is `train.jsonl` or `test.jsonl`."""
-    return read_rows(folder / name)

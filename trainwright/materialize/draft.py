@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from trainwright.api import names
@@ -31,9 +30,6 @@ class PodSet:
     def container(self, name: str) -> Obj | None:
         return named(self.pod_spec.get("containers"), name)
 
-    def all_containers(self) -> Iterator[Obj]:
-        yield from self.pod_spec.get("containers") or []
-        yield from self.pod_spec.get("initContainers") or []
 
 
 @dataclass

@@ -23,6 +23,9 @@ class FileStore:
         self.uri = uri
         self._root = uri.path
 
+    def below(self, name: str) -> FileStore:
+        return FileStore(self.uri.join(name))
+
     def put(self, source: Path, key: str, on_progress: ProgressCallback = no_progress) -> StoredFile:
         return copy_file(source, self._path(key), on_progress)
 

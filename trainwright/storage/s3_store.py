@@ -11,6 +11,7 @@ import hashlib
 import logging
 import re
 from collections.abc import Callable, Iterator
+from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -45,6 +46,11 @@ class S3Store:
         self._settings = settings or S3Settings.from_environment()
         self._bucket: Any = self._settings.store(uri)
         self._lease_seconds = lease_seconds
+
+    def below(self, name: str) -> S3Store:
+        store = copy(self)
+        store.uri = self.uri.join(name)
+        return store
 
     def put(self, source: Path, key: str, on_progress: ProgressCallback = no_progress) -> StoredFile:
         import obstore

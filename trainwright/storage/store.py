@@ -24,6 +24,10 @@ class Store(Protocol):
 
     uri: StorageUri
 
+    def below(self, name: str) -> Store:
+        """The part of this store below a name, over the same connections."""
+        ...
+
     def put(self, source: Path, key: str, on_progress: ProgressCallback = no_progress) -> StoredFile:
         """Upload a local file. Returns size and digest of the data that was read. Raises StorageError."""
         ...

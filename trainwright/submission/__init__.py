@@ -1,4 +1,4 @@
-"""How a cluster takes TrainJobs: as TrainJobs or as JobSets, with which fields, and whether a controller handles them."""
+"""Submission modes: whether jobs are submitted as TrainJobs or as JobSets, with which fields, and whether a controller is active."""
 
 from trainwright.submission.jobs_client import JobsClient, connect_for_jobs
 

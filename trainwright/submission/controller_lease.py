@@ -1,6 +1,6 @@
-"""Whether somebody acts on TrainJobs: the Lease that Trainer's manager, or our controller, renews while it works.
+"""Detects an active TrainJob controller by the Lease that Trainer's manager, or `trainwright controller`, renews.
 
-A manager that runs alone may have no Lease at all, and who submits jobs may not be allowed to read one: then nobody knows.
+A manager without leader election has no Lease, and clients may not be allowed to read Leases: the state is then unknown.
 """
 
 from __future__ import annotations
@@ -19,27 +19,27 @@ from trainwright.cluster.discovery import server_version
 from trainwright.cluster.kubernetes_cluster import KubernetesCluster
 
 UPSTREAM_LEASE = "trainer.kubeflow.org"
-"""The Lease of Trainer's own manager, in whatever namespace that was installed."""
+"""The Lease of Trainer's manager, in the namespace of its installation."""
 OWN_LEASE = "trainwright-controller"
-"""The Lease of `trainwright controller`; one for a single namespace has that behind it."""
+"""The Lease of `trainwright controller`; with `-NAMESPACE` appended if it is limited to one namespace."""
 SYSTEM_NAMESPACES = ("kubeflow-system", "kubeflow", "opendatahub", "redhat-ods-applications", "trainwright-system")
-"""Where it is looked for by whoever may not look everywhere."""
+"""Namespaces in which Leases are read if they cannot be listed in all namespaces."""
 _FRESH_SECONDS = 120
 RENEWAL_SECONDS = 5.0
-"""A holder renews its Lease every two seconds: one that changes within this time is held, whatever our clock makes of its time."""
+"""A holder renews its Lease every two seconds: a Lease that changes within this time is held, even if clocks differ."""
 
 
 class LeaseState(enum.StrEnum):
     alive = "alive"
     gone = "gone"
     absent = "absent"
-    """No Lease anywhere: nobody works, or a manager that runs alone."""
+    """No Lease: no controller, or a manager without leader election."""
     unknown = "unknown"
 
 
 @dataclass(frozen=True)
 class ControllerState:
-    """`reason` is a sentence about it."""
+    """The state of the controller's Lease; `reason` explains it."""
 
     lease: LeaseState
     reason: str
@@ -52,9 +52,9 @@ def controller_state(
     now: datetime | None = None,
     sleep: Callable[[float], None] = time.sleep,
 ) -> ControllerState:
-    """What the Leases tell of a controller that acts on the TrainJobs of this namespace. Raises ApiError."""
+    """Return whether a controller for the TrainJobs of this namespace is active, according to the Leases. Raises ApiError."""
     if "+trainwright" in server_version(cluster):
-        return ControllerState(LeaseState.alive, "the embedded control plane runs its controllers itself")
+        return ControllerState(LeaseState.alive, "the embedded control plane runs its own controllers")
     current_time = now or datetime.now(UTC)
     leases, is_complete = [], True
     for lease in _leases(cluster, namespace):
@@ -69,20 +69,20 @@ def controller_state(
         sleep(RENEWAL_SECONDS)
         renewals = {_key(lease): _renew_time(lease) for lease in _leases(cluster, namespace) if lease is not None}
         if changed := next((lease for lease in held if renewals.get(_key(lease), _renew_time(lease)) != _renew_time(lease)), None):
-            return ControllerState(LeaseState.alive, f"the Lease {_key(changed)} is renewed, by a clock that is not ours")
+            return ControllerState(LeaseState.alive, f"the Lease {_key(changed)} is renewed, with a different clock")
     if leases:
         last = max(leases, key=_renew_time)
-        return ControllerState(LeaseState.gone, f"the Lease {_key(last)} was renewed last at {_renew_time(last) or 'no time'}")
+        return ControllerState(LeaseState.gone, f"the Lease {_key(last)} was last renewed at {_renew_time(last) or 'no time'}")
     if is_complete:
         return ControllerState(LeaseState.absent, f"there is no Lease {UPSTREAM_LEASE} or {OWN_LEASE}")
-    return ControllerState(LeaseState.unknown, "Leases may not be read")
+    return ControllerState(LeaseState.unknown, "Leases cannot be read")
 
 
 def _leases(cluster: KubernetesCluster, namespace: str) -> Iterator[Obj | None]:
-    """Those of controllers; None where it is not known whether there are more."""
+    """Yield the Leases of controllers; None if there may be more that cannot be read."""
     lease_names = (UPSTREAM_LEASE, OWN_LEASE, f"{OWN_LEASE}-{namespace}")
     try:
-        for name in lease_names:  # by name: every node of a cluster has a Lease, too
+        for name in lease_names:  # selected by name, since every node has a Lease, too
             yield from cluster.list(LEASE, field_selector=f"metadata.name={name}").items
     except (Forbidden, NotFound):
         yield None
@@ -105,7 +105,7 @@ def _is_held(lease: Obj) -> bool:
 def _seconds_since_renewal(lease: Obj, now: datetime) -> float:
     try:
         return (now - parse_time(_renew_time(lease))).total_seconds()
-    except ValueError:  # no time, or none that can be read
+    except ValueError:  # no valid time
         return float("inf")
 
 

@@ -1,4 +1,4 @@
-"""A cluster together with the mode in which TrainJobs are submitted to it: what jobs are submitted and followed with."""
+"""A client for TrainJobs on a cluster, in the submission mode of that cluster."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 
 class JobsClient(DelegatingCluster):
-    """A `Cluster` on which TrainJobs can be submitted and followed, whatever the mode; `base` is the cluster without the mode."""
+    """A `Cluster` on which TrainJobs can be submitted and followed in either mode; `base` is the underlying cluster."""
 
     def __init__(self, cluster: Cluster, choice: Choice, *, base: Cluster, default_namespace: str = "default"):
         super().__init__(cluster)
@@ -33,7 +33,7 @@ class JobsClient(DelegatingCluster):
 
     @classmethod
     def in_mode(cls, base: Cluster, choice: Choice, *, default_namespace: str = "default") -> JobsClient:
-        """The cluster in the mode of the choice."""
+        """Return a client in the mode of `choice`."""
         if choice.mode is Mode.jobset:
             cluster_in_mode = JobSetCluster(base, served=choice.served, default_namespace=default_namespace)
             return cls(cluster_in_mode, choice, base=base, default_namespace=default_namespace)
@@ -41,7 +41,7 @@ class JobsClient(DelegatingCluster):
 
     @classmethod
     def of(cls, cluster: Cluster) -> JobsClient:
-        """The client itself; for any other cluster, a client in the mode that it is in."""
+        """Return `cluster` itself if it is a client, else a client in its mode."""
         if isinstance(cluster, JobsClient):
             return cluster
         mode, base = (Mode.jobset, cluster.base) if isinstance(cluster, JobSetCluster) else (Mode.trainjob, cluster)
@@ -55,22 +55,22 @@ class JobsClient(DelegatingCluster):
 
     @property
     def uses_bundled_runtimes(self) -> bool:
-        """Whether a runtime that the cluster does not have comes from the catalogue: where JobSets are built here."""
+        """Whether bundled runtimes are used for those that the cluster does not have: true if JobSets are built by the client."""
         return self.mode is Mode.jobset
 
     @property
     def cluster_in_mode(self) -> Cluster:
-        """What answers in this mode: `base`, or the view of it in which TrainJobs are JobSets. The same object for the same cluster."""
+        """`base`, or its view in which TrainJobs are JobSets. The same object for the lifetime of this client."""
         return self._cluster
 
     def other_mode(self) -> JobsClient:
-        """The same cluster in the mode that was not chosen."""
+        """Return a client for the same cluster in the other mode."""
         other = Mode.trainjob if self.mode is Mode.jobset else Mode.jobset
         choice = replace(self.choice, mode=other, forced=True)
         return JobsClient.in_mode(self.base, choice, default_namespace=self.default_namespace)
 
     def pages(self, kind: Kind, namespace: str | None = None, **options: Unpack[ListOptions]) -> Iterator[Listing]:
-        """A list page by page, where the cluster can; else as one page."""
+        """Yield a list page by page if the cluster supports it; else as one page."""
         pages = getattr(self._cluster, "pages", None)
         yield from pages(kind, namespace, **options) if pages else [self._cluster.list(kind, namespace, **options)]
 
@@ -79,14 +79,13 @@ class JobsClient(DelegatingCluster):
         if not dry_run:
             return self._cluster.create(obj)
         if not isinstance(self._cluster, KubernetesCluster | JobSetCluster):
-            raise BadRequest("this cluster has no dry run")
+            raise BadRequest("this cluster does not support dry run")
         return self._cluster.create(obj, dry_run=True)
 
     def build(self, trainjob: Obj, sent: Obj, runtime: Obj) -> Built:
-        """What a TrainJob becomes with that runtime, materialized once; `submit` creates it. `sent` is the TrainJob in the form
-        that the cluster serves.
+        """Materialize a TrainJob with its runtime, for `submit`. `sent` is the TrainJob in the API version that the cluster serves.
 
-        Where a controller builds the objects, they are a preview: without keys, and none for a job that another manager builds.
+        If a controller builds the objects, the result is a preview: without keys, and empty for a job with another manager.
         Raises RuntimeNotFound, Invalid.
         """
         if isinstance(self._cluster, JobSetCluster):
@@ -95,7 +94,7 @@ class JobsClient(DelegatingCluster):
         return Built(sent, objects[-1] if objects else None, objects[:-1])
 
     def submit(self, built: Built) -> Obj:
-        """Create the TrainJob that `build` was given, or what represents it in this mode. Raises as `Cluster.create`."""
+        """Create the TrainJob, or the JobSet that represents it in this mode. Raises the errors of `Cluster.create`."""
         if isinstance(self._cluster, JobSetCluster):
             return self._cluster.submit(built)
         return self._cluster.create(built.trainjob)
@@ -109,27 +108,27 @@ def connect_for_jobs(
     namespace: str = "",
     mode: str = "",
 ) -> JobsClient:
-    """Connect as `connect` does, to submit or follow TrainJobs, in the requested mode or the one that fits the cluster.
+    """Connect as `connect` does, to submit or follow TrainJobs, in the requested mode or the one that suits the cluster.
 
-    `namespace` replaces the one of the credentials. The mode `embedded` starts the embedded control plane of `embedded`, or
-    of the default home. Raises NoCluster, NoTrainingApi, and ApiError for a cluster that does not answer.
+    `namespace` overrides the kubeconfig's. The mode `embedded` starts the embedded control plane with the home `embedded`,
+    or with the default home. Raises NoCluster, NoTrainingApi, and ApiError if the API server is unreachable.
     """
     requested = requested_mode(mode)
     if requested is Mode.embedded and embedded is None:
         if kubeconfig is None:
             kubeconfig = start_embedded()
         elif mode:
-            raise NoCluster(f"the submission mode embedded, and the kubeconfig {kubeconfig}: name one of the two")
-        else:  # an argument of this call overrides the environment variable
+            raise NoCluster(f"the submission mode embedded conflicts with the kubeconfig {kubeconfig}: use only one of them")
+        else:  # the kubeconfig argument overrides the environment variable
             requested = Mode.auto
     cluster = connect(kubeconfig, context=context, embedded=embedded)
     return for_jobs(cluster, requested, namespace=namespace)
 
 
 def for_jobs(cluster: KubernetesCluster, mode: str = "", *, namespace: str = "") -> JobsClient:
-    """A client for that cluster, as `connect_for_jobs` makes it; the choice of the mode is logged."""
+    """Return a client for a cluster, as `connect_for_jobs` does; logs the chosen mode."""
     choice = choose_mode(cluster, requested_mode(mode), namespace=namespace)
-    log.info("submission mode chosen mode=%s why=%s host=%s", choice.mode, choice.reason, cluster.host)
+    log.info("event=submission_mode_selected mode=%s reason=%s host=%s", choice.mode, choice.reason, cluster.host)
     if choice.warning:
-        log.warning("submission mode=%s %s", choice.mode, choice.warning)
+        log.warning("event=submission_mode_warning mode=%s warning=%s", choice.mode, choice.warning)
     return JobsClient.in_mode(cluster, choice, default_namespace=namespace or cluster.default_namespace)

@@ -1,7 +1,7 @@
-"""How TrainJobs are submitted to a cluster: as TrainJobs, or, where no controller handles those, as the JobSets they become.
+"""Chooses how TrainJobs are submitted to a cluster: as TrainJobs, or as JobSets if no controller handles TrainJobs.
 
-The choice follows from what the cluster serves. An argument, a connection or TRAINWRIGHT_SUBMISSION_MODE forces it. Nothing falls back
-to an embedded control plane: that is used only where it is asked for.
+The choice depends on the APIs that the cluster serves; an argument, a connection or TRAINWRIGHT_SUBMISSION_MODE overrides it.
+The embedded control plane is never a fallback: it is used only on request.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ class Mode(enum.StrEnum):
 
 
 class NoTrainingApi(NoCluster):
-    """The cluster has no API that the mode could submit to; the message says what to install."""
+    """The cluster does not serve the API that the mode needs; the message states what to install."""
 
 
 @dataclass(frozen=True)
 class Choice:
-    """`mode` is trainjob or jobset; `reason` what it was chosen for, `warning` what may be wrong with it."""
+    """`mode` is trainjob or jobset; `reason` is why it was chosen, `warning` a possible problem."""
 
     mode: Mode
     reason: str
@@ -47,15 +47,15 @@ class Choice:
 
     @property
     def could_differ(self) -> bool:
-        """Whether another look at the same cluster could choose the other one."""
+        """Whether the other mode may be chosen for the same cluster at another time."""
         return not self.forced and TRAINJOB.plural in self.served
 
 
 def requested_mode(given: str = "") -> Mode:
-    """The mode that was asked for: by the argument, else by TRAINWRIGHT_SUBMISSION_MODE, else auto. Raises NoCluster."""
+    """Return the requested mode: the argument, else TRAINWRIGHT_SUBMISSION_MODE, else auto. Raises NoCluster."""
     text, where = (given, "submission mode") if given else (os.environ.get(VARIABLE) or Mode.auto, VARIABLE)
     if text not in list(Mode):
-        raise NoCluster(f"{where}: {text!r} is none of {', '.join(Mode)}")
+        raise NoCluster(f"{where}: {text!r} is not one of {', '.join(Mode)}")
     return Mode(text)
 
 
@@ -66,8 +66,8 @@ def choose_mode(cluster: KubernetesCluster, requested: Mode = Mode.auto, *, name
     has_trainjobs = TRAINJOB.plural in served
     if requested in (Mode.trainjob, Mode.embedded):
         if not has_trainjobs:
-            raise NoTrainingApi(f"{cluster.host} serves no {TRAINJOB.resource}, and the mode {requested} needs them: {_INSTALL}")
-        return Choice(Mode.trainjob, "asked for", served=served, forced=True)
+            raise NoTrainingApi(f"{cluster.host} serves no {TRAINJOB.resource}, and the mode {requested} requires them: {_INSTALL}")
+        return Choice(Mode.trainjob, "requested", served=served, forced=True)
     controller = None
     if requested is Mode.auto and has_trainjobs:
         controller = with_retries(lambda: controller_state(cluster, namespace or cluster.default_namespace))
@@ -81,34 +81,34 @@ def choose_mode(cluster: KubernetesCluster, requested: Mode = Mode.auto, *, name
         what = "neither" if requested is Mode.auto else "no"
         raise NoTrainingApi(f"{cluster.host} serves {what} {JOBSET.resource} {JOBSET.version} {_NOR[requested]}: {_INSTALL}")
     forced = requested is Mode.jobset
-    reason = "asked for" if forced else f"{TRAINER} is not served, {JOBSET.group} is"
+    reason = "requested" if forced else f"{TRAINER} is not served, {JOBSET.group} is"
     return Choice(Mode.jobset, reason, served=served, forced=forced)
 
 
-_NOR = {Mode.auto: f"nor {TRAINJOB.resource}", Mode.jobset: "which the mode jobset needs"}
+_NOR = {Mode.auto: f"nor {TRAINJOB.resource}", Mode.jobset: "which the mode jobset requires"}
 _INSTALL = (
     "install Kubeflow Trainer, or JobSet, or both with `trainwright crds` and `trainwright controller` (docs/submission.md); "
-    "for a cluster on this machine ask for the mode embedded"
+    "for a local cluster use the mode embedded"
 )
 
 
 def _without_active_lease(controller: ControllerState, served: frozenset[str], has_jobsets: bool, has_status: bool) -> Choice:
-    """TrainJobs are served, and no Lease says that somebody acts on them. Pure."""
+    """Choose the mode if TrainJobs are served but no Lease shows an active controller. Pure."""
     reason = f"TrainJobs are served, and {controller.reason}"
     if controller.lease is not LeaseState.gone and has_status:
         return Choice(Mode.trainjob, f"{reason}, but TrainJobs have a status", served=served)
     if controller.lease is not LeaseState.unknown and has_jobsets:
-        warning = "TrainJobs of this cluster are not looked at; when their controller is back, new jobs go to it"
+        warning = "existing TrainJobs of this cluster are not processed; when their controller is back, new jobs are submitted to it"
         return Choice(Mode.jobset, reason, warning=warning, served=served)
-    warning = f"nobody may be there to act on TrainJobs ({controller.reason}): a job would not start. See `trainwright doctor`"
+    warning = f"there may be no controller for TrainJobs ({controller.reason}): a job would not start. See `trainwright doctor`"
     return Choice(Mode.trainjob, reason, warning=warning, served=served)
 
 
 def _any_trainjob_has_status(cluster: KubernetesCluster, namespace: str) -> bool:
-    """Whether any TrainJob of the namespace shows that a controller has looked at it."""
+    """Whether any TrainJob of the namespace has a status, which shows that a controller has processed it."""
     try:
         jobs = cluster.list(TRAINJOB, namespace).items
     except ApiError as error:
-        log.debug("TrainJobs cannot be listed error=%s", error.message)
+        log.debug("event=trainjobs_not_listed error=%s", error.message)
         return False
     return any((job.get("status") or {}).get(part) for job in jobs for part in ("conditions", "jobsStatus"))

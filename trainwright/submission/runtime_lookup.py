@@ -1,4 +1,4 @@
-"""Looking a training runtime up in a cluster, in the form that `resolve_runtime` asks for."""
+"""Looks up a training runtime in a cluster, for `resolve_runtime`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from trainwright.cluster.protocol import Cluster
 
 
 def runtime_lookup(cluster: Cluster, namespace: str) -> Callable[[str, str], Obj | None]:
-    """A function from `(kind, name)` to the runtime, or None; a TrainingRuntime is looked for in `namespace`."""
+    """Return a function from `(kind, name)` to the runtime or None; a TrainingRuntime is looked up in `namespace`."""
 
     def lookup(kind: str, name: str) -> Obj | None:
         try:

@@ -1,4 +1,4 @@
-"""Which fields a TrainJob has in this cluster, as its CustomResourceDefinition says: asked for once in the life of a process."""
+"""The TrainJob fields that a cluster serves, from its CustomResourceDefinition; cached for the lifetime of the process."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class ServedSchema:
-    """The schema of `spec`. Unknown fields are dropped by an API server without a word, so it is asked before."""
+    """The schema of `spec`. Checked before submission, since API servers silently drop unknown fields."""
 
     spec: Obj
 
@@ -27,12 +27,12 @@ class ServedSchema:
         return field in (self.spec.get("properties") or {})
 
     def unserved(self, spec: Obj) -> list[str]:
-        """The fields of a spec that would be dropped, as paths below `spec`."""
+        """Return the fields of a spec that would be dropped, as paths below `spec`."""
         return list(_unserved(self.spec, spec, "spec"))
 
 
 class _Schemas:
-    """Those that have been asked for: by host, and by the object for clusters without one."""
+    """Caches schemas by host, or by object for clusters without a host."""
 
     def __init__(self) -> None:
         self._by_host: dict[Hashable, ServedSchema | None] = {}
@@ -43,12 +43,12 @@ class _Schemas:
         host = getattr(cluster, "host", None)
         cached = self._by_cluster if host is None else self._by_host
         key = cluster if host is None else host
-        with self._lock:  # also while asking: whoever comes second waits for the one answer
+        with self._lock:  # held during the request, so that concurrent callers share one request
             if key not in cached:
                 try:
                     cached[key] = _fetch_schema(client)  # type: ignore[index]
-                except ApiError as error:  # an answer of the moment, not of the cluster: not kept
-                    log.debug("the TrainJob CRD is not known now error=%s", error.message)
+                except ApiError as error:  # transient: not cached
+                    log.debug("event=trainjob_crd_not_read error=%s", error.message)
                     return None
             return cached[key]  # type: ignore[index]
 
@@ -65,24 +65,24 @@ _schemas = _Schemas()
 
 
 def served_trainjob(cluster: Cluster, *, client: Cluster | None = None) -> ServedSchema | None:
-    """The schema of TrainJobs there; None where it may not be read, or is none (an embedded control plane).
+    """Return the schema of TrainJobs on a cluster; None if it cannot be read, or does not exist (embedded control plane).
 
-    `client` is the same cluster as it is asked, with more patience for instance.
+    `client` sends the request for the same cluster, for instance a RetryingCluster.
     """
     return _schemas.of(cluster, client or cluster)
 
 
 def forget_served(cluster: Cluster) -> None:
-    """Ask again next time: the cluster has answered in another form than its schema had promised."""
+    """Drop the cached schema, after a response that did not match it."""
     _schemas.forget(cluster)
 
 
 def schema_in(definition: Obj) -> ServedSchema | None:
-    """The schema of the version that we speak. Pure."""
+    """Return the schema of the supported version; None if there is none. Pure."""
     for version in (definition.get("spec") or {}).get("versions") or []:
         if version.get("name") == TRAINJOB.version and version.get("served", True):
-            whole = (version.get("schema") or {}).get("openAPIV3Schema") or {}
-            spec = (whole.get("properties") or {}).get("spec")
+            schema = (version.get("schema") or {}).get("openAPIV3Schema") or {}
+            spec = (schema.get("properties") or {}).get("spec")
             return ServedSchema(spec) if spec and spec.get("properties") else None
     return None
 
@@ -91,7 +91,7 @@ def _fetch_schema(cluster: Cluster) -> ServedSchema | None:
     try:
         return schema_in(cluster.get(DEFINITION, TRAINJOB.resource))
     except (Forbidden, Unauthorized, NotFound) as error:
-        log.info("the TrainJob CRD cannot be read; today's form is sent reason=%s", error.reason)
+        log.info("event=trainjob_crd_not_readable reason=%s", error.reason)
         return None
 
 

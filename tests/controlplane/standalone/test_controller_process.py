@@ -93,20 +93,20 @@ def test_what_cannot_be_built_is_told_by_an_event(others_plane: ControlPlane, st
         found = others_plane.cluster.list(EVENT, "default").items
         return [event["message"] for event in found if event["reason"] == "TrainJobResourcesCreationFailed"]
 
-    assert "the JobSet taken exists and belongs to somebody else" in eventually(events)[0]
+    assert "the JobSet taken exists and belongs to another object" in eventually(events)[0]
     wait_for(others_plane.cluster, create(others_plane, "next"))
 
 
 def test_a_release_hands_over_at_once(others_plane: ControlPlane, start: Start) -> None:
     first = start("--lease-duration", "600", "--retry-period", "0.3")
-    first.await_line("working namespace")
+    first.await_line("reconciling namespace")
     second = start("--lease-duration", "600", "--retry-period", "0.3")
     second.await_line("holder=")
     eventually(lambda: second.page("/readyz")[0] == 200)
     code, text = second.page("/metrics", of="metrics")
     assert (code, "trainwright_leader 0\n" in text, "trainwright_trainjobs" in text) == (200, True, False)
     assert first.end() == 0
-    second.await_line("working namespace", 15)
+    second.await_line("reconciling namespace", 15)
     assert lease(others_plane)["leaseTransitions"] == 1
     wait_for(others_plane.cluster, create(others_plane, "demo"))
     assert created_jobsets(first, second) == 1
@@ -116,7 +116,7 @@ def test_a_leader_that_is_killed_is_replaced_and_its_work_finished(
     others_plane: ControlPlane, start: Start, tmp_path: Any
 ) -> None:
     first = start(*QUICK)
-    first.await_line("working namespace")
+    first.await_line("reconciling namespace")
     second = start(*QUICK)
     second.await_line("holder=")
     go = tmp_path / "go"
@@ -124,7 +124,7 @@ def test_a_leader_that_is_killed_is_replaced_and_its_work_finished(
     eventually(lambda: jobset(others_plane, "job-0"))
     first.process.send_signal(signal.SIGKILL)
     jobs += [create(others_plane, f"late-{number}") for number in range(2)]
-    second.await_line("working namespace", 15)
+    second.await_line("reconciling namespace", 15)
     go.touch()
     for job in jobs:
         wait_for(others_plane.cluster, job)
@@ -141,7 +141,7 @@ def test_a_leader_that_cannot_renew_stops_writing_and_goes(others_plane: Control
         return 0 if shut and right is not None and right.resource.startswith("leases") else None
 
     first = start(*QUICK, shut=door)
-    first.await_line("working namespace")
+    first.await_line("reconciling namespace")
     wait_for(others_plane.cluster, create(others_plane, "one"))
     second = start(*QUICK)
     second.await_line("holder=")
@@ -149,7 +149,7 @@ def test_a_leader_that_cannot_renew_stops_writing_and_goes(others_plane: Control
     assert first.process.wait(15) == 5
     assert "could not be renewed in time" in first.said()
     written = len(first.door.written())
-    second.await_line("working namespace", 15)
+    second.await_line("reconciling namespace", 15)
     wait_for(others_plane.cluster, create(others_plane, "two"))
     assert len(first.door.written()) == written
     assert created_jobsets(first, second) == 2
@@ -157,12 +157,12 @@ def test_a_leader_that_cannot_renew_stops_writing_and_goes(others_plane: Control
 
 def test_a_leader_that_was_asleep_writes_nothing_when_it_wakes(others_plane: ControlPlane, start: Start) -> None:
     first = start(*QUICK)
-    first.await_line("working namespace")
+    first.await_line("reconciling namespace")
     wait_for(others_plane.cluster, create(others_plane, "one"))
     second = start(*QUICK)
     second.await_line("holder=")
     first.process.send_signal(signal.SIGSTOP)
-    second.await_line("working namespace", 15)
+    second.await_line("reconciling namespace", 15)
     written = len(first.door.written())
     waiting = [create(others_plane, f"job-{number}") for number in range(5)]
     first.process.send_signal(signal.SIGCONT)  # and finds news of five TrainJobs waiting

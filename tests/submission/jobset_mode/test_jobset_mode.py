@@ -70,7 +70,7 @@ def test_a_jobset_without_a_trainjob_is_none(cluster: JobSetCluster, inner: Inne
     with pytest.raises(NotFound):
         cluster.patch(TRAINJOB, "theirs", {"spec": {"suspend": True}}, "default")
     assert [name_of(job) for job in cluster.list(TRAINJOB, "default").items] == ["ours"]
-    with pytest.raises(Invalid, match="of somebody else exists"):
+    with pytest.raises(Invalid, match="of another owner exists"):
         cluster.create(trainjob("theirs"))
     assert inner.get(JOBSET, "theirs", "default")["metadata"].get("labels") is None
 
@@ -224,8 +224,8 @@ def test_other_ways_to_write_are_refused(cluster: JobSetCluster) -> None:
         ({"trainer": {"env": [{"name": "PET_NNODES", "value": "1"}]}}, "PET_NNODES"),
         ({"activeDeadlineSeconds": 60}, "activeDeadlineSeconds"),
         ({"managedBy": "kueue.x-k8s.io/multikueue"}, "managedBy"),
-        ({"metadata": {"annotations": {names.TRAINJOB_ANNOTATION: "{}"}}}, "it is for JobSets"),
-        ({"trainer": {"args": ["x" * 200_000, "y" * 100_000]}}, f"{MAX_ANNOTATION_BYTES} may be"),
+        ({"metadata": {"annotations": {names.TRAINJOB_ANNOTATION: "{}"}}}, "it is reserved for JobSets"),
+        ({"trainer": {"args": ["x" * 200_000, "y" * 100_000]}}, f"at most {MAX_ANNOTATION_BYTES} are allowed"),
     ],
 )
 def test_bad_input_is_refused_before_anything_is_made(
@@ -269,7 +269,7 @@ def test_a_trainjob_of_the_name_that_nobody_acts_on_is_a_rival() -> None:
     inner.create(bundled_runtime("torch-distributed") or {})
     inner.create(trainjob())
     cluster = JobSetCluster(inner, served=frozenset({"trainjobs", "clustertrainingruntimes"}))
-    with pytest.raises(Invalid, match="was not made in jobset mode"):
+    with pytest.raises(Invalid, match="was not created in jobset mode"):
         cluster.create(trainjob())
     assert inner.list(JOBSET, "default").items == []
     inner.close()

@@ -113,7 +113,7 @@ def test_what_can_never_be_made_takes_the_jobset_back(cluster: JobSetCluster, in
 def test_a_companion_of_somebody_else_is_not_taken_over(cluster: JobSetCluster, inner: Inner) -> None:
     metadata = {"name": "demo-mpi-ssh-auth", "namespace": "default"}
     inner.create({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": {}})
-    with pytest.raises(Invalid, match="Secret demo-mpi-ssh-auth exists and belongs to somebody else"):
+    with pytest.raises(Invalid, match="Secret demo-mpi-ssh-auth exists and has another owner"):
         cluster.create(mpi())
 
 

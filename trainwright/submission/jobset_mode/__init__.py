@@ -1,4 +1,4 @@
-"""TrainJobs on a cluster that has only JobSet: each is its JobSet, which carries what a TrainJob has and a JobSet has not."""
+"""Jobset mode: represents each TrainJob by its JobSet, which stores the TrainJob's spec in an annotation."""
 
 from trainwright.submission.jobset_mode.jobset_cluster import JobSetCluster
 

@@ -1,4 +1,4 @@
-"""From a TrainJob to the JobSet that stands for it, and to the objects beside it. Pure, but for the keys that are handed in."""
+"""Builds the JobSet that represents a TrainJob, and its companion objects. Pure, except for the keys that are passed in."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _LABELS = {names.SOURCE_KIND_LABEL: "TrainJob", names.LEGACY[names.SOURCE_KIND_L
 
 @dataclass(frozen=True)
 class Built:
-    """A TrainJob and what it becomes; `jobset` is None where another manager builds it.
+    """A TrainJob and the objects built from it; `jobset` is None if another manager builds it.
 
-    `companions` have no owner yet: that is the JobSet, once it has a UID.
+    `companions` have no owner yet: the JobSet owns them once it has a UID.
     """
 
     trainjob: Obj
@@ -28,16 +28,16 @@ class Built:
 
 
 def build_jobset(trainjob: Obj, runtime: Obj, *, keys: Keys | None = None) -> Built:
-    """The objects of an admitted TrainJob.
+    """Build the objects of an admitted TrainJob.
 
-    A JobSet whose companions have to be made first is held: suspended, with our own mark, so that whoever submits the same
-    step again resumes it, and makes what is missing. One that is to wait anyway, or for a queue, needs no holding.
+    A JobSet that needs companions is created suspended, with the `suspended-by` annotation, so that submitting the same
+    step again resumes it and creates missing companions. Not needed if it is suspended anyway, or waits for a queue.
     Raises Invalid.
     """
     _check_supported(trainjob)
     objects = materialize(trainjob, runtime, keys=keys)
     if not objects:
-        raise _invalid(trainjob, "spec.managedBy", "in jobset mode nobody else can build the JobSet")
+        raise _invalid(trainjob, "spec.managedBy", "in jobset mode no other manager can build the JobSet")
     *companions, jobset = objects
     for companion in companions:
         companion["metadata"].pop("ownerReferences", None)
@@ -45,14 +45,14 @@ def build_jobset(trainjob: Obj, runtime: Obj, *, keys: Keys | None = None) -> Bu
     if companions and not jobset["spec"]["suspend"] and names.QUEUE_LABEL not in labels_of(jobset):
         jobset["spec"]["suspend"] = True
         jobset["metadata"]["annotations"][names.SUSPENDED_BY_ANNOTATION] = names.suspended_by_us(1)
-    # The JobSet is all that there is of the job: with it, its verdict would go, and a late look would make the job anew.
+    # Only the JobSet stores the job's result: if it were deleted, a late retry would create the job again.
     jobset["spec"].pop("ttlSecondsAfterFinished", None)
     check_size(jobset)
     return Built(trainjob, jobset, companions)
 
 
 def awaits_companions(jobset: Obj) -> bool:
-    """Whether the JobSet waits for its companions: as it was created, by us, and nobody has changed it since."""
+    """Whether the JobSet is still suspended for its companions: unchanged since Trainwright created it."""
     first = names.suspended_by_us(1)
     annotations = annotations_of(jobset)
     return bool(
@@ -63,14 +63,15 @@ def awaits_companions(jobset: Obj) -> bool:
 
 
 def companion_key(companion: Obj) -> tuple[str, str, str]:
-    """As `Record` names it."""
+    """Return API version, kind and name, as in `Record.companions`."""
     return companion["apiVersion"], companion["kind"], name_of(companion)
 
 
 def owned_by(jobset: Obj, companion: Obj) -> Obj:
-    """The companion, to go with its JobSet.
+    """Return the companion with an owner reference to its JobSet.
 
-    It does not block the JobSet's deletion: that would need rights on finalizers where OwnerReferencesPermissionEnforcement is on.
+    It does not block the JobSet's deletion: with the OwnerReferencesPermissionEnforcement admission plugin that would require
+    permissions on finalizers.
     """
     reference = {**owner_reference(jobset), "blockOwnerDeletion": False}
     return {**companion, "metadata": {**companion["metadata"], "ownerReferences": [reference]}}
@@ -102,12 +103,12 @@ def _without(entries: dict[str, str], others: dict[str, str]) -> dict[str, str]:
 
 def _check_supported(trainjob: Obj) -> None:
     if trainjob["spec"].get("activeDeadlineSeconds"):
-        message = "a JobSet has no deadline: in jobset mode whoever waits keeps one (`trainwright wait --timeout`)"
+        message = "JobSets have no deadline: in jobset mode the waiting client enforces it (`trainwright wait --timeout`)"
         raise _invalid(trainjob, "spec.activeDeadlineSeconds", message)
     stored = (names.TRAINJOB_ANNOTATION, names.COMPANIONS_CREATED_ANNOTATION)
     for reserved in (*stored, names.LEGACY[names.COMPANIONS_CREATED_ANNOTATION]):
         if reserved in annotations_of(trainjob):
-            raise _invalid(trainjob, f"metadata.annotations[{reserved}]", "it is for JobSets")
+            raise _invalid(trainjob, f"metadata.annotations[{reserved}]", "it is reserved for JobSets")
 
 
 def _invalid(trainjob: Obj, field: str, reason: str) -> Invalid:

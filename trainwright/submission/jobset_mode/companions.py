@@ -1,8 +1,7 @@
-"""From a JobSet that has been created to one that runs with all that it needs beside it.
+"""Creates the companion objects of a JobSet, then resumes it.
 
-The JobSet comes first, since it owns the others: a client that dies in between leaves nothing behind that belongs to nobody. A JobSet
-with companions is held (suspended, marked as ours) until they are there; whoever submits the step again resumes it, and so makes what
-is missing.
+The JobSet is created first, since it owns the others: a client crash in between leaves no orphans. It stays suspended until its
+companions exist; submitting the step again creates the missing ones and resumes it.
 """
 
 from __future__ import annotations
@@ -22,32 +21,32 @@ from trainwright.submission.jobset_mode.view import trainjob_of
 
 _MOST_TRIES = 10
 _PREDECESSOR_SECONDS = 1.0
-"""After which what an earlier job of the name has left is looked at again."""
+"""Retry interval while a companion of an earlier job of the same name is being deleted."""
 log = logging.getLogger(__name__)
 
 
 class CompanionCreator:
-    """`build` makes the objects of an admitted TrainJob anew."""
+    """`build` rebuilds the objects of an admitted TrainJob."""
 
     def __init__(self, cluster: Cluster, build: Callable[[Obj], Built]):
         self._cluster, self._build = cluster, build
 
     def complete(self, jobset: Obj, built: Built | None = None) -> Obj:
-        """The JobSet with its companions, and running unless it is not to; `built` is what a new one was created from.
+        """Create missing companions and resume the JobSet; returns it. `built` is what a new JobSet was created from.
 
-        Can be done again, and by several at once. What can never be made takes the JobSet away again. Raises ApiError.
+        Idempotent, and safe to call concurrently. On a permanent error the JobSet is deleted. Raises ApiError.
         """
         try:
             self.make_companions(jobset, built)
         except ApiError as error:
             if not error.retryable:
-                log.warning("jobset taken back name=%s error=%s", name_of(jobset), error.message)
+                log.warning("event=jobset_withdrawn name=%s error=%s", name_of(jobset), error.message)
                 self._delete_jobset(jobset)
             raise
         return self._resume_if_ready(jobset)
 
     def make_companions(self, jobset: Obj, built: Built | None = None) -> None:
-        """Make those that are not there; without `built` they are looked for first. Raises ApiError."""
+        """Create the missing companions; without `built`, checks first which exist. Raises ApiError."""
         keys = record_of(jobset).companions
         missing = [key for key in keys if built is not None or not self._has(jobset, key)]
         if not missing:
@@ -60,11 +59,11 @@ class CompanionCreator:
         try:
             self._cluster.create(owned_by(jobset, companion))
         except AlreadyExists:
-            if not self._has(jobset, companion_key(companion)):  # gone in this moment
+            if not self._has(jobset, companion_key(companion)):  # deleted in the meantime
                 raise _predecessor_terminating(companion["kind"], name_of(companion)) from None
 
     def _has(self, jobset: Obj, key: tuple[str, str, str]) -> bool:
-        """Whether the companion is there. Raises Invalid for an object of somebody else that has its name."""
+        """Whether the companion exists. Raises Invalid if an object with its name has another owner."""
         version, kind_name, name = key
         kind = kind_of({"apiVersion": version, "kind": kind_name})
         assert kind is not None, key
@@ -77,10 +76,10 @@ class CompanionCreator:
         owner = controller_of(found) or {}
         if is_deleting(found) or (owner.get("kind"), owner.get("name")) == (JOBSET.kind, name_of(jobset)):
             raise _predecessor_terminating(kind_name, name)
-        raise Invalid(f"the {kind_name} {name} exists and belongs to somebody else; give the TrainJob another name")
+        raise Invalid(f"the {kind_name} {name} exists and has another owner; give the TrainJob another name")
 
     def _resume_if_ready(self, jobset: Obj) -> Obj:
-        """The held JobSet, let go: once, and only as it was when it was looked at."""
+        """Resume a JobSet that is suspended for its companions, unless it was changed in the meantime; returns it."""
         for _ in range(_MOST_TRIES):
             if not awaits_companions(jobset):
                 return jobset
@@ -89,7 +88,7 @@ class CompanionCreator:
             change = {"metadata": {"annotations": annotations, "resourceVersion": version}, "spec": {"suspend": False}}
             try:
                 return self._cluster.patch(JOBSET, name_of(jobset), change, namespace_of(jobset))
-            except Conflict:  # its status moved on meanwhile, or another try of ours was faster
+            except Conflict:  # its status changed, or a concurrent try was faster
                 jobset = self._cluster.get(JOBSET, name_of(jobset), namespace_of(jobset))
         raise Conflict(f"JobSet {name_of(jobset)} changed {_MOST_TRIES} times while it was being started")
 
@@ -100,16 +99,16 @@ class CompanionCreator:
         except NotFound:
             return
         except ApiError as error:
-            log.warning("the JobSet stays, suspended name=%s error=%s", name_of(jobset), error.message)
+            log.warning("event=jobset_not_deleted name=%s error=%s", name_of(jobset), error.message)
 
 
 def _predecessor_terminating(kind: str, name: str) -> ServiceUnavailable:
-    message = f"the {kind} {name} of an earlier job of this name is not gone yet"
+    message = f"the {kind} {name} of an earlier job of this name is still being deleted"
     return ServiceUnavailable(message, retry_after=_PREDECESSOR_SECONDS)
 
 
 def _original_trainjob(jobset: Obj) -> Obj:
-    """The TrainJob to build the companions from once more."""
+    """Return the TrainJob to rebuild the companions from."""
     trainjob = trainjob_of(jobset)
     metadata = {"name": name_of(jobset), "namespace": namespace_of(jobset)}
     return admit(

@@ -1,6 +1,6 @@
-"""A `Cluster` in which every TrainJob is a JobSet: what is above it submits, follows, suspends and deletes TrainJobs as anywhere.
+"""A `Cluster` that stores every TrainJob as a JobSet, so that callers submit, follow, suspend and delete TrainJobs as usual.
 
-All other kinds are the cluster's own.
+Other kinds are passed through.
 """
 
 from __future__ import annotations
@@ -58,12 +58,12 @@ from trainwright.submission.jobset_mode.view import trainjob_of
 from trainwright.submission.runtime_lookup import runtime_lookup
 
 _JOBSET_MODE_SELECTOR = f"{names.LEGACY[names.SOURCE_KIND_LABEL]}=TrainJob"
-"""By the label of 0.1, which new JobSets carry too: a selector cannot ask for either of two."""
+"""Uses the label of version 0.1, which new JobSets have, too: a selector cannot match either of two labels."""
 log = logging.getLogger(__name__)
 
 
 class JobSetCluster(DelegatingCluster):
-    """Implements `Cluster` on another one. `served` are the resources of Trainer's API that are served there, if any."""
+    """Implements `Cluster` on another one. `served` are the resources of Trainer's API that it serves, if any."""
 
     def __init__(self, cluster: Cluster, *, served: frozenset[str] = frozenset(), default_namespace: str = "default"):
         super().__init__(cluster)
@@ -73,7 +73,7 @@ class JobSetCluster(DelegatingCluster):
 
     @property
     def base(self) -> Cluster:
-        """The cluster itself, on which a TrainJob is not a JobSet."""
+        """The underlying cluster."""
         return self._cluster
 
     def get(self, kind: Kind, name: str, namespace: str | None = None) -> Obj:
@@ -100,9 +100,9 @@ class JobSetCluster(DelegatingCluster):
         return _view_events(self._cluster.watch(JOBSET, namespace, **options))
 
     def create(self, obj: Obj, *, dry_run: bool = False) -> Obj:
-        """Of a TrainJob: its JobSet and what that needs. With `dry_run` the server only says what it would make of the JobSet.
+        """Create an object; for a TrainJob its JobSet and companions. With `dry_run` the server only returns what it would store.
 
-        Raises RuntimeNotFound, and Invalid where a TrainJob would be refused.
+        Raises RuntimeNotFound, and Invalid if the TrainJob would be rejected.
         """
         kind = kind_of(obj)
         if kind != TRAINJOB:
@@ -111,16 +111,16 @@ class JobSetCluster(DelegatingCluster):
         return self._submit(self.build(obj), dry_run=dry_run)
 
     def build(self, trainjob: Obj, runtime: Obj | None = None) -> Built:
-        """The JobSet and companions of a TrainJob, with the runtime that it names unless that is given.
+        """Build the JobSet and companions of a TrainJob; `runtime` defaults to the one that it references.
 
-        Raises RuntimeNotFound, and Invalid where a TrainJob would be rejected.
+        Raises RuntimeNotFound, and Invalid if the TrainJob would be rejected.
         """
         admitted = admit(trainjob, context=AdmissionContext(now=now())).object
         admitted["metadata"].setdefault("namespace", self.default_namespace)
         return self._build(admitted, runtime)
 
     def submit(self, built: Built) -> Obj:
-        """Create what `build` has built; the TrainJob. Raises Invalid where the name is taken by an object that is not ours."""
+        """Create the objects of `build`; returns the TrainJob. Raises Invalid if a foreign object has the same name."""
         return self._submit(built, dry_run=False)
 
     def _submit(self, built: Built, *, dry_run: bool) -> Obj:
@@ -136,7 +136,7 @@ class JobSetCluster(DelegatingCluster):
         return trainjob_of(self._companion_creator.complete(jobset, built))
 
     def update(self, obj: Obj) -> Obj:
-        """Of a TrainJob: as a patch with what differs from what there is. Raises Conflict when its version is stale."""
+        """Replace an object; a TrainJob is patched with the differences. Raises Conflict if its version is stale."""
         kind = kind_of(obj)
         if kind != TRAINJOB:
             self._check_served(kind)
@@ -153,7 +153,7 @@ class JobSetCluster(DelegatingCluster):
         return self._cluster.update_status(obj)
 
     def patch(self, kind: Kind, name: str, patch: Any, namespace: str | None = None, **options: Unpack[PatchOptions]) -> Obj:
-        """Of a TrainJob: its labels, its annotations, and whether it is suspended, by merge patch. Raises Invalid for the rest."""
+        """Patch an object; a TrainJob's labels, annotations and `suspend`, by merge patch. Raises Invalid for other fields."""
         if kind != TRAINJOB:
             self._check_served(kind)
             return self._cluster.patch(kind, name, _with_jobset_owners(patch), namespace, **options)
@@ -175,7 +175,7 @@ class JobSetCluster(DelegatingCluster):
             self._check_served(kind)
             self._cluster.delete(kind, name, namespace, **options)
             return
-        # A JobSet that stands for no TrainJob does not exist here.
+        # A JobSet that does not represent a TrainJob counts as not found.
         options["uid"] = options.get("uid") or uid_of(self._jobset(name, namespace))
         self._cluster.delete(JOBSET, name, namespace, **options)
 
@@ -183,11 +183,11 @@ class JobSetCluster(DelegatingCluster):
         if not dry_run:
             return self._cluster.create(obj)
         if not isinstance(self._cluster, KubernetesCluster):
-            raise BadRequest("this cluster has no dry run")
+            raise BadRequest("this cluster does not support dry run")
         return self._cluster.create(obj, dry_run=True)
 
     def _jobset(self, name: str, namespace: str | None) -> Obj:
-        """The JobSet of a TrainJob. Raises NotFound, also for a JobSet that stands for none."""
+        """Return the JobSet of a TrainJob. Raises NotFound, also for a JobSet that does not represent a TrainJob."""
         try:
             jobset = self._cluster.get(JOBSET, name, namespace)
         except NotFound:
@@ -198,9 +198,9 @@ class JobSetCluster(DelegatingCluster):
         return jobset
 
     def _check_served(self, kind: Kind | None) -> None:
-        """Without Trainer's API a server may answer Forbidden instead of NotFound: it looks at rights first."""
+        """Raise NotFound for runtimes without Trainer's API: the API server may return 403 instead, as it checks permissions first."""
         if kind in (TRAINING_RUNTIME, CLUSTER_TRAINING_RUNTIME) and kind.plural not in self._served:
-            raise NotFound(f"this cluster does not serve {kind.resource}: runtimes are those of the catalogue and of {FOLDERS}")
+            raise NotFound(f"this cluster does not serve {kind.resource}: only bundled runtimes and those in {FOLDERS} are available")
 
     def _build(self, trainjob: Obj, runtime: Obj | None = None) -> Built:
         if runtime is None:
@@ -209,11 +209,11 @@ class JobSetCluster(DelegatingCluster):
         try:
             return build_jobset(trainjob, runtime, keys=RandomKeys())
         except ModuleNotFoundError as error:
-            message = f"its runtime needs keys, and these need the package {error.name}: install trainwright[controller]"
+            message = f"its runtime requires keys, which need the package {error.name}: install trainwright[controller]"
             raise Invalid.of("TrainJob", name_of(trainjob), [Problem("spec.runtimeRef", message)], TRAINER) from error
 
     def _check_no_trainjob(self, trainjob: Obj) -> None:
-        """A TrainJob that is there although nobody acts on it would get a JobSet one day: two of one name cannot be."""
+        """Reject the name of an existing TrainJob: its controller would later create a JobSet of the same name."""
         if TRAINJOB.plural not in self._served:
             return
         try:
@@ -221,35 +221,35 @@ class JobSetCluster(DelegatingCluster):
         except NotFound:
             return
         raise Invalid(
-            f"the TrainJob {name_of(trainjob)} exists and was not made in jobset mode: delete it, or submit in the mode trainjob"
+            f"the TrainJob {name_of(trainjob)} exists and was not created in jobset mode: delete it, or use the mode trainjob"
         )
 
     def _complete_existing(self, trainjob: Obj) -> None:
-        """The name is taken: by another try of ours, which may have died in between, or by somebody else's JobSet (Invalid)."""
+        """Complete an existing JobSet of this name, whose client may have crashed. Raises Invalid for a foreign JobSet."""
         try:
             jobset = self._cluster.get(JOBSET, name_of(trainjob), namespace_of(trainjob))
-        except NotFound:  # deleted in this moment
+        except NotFound:  # deleted in the meantime
             return
         if not carries_trainjob(jobset):
             owner = controller_of(jobset) or {}
-            whose = f"of the {owner['kind']} {owner['name']}" if owner else "of somebody else"
-            raise Invalid(f"the JobSet {name_of(jobset)} {whose} exists; give the TrainJob another name, or delete it")
+            described = f"of the {owner['kind']} {owner['name']}" if owner else "of another owner"
+            raise Invalid(f"the JobSet {name_of(jobset)} {described} exists; give the TrainJob another name, or delete it")
         if awaits_companions(jobset) and not is_deleting(jobset):
             self._companion_creator.complete(jobset)
 
 
 def _writable(trainjob: Obj) -> Obj:
-    """What a client may have changed of a TrainJob."""
+    """Return the fields of a TrainJob that a client can change."""
     metadata = {"labels": labels_of(trainjob), "annotations": annotations_of(trainjob)}
     return {"metadata": metadata, "spec": trainjob.get("spec") or {}}
 
 
 def _view(jobset: Obj) -> Obj | None:
-    """The TrainJob; None for one that cannot be read, which must not hide the others."""
+    """Return the TrainJob of a JobSet; None if it cannot be read, so that a list still contains the others."""
     try:
         return trainjob_of(jobset)
     except ApiError as error:
-        log.warning("%s", error.message)
+        log.warning("event=trainjob_not_readable error=%s", error.message)
         return None
 
 
@@ -263,12 +263,12 @@ def _view_events(events: Iterator[WatchEvent]) -> Iterator[WatchEvent]:
 
 
 def _with_jobset_owners(patch: Any) -> Any:
-    """Who gives another object to a TrainJob gives it to its JobSet: they have one name and one UID."""
+    """Replace TrainJobs by their JobSets in the owner references of a patch: they share name and UID."""
     metadata = patch.get("metadata") if isinstance(patch, dict) else None
     if not isinstance(metadata, dict) or not metadata.get("ownerReferences"):
         return patch
-    theirs = {"apiVersion": JOBSET.api_version, "kind": JOBSET.kind}
-    owners = [{**owner, **theirs} if kind_of(owner) == TRAINJOB else owner for owner in metadata["ownerReferences"]]
+    jobset = {"apiVersion": JOBSET.api_version, "kind": JOBSET.kind}
+    owners = [{**owner, **jobset} if kind_of(owner) == TRAINJOB else owner for owner in metadata["ownerReferences"]]
     return {**patch, "metadata": {**metadata, "ownerReferences": owners}}
 
 
@@ -277,4 +277,4 @@ def _with_jobset_mode_selector(selector: str) -> str:
 
 
 def _no_status() -> MethodNotAllowed:
-    return MethodNotAllowed("in jobset mode the status of a TrainJob follows from its JobSet, and cannot be written")
+    return MethodNotAllowed("in jobset mode the status of a TrainJob is derived from its JobSet and cannot be written")

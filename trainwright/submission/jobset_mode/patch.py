@@ -1,4 +1,4 @@
-"""A change of a TrainJob as a change of the JobSet that stands for it. Pure."""
+"""Converts a patch of a TrainJob to a patch of the JobSet that represents it. Pure."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _RESERVED = (*_OWN, *(names.LEGACY[key] for key in _OWN if key in names.LEGACY))
 
 
 def jobset_patch(name: str, patch: Obj) -> Obj:
-    """The merge patch of the JobSet for one of its TrainJob.
+    """Return the merge patch of the JobSet for a merge patch of its TrainJob.
 
-    Labels, annotations and `spec.suspend` can be changed: a JobSet's jobs stay as they were created. Raises Invalid.
+    Only labels, annotations and `spec.suspend` can be changed: the jobs of a JobSet are immutable. Raises Invalid.
     """
     if problems := list(_problems(patch)):
         raise Invalid.of("TrainJob", name, problems, "trainer.kubeflow.org")
@@ -28,7 +28,7 @@ def jobset_patch(name: str, patch: Obj) -> Obj:
 
 
 def resumes(patch: Obj) -> bool:
-    """Whether a JobSet patch lets the JobSet run."""
+    """Whether a JobSet patch sets `suspend` to false."""
     return (patch.get("spec") or {}).get("suspend") is False
 
 
@@ -48,7 +48,7 @@ def _problems(patch: Obj) -> Iterator[Problem]:
 
 
 def _entry_problems(path: str, entries: Any) -> Iterator[Problem]:
-    if not isinstance(entries, dict):  # null would take away what the JobSet has of its own
+    if not isinstance(entries, dict):  # null would remove the JobSet's own entries
         yield _forbidden(path)
         return
     for key in entries:
@@ -57,5 +57,5 @@ def _entry_problems(path: str, entries: Any) -> Iterator[Problem]:
 
 
 def _forbidden(path: str) -> Problem:
-    reason = "in jobset mode only labels, annotations and spec.suspend can be changed: delete the job and submit it anew"
+    reason = "in jobset mode only labels, annotations and spec.suspend can be changed: delete the job and submit it again"
     return Problem(path, f"Forbidden: {reason}", "FieldValueForbidden")

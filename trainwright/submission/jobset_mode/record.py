@@ -1,4 +1,4 @@
-"""What a JobSet carries of the TrainJob that it stands for: one annotation, as JSON, of bounded size. Pure."""
+"""The annotation in which a JobSet stores the TrainJob that it represents, as JSON of bounded size. Pure."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from trainwright.api.errors import ApiError, Invalid, Problem
 from trainwright.api.objects import Obj, annotations_of, labels_of, name_of
 
 MAX_ANNOTATION_BYTES = 256 * 1024
-"""All annotations of an object together, keys and values (Kubernetes' own limit)."""
+"""Kubernetes' limit for all annotations of an object together, keys and values."""
 
 
 @dataclass(frozen=True)
 class Record:
-    """`spec` is the TrainJob's without `suspend`, which is the JobSet's own to say.
+    """`spec` is the TrainJob's spec without `suspend`, which is stored in the JobSet's spec.
 
-    `labels` and `annotations` are those that the JobSet has from its runtime, and the TrainJob therefore has not.
+    `labels` and `annotations` are those that the JobSet has from its runtime, which are not part of the TrainJob.
     """
 
     spec: Obj
     labels: dict[str, str] = field(default_factory=dict)
     annotations: dict[str, str] = field(default_factory=dict)
     companions: tuple[tuple[str, str, str], ...] = ()
-    """API version, kind and name of the objects that the JobSet's pods need beside it."""
+    """API version, kind and name of the objects that the JobSet's pods need."""
 
     def as_text(self) -> str:
         return orjson.dumps(
@@ -34,14 +34,14 @@ class Record:
 
 
 def carries_trainjob(jobset: Obj) -> bool:
-    """Whether the JobSet was made in a TrainJob's place."""
+    """Whether the JobSet represents a TrainJob."""
     labels = labels_of(jobset)
     source = labels.get(names.SOURCE_KIND_LABEL, labels.get(names.LEGACY[names.SOURCE_KIND_LABEL]))
     return source == "TrainJob" and names.TRAINJOB_ANNOTATION in annotations_of(jobset)
 
 
 def record_of(jobset: Obj) -> Record:
-    """What the JobSet carries. Raises ApiError where somebody has spoilt it."""
+    """Return the record of a JobSet. Raises ApiError if the annotation is invalid."""
     try:
         stored = orjson.loads(annotations_of(jobset)[names.TRAINJOB_ANNOTATION])
         spec = stored["spec"]
@@ -51,17 +51,17 @@ def record_of(jobset: Obj) -> Record:
         return Record(spec, dict(stored["labels"]), dict(stored["annotations"]), companions)
     except (KeyError, TypeError, ValueError) as error:
         raise ApiError(
-            f"the JobSet {name_of(jobset)} carries a TrainJob in its annotation {names.TRAINJOB_ANNOTATION} "
-            f"that cannot be read: {error}"
+            f"the JobSet {name_of(jobset)} stores its TrainJob in the annotation {names.TRAINJOB_ANNOTATION}, "
+            f"which cannot be read: {error}"
         ) from error
 
 
 def check_size(jobset: Obj) -> None:
-    """Raises Invalid where the annotations are more than an API server takes."""
+    """Raise Invalid if the annotations exceed the limit of the API server."""
     size = sum(len(key.encode()) + len(value.encode()) for key, value in annotations_of(jobset).items())
     if size > MAX_ANNOTATION_BYTES:
         message = (
-            f"Too long: {size} bytes of annotations, {MAX_ANNOTATION_BYTES} may be: in jobset mode the TrainJob is kept in one of its JobSet. "
-            "Put long commands and values into a ConfigMap or the image"
+            f"Too long: {size} bytes of annotations, at most {MAX_ANNOTATION_BYTES} are allowed: in jobset mode an annotation of "
+            "the JobSet stores the TrainJob. Put long commands and values into a ConfigMap or the image"
         )
         raise Invalid.of("TrainJob", name_of(jobset), [Problem("spec", message, "FieldValueTooLong")], "trainer.kubeflow.org")

@@ -1,4 +1,4 @@
-"""The definition of TrainJobs in jobset mode: ours, but for the deadline, which no JobSet has. Whoever submits keeps it then."""
+"""The CRD of TrainJobs in jobset mode: without activeDeadlineSeconds, which JobSets lack; the client enforces deadlines."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from trainwright.api.objects import Obj, copy_of, name_of
 
 
 def trainjob_definition() -> Obj:
-    """The CustomResourceDefinition; the caller may change it."""
+    """Return a copy of the CustomResourceDefinition."""
     return copy_of(_definition())
 
 

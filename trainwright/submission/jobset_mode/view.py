@@ -1,4 +1,4 @@
-"""The TrainJob that a JobSet stands for, as Trainer's controller would have written it. Pure."""
+"""Derives the TrainJob that a JobSet represents, with the status that Trainer's controller would write. Pure."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _KEPT = (
 
 
 def trainjob_of(jobset: Obj) -> Obj:
-    """The TrainJob, with the JobSet's identity: its UID, version, generation and times. Raises ApiError."""
+    """Return the TrainJob, with the JobSet's UID, version, generation and times. Raises ApiError."""
     record = record_of(jobset)
     metadata: Obj = {field: jobset["metadata"][field] for field in _KEPT if field in jobset["metadata"]}
     for part, entries, others in (
@@ -46,7 +46,7 @@ def _status(trainjob: Obj, jobset: Obj) -> Obj:
     status: Obj = {}
     controller = condition(jobset, "Suspended")
     now = str((controller or {}).get("lastTransitionTime") or jobset["metadata"].get("creationTimestamp") or "")
-    if controller is not None and _generation(jobset) > _built_generation(jobset):  # it was suspended once, and not only to be built
+    if controller is not None and _generation(jobset) > _built_generation(jobset):  # suspended at some time, and not only for its companions
         set_condition(status, "Suspended", True, "Suspended", "TrainJob is suspended", now)
     set_suspended({**trainjob, "status": status}, status, now)
     set_from_jobset(status, jobset, now)
