@@ -41,7 +41,7 @@ from trainwright.controlplane.apiserver.endpoints.definitions import seed_defini
 from trainwright.controlplane.apiserver.http.app import create_app
 from trainwright.controlplane.apiserver.http.serve import serve
 from trainwright.controlplane.apiserver.storage.store import Store
-from trainwright.controlplane.apiserver.streaming.open_streams import Streams
+from trainwright.controlplane.apiserver.streaming.open_streams import OpenStreams
 from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer
 from trainwright.controlplane.cycles import tune_gc
 from trainwright.controlplane.gates import FeatureGates
@@ -83,7 +83,7 @@ class BareHandler:
 
     def __init__(self, database: sqlite3.Connection):
         self._database = database
-        self.streams = Streams()
+        self.streams = OpenStreams()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         body = await Request(scope, receive).body()

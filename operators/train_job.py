@@ -34,62 +34,66 @@ class TrainJobOperator(BaseOperator):
     suspended, and the next try resumes from the run's last complete checkpoint. Dicts and lists may be given as JSON. All
     settings are described in docs/reference/parameters.md; the KFP component and `trainwright submit` share them.
 
-    :param runtime: Training runtime. Empty: that of the builtin trainer, torch-distributed for a function or code, else
-        trl-sft.
-    :param runtime_kind: ClusterTrainingRuntime, or TrainingRuntime for one of the job's namespace.
-    :param builtin: Builtin trainer: sft or torchtune. Empty: sft, where nothing else says what runs and the runtime is for
-        it.
+    :param runtime: Training runtime. Defaults to the builtin trainer's runtime, torch-distributed for a function or
+        code, else trl-sft.
+    :param runtime_kind: ClusterTrainingRuntime, or TrainingRuntime in the job's namespace.
+    :param builtin: Builtin trainer: sft or torchtune. Defaults to sft if the runtime supports it and no other program
+        is set.
     :param settings: Settings of the builtin trainer, see docs/settings.md.
     :param image: Image of the training container.
-    :param command: Command of the training container; with code, what is run in its folder.
+    :param command: Command of the training container; with code, it runs in the code's folder.
     :param args: Arguments of the command.
-    :param env: Variables of the training container: texts, or {"valueFrom": {"secretKeyRef": {"name": ..., "key": ...}}}.
-        Literal credentials are refused.
-    :param func: Training function: its source is sent, as the Kubeflow SDK does; nothing is pickled.
+    :param env: Environment variables: strings, or {"valueFrom": {"secretKeyRef": {"name": ..., "key": ...}}}. Literal
+        credentials are rejected.
+    :param func: Training function. Its source is sent, as in the Kubeflow SDK; nothing is pickled.
     :param func_args: Keyword arguments of the function, as JSON.
-    :param packages_to_install: Python packages that a function or code needs, installed on every node.
-    :param pip_index_urls: Package indexes for them: the first in place of PyPI, the others besides.
-    :param code: Folder, or git+https://HOST/PATH@REVISION[#subdirectory=FOLDER]: packed by digest and unpacked on every
+    :param packages_to_install: Python packages for a function or code, installed on every node.
+    :param pip_index_urls: Package indexes for these packages: the first replaces PyPI, the others are additional.
+    :param code: Folder, or git+https://HOST/PATH@REVISION[#subdirectory=FOLDER], that is packed and unpacked on every
         node.
-    :param manifest: Whole TrainJob, as an object, as YAML text, or as the path of a YAML file.
-    :param num_nodes: Nodes that train together. Empty or 0: the runtime's.
-    :param num_proc_per_node: Processes on a node. Empty or 0: one for each GPU, else for each CPU.
-    :param resources_per_node: Resources of a node: {"nvidia.com/gpu": "1"} for limits and requests, or {"limits": ...,
-        "requests": ...}.
+    :param manifest: Complete TrainJob, as an object, YAML text, or the path of a YAML file.
+    :param num_nodes: Number of training nodes. Empty or 0: the runtime's.
+    :param num_proc_per_node: Number of processes per node. Empty or 0: one per GPU, else one per CPU.
+    :param resources_per_node: Resources per node: {"nvidia.com/gpu": "1"} for both limits and requests, or {"limits":
+        ..., "requests": ...}.
     :param labels: Labels of the TrainJob.
     :param annotations: Annotations of the TrainJob.
-    :param runtime_patches: Further spec.runtimePatches, each with manager and trainingRuntimeSpec.
+    :param runtime_patches: Additional spec.runtimePatches, each with manager and trainingRuntimeSpec.
     :param dataset_uri: Dataset: hf://org/name, s3://bucket/folder or file:///path.
-    :param dataset_digest: Digest of the prepared dataset; nodes refuse any other.
-    :param dataset_env: Variables of the dataset initializer.
+    :param dataset_digest: Digest of the prepared dataset; nodes reject any other.
+    :param dataset_env: Environment variables of the dataset initializer.
     :param model_uri: Base model: hf://org/name, s3://bucket/folder or file:///path.
-    :param model_digest: Digest of the prepared model; nodes refuse any other.
-    :param model_env: Variables of the model initializer.
+    :param model_digest: Digest of the prepared model; nodes reject any other.
+    :param model_env: Environment variables of the model initializer.
     :param workspace: Volume that the steps of a run share: pvc://CLAIM[/FOLDER], or with
-        ?size=20Gi[&class=&access=&retain=] to create it. The run's own folder in it is mounted at /workspace.
-    :param queue_name: LocalQueue of Kueue: the job starts when the queue admits it.
-    :param priority_class: WorkloadPriorityClass of that queue.
-    :param topology: required:KEY, preferred:KEY, unconstrained (Kueue) or exclusive:KEY (JobSet), KEY being a node label.
-    :param node_selector: Labels of the nodes that may train; initializers run anywhere.
-    :param tolerations: Tolerations of the training pods, besides those of the runtime.
+        ?size=20Gi[&class=&access=&retain=] to create it. The run's folder on it is mounted at /workspace.
+    :param queue_name: Kueue LocalQueue: the job starts when the queue admits it.
+    :param priority_class: Kueue WorkloadPriorityClass; requires queue_name.
+    :param topology: required:KEY, preferred:KEY, unconstrained (Kueue) or exclusive:KEY (JobSet), where KEY is a node
+        label.
+    :param node_selector: Node selector of the training pods; does not apply to initializers.
+    :param tolerations: Tolerations of the training pods, in addition to the runtime's.
     :param affinity: Node and pod affinity of the training pods.
-    :param queue_timeout_seconds: Seconds that the job may be queued or suspended. 0: no limit.
-    :param start_timeout_seconds: Seconds until its nodes must train. 0: no limit.
-    :param run_timeout_seconds: Seconds that it may run; also its activeDeadlineSeconds, which the cluster keeps. 0: no
-        limit.
-    :param logs: Whose log is shown as it grows: a rank, all, STEP:RANK, STEP:all, or none.
-    :param log_bytes: Bytes of log that are shown; after that only the last lines, at the end.
-    :param resume: Where a new job starts: auto (the run's last whole checkpoint), never, or the URI of an exported
+    :param queue_timeout_seconds: Maximum seconds that the job may be queued or suspended. 0: no limit.
+    :param start_timeout_seconds: Maximum seconds until training starts. 0: no limit.
+    :param run_timeout_seconds: Maximum seconds of training; also set as activeDeadlineSeconds, which the cluster
+        enforces. 0: no limit.
+    :param logs: Which logs to stream: a rank, all, STEP:RANK, STEP:all, or none.
+    :param log_bytes: Maximum bytes of logs to stream; beyond that only the last lines are shown, when the job ends.
+    :param resume: Where a new job starts: auto (the run's last checkpoint), never, or the URI of an exported
         checkpoint.
-    :param export_uri: Where the run exports to: with auto, a workspace without checkpoints resumes from there.
-    :param previous_jobs: Ended earlier jobs of this step once the next one is submitted: keep or delete.
-    :param preemption_budget: Maximum automatic resubmissions after preemption, in the life of the step.
-    :param on_cancel: The job when the step is cancelled, exceeds a deadline or fails to follow it: suspend, delete, keep.
-    :param store_secret: Secret with object store credentials (AWS_ACCESS_KEY_ID ...), for datasets, models and resuming.
+    :param export_uri: Where the run exports checkpoints; resume=auto starts from there if the workspace has no
+        checkpoint.
+    :param previous_jobs: Whether to keep or delete finished jobs of this step when the next one is submitted.
+    :param preemption_budget: Maximum automatic resubmissions after preemption, for the whole step.
+    :param on_cancel: What to do with the job when its step is cancelled, exceeds a deadline or stops waiting: suspend,
+        delete or keep it.
+    :param store_secret: Secret with object store credentials (AWS_ACCESS_KEY_ID ...), for datasets, models and exports
+        to resume from.
     :param hub_secret: Secret with the key HF_TOKEN, for datasets, models and the training program.
-    :param dataset_secret: Secret whose keys become variables of the dataset initializer.
-    :param model_secret: Secret whose keys become variables of the model initializer.
-    :param resume_secret: Secret for reading exports to resume from. Empty: store_secret.
+    :param dataset_secret: Secret whose keys become environment variables of the dataset initializer.
+    :param model_secret: Secret whose keys become environment variables of the model initializer.
+    :param resume_secret: Secret with credentials for reading exports to resume from. Defaults to store_secret.
     :param run_id: id of the run, which names its workspace folder, its export and its TrainJobs; defaults to the DAG run's id.
     :param namespace: namespace of the TrainJob; defaults to the manifest's, else the connection's.
     :param submission_mode: auto, trainjob or jobset; defaults to the connection's.

@@ -125,7 +125,8 @@ class TrainJobTrigger(BaseTrigger):
     def _stop(self) -> str:
         from trainwright.jobs.wait.cancel import CancelPolicy, cancel_owned_job
 
-        return cancel_owned_job(TrainwrightHook(self.conn_id, self.submission_mode).get_conn(), self._job(), CancelPolicy(self.on_cancel))
+        cluster = TrainwrightHook(self.conn_id, self.submission_mode).get_conn()
+        return cancel_owned_job(cluster, self._job(), CancelPolicy(self.on_cancel))
 
     def _job(self) -> dict[str, Any]:
         """The job as known before its first read: only its identity."""

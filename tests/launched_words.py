@@ -11,7 +11,7 @@ from typing import Any
 from trainwright.controlplane.node.environment import expand_references
 from trainwright.jobs import TrainRequest
 from trainwright.jobs.request.code_package import PackedCode
-from trainwright.jobs.request.training_program import training_words
+from trainwright.jobs.request.training_program import training_command
 
 BIN = Path(sys.executable).parent
 
@@ -36,7 +36,7 @@ def words_of(
     request: TrainRequest, code: PackedCode | None = None, variables: dict[str, str] | None = None, **policy: Any
 ) -> list[str]:
     """Command and arguments as the container gets them."""
-    words = training_words(request, runtime(**policy), code)
+    words = training_command(request, runtime(**policy), code)
     return [expand_references(word, variables or {}) for word in (*words.command, *words.args)]
 
 

@@ -10,7 +10,7 @@ import pytest
 import typer.main
 
 from trainwright.cli import app
-from trainwright.cli.request_options import ELSEWHERE, with_settings
+from trainwright.cli.request_options import EXCLUDED_SETTINGS, with_settings
 from trainwright.cli.submit import submit
 from trainwright.jobs import TrainRequest
 from trainwright.jobs.request.setting_names import SETTINGS
@@ -114,19 +114,19 @@ def test_the_command_takes_the_same() -> None:
     options = {param.name: param for param in group.commands["submit"].params}
     spelled = {opt: param for param in options.values() for opt in param.opts}
     annotations = with_settings(submit).__annotations__
-    assert set(ELSEWHERE) <= set(FIELDS)
+    assert set(EXCLUDED_SETTINGS) <= set(FIELDS)
     for name, field in FIELDS.items():
         spelling = RENAMED.get(name, f"--{name.replace('_', '-')}")
         assert spelling in spelled, name
         option = spelled[spelling]
-        if name in ELSEWHERE:
+        if name in EXCLUDED_SETTINGS:
             continue
         assert option.default is None, "nothing given is nothing said"
         kind = plain(field.annotation)
         wanted = list[str] | None if kind is dict else int | None if kind is int else str | None
         assert get_args(annotations[name])[0] == wanted, name
         assert field.description in option.help, name
-    elsewhere = {spelled[RENAMED.get(name, f"--{name.replace('_', '-')}")].name for name in ELSEWHERE}
+    elsewhere = {spelled[RENAMED.get(name, f"--{name.replace('_', '-')}")].name for name in EXCLUDED_SETTINGS}
     assert set(options) - set(FIELDS) - elsewhere == (OWN_OF_COMMAND | {"logs"}) - elsewhere - set(FIELDS)
     assert spelled["--logs-of"].default == FIELDS["logs"].get_default()
     assert spelled["--log-bytes"].default == FIELDS["log_bytes"].get_default()

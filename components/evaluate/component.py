@@ -63,7 +63,7 @@ def evaluate(
         labels: Labels of the TrainJob.
         annotations: Annotations of the TrainJob.
         queue_name: LocalQueue of Kueue.
-        priority_class: WorkloadPriorityClass of that queue.
+        priority_class: Kueue WorkloadPriorityClass; requires queue_name.
         topology: required:KEY, preferred:KEY, unconstrained or exclusive:KEY.
         node_selector: Node selector of the pod.
         tolerations: Tolerations of the pod.

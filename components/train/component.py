@@ -73,64 +73,64 @@ def train(
         run_id: Id of the run: it gives the job the same name in every try, and prevents cached results.
             dsl.PIPELINE_JOB_ID_PLACEHOLDER gives each run its own id.
         metrics: Last values reported by the training.
-        runtime: Training runtime. Empty: that of the builtin trainer, torch-distributed for a function or code, else
-            trl-sft.
-        runtime_kind: ClusterTrainingRuntime, or TrainingRuntime for one of the job's namespace.
-        builtin: Builtin trainer: sft or torchtune. Empty: sft, where nothing else says what runs and the runtime is
-            for it.
+        runtime: Training runtime. Defaults to the builtin trainer's runtime, torch-distributed for a function or code,
+            else trl-sft.
+        runtime_kind: ClusterTrainingRuntime, or TrainingRuntime in the job's namespace.
+        builtin: Builtin trainer: sft or torchtune. Defaults to sft if the runtime supports it and no other program is
+            set.
         settings: Settings of the builtin trainer, see docs/settings.md.
         image: Image of the training container.
-        command: Command of the training container; with code, what is run in its folder.
+        command: Command of the training container; with code, it runs in the code's folder.
         args: Arguments of the command.
-        env: Variables of the training container: texts, or {"valueFrom": {"secretKeyRef": {"name": ..., "key":
-            ...}}}. Literal credentials are refused.
-        func: Training function: its source is sent, as the Kubeflow SDK does; nothing is pickled.
+        env: Environment variables: strings, or {"valueFrom": {"secretKeyRef": {"name": ..., "key": ...}}}. Literal
+            credentials are rejected.
+        func: Training function. Its source is sent, as in the Kubeflow SDK; nothing is pickled.
         func_args: Keyword arguments of the function, as JSON.
-        packages_to_install: Python packages that a function or code needs, installed on every node.
-        pip_index_urls: Package indexes for them: the first in place of PyPI, the others besides.
-        code: Folder, or git+https://HOST/PATH@REVISION[#subdirectory=FOLDER]: packed by digest and unpacked on every
+        packages_to_install: Python packages for a function or code, installed on every node.
+        pip_index_urls: Package indexes for these packages: the first replaces PyPI, the others are additional.
+        code: Folder, or git+https://HOST/PATH@REVISION[#subdirectory=FOLDER], that is packed and unpacked on every
             node.
-        manifest: Whole TrainJob, as an object, as YAML text, or as the path of a YAML file.
-        num_nodes: Nodes that train together. Empty or 0: the runtime's.
-        num_proc_per_node: Processes on a node. Empty or 0: one for each GPU, else for each CPU.
-        resources_per_node: Resources of a node: {"nvidia.com/gpu": "1"} for limits and requests, or {"limits": ...,
+        manifest: Complete TrainJob, as an object, YAML text, or the path of a YAML file.
+        num_nodes: Number of training nodes. Empty or 0: the runtime's.
+        num_proc_per_node: Number of processes per node. Empty or 0: one per GPU, else one per CPU.
+        resources_per_node: Resources per node: {"nvidia.com/gpu": "1"} for both limits and requests, or {"limits": ...,
             "requests": ...}.
         labels: Labels of the TrainJob.
         annotations: Annotations of the TrainJob.
-        runtime_patches: Further spec.runtimePatches, each with manager and trainingRuntimeSpec.
+        runtime_patches: Additional spec.runtimePatches, each with manager and trainingRuntimeSpec.
         dataset_uri: Dataset: hf://org/name, s3://bucket/folder or file:///path.
-        dataset_digest: Digest of the prepared dataset; nodes refuse any other.
-        dataset_env: Variables of the dataset initializer.
+        dataset_digest: Digest of the prepared dataset; nodes reject any other.
+        dataset_env: Environment variables of the dataset initializer.
         model_uri: Base model: hf://org/name, s3://bucket/folder or file:///path.
-        model_digest: Digest of the prepared model; nodes refuse any other.
-        model_env: Variables of the model initializer.
+        model_digest: Digest of the prepared model; nodes reject any other.
+        model_env: Environment variables of the model initializer.
         workspace: Volume that the steps of a run share: pvc://CLAIM[/FOLDER], or with
-            ?size=20Gi[&class=&access=&retain=] to create it. The run's own folder in it is mounted at /workspace.
-        queue_name: LocalQueue of Kueue: the job starts when the queue admits it.
-        priority_class: WorkloadPriorityClass of that queue.
-        topology: required:KEY, preferred:KEY, unconstrained (Kueue) or exclusive:KEY (JobSet), KEY being a node
+            ?size=20Gi[&class=&access=&retain=] to create it. The run's folder on it is mounted at /workspace.
+        queue_name: Kueue LocalQueue: the job starts when the queue admits it.
+        priority_class: Kueue WorkloadPriorityClass; requires queue_name.
+        topology: required:KEY, preferred:KEY, unconstrained (Kueue) or exclusive:KEY (JobSet), where KEY is a node
             label.
-        node_selector: Labels of the nodes that may train; initializers run anywhere.
-        tolerations: Tolerations of the training pods, besides those of the runtime.
+        node_selector: Node selector of the training pods; does not apply to initializers.
+        tolerations: Tolerations of the training pods, in addition to the runtime's.
         affinity: Node and pod affinity of the training pods.
-        queue_timeout_seconds: Seconds that the job may be queued or suspended. 0: no limit.
-        start_timeout_seconds: Seconds until its nodes must train. 0: no limit.
-        run_timeout_seconds: Seconds that it may run; also its activeDeadlineSeconds, which the cluster keeps. 0: no
-            limit.
-        logs: Whose log is shown as it grows: a rank, all, STEP:RANK, STEP:all, or none.
-        log_bytes: Bytes of log that are shown; after that only the last lines, at the end.
-        resume: Where a new job starts: auto (the run's last whole checkpoint), never, or the URI of an exported
-            checkpoint.
-        export_uri: Where the run exports to: with auto, a workspace without checkpoints resumes from there.
-        previous_jobs: Ended earlier jobs of this step once the next one is submitted: keep or delete.
-        preemption_budget: Maximum automatic resubmissions after preemption, in the life of the step.
-        on_cancel: The job when the step is cancelled, exceeds a deadline or fails to follow it: suspend, delete,
-            keep.
-        store_secret: Secret with object store credentials (AWS_ACCESS_KEY_ID ...), for datasets, models and resuming.
+        queue_timeout_seconds: Maximum seconds that the job may be queued or suspended. 0: no limit.
+        start_timeout_seconds: Maximum seconds until training starts. 0: no limit.
+        run_timeout_seconds: Maximum seconds of training; also set as activeDeadlineSeconds, which the cluster enforces.
+            0: no limit.
+        logs: Which logs to stream: a rank, all, STEP:RANK, STEP:all, or none.
+        log_bytes: Maximum bytes of logs to stream; beyond that only the last lines are shown, when the job ends.
+        resume: Where a new job starts: auto (the run's last checkpoint), never, or the URI of an exported checkpoint.
+        export_uri: Where the run exports checkpoints; resume=auto starts from there if the workspace has no checkpoint.
+        previous_jobs: Whether to keep or delete finished jobs of this step when the next one is submitted.
+        preemption_budget: Maximum automatic resubmissions after preemption, for the whole step.
+        on_cancel: What to do with the job when its step is cancelled, exceeds a deadline or stops waiting: suspend,
+            delete or keep it.
+        store_secret: Secret with object store credentials (AWS_ACCESS_KEY_ID ...), for datasets, models and exports to
+            resume from.
         hub_secret: Secret with the key HF_TOKEN, for datasets, models and the training program.
-        dataset_secret: Secret whose keys become variables of the dataset initializer.
-        model_secret: Secret whose keys become variables of the model initializer.
-        resume_secret: Secret for reading exports to resume from. Empty: store_secret.
+        dataset_secret: Secret whose keys become environment variables of the dataset initializer.
+        model_secret: Secret whose keys become environment variables of the model initializer.
+        resume_secret: Secret with credentials for reading exports to resume from. Defaults to store_secret.
         namespace: Namespace of the TrainJob. Empty: the manifest's, else that of the credentials.
         submission_mode: auto, trainjob or jobset. Empty: TRAINWRIGHT_SUBMISSION_MODE, else auto, which depends on the cluster.
 

@@ -111,7 +111,7 @@ def test_the_upstream_runtimes_are_admitted(shared: Any) -> None:
 def test_the_page_lists_every_rule_of_the_webhooks() -> None:
     page = (Path(__file__).parents[2] / "docs/reference/admission.md").read_text("utf-8")
     rows = {
-        f"| {kind} | `{rule.field}` | {rule.demands} |"
+        f"| {kind} | `{rule.field}` | {rule.requires} |"
         for kind, one in ADMISSION_SPECS.items()
         for rule in (*one.rules, *one.status_rules)
     }

@@ -10,7 +10,7 @@ from recording_archives import recordings_of
 
 from trainwright.api import admit
 from trainwright.api.errors import Invalid
-from trainwright.cli.materialize import materialized
+from trainwright.cli.materialize import materialize_documents
 
 NEED_A_CLUSTER = {"pg-volcano-priority-missing", "pg-volcano-priority-missing-twice"}
 """Whether a PriorityClass is there, only a server can say."""
@@ -42,7 +42,7 @@ def test_denials_of_a_policy_are_refused_when_the_template_is_there() -> None:
             continue
         seen += 1
         with pytest.raises(Invalid):
-            materialized(documents(case / "input.yaml"))
+            materialize_documents(documents(case / "input.yaml"))
     assert seen >= 5
 
 

@@ -54,7 +54,7 @@ def test_submit_wait_logs_get_describe_delete(plane: ControlPlane, run: Run, wri
     assert "Phase:      Succeeded" in described.stdout
     assert json.loads(run("get", "whole", "-o", "json").stdout)["metadata"]["name"] == "whole"
     assert yaml.safe_load(run("get", "whole", "-o", "yaml").stdout)["kind"] == "TrainJob"
-    refused(run("cancel", "whole"), 1, "has ended already: Succeeded")
+    refused(run("cancel", "whole"), 1, "has already ended: Succeeded")
     assert run("delete", "whole").stdout == "TrainJob whole deleted\n"
     eventually(lambda: run("get", "whole").exit_code == 1)
     refused(run("delete", "whole"), 1, '"whole" not found')
@@ -89,7 +89,7 @@ def test_submit_checks_all_documents_before_it_creates_one(plane: ControlPlane, 
     refused(run("submit", "-f", write(trainjob("good", suspend=True), bad)), 2, "spec.trainer.numNodes: ")
     assert run("get", "good").exit_code == 1
     run("submit", "-f", write(trainjob("twice", suspend=True)))
-    refused(run("submit", "-f", write(trainjob("twice", suspend=True))), 1, "TrainJob 'twice' exists already")
+    refused(run("submit", "-f", write(trainjob("twice", suspend=True))), 1, "TrainJob 'twice' already exists")
     refused(run("submit", "-f", write(trainjob("lost", suspend=True)), "-n", "nowhere"), 1, "nowhere")
     run("delete", "twice")
 
@@ -100,7 +100,7 @@ def test_cancel_suspends_and_says_so_the_second_time(plane: ControlPlane, run: R
     eventually(lambda: pods_of(plane.cluster, job))
     assert run("cancel", "long").stdout == "TrainJob long suspended\n"
     assert not pods_of(plane.cluster, job), "it waits until they are gone"
-    assert run("cancel", "long").stdout == "TrainJob long is suspended already\n"
+    assert run("cancel", "long").stdout == "TrainJob long is already suspended\n"
     timed_out = run("wait", "long", "--timeout", "0.2")
     assert timed_out.exit_code == 23
     assert "has not ended within 0.2 s: it is Suspended" in timed_out.stderr
@@ -183,7 +183,7 @@ def test_an_early_trainjob_is_upgraded_with_a_note(plane: ControlPlane, run: Run
 
 def test_submit_says_where_to_go_on_from(plane: ControlPlane, run: Run, write: Any, trainjob: Any) -> None:
     refused(run("submit", "-f", write(trainjob()), "--resume", "sometimes"), 2, "resume: 'sometimes': expected auto, never")
-    refused(run("submit", "-f", write(trainjob()), "--resume", "s3://bucket/run"), 2, "cannot go on from an export")
+    refused(run("submit", "-f", write(trainjob()), "--resume", "s3://bucket/run"), 2, "cannot resume from an export")
     assert run("get", "demo").exit_code == 1
     job = write(trainjob("afresh", runtimeRef={"name": "trl-sft"}, suspend=True))
     made = run("submit", "-f", job, "--resume", "s3://bucket/run", "--resume-secret", "store", "-o", "json")
@@ -192,5 +192,5 @@ def test_submit_says_where_to_go_on_from(plane: ControlPlane, run: Run, write: A
     assert "s3://bucket/run" in json.dumps(patch)
     assert "AWS_SECRET_ACCESS_KEY" in json.dumps(patch)
     doubted = run("submit", "-f", write(trainjob("doubted")), "--resume", "never")
-    assert "whether it starts afresh is up to its program" in doubted.stderr
+    assert "whether it starts from scratch depends on its program" in doubted.stderr
     assert doubted.stdout == "TrainJob default/doubted created\n"

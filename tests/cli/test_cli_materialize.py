@@ -78,9 +78,9 @@ def test_an_unknown_runtime_names_the_nearest(run: Run, write: Any, trainjob: An
         (b"", "no TrainJob among the documents"),
         (
             b"kind: TrainJob\nmetadata: {name: a}\nspec: {trainer: {numNodes: 99999999999999999999999}}\n",
-            "that JSON does not have",
+            "that JSON does not support",
         ),
-        (b"kind: ConfigMap\nmetadata: {name: a}\ndata: {a: !!binary aGk=}\n", "that JSON does not have"),
+        (b"kind: ConfigMap\nmetadata: {name: a}\ndata: {a: !!binary aGk=}\n", "that JSON does not support"),
         (b"kind: List\nitems: [3]\n", "items: must be a list of objects"),
         (b"kind: TrainJob\nmetadata:\n", "metadata: must be an object"),
         (b"kind: ConfigMap\nmetadata: {name: a}\n", "no TrainJob among the documents"),

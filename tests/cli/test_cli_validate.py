@@ -55,7 +55,7 @@ def manifest(tmp_path: Any) -> Any:
 def test_what_is_right_is_said_to_be(run: Any, manifest: Any) -> None:
     answer = run("validate", "-f", manifest(RUNTIME + TRAINJOB))
     assert answer.exit_code == 0, answer.output
-    assert "2 objects, nothing wrong" in answer.stdout
+    assert "2 objects, no problems found" in answer.stdout
     assert "warning: " in answer.stdout
     assert "is deprecated" in answer.stdout
 
@@ -89,7 +89,7 @@ def test_json(run: Any, manifest: Any) -> None:
 def test_what_could_never_start_is_a_warning(run: Any, manifest: Any) -> None:
     answer = run("validate", "-f", manifest(RUNTIME + TRAINJOB.replace("image: example.com/train:1", "numNodes: 1")))
     assert answer.exit_code == 0
-    assert "no Job can be made of the step node: spec.template.spec.containers[0].image: Required value" in answer.stdout
+    assert "no Job can be created for the step node: spec.template.spec.containers[0].image: Required value" in answer.stdout
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ import pytest
 from trainwright.api.errors import Forbidden, NotFound
 from trainwright.api.kinds import CLAIM, LEASE, TRAINJOB, Kind
 from trainwright.cli.cluster_checks import check_access, check_apis, check_controller
-from trainwright.cli.findings import Finding, Level, missing, ok, verdict, warning
+from trainwright.cli.findings import Finding, Level, missing, ok, overall_level, warning
 from trainwright.cli.job_checks import check_claim, check_queue, check_runtimes, check_store
 from trainwright.cluster.protocol import Listing
 from trainwright.controlplane.plane import ControlPlane
@@ -68,9 +68,9 @@ def found(findings: Any) -> list[tuple[str, str]]:
 
 
 def test_the_verdict_is_the_worst() -> None:
-    assert verdict([]) is Level.ok
-    assert verdict([warning("a", "b", "c", "d"), ok("a", "b", "c")]) is Level.warning
-    assert verdict([missing("a", "b", "c", "d"), warning("a", "b", "c", "d")]) is Level.missing
+    assert overall_level([]) is Level.ok
+    assert overall_level([warning("a", "b", "c", "d"), ok("a", "b", "c")]) is Level.warning
+    assert overall_level([missing("a", "b", "c", "d"), warning("a", "b", "c", "d")]) is Level.missing
 
 
 @pytest.mark.parametrize("call", [call for call in CALLS if not call.subresource], ids=lambda call: str(call.permission("")))
@@ -115,7 +115,7 @@ SERVED = {
     ("paths", "levels", "words"),
     [
         (SERVED, ["ok", "ok"], "v1alpha1"),
-        ({**SERVED, TRAINER: None}, ["missing", "ok"], "is not served; v1alpha1 is needed"),
+        ({**SERVED, TRAINER: None}, ["missing", "ok"], "is not served; v1alpha1 is required"),
         ({**SERVED, TRAINER: group("v2")}, ["missing", "ok"], "serves only v2"),
         ({**SERVED, f"{TRAINER}/v1alpha1": resources("trainjobs")}, ["missing", "ok"], "without clustertrainingruntimes"),
         ({**SERVED, JOBSET: None}, ["ok", "missing"], "jobset.x-k8s.io"),
@@ -165,7 +165,7 @@ def job(created: str, **status: Any) -> dict[str, Any]:
 )
 def test_whether_a_controller_lives(leases: Any, jobs: Any, level: str) -> None:
     cluster = Answering({LEASE.plural: leases, TRAINJOB.plural: jobs}, {"/version": {"gitVersion": "v1.34.1"}})
-    finding = check_controller(cluster, "default", NOW, pause=lambda _: None)  # type: ignore[arg-type]
+    finding = check_controller(cluster, "default", NOW, sleep=lambda _: None)  # type: ignore[arg-type]
     assert finding.level.value == level
     assert bool(finding.advice) == (level != "ok")
 
@@ -209,7 +209,7 @@ KUEUE = {"/apis/kueue.x-k8s.io": group("v1beta1", "v1beta2")}
 @pytest.mark.parametrize(
     ("paths", "queues", "wanted", "level", "words"),
     [
-        ({}, None, "", "ok", "not served"),
+        ({}, None, "", "ok", "not installed"),
         ({}, None, "q", "missing", "stay suspended"),
         (KUEUE, [queue("True")], "", "ok", "LocalQueues of default: q"),
         (KUEUE, [queue("True")], "q", "ok", "cluster queue c"),

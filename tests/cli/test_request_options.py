@@ -89,14 +89,14 @@ def test_what_is_no_function_of_a_file(program: Path, func: str, words: str) -> 
         (("--env", "{A: ["), "--env: neither JSON nor YAML: "),
         (("--command", "'"), "--command: No closing quotation"),
         (("--tolerations", "x"), "tolerations: Input should be a valid list"),
-        (("--func-args", "n=1"), "func_args: there is no func to take them"),
-        (("--code", "/x"), "command: code needs its entry point"),
-        (("--builtin", "sft", "--args", "x"), "args: the builtin trainer 'sft' decides what runs"),
+        (("--func-args", "n=1"), "func_args: requires func"),
+        (("--code", "/x"), "command: required with code"),
+        (("--builtin", "sft", "--args", "x"), "args: cannot be combined with the builtin trainer 'sft'"),
         (("--func", "x"), "--func: 'x' is not of the form FILE.py:NAME"),
-        (("--env", f"A={TOKEN}"), "env.A: holds what looks like a Hugging Face token; "),
-        (("--code", "git+https://me:hunter2@h/a@main", "--command", "a"), "code: holds what looks like a URI with a password"),
+        (("--env", f"A={TOKEN}"), "env.A: looks like a Hugging Face token; "),
+        (("--code", "git+https://me:hunter2@h/a@main", "--command", "a"), "code: looks like a URI with a password"),
         (("-f", "missing.yaml", "--run-id", "x"), "missing.yaml"),
-        ((), "nothing to submit: give -f FILE, or settings such as --runtime, --code or --func"),
+        ((), "nothing to submit: use -f FILE, or settings such as --runtime, --code or --func"),
     ],
 )
 def test_a_wrong_value_is_one_line_and_exit_code_2(run: Run, options: tuple[str, ...], line: str) -> None:
@@ -121,7 +121,7 @@ def test_a_step_is_one_trainjob(run: Run, write: Any, trainjob: Any) -> None:
     assert "a step is one TrainJob, found 2 documents" in result.stderr
     result = run("submit", "-f", write(trainjob("a")), "--image", "b", *CLIENT)
     assert result.exit_code == 2
-    assert "image: belongs into the manifest, which is given as a whole" in result.stderr
+    assert "image: cannot be combined with manifest; set it in the manifest" in result.stderr
 
 
 def test_a_client_dry_run_asks_nobody(run: Run, program: Path, write: Any, trainjob: Any) -> None:

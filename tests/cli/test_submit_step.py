@@ -161,9 +161,9 @@ def test_a_server_dry_run_makes_nothing(plane: ControlPlane, runtime: None, run:
         (("--runtime", "torch-distributd"), "torch-distributed"),
         (("--builtin", "sfft"), "builtin: 'sfft' is not installed; did you mean sft?"),
         (("--runtime", "torch-distributed"), "command: the runtime 'torch-distributed' has no command"),
-        (("--runtime", "torch-distributed", "--settings", "epochs=1"), "settings: no builtin trainer is for the runtime"),
+        (("--runtime", "torch-distributed", "--settings", "epochs=1"), "settings: no builtin trainer supports the runtime"),
         (("--settings", "epoch=1"), "settings.epoch: Extra inputs are not permitted"),
-        (("--code", "/nowhere/at/all", "--command", "a"), "code: '/nowhere/at/all' is not a folder here"),
+        (("--code", "/nowhere/at/all", "--command", "a"), "code: '/nowhere/at/all' is not a local folder"),
     ],
 )
 @pytest.mark.parametrize("dry_run", ["server", "none"])

@@ -78,7 +78,7 @@ def test_the_order_is_argument_variable_pod_user(
 
 
 def test_nothing_configured_is_an_error_that_says_what_was_tried(bare: Path) -> None:
-    with pytest.raises(NoCluster, match=r"KUBECONFIG is not set, no in-cluster service account was found, and ~/\.kube/config does not exist"):
+    with pytest.raises(NoCluster, match=r"KUBECONFIG is not set, no in-cluster .* and ~/\.kube/config does not exist"):
         connect()
 
 

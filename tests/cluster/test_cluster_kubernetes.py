@@ -206,7 +206,7 @@ def test_a_connection_that_breaks_within_a_line_yields_what_was_whole(stub: Any,
     stub.stream(event("ADDED"), event("MODIFIED")[:20], end="cut")
     watch = cluster.watch(POD, resource_version="1")
     assert next(watch).type == "ADDED"
-    with pytest.raises(ServiceUnavailable, match="broke"):
+    with pytest.raises(ServiceUnavailable, match=r"connection.* was lost"):
         next(watch)
 
 
@@ -384,5 +384,5 @@ def test_a_log_that_is_shorter_than_was_said_has_broken(stub: Any, cluster: Kube
     stub.answer(b"line 1\nlin", **{"Content-Length": "100", "Connection": "close"})
     logs = cluster.logs("a", "team")
     assert next(logs) == b"line 1\nlin"
-    with pytest.raises(ServiceUnavailable, match="broke"):
+    with pytest.raises(ServiceUnavailable, match=r"connection.* was lost"):
         next(logs)

@@ -18,7 +18,7 @@ from trainwright.controlplane.apiserver.storage.journal import RESTART_GAP
 from trainwright.controlplane.apiserver.storage.journal_schema import UnknownSchema
 from trainwright.controlplane.apiserver.storage.store import Store
 from trainwright.controlplane.backup import BackupFailed, back_up, restore, verify
-from trainwright.controlplane.home import Home, HomeTaken
+from trainwright.controlplane.home import Home, HomeLocked
 
 
 @pytest.fixture
@@ -97,7 +97,7 @@ def test_a_home_that_runs_is_not_replaced(home: Home, store: Store, tmp_path: Pa
 
     lock = home.lock()
     try:
-        with pytest.raises(HomeTaken):
+        with pytest.raises(HomeLocked):
             restore(home, tmp_path / "copy")
     finally:
         os.close(lock)
@@ -132,7 +132,7 @@ def test_nothing_is_written_over(home: Home, store: Store, tmp_path: Path) -> No
     with pytest.raises(BackupFailed, match="exists already"):
         back_up(home, target)
     assert target.read_text() == "mine"
-    with pytest.raises(BackupFailed, match="there is no cluster"):
+    with pytest.raises(BackupFailed, match="no cluster in"):
         back_up(Home(tmp_path / "none"), tmp_path / "copy-2")
     with pytest.raises(FileNotFoundError):
         back_up(home, tmp_path / "no" / "such" / "folder")
@@ -147,7 +147,7 @@ def test_the_command(home: Home, store: Store, tmp_path: Path) -> None:
     assert again.exit_code != 0
     assert "exists already" in again.output
     refused = CliRunner().invoke(app, ["up", "--home", str(home.path), "--restore", str(tmp_path / "none")])
-    assert "there is no such file" in refused.output
+    assert "no such file" in refused.output
 
 
 def test_an_older_schema_is_brought_up_to_date(home: Home, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

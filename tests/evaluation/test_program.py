@@ -268,9 +268,3 @@ def test_a_failed_write_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(TypeError):
         program.write_json(tmp_path / "result.json", {"loss": object()})
     assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize("text", ["8", "rw", "-2", "1000"])
-def test_a_umask_that_is_none_is_refused(text: str) -> None:
-    with pytest.raises(program.InvalidInput, match=rf"TRAINWRIGHT_UMASK={text}: expected an octal number"):
-        program.set_umask(text)

@@ -80,7 +80,7 @@ def test_settings_become_arguments() -> None:
 def test_where_something_else_says_what_runs_there_is_none(said: dict[str, Any]) -> None:
     request = TrainRequest(runtime="trl-sft", **said)
     assert trainer_for(request, definition("trl-sft")) is None
-    assert "settings: only a builtin trainer takes settings, and another field says what runs" in refusal(
+    assert "settings: only builtin trainers use settings, but another field specifies the program" in refusal(
         request.model_copy(update={"settings": {"epochs": 1}})
     )
 
@@ -106,7 +106,7 @@ def test_another_runtime_never_gets_arguments_of_sft(runtime: str) -> None:
     assert trainjob_manifest(request, STEP, "default", definition(runtime))["spec"]["trainer"] == {}
     if "torchtune" not in runtime:
         words = refusal(TrainRequest(runtime=runtime, settings={"epochs": 1}))
-        assert f"settings: no builtin trainer is for the runtime {runtime!r}" in words
+        assert f"settings: no builtin trainer supports the runtime {runtime!r}" in words
     assert "builtin: 'sft' is for runtimes with the label trainer.kubeflow.org/framework=trl" in refusal(
         TrainRequest(runtime=runtime, builtin="sft")
     )
@@ -143,13 +143,13 @@ def test_an_unknown_one_is_named_with_the_nearest(builtin: str, words: str) -> N
 
 
 def test_torchtune_needs_its_runtime_named() -> None:
-    with pytest.raises(ValueError, match="runtime: the builtin trainer 'torchtune' has one runtime for each model; name one"):
+    with pytest.raises(ValueError, match="runtime: the builtin trainer 'torchtune' has one runtime for each model; specify one"):
         runtime_of(TrainRequest(builtin="torchtune"))
 
 
 @pytest.mark.parametrize("field", ["command", "args"])
 def test_a_builtin_trainer_beside_a_command_is_refused(field: str) -> None:
-    with pytest.raises(ValidationError, match=f"{field}: the builtin trainer 'sft' decides what runs"):
+    with pytest.raises(ValidationError, match=f"{field}: cannot be combined with the builtin trainer 'sft'"):
         TrainRequest(builtin="sft", **{field: ["x"]})
 
 
@@ -188,7 +188,7 @@ def test_another_package_may_bring_its_own(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_one_that_is_none_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     installed(monkeypatch, "Lacking")
-    with pytest.raises(TypeError, match=r"entry point third = .*:Lacking of .* is no builtin trainer: it has no framework"):
+    with pytest.raises(TypeError, match=r"entry point third = .*:Lacking of .* is not a builtin trainer: it has no framework"):
         named_trainer("lacking")
 
 

@@ -121,45 +121,45 @@ def test_a_folder_that_is_a_link_is_that_folder(folder: Path, tmp_path: Path) ->
 def test_a_link_that_leads_out_is_refused(folder: Path, target: str) -> None:
     make(folder.parent, {"outside.py": "secret"})
     (folder / "a" / "link").symlink_to(target if target.startswith("/") else Path("..") / target)
-    with pytest.raises(BadCode, match="link is a link that leads out of the folder"):
+    with pytest.raises(BadCode, match="link is a link to a target outside the folder"):
         pack_code(str(folder))
 
 
 def test_a_link_that_leads_nowhere_or_back_is_refused(folder: Path) -> None:
     (folder / "a" / "up").symlink_to("..")
-    with pytest.raises(BadCode, match="up is a link that leads to a folder it is in"):
+    with pytest.raises(BadCode, match="up is a link to one of its parent folders"):
         pack_code(str(folder))
     (folder / "a" / "up").unlink()
     make(folder, {"b/x": ""})
     (folder / "a" / "over").symlink_to("../b")
     (folder / "b" / "over").symlink_to("../a")
-    with pytest.raises(BadCode, match="over is a link that leads to a folder it is in"):
+    with pytest.raises(BadCode, match="over is a link to one of its parent folders"):
         pack_code(str(folder))
     (folder / "a" / "over").unlink()
     (folder / "self").symlink_to("self")
-    with pytest.raises(BadCode, match="self is no regular file"):
+    with pytest.raises(BadCode, match="self is not a regular file"):
         pack_code(str(folder))
     (folder / "self").unlink()
     (folder / "broken").symlink_to("nothing")
-    with pytest.raises(BadCode, match="broken is no regular file"):
+    with pytest.raises(BadCode, match="broken is not a regular file"):
         pack_code(str(folder))
 
 
 def test_what_is_no_file_is_refused(folder: Path) -> None:
     os.mkfifo(folder / "pipe")
-    with pytest.raises(BadCode, match="pipe is no regular file"):
+    with pytest.raises(BadCode, match="pipe is not a regular file"):
         pack_code(str(folder))
 
 
 @pytest.mark.parametrize("name", ["nothing", "code/train.py", "code\0"])
 def test_what_is_no_folder_is_refused(folder: Path, name: str) -> None:
-    with pytest.raises(BadCode, match="is not a folder here; give one, or git"):
+    with pytest.raises(BadCode, match="is not a local folder; specify one, or git"):
         pack_code(str(folder.parent / name))
 
 
 def test_an_empty_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "empty" / ".git").mkdir(parents=True)
-    with pytest.raises(BadCode, match="empty holds no files"):
+    with pytest.raises(BadCode, match="empty contains no files"):
         pack_code(str(tmp_path / "empty"))
 
 
@@ -174,8 +174,8 @@ def test_what_travels_is_bounded(folder: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(code_package, "PART_BYTES", 2**17)
     (folder / "data.bin").write_bytes(random.Random(1).randbytes(3 * 2**17))
     assert [len(part) for part in pack_code(str(folder)).parts][:3] == [2**17] * 3
-    monkeypatch.setattr(code_package, "MOST_PARTS", 3)
-    with pytest.raises(BadCode, match="code packs to 0 MiB, and 0 MiB travel; build an image, or use the workspace"):
+    monkeypatch.setattr(code_package, "MAX_PARTS", 3)
+    with pytest.raises(BadCode, match="code is 0 MiB when packed, and the limit is 0 MiB; build an image, or use the workspace"):
         pack_code(str(folder))
 
 

@@ -10,7 +10,7 @@ import pytest
 from pydantic import ValidationError
 
 from trainwright.jobs import TrainRequest
-from trainwright.jobs.request.function_source import MOST_BYTES, NamedSource, dedented, source_of
+from trainwright.jobs.request.function_source import MAX_SOURCE_BYTES, NamedSource, dedent, source_of
 
 OUTSIDE = 3
 
@@ -105,9 +105,9 @@ def test_a_function_within_another_keeps_its_texts() -> None:
 
     assert text_of(inner).startswith("def inner() -> str:\n    text = ")
     assert value_of(inner) == inner()
-    assert value_of(dedented("  def f():\n    return (\n 1\n    )\n# odd\n")) == 1
-    assert value_of(dedented("  def f():\n    return f'''{1}\n  {2\n}'''\n")) == "1\n  2"
-    assert value_of(dedented("\tdef f():\n\t\treturn '''\n\t\tx'''\n")) == "\n\t\tx"
+    assert value_of(dedent("  def f():\n    return (\n 1\n    )\n# odd\n")) == 1
+    assert value_of(dedent("  def f():\n    return f'''{1}\n  {2\n}'''\n")) == "1\n  2"
+    assert value_of(dedent("\tdef f():\n\t\treturn '''\n\t\tx'''\n")) == "\n\t\tx"
 
 
 def test_a_closure_is_refused() -> None:
@@ -116,7 +116,7 @@ def test_a_closure_is_refused() -> None:
     def inner() -> int:
         return within
 
-    with pytest.raises(ValueError, match=r"inner uses variables of the function around it \(within\); pass them as func_args"):
+    with pytest.raises(ValueError, match=r"inner uses variables of its enclosing function \(within\); pass them as func_args"):
         source_of(inner)
 
 
@@ -210,12 +210,12 @@ def test_what_a_source_brings_along_is_its_own(text: str, value: Any) -> None:
         ("  def f(): ...", "is not Python"),
         ("class A:\n    def f(self): ...", "defines no function"),
         ("async def f(): ...", "f is async"),
-        ("def f():\n    return '" + "x" * MOST_BYTES + "'", "more than 96 KiB of source; send a folder with code="),
-        (lambda: 1, "is no function defined with def"),
-        (Holder().method, "is no function defined with def"),
-        (Holder, "is no function defined with def"),
-        (print, "is no function defined with def"),
-        (functools.partial(plain, 1), "is no function defined with def"),
+        ("def f():\n    return '" + "x" * MAX_SOURCE_BYTES + "'", "more than 96 KiB of source; send a folder with code="),
+        (lambda: 1, "is not a function defined with def"),
+        (Holder().method, "is not a function defined with def"),
+        (Holder, "is not a function defined with def"),
+        (print, "is not a function defined with def"),
+        (functools.partial(plain, 1), "is not a function defined with def"),
         (3, "expected a function or its source, got int"),
         (["x"], "expected a function or its source, got list"),
     ],

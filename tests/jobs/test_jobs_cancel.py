@@ -85,9 +85,9 @@ def test_a_status_that_moves_on_does_not_keep_it_from_being_deleted(cluster: Emb
 @pytest.mark.parametrize("how", STOPPING)
 def test_a_successor_of_its_name_is_left_alone(cluster: EmbeddedCluster, job: Job, how: CancelPolicy) -> None:
     cluster.delete(TRAINJOB, name_of(job), "default")
-    assert cancel_owned_job(cluster, job, how) == "it is gone"
+    assert cancel_owned_job(cluster, job, how) == "it no longer exists"
     successor = cluster.create({**job, "metadata": {"name": name_of(job), "namespace": "default"}})
-    assert cancel_owned_job(cluster, job, how) == "it is gone"
+    assert cancel_owned_job(cluster, job, how) == "it no longer exists"
     assert current(cluster, job) == successor
 
 

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from trainwright.api import admit
 from trainwright.jobs import Identity, TrainRequest, trainjob_manifest
-from trainwright.jobs.request.secret_detection import LiteralSecret, looks_like
+from trainwright.jobs.request.secret_detection import LiteralSecret, credential_kind
 from trainwright.runtimes import bundled_runtime
 
 LETTERS = "Abcdefghij0123456789"
@@ -33,7 +33,7 @@ TOKENS = {
 
 @pytest.mark.parametrize(("token", "what"), TOKENS.items())
 def test_a_form_is_known(token: str, what: str) -> None:
-    assert looks_like(token) == looks_like(f"--option={token}") == what
+    assert credential_kind(token) == credential_kind(f"--option={token}") == what
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def test_a_form_is_known(token: str, what: str) -> None:
      "postgresql://me:$(PASSWORD)@db/x", "http://user@host/", "sha256:" + "ab" * 32],
 )  # fmt: skip
 def test_what_is_none_passes(text: str) -> None:
-    assert looks_like(text) is None
+    assert credential_kind(text) is None
 
 
 SECRET = "hf_" + LETTERS * 2
@@ -58,7 +58,7 @@ SECRET = "hf_" + LETTERS * 2
         ({"command": ["bash", "-c", f"login {SECRET}"]}, "command[2]", "$(VARIABLE)"),
         ({"dataset_uri": f"https://me:{SECRET}@host/x"}, "dataset_uri", "dataset_secret"),
         ({"model_uri": f"https://host/x?sig={SECRET}"}, "model_uri", "model_secret"),
-        ({"annotations": {"note": SECRET}}, "annotations.note", "everybody"),
+        ({"annotations": {"note": SECRET}}, "annotations.note", "are public"),
         ({"env": {"TOKEN": SECRET}, "num_nodes": 0, "workspace": SECRET}, "env.TOKEN", "secretKeyRef"),
     ],
 )

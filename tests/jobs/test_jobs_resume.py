@@ -95,16 +95,16 @@ def test_an_export_on_a_claim_is_mounted_beside_the_workspace() -> None:
 def test_a_runtime_that_cannot_is_refused_for_an_export_and_doubted_else(
     cluster: EmbeddedCluster, request_of: RequestOf, set_status: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with pytest.raises(Invalid, match=r"resume: the runtime 'torch-distributed' cannot go on from an export"):
+    with pytest.raises(Invalid, match=r"resume: the runtime 'torch-distributed' cannot resume from an export"):
         submit_or_adopt(cluster, request_of(resume="s3://bucket/run"), STEP, "default")
     assert cluster.list(TRAINJOB).items == []
     first = submit_or_adopt(cluster, request_of(), STEP, "default")
     assert "no init container" not in caplog.text
     set_status(first.trainjob, "Failed")
     submit_or_adopt(cluster, request_of(), STEP, "default")
-    assert "whether attempt 2 goes on from a checkpoint is up to its program" in caplog.text
+    assert "whether attempt 2 resumes from a checkpoint depends on its program" in caplog.text
     submit_or_adopt(cluster, request_of(resume="never"), Identity("kfp", "run", "other"), "default")
-    assert "whether it starts afresh is up to its program" in caplog.text
+    assert "whether it starts from scratch depends on its program" in caplog.text
 
 
 def test_auto_learns_of_the_export_only_when_a_job_is_made(cluster: EmbeddedCluster, caplog: pytest.LogCaptureFixture) -> None:

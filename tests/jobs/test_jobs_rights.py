@@ -72,8 +72,8 @@ def test_the_table_is_what_is_asked(
     kubeconfig: Path, recorder: Recorder, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     cluster = connect_for_jobs(kubeconfig)
-    assert isinstance(cluster, KubernetesCluster)
-    forget_served(cluster)
+    assert isinstance(cluster.base, KubernetesCluster)
+    forget_served(cluster.base)
 
     def request(script: str, **fields: Any) -> TrainRequest:
         return TrainRequest(**{"runtime": "torch-distributed", "command": ["bash", "-c", script], **fields})
@@ -124,7 +124,7 @@ def test_the_table_is_what_is_asked(
 
     with monkeypatch.context() as patched:
         patched.setattr("trainwright.jobs.submit.submit_or_adopt.check_holder", another_in_this_moment)
-        with pytest.raises(RunFolderTaken, match="withdrawn"):
+        with pytest.raises(RunFolderTaken, match="was deleted"):
             submit_or_adopt(cluster, with_volume, Identity("o", "contested", "volume"), SPACE)
 
     recorder.during("submit with code")
@@ -174,5 +174,7 @@ def test_the_role_grants_what_no_job_can_do_without(files: tuple[str, ...], call
         for resource in rule["resources"]
         for group in rule["apiGroups"]
     }
-    wanted = {(call.verb, call.kind.plural + (f"/{call.subresource}" if call.subresource else ""), call.kind.group) for call in calls}
+    wanted = {
+        (call.verb, call.kind.plural + (f"/{call.subresource}" if call.subresource else ""), call.kind.group) for call in calls
+    }
     assert wanted - granted == {("list", "nodes", "")}, "nodes are looked at where that is allowed"

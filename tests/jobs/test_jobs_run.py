@@ -151,7 +151,7 @@ def test_a_job_is_left_as_it_was_asked_for(plane: ControlPlane, how: str, words:
         assert (
             cancel_owned_job(plane.cluster, job, CancelPolicy.delete)
             == cancel_owned_job(plane.cluster, job, CancelPolicy.suspend)
-            == "it is gone"
+            == "it no longer exists"
         )
     else:
         assert plane.cluster.get(TRAINJOB, job["metadata"]["name"], "default")["spec"]["suspend"] is True

@@ -79,11 +79,11 @@ def test_a_request_without_scheduling_says_nothing() -> None:
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
-        ({"priority_class": "high"}, "priority_class: only a queue knows it"),
-        ({"topology": "preferred:rack"}, "topology: 'preferred:rack' is for a queue to keep"),
-        ({"topology": "rack"}, "none of required:KEY"),
+        ({"priority_class": "high"}, "priority_class: requires a queue"),
+        ({"topology": "preferred:rack"}, "topology: 'preferred:rack' requires a queue"),
+        ({"topology": "rack"}, "is not one of required:KEY"),
         ({"queue_name": "Big Queue"}, "queue_name: 'Big Queue' is not the name of a queue"),
-        ({"queue_name": "a", "labels": {"kueue.x-k8s.io/queue-name": "b"}}, "queue_name: 'a', and the label"),
+        ({"queue_name": "a", "labels": {"kueue.x-k8s.io/queue-name": "b"}}, "queue_name: 'a' differs from the label"),
         ({"tolerations": [{"kee": "a"}]}, r"tolerations\[0\].kee: unknown field; did you mean key"),
         ({"tolerations": [{"key": 1}]}, r"tolerations\[0\].key: "),
         ({"affinity": {"nodeAfinity": {}}}, "affinity.nodeAfinity: unknown field; did you mean nodeAffinity"),

@@ -75,17 +75,17 @@ def test_everything_that_a_new_claim_can_be() -> None:
 @pytest.mark.parametrize(
     ("query", "words"),
     [
-        ("", "size: a new claim needs one"),
-        ("class=fast", "size: a new claim needs one"),
+        ("", "size: required for a new claim"),
+        ("class=fast", "size: required for a new claim"),
         ("size=", "size: "),
         ("size=large", "size: "),
-        ("size=0", "not more than nothing"),
-        ("size=-1Gi", "not more than nothing"),
-        ("size=1Gi&size=2Gi", "says something twice"),
+        ("size=0", "must be greater than zero"),
+        ("size=-1Gi", "must be greater than zero"),
+        ("size=1Gi&size=2Gi", "contains an option twice"),
         ("size=1Gi&access=ReadOnlyMany", "access: 'ReadOnlyMany': expected ReadWriteOnce, ReadWriteMany, ReadWriteOncePod"),
         ("size=1Gi&retain=", "retain: '': expected keep, delete"),
-        ("size=1Gi&class=Fast", "class: 'Fast' is no name"),
-        ("size=1Gi&mode=x", "'mode' is nothing that a new claim has; known: size, class, access, retain"),
+        ("size=1Gi&class=Fast", "class: 'Fast' is not the name"),
+        ("size=1Gi&mode=x", "'mode' is not an option of a new claim; expected size, class, access, retain"),
     ],
 )
 def test_what_is_wrong_with_a_wish_is_named(query: str, words: str) -> None:
@@ -94,7 +94,7 @@ def test_what_is_wrong_with_a_wish_is_named(query: str, words: str) -> None:
 
 
 def test_an_export_is_not_on_a_claim_that_is_yet_to_be_made() -> None:
-    with pytest.raises(ValidationError, match="holds no export"):
+    with pytest.raises(ValidationError, match="contains no export"):
         sft("pvc://w", resume="pvc://old/run?size=1Gi")
 
 

@@ -106,9 +106,8 @@ def test_a_cancelled_job_goes_on_where_its_step_runs_again(cluster: JobsClient, 
     request = sleeping(tmp_path / "go")
     job = submit_or_adopt(cluster, request, step("resume"), "default").trainjob
     eventually(lambda: pods_of(cluster, job))
-    assert (
-        cancel_owned_job(cluster, job, CancelPolicy.suspend, timeout_seconds=30) == "it is suspended and resumes when this step runs again"
-    )
+    outcome = cancel_owned_job(cluster, job, CancelPolicy.suspend, timeout_seconds=30)
+    assert outcome == "it is suspended and resumes when this step runs again"
     assert pods_of(cluster, job) == []
     suspended = cluster.get(TRAINJOB, name_of(job), "default")
     assert phase_of(suspended) is Phase.Suspended
@@ -163,7 +162,7 @@ def test_the_command_line_sees_such_jobs(
     assert json.loads(run("get", "by-hand", "-o", "json"))["kind"] == "TrainJob"
     assert "hello" in run("logs", "by-hand")
     assert "Complete=True" in run("describe", "by-hand")
-    assert "ended already" in run("cancel", "by-hand", code=1)
+    assert "already ended" in run("cancel", "by-hand", code=1)
     assert "by-hand deleted" in run("delete", "by-hand")
     assert "serves no trainjobs" in run("get", "--submission-mode", "trainjob", code=3)
     told = json.loads(run("doctor", "--runtime", "once", "-o", "json"))

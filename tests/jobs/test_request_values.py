@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from trainwright.api.errors import ApiError
 from trainwright.jobs import TrainRequest
-from trainwright.jobs.request.setting_values import parsed, structured, whole_numbers
+from trainwright.jobs.request.setting_values import floats_to_integers, parse_structure, parse_text
 
 MANIFEST = {
     "apiVersion": "trainer.kubeflow.org/v1alpha1",
@@ -129,15 +129,15 @@ def test_dates_stay_text() -> None:
 )
 def test_odd_yaml_is_a_valueerror(odd: str) -> None:
     with pytest.raises(ValueError, match="neither JSON nor YAML"):
-        parsed(odd)
+        parse_text(odd)
 
 
 def test_whole_floats_are_integers_at_any_depth() -> None:
     value = {"a": 4.0, "b": [1.0, 2.5, {"c": -0.0, "d": (3.0,)}], "e": 1e300, "f": float("inf"), "g": True, "h": 2.0**53}
     expected = {"a": 4, "b": [1, 2.5, {"c": 0, "d": [3]}], "e": 1e300, "f": float("inf"), "g": True, "h": 2.0**53}
-    assert whole_numbers(value) == expected
-    assert [type(one) for one in whole_numbers([4.0, 1e300, True])] == [int, float, bool]
-    assert structured('{"a": [4.0]}') == {"a": [4]}
+    assert floats_to_integers(value) == expected
+    assert [type(one) for one in floats_to_integers([4.0, 1e300, True])] == [int, float, bool]
+    assert parse_structure('{"a": [4.0]}') == {"a": [4]}
     request = made(settings={"peft_config": {"lora_rank": 8.0}}, runtime_patches=[{"manager": "a/b", "n": {"x": 1.0}}])
     assert json.dumps(request.settings) == '{"peft_config": {"lora_rank": 8}}'
     assert json.dumps(request.runtime_patches[0]["n"]) == '{"x": 1}'
@@ -225,21 +225,21 @@ def test_what_is_no_manifest_is_refused(manifest: Any, words: str | None) -> Non
     ],
 )
 def test_what_a_manifest_says_itself_is_refused_beside_it(both: dict[str, Any]) -> None:
-    with pytest.raises(ValidationError, match=f"{next(iter(both))}: belongs into the manifest, which is given as a whole"):
+    with pytest.raises(ValidationError, match=f"{next(iter(both))}: cannot be combined with manifest; set it in the manifest"):
         made(manifest=MANIFEST, **both)
 
 
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
-        ({"func": "def f(): ...", "code": "/x", "command": ["a"]}, "code: func and code each say what runs"),
-        ({"func": "def f(): ...", "builtin": "sft"}, "builtin: func and builtin each say what runs"),
-        ({"manifest": MANIFEST, "func": "def f(): ..."}, "manifest: func and manifest each say what runs"),
-        ({"func": "def f(): ...", "command": ["a"]}, "command: a function is the program"),
-        ({"func_args": {"a": 1}}, "func_args: there is no func to take them"),
-        ({"packages_to_install": ["a"]}, "packages_to_install: only func and code use it"),
-        ({"pip_index_urls": ["https://a"], "command": ["a"]}, "pip_index_urls: only func and code use it"),
-        ({"code": "/x"}, "command: code needs its entry point"),
+        ({"func": "def f(): ...", "code": "/x", "command": ["a"]}, "code: func and code are mutually exclusive"),
+        ({"func": "def f(): ...", "builtin": "sft"}, "builtin: func and builtin are mutually exclusive"),
+        ({"manifest": MANIFEST, "func": "def f(): ..."}, "manifest: func and manifest are mutually exclusive"),
+        ({"func": "def f(): ...", "command": ["a"]}, "command: cannot be combined with func"),
+        ({"func_args": {"a": 1}}, "func_args: requires func"),
+        ({"packages_to_install": ["a"]}, "packages_to_install: requires func or code"),
+        ({"pip_index_urls": ["https://a"], "command": ["a"]}, "pip_index_urls: requires func or code"),
+        ({"code": "/x"}, "command: required with code"),
     ],
 )
 def test_one_thing_runs(fields: dict[str, Any], words: str) -> None:

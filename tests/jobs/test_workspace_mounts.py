@@ -109,7 +109,7 @@ def test_a_runtime_without_initializers(runtime: str, digests: dict[str, str], m
 @pytest.mark.parametrize("digests", [{}, {"dataset_digest": DATASET, "model_digest": MODEL}])
 def test_a_runtime_with_a_claim_of_its_own_takes_no_other(digests: dict[str, str]) -> None:
     """JobSet refuses a volume of the name of a claim template, and a template that no container mounts."""
-    with pytest.raises(IncompatibleRuntime, match="workspace: the runtime makes a claim of its own for each job"):
+    with pytest.raises(IncompatibleRuntime, match="workspace: the runtime creates its own claim for each job"):
         jobset_of("torchtune-llama3.2-1b", **digests)
     assert mounts_of(jobset_of("torchtune-llama3.2-1b", workspace=""))["node/node"] == set()
 

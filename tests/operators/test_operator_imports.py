@@ -11,6 +11,8 @@ pytestmark = pytest.mark.medium
 LEAVES = {
     "trainwright",
     "trainwright.jobs",
+    "trainwright.jobs.request",
+    "trainwright.jobs.state",
     "trainwright.jobs.state.identity",
     "trainwright.jobs.state.run_folder",
     "trainwright.jobs.state.label_values",

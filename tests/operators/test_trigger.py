@@ -179,7 +179,7 @@ def test_a_job_that_is_deleted_or_replaced_is_gone(connected: EmbeddedCluster) -
     connected.create({**job, "metadata": {"name": job["metadata"]["name"], "namespace": "default"}})
     event = event_of(trigger)
     assert event["outcome"] == "deleted"
-    with pytest.raises(TrainJobDeleted, match="is gone"):
+    with pytest.raises(TrainJobDeleted, match="was deleted while"):
         task.execute_complete(context(), event)
 
 

@@ -1,4 +1,4 @@
-"""The Kubernetes API that Trainwright speaks: kinds, label keys, conditions, schemas, defaults and admission rules.
+"""The Kubernetes API that Trainwright uses: kinds, label keys, conditions, schemas, defaults and admission rules.
 
 Objects are plain dicts; everything here is a function on dicts. This package imports no other package of the project.
 """

@@ -6,7 +6,7 @@ from trainwright.api.objects import Obj
 
 
 def condition(obj: Obj, kind: str) -> Obj | None:
-    """The condition of that type in the object's status, or None."""
+    """Return the condition of that type in the object's status, or None."""
     for entry in (obj.get("status") or {}).get("conditions") or []:
         if entry.get("type") == kind:
             found: Obj = entry
@@ -20,14 +20,14 @@ def is_true(obj: Obj, kind: str) -> bool:
 
 
 def is_finished(obj: Obj) -> bool:
-    """Whether a TrainJob, Job (`Complete`) or JobSet (`Completed`) has ended, either way."""
+    """Whether a TrainJob, Job (`Complete`) or JobSet (`Completed`) has succeeded or failed."""
     return any(is_true(obj, kind) for kind in ("Complete", "Completed", "Failed"))
 
 
 def set_condition(status: Obj, kind: str, value: bool, reason: str, message: str, now: str) -> bool:
-    """Put a condition into `status`; the transition time moves only when the value does.
+    """Set a condition in `status`; the transition time changes only with the value.
 
-    Returns whether anything changed. A condition that is already there keeps its place in the list.
+    Returns whether anything changed. An existing condition keeps its position in the list.
     """
     conditions = status.setdefault("conditions", [])
     text = "True" if value else "False"

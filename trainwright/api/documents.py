@@ -1,4 +1,4 @@
-"""Manifests: YAML (or JSON) text with any number of documents, read the way the Kubernetes tools read it."""
+"""Manifests: YAML (or JSON) text with any number of documents, parsed as the Kubernetes tools do."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class ManifestLoader(_Base):  # type: ignore[misc]
-    """YAML 1.1 without timestamps: `2026-11-20` stays text, as it does in JSON."""
+    """YAML 1.1 without timestamps: `2026-11-20` stays a string, as in JSON."""
 
 
 ManifestLoader.yaml_implicit_resolvers = {
@@ -23,9 +23,9 @@ ManifestLoader.yaml_implicit_resolvers = {
 
 
 def load_documents(text: str | bytes, source: str = "input") -> list[Obj]:
-    """The objects of a manifest, in order; empty documents are skipped and a `List` is opened.
+    """Return the objects of a manifest, in order; empty documents are skipped, and a `List` is replaced by its items.
 
-    Raises BadRequest naming `source` (and the line) for text that is no YAML, or a document that is no object.
+    Raises BadRequest naming `source` (and the line) for invalid YAML, or a document that is not an object.
     """
     try:
         documents = [document for document in yaml.load_all(text, ManifestLoader) if document is not None]
@@ -33,7 +33,7 @@ def load_documents(text: str | bytes, source: str = "input") -> list[Obj]:
         mark = getattr(error, "problem_mark", None)
         where = f"{source}:{mark.line + 1}" if mark else source
         raise BadRequest(f"{where}: not YAML: {getattr(error, 'problem', None) or error}") from error
-    except (ValueError, TypeError, LookupError, AttributeError, RecursionError):  # of a tag that does not fit its value
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError):  # a tag that does not match its value
         raise BadRequest(f"{source}: not YAML") from None
     objects: list[Obj] = []
     for index, document in enumerate(documents):

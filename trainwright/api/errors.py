@@ -1,6 +1,6 @@
 """The errors of a Kubernetes API, one class for each reason, with the Status body that carries them over HTTP.
 
-Clients raise them, the embedded API server answers with them: both ends use the same words.
+Clients raise them, and the embedded API server returns them.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from trainwright.api.objects import Obj
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing wrong with an object: where, what, and the machine-readable reason of a Status cause."""
+    """One problem of an object: field, message, and the reason of a Status cause."""
 
     field: str
     message: str
     reason: str = "FieldValueInvalid"
     at: str = ""
-    """Where in the object to look, where `field` is no path in it: some rules name fields that do not exist."""
+    """The path in the object, if `field` is not one: some rules name fields that do not exist."""
 
     hint: str = ""
-    """What the author may have meant, for people; servers do not say it."""
+    """A suggestion for people, which servers do not give."""
 
     @property
     def where(self) -> str:
@@ -32,7 +32,7 @@ class Problem:
 
 
 class ApiError(Exception):
-    """An answer of the API that is not a success; `reason` and `code` are those of its Status."""
+    """An error response of the API; `reason` and `code` are those of its Status."""
 
     code = 500
     reason = "InternalError"
@@ -47,7 +47,7 @@ class ApiError(Exception):
 
     @property
     def retryable(self) -> bool:
-        """Whether the same request may be answered otherwise a moment later."""
+        """Whether a retry of the same request can succeed."""
         return self.code in (Expired.code, TooManyRequests.code) or self.code >= 500
 
     def status(self) -> Obj:
@@ -61,7 +61,7 @@ class ApiError(Exception):
             "reason": self.reason,
             "code": self.code,
         }
-        if not self.reason:  # what a webhook could not read is answered without one
+        if not self.reason:  # a webhook's decoding errors have none
             del status["reason"]
         if self.details:
             status["details"] = self.details
@@ -105,11 +105,11 @@ class UnsupportedMediaType(ApiError):
 
 
 class Invalid(ApiError):
-    """The object breaks the rules of its kind; `problems` holds every one of them, not only the first."""
+    """The object is invalid; `problems` contains all problems, not only the first."""
 
     code, reason = 422, "Invalid"
     tells_causes = True
-    """Whether the answer lists the problems apart from the message."""
+    """Whether the Status lists the problems as causes."""
 
     def __init__(
         self, message: str, *, problems: list[Problem] | None = None, details: Obj | None = None, **more: float | int | None
@@ -122,7 +122,7 @@ class Invalid(ApiError):
 
     @classmethod
     def of(cls, kind: str, name: str, problems: list[Problem], group: str = "") -> Invalid:
-        """All problems of one object in one error, worded as the API server words it."""
+        """One error with all problems of an object, with the message of the API server."""
         told = list(dict.fromkeys(str(p) for p in problems))
         text = told[0] if len(told) == 1 else f"[{', '.join(told)}]"
         qualified = f"{kind}.{group}" if group else kind
@@ -132,14 +132,14 @@ class Invalid(ApiError):
 
 
 class Undecodable(Invalid, BadRequest):
-    """The object cannot be read as one of its kind: an unknown field, a value of the wrong type."""
+    """The object cannot be decoded: an unknown field, or a value of the wrong type."""
 
     code, reason = 400, "BadRequest"
     tells_causes = False
 
 
 class Denied(Invalid, Forbidden):
-    """A rule that a cluster asks by webhook, and not in the schema, is broken."""
+    """A webhook rejected the object."""
 
     code, reason = 403, "Forbidden"
     tells_causes = False
@@ -179,9 +179,9 @@ _BY_CODE = {error.code: error for error in reversed(_BY_REASON.values())}
 
 
 def error_from_status(status: Obj, code: int | None = None) -> ApiError:
-    """The exception for a Status object as a server sent it.
+    """Return the exception for a Status object from a server.
 
-    The reason decides; where it is missing or unknown, the HTTP code does.
+    The reason determines the class; if it is missing or unknown, the HTTP code does.
     """
     code = int(status.get("code") or code or 500)
     known = _BY_REASON.get(str(status.get("reason") or "")) or _BY_CODE.get(code, ApiError)

@@ -1,4 +1,4 @@
-"""The two forms of one event: core/v1 as it is stored, events.k8s.io/v1 as newer clients speak of it."""
+"""The two versions of an Event: core/v1, which is stored, and events.k8s.io/v1, which newer clients use."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NEW_NAMES = {
 _OLD_NAMES = {new: old for old, new in _NEW_NAMES.items()}
 _LEFT_OUT_EMPTY = ("reportingController", "reportingInstance", "note")
 _UNSET: Obj = {"firstTimestamp": None, "lastTimestamp": None, "count": 0, "source": {}}
-"""What a new event does not have, and how it is stored."""
+"""Fields of core/v1 that events.k8s.io/v1 renames."""
 _FIXED = (
     "involvedObject",
     "reason",
@@ -43,29 +43,29 @@ FIELD_LABELS = frozenset(
         *(f"regarding.{part}" for part in ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")),
     }
 )
-"""What events of the newer form can be selected by."""
+"""Field selectors of events.k8s.io/v1."""
 
 
 def as_new(event: Obj) -> Obj:
-    """A stored event in the newer form."""
+    """A stored event as events.k8s.io/v1."""
     renamed = {_NEW_NAMES.get(name, name): value for name, value in event.items()}
     shown = {name: value for name, value in renamed.items() if value != "" or name not in _LEFT_OUT_EMPTY}
     return {**shown, "apiVersion": NEW_EVENT.api_version}
 
 
 def as_stored(event: Obj) -> Obj:
-    """An event of the newer form as it is stored. Fields that only the older form has are left out; see `strangers`."""
+    """An events.k8s.io/v1 event as core/v1. Fields that only core/v1 has are dropped; see `core_only_fields`."""
     known = {name: value for name, value in event.items() if name not in _NEW_NAMES}
     return {**{_OLD_NAMES.get(name, name): value for name, value in known.items()}, "apiVersion": EVENT.api_version}
 
 
-def strangers(event: Obj) -> list[str]:
-    """Fields of the older form in an event of the newer one, which does not know them."""
+def core_only_fields(event: Obj) -> list[str]:
+    """Fields of core/v1 in an events.k8s.io/v1 event, where they are unknown."""
     return [name for name in _NEW_NAMES if name in event]
 
 
 def new_event_problems(event: Obj, old: Obj | None) -> Iterator[Problem]:
-    """What events.k8s.io asks of an event, in the stored form, beyond what every event has to meet."""
+    """The validation of events.k8s.io/v1, on the stored form, in addition to that of every event."""
     if old is not None:
         for name in _FIXED:
             if _value(event, name) != _value(old, name):
@@ -106,7 +106,7 @@ def _text(value: object) -> str:
 
 
 def reporting_problems(event: Obj, controller_field: str) -> Iterator[Problem]:
-    """What an event with an `eventTime` has to say about who reports it."""
+    """An event with an `eventTime` must name its reporting controller and instance."""
     limits = (
         (controller_field, "reportingComponent", 0),
         ("reportingInstance", "reportingInstance", 128),

@@ -1,4 +1,4 @@
-"""A bare `org/name`, which Trainer 2.0 took for a repository of the Hugging Face Hub, as the URI that is meant."""
+"""A bare `org/name`, which Trainer 2.0 accepted as a repository of the Hugging Face Hub, as a URI."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def is_bare_name(text: str) -> bool:
 
 
 def with_scheme(text: str) -> str:
-    """`hf://org/name` for `org/name`, anything else as it is. For what people give to us; servers and manifests stay strict."""
+    """Return `hf://org/name` for `org/name`, anything else unchanged. For user input; servers and manifests are strict."""
     if not is_bare_name(text):
         return text
     log.warning("a bare name is taken for one of the Hugging Face Hub given=%s meant=hf://%s", text, text)

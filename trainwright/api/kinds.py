@@ -1,4 +1,4 @@
-"""The kinds that Trainwright speaks of: one record each, shared by clients, controllers and the embedded API server."""
+"""The kinds that Trainwright knows, shared by clients, controllers and the embedded API server."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from trainwright.api.objects import Obj
 class Kind:
     """One resource of the Kubernetes API.
 
-    `group` is empty for the core group; `status` says whether it has a status subresource.
+    `group` is empty for the core group; `status` is whether it has a status subresource.
     """
 
     group: str
@@ -33,7 +33,7 @@ class Kind:
 
     @property
     def resource(self) -> str:
-        """`plural.group`, as error messages and RBAC name it."""
+        """`plural.group`, as in error messages and RBAC."""
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
     @property
@@ -60,7 +60,7 @@ CONFIG_MAP = Kind("", "v1", "ConfigMap", "configmaps", short_names=("cm",))
 SECRET = Kind("", "v1", "Secret", "secrets")
 EVENT = Kind("", "v1", "Event", "events", short_names=("ev",))
 NEW_EVENT = Kind("events.k8s.io", "v1", "Event", "events", short_names=("ev",))
-"""Another form of EVENT; see `event_forms`."""
+"""Another version of EVENT; see `event_forms`."""
 NAMESPACE = Kind("", "v1", "Namespace", "namespaces", namespaced=False, status=True, short_names=("ns",))
 NODE = Kind("", "v1", "Node", "nodes", namespaced=False, status=True, short_names=("no",))
 CLAIM = Kind("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims", status=True, short_names=("pvc",))
@@ -117,6 +117,6 @@ _BY_GROUP_KIND = {(kind.group, kind.kind): kind for kind in ALL}
 
 
 def kind_of(obj: Obj) -> Kind | None:
-    """The kind that an object's apiVersion and kind name, or None where we do not know it."""
+    """Return the kind of an object by its apiVersion and kind, or None if it is unknown."""
     group, _, _ = str(obj.get("apiVersion", "")).rpartition("/")
     return _BY_GROUP_KIND.get((group, str(obj.get("kind", ""))))

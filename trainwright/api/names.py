@@ -1,4 +1,4 @@
-"""Label keys, annotation keys, suffixes and other names that the field agreed on."""
+"""Label keys, annotation keys, suffixes and other well-known names, and our own."""
 
 from __future__ import annotations
 
@@ -46,42 +46,42 @@ JOBSET_CONTROLLER = "jobset.sigs.k8s.io/jobset-controller"
 CLAIM_PROTECTION = "kubernetes.io/pvc-protection"
 """The finalizer that keeps a claim while a pod uses it."""
 
-# ours
+# trainwright.dev
 OWNER_ANNOTATION = "trainwright.dev/owner"
 ATTEMPT_ANNOTATION = "trainwright.dev/attempt"
-"""Which try of its step a TrainJob is, counted from 1."""
+"""The attempt of its step, from 1."""
 SPEC_DIGEST_ANNOTATION = "trainwright.dev/spec-digest"
 SUPERSEDED_ANNOTATION = "trainwright.dev/superseded"
 SUSPENDED_BY_ANNOTATION = "trainwright.dev/suspended-by"
 TRAINJOB_ANNOTATION = "trainwright.dev/trainjob"
-"""On a JobSet that was made without a TrainJob: the TrainJob that it stands for, as JSON."""
+"""On a JobSet that was created in place of a TrainJob: that TrainJob, as JSON."""
 SOURCE_KIND_LABEL = "trainwright.dev/source-kind"
-"""On the same JobSets, `TrainJob`: what a label selector finds them by."""
+"""On the same JobSets: `TrainJob`, for label selectors."""
 COMPANIONS_CREATED_ANNOTATION = "trainwright.dev/companions-created-generation"
 """On the same JobSets: their metadata.generation once all companions were created, where that is not the first."""
 SINGLE_NODE_ANNOTATION = "trainwright.dev/single-node"
 """On the only Node of a cluster: a pod that does not fit on it never will."""
 FITS_CLUSTER = "FitsCluster"
-"""Condition of a TrainJob: False where a cluster of one machine can never hold it."""
+"""Condition of a TrainJob: False if it can never fit on a single-node cluster."""
 QUOTA_RESERVED = "QuotaReserved"
-"""Condition of a TrainJob: what its queue on an embedded cluster says. Kueue says it of its Workload."""
+"""Condition of a TrainJob in a queue of an embedded cluster. Kueue has it on the Workload."""
 RUN_FOLDER_ANNOTATION = "trainwright.dev/run-folder"
-"""The folder of the workspace that the job writes to, as a URI: one holder at a time."""
+"""The workspace folder that the job writes to, as a URI; it has one holder at a time."""
 DATASET_DIGEST_ANNOTATION = "trainwright.dev/dataset-digest"
 MODEL_DIGEST_ANNOTATION = "trainwright.dev/model-digest"
 CODE_ANNOTATION = "trainwright.dev/code"
-"""Where the code of a job came from, and its digest."""
+"""The source of a job's code, and its digest."""
 RUN_LABEL = "trainwright.dev/run"
 STEP_LABEL = "trainwright.dev/step"
 MANAGED_BY_LABEL = "app.kubernetes.io/managed-by"
 HOST_PATH_ANNOTATION = "trainwright.dev/host-path"
-"""On a PersistentVolumeClaim of an embedded cluster: the folder that the claim is, instead of one below its home."""
+"""On a PersistentVolumeClaim of an embedded cluster: the folder to use, instead of one in its home."""
 PREEMPTED_ANNOTATION = "trainwright.dev/preempted"
-"""On a TrainJob that has ended because its pods were taken away."""
+"""On a TrainJob that failed because its pods were preempted."""
 PREEMPTIONS_ANNOTATION = "trainwright.dev/preemptions-before"
-"""On a TrainJob: how many earlier generations of its step ended that way."""
+"""On a TrainJob: the number of earlier attempts of its step that were preempted."""
 RESUMES_FROM_ANNOTATION = "trainwright.dev/resumes-from"
-"""On a TrainJob that follows preempted ones: the UIDs of their JobSets, the latest first."""
+"""On a TrainJob after preempted attempts: the UIDs of their JobSets, the latest first."""
 LEGACY = {
     ATTEMPT_ANNOTATION: "trainwright.dev/generation",
     SOURCE_KIND_LABEL: "trainwright.dev/stands-for",
@@ -89,17 +89,17 @@ LEGACY = {
     SINGLE_NODE_ANNOTATION: "trainwright.dev/whole-cluster",
     RESUMES_FROM_ANNOTATION: "trainwright.dev/continues",
 }
-"""The names under which 0.1 stored the same; they are still read in 0.2."""
+"""The names that 0.1 stored; 0.2 still reads them."""
 RESUME_POINT = "resume-point"
-"""The init container of a runtime that decides where training goes on; it reads the variables below."""
+"""The init container of a runtime that selects the checkpoint to resume from; it reads the variables below."""
 RESUME_VARIABLE = "TRAINWRIGHT_RESUME"
 """`never`, or the URI of an exported checkpoint; unset is `auto`."""
 RESUME_EXPORT_VARIABLE = "TRAINWRIGHT_RESUME_EXPORT"
-"""The export that `auto` goes on from where the volume has no checkpoint."""
+"""The export that `auto` resumes from if the volume has no checkpoint."""
 RESUME_JOB_VARIABLE = "TRAINWRIGHT_RESUME_JOB"
-"""What tells a job from every other: the UID of its JobSet."""
+"""The identity of a job: the UID of its JobSet."""
 RESUMES_FROM_VARIABLE = "TRAINWRIGHT_RESUME_CONTINUES"
-"""The jobs, with commas between, whose checkpoints are as good as its own: those that it follows after a preemption."""
+"""Comma-separated UIDs of preempted attempts, whose checkpoints count as the job's own."""
 
 
 def progress_audience(namespace: str, name: str) -> str:
@@ -108,17 +108,17 @@ def progress_audience(namespace: str, name: str) -> str:
 
 
 def suspended_by_us(generation: int) -> str:
-    """The mark of our own suspension, with the generation that it made: once the spec changes again it holds no more."""
+    """The mark of a suspension by us, with the resulting metadata.generation: invalid once the spec changes again."""
     return f"trainwright@{generation}"
 
 
-# Variables of pods whose workspace is shared by many runs
+# Variables of pods in a workspace that runs share
 DATASET_DIGEST_VARIABLE = "TRAINWRIGHT_DATASET_DIGEST"
-"""The digest of the prepared dataset that a job must train on."""
+"""The required digest of the prepared dataset."""
 MODEL_DIGEST_VARIABLE = "TRAINWRIGHT_MODEL_DIGEST"
-"""The digest of the prepared model that a job must start from."""
+"""The required digest of the prepared model."""
 SHARED_VARIABLE = "TRAINWRIGHT_SHARED"
-"""Where the whole workspace folder is mounted, in the steps that prepare a dataset or a model."""
+"""The mount path of the whole workspace, in steps that prepare a dataset or a model."""
 RUN_FOLDER_VARIABLE = "TRAINWRIGHT_RUN_FOLDER"
 """The run's folder in the workspace, `runs/NAME`."""
 UMASK_VARIABLE = "TRAINWRIGHT_UMASK"

@@ -1,6 +1,6 @@
-"""Functions on Kubernetes objects, which here are plain dicts: identity, metadata and ownership.
+"""Functions on Kubernetes objects as plain dicts: identity, metadata and ownership.
 
-Unknown fields must survive a read, a change and a write; dicts give that for free, generated classes do not.
+Unknown fields must survive a read, a change and a write, which dicts do and generated classes do not.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def annotations_of(obj: Obj) -> dict[str, str]:
 
 
 def stored_annotation(obj: Obj, key: str) -> str | None:
-    """The value of an annotation of ours, also where an earlier release stored it under another name; None without it."""
+    """Return the value of one of our annotations, also under the name of the previous release, or None."""
     annotations = annotations_of(obj)
     return annotations.get(key, annotations.get(LEGACY.get(key, "")))
 
@@ -54,13 +54,13 @@ def is_deleting(obj: Obj) -> bool:
 
 
 def described(obj: Obj) -> str:
-    """`Kind namespace/name`, as messages name an object."""
+    """`Kind namespace/name`, for messages."""
     namespace = namespace_of(obj)
     return f"{obj.get('kind', 'object')} {namespace + '/' if namespace else ''}{name_of(obj)}"
 
 
 def owner_reference(owner: Obj) -> Obj:
-    """The controller owner reference that makes the garbage collector remove a child with its owner."""
+    """Return a controller owner reference, by which the garbage collector deletes a child with its owner."""
     return {
         "apiVersion": owner["apiVersion"],
         "kind": owner["kind"],
@@ -72,7 +72,7 @@ def owner_reference(owner: Obj) -> Obj:
 
 
 def controller_of(obj: Obj) -> Obj | None:
-    """The one owner reference with `controller: true`, or None."""
+    """Return the owner reference with `controller: true`, or None."""
     for reference in owners_of(obj):
         if reference.get("controller"):
             return reference
@@ -84,13 +84,13 @@ def owners_of(obj: Obj) -> list[Obj]:
 
 
 def is_controlled_by(obj: Obj, owner: Obj) -> bool:
-    """Whether `owner` is the controller of `obj`; by UID, since a successor may carry the same name."""
+    """Whether `owner` is the controller of `obj`, by UID, because a successor may have the same name."""
     reference = controller_of(obj)
     return reference is not None and reference.get("uid") == uid_of(owner)
 
 
 def named(items: Iterable[Obj] | None, name: str) -> Obj | None:
-    """The element of a list keyed by `name` (containers, env, volumes, replicated jobs), or None."""
+    """Return the element with that `name` (of containers, env, volumes, replicated jobs), or None."""
     for item in items or []:
         if item.get("name") == name:
             return item

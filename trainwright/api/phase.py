@@ -1,4 +1,4 @@
-"""One word for where a TrainJob stands, the same for the command line, components, operators and pages. Pure."""
+"""The phase of a TrainJob, the same for the command line, components, operators and pages. Pure."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Phase(enum.StrEnum):
 
 
 def phase_of(trainjob: Obj, jobset: Obj | None = None) -> Phase:
-    """The phase; with the JobSet at hand a restart is told from a start."""
+    """Return the phase; a restart is distinguished from a start only with the JobSet."""
     if is_true(trainjob, "Complete"):
         return Phase.Succeeded
     if is_true(trainjob, "Failed"):

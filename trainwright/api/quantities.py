@@ -1,6 +1,6 @@
-"""Resource quantities (`500m`, `1.5Gi`, `2e3`), exactly: parsing, comparing, adding and printing as the API server prints them.
+"""Resource quantities (`500m`, `1.5Gi`, `2e3`): exact parsing, comparison, addition and canonical form.
 
-Source of the rules: the serialization format documented on apimachinery's `resource.Quantity`.
+Source: the serialization format of apimachinery's `resource.Quantity`.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ _EXACT = Context(prec=200)
 _NANO = Decimal("1e-9")
 _MOST_BINARY = Decimal(2**63 - 1)
 _HIGHEST_POWER = 90
-"""An exponent beyond it is refused: nothing has that much of anything, and printing it would take memory without bound."""
+"""The largest exponent that is accepted, because printing a larger one would take unbounded memory."""
 
 
 @total_ordering
 @dataclass(frozen=True, eq=False)
 class Quantity:
-    """A value and the family of suffixes it is printed with; two are equal when their values are (`1` and `1000m`)."""
+    """A value and the suffix family for printing; equality is by value (`1` equals `1000m`)."""
 
     value: Decimal
     family: Family = "decimal"
@@ -46,7 +46,7 @@ class Quantity:
         return hash(self.value)
 
     def __add__(self, other: Quantity) -> Quantity:
-        """A sum is printed in the family of its first term, or of the other one where the first is nothing."""
+        """A sum has the suffix family of its first term, or of the second if the first is zero."""
         return Quantity(_EXACT.add(self.value, other.value), self.family if self.value else other.family)
 
     def __sub__(self, other: Quantity) -> Quantity:
@@ -56,7 +56,7 @@ class Quantity:
         return Quantity(_EXACT.multiply(self.value, Decimal(times)), self.family)
 
     def ceiling(self) -> int:
-        """The value rounded up to a whole number, as processes and GPUs are counted."""
+        """The value rounded up to an integer, for counts of processes and GPUs."""
         return int(self.value.to_integral_value(ROUND_CEILING))
 
 
@@ -77,9 +77,9 @@ def _parsed(text: str) -> Quantity | None:
 
 
 def parse_quantity(text: str | int | float) -> Quantity:
-    """The quantity that a text or a JSON number names; digits below a nano are rounded up, away from zero.
+    """Parse a string or a JSON number; digits below nano are rounded up, away from zero.
 
-    Raises ValueError naming the text when it is none.
+    Raises ValueError with the text if it is invalid.
     """
     found = _parsed(str(text).strip())
     if found is None:
@@ -88,7 +88,7 @@ def parse_quantity(text: str | int | float) -> Quantity:
 
 
 def canonical(text: str | int | float) -> str:
-    """The text as the API server writes it back: `1.5Gi` -> `1536Mi`, `1000m` -> `1`."""
+    """The canonical form, as the API server writes it: `1.5Gi` -> `1536Mi`, `1000m` -> `1`."""
     return _canonical(str(text))
 
 
@@ -98,7 +98,7 @@ def _canonical(text: str) -> str:
 
 
 def _binary_quantity(value: Decimal) -> Quantity:
-    """Capped at 63 bits; less than one whole is counted in decimal parts, since there is no binary suffix for them."""
+    """Capped at 63 bits; values below one use decimal suffixes, because there are no binary ones for them."""
     value = max(min(_rounded(value), _MOST_BINARY), -_MOST_BINARY)
     return Quantity(value, "decimal" if 0 < value.copy_abs() < 1 else "binary")
 
@@ -125,7 +125,7 @@ def _binary(whole: int) -> str:
 
 
 def _decimal(value: Decimal, *, exponent: bool) -> str:
-    """The largest power of a thousand that leaves a whole number; suffixes end at E, exponents do not."""
+    """The largest power of a thousand that leaves an integer; suffixes end at E, exponents do not."""
     power = _HIGHEST_POWER if exponent else 18
     while power > -9 and not _is_whole(value.scaleb(-power, _EXACT)):
         power -= 3
@@ -136,5 +136,5 @@ def _decimal(value: Decimal, *, exponent: bool) -> str:
 
 
 def _is_whole(value: Decimal) -> bool:
-    """Python's own operators would round to 28 digits."""
+    """Without Python's operators, which round to 28 digits."""
     return value == value.to_integral_value()

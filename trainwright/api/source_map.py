@@ -1,6 +1,6 @@
-"""Where in a YAML file each field stands: the line of every path, so that a problem can be pointed at.
+"""The line of every field path in a YAML file, to report the position of a problem.
 
-Reading twice is deliberate: objects come from the ordinary loader, lines from the nodes, and only who reports a problem pays for them.
+The file is deliberately parsed twice: objects come from the usual loader, lines from the nodes, and only if a problem is reported.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from trainwright.api.paths import child, element
 
 _Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _DEEPEST, _MOST = 100, 200_000
-"""Anchors can make a document of a few lines that has more fields than memory holds; lines for so many help nobody."""
+"""Maximum number of fields, because anchors can expand a short document beyond any memory."""
 _TAIL = re.compile(r"(\.[^.\[\]]+|\[[^\]]*\])\Z")
 
 
@@ -27,7 +27,7 @@ class SourceMap:
         self.first = first
 
     def line(self, path: str) -> int:
-        """The line of a field, or of the nearest one around it that the file has."""
+        """Return the line of a field, or of its closest parent in the file."""
         while path:
             found = self._lines.get(path)
             if found is not None:
@@ -38,7 +38,7 @@ class SourceMap:
 
 
 def source_maps(text: str) -> list[SourceMap]:
-    """One entry for each object of the text, in the order in which its documents are loaded."""
+    """One source map for each object of the text, in the order of `load_documents`."""
     found: list[SourceMap] = []
     for node in yaml.compose_all(text, _Base):
         if node is None or node.tag == "tag:yaml.org,2002:null":
@@ -48,7 +48,7 @@ def source_maps(text: str) -> list[SourceMap]:
 
 
 def _objects(node: Any) -> Iterator[Any]:
-    """The node itself, or the items of a List."""
+    """The node, or the items of a List."""
     fields = {key.value: value for key, value in node.value} if isinstance(node, yaml.MappingNode) else {}
     kind = fields.get("kind")
     if kind is not None and kind.value == "List" and isinstance(fields.get("items"), yaml.SequenceNode):

@@ -1,4 +1,4 @@
-"""The name that somebody probably meant, for messages about names that do not exist."""
+"""Suggestions for messages about names that do not exist."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 
 def suggest(word: str, known: Iterable[str]) -> str:
-    """`did you mean X?`, or what there is where nothing is near; empty where there is nothing."""
+    """Return `did you mean X?`, the known names if none is similar, or an empty string if none is known."""
     import difflib
 
     names = sorted(known)

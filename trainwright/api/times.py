@@ -13,15 +13,12 @@ def rfc3339(moment: datetime) -> str:
 
 
 def now() -> str:
-    """The current time. For the rim only: decisions take the time as an argument."""
+    """The current time. Only for callers with effects: pure functions take the time as an argument."""
     return rfc3339(datetime.now(UTC))
 
 
 def parse_time(text: str) -> datetime:
-    """The moment that an RFC 3339 text names; fractions and offsets are understood.
-
-    Raises ValueError for anything else.
-    """
+    """Parse an RFC 3339 time, with fractions and offsets. Raises ValueError."""
     moment = datetime.fromisoformat(text.upper())
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
@@ -31,7 +28,7 @@ def seconds_between(earlier: str, later: datetime) -> float:
 
 
 def is_moment(text: str) -> bool:
-    """Whether a text is an RFC 3339 date and time of a day that exists."""
+    """Whether a text is an RFC 3339 date and time of an existing day."""
     if not _MOMENT.match(text):
         return False
     try:

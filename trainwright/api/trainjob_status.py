@@ -1,6 +1,6 @@
-"""What a TrainJob's status says of its JobSet: its verdict, its counters, and whether it is suspended. Pure.
+"""The status of a TrainJob from that of its JobSet: final condition, counters, suspension. Pure.
 
-Source: Trainer after 2.3 (reference section 3).
+Source: Trainer 2.3 and later.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ _COUNTERS = ("name", "ready", "succeeded", "failed", "active", "suspended")
 
 
 def set_suspended(job: Obj, status: Obj, now: str) -> None:
-    """Mirrors the spec: a job that never was suspended has no such condition at all."""
+    """Set the condition from the spec; a job that was never suspended does not have it."""
     if job["spec"].get("suspend"):
         set_condition(status, "Suspended", True, "Suspended", "TrainJob is suspended", now)
     elif is_true(job, "Suspended"):
@@ -20,7 +20,7 @@ def set_suspended(job: Obj, status: Obj, now: str) -> None:
 
 
 def set_from_jobset(status: Obj, jobset: Obj, now: str) -> None:
-    """Copy the JobSet's verdict, with its reason, message and time, and its counters."""
+    """Copy the JobSet's final condition, with reason, message and time, and its counters."""
     for theirs, ours in (("Completed", "Complete"), ("Failed", "Failed")):
         verdict = condition(jobset, theirs)
         if verdict is not None and verdict["status"] == "True" and not is_finished({"status": status}):

@@ -1,4 +1,4 @@
-"""The command line: `trainwright`, one module for each group of commands. `app` is the Typer application."""
+"""The command line `trainwright`, with one module for each group of commands. `app` is the Typer application."""
 
 from trainwright.cli.app import app
 

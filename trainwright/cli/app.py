@@ -1,4 +1,4 @@
-"""The Typer application, put together from the modules that hold its commands."""
+"""The Typer application, assembled from the modules with its commands."""
 
 from __future__ import annotations
 

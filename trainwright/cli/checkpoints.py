@@ -1,4 +1,4 @@
-"""`trainwright export`, `verify` and `restore`: checkpoints to a store and back."""
+"""`trainwright export`, `verify` and `restore`: copy checkpoints to a store and back."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ def register(app: typer.Typer) -> None:
 
 
 def export(
-    folder: Annotated[Path, typer.Argument(help="Training output folder, with checkpoint-N folders in it.")],
-    target: Annotated[str, typer.Argument(help="file:///path; the checkpoint gets a folder of its own below it.")],
-    step: Annotated[int | None, typer.Option(help="Step of the checkpoint; default: the newest whole one.")] = None,
+    folder: Annotated[Path, typer.Argument(help="Training output folder that contains checkpoint-N folders.")],
+    target: Annotated[str, typer.Argument(help="file:///path; the checkpoint gets its own folder below it.")],
+    step: Annotated[int | None, typer.Option(help="Step of the checkpoint; default: the newest complete one.")] = None,
     source: Annotated[str, typer.Option(help="Recorded in the manifest.")] = "",
-    weights_only: Annotated[bool, typer.Option("--weights-only", help="Leave optimizer and random states behind.")] = False,
+    weights_only: Annotated[bool, typer.Option("--weights-only", help="Do not export optimizer and random states.")] = False,
     output: Output = ViewFormat.table,
 ) -> None:
-    """Export a checkpoint with a manifest; what is there already is verified."""
-    with _errors_exit(), _bytes_shown("exporting") as start_progress:
+    """Export a checkpoint with a manifest; an existing export is verified."""
+    with _errors_exit(), _byte_progress("exporting") as start_progress:
         exported = export_checkpoint(
             folder,
             target,
@@ -44,41 +44,41 @@ def export(
             resumable=not weights_only,
             start_progress=start_progress,
         )
-    _show({"uri": exported.uri, "existed": exported.existed, **_facts(exported.manifest)}, output)
+    _show({"uri": exported.uri, "existed": exported.existed, **_summary(exported.manifest)}, output)
 
 
 def verify(
     uri: Annotated[str, typer.Argument(help="An exported checkpoint.")],
-    digest: Annotated[str, typer.Option(help="The digest that its manifest must have.")] = "",
+    digest: Annotated[str, typer.Option(help="Expected digest of the manifest.")] = "",
     output: Output = ViewFormat.table,
 ) -> None:
-    """Read every file of an export and compare it with its manifest. Exit code 1 when anything differs."""
-    with _errors_exit(), _bytes_shown("verifying") as start_progress:
+    """Read every file of an export and compare it with the manifest. Exit code 1 if anything differs."""
+    with _errors_exit(), _byte_progress("verifying") as start_progress:
         manifest = verify_export(uri, digest=digest, start_progress=start_progress)
-    _show({"uri": uri, "verified": True, **_facts(manifest)}, output)
+    _show({"uri": uri, "verified": True, **_summary(manifest)}, output)
 
 
 def restore(
     uri: Annotated[str, typer.Argument(help="An exported checkpoint.")],
     target: Annotated[Path, typer.Argument(help="A folder that does not exist yet.")],
-    digest: Annotated[str, typer.Option(help="The digest that its manifest must have.")] = "",
+    digest: Annotated[str, typer.Option(help="Expected digest of the manifest.")] = "",
     output: Output = ViewFormat.table,
 ) -> None:
-    """Copy an export back, every file verified on the way."""
-    with _errors_exit(), _bytes_shown("restoring") as start_progress:
+    """Copy an export to a local folder and verify every file."""
+    with _errors_exit(), _byte_progress("restoring") as start_progress:
         manifest = restore_checkpoint(uri, target, digest=digest, start_progress=start_progress)
-    _show({"folder": str(target.absolute()), **_facts(manifest)}, output)
+    _show({"folder": str(target.absolute()), **_summary(manifest)}, output)
 
 
-def _facts(manifest: Manifest) -> dict[str, Any]:
+def _summary(manifest: Manifest) -> dict[str, Any]:
     return {"step": manifest.step, "files": len(manifest.files), "bytes": manifest.size, "digest": manifest.digest}
 
 
-def _show(facts: dict[str, Any], output: ViewFormat) -> None:
+def _show(summary: dict[str, Any], output: ViewFormat) -> None:
     if output is not ViewFormat.table:
-        print_object(facts, output)
+        print_object(summary, output)
         return
-    for name, value in facts.items():
+    for name, value in summary.items():
         print(f"{name:<9} {value}")
 
 
@@ -93,8 +93,8 @@ def _errors_exit() -> Iterator[None]:
 
 
 @contextmanager
-def _bytes_shown(what: str) -> Iterator[Callable[[int], ProgressCallback]]:
-    """A progress bar of bytes on stderr, in a terminal."""
+def _byte_progress(what: str) -> Iterator[Callable[[int], ProgressCallback]]:
+    """Show a progress bar of bytes on stderr, if it is a terminal."""
     console = Console(stderr=True)
     columns = (TextColumn(what), BarColumn(), DownloadColumn(), TransferSpeedColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:

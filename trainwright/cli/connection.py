@@ -1,4 +1,4 @@
-"""Which cluster a command speaks to, and in which namespace: the options that all such commands share."""
+"""Options that select the cluster, the namespace and the submission mode of a command."""
 
 from __future__ import annotations
 
@@ -14,20 +14,22 @@ from trainwright.submission import connect_for_jobs
 from trainwright.submission.jobs_client import JobsClient
 from trainwright.submission.mode import Mode
 
-Namespace = Annotated[str, typer.Option("-n", "--namespace", help="Default: the one of the kubeconfig.")]
-Kubeconfig = Annotated[Path | None, typer.Option("--kubeconfig", help="Default: KUBECONFIG, the pod's account, ~/.kube/config.")]
-HomeChoice = Annotated[Path | None, typer.Option("--home", help="Use the embedded cluster of this folder.")]
+Namespace = Annotated[str, typer.Option("-n", "--namespace", help="Default: the kubeconfig's.")]
+Kubeconfig = Annotated[
+    Path | None, typer.Option("--kubeconfig", help="Default: KUBECONFIG, the pod's service account, ~/.kube/config.")
+]
+HomeChoice = Annotated[Path | None, typer.Option("--home", help="Use the embedded cluster in this folder.")]
 SubmissionMode = Annotated[
     Mode | None,
-    typer.Option("--submission-mode", help="Default: TRAINWRIGHT_SUBMISSION_MODE, else auto: what the cluster calls for."),
+    typer.Option("--submission-mode", help="Default: TRAINWRIGHT_SUBMISSION_MODE, else auto, which depends on the cluster."),
 ]
 
 
 def cluster_for(kubeconfig: Path | None, home: Path | None) -> KubernetesCluster:
-    """The cluster that the options name. Raises NoCluster."""
+    """Connect to the cluster that the options select. Raises NoCluster."""
     return connect(Home.chosen(home).kubeconfig if home is not None else kubeconfig)
 
 
 def jobs_cluster_for(kubeconfig: Path | None, home: Path | None, mode: Mode | None) -> JobsClient:
-    """The same for a command on TrainJobs. Raises NoCluster, and ApiError where it does not answer."""
+    """Connect for a command on TrainJobs. Raises NoCluster, and ApiError if the API server is unreachable."""
     return connect_for_jobs(Home.chosen(home).kubeconfig if home is not None else kubeconfig, mode=mode or "")

@@ -1,4 +1,4 @@
-"""`trainwright controller`: the TrainJob controller alone, for a cluster that has JobSet and not Trainer's own manager."""
+"""`trainwright controller`: the TrainJob controller, for a cluster with JobSet but without Trainer's manager."""
 
 from __future__ import annotations
 
@@ -21,28 +21,34 @@ def register(app: typer.Typer) -> None:
 
 def controller(
     kubeconfig: Kubeconfig = None,
-    context: Annotated[str | None, typer.Option(help="A context of that file; default: its current one.")] = None,
-    namespace: Annotated[str | None, typer.Option("-n", "--namespace", help="Look after this one alone; default: all.")] = None,
+    context: Annotated[str | None, typer.Option(help="Context of the kubeconfig; default: its current context.")] = None,
+    namespace: Annotated[
+        str | None, typer.Option("-n", "--namespace", help="Reconcile only this namespace; default: all.")
+    ] = None,
     leader_elect: Annotated[
-        bool, typer.Option("--leader-elect/--no-leader-elect", help="Of several controllers one works, by a Lease.")
+        bool, typer.Option("--leader-elect/--no-leader-elect", help="Elect a leader among several controllers with a Lease.")
     ] = True,
     lease_namespace: Annotated[
-        str | None, typer.Option(help="Where the Lease is; default: the pod's, or the kubeconfig's namespace.")
+        str | None, typer.Option(help="Namespace of the Lease; default: the pod's or the kubeconfig's.")
     ] = None,
-    lease_duration: Annotated[int, typer.Option(help="Seconds until others may take over from a controller that died.")] = 15,
+    lease_duration: Annotated[
+        int, typer.Option(help="Seconds after which another controller may take over from a failed leader.")
+    ] = 15,
     renew_deadline: Annotated[
-        float, typer.Option(help="Seconds for which the Lease is tried to be renewed before giving up.")
+        float, typer.Option(help="Seconds for which the leader retries renewing the Lease before it exits.")
     ] = 10,
-    retry_period: Annotated[float, typer.Option(help="Seconds between two tries to take or to renew the Lease.")] = 2,
-    workers: Annotated[int, typer.Option(help="TrainJobs that are worked on at a time.", min=1, max=64)] = 2,
-    bind_address: Annotated[str, typer.Option(help="For metrics and health; 0.0.0.0 in a pod.")] = "127.0.0.1",
-    metrics_port: Annotated[int, typer.Option(help="/metrics, plain HTTP; 0 takes any.", min=0, max=65535)] = 8080,
-    health_port: Annotated[int, typer.Option(help="/healthz and /readyz, plain HTTP; 0 takes any.", min=0, max=65535)] = 8081,
+    retry_period: Annotated[float, typer.Option(help="Seconds between tries to acquire or renew the Lease.")] = 2,
+    workers: Annotated[int, typer.Option(help="Number of TrainJobs reconciled concurrently.", min=1, max=64)] = 2,
+    bind_address: Annotated[str, typer.Option(help="Address for metrics and health; 0.0.0.0 in a pod.")] = "127.0.0.1",
+    metrics_port: Annotated[int, typer.Option(help="Port of /metrics (HTTP); 0 uses any free port.", min=0, max=65535)] = 8080,
+    health_port: Annotated[
+        int, typer.Option(help="Port of /healthz and /readyz (HTTP); 0 uses any free port.", min=0, max=65535)
+    ] = 8081,
 ) -> None:
-    """Run the TrainJob controller alone against a cluster that has JobSet, until SIGTERM or SIGINT.
+    """Run the TrainJob controller against a cluster with JobSet, until SIGTERM or SIGINT.
 
-    Exit codes: 0 asked to stop; 1 cluster not fit or not reachable; 2 bad options; 3 port taken; 4 another controller at work; 5 Lease
-    lost; 6 a part of it ended unasked.
+    Exit codes: 0 stopped by a signal; 1 cluster not usable or not reachable; 2 invalid options; 3 port in use; 4 another controller is
+    active; 5 Lease lost; 6 a component ended unexpectedly.
     """
     from trainwright.cluster import connect
     from trainwright.controlplane.standalone.leader_election import LeaderElectionConfig

@@ -1,4 +1,4 @@
-"""`trainwright up`, `down` and `status`: the embedded control plane of a home."""
+"""`trainwright up`, `down`, `status` and `backup`: the embedded control plane."""
 
 from __future__ import annotations
 
@@ -15,13 +15,15 @@ from trainwright.cli.output import ViewFormat, print_object
 
 
 class Durability(StrEnum):
-    """What a write survives once it has been answered."""
+    """What an acknowledged write survives."""
 
     normal = "normal"
     full = "full"
 
 
-HomeOption = Annotated[Path | None, typer.Option("--home", help="Its folder; default TRAINWRIGHT_HOME or ~/.trainwright.")]
+HomeOption = Annotated[
+    Path | None, typer.Option("--home", help="Folder of the control plane; default: TRAINWRIGHT_HOME or ~/.trainwright.")
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -34,43 +36,47 @@ def register(app: typer.Typer) -> None:
 def up(
     home: HomeOption = None,
     port: Annotated[
-        int | None, typer.Option(help="Port on 127.0.0.1; 0 takes any. Default: the last one.", min=0, max=65535)
+        int | None, typer.Option(help="Port on 127.0.0.1; 0 uses any free port. Default: the previous one.", min=0, max=65535)
     ] = None,
-    node: Annotated[bool, typer.Option("--node/--no-node", help="Without node and scheduler, pods stay Pending.")] = True,
-    feature_gates: Annotated[str, typer.Option(help="A=true,B=false with upstream's names; TrainJobStatus is on.")] = "",
+    node: Annotated[
+        bool, typer.Option("--node/--no-node", help="Run a node and a scheduler; without them pods stay Pending.")
+    ] = True,
+    feature_gates: Annotated[
+        str, typer.Option(help="A=true,B=false with the names of Kubeflow Trainer; TrainJobStatus is on by default.")
+    ] = "",
     durability: Annotated[
-        Durability, typer.Option(help="normal survives the end of the process, full the loss of power too.")
+        Durability, typer.Option(help="Writes survive: normal, the end of the process; full, also a power failure.")
     ] = Durability.normal,
     restore: Annotated[
-        Path | None, typer.Option(help="Begin with the state of a backup; the present one is kept beside it.", metavar="FILE")
+        Path | None, typer.Option(help="Start with the state of a backup; the current state is kept.", metavar="FILE")
     ] = None,
-    queues: Annotated[Path | None, typer.Option(help="A YAML file of queues; suspended TrainJobs wait in them.")] = None,
-    foreground: Annotated[bool, typer.Option("--foreground", help="Stay, and stop with Ctrl-C.")] = False,
+    queues: Annotated[Path | None, typer.Option(help="YAML file of queues, in which suspended TrainJobs wait.")] = None,
+    foreground: Annotated[bool, typer.Option("--foreground", help="Run in the foreground until Ctrl-C.")] = False,
 ) -> None:
-    """Start the embedded control plane; the last line is the path of its kubeconfig."""
+    """Start the embedded control plane; the last line of output is the path of its kubeconfig."""
     from trainwright.controlplane.backup import BackupFailed
-    from trainwright.controlplane.backup import restore as put_back
+    from trainwright.controlplane.backup import restore as restore_backup
     from trainwright.controlplane.controllers.local_queue.settings import QueueError, parse_queues
     from trainwright.controlplane.gates import GateError, parse_gates
-    from trainwright.controlplane.home import Home, HomeTaken
+    from trainwright.controlplane.home import Home, HomeLocked
     from trainwright.controlplane.lifecycle import StartFailed, command_line, start
 
     chosen = Home.chosen(home)
     try:
         parse_gates(feature_gates)
         if restore is not None:
-            put_back(chosen, restore)
+            restore_backup(chosen, restore)
         if foreground:
             if queues is not None:
                 parse_queues(queues.read_text("utf-8"))
             command = command_line(
                 chosen, port=port, node=node, feature_gates=feature_gates, durability=durability.value, queues=queues
             )
-            raise typer.Exit(_stay(command))
+            raise typer.Exit(_run_in_foreground(command))
         running, fresh = start(
             chosen, port=port, node=node, feature_gates=feature_gates, durability=durability.value, queues=queues
         )
-    except (StartFailed, GateError, QueueError, BackupFailed, HomeTaken) as error:
+    except (StartFailed, GateError, QueueError, BackupFailed, HomeLocked) as error:
         fail(str(error))
     except OSError as error:
         fail(f"{error.filename or chosen.path}: {error.strerror or error}")
@@ -79,7 +85,7 @@ def up(
 
 
 def down(home: HomeOption = None) -> None:
-    """Stop the embedded control plane and everything that it runs; its state stays for the next start."""
+    """Stop the embedded control plane and everything that it runs; its state is kept for the next start."""
     from trainwright.controlplane.home import Home
     from trainwright.controlplane.lifecycle import stop
 
@@ -94,7 +100,7 @@ def down(home: HomeOption = None) -> None:
 def backup(
     target: Annotated[Path, typer.Argument(metavar="FILE", help="A file that does not exist yet.")], home: HomeOption = None
 ) -> None:
-    """Copy the cluster's state, running or not, into a file; `up --restore FILE` begins with it. It holds the cluster's Secrets."""
+    """Write the cluster's state, running or not, to a file for `up --restore FILE`. The file contains the cluster's Secrets."""
     from trainwright.controlplane.backup import BackupFailed, back_up
     from trainwright.controlplane.home import Home
 
@@ -109,21 +115,21 @@ def backup(
 
 
 def status(home: HomeOption = None, output: Annotated[ViewFormat, typer.Option("-o", "--output")] = ViewFormat.table) -> None:
-    """Show whether the control plane runs, where, and what it works on. Exit code 1 when it does not run."""
+    """Show whether the control plane is running, its address, and its number of objects. Exit code 1 if it is not running."""
     from trainwright.controlplane.home import Home
 
     chosen = Home.chosen(home)
     running = chosen.running()
-    answer: dict[str, Any] = {"home": str(chosen.path), "running": running is not None}
+    state: dict[str, Any] = {"home": str(chosen.path), "running": running is not None}
     if running is not None:
-        answer |= {"url": running.url, "pid": running.pid, "since": running.started, "kubeconfig": str(chosen.kubeconfig)}
-        answer["objects"] = _counts(chosen.kubeconfig)
+        state |= {"url": running.url, "pid": running.pid, "since": running.started, "kubeconfig": str(chosen.kubeconfig)}
+        state["objects"] = _counts(chosen.kubeconfig)
     if output is ViewFormat.table:
-        for name, value in answer.items():
+        for name, value in state.items():
             shown = ", ".join(f"{count} {kind}" for kind, count in value.items()) if isinstance(value, dict) else value
             print(f"{name:<11} {shown}")
     else:
-        print_object(answer, output)
+        print_object(state, output)
     if running is None:
         raise typer.Exit(1)
 
@@ -136,9 +142,9 @@ def _counts(kubeconfig: Path) -> dict[str, int]:
     return {kind.plural: len(cluster.list(kind).items) for kind in (TRAINJOB, JOBSET, POD)}
 
 
-def _stay(command: list[str]) -> int:
+def _run_in_foreground(command: list[str]) -> int:
     process = subprocess.Popen(command)
     try:
         return process.wait()
     except KeyboardInterrupt:
-        return process.wait()  # it got the signal too, and stops in order
+        return process.wait()  # the child received the signal, too, and shuts down

@@ -1,4 +1,4 @@
-"""`trainwright crds`: the CustomResourceDefinitions that Trainwright judges by, for a cluster that has none."""
+"""`trainwright crds`: prints the CustomResourceDefinitions, for a cluster that does not have them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def register(app: typer.Typer) -> None:
 def crds_command(
     output: Annotated[Format, typer.Option("-o", "--output", help="Documents in YAML, or one List in JSON.")] = Format.yaml,
 ) -> None:
-    """Print the CustomResourceDefinitions of TrainJob, its runtimes and JobSet, as kubectl apply --server-side reads them."""
+    """Print the CustomResourceDefinitions of TrainJob, its runtimes and JobSet, for `kubectl apply --server-side -f -`."""
     definitions = custom_resource_definitions()
     if output is Format.json:
         sys.stdout.write(json.dumps({"apiVersion": "v1", "kind": "List", "items": definitions}, indent=2) + "\n")
@@ -29,7 +29,7 @@ def crds_command(
 
 
 class _Plain(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc]
-    """Parts that are shared in memory are written out: kubectl reads no anchors in large numbers."""
+    """Writes shared parts in full: kubectl rejects documents with many YAML aliases."""
 
     def ignore_aliases(self, data: object) -> bool:
         return True

@@ -1,4 +1,4 @@
-"""`trainwright diff`: what a manifest would change of what a cluster has, as kubectl diff tells it, with its exit codes."""
+"""`trainwright diff`: shows what manifests would change in a cluster, with the output and exit codes of `kubectl diff`."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def diff(
     home: HomeChoice = None,
     submission_mode: SubmissionMode = None,
 ) -> None:
-    """Compare manifests with what the cluster has. Exit code 0: the same, 1: they differ, more: it could not be told."""
+    """Compare manifests with the objects in the cluster. Exit code 0: no differences, 1: differences, above 1: an error."""
     with bad_input_exits():
         documents = checked_documents(filename)
     differs = False
@@ -43,7 +43,7 @@ def diff(
                 kind = kind_of(document)
                 if kind is None or kind.namespaced:
                     document["metadata"].setdefault("namespace", namespace or cluster.default_namespace)
-                text = _difference(cluster, document)
+                text = _diff(cluster, document)
                 print(text, end="")
                 differs = differs or bool(text)
     except typer.Exit as ended:
@@ -51,16 +51,16 @@ def diff(
     raise typer.Exit(DIFFERS if differs else 0)
 
 
-def _difference(cluster: JobsClient, document: Obj) -> str:
-    """A unified diff; empty where the cluster has it as it is wanted. Raises ApiError."""
-    live = _live(cluster, document)
+def _diff(cluster: JobsClient, document: Obj) -> str:
+    """Return a unified diff; empty if there are no differences. Raises ApiError."""
+    live = _get_live(cluster, document)
     before = _lines(comparable(live, document)) if live is not None else []
-    after = _lines(comparable(_as_made(cluster, document), document))
+    after = _lines(comparable(_dry_run_create(cluster, document), document))
     where = f"{described(document)}"
     return "".join(difflib.unified_diff(before, after, f"live {where}", f"wanted {where}"))
 
 
-def _live(cluster: JobsClient, document: Obj) -> Obj | None:
+def _get_live(cluster: JobsClient, document: Obj) -> Obj | None:
     kind = kind_of(document)
     assert kind is not None
     try:
@@ -69,10 +69,10 @@ def _live(cluster: JobsClient, document: Obj) -> Obj | None:
         return None
 
 
-def _as_made(cluster: JobsClient, document: Obj) -> Obj:
-    """What the cluster itself would make of it, defaults included: a dry run under a name that nothing has.
+def _dry_run_create(cluster: JobsClient, document: Obj) -> Obj:
+    """Return the object with the cluster's defaults, from a dry run under an unused name.
 
-    A dry run of the change would be refused where a field may not be changed, which is what somebody wants to see.
+    A dry run of the update would fail for immutable fields, whose difference should be shown.
     """
     metadata = {**document["metadata"], "name": f"diff-{secrets.token_hex(8)}"}
     made = cluster.create({**document, "metadata": metadata}, dry_run=True)

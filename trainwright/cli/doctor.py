@@ -1,6 +1,6 @@
-"""`trainwright doctor`: what keeps a job from running here, said before one is submitted, with what to do about it.
+"""`trainwright doctor`: checks whether a job can run on the cluster, and suggests fixes.
 
-Exit code 0 when a job can run, also with warnings; 1 when something is missing that it needs. (2 is bad input, as everywhere.)
+Exit code 0 if a job can run, possibly with warnings; 1 if a requirement is missing; 2 for invalid input.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from trainwright.api.errors import ApiError
 from trainwright.cli.cluster_checks import check_access, check_apis, check_cluster, check_controller, check_mode
 from trainwright.cli.connection import HomeChoice, Kubeconfig, Namespace, SubmissionMode, cluster_for
 from trainwright.cli.errors import FAILURE, one_line
-from trainwright.cli.findings import Finding, Level, as_document, missing, verdict
+from trainwright.cli.findings import Finding, Level, as_document, missing, overall_level
 from trainwright.cli.job_checks import check_claim, check_queue, check_runtimes, check_store
 from trainwright.cli.output import Format, print_object
 from trainwright.cluster import NoCluster
@@ -26,7 +26,7 @@ from trainwright.jobs.submit.rbac import CALLS, JOBSET_MODE_CALLS
 from trainwright.submission.jobs_client import JobsClient
 from trainwright.submission.mode import Choice, Mode, choose_mode, requested_mode
 
-_CONNECT = "check that the cluster runs and that the kubeconfig is its own; `trainwright up` starts one here"
+_CONNECT = "check that the cluster is running and that the kubeconfig is correct; `trainwright up` starts a local cluster"
 _STYLES = {Level.ok: "green", Level.warning: "yellow", Level.missing: "bold red"}
 
 
@@ -40,19 +40,17 @@ def register(app: typer.Typer) -> None:
 
 
 def doctor(
-    runtime: Annotated[str, typer.Option(help="The runtime that a job would use.")] = "",
-    claim: Annotated[str, typer.Option(help="The PersistentVolumeClaim of its workspace.")] = "",
-    queue: Annotated[str, typer.Option(help="The LocalQueue of Kueue that would let it start.")] = "",
-    store: Annotated[
-        str, typer.Option(help="The folder of its exports, file:// or s3://; a small object is written and removed.")
-    ] = "",
+    runtime: Annotated[str, typer.Option(help="Runtime of the job.")] = "",
+    claim: Annotated[str, typer.Option(help="PersistentVolumeClaim of the workspace.")] = "",
+    queue: Annotated[str, typer.Option(help="Kueue LocalQueue of the job.")] = "",
+    store: Annotated[str, typer.Option(help="Folder for exports, file:// or s3://; a small object is written and deleted.")] = "",
     namespace: Namespace = "",
     kubeconfig: Kubeconfig = None,
     home: HomeChoice = None,
     submission_mode: SubmissionMode = None,
     output: Annotated[DoctorFormat, typer.Option("-o", "--output")] = DoctorFormat.table,
 ) -> None:
-    """Say what a job would lack here: rights, APIs, a controller, runtime, queue, claim, store. Exit code 1 when it could not run."""
+    """Check what a job needs: permissions, APIs, a controller, runtime, queue, claim, store. Exit code 1 if it could not run."""
     findings: list[Finding] = []
     space, host = namespace, ""
     try:
@@ -62,57 +60,55 @@ def doctor(
     except (NoCluster, ApiError) as error:
         findings.append(missing("cluster", host or "none", str(error), _CONNECT))
     else:
-        findings += _looks(cluster, space, submission_mode, runtime, queue, claim)
+        findings += _run_checks(cluster, space, submission_mode, runtime, queue, claim)
     if store:
         findings.append(check_store(store))
     if output is DoctorFormat.json:
         print_object(as_document(findings, cluster=host, namespace=space), Format.json)
     else:
         _print(findings)
-    if verdict(findings) is Level.missing:
+    if overall_level(findings) is Level.missing:
         raise typer.Exit(FAILURE)
 
 
-def _looks(
-    cluster: KubernetesCluster, namespace: str, wanted: Mode | None, runtime: str, queue: str, claim: str
+def _run_checks(
+    cluster: KubernetesCluster, namespace: str, requested: Mode | None, runtime: str, queue: str, claim: str
 ) -> Iterator[Finding]:
     try:
-        choice = choose_mode(cluster, requested_mode(wanted or ""), namespace=namespace)
+        choice = choose_mode(cluster, requested_mode(requested or ""), namespace=namespace)
         yield check_mode(choice)
     except (NoCluster, ApiError) as error:
         yield missing("mode", "none", str(error), "see docs/submission.md")
         choice = Choice(Mode.trainjob, "what most clusters have")
     by_jobset = choice.mode is Mode.jobset
     calls = JOBSET_MODE_CALLS if by_jobset else CALLS
-    yield from _tried("access", lambda: check_access(cluster, namespace, calls))
-    yield from _tried("api", lambda: check_apis(cluster, choice.mode))
+    yield from _run_check("access", lambda: check_access(cluster, namespace, calls))
+    yield from _run_check("api", lambda: check_apis(cluster, choice.mode))
     if not by_jobset:
-        yield from _tried("controller", lambda: [check_controller(cluster, namespace)])
-    yield from _tried(
+        yield from _run_check("controller", lambda: [check_controller(cluster, namespace)])
+    yield from _run_check(
         "runtime", lambda: check_runtimes(JobsClient.in_mode(cluster, choice), namespace, runtime, bundled=by_jobset)
     )
-    yield from _tried("queue", lambda: [check_queue(cluster, namespace, queue)])
+    yield from _run_check("queue", lambda: [check_queue(cluster, namespace, queue)])
     if claim:
-        yield from _tried("claim", lambda: [check_claim(cluster, namespace, claim)])
+        yield from _run_check("claim", lambda: [check_claim(cluster, namespace, claim)])
 
 
-def _tried(check: str, look: Callable[[], Iterable[Finding]]) -> Iterator[Finding]:
-    """The findings of one look. A look that fails is a finding, and keeps nobody from the others."""
+def _run_check(check: str, check_function: Callable[[], Iterable[Finding]]) -> Iterator[Finding]:
+    """Yield the findings of one check. An ApiError is reported as a finding, so that the other checks still run."""
     try:
-        yield from look()
+        yield from check_function()
     except ApiError as error:
-        yield Finding(
-            check, check, Level.warning, f"could not be looked at: {error.message}", "try again, or ask an administrator"
-        )
+        yield Finding(check, check, Level.warning, f"could not be checked: {error.message}", "try again, or ask an administrator")
 
 
 def _print(findings: list[Finding]) -> None:
-    """A table in a terminal, as wide as that is; plain lines elsewhere, uncut."""
+    """Print a table in a terminal, else plain lines."""
     console = Console(markup=False, highlight=False)
     if not console.is_terminal:
         for each in findings:
-            told = one_line(f"{each.subject}: {each.message}" + (f" -> {each.advice}" if each.advice else ""))
-            print(f"{each.level.value:7}  {each.check:10}  {told}")
+            line = one_line(f"{each.subject}: {each.message}" + (f" -> {each.advice}" if each.advice else ""))
+            print(f"{each.level.value:7}  {each.check:10}  {line}")
         return
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in ("", "CHECK", "SUBJECT", "FOUND", "WHAT TO DO"):

@@ -1,4 +1,4 @@
-"""How the command line says what went wrong: plain lines on stderr, and an exit code, see docs/exit-codes.md."""
+"""Error output of the command line: plain lines on stderr, and an exit code, see docs/exit-codes.md."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ FAILURE, BAD_INPUT = int(ExitCode.other), int(ExitCode.bad_input)
 
 @contextmanager
 def bad_input_exits() -> Iterator[None]:
-    """Errors of admission and materialization: one unwrapped line for each problem, beginning with the field path; exit code 2."""
+    """Print admission and materialization errors, one line per problem that starts with the field path; exit code 2."""
     try:
         yield
     except Invalid as error:
-        for line in [told(problem) for problem in error.problems] or [error.message]:
+        for line in [format_problem(problem) for problem in error.problems] or [error.message]:
             print(one_line(line), file=sys.stderr)
         raise typer.Exit(BAD_INPUT) from error
     except ApiError as error:
         fail(error.message, BAD_INPUT)
 
 
-def told(problem: Problem) -> str:
-    """A problem for people: where to look, what is wrong, and what may have been meant."""
-    place = problem.where if problem.where == problem.field else f"{problem.where}: {problem.field}"
-    place = problem.where if problem.field in ("", ROOT) else place
-    return f"{place}: {problem.message}" + (f" ({problem.hint})" if problem.hint else "")
+def format_problem(problem: Problem) -> str:
+    """Return a problem as text: location, message and hint."""
+    location = problem.where if problem.where == problem.field else f"{problem.where}: {problem.field}"
+    location = problem.where if problem.field in ("", ROOT) else location
+    return f"{location}: {problem.message}" + (f" ({problem.hint})" if problem.hint else "")
 
 
 @contextmanager
 def cluster_errors_exit() -> Iterator[None]:
-    """Errors of a cluster or about a job: bad input as above, everything else one line and its exit code."""
+    """Print errors of a cluster or a job in one line and exit with their code; invalid input as `bad_input_exits`."""
     try:
         yield
     except Invalid as error:
@@ -51,7 +51,7 @@ def cluster_errors_exit() -> Iterator[None]:
 
 
 def fail(message: str, code: int = FAILURE) -> NoReturn:
-    """Say it in one line and exit."""
+    """Print a message in one line and exit."""
     print(one_line(message), file=sys.stderr)
     raise typer.Exit(code)
 

@@ -1,4 +1,4 @@
-"""What `trainwright doctor` has found: each thing that was looked at, how it stands, and what to do about it."""
+"""Findings of `trainwright doctor`: the checked subject, its state, and advice."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from typing import Any
 class Level(enum.StrEnum):
     ok = "ok"
     warning = "warning"
-    """A job runs, with less; or nobody can tell."""
+    """A job runs with limitations, or the check was not possible."""
     missing = "missing"
-    """No job can run like that."""
+    """A job cannot run."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """`check` is one of a fixed set of words, `subject` what was looked at; both are the same in every run."""
+    """`check` is the name of the check, `subject` what was checked; both are stable between runs."""
 
     check: str
     subject: str
     level: Level
     message: str
     advice: str = ""
-    """What to do; empty where all is well."""
+    """How to fix it; empty if there is no problem."""
 
     def as_dict(self) -> dict[str, str]:
         return {**asdict(self), "level": self.level.value}
@@ -43,12 +43,12 @@ def missing(check: str, subject: str, message: str, advice: str) -> Finding:
     return Finding(check, subject, Level.missing, message, advice)
 
 
-def verdict(findings: Iterable[Finding]) -> Level:
-    """The worst of them."""
+def overall_level(findings: Iterable[Finding]) -> Level:
+    """Return the worst level."""
     order = list(Level)
     return max((finding.level for finding in findings), key=order.index, default=Level.ok)
 
 
 def as_document(findings: list[Finding], **about: str) -> dict[str, Any]:
-    """The JSON form: what was looked at, the verdict, and every finding."""
-    return {**about, "verdict": verdict(findings).value, "findings": [finding.as_dict() for finding in findings]}
+    """Return the findings as a JSON document."""
+    return {**about, "verdict": overall_level(findings).value, "findings": [finding.as_dict() for finding in findings]}

@@ -1,6 +1,6 @@
-"""Looks of `trainwright doctor` at what a job would use: its runtime, queue, claim and store.
+"""Checks of `trainwright doctor` for the resources of a job: its runtime, queue, claim and store.
 
-Only the store is written to, since reading does not tell whether it keeps two writers apart.
+Only the store is written to, to check whether it supports conditional writes.
 """
 
 from __future__ import annotations
@@ -24,29 +24,29 @@ from trainwright.storage import StorageError, open_store
 from trainwright.storage.errors import BadUri
 
 _KUEUE = "kueue.x-k8s.io"
-_APPLY = "`trainwright runtimes apply NAME` brings the bundled ones into the cluster"
+_APPLY_HINT = "`trainwright runtimes apply NAME` creates a bundled runtime in the cluster"
 
 
-def check_runtimes(cluster: Cluster, namespace: str, wanted: str = "", *, bundled: bool = False) -> Iterator[Finding]:
-    """Those that are there, with what clients need to know of them; the one that is wanted must be.
+def check_runtimes(cluster: Cluster, namespace: str, requested: str = "", *, bundled: bool = False) -> Iterator[Finding]:
+    """Check the existing runtimes and their labels; the requested one must exist.
 
-    `bundled`: those that come with Trainwright can be used as well.
+    With `bundled`, bundled runtimes are included.
     """
     found: dict[str, Obj] = {name_of(runtime): runtime for runtime in bundled_runtimes()} if bundled else {}
     for kind in (TRAINING_RUNTIME, CLUSTER_TRAINING_RUNTIME):
         try:
             found |= {name_of(runtime): runtime for runtime in cluster.list(kind, namespace if kind.namespaced else None).items}
         except NotFound:
-            continue  # said of the API already
+            continue  # reported by the API check
         except ApiError as error:
             yield warning("runtime", kind.plural, f"cannot be listed: {error.message}", "see `access` above")
-            if wanted and wanted not in found and (one := _one(cluster, kind, wanted, namespace)) is not None:
-                found[wanted] = one
-    if wanted and wanted not in found:
-        yield missing("runtime", wanted, "does not exist here", suggest(wanted, found) or _APPLY)
+            if requested and requested not in found and (one := _one(cluster, kind, requested, namespace)) is not None:
+                found[requested] = one
+    if requested and requested not in found:
+        yield missing("runtime", requested, "does not exist", suggest(requested, found) or _APPLY_HINT)
     if not found:
-        yield missing("runtime", "all", "there is no runtime, and a TrainJob needs one", _APPLY)
-    for name in [wanted] if wanted in found else sorted(found):
+        yield missing("runtime", "all", "there is no runtime, but a TrainJob requires one", _APPLY_HINT)
+    for name in [requested] if requested in found else sorted(found):
         yield _runtime(name, found[name])
 
 
@@ -59,83 +59,81 @@ def _one(cluster: Cluster, kind: Kind, name: str, namespace: str) -> Obj | None:
 
 def _runtime(name: str, runtime: Obj) -> Finding:
     labels, steps = labels_of(runtime), steps_of_runtime(runtime)
-    told = (
+    summary = (
         f"{runtime.get('kind')}, framework {labels.get(names.FRAMEWORK_LABEL) or 'unknown'}, steps: {', '.join(steps) or 'none'}"
     )
     if names.ANCESTOR_TRAINER not in steps:
         advice = f"label the pod template of the training step {names.ANCESTOR_LABEL}={names.ANCESTOR_TRAINER}"
-        return warning("runtime", name, f"{told}: arguments, variables and resources of a job are ignored", advice)
+        return warning("runtime", name, f"{summary}: arguments, variables and resources of a job are ignored", advice)
     if names.FRAMEWORK_LABEL not in labels:
-        return warning(
-            "runtime", name, f"{told}: clients cannot tell its framework", f"give it the label {names.FRAMEWORK_LABEL}"
-        )
+        return warning("runtime", name, f"{summary}: clients cannot tell its framework", f"add the label {names.FRAMEWORK_LABEL}")
     if labels.get(names.SUPPORT_LABEL) == "deprecated":
-        return warning("runtime", name, f"{told}: marked as deprecated", "move to another runtime")
-    return ok("runtime", name, told)
+        return warning("runtime", name, f"{summary}: marked as deprecated", "use another runtime")
+    return ok("runtime", name, summary)
 
 
-def check_queue(cluster: KubernetesCluster, namespace: str, wanted: str = "") -> Finding:
-    """LocalQueues where Kueue is served; the one that is wanted must be, and admit."""
+def check_queue(cluster: KubernetesCluster, namespace: str, requested: str = "") -> Finding:
+    """Check the LocalQueues if Kueue is installed; the requested one must exist and be active."""
     versions = served_versions(cluster, _KUEUE)
     if not versions:
-        if wanted:
+        if requested:
             return missing(
-                "queue", wanted, "Kueue is not served: the job would stay suspended", "install Kueue, or name no queue"
+                "queue", requested, "Kueue is not installed: the job would stay suspended", "install Kueue, or do not use a queue"
             )
-        return ok("queue", "kueue", "not served, and no queue was asked for")
+        return ok("queue", "kueue", "not installed, and no queue was requested")
     kind = Kind(_KUEUE, versions[0], "LocalQueue", "localqueues")
     try:
         queues = {name_of(queue): queue for queue in cluster.list(kind, namespace).items}
     except ApiError as error:
         return warning(
-            "queue", wanted or "kueue", f"LocalQueues cannot be listed: {error.message}", "grant get and list on localqueues"
+            "queue", requested or "kueue", f"LocalQueues cannot be listed: {error.message}", "grant get and list on localqueues"
         )
-    if not wanted:
+    if not requested:
         return ok("queue", "kueue", f"LocalQueues of {namespace}: {', '.join(sorted(queues)) or 'none'}")
-    if wanted not in queues:
-        advice = suggest(wanted, queues) or "create a LocalQueue in the namespace"
-        return missing("queue", wanted, f"no such LocalQueue in {namespace}: the job would stay suspended", advice)
-    active = condition(queues[wanted], "Active")
+    if requested not in queues:
+        advice = suggest(requested, queues) or "create a LocalQueue in the namespace"
+        return missing("queue", requested, f"no such LocalQueue in {namespace}: the job would stay suspended", advice)
+    active = condition(queues[requested], "Active")
     if active is not None and active.get("status") != "True":
         message = f"is not active: {active.get('reason')}: {active.get('message')}"
-        return missing("queue", wanted, message, "look at the ClusterQueue that it belongs to")
-    return ok("queue", wanted, f"LocalQueue of {namespace}, cluster queue {queues[wanted]['spec'].get('clusterQueue')}")
+        return missing("queue", requested, message, "check its ClusterQueue")
+    return ok("queue", requested, f"LocalQueue of {namespace}, cluster queue {queues[requested]['spec'].get('clusterQueue')}")
 
 
 def check_claim(cluster: KubernetesCluster, namespace: str, name: str) -> Finding:
-    """Whether the claim is there, can be written, and by several nodes at once."""
+    """Check that the claim exists, is writable, and can be shared by several nodes."""
     try:
         claim = cluster.get(CLAIM, name, namespace)
     except NotFound:
-        advice = f"create a PersistentVolumeClaim with ReadWriteMany, or have jobs make it: workspace=pvc://{name}?size=20Gi"
+        advice = f"create a PersistentVolumeClaim with ReadWriteMany, or let jobs create it: workspace=pvc://{name}?size=20Gi"
         return missing("claim", name, f"does not exist in {namespace}", advice)
     except ApiError as error:
-        return warning("claim", name, f"cannot be read: {error.message}", "grant get on persistentvolumeclaims, or look yourself")
+        return warning(
+            "claim", name, f"cannot be read: {error.message}", "grant get on persistentvolumeclaims, or check it manually"
+        )
     modes = [str(mode) for mode in (claim.get("spec") or {}).get("accessModes") or []]
     phase = str((claim.get("status") or {}).get("phase") or "")
-    told = f"{', '.join(modes) or 'no access mode'}{', ' + phase if phase else ''}"
+    summary = f"{', '.join(modes) or 'no access mode'}{', ' + phase if phase else ''}"
     if phase == "Lost":
-        return missing("claim", name, f"{told}: its volume is gone", "restore the volume, or take another claim")
+        return missing("claim", name, f"{summary}: its volume is lost", "restore the volume, or use another claim")
     if "ReadWriteMany" in modes:
-        return ok("claim", name, f"{told}: several nodes can share it")
+        return ok("claim", name, f"{summary}: several nodes can share it")
     if {"ReadWriteOnce", "ReadWriteOncePod"}.isdisjoint(modes):
-        return missing("claim", name, f"{told}: nobody can write to it", "take a claim with ReadWriteMany")
+        return missing("claim", name, f"{summary}: it is not writable", "use a claim with ReadWriteMany")
     return warning(
-        "claim", name, f"{told}: only pods of one node can use it", "for jobs of several nodes take one with ReadWriteMany"
+        "claim", name, f"{summary}: only pods of one node can use it", "for jobs with several nodes use one with ReadWriteMany"
     )
 
 
 def check_store(uri: str) -> Finding:
-    """Whether exports can be written there, one writer at a time: tried with a small object of its own, removed again."""
+    """Check that exports can be written and that conditional writes are supported, with a small object that is then deleted."""
     key = f".trainwright-doctor-{secrets.token_hex(8)}"
     try:
-        honoured = open_store(uri).supports_conditional_writes(key)
+        is_supported = open_store(uri).supports_conditional_writes(key)
     except BadUri as error:
-        return missing("store", uri, str(error), "name a folder as file:///path or s3://bucket/prefix")
+        return missing("store", uri, str(error), "specify a folder as file:///path or s3://bucket/prefix")
     except StorageError as error:
-        return missing("store", uri, str(error), "check address, credentials and that objects may be written and removed")
-    if honoured:
-        return ok("store", uri, "takes objects, and keeps two writers apart")
-    return warning(
-        "store", uri, "takes objects, but ignores If-None-Match or If-Match", "let only one export at a time write there"
-    )
+        return missing("store", uri, str(error), "check address, credentials, and permissions to write and delete objects")
+    if is_supported:
+        return ok("store", uri, "writable, with conditional writes")
+    return warning("store", uri, "writable, but ignores If-None-Match or If-Match", "run only one export at a time")

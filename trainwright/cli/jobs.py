@@ -18,8 +18,8 @@ from trainwright.jobs.state.describe import description_of
 from trainwright.jobs.wait.cancel import CancelOutcome, CancelPolicy, cancel_job
 
 
-class Cancelling(enum.StrEnum):
-    """How a person stops a job."""
+class CancelMode(enum.StrEnum):
+    """How a job is cancelled."""
 
     suspend = "suspend"
     delete = "delete"
@@ -36,7 +36,7 @@ def register(app: typer.Typer) -> None:
 
 
 def get(
-    name: Annotated[str, typer.Argument(help="One TrainJob; empty lists all.")] = "",
+    name: Annotated[str, typer.Argument(help="Name of a TrainJob; default: all.")] = "",
     all_namespaces: Annotated[bool, typer.Option("-A", "--all-namespaces")] = False,
     namespace: Namespace = "",
     kubeconfig: Kubeconfig = None,
@@ -84,28 +84,28 @@ def describe(
 
 def cancel(
     name: Name,
-    by: Annotated[Cancelling, typer.Option(help="suspend: its checkpoints stay, and it can be resumed. delete: all of it.")] = (
-        Cancelling.suspend
-    ),
-    wait: Annotated[float, typer.Option(help="Seconds to wait until its pods are gone.", min=0)] = 60,
+    by: Annotated[
+        CancelMode, typer.Option(help="suspend: checkpoints are kept, and the job can be resumed. delete: the job is deleted.")
+    ] = (CancelMode.suspend),
+    wait: Annotated[float, typer.Option(help="Seconds to wait for its pods to end.", min=0)] = 60,
     namespace: Namespace = "",
     kubeconfig: Kubeconfig = None,
     home: HomeChoice = None,
     submission_mode: SubmissionMode = None,
 ) -> None:
-    """Suspend a TrainJob: its pods end, its checkpoints stay; `kubectl patch` or the same pipeline step resumes it."""
+    """Suspend a TrainJob: its pods end, its checkpoints are kept; `kubectl patch` or the same pipeline step resumes it."""
     with cluster_errors_exit():
         cluster = jobs_cluster_for(kubeconfig, home, submission_mode)
         trainjob = cluster.get(TRAINJOB, name, namespace or cluster.default_namespace)
         if phase_of(trainjob).is_final:
-            fail(f"TrainJob {name} has ended already: {phase_of(trainjob).value}")
-        already = by is Cancelling.suspend and trainjob["spec"].get("suspend")
-        stopped = cancel_job(cluster, trainjob, CancelPolicy(by.value), timeout_seconds=wait)
-        if stopped.outcome in (CancelOutcome.gone, CancelOutcome.ended):
-            fail(f"TrainJob {name}: {stopped.outcome.value}")
-    if stopped.pods_message():
-        fail(f"TrainJob {name} {stopped.outcome.name}, but after {wait:g} s {stopped.pods_message()}")
-    print(f"TrainJob {name} is suspended already" if already else f"TrainJob {name} {stopped.outcome.name}")
+            fail(f"TrainJob {name} has already ended: {phase_of(trainjob).value}")
+        already = by is CancelMode.suspend and trainjob["spec"].get("suspend")
+        result = cancel_job(cluster, trainjob, CancelPolicy(by.value), timeout_seconds=wait)
+        if result.outcome in (CancelOutcome.gone, CancelOutcome.ended):
+            fail(f"TrainJob {name}: {result.outcome.value}")
+    if result.pods_message():
+        fail(f"TrainJob {name} {result.outcome.name}, but after {wait:g} s {result.pods_message()}")
+    print(f"TrainJob {name} is already suspended" if already else f"TrainJob {name} {result.outcome.name}")
 
 
 def delete(
@@ -120,5 +120,5 @@ def delete(
         cluster = jobs_cluster_for(kubeconfig, home, submission_mode)
         trainjob = cluster.get(TRAINJOB, name, namespace or cluster.default_namespace)
         if not delete_job(cluster, trainjob):
-            raise NotFound(f"TrainJob {name} is gone already")
+            raise NotFound(f"TrainJob {name} no longer exists")
     print(f"TrainJob {name} deleted")

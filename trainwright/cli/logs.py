@@ -1,4 +1,4 @@
-"""`trainwright logs`: what the pods of a TrainJob print."""
+"""`trainwright logs`: prints the logs of a TrainJob's pods."""
 
 from __future__ import annotations
 
@@ -26,14 +26,16 @@ def register(app: typer.Typer) -> None:
 
 def logs(
     name: Annotated[str, typer.Argument(help="Name of the TrainJob.")],
-    follow: Annotated[bool, typer.Option("-f", "--follow", help="Go on until the TrainJob has ended.")] = False,
+    follow: Annotated[bool, typer.Option("-f", "--follow", help="Follow the logs until the TrainJob ends.")] = False,
     step: Annotated[str, typer.Option(help="Replicated job: node, dataset-initializer, model-initializer ...")] = "node",
-    rank: Annotated[int, typer.Option("--rank", "--index", help="The node with this rank.", min=0)] = 0,
-    every: Annotated[bool, typer.Option("--all", help="All ranks; each line begins with its own.")] = False,
-    previous: Annotated[bool, typer.Option(help="The run of the container before its last restart.")] = False,
-    since: Annotated[str, typer.Option(help="Only lines since then: 30s, 10m, 2h, 1d, or a time as 2026-01-31T12:00:00Z.")] = "",
-    tail: Annotated[int | None, typer.Option(help="Only the last lines of each pod.", min=0)] = None,
-    timestamps: Annotated[bool, typer.Option(help="Begin each line with its time.")] = False,
+    rank: Annotated[int, typer.Option("--rank", "--index", help="Rank of the node.", min=0)] = 0,
+    all_ranks: Annotated[bool, typer.Option("--all", help="All ranks; each line starts with its source.")] = False,
+    previous: Annotated[bool, typer.Option(help="Logs from before the container's last restart.")] = False,
+    since: Annotated[
+        str, typer.Option(help="Only lines since then: 30s, 10m, 2h, 1d, or a time such as 2026-01-31T12:00:00Z.")
+    ] = "",
+    tail: Annotated[int | None, typer.Option(help="Number of last lines of each pod.", min=0)] = None,
+    timestamps: Annotated[bool, typer.Option(help="Start each line with its timestamp.")] = False,
     namespace: Namespace = "",
     kubeconfig: Kubeconfig = None,
     home: HomeChoice = None,
@@ -41,22 +43,22 @@ def logs(
 ) -> None:
     """Print the log of rank 0 of a step, of another rank, or of all."""
     if follow and previous:
-        fail("--previous is over already: it cannot be followed", BAD_INPUT)
-    wanted = LogSelector(step, None if every else rank, _moment(since), tail)
+        fail("--previous cannot be followed, since that container has ended", BAD_INPUT)
+    selector = LogSelector(step, None if all_ranks else rank, _since_time(since), tail)
     with cluster_errors_exit():
         cluster = jobs_cluster_for(kubeconfig, home, submission_mode)
         trainjob = cluster.get(TRAINJOB, name, namespace or cluster.default_namespace)
         lines: Iterator[LogLine] = (
-            follow_logs(cluster, trainjob, wanted) if follow else read_logs(cluster, trainjob, wanted, previous=previous)
+            follow_logs(cluster, trainjob, selector) if follow else read_logs(cluster, trainjob, selector, previous=previous)
         )
         for line in lines:
             stamp = f"{line.stamp} " if timestamps and line.stamp else ""
-            source = f"[{line.source}] " if every and line.source else ""
+            source = f"[{line.source}] " if all_ranks and line.source else ""
             print(f"{source}{stamp}{line.text}", flush=True)
 
 
-def _moment(since: str) -> str:
-    """RFC 3339 for an age or a time."""
+def _since_time(since: str) -> str:
+    """Return the RFC 3339 time of an age or a time."""
     if not since or is_moment(since):
         return since
     match = _AGO.fullmatch(since)
@@ -65,4 +67,4 @@ def _moment(since: str) -> str:
     try:
         return rfc3339(datetime.now(UTC) - timedelta(**{_UNIT[match[2]]: int(match[1])}))
     except OverflowError:
-        return ""  # before there were logs
+        return ""  # before any log

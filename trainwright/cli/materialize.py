@@ -1,4 +1,4 @@
-"""`trainwright materialize`: what a TrainJob would become, printed, without any cluster."""
+"""`trainwright materialize`: prints the objects that would be built from a TrainJob, without a cluster."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from trainwright.api.objects import Obj, name_of, namespace_of
 from trainwright.cli.errors import bad_input_exits
 from trainwright.cli.manifests import read_manifests
 from trainwright.cli.output import Format, print_object
-from trainwright.cli.upgrade_hints import advised
+from trainwright.cli.upgrade_hints import with_upgrade_hints
 from trainwright.materialize import materialize
 from trainwright.runtimes import resolve_runtime
 
-Files = Annotated[list[str], typer.Option("-f", "--filename", help="A manifest; may be given again. '-' is standard input.")]
+Files = Annotated[list[str], typer.Option("-f", "--filename", help="Manifest file; repeatable. '-' is standard input.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -25,59 +25,59 @@ def register(app: typer.Typer) -> None:
 
 def materialize_command(
     filename: Files,
-    output: Annotated[Format, typer.Option("-o", "--output", help="Form of the output.")] = Format.yaml,
+    output: Annotated[Format, typer.Option("-o", "--output", help="Output format.")] = Format.yaml,
 ) -> None:
-    """Print the objects that TrainJobs become, as one List.
+    """Print the objects that are built from TrainJobs, as one List.
 
-    Runtimes are looked for among the given documents, then in the bundled catalogue.
+    Runtimes are looked up among the given documents, then among the bundled runtimes.
     """
     with bad_input_exits():
         documents = read_manifests(filename)
-    with advised(documents), bad_input_exits():
-        print_object({"apiVersion": "v1", "kind": "List", "items": materialized(documents)}, output)
+    with with_upgrade_hints(documents), bad_input_exits():
+        print_object({"apiVersion": "v1", "kind": "List", "items": materialize_documents(documents)}, output)
 
 
-def materialized(documents: list[Obj]) -> list[Obj]:
-    """The objects of every TrainJob among the documents. Raises Invalid, with the problems of all documents, or BadRequest."""
-    admitted = _all_admitted(documents)
+def materialize_documents(documents: list[Obj]) -> list[Obj]:
+    """Return the objects of every TrainJob among the documents. Raises Invalid with the problems of all documents, or BadRequest."""
+    admitted = _admit_all(documents)
     trainjobs = [document for document in admitted if document["kind"] == "TrainJob"]
     if not trainjobs:
         raise Invalid("kind: no TrainJob among the documents", problems=[Problem("kind", "no TrainJob among the documents")])
-    refusals: list[Invalid] = []
+    rejections: list[Invalid] = []
     objects: list[Obj] = []
     for trainjob in trainjobs:
         try:
-            objects.extend(materialized_one(trainjob, admitted))
+            objects.extend(materialize_trainjob(trainjob, admitted))
         except Invalid as error:
-            refusals.append(error)
-    if refusals:
-        raise _together(refusals)
+            rejections.append(error)
+    if rejections:
+        raise _combine(rejections)
     return objects
 
 
-def _all_admitted(documents: list[Obj]) -> list[Obj]:
+def _admit_all(documents: list[Obj]) -> list[Obj]:
     admitted: list[Obj] = []
-    refusals: list[Invalid] = []
+    rejections: list[Invalid] = []
     for document in documents:
         try:
             admitted.append(admit(document).object)
         except Invalid as error:
-            refusals.append(error)
-    if refusals:
-        raise _together(refusals)
+            rejections.append(error)
+    if rejections:
+        raise _combine(rejections)
     return admitted
 
 
-def _together(refusals: list[Invalid]) -> Invalid:
-    """One error for all; of a single one nothing is lost."""
-    if len(refusals) == 1:
-        return refusals[0]
-    problems = [problem for refusal in refusals for problem in refusal.problems or [Problem("", refusal.message)]]
-    return Invalid("; ".join(refusal.message for refusal in refusals), problems=problems)
+def _combine(rejections: list[Invalid]) -> Invalid:
+    """Combine errors into one; a single error is returned unchanged."""
+    if len(rejections) == 1:
+        return rejections[0]
+    problems = [problem for rejection in rejections for problem in rejection.problems or [Problem("", rejection.message)]]
+    return Invalid("; ".join(rejection.message for rejection in rejections), problems=problems)
 
 
-def materialized_one(trainjob: Obj, documents: list[Obj]) -> list[Obj]:
-    """The objects of one admitted TrainJob. Raises Invalid."""
+def materialize_trainjob(trainjob: Obj, documents: list[Obj]) -> list[Obj]:
+    """Return the objects of one admitted TrainJob. Raises Invalid."""
     namespace = namespace_of(trainjob) or "default"
     runtimes = [d for d in documents if d["kind"] in ("TrainingRuntime", "ClusterTrainingRuntime")]
 

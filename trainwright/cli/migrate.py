@@ -1,4 +1,4 @@
-"""`trainwright migrate`: manifests of earlier training kinds as TrainJobs of today, with a note on what was not kept."""
+"""`trainwright migrate`: converts manifests of earlier training kinds to TrainJobs, with notes on fields that were not kept."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from trainwright.cli.output import Format
 from trainwright.materialize import materialize
 from trainwright.migration import MigrationResult, Note, migrate
 
-Files = Annotated[list[str], typer.Option("-f", "--filename", help="A manifest; may be given again. '-' is standard input.")]
+Files = Annotated[list[str], typer.Option("-f", "--filename", help="Manifest file; repeatable. '-' is standard input.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -26,33 +26,33 @@ def register(app: typer.Typer) -> None:
 
 def migrate_command(
     filename: Files,
-    output: Annotated[Format, typer.Option("-o", "--output", help="Form of the output.")] = Format.yaml,
+    output: Annotated[Format, typer.Option("-o", "--output", help="Output format.")] = Format.yaml,
 ) -> None:
-    """Turn PyTorchJob, TFJob, MPIJob, XGBoostJob, PaddleJob, JAXJob and early TrainJobs into TrainJobs.
+    """Convert PyTorchJob, TFJob, MPIJob, XGBoostJob, PaddleJob, JAXJob and early TrainJobs to TrainJobs.
 
-    The objects go to standard output, ready for `kubectl apply -f -`; notes on fields that were not kept to standard error.
+    Objects are printed on standard output, ready for `kubectl apply -f -`; notes on fields that were not kept on standard error.
     """
     with bad_input_exits():
-        made = [migrate(document) for document in read_manifests(filename)]
-        _check_together([obj for migrated in made for obj in migrated.objects])
+        results = [migrate(document) for document in read_manifests(filename)]
+        _check_with_runtimes([obj for result in results for obj in result.objects])
     if output is Format.json:
-        objects = [obj for migrated in made for obj in migrated.objects]
-        notes = [{"path": note.path, "text": note.text} for migrated in made for note in migrated.notes]
+        objects = [obj for result in results for obj in result.objects]
+        notes = [{"path": note.path, "text": note.text} for result in results for note in result.notes]
         print(json.dumps({"objects": objects, "notes": notes}, indent=2, ensure_ascii=False))
         return
-    for migrated in made:
-        _print(migrated)
+    for result in results:
+        _print(result)
 
 
-def _print(migrated: MigrationResult) -> None:
-    for obj in migrated.objects:
+def _print(result: MigrationResult) -> None:
+    for obj in result.objects:
         sys.stdout.write("---\n" + yaml.dump(obj, Dumper=_NoAliases, sort_keys=False, allow_unicode=True, width=10**9))
-    for note in migrated.notes:
-        print(_line(migrated.objects[-1], note), file=sys.stderr)
+    for note in result.notes:
+        print(_line(result.objects[-1], note), file=sys.stderr)
 
 
-def _check_together(objects: list[Obj]) -> None:
-    """TrainJobs whose runtimes are among the files are materialized too. Raises Invalid with what the two do not agree on."""
+def _check_with_runtimes(objects: list[Obj]) -> None:
+    """Materialize TrainJobs whose runtimes are among the files. Raises Invalid if the two are incompatible."""
     runtimes = {(obj["kind"], _name_of(obj)): obj for obj in objects if obj["kind"].endswith("TrainingRuntime")}
     for trainjob in objects:
         reference = (trainjob.get("spec") or {}).get("runtimeRef") or {} if trainjob["kind"] == "TrainJob" else {}
@@ -71,7 +71,7 @@ def _name_of(obj: Obj) -> str:
 
 
 class _NoAliases(yaml.SafeDumper):
-    """People edit the output: what occurs twice is written twice."""
+    """Writes repeated values in full, since people edit the output."""
 
     def ignore_aliases(self, data: object) -> bool:
         return True

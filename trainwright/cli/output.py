@@ -1,4 +1,4 @@
-"""Output for machines and for people: JSON and YAML as they are, tables by rich."""
+"""Output as JSON, YAML or tables."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Format(enum.StrEnum):
 
 
 class ViewFormat(enum.StrEnum):
-    """As `Format`, with a table for people as the default of commands that show something."""
+    """As `Format`, with a table for people, which is the default of commands that show objects."""
 
     table = "table"
     json = "json"
@@ -29,7 +29,7 @@ class ViewFormat(enum.StrEnum):
 
 
 def print_object(value: Any, form: Format | ViewFormat) -> None:
-    """Print JSON-shaped data on standard output, unwrapped."""
+    """Print JSON-shaped data on standard output, without line wrapping."""
     if form.value == "json":
         sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False) + "\n")
     else:
@@ -37,12 +37,12 @@ def print_object(value: Any, form: Format | ViewFormat) -> None:
 
 
 def print_objects(items: list[Any], form: Format | ViewFormat) -> None:
-    """One object as it is, several as one List: the output is one document either way."""
+    """Print one object, or several as one List: the output is always one document."""
     print_object(items[0] if len(items) == 1 else {"apiVersion": "v1", "kind": "List", "items": items}, form)
 
 
 def print_table(columns: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> None:
-    """A table for people; in a pipe or file no cell is cut to fit a screen that is not there."""
+    """Print a table; cells are not truncated if the output is not a terminal."""
     console = Console(markup=False)
     if not console.is_terminal:
         console = Console(markup=False, width=_NO_LIMIT, soft_wrap=True)

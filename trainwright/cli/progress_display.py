@@ -1,4 +1,4 @@
-"""What happens to a job that a person waits for: a progress bar in a terminal, lines elsewhere; what it prints goes out."""
+"""Displays the events of an awaited job: a progress bar in a terminal, else lines. Logs are printed on standard output."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from trainwright.jobs.wait.job_events import JobEvents, LogOutput
 
 
 class ProgressDisplay:
-    """A context manager, called with what has happened."""
+    """A context manager and a callback for job events."""
 
     def __init__(self, console: Console):
         self._console = console
         columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn(), TimeElapsedColumn())
         self._bar = Progress(*columns, console=console, transient=True)
         self._task = self._bar.add_task("", total=None)
-        self._teller = EventPrinter(self._line)
+        self._event_printer = EventPrinter(self._line)
 
     def __enter__(self) -> ProgressDisplay:
         if self._console.is_terminal:
@@ -30,16 +30,16 @@ class ProgressDisplay:
         if self._console.is_terminal:
             self._bar.stop()
 
-    def __call__(self, happenings: JobEvents) -> None:
-        for happening in happenings:
-            if isinstance(happening, LogOutput) and not is_result_line(happening.line.text):
-                print(format_log_line(happening.line), flush=True)
-        self._teller(tuple(happening for happening in happenings if not isinstance(happening, LogOutput)))
+    def __call__(self, events: JobEvents) -> None:
+        for event in events:
+            if isinstance(event, LogOutput) and not is_result_line(event.line.text):
+                print(format_log_line(event.line), flush=True)
+        self._event_printer(tuple(event for event in events if not isinstance(event, LogOutput)))
 
     def _line(self, line: str) -> None:
         if not self._console.is_terminal:
             self._console.print(line, highlight=False, markup=False, soft_wrap=True)
-        elif (progress := self._teller.progress) is not None and line == progress_line(progress):
+        elif (progress := self._event_printer.progress) is not None and line == progress_line(progress):
             known = progress.percent is not None
             self._bar.update(self._task, description=line, total=100 if known else None, completed=progress.percent or 0)
         else:

@@ -1,5 +1,5 @@
-"""The settings of a training step as command-line options: made from `TrainRequest`, so that names and meanings are those of
-the KFP component and the Airflow operator."""
+"""Command-line options for the settings of a training step, generated from `TrainRequest`, so that they match the KFP component
+and the Airflow operator."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ import typer
 
 from trainwright.api.errors import BadRequest
 from trainwright.jobs.request.function_source import NamedSource, lines_of, source_of
-from trainwright.jobs.request.setting_values import parsed
+from trainwright.jobs.request.setting_values import parse_text
 from trainwright.jobs.request.train_request import groups
 
-_OF_WAITING = {"logs", "log_bytes", "on_cancel", "queue_timeout_seconds", "start_timeout_seconds", "run_timeout_seconds"}
-ELSEWHERE = frozenset({"manifest", "resume", "resume_secret"} | _OF_WAITING)
-"""Settings that commands have options of their own for: `-f`, and those of waiting."""
+_WAIT_SETTINGS = {"logs", "log_bytes", "on_cancel", "queue_timeout_seconds", "start_timeout_seconds", "run_timeout_seconds"}
+EXCLUDED_SETTINGS = frozenset({"manifest", "resume", "resume_secret"} | _WAIT_SETTINGS)
+"""Settings for which commands define their own options: `-f`, and those of waiting."""
 _LISTS = ("command", "args", "packages_to_install", "pip_index_urls")
-_PAIRS = "KEY=VALUE, again for more, or a JSON object. "
-_WORDS = "One text with its words, or a JSON list. "
+_MAPPING_HINT = "KEY=VALUE, repeatable, or a JSON object. "
+_LIST_HINT = "Shell-quoted words in one argument, or a JSON list. "
 
 
 def with_settings(command: Callable[..., Any]) -> Callable[..., Any]:
-    """A command whose parameter `settings` gets those that were given, by name, and whose options are its own and theirs."""
+    """Add an option for each setting to a command, whose parameter `settings` receives the given values by name."""
     own = inspect.signature(command, eval_str=True)
     options = [_parameter(group, name, field) for group, fields in groups().items() for name, field in fields.items()]
-    added = [option for option in options if option.name not in ELSEWHERE]
+    added = [option for option in options if option.name not in EXCLUDED_SETTINGS]
 
     @functools.wraps(command)
     def run(**given: Any) -> Any:
         settings = {option.name: given.pop(option.name) for option in added}
-        said = {name: value for name, value in settings.items() if value not in (None, [])}
-        return command(**given, settings=said)
+        provided = {name: value for name, value in settings.items() if value not in (None, [])}
+        return command(**given, settings=provided)
 
     kept = [parameter for parameter in own.parameters.values() if parameter.name != "settings"]
     run.__signature__ = own.replace(parameters=[*kept, *added])  # type: ignore[attr-defined]
@@ -46,13 +46,13 @@ def with_settings(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def setting_values(settings: dict[str, Any]) -> dict[str, Any]:
-    """Options as `TrainRequest` takes them. Raises BadRequest naming the option."""
+    """Convert option values for `TrainRequest`. Raises BadRequest naming the option."""
     return {name: _value(name, value) for name, value in settings.items()}
 
 
 def _parameter(group: str, name: str, field: Any) -> inspect.Parameter:
     default = field.get_default(call_default_factory=True)
-    hint = _PAIRS if isinstance(default, dict) else _WORDS if name in _LISTS else ""
+    hint = _MAPPING_HINT if isinstance(default, dict) else _LIST_HINT if name in _LISTS else ""
     if name == "func":
         hint = "FILE.py:NAME. "
     kind: Any = list[str] | None if isinstance(default, dict) else int | None if _is_number(field) else str | None
@@ -71,7 +71,7 @@ def _value(name: str, value: Any) -> Any:
         if isinstance(value, list):
             return _mapping(name, value)
         if name in _LISTS:
-            return parsed(value) if value.lstrip().startswith("[") else shlex.split(value)
+            return parse_text(value) if value.lstrip().startswith("[") else shlex.split(value)
     except OSError as error:
         raise BadRequest(f"--{name.replace('_', '-')}: {error.filename}: {error.strerror}") from None
     except ValueError as error:
@@ -80,17 +80,17 @@ def _value(name: str, value: Any) -> Any:
 
 
 def _mapping(name: str, texts: list[str]) -> dict[str, Any]:
-    """`KEY=VALUE` and JSON objects together; a value of settings and arguments is JSON where it can be."""
-    made: dict[str, Any] = {}
+    """Merge `KEY=VALUE` texts and JSON objects; values of settings and func_args are parsed as JSON if possible."""
+    result: dict[str, Any] = {}
     for text in texts:
         if text.lstrip().startswith("{"):
-            made |= parsed(text)
+            result |= parse_text(text)
             continue
         key, equals, value = text.partition("=")
         if not equals:
             raise ValueError(f"{text!r} is neither KEY=VALUE nor a JSON object")
-        made[key] = _json_or_text(value) if name in ("settings", "func_args") else value
-    return made
+        result[key] = _json_or_text(value) if name in ("settings", "func_args") else value
+    return result
 
 
 def _json_or_text(value: str) -> Any:
@@ -101,7 +101,7 @@ def _json_or_text(value: str) -> Any:
 
 
 def _function(text: str) -> NamedSource:
-    """The source of a function of a file, without decorators. Nothing is imported."""
+    """Return the source of a function in a file, without decorators. The file is not imported."""
     file, colon, name = text.rpartition(":")
     if not colon or not file:
         raise ValueError(f"{text!r} is not of the form FILE.py:NAME")
@@ -113,6 +113,6 @@ def _function(text: str) -> NamedSource:
     found = [node for node in body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == name]
     if not found:
         raise ValueError(f"{file} defines no function {name!r}")
-    made = source_of("".join(lines_of(source)[found[-1].lineno - 1 : found[-1].end_lineno]))
-    assert made is not None
-    return made
+    result = source_of("".join(lines_of(source)[found[-1].lineno - 1 : found[-1].end_lineno]))
+    assert result is not None
+    return result

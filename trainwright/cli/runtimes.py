@@ -1,4 +1,4 @@
-"""`trainwright runtimes`: the bundled training runtimes, and those of a cluster."""
+"""`trainwright runtimes`: lists, shows and applies training runtimes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from trainwright.cli.output import Format, ViewFormat, print_object, print_table
 from trainwright.cluster.protocol import Cluster
 from trainwright.runtimes import bundled_runtime, bundled_runtimes
 
-group = typer.Typer(no_args_is_help=True, help="Training runtimes: bundled, and those of a cluster.")
+group = typer.Typer(no_args_is_help=True, help="Training runtimes: bundled ones, and those of a cluster.")
 
 
 def register(app: typer.Typer) -> None:
@@ -26,7 +26,7 @@ def register(app: typer.Typer) -> None:
 
 @group.command("list")
 def list_runtimes(
-    cluster: Annotated[bool, typer.Option("--cluster", help="Those of the cluster instead of the bundled ones.")] = False,
+    cluster: Annotated[bool, typer.Option("--cluster", help="List runtimes of the cluster instead of bundled ones.")] = False,
     kubeconfig: Kubeconfig = None,
     home: HomeChoice = None,
     output: Annotated[ViewFormat, typer.Option("-o", "--output")] = ViewFormat.table,
@@ -57,41 +57,41 @@ def show_runtime(
 
 @group.command("apply")
 def apply_runtimes(
-    names: Annotated[list[str] | None, typer.Argument(help="Names of bundled runtimes; none stands for all.")] = None,
+    names: Annotated[list[str] | None, typer.Argument(help="Names of bundled runtimes; default: all.")] = None,
     kubeconfig: Kubeconfig = None,
     home: HomeChoice = None,
 ) -> None:
-    """Create bundled runtimes in a cluster, or bring those of their names up to date."""
+    """Create bundled runtimes in a cluster, or update existing ones."""
     with bad_input_exits():
         runtimes = [_bundled(name) for name in names] if names else bundled_runtimes()
     with cluster_errors_exit():
         cluster = cluster_for(kubeconfig, home)
         for runtime in runtimes:
-            print(f"clustertrainingruntime/{name_of(runtime)} {_applied(cluster, runtime)}")
+            print(f"clustertrainingruntime/{name_of(runtime)} {_apply(cluster, runtime)}")
 
 
-def _applied(cluster: Cluster, runtime: Obj) -> str:
-    """Raises Conflict where somebody else changes the runtime at the same moment."""
+def _apply(cluster: Cluster, runtime: Obj) -> str:
+    """Create or update a runtime. Raises Conflict if it is changed concurrently."""
     try:
         cluster.create(runtime)
     except AlreadyExists:
         current = cluster.get(CLUSTER_TRAINING_RUNTIME, name_of(runtime))
-        wanted = {**current, "spec": runtime["spec"]}
-        wanted["metadata"] = {**current["metadata"], "labels": {**labels_of(current), **labels_of(runtime)}}
-        after = cluster.update(wanted)
+        desired = {**current, "spec": runtime["spec"]}
+        desired["metadata"] = {**current["metadata"], "labels": {**labels_of(current), **labels_of(runtime)}}
+        after = cluster.update(desired)
         same = after["metadata"].get("resourceVersion") == current["metadata"].get("resourceVersion")
         return "unchanged" if same else "configured"
     return "created"
 
 
 def _bundled(name: str) -> Obj:
-    """Raises BadRequest with the name that is meant, or all there are."""
+    """Return a bundled runtime. Raises BadRequest with a suggestion and all names."""
     runtime = bundled_runtime(name)
     if runtime is not None:
         return runtime
     known = [name_of(one) for one in bundled_runtimes()]
-    near = difflib.get_close_matches(name, known, 1, 0.5)
-    meant = f"did you mean {near[0]!r}? " if near else ""
+    close_matches = difflib.get_close_matches(name, known, 1, 0.5)
+    meant = f"did you mean {close_matches[0]!r}? " if close_matches else ""
     raise BadRequest(f"there is no bundled runtime {name!r}; {meant}known: {', '.join(known)}")
 
 

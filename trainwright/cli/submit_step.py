@@ -1,4 +1,4 @@
-"""One training step from the command line: its request, submitted or adopted, and waited for where that is asked for."""
+"""Submits or adopts one training step from the command line, and optionally waits for it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from trainwright.cli.errors import bad_input_exits
 from trainwright.cli.manifests import read_manifests
 from trainwright.cli.output import Format, print_object
 from trainwright.cli.request_options import setting_values
-from trainwright.cli.waiting import Wait, waited_for
+from trainwright.cli.waiting import Wait, wait_and_report
 from trainwright.jobs import Identity, TrainRequest, submit_or_adopt, trainjob_manifest
 from trainwright.jobs.logs.results import results_of
 from trainwright.jobs.request.code_package import pack_code
@@ -30,7 +30,7 @@ OWNER = "cli"
 
 
 class DryRun(enum.StrEnum):
-    """How far a submission goes."""
+    """Whether to only validate, and where."""
 
     none = "none"
     client = "client"
@@ -39,7 +39,7 @@ class DryRun(enum.StrEnum):
 
 @dataclass(frozen=True)
 class Submission:
-    """What the command was given."""
+    """The arguments of the command."""
 
     settings: dict[str, Any]
     files: list[str]
@@ -50,42 +50,42 @@ class Submission:
     output: Format | None
 
 
-def submit_step(given: Submission, how: Wait, connect: Callable[[], JobsClient]) -> int:
-    """Returns the exit code. Raises ApiError, TrainJobError, NoCluster, ValueError, and Exit for settings that are wrong."""
+def submit_step(submission: Submission, wait_options: Wait, connect: Callable[[], JobsClient]) -> int:
+    """Submit a step; returns the exit code. Raises ApiError, TrainJobError, NoCluster, ValueError, and Exit for invalid settings."""
     with bad_input_exits():
-        request = _request(given)
-    identity = Identity(OWNER, given.run_id or f"{_user()}-{time.strftime('%Y%m%d-%H%M%S')}", "train")
-    if given.dry_run is DryRun.client:
+        request = _request(submission)
+    identity = Identity(OWNER, submission.run_id or f"{_user()}-{time.strftime('%Y%m%d-%H%M%S')}", "train")
+    if submission.dry_run is DryRun.client:
         print(f"run {identity.run}: the request is valid (client dry run)")
         return 0
     cluster = connect()
-    namespace = given.namespace or request.namespace or cluster.default_namespace
-    if given.dry_run is DryRun.server:
-        checked = _dry_run(cluster, request, identity, namespace)
-        _show(checked, f"{described(checked)} created (server dry run)", given.output)
+    namespace = submission.namespace or request.namespace or cluster.default_namespace
+    if submission.dry_run is DryRun.server:
+        checked = _server_dry_run(cluster, request, identity, namespace)
+        _show(checked, f"{described(checked)} created (server dry run)", submission.output)
         return 0
     latest = latest_export_lookup(identity.run, request.export_uri) if request.export_uri else None
     submitted = submit_or_adopt(cluster, request, identity, namespace, latest_checkpoint=latest)
-    where = submitted.cluster or cluster
-    words = f"{described(submitted.trainjob)} {'adopted' if submitted.adopted else 'created'}, run {identity.run}"
-    if not given.wait:
-        _show(submitted.trainjob, words, given.output)
+    job_cluster = submitted.cluster or cluster
+    text = f"{described(submitted.trainjob)} {'adopted' if submitted.adopted else 'created'}, run {identity.run}"
+    if not submission.wait:
+        _show(submitted.trainjob, text, submission.output)
         return 0
-    if given.output is None:
-        print(words)
-    code = waited_for(where, submitted.trainjob, how, given.output)
-    if code == 0 and given.output is None and (request.func or request.code):
-        results = results_of(where, submitted.trainjob)
+    if submission.output is None:
+        print(text)
+    code = wait_and_report(job_cluster, submitted.trainjob, wait_options, submission.output)
+    if code == 0 and submission.output is None and (request.func or request.code):
+        results = results_of(job_cluster, submitted.trainjob)
         if results is not None:
             print_object({"results": results}, Format.json)
     return code
 
 
-def _request(given: Submission) -> TrainRequest:
-    """Raises Invalid with every setting that is wrong."""
-    settings = setting_values(given.settings)
-    if given.files:
-        documents = read_manifests(given.files)
+def _request(submission: Submission) -> TrainRequest:
+    """Create the request. Raises Invalid with every invalid setting."""
+    settings = setting_values(submission.settings)
+    if submission.files:
+        documents = read_manifests(submission.files)
         if len(documents) != 1:
             raise BadRequest(f"-f: a step is one TrainJob, found {len(documents)} documents; submit others without settings")
         settings["manifest"] = documents[0]
@@ -97,7 +97,7 @@ def _request(given: Submission) -> TrainRequest:
 
 
 def _problem(loc: Sequence[str | int], message: str) -> Problem:
-    """One of several settings together begins with the name of one of them."""
+    """Convert a validation error; one about several settings starts with the name of one of them."""
     field, colon, rest = message.partition(": ")
     if not loc and colon and field in TrainRequest.model_fields:
         return Problem(field, rest)
@@ -106,23 +106,23 @@ def _problem(loc: Sequence[str | int], message: str) -> Problem:
 
 
 def _user() -> str:
-    """A container may run as a user id that nobody has given a name."""
+    """Return the user name, or a default for a user id without a name, as in some containers."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):
         return OWNER
 
 
-def _dry_run(cluster: JobsClient, request: TrainRequest, identity: Identity, namespace: str) -> Obj:
-    """What would be created, as the cluster would take it."""
+def _server_dry_run(cluster: JobsClient, request: TrainRequest, identity: Identity, namespace: str) -> Obj:
+    """Return the TrainJob as the cluster would store it."""
     runtime = find_runtime(cluster, request, namespace, bundled=cluster.uses_bundled_runtimes).runtime
     check_compatible(request, runtime)
     code = pack_code(request.code) if request.code else None
     return cluster.create(trainjob_manifest(request, identity, namespace, runtime, code=code), dry_run=True)
 
 
-def _show(trainjob: Obj, words: str, output: Format | None) -> None:
+def _show(trainjob: Obj, text: str, output: Format | None) -> None:
     if output is None:
-        print(words)
+        print(text)
     else:
         print_object(trainjob, output)

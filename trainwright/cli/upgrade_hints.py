@@ -1,4 +1,4 @@
-"""What mends a manifest of an earlier version: said beside the problems that it has today."""
+"""Suggests `trainwright migrate` for manifests of earlier versions, after their problems."""
 
 from __future__ import annotations
 
@@ -13,19 +13,22 @@ from trainwright.cli.errors import one_line
 from trainwright.migration import is_outdated
 
 
-def advise(documents: Iterable[Obj]) -> None:
-    """Name, on standard error, the command that brings those objects up to date that are of an earlier version."""
+def print_upgrade_hints(documents: Iterable[Obj]) -> None:
+    """Print, on standard error, how to migrate objects of earlier versions."""
     for document in documents:
         if is_outdated(document):
             what = f"{document['kind']} ({document['apiVersion']})"
-            print(one_line(f"{what} is of an earlier version: `trainwright migrate` turns it into today's form"), file=sys.stderr)
+            print(
+                one_line(f"{what} is of an earlier version: `trainwright migrate` converts it to the current version"),
+                file=sys.stderr,
+            )
 
 
 @contextmanager
-def advised(documents: list[Obj]) -> Iterator[None]:
-    """Advise where the block ends the command."""
+def with_upgrade_hints(documents: list[Obj]) -> Iterator[None]:
+    """Print the hints if the block exits the command."""
     try:
         yield
     except typer.Exit:
-        advise(documents)
+        print_upgrade_hints(documents)
         raise

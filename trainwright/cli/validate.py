@@ -1,4 +1,4 @@
-"""`trainwright validate`: every problem of every object in manifests, with file and line, without any cluster."""
+"""`trainwright validate`: reports every problem of the objects in manifests, with file and line, without a cluster."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from trainwright.api.schema.check import ROOT
 from trainwright.api.source_map import SourceMap, source_maps
 from trainwright.cli.errors import BAD_INPUT, bad_input_exits, one_line
 from trainwright.cli.manifests import read_text
-from trainwright.cli.materialize import materialized_one
-from trainwright.cli.upgrade_hints import advise
+from trainwright.cli.materialize import materialize_trainjob
+from trainwright.cli.upgrade_hints import print_upgrade_hints
 from trainwright.migration import KINDS
 from trainwright.runtimes import bundled_runtimes
 
-Files = Annotated[list[str], typer.Option("-f", "--filename", help="A manifest; may be given again. '-' is standard input.")]
-Output = Annotated[Literal["text", "json"], typer.Option("-o", "--output", help="Lines for people, or one JSON document.")]
+Files = Annotated[list[str], typer.Option("-f", "--filename", help="Manifest file; repeatable. '-' is standard input.")]
+Output = Annotated[Literal["text", "json"], typer.Option("-o", "--output", help="Text lines, or one JSON document.")]
 
 
 @dataclass(frozen=True)
@@ -56,9 +56,9 @@ def register(app: typer.Typer) -> None:
 
 
 def validate_command(filename: Files, output: Output = "text") -> None:
-    """Check manifests as a cluster would, and as building their JobSets would; exit code 2 if anything is wrong.
+    """Validate manifests with the rules of a cluster, and by building their JobSets; exit code 2 if there are problems.
 
-    Runtimes are looked for among the given documents, then in the bundled catalogue.
+    Runtimes are looked up among the given documents, then among the bundled runtimes.
     """
     with bad_input_exits():
         documents = [document for file in filename for document in _read(file)]
@@ -72,39 +72,39 @@ def validate_command(filename: Files, output: Output = "text") -> None:
         for finding in warnings:
             print(f"warning: {finding}")
         if not problems:
-            print(f"{len(documents)} object{'' if len(documents) == 1 else 's'}, nothing wrong")
+            print(f"{len(documents)} object{'' if len(documents) == 1 else 's'}, no problems found")
     if problems:
-        advise(document.obj for document in documents)
+        print_upgrade_hints(document.obj for document in documents)
         raise typer.Exit(BAD_INPUT)
 
 
 def _read(file: str) -> list[_Document]:
     text = read_text(file)
     objects = load_documents(text, file)
-    places = source_maps(text)
+    positions = source_maps(text)
     unknown = SourceMap({}, 1)
-    return [_Document(file, obj, places[i] if i < len(places) else unknown) for i, obj in enumerate(objects)]
+    return [_Document(file, obj, positions[i] if i < len(positions) else unknown) for i, obj in enumerate(objects)]
 
 
 def report(documents: list[_Document]) -> tuple[list[Finding], list[Finding]]:
-    """The problems and the warnings of all documents, in the order of the lines."""
+    """Return the problems and the warnings of all documents, sorted by line."""
     problems: list[Finding] = []
     warnings: list[Finding] = []
     admitted: list[Obj] = []
     given = {(str(document.obj.get("kind")), _name(document.obj)) for document in documents}
     for document in documents:
-        found, told = _judged(document, admitted, given)
+        found, document_warnings = _check(document, admitted, given)
         problems.extend(_finding(document, problem) for problem in found)
-        warnings.extend(_finding(document, warning) for warning in told)
-    places = {document.file: place for place, document in enumerate(reversed(documents))}
+        warnings.extend(_finding(document, warning) for warning in document_warnings)
+    positions = {document.file: position for position, document in enumerate(reversed(documents))}
     for findings in (problems, warnings):
-        findings.sort(key=lambda finding: (-places[finding.file], finding.line))
+        findings.sort(key=lambda finding: (-positions[finding.file], finding.line))
     return problems, warnings
 
 
-def _judged(document: _Document, admitted: list[Obj], given: set[tuple[Any, Any]]) -> tuple[list[Problem], list[Problem]]:
-    """The problems and warnings of one object; it joins `admitted` when it may. `given` are kinds and names of all."""
-    obj = _placed(document.obj)
+def _check(document: _Document, admitted: list[Obj], given: set[tuple[Any, Any]]) -> tuple[list[Problem], list[Problem]]:
+    """Return the problems and warnings of one object; a valid one is added to `admitted`. `given` are kinds and names of all."""
+    obj = _with_namespace(document.obj)
     if (obj.get("apiVersion"), obj.get("kind")) in KINDS:
         return [
             Problem("kind", f"Unsupported value: {obj['kind']} is a kind of the training operator", "FieldValueNotSupported")
@@ -115,7 +115,7 @@ def _judged(document: _Document, admitted: list[Obj], given: set[tuple[Any, Any]
     if reference and lookup is not None and lookup(*reference) is None:
         lookup = None
         if (reference[0], reference[2]) not in given:
-            text = f"{reference[0]} {reference[2]} is neither among the manifests nor bundled: what depends on it was not checked"
+            text = f"{reference[0]} {reference[2]} is neither among the manifests nor bundled: dependent fields were not checked"
             warnings.append(Problem("spec.runtimeRef.name", text, "Unchecked"))
     try:
         answer = admit(obj, context=AdmissionContext(lookup=lookup))
@@ -126,10 +126,10 @@ def _judged(document: _Document, admitted: list[Obj], given: set[tuple[Any, Any]
     if answer.object["kind"] != "TrainJob" or lookup is None:
         return [], warnings
     try:
-        objects = materialized_one(answer.object, admitted)
+        objects = materialize_trainjob(answer.object, admitted)
     except ApiError as error:
         return _problems(error), warnings
-    return [], warnings + [problem for built in objects for problem in _stillborn(built)]
+    return [], warnings + [problem for built in objects for problem in _job_template_problems(built)]
 
 
 def _problems(error: ApiError) -> list[Problem]:
@@ -138,8 +138,8 @@ def _problems(error: ApiError) -> list[Problem]:
     return [Problem("", error.message, error.reason)]
 
 
-def _stillborn(built: Obj) -> list[Problem]:
-    """What a cluster takes, and then cannot make Jobs of."""
+def _job_template_problems(built: Obj) -> list[Problem]:
+    """Return problems of a JobSet that a cluster accepts, but from which it cannot create Jobs."""
     found = []
     for job in (built["spec"].get("replicatedJobs") or []) if built["kind"] == "JobSet" else []:
         spec = admit(built).object["spec"]
@@ -148,13 +148,14 @@ def _stillborn(built: Obj) -> list[Problem]:
             admit({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "job"}, "spec": template})
         except Invalid as error:
             found += [
-                Problem("", f"no Job can be made of the step {job['name']}: {problem}", "Stillborn") for problem in error.problems
+                Problem("", f"no Job can be created for the step {job['name']}: {problem}", "Stillborn")
+                for problem in error.problems
             ]
     return found
 
 
 def _runtime_of(obj: Obj) -> tuple[str, str, str] | None:
-    """Kind, namespace and name of the runtime that a TrainJob refers to, where it can be told."""
+    """Return kind, namespace and name of the runtime that a TrainJob references; None if the reference is invalid."""
     spec = obj.get("spec")
     reference = spec.get("runtimeRef") if isinstance(spec, dict) else None
     if obj.get("kind") != "TrainJob" or not isinstance(reference, dict) or not isinstance(reference.get("name"), str):
@@ -171,8 +172,8 @@ def _name(obj: Obj) -> Any:
     return name if isinstance(name, str) else None
 
 
-def _placed(obj: Obj) -> Obj:
-    """The object in the namespace that it would get."""
+def _with_namespace(obj: Obj) -> Obj:
+    """Return the object with its default namespace."""
     metadata = obj.get("metadata")
     if not isinstance(metadata, dict) or obj.get("kind") == "ClusterTrainingRuntime" or metadata.get("namespace"):
         return obj
@@ -180,7 +181,7 @@ def _placed(obj: Obj) -> Obj:
 
 
 def _lookup(admitted: list[Obj]) -> Lookup:
-    """Finds what stands in the same manifests, then the bundled runtimes."""
+    """Return a lookup in the same manifests, then in the bundled runtimes."""
 
     def lookup(kind: str, namespace: str, name: str) -> Obj | None:
         for obj in [*admitted, *bundled_runtimes()]:

@@ -1,4 +1,4 @@
-"""Waiting for TrainJobs on the command line: `trainwright wait`, and what `trainwright submit --wait` does after submitting."""
+"""Waits for TrainJobs on the command line: `trainwright wait` and `trainwright submit --wait`."""
 
 from __future__ import annotations
 
@@ -25,41 +25,46 @@ from trainwright.jobs.logs.live_logs import TOTAL_BYTES, LogStreamOptions
 from trainwright.jobs.wait.cancel import POD_TERMINATION_SECONDS, CancelPolicy, cancel_job
 from trainwright.jobs.wait.run import Cancelled, follow_to_end
 
-_SECONDS = "Seconds; 0 waits for ever."
-Timeout = Annotated[float, typer.Option(help=f"For all of it. {_SECONDS}", min=0)]
+_SECONDS = "In seconds; 0: no limit."
+Timeout = Annotated[float, typer.Option(help=f"Maximum total time. {_SECONDS}", min=0)]
 QueueTimeout = Annotated[
-    float, typer.Option("--queue-timeout-seconds", "--queue-timeout", help=f"While it is queued or suspended. {_SECONDS}", min=0)
+    float, typer.Option("--queue-timeout-seconds", "--queue-timeout", help=f"Maximum time queued or suspended. {_SECONDS}", min=0)
 ]
 StartTimeout = Annotated[
-    float, typer.Option("--start-timeout-seconds", "--start-timeout", help=f"Until its nodes train. {_SECONDS}", min=0)
+    float,
+    typer.Option("--start-timeout-seconds", "--start-timeout", help=f"Maximum time until training starts. {_SECONDS}", min=0),
 ]
-RunTimeout = Annotated[float, typer.Option("--run-timeout-seconds", "--run-timeout", help=f"While they train. {_SECONDS}", min=0)]
-Logs = Annotated[bool, typer.Option("--logs", help="Print what the job prints, on standard output.")]
+RunTimeout = Annotated[
+    float, typer.Option("--run-timeout-seconds", "--run-timeout", help=f"Maximum time of training. {_SECONDS}", min=0)
+]
+Logs = Annotated[bool, typer.Option("--logs", help="Print the job's logs on standard output.")]
 LogsOf = Annotated[str, typer.Option(help="With --logs: a rank of the training nodes, all, STEP:RANK or STEP:all.")]
-LogBytes = Annotated[int, typer.Option(help="With --logs: how much; after that the last lines, when the job has ended.", min=0)]
+LogBytes = Annotated[
+    int, typer.Option(help="With --logs: maximum bytes; beyond that only the last lines, when the job ends.", min=0)
+]
 
 
 class OnInterrupt(enum.StrEnum):
-    """What becomes of a job when the wait for it ends early."""
+    """What to do with a job when the wait ends early."""
 
     keep = "keep"
     suspend = "suspend"
     delete = "delete"
 
 
-OnLeave = Annotated[
-    OnInterrupt, typer.Option("--on-cancel", "--stopping", help="What becomes of the job when the wait ends early.")
+OnInterruptOption = Annotated[
+    OnInterrupt, typer.Option("--on-cancel", "--stopping", help="What to do with the job when the wait ends early.")
 ]
 NO_LIMIT, RANK_0 = 0.0, "0"
 
 
 @dataclass(frozen=True)
 class Wait:
-    """How somebody waits."""
+    """Options of waiting for a job."""
 
     deadlines: Deadlines
-    live: LogStreamOptions | None
-    stopping: OnInterrupt
+    log_options: LogStreamOptions | None
+    on_interrupt: OnInterrupt
 
     @classmethod
     def of(
@@ -71,11 +76,13 @@ class Wait:
         logs: bool,
         logs_of: str,
         log_bytes: int,
-        stopping: OnInterrupt,
+        on_interrupt: OnInterrupt,
     ) -> Wait:
-        """From the options. Raises ValueError."""
-        live = LogStreamOptions.parse(logs_of, log_bytes)
-        return cls(Deadlines(queue or None, start or None, run or None, timeout or None), live if logs else None, stopping)
+        """Create the options from the command line. Raises ValueError."""
+        log_options = LogStreamOptions.parse(logs_of, log_bytes)
+        return cls(
+            Deadlines(queue or None, start or None, run or None, timeout or None), log_options if logs else None, on_interrupt
+        )
 
 
 def register(app: typer.Typer) -> None:
@@ -91,32 +98,32 @@ def wait(
     logs: Logs = False,
     logs_of: LogsOf = RANK_0,
     log_bytes: LogBytes = TOTAL_BYTES,
-    stopping: OnLeave = OnInterrupt.keep,
+    on_interrupt: OnInterruptOption = OnInterrupt.keep,
     namespace: Namespace = "",
     kubeconfig: Kubeconfig = None,
     home: HomeChoice = None,
     submission_mode: SubmissionMode = None,
-    output: Annotated[Format | None, typer.Option("-o", "--output", help="The end as a document: the job, or its error.")] = None,
+    output: Annotated[Format | None, typer.Option("-o", "--output", help="Print the job, or its error, as a document.")] = None,
 ) -> None:
-    """Wait until a TrainJob has succeeded. The exit code says how it ended, see docs/exit-codes.md."""
+    """Wait until a TrainJob has succeeded. The exit code depends on the outcome, see docs/exit-codes.md."""
     with cluster_errors_exit():
-        how = Wait.of(timeout, queue_timeout, start_timeout, run_timeout, logs, logs_of, log_bytes, stopping)
+        wait_options = Wait.of(timeout, queue_timeout, start_timeout, run_timeout, logs, logs_of, log_bytes, on_interrupt)
         cluster = jobs_cluster_for(kubeconfig, home, submission_mode)
         trainjob = cluster.get(TRAINJOB, name, namespace or cluster.default_namespace)
-        raise typer.Exit(waited_for(cluster, trainjob, how, output))
+        raise typer.Exit(wait_and_report(cluster, trainjob, wait_options, output))
 
 
-def waited_for(cluster: Cluster, trainjob: Obj, how: Wait, output: Format | None) -> int:
-    """Wait, and say how it ended; returns the exit code. Raises ApiError."""
-    on_interrupt = _interrupt_handler(how.stopping)
+def wait_and_report(cluster: Cluster, trainjob: Obj, wait_options: Wait, output: Format | None) -> int:
+    """Wait for a job and print the outcome; returns the exit code."""
+    on_interrupt = _interrupt_handler(wait_options.on_interrupt)
     try:
         with ProgressDisplay(Console(stderr=True)) as show:
             ended = follow_to_end(
                 cluster,
                 trainjob,
-                deadlines=how.deadlines,
+                deadlines=wait_options.deadlines,
                 on_event=show,
-                logs=how.live,
+                logs=wait_options.log_options,
                 on_signal=on_interrupt,
                 on_error=on_interrupt,
             )
@@ -124,7 +131,7 @@ def waited_for(cluster: Cluster, trainjob: Obj, how: Wait, output: Format | None
         code = ExitCode.interrupted if isinstance(error, Cancelled) else exit_code_of(error)
         typer.echo(str(error), err=True)
         if output is not None:
-            print_object(_told(trainjob, error, code), output)
+            print_object(_error_document(trainjob, error, code), output)
         return int(code)
     if output is not None:
         print_object(ended, output)
@@ -133,12 +140,13 @@ def waited_for(cluster: Cluster, trainjob: Obj, how: Wait, output: Format | None
     return int(ExitCode.succeeded)
 
 
-def _interrupt_handler(stopping: OnInterrupt) -> Callable[[Cluster, Obj], str]:
-    """A person says what becomes of a job, whoever made it."""
-    return lambda cluster, trainjob: str(cancel_job(cluster, trainjob, CancelPolicy(stopping.value), timeout_seconds=POD_TERMINATION_SECONDS))
+def _interrupt_handler(on_interrupt: OnInterrupt) -> Callable[[Cluster, Obj], str]:
+    """Return the handler that cancels the job, whoever created it."""
+    policy = CancelPolicy(on_interrupt.value)
+    return lambda cluster, trainjob: str(cancel_job(cluster, trainjob, policy, timeout_seconds=POD_TERMINATION_SECONDS))
 
 
-def _told(trainjob: Obj, error: TrainJobError | ApiError, code: ExitCode) -> Obj:
+def _error_document(trainjob: Obj, error: TrainJobError | ApiError, code: ExitCode) -> Obj:
     report = getattr(error, "report", None)
     return {
         "trainjob": {"namespace": namespace_of(trainjob), "name": name_of(trainjob)},

@@ -105,7 +105,8 @@ def _read(files: str, context: str | None, origin: str) -> tuple[Any, str]:
     except YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f"line {mark.line + 1} is not YAML" if mark else "it is not YAML"
-        raise NoCluster(f"the kubeconfig {files} ({origin}) cannot be used: {where}") from None  # the YAML error's text may contain a token
+        # without the text of the YAML error, which may contain a token
+        raise NoCluster(f"the kubeconfig {files} ({origin}) cannot be used: {where}") from None
     except OSError as error:
         raise NoCluster(f"the kubeconfig {files} ({origin}) cannot be read: {error.strerror or error}") from error
     except (ValueError, TypeError, AttributeError, KeyError) as error:  # the client does not validate the file

@@ -73,7 +73,9 @@ class SharedWatches:
         """End a subscription; the last one stops the watch. Idempotent."""
         with self._lock:
             if subscription.watch.remove(subscription):
-                self._watches = {watch_key: watch for watch_key, watch in self._watches.items() if watch is not subscription.watch}
+                self._watches = {
+                    watch_key: watch for watch_key, watch in self._watches.items() if watch is not subscription.watch
+                }
 
 
 class _Watch:

@@ -1,4 +1,4 @@
-"""The process of an embedded control plane: `python -m trainwright.controlplane --home DIR`, started by `trainwright up`."""
+"""The embedded control plane process: `python -m trainwright.controlplane --home DIR`, started by `trainwright up`."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from trainwright.controlplane.apiserver.http.serve import PortInUse
 from trainwright.controlplane.apiserver.storage.journal_schema import UnknownSchema
 from trainwright.controlplane.cycles import tune_gc
 from trainwright.controlplane.gates import parse_gates
-from trainwright.controlplane.home import Home, HomeTaken
+from trainwright.controlplane.home import Home, HomeLocked
 from trainwright.controlplane.plane import ControlPlane
 
-PORT_IN_USE, TAKEN, UNREADABLE = 3, 4, 5
+PORT_IN_USE, HOME_LOCKED, DATABASE_UNREADABLE = 3, 4, 5
 
 
 def main() -> int:
-    """Run until SIGTERM or SIGINT. Exit codes: 3 the port is in use, 4 the home is taken, 5 its database cannot be read."""
+    """Run until SIGTERM or SIGINT. Exit codes: 3 port in use, 4 home locked by another control plane, 5 database not readable."""
     arguments = _arguments()
     home = Home.chosen(arguments.home)
     home.make()
@@ -34,10 +34,10 @@ def main() -> int:
         signal.signal(number, lambda *_: stop.set())
     try:
         lock = home.lock()
-    except HomeTaken as error:
+    except HomeLocked as error:
         print(error, file=sys.stderr)
-        return TAKEN
-    home.withdraw()  # what a killed predecessor announced is no longer true
+        return HOME_LOCKED
+    home.withdraw()  # removes the stale announcement of a killed predecessor
     taken: PortInUse | None = None
     try:
         plane = ControlPlane(
@@ -50,7 +50,7 @@ def main() -> int:
     except (UnknownSchema, sqlite3.Error) as error:
         os.close(lock)
         print(f"{home.database}: {error}", file=sys.stderr)
-        return UNREADABLE
+        return DATABASE_UNREADABLE
     try:
         plane.start(arguments.port)
         tune_gc()
@@ -61,7 +61,7 @@ def main() -> int:
         plane.stop()
         os.close(lock)
     if taken is not None:
-        print(taken.strerror, file=sys.stderr)  # the last line of the log is what `up` shows
+        print(taken.strerror, file=sys.stderr)  # `up` shows the last line of the log
         return PORT_IN_USE
     return 0
 

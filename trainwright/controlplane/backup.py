@@ -1,4 +1,4 @@
-"""A copy of a cluster's state in one file, taken while it runs or stands still, and the way back from it."""
+"""Backs up a cluster's state to one file, whether the cluster runs or not, and restores it."""
 
 from __future__ import annotations
 
@@ -20,40 +20,40 @@ _KEPT_ASIDE = "state.db.before-restore"
 
 
 class BackupFailed(Exception):
-    """A state cannot be copied, or a copy cannot be used; says which, and why."""
+    """A backup or restore failed; the message has the path and the reason."""
 
 
 @dataclass(frozen=True)
 class Contents:
-    """What a state holds."""
+    """The number of objects in a state, and its last revision."""
 
     objects: int
     revision: int
 
 
 def back_up(home: Home, target: Path) -> Contents:
-    """Copy the state of a home, running or not, into a new file that only its owner can read; verified before it gets its name.
+    """Copy the state of a home, running or not, to a new file that only its owner can read; verified before it is put in place.
 
-    It holds the Secrets of the cluster, and none of its credentials. Raises BackupFailed, OSError.
+    The backup contains the Secrets of the cluster but not its credentials. Raises BackupFailed, OSError.
     """
     if not home.database.exists():
-        raise BackupFailed(f"there is no cluster in {home.path}: {home.database.name} does not exist")
+        raise BackupFailed(f"no cluster in {home.path}: {home.database.name} does not exist")
     if target.exists():
         raise BackupFailed(f"{target} exists already; name a new file")
     with _new_file(target) as temporary:
         _copy(home.database, temporary)
         contents = verify(temporary)
         try:
-            os.link(temporary, target)  # never over a file that somebody made meanwhile
+            os.link(temporary, target)  # never overwrites a file created meanwhile
         except FileExistsError:
             raise BackupFailed(f"{target} exists already; name a new file") from None
     return contents
 
 
 def restore(home: Home, source: Path) -> Contents:
-    """Put a copy in place of the state of a home that does not run; that is kept beside it.
+    """Replace the state of a stopped home with a backup; the previous state is kept beside it.
 
-    Versions go on from the higher of the two: none that a client has seen is ever given out again.
+    The revision continues from the higher of the two, so that no resource version that a client has seen is reused.
     Raises BackupFailed, HomeTaken, OSError.
     """
     verify(source)
@@ -73,19 +73,19 @@ def restore(home: Home, source: Path) -> Contents:
 
 
 def verify(path: Path) -> Contents:
-    """What is in a copy, read whole. Raises BackupFailed for one that cannot be used."""
+    """Read a backup completely. Raises BackupFailed if it is not usable."""
     if not path.is_file():
-        raise BackupFailed(f"{path}: there is no such file")
+        raise BackupFailed(f"{path}: no such file")
     try:
         with closing(sqlite3.connect(path, timeout=_BUSY_SECONDS)) as db:
             version = version_of(db)
             if version is None:
-                raise BackupFailed(f"{path} holds no state of a cluster")
+                raise BackupFailed(f"{path} does not contain a cluster's state")
             if version > SCHEMA_VERSION:
                 raise UnknownSchema(f"{path} was written by a newer version of Trainwright (schema {version})")
             (found,) = db.execute("PRAGMA integrity_check(1)").fetchone()
             if found != "ok":
-                raise BackupFailed(f"{path} is damaged: {found}")
+                raise BackupFailed(f"{path} is corrupt: {found}")
             objects = 0
             for (data,) in db.execute("SELECT data FROM current"):
                 orjson.loads(data)
@@ -99,13 +99,13 @@ def _copy(source: Path, target: Path) -> None:
     try:
         with closing(sqlite3.connect(source, timeout=_BUSY_SECONDS)) as db, closing(sqlite3.connect(target)) as copy:
             db.backup(copy)
-            copy.execute("PRAGMA journal_mode = DELETE")  # one file, nothing beside it
+            copy.execute("PRAGMA journal_mode = DELETE")  # a single file without -wal and -shm
     except sqlite3.Error as error:
         raise BackupFailed(f"{source} cannot be copied: {error}") from error
 
 
 def _revision_of(database: Path) -> int:
-    """The highest version of a state that is about to be replaced; 0 for one that cannot be read."""
+    """The last revision of the state to be replaced; 0 if it cannot be read."""
     try:
         with closing(sqlite3.connect(database, timeout=_BUSY_SECONDS)) as db:
             return last_revision(db)
@@ -127,7 +127,7 @@ def _set_aside(home: Home) -> None:
 
 @contextmanager
 def _new_file(beside: Path) -> Iterator[Path]:
-    """A file of the owner's alone, gone at the end unless it was moved away."""
+    """A temporary file that only its owner can read, removed on exit unless it was moved."""
     handle, name = tempfile.mkstemp(dir=beside.parent, prefix=f".{beside.name}.")  # mode 0600
     os.close(handle)
     try:

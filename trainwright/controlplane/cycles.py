@@ -1,7 +1,7 @@
-"""How often Python looks for cycles of garbage in the process of a control plane.
+"""Tunes Python's cyclic garbage collector for the control plane.
 
-What it makes are trees of JSON by the thousand: no cycles among them, and all of them looked at again and again. With the usual
-settings that was a fifth of the time of a busy control plane.
+The control plane allocates many JSON trees, which have no cycles but are scanned repeatedly. With the default settings
+collections took a fifth of the time of a busy control plane.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from __future__ import annotations
 import gc
 
 _YOUNG = 20_000
-"""Objects that are made before the youngest are looked at; 700 by default."""
+"""Allocations before a collection of the youngest generation; 700 by default."""
 
 
 def tune_gc() -> None:
-    """To be called once everything is loaded: that is never looked at again. For the whole process."""
+    """Call once everything is loaded: existing objects are excluded from collections. Affects the whole process."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(_YOUNG)

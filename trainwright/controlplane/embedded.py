@@ -1,6 +1,6 @@
-"""The embedded API server as a `Cluster`, without HTTP: for the controllers beside it, and for fast tests.
+"""The embedded API server as a `Cluster` without HTTP, for the controllers in the same process and for fast tests.
 
-Same verbs, same errors; every object that comes out is the caller's own.
+Same verbs and errors as over HTTP; returned objects are copies.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from trainwright.controlplane.apiserver.storage.records import Record
 from trainwright.controlplane.apiserver.storage.selection import Selection
 from trainwright.controlplane.apiserver.streaming import container_logs
 from trainwright.controlplane.apiserver.streaming.container_logs import Logs, NoLogs, open_log
-from trainwright.controlplane.apiserver.streaming.open_streams import Streams
+from trainwright.controlplane.apiserver.streaming.open_streams import OpenStreams
 from trainwright.controlplane.apiserver.verbs import deletion
 from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer
 from trainwright.controlplane.apiserver.wire import patch_types
@@ -38,67 +38,69 @@ _OBJECT = WriteOptions()
 
 
 class EmbeddedCluster:
-    """A `Cluster` over a `ResourceServer` in this process. Safe to use from many threads.
+    """A `Cluster` on a `ResourceServer` in this process. Thread-safe.
 
-    `shared`: lists, watches and writes give the store's own objects, which nobody may change; a `get` always gives a copy. For
-    controllers, which look at many objects again and again.
+    With `shared`, lists, watches and writes return the store's own objects, which must not be changed; `get` always returns a
+    copy. Meant for controllers, which read many objects repeatedly.
     """
 
     def __init__(self, server: ResourceServer, logs: Logs | None = None, *, shared: bool = False):
         self._server, self._shared = server, shared
         self._logs = logs or NoLogs()
-        self._watches = Streams()
+        self._watches = OpenStreams()
 
     def get(self, kind: Kind, name: str, namespace: str | None = None) -> Obj:
-        """One object. Raises NotFound."""
-        return cast(Obj, orjson.loads(self._server.get(kind, _space(kind, namespace), name).data))
+        """Return an object. Raises NotFound."""
+        return cast(Obj, orjson.loads(self._server.get(kind, _namespace_key(kind, namespace), name).data))
 
     def list(self, kind: Kind, namespace: str | None = None, **options: Unpack[Selectors]) -> Listing:
-        """All objects that match."""
+        """Return all matching objects."""
         page = self._server.list(kind, namespace if kind.namespaced else None, ListOptions(**options))
         return Listing([self._given(record) for record in page.records], str(page.revision))
 
     def watch(self, kind: Kind, namespace: str | None = None, **options: Unpack[WatchOptions]) -> Iterator[WatchEvent]:
-        """Changes after `resource_version`, ending with a bookmark when the time is up.
+        """Watch changes after `resource_version`; ends with a bookmark at the timeout.
 
-        Without a version (or with "0") it begins with what there is. It ends early when the reader is too slow, or at `close`.
-        Raises Expired when that version is no longer known: list again.
+        Without a version (or with "0") it starts with the current objects. It ends early if the reader is too slow, and on `close`.
+        Raises Expired if the version is too old: list again.
         """
         if self._watches.closed:
             raise ServiceUnavailable("the embedded cluster is shutting down")
         selection = Selection.parse(strategy_of(kind), options.get("label_selector", ""), options.get("field_selector", ""))
-        since = ListOptions(resource_version=options["resource_version"]).since()
+        since = ListOptions(resource_version=options["resource_version"]).start_revision()
         subscription = self._server.subscribe(kind, namespace if kind.namespaced else None, since)
         events = self._events(kind, subscription, selection, options.get("timeout_seconds", 300))
-        next(events)  # started, so that it unsubscribes even if nobody ever reads it
+        next(events)  # start the generator, so that it unsubscribes even if it is never read
         return events
 
     def create(self, obj: Obj) -> Obj:
-        """Raises AlreadyExists, Invalid, Forbidden; NotFound when the namespace does not exist."""
+        """Create an object. Raises AlreadyExists, Invalid, Forbidden; NotFound if the namespace does not exist."""
         kind = _kind(obj)
-        return self._given(self._server.create(kind, _space(kind, namespace_of(obj)), obj).record)
+        return self._given(self._server.create(kind, _namespace_key(kind, namespace_of(obj)), obj).record)
 
     def update(self, obj: Obj) -> Obj:
-        """Replace an object. Raises Conflict when its resource version is stale."""
+        """Replace an object. Raises Conflict if its resource version is outdated."""
         return self._replace(obj, _OBJECT)
 
     def update_status(self, obj: Obj) -> Obj:
-        """Replace an object's status. Raises Conflict when stale."""
+        """Replace an object's status. Raises Conflict if its resource version is outdated."""
         return self._replace(obj, _STATUS)
 
     def patch(self, kind: Kind, name: str, patch: Any, namespace: str | None = None, **options: Unpack[PatchOptions]) -> Obj:
-        """Change an object, or its status."""
+        """Patch an object or its status."""
         subresource = options.get("subresource")
         if subresource not in (None, "status"):
-            raise BadRequest(f"subresource: {subresource!r} cannot be patched, only status can")
+            raise BadRequest(f"subresource: {subresource!r} cannot be patched; only status is supported")
         media_type = _MEDIA_TYPES[options.get("patch_type", "merge")]
-        changed = self._server.patch(kind, _space(kind, namespace), name, patch, media_type, _STATUS if subresource else _OBJECT)
+        changed = self._server.patch(
+            kind, _namespace_key(kind, namespace), name, patch, media_type, _STATUS if subresource else _OBJECT
+        )
         return self._given(changed.record)
 
     def delete(self, kind: Kind, name: str, namespace: str | None = None, **options: Unpack[DeleteOptions]) -> None:
-        """Delete an object; with `uid` only that very one, with `resource_version` only as it was (Conflict otherwise).
+        """Delete an object. `uid` and `resource_version` are preconditions.
 
-        Raises NotFound.
+        Raises NotFound, Conflict for a failed precondition.
         """
         how = deletion.DeleteOptions(
             options.get("propagation", "Background"),
@@ -106,14 +108,14 @@ class EmbeddedCluster:
             options.get("uid"),
             options.get("resource_version"),
         )
-        self._server.delete(kind, _space(kind, namespace), name, how)
+        self._server.delete(kind, _namespace_key(kind, namespace), name, how)
 
     def bind(self, name: str, namespace: str, node: str) -> None:
-        """Give a pod its node, once, and say that it is scheduled: one write. Raises Conflict when it has one, NotFound."""
+        """Assign a pod to a node and set its PodScheduled condition. Raises Conflict if it is already assigned, NotFound."""
         self._server.bind(namespace, name, node)
 
     def logs(self, name: str, namespace: str, **options: Unpack[LogOptions]) -> Iterator[bytes]:
-        """A container's log in chunks; none while the pod has no node. Raises NotFound, or BadRequest when it has not started."""
+        """A container's log in chunks; empty while the pod has no node. Raises NotFound, or BadRequest if it has not started."""
         pod = self.get(POD, name, namespace)
         since_time = options.get("since_time")
         how = container_logs.LogOptions(
@@ -125,12 +127,12 @@ class EmbeddedCluster:
             timestamps=options.get("timestamps", False),
             previous=options.get("previous", False),
         )
-        # Without the heartbeats, which are for readers that may disappear unnoticed.
+        # Drop the heartbeats, which only HTTP needs.
         return (chunk for chunk in open_log(self._logs, pod, how) or () if chunk)
 
     @contextmanager
     def together(self) -> Iterator[None]:
-        """The writes of this thread go to disk together, at the end. Raises StorageFailed: then none of them has happened."""
+        """Flush the writes of this thread together on exit. Raises StorageFailed; all of them are then rolled back."""
         store = self._server.store
         with store.deferred() as deferred:
             try:
@@ -139,7 +141,7 @@ class EmbeddedCluster:
                 store.flush(deferred.last)
 
     def close(self) -> None:
-        """End every watch, and every later one. The server stays open."""
+        """End all open and future watches. The server stays open."""
         self._watches.close()
 
     def _events(self, kind: Kind, subscription: Subscription, selection: Selection, timeout_seconds: int) -> Iterator[WatchEvent]:
@@ -147,12 +149,12 @@ class EmbeddedCluster:
         deadline = time.monotonic() + timeout_seconds
         try:
             yield WatchEvent("BOOKMARK", {})
-            for record in map(selection.shown, subscription.initial):
+            for record in map(selection.select, subscription.initial):
                 if record is not None:
                     yield WatchEvent("ADDED", self._given(record))
             while not subscription.ended:
                 for event in subscription.take(max(deadline - time.monotonic(), 0.0)):
-                    seen = selection.seen(event)
+                    seen = selection.convert_event(event)
                     if seen:
                         yield WatchEvent(seen[0], self._given(seen[1]))
                 if time.monotonic() >= deadline and not subscription.overflowed:
@@ -165,10 +167,10 @@ class EmbeddedCluster:
 
     def _replace(self, obj: Obj, options: WriteOptions) -> Obj:
         kind = _kind(obj)
-        return self._given(self._server.update(kind, _space(kind, namespace_of(obj)), name_of(obj), obj, options).record)
+        return self._given(self._server.update(kind, _namespace_key(kind, namespace_of(obj)), name_of(obj), obj, options).record)
 
     def _given(self, record: Record) -> Obj:
-        """An object as it leaves: the caller's own, unless this cluster shares."""
+        """The object to return: a copy unless `shared`."""
         return record.object if self._shared else cast(Obj, orjson.loads(record.data))
 
 
@@ -181,6 +183,6 @@ def _kind(obj: Obj) -> Kind:
     return kind
 
 
-def _space(kind: Kind, namespace: str | None) -> str:
-    """The namespace as the server wants it: empty for a cluster-scoped kind."""
+def _namespace_key(kind: Kind, namespace: str | None) -> str:
+    """The namespace for the server: empty for cluster-scoped kinds."""
     return (namespace or "") if kind.namespaced else ""

@@ -1,4 +1,4 @@
-"""The text that Prometheus scrapes, from metric families of any part of the process."""
+"""Renders metric families in the Prometheus text format."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 
 
 class _Families:
-    """What `generate_latest` reads of a registry."""
+    """The part of a registry that `generate_latest` uses."""
 
     def __init__(self, families: Iterable[Metric]):
         self._families = families
@@ -21,5 +21,5 @@ class _Families:
 
 
 def exposition(families: Iterable[Metric]) -> str:
-    """All families as one text."""
+    """Render metric families as text."""
     return generate_latest(_Families(families)).decode()

@@ -1,4 +1,4 @@
-"""Feature gates, with upstream's names; unknown ones are refused."""
+"""Feature gates with upstream's names; unknown gates are rejected."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from dataclasses import dataclass, fields
 
 
 class GateError(ValueError):
-    """A gate that cannot be set; the message says which can."""
+    """An unknown or malformed gate; the message lists the known ones."""
 
 
 @dataclass(frozen=True)
 class FeatureGates:
-    """`TrainJobStatus`: pods report progress. On by default here, off upstream.
+    """`TrainJobStatus` enables progress reports from pods: on by default here, off upstream.
 
-    The others are alpha gates of JobSet: `RestartJob` lets a failure policy restart single Jobs, `InPlaceRestart` the
-    containers of pods that stay, and `ElasticJobSet` lets a running JobSet change its size.
+    The others are alpha gates of JobSet: `RestartJob` allows failure policies to restart single Jobs, `InPlaceRestart` to restart
+    containers without recreating pods, and `ElasticJobSet` allows resizing a running JobSet.
     """
 
     TrainJobStatus: bool = True
@@ -24,7 +24,7 @@ class FeatureGates:
 
 
 def parse_gates(text: str) -> FeatureGates:
-    """The gates that `A=true,B=false` sets. Raises GateError."""
+    """Parse gates in the form `A=true,B=false`. Raises GateError."""
     known = [entry.name for entry in fields(FeatureGates)]
     chosen: dict[str, bool] = {}
     for entry in filter(None, (part.strip() for part in text.split(","))):

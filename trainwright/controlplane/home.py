@@ -1,6 +1,6 @@
-"""The folder that an embedded control plane lives in, and the lock that makes it the only one there.
+"""The home directory of an embedded control plane, and the lock that ensures only one uses it.
 
-The lock is the operating system's: it ends with the process that holds it, so nothing stale can be left behind.
+The lock is a flock, which the operating system releases when its process ends, so it cannot become stale.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ VARIABLE = "TRAINWRIGHT_HOME"
 _LOOK_SECONDS = 0.02
 
 
-class HomeTaken(Exception):
-    """Another control plane owns this home."""
+class HomeLocked(Exception):
+    """Another control plane uses this home."""
 
 
 @dataclass(frozen=True)
 class Running:
-    """The control plane that runs in a home."""
+    """The control plane running in a home."""
 
     pid: int
     port: int
@@ -33,13 +33,13 @@ class Running:
 
 @dataclass(frozen=True)
 class Home:
-    """Names of the files below a home; everything is the owner's alone."""
+    """A home directory and its files, accessible only by their owner."""
 
     path: Path
 
     @classmethod
     def chosen(cls, path: str | Path | None = None) -> Home:
-        """The home that was named, else TRAINWRIGHT_HOME, else `~/.trainwright`."""
+        """The home at `path`; defaults to TRAINWRIGHT_HOME, then `~/.trainwright`."""
         return cls(Path(path or os.environ.get(VARIABLE) or DEFAULT).expanduser().absolute())
 
     @property
@@ -63,14 +63,14 @@ class Home:
         return self.path / "node"
 
     def make(self) -> None:
-        """Create the folder, private. Raises OSError."""
+        """Create the directory with mode 0700. Raises OSError."""
         self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.path.chmod(0o700)
 
     def lock(self, tries: int = 10) -> int:
-        """Take the home; the descriptor holds the lock until it is closed. Raises HomeTaken.
+        """Lock the home; the returned file descriptor holds the lock until it is closed. Raises HomeTaken.
 
-        Tried more than once: somebody who only looks (`is_locked`) has it for a moment too.
+        Retries, because `is_locked` in another process also takes the lock for a moment.
         """
         descriptor = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         for left in reversed(range(tries)):
@@ -81,24 +81,24 @@ class Home:
                     time.sleep(_LOOK_SECONDS)
                     continue
                 os.close(descriptor)
-                raise HomeTaken(
+                raise HomeLocked(
                     f"another control plane runs in {self.path}; stop it with `trainwright down --home {self.path}`"
                 ) from error
             break
         return descriptor
 
     def is_locked(self) -> bool:
-        """Whether a control plane owns the home now."""
+        """Whether a control plane holds the lock."""
         if not (self.path / "lock").exists():
             return False
         try:
             os.close(self.lock(tries=1))
-        except HomeTaken:
+        except HomeLocked:
             return True
         return False
 
     def running(self) -> Running | None:
-        """The control plane that is ready in this home, or None."""
+        """The control plane of this home if it is ready, otherwise None."""
         if not self.is_locked():
             return None
         try:
@@ -107,14 +107,14 @@ class Home:
             return None
 
     def last_port(self) -> int:
-        """The port of the last run, or 0: pods that outlive a crash go on reporting to it."""
+        """The port of the last run, or 0. It is reused because pods that survive a crash keep reporting to it."""
         try:
             return int((self.path / "port").read_text("ascii"))
         except (FileNotFoundError, ValueError):
             return 0
 
     def announce(self, running: Running) -> None:
-        """Say that this control plane is ready. The last thing that starting does."""
+        """Announce that this control plane is ready; the last step of startup."""
         self._write("port", str(running.port))
         self._write("running.json", json.dumps(vars(running)))
 

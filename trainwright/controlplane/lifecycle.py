@@ -1,4 +1,4 @@
-"""Starting and stopping an embedded control plane from outside: a process of its own, in a session of its own."""
+"""Starts and stops an embedded control plane as a separate process in its own session."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _KILL_SECONDS = 5.0
 
 
 class StartFailed(Exception):
-    """The control plane did not come up; the message holds its last words."""
+    """The control plane did not start; the message is its last log line."""
 
 
 def start(
@@ -32,10 +32,10 @@ def start(
     durability: str = "normal",
     queues: Path | None = None,
 ) -> tuple[Running, bool]:
-    """Make sure that a control plane runs in the home; returns it, and whether it was started now.
+    """Start a control plane in the home unless one is running; returns it and whether it was started.
 
-    The process leads its own session, so that Ctrl-C in the terminal does not reach it.
-    Raises StartFailed, OSError for a home that cannot be written or a file that cannot be read, GateError, QueueError.
+    The process has its own session, so that Ctrl-C in the terminal does not reach it.
+    Raises StartFailed, OSError for a home that is not writable or a file that is not readable, GateError, QueueError.
     """
     parse_gates(feature_gates)
     if queues is not None:
@@ -44,11 +44,11 @@ def start(
     if (running := home.running()) is not None:
         if port not in (None, 0, running.port):
             raise StartFailed(
-                f"a control plane runs in {home.path} already, on port {running.port}; stop it first to move it to port {port}"
+                f"a control plane already runs in {home.path} on port {running.port}; stop it first to start it on port {port}"
             )
         if queues is not None:
             raise StartFailed(
-                f"a control plane runs in {home.path} already; stop it first to start it with these queues, "
+                f"a control plane already runs in {home.path}; stop it first to start it with these queues, "
                 f"or change its ConfigMap {'/'.join(CONFIG_MAP_NAME)}"
             )
         return running, False
@@ -76,7 +76,7 @@ def command_line(
     durability: str = "normal",
     queues: Path | None = None,
 ) -> list[str]:
-    """The command of the control plane's own process."""
+    """The command line of the control plane process."""
     command = [sys.executable, "-P", "-m", "trainwright.controlplane", "--home", str(home.path), "--feature-gates", feature_gates]
     command += ["--port", str(port)] if port is not None else []
     command += ["--durability", durability]
@@ -85,16 +85,16 @@ def command_line(
 
 
 def stop(home: Home, seconds: float = STOP_SECONDS) -> bool:
-    """Stop the control plane of the home and all that it runs. Returns False when none ran.
+    """Stop the control plane of the home and everything that it runs. Returns False if none is running.
 
-    Raises TimeoutError when it does not end, even killed.
+    Raises TimeoutError if it does not end after SIGKILL.
     """
     if not home.is_locked():
         return False
     asked: Running | None = None
     deadline = time.monotonic() + seconds
     while home.is_locked() and time.monotonic() < deadline:
-        if asked is None and (asked := home.running()) is not None:  # one that is just starting says so when it is ready
+        if asked is None and (asked := home.running()) is not None:  # None while it is still starting
             _signal(asked.pid, signal.SIGTERM)
         time.sleep(POLL_SECONDS)
     if home.is_locked() and asked is not None:
@@ -103,7 +103,7 @@ def stop(home: Home, seconds: float = STOP_SECONDS) -> bool:
         while home.is_locked() and time.monotonic() < deadline:
             time.sleep(POLL_SECONDS)
     if home.is_locked():
-        raise TimeoutError(f"the control plane in {home.path} does not stop; see {home.log}")
+        raise TimeoutError(f"the control plane in {home.path} did not stop; see {home.log}")
     return True
 
 

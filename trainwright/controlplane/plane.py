@@ -1,4 +1,4 @@
-"""The embedded control plane in one process: store, API server, controllers and node, started in order and stopped in reverse."""
+"""Runs the embedded control plane in one process: store, API server, controllers and node, stopped in reverse order."""
 
 from __future__ import annotations
 
@@ -50,19 +50,19 @@ from trainwright.runtimes import bundled_runtimes
 
 OWNER = "trainwright"
 DEFAULT_CLAIM = "workspace"
-"""The claim that the bundled runtimes mount unless a TrainJob names another."""
+"""The PersistentVolumeClaim that the bundled runtimes mount by default."""
 TRAINER_VERSION = "2.3.0"
-"""The Trainer whose API this is."""
+"""The Trainer version that this API implements."""
 VERSION_MAP = {"name": "kubeflow-trainer-public", "namespace": "kubeflow-system"}
-"""Where the Kubeflow SDK looks for that version; it warns where nobody tells."""
+"""The ConfigMap from which the Kubeflow SDK reads that version; it warns if it is missing."""
 log = logging.getLogger(__name__)
 
 
 class ControlPlane:
     """One embedded cluster. The caller holds the home's lock.
 
-    Without `trainjobs` nobody here works on TrainJobs: that is for a `trainwright controller` beside it.
-    `queues` is the text of the queues; None leaves them as they are.
+    With `trainjobs=False` the TrainJob controller does not run, so that a separate `trainwright controller` can.
+    `queues` is the queue configuration as text; None keeps the stored one.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class ControlPlane:
         self._home, self._gates, self._with_node, self._with_trainjobs = home, gates, node, trainjobs
         self._queues = queues
         self._object_metrics = ObjectMetrics(pods=True)
-        self._measured: list[Controller] = []
+        self._measured_controllers: list[Controller] = []
         self._serving: Serving | None = None
         self._agent: NodeAgent | None = None
         self._rotation: CertificateRotation | None = None
@@ -94,16 +94,16 @@ class ControlPlane:
         self.cluster = EmbeddedCluster(self._server, logs)
 
     def start(self, port: int | None = None) -> Running:
-        """Start everything; returns when the API answers. `port` None: the last one, or any that is free.
+        """Start all components; returns when the API server is ready. `port` defaults to the last one, or a free one.
 
-        Raises PortInUse for a port that was asked for.
+        Raises PortInUse if a requested port is in use.
         """
         self._seed()
         if self._with_node:
             self._agent = NodeAgent(self.cluster, self._home.node, self._issue_token)
         sessions = self._agent.sessions if self._agent is not None else NoSessions()
         app = create_app(
-            self._server, self._tokens, self._logs, ReportTaker(self._server, self._tokens), sessions, measures=self._measures
+            self._server, self._tokens, self._logs, ReportTaker(self._server, self._tokens), sessions, extra_metrics=self._metrics
         )
         self._serving = self._listen(app, port)
         write_kubeconfig(self._home.kubeconfig, self._serving.url, self._credentials)
@@ -120,18 +120,18 @@ class ControlPlane:
         if self._agent is not None:
             self._agent.start()
             controllers += [scheduler(shared), pod_removal(shared), claim_protection(self.cluster)]
-        self._measured = controllers
+        self._measured_controllers = controllers
         self._controllers = ControllerLoop(self._server, shared, controllers, self._object_metrics.handlers())
         self._controllers.start()
         self._rotation = CertificateRotation(self._home.credentials, self._serving)
         self._rotation.start()
         running = Running(os.getpid(), self._serving.port, self._serving.url, rfc3339(datetime.now(UTC)))
         self._home.announce(running)
-        log.info("control plane ready url=%s home=%s", running.url, self._home.path)
+        log.info("event=control_plane_ready url=%s home=%s", running.url, self._home.path)
         return running
 
     def stop(self, grace_seconds: float = 10.0) -> None:
-        """Stop in order: nobody decides any more, then the processes end, then the API, then the store."""
+        """Stop in order: controllers, pods, API server, store."""
         self._home.withdraw()
         if self._rotation is not None:
             self._rotation.stop()
@@ -143,7 +143,7 @@ class ControlPlane:
             self._serving.stop()
         self.cluster.close()
         self._store.close()
-        log.info("control plane stopped home=%s", self._home.path)
+        log.info("event=control_plane_stopped home=%s", self._home.path)
 
     def _listen(self, app: Application, port: int | None) -> Serving:
         wanted = self._home.last_port() if port is None else port
@@ -159,14 +159,14 @@ class ControlPlane:
             return Settings()
         return Settings(progress=ProgressReports(self._serving.url, self._authority))
 
-    def _measures(self) -> list[Metric]:
-        return [*metric_families(self._measured), *self._object_metrics.families()]
+    def _metrics(self) -> list[Metric]:
+        return [*metric_families(self._measured_controllers), *self._object_metrics.families()]
 
     def _issue_token(self, audience: str, pod: Obj, seconds: int) -> str:
         return self._tokens.issue(audience, namespace_of(pod), name_of(pod), seconds, datetime.now(UTC))
 
     def _seed(self) -> None:
-        """What a new cluster has, and what a newer Trainwright brings: definitions, runtimes, a claim to work in, its version."""
+        """Create or update the initial objects of a cluster: CRDs, runtimes, the default claim, the version, the queues."""
         seed_definitions(self._server, rfc3339(datetime.now(UTC)))
         for runtime in bundled_runtimes():
             runtime["metadata"].setdefault("labels", {})[names.MANAGED_BY_LABEL] = OWNER

@@ -23,13 +23,14 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from trainwright.evaluation.encoding import Encoded, encode_rows, require_tokens
 from trainwright.evaluation.rows import MAX_TRAINING_ROWS, InvalidInput, data_file, is_held_out, read_rows
 from trainwright.evaluation.sample import Sample, choose_prompt, encode_sample
+from trainwright.workspace.errors import WorkspaceError
+from trainwright.workspace.umask import apply_umask
 
 if TYPE_CHECKING:
     import torch
 
 __all__ = ["InvalidInput", "checkpoint_kind", "evaluate", "main"]
 
-UMASK = "TRAINWRIGHT_UMASK"
 NO_LABEL = -100  # ignored by torch's cross entropy
 ADAPTER_CONFIG, ADAPTER_WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 MODEL_CONFIG, CHAT_TEMPLATE = "config.json", "chat_template.jinja"
@@ -46,7 +47,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = _parser().parse_args(argv)
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
     try:
-        set_umask(os.environ.get(UMASK, ""))
+        apply_umask(os.environ)
         result = evaluate(
             arguments.base,
             arguments.checkpoint,
@@ -57,7 +58,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             max_new_tokens=arguments.max_new_tokens,
             batch_size=arguments.batch_size,
         )
-    except InvalidInput as error:
+    except (InvalidInput, WorkspaceError) as error:
         print(f"cannot evaluate: {error}", file=sys.stderr)
         return 2
     write_json(arguments.out, result)
@@ -203,19 +204,6 @@ def write_json(path: Path, value: dict[str, Any]) -> None:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
-
-
-def set_umask(text: str) -> None:
-    """Set an octal umask; an empty text keeps the current one. Raises InvalidInput for an invalid value."""
-    if not text:
-        return
-    try:
-        mask = int(text, 8)
-    except ValueError:
-        mask = -1
-    if not 0 <= mask <= 0o777:
-        raise InvalidInput(f"{UMASK}={text}: expected an octal number from 0 to 0777, such as 0002")
-    os.umask(mask)
 
 
 @contextmanager

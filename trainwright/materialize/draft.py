@@ -31,7 +31,6 @@ class PodSet:
         return named(self.pod_spec.get("containers"), name)
 
 
-
 @dataclass
 class Draft:
     """The state of one materialization. The inputs are private copies that policies may modify."""

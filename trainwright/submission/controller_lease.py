@@ -68,7 +68,9 @@ def controller_state(
     if held:
         sleep(RENEWAL_SECONDS)
         renewals = {_key(lease): _renew_time(lease) for lease in _leases(cluster, namespace) if lease is not None}
-        if changed := next((lease for lease in held if renewals.get(_key(lease), _renew_time(lease)) != _renew_time(lease)), None):
+        if changed := next(
+            (lease for lease in held if renewals.get(_key(lease), _renew_time(lease)) != _renew_time(lease)), None
+        ):
             return ControllerState(LeaseState.alive, f"the Lease {_key(changed)} is renewed, with a different clock")
     if leases:
         last = max(leases, key=_renew_time)

@@ -66,7 +66,9 @@ def choose_mode(cluster: KubernetesCluster, requested: Mode = Mode.auto, *, name
     has_trainjobs = TRAINJOB.plural in served
     if requested in (Mode.trainjob, Mode.embedded):
         if not has_trainjobs:
-            raise NoTrainingApi(f"{cluster.host} serves no {TRAINJOB.resource}, and the mode {requested} requires them: {_INSTALL}")
+            raise NoTrainingApi(
+                f"{cluster.host} serves no {TRAINJOB.resource}, and the mode {requested} requires them: {_INSTALL}"
+            )
         return Choice(Mode.trainjob, "requested", served=served, forced=True)
     controller = None
     if requested is Mode.auto and has_trainjobs:
@@ -98,7 +100,9 @@ def _without_active_lease(controller: ControllerState, served: frozenset[str], h
     if controller.lease is not LeaseState.gone and has_status:
         return Choice(Mode.trainjob, f"{reason}, but TrainJobs have a status", served=served)
     if controller.lease is not LeaseState.unknown and has_jobsets:
-        warning = "existing TrainJobs of this cluster are not processed; when their controller is back, new jobs are submitted to it"
+        warning = (
+            "existing TrainJobs of this cluster are not processed; when their controller is back, new jobs are submitted to it"
+        )
         return Choice(Mode.jobset, reason, warning=warning, served=served)
     warning = f"there may be no controller for TrainJobs ({controller.reason}): a job would not start. See `trainwright doctor`"
     return Choice(Mode.trainjob, reason, warning=warning, served=served)

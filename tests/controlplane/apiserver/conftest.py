@@ -40,7 +40,7 @@ class Clock:
 
 
 @dataclass
-class Answer:
+class Result:
     status: int
     body: Any
     headers: Any
@@ -69,13 +69,13 @@ class Peer:
             method, self.serving.url + path, body=body, headers=headers, preload_content=not stream, timeout=20
         )
 
-    def json(self, method: str, path: str, obj: Any = None, *, token: str | None = "", **headers: str) -> Answer:
+    def json(self, method: str, path: str, obj: Any = None, *, token: str | None = "", **headers: str) -> Result:
         import orjson
 
         body = None if obj is None else obj if isinstance(obj, bytes) else orjson.dumps(obj)
         answer = self.send(method, path, body, token=token, **{"Content-Type": "application/json", **headers})
         content = answer.data
-        return Answer(answer.status, orjson.loads(content) if content[:1] in (b"{", b"[") else content.decode(), answer.headers)
+        return Result(answer.status, orjson.loads(content) if content[:1] in (b"{", b"[") else content.decode(), answer.headers)
 
 
 @pytest.fixture

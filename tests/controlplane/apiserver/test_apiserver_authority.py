@@ -15,8 +15,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from waiting import eventually
 
-from trainwright.controlplane.apiserver.auth.authority import AUTHORITY_VALID_FOR, EARLY, RENEW_BEFORE, VALID_FOR
-from trainwright.controlplane.apiserver.auth.credentials import HANDOVER, load_credentials, write_kubeconfig
+from trainwright.controlplane.apiserver.auth.authority import AUTHORITY_VALID_FOR, CLOCK_SKEW, RENEW_BEFORE, VALID_FOR
+from trainwright.controlplane.apiserver.auth.credentials import SUCCESSOR_OVERLAP, load_credentials, write_kubeconfig
 from trainwright.controlplane.apiserver.auth.tokens import Tokens
 from trainwright.controlplane.apiserver.http.app import create_app
 from trainwright.controlplane.apiserver.http.certificate_rotation import CertificateRotation
@@ -39,7 +39,7 @@ def test_the_server_certificate_is_signed_by_the_authority(tmp_path: Path) -> No
     assert names.get_values_for_type(x509.DNSName) == ["localhost"]
     assert {str(address) for address in names.get_values_for_type(x509.IPAddress)} == {"127.0.0.1", "::1"}
     assert not server.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
-    assert (server.not_valid_before_utc, authority.not_valid_before_utc) == (NOW - EARLY, NOW - EARLY)
+    assert (server.not_valid_before_utc, authority.not_valid_before_utc) == (NOW - CLOCK_SKEW, NOW - CLOCK_SKEW)
     assert {stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()} == {0o600}
     assert b"PRIVATE" not in credentials.authority.read_bytes()
 
@@ -58,7 +58,7 @@ def test_an_authority_is_handed_over_before_it_ends(tmp_path: Path) -> None:
     """Whoever was told in the last year of the old one trusts the new one too."""
     first = read(load_credentials(tmp_path, now=NOW).authority)
     end = NOW + AUTHORITY_VALID_FOR
-    told = read(load_credentials(tmp_path, now=end - HANDOVER + DAY).authority)
+    told = read(load_credentials(tmp_path, now=end - SUCCESSOR_OVERLAP + DAY).authority)
     assert told[0] == first[0]
     assert len(told) == 2
     renewed = load_credentials(tmp_path, now=end - RENEW_BEFORE + DAY)

@@ -79,7 +79,7 @@ def head(method: str, path: str, *headers: str) -> bytes:
 @pytest.fixture
 def port(server: ResourceServer) -> Iterator[Port]:
     app = create_app(server, Tokens(ADMIN, b"k" * 32), body_seconds=0.5)
-    with serve(app, patience=ConnectionTimeouts(head=0.5, reading=0.5, connections=40)) as serving:
+    with serve(app, timeouts=ConnectionTimeouts(head=0.5, reading=0.5, connections=40)) as serving:
         yield Port(serving.port, server, serving)
 
 
@@ -156,8 +156,8 @@ def test_over_tls_too(server: ResourceServer, tmp_path: Path) -> None:
     credentials = load_credentials(tmp_path)
     app = create_app(server, Tokens(ADMIN, b"k" * 32))
     context = ssl.create_default_context(cadata=credentials.authority.read_text())
-    patience = ConnectionTimeouts(head=0.5, reading=0.5)
-    with serve(app, cert=credentials.certificate, key=credentials.key, patience=patience) as serving:
+    timeouts = ConnectionTimeouts(head=0.5, reading=0.5)
+    with serve(app, cert=credentials.certificate, key=credentials.key, timeouts=timeouts) as serving:
         silent = context.wrap_socket(Port(serving.port, server, serving).open(receive_buffer=4096), server_hostname="localhost")
         with silent:
             silent.sendall(head("GET", f"{MAPS}?watch=1"))
@@ -244,7 +244,7 @@ def lasting_port() -> Iterator[Port]:
     store = Store(":memory:")
     server = ResourceServer(store)
     app = create_app(server, Tokens(ADMIN, b"k" * 32), body_seconds=0.2)
-    with serve(app, patience=ConnectionTimeouts(head=0.2, reading=0.5, connections=40)) as serving:
+    with serve(app, timeouts=ConnectionTimeouts(head=0.2, reading=0.5, connections=40)) as serving:
         yield Port(serving.port, server, serving)
     store.close()
 

@@ -51,7 +51,7 @@ def test_unknown_kinds_and_missing_namespaces_are_named(cluster: EmbeddedCluster
         cluster.create({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "a"}})
     pod = manifest(POD, "a")
     del pod["metadata"]["namespace"]
-    with pytest.raises(BadRequest, match="pods live in a namespace"):
+    with pytest.raises(BadRequest, match="a namespace is required"):
         cluster.create(pod)
 
 

@@ -22,7 +22,7 @@ from trainwright.controlplane.apiserver.managed_fields.field_set import (
     union,
 )
 from trainwright.controlplane.apiserver.managed_fields.managed_views import schema_of
-from trainwright.controlplane.apiserver.managed_fields.managers import Owner, Ownership
+from trainwright.controlplane.apiserver.managed_fields.managers import FieldManager, ManagedFields
 
 _ELEMENTS = st.sampled_from(["f:a", "f:b", 'k:{"name":"x"}', 'v:"y"'])
 
@@ -101,8 +101,8 @@ def test_changes_name_everything_and_nothing_else(old: Any, new: Any) -> None:
 
 @given(_OBJECTS)
 def test_what_one_applier_gave_and_takes_back_is_gone(config: Any) -> None:
-    me = Owner("me", "Apply", "v1")
-    made, owners = Ownership().applied(SHAPE, {"metadata": {}}, config, me, "1", yielded={})
+    me = FieldManager("me", "Apply", "v1")
+    made, owners = ManagedFields().applied(SHAPE, {"metadata": {}}, config, me, "1", yielded={})
     left, rest = owners.applied(SHAPE, made, {}, me, "2", yielded={})
     assert {key: value for key, value in left.items() if value not in ({}, [])} == {}
     assert not rest.entries
@@ -110,8 +110,8 @@ def test_what_one_applier_gave_and_takes_back_is_gone(config: Any) -> None:
 
 @given(_OBJECTS, _OBJECTS)
 def test_appliers_conflict_only_where_they_disagree(one: Any, other: Any) -> None:
-    first, second = (Owner(name, "Apply", "v1") for name in ("one", "two"))
-    made, owners = Ownership().applied(SHAPE, {"metadata": {}}, one, first, "1", yielded={})
+    first, second = (FieldManager(name, "Apply", "v1") for name in ("one", "two"))
+    made, owners = ManagedFields().applied(SHAPE, {"metadata": {}}, one, first, "1", yielded={})
     found = changes(SHAPE, made, merged(SHAPE, made, other))
     disputed = intersection(fields_of(SHAPE, one), union(found.added, found.modified))
     if disputed:
@@ -121,13 +121,13 @@ def test_appliers_conflict_only_where_they_disagree(one: Any, other: Any) -> Non
         assert told == {shown(path) for path in paths(disputed)}
     forced, after = owners.applied(SHAPE, made, other, second, "2")
     assert merged(SHAPE, forced, other) == forced
-    assert after.same_but_for_time(Ownership.of(after.encoded()))
+    assert after.equals_ignoring_time(ManagedFields.of(after.encoded()))
 
 
 @given(_OBJECTS, _OBJECTS)
 def test_a_writer_owns_what_it_changed_and_nobody_else_does(old: Any, new: Any) -> None:
-    maker, writer = Owner("maker", "Update", "v1"), Owner("writer", "Update", "v1")
-    owners = Ownership().written(SHAPE, {}, old, maker, "1").written(SHAPE, old, new, writer, "2")
+    maker, writer = FieldManager("maker", "Update", "v1"), FieldManager("writer", "Update", "v1")
+    owners = ManagedFields().written(SHAPE, {}, old, maker, "1").written(SHAPE, old, new, writer, "2")
     found = changes(SHAPE, old, new)
     entries = {entry.owner.manager: entry.fields for entry in owners.entries.values()}
     assert entries.get("writer", {}) == union(found.added, found.modified)
@@ -162,8 +162,8 @@ _DEEP = Struct(
     _NEW, st.sampled_from([{}, {"a": "1"}]), st.sampled_from([{}, {"spec": {}}, {"spec": {"containers": None, "template": {}}}])
 )
 def test_the_author_of_a_new_object_owns_what_a_write_of_it_would_give(new: Any, atomic: Any, blank: Any) -> None:
-    author, blank, new = Owner("me", "Update", "v1"), {"metadata": {}, "atomic": {}, **blank}, {**new, "atomic": atomic}
-    assert Ownership().created(_DEEP, blank, new, author, "1") == Ownership().written(_DEEP, blank, new, author, "1")
+    author, blank, new = FieldManager("me", "Update", "v1"), {"metadata": {}, "atomic": {}, **blank}, {**new, "atomic": atomic}
+    assert ManagedFields().created(_DEEP, blank, new, author, "1") == ManagedFields().written(_DEEP, blank, new, author, "1")
 
 
 def test_paths_are_shown_as_messages_write_them() -> None:
@@ -190,11 +190,11 @@ def test_default_keys_and_atomic_parts_of_a_pod() -> None:
 
 
 def test_old_writers_are_put_together() -> None:
-    owners, schema = Ownership(), schema_of(CONFIG_MAP)
+    owners, schema = ManagedFields(), schema_of(CONFIG_MAP)
     obj: dict[str, Any] = {"metadata": {}}
     for number in range(12):
         changed = {**obj, "data": {**obj.get("data", {}), f"k{number}": "v"}}
-        writer = Owner(f"m{number:02}", "Update", "v1")
+        writer = FieldManager(f"m{number:02}", "Update", "v1")
         owners, obj = owners.written(schema, obj, changed, writer, f"2026-01-02T03:04:{number:02}Z"), changed
     managers = [entry["manager"] for entry in owners.encoded()]
     assert len(managers) == 10

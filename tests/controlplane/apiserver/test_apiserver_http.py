@@ -289,7 +289,7 @@ def test_what_is_no_request_gets_a_status_and_is_hung_up_on(
     server: ResourceServer, sent: bytes, status: int, reason: str
 ) -> None:
     with (
-        serve(create_app(server, Tokens("a" * 32, b"k" * 32)), patience=ConnectionTimeouts(head=0.2)) as serving,
+        serve(create_app(server, Tokens("a" * 32, b"k" * 32)), timeouts=ConnectionTimeouts(head=0.2)) as serving,
         socket.create_connection(("127.0.0.1", serving.port), 20) as client,
     ):
         with contextlib.suppress(ConnectionError):  # hung up on while still sending

@@ -8,7 +8,7 @@ import pytest
 
 from trainwright.api.errors import Invalid
 from trainwright.api.objects import copy_of
-from trainwright.controlplane.apiserver.admission.jobset_gates import check_gates, resizable
+from trainwright.controlplane.apiserver.admission.jobset_gates import check_gates, with_mutable_sizes
 from trainwright.controlplane.gates import FeatureGates, GateError, parse_gates
 
 
@@ -57,15 +57,15 @@ def test_new_jobsets(new: dict[str, Any], gates: str, fields: list[str]) -> None
 def test_changed_sizes(size: tuple[int, int], mode: str, refused: list[str], seen: tuple[int, int]) -> None:
     old, new, gates = jobset(mode=mode), jobset(size, mode), FeatureGates(ElasticJobSet=True)
     assert [field.rpartition(".")[2] for field in _refused(old, new, "ElasticJobSet=true")] == refused
-    spec = resizable(old, new, gates)["spec"]["replicatedJobs"][0]["template"]["spec"]
+    spec = with_mutable_sizes(old, new, gates)["spec"]["replicatedJobs"][0]["template"]["spec"]
     assert (spec["parallelism"], spec["completions"]) == seen
-    assert resizable(old, new, FeatureGates()) == old
+    assert with_mutable_sizes(old, new, FeatureGates()) == old
 
 
 @pytest.mark.parametrize("jobs", [None, "x", [], ["x"], [{"template": 3}], [{"template": {"spec": []}}]])
 def test_what_has_no_shape_yet_changes_no_size(jobs: Any) -> None:
     old = jobset()
-    assert resizable(old, {"spec": {"replicatedJobs": jobs}}, FeatureGates(ElasticJobSet=True)) == copy_of(old)
+    assert with_mutable_sizes(old, {"spec": {"replicatedJobs": jobs}}, FeatureGates(ElasticJobSet=True)) == copy_of(old)
 
 
 def test_gates_are_named_as_upstream_names_them() -> None:

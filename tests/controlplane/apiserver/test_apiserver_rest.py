@@ -244,7 +244,7 @@ def test_dry_run_answers_and_stores_nothing(server: ResourceServer, manifest: Ma
 def test_unknown_fields(server: ResourceServer, manifest: Manifest) -> None:
     obj = manifest(TRAINJOB, "a", spec={"bogus": 1})
     with pytest.raises(BadRequest, match=r'strict decoding error: unknown field "spec.bogus"'):
-        server.create(TRAINJOB, "default", obj, WriteOptions(strictness="Strict"))
+        server.create(TRAINJOB, "default", obj, WriteOptions(field_validation="Strict"))
     assert server.create(TRAINJOB, "default", obj).warnings == ['unknown field "spec.bogus"']
 
 
@@ -270,8 +270,8 @@ def test_pages_show_one_moment(letters: ResourceServer) -> None:
     first = letters.list(CONFIG_MAP, "default", ListOptions(limit=2))
     assert (names(first), first.remaining) == ("ab", 3)
     letters.delete(CONFIG_MAP, "default", "c")
-    second = letters.list(CONFIG_MAP, "default", ListOptions(limit=2, token=first.token))
-    third = letters.list(CONFIG_MAP, "default", ListOptions(limit=2, token=second.token))
+    second = letters.list(CONFIG_MAP, "default", ListOptions(limit=2, continue_token=first.token))
+    third = letters.list(CONFIG_MAP, "default", ListOptions(limit=2, continue_token=second.token))
     assert (names(second), names(third), third.token) == ("cd", "e", "")
     assert second.revision == first.revision
     assert names(letters.list(CONFIG_MAP, "default")) == "abde"
@@ -305,7 +305,7 @@ def test_pages_of_a_selection_do_not_count_the_rest(letters: ResourceServer) -> 
         (TRAINJOB, ListOptions(field_selector="spec.suspend=true"), BadRequest, "field label not supported: spec.suspend"),
         (CONFIG_MAP, ListOptions(field_selector="x"), BadRequest, "can't understand 'x'"),
         (CONFIG_MAP, ListOptions(label_selector="a in b"), BadRequest, "unable to parse requirement"),
-        (CONFIG_MAP, ListOptions(token="zzz", limit=1), BadRequest, "continue key is not valid"),
+        (CONFIG_MAP, ListOptions(continue_token="zzz", limit=1), BadRequest, "continue key is not valid"),
         (CONFIG_MAP, ListOptions(resource_version="abc"), BadRequest, "invalid resource version"),
         (CONFIG_MAP, ListOptions(resource_version="99999"), ApiError, "Too large resource version: 99999"),
     ],
@@ -322,9 +322,9 @@ def test_expired_token(server: ResourceServer, manifest: Manifest) -> None:
     create(server, manifest(CONFIG_MAP, "d"), CONFIG_MAP)
     server.store._history._floor = server.store.revision
     with pytest.raises(Expired, match="The provided continue parameter is too old") as refused:
-        server.list(CONFIG_MAP, "default", ListOptions(limit=1, token=token))
+        server.list(CONFIG_MAP, "default", ListOptions(limit=1, continue_token=token))
     token = refused.value.status()["metadata"]["continue"]  # goes on with the list as it is now
-    rest = server.list(CONFIG_MAP, "default", ListOptions(token=token))
+    rest = server.list(CONFIG_MAP, "default", ListOptions(continue_token=token))
     assert [record.object["metadata"]["name"] for record in rest.records] == ["b", "c", "d"]
 
 
@@ -335,7 +335,7 @@ def test_pages_of_one_namespace_and_of_all(namespace: str | None, server: Resour
         create(server, manifest(CONFIG_MAP, name, namespace=place), CONFIG_MAP)
     seen, token = [], ""
     while token or not seen:
-        page = server.list(CONFIG_MAP, namespace, ListOptions(limit=1, token=token))
+        page = server.list(CONFIG_MAP, namespace, ListOptions(limit=1, continue_token=token))
         seen += [(record.object["metadata"]["namespace"], record.object["metadata"]["name"]) for record in page.records]
         token = page.token
     assert seen == [("default", "a"), ("default", "b"), ("other", "a"), ("other", "b")][: 2 if namespace else 4]

@@ -18,7 +18,7 @@ from trainwright.api.names import JOB_NAME_LABEL
 from trainwright.controlplane.apiserver.storage.history import HISTORY_BYTES
 from trainwright.controlplane.apiserver.storage.journal import RESTART_GAP
 from trainwright.controlplane.apiserver.storage.journal_schema import UnknownSchema
-from trainwright.controlplane.apiserver.storage.object_table import YOUNG_BYTES
+from trainwright.controlplane.apiserver.storage.object_table import RECENT_BYTES
 from trainwright.controlplane.apiserver.storage.records import Record
 from trainwright.controlplane.apiserver.storage.store import RevisionMismatch, Store
 from trainwright.controlplane.apiserver.wire.api_errors import StorageFailed
@@ -406,7 +406,7 @@ def test_large_objects_are_remembered_in_smaller_numbers(store: Store) -> None:
     for _ in range(100):
         store.put(THINGS, "", "a", thing("x" * 1_000_000))
     assert store._history._events.bytes <= HISTORY_BYTES
-    assert store._objects._young.bytes <= YOUNG_BYTES
+    assert store._objects._young.bytes <= RECENT_BYTES
     assert subscription.overflowed
     assert not subscription.take()
     with pytest.raises(Expired):

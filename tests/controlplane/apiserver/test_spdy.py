@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trainwright.controlplane.apiserver.streaming import spdy_forward
-from trainwright.controlplane.apiserver.streaming.open_streams import Streams
+from trainwright.controlplane.apiserver.streaming.open_streams import OpenStreams
 from trainwright.controlplane.apiserver.streaming.spdy import (
     CANCEL,
     CONTROL_BYTES,
@@ -120,8 +120,8 @@ def packed(block: bytes) -> bytes:
         (struct.pack(">HHI", 0x8003, 6, CONTROL_BYTES + 1), "65537 bytes"),
         (control(6, b"\0"), "type 6"),
         (control(1, bytes(10) + b"not zlib"), "type 1"),
-        (control(2, bytes(4) + packed(bytes(CONTROL_BYTES + 1))), "too long"),
-        (control(2, bytes(4) + packed(struct.pack(">II", 1, 99) + b"ab")), "longer than its frame"),
+        (control(2, bytes(4) + packed(bytes(CONTROL_BYTES + 1))), "headers too large"),
+        (control(2, bytes(4) + packed(struct.pack(">II", 1, 99) + b"ab")), "exceeds its frame"),
         (control(2, bytes(4) + packed(struct.pack(">II", 1, 1) + b"\xff" + bytes(4))), "type 2"),
     ],
 )
@@ -175,7 +175,7 @@ class Client:
         self.answers: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
         self.frames: list[Frame] = []
         self.node = Echo()
-        self.streams = Streams()
+        self.streams = OpenStreams()
 
     async def send(self, *frames: Frame) -> None:
         for frame in frames:

@@ -50,7 +50,10 @@ def test_trainjobs_complete_and_the_end_is_orderly(others_plane: ControlPlane, s
     assert controller.page("/healthz") == (200, "ok\n")
     eventually(lambda: controller.page("/readyz")[0] == 200)
     assert controller.page("/metrics", of="metrics")[0] == 200
-    for line in ("trainwright_leader 1\n", 'trainwright_trainjobs{phase="Succeeded"} 2\n'):  # which it counts as it hears of them
+    for line in (
+        "trainwright_leader 1.0\n",
+        'trainwright_trainjobs{phase="Succeeded"} 2.0\n',
+    ):  # which it counts as it hears of them
         eventually(lambda line=line: line in controller.page("/metrics", of="metrics")[1])  # type: ignore[misc]
     assert controller.page("/metrics")[0] == 404  # health only
     assert lease(others_plane)["holderIdentity"]
@@ -104,7 +107,7 @@ def test_a_release_hands_over_at_once(others_plane: ControlPlane, start: Start) 
     second.await_line("holder=")
     eventually(lambda: second.page("/readyz")[0] == 200)
     code, text = second.page("/metrics", of="metrics")
-    assert (code, "trainwright_leader 0\n" in text, "trainwright_trainjobs" in text) == (200, True, False)
+    assert (code, "trainwright_leader 0.0\n" in text, "trainwright_trainjobs" in text) == (200, True, False)
     assert first.end() == 0
     second.await_line("reconciling namespace", 15)
     assert lease(others_plane)["leaseTransitions"] == 1

@@ -213,7 +213,7 @@ def test_other_ways_to_write_are_refused(cluster: JobSetCluster) -> None:
         lambda: cluster.update_status(job),
         lambda: cluster.patch(TRAINJOB, "demo", {"status": {}}, "default", subresource="status"),
     ):
-        with pytest.raises(MethodNotAllowed, match="follows from its JobSet"):
+        with pytest.raises(MethodNotAllowed, match="derived from its JobSet"):
             write()
 
 

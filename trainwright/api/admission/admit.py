@@ -1,7 +1,7 @@
-"""Admission: what an API server does to one object before it is stored - defaults, schema, rules - in the order it does it.
+"""Admission: what an API server does with an object before it stores it: defaults, schema, rules, in this order.
 
-The answer is the one that a cluster with all CRDs and webhooks gives; the error carries, besides, every problem of the later
-steps that could be found. Rules that need the patched template of a TrainJob's runtime live beside their policy, in `materialize`.
+The result is that of a cluster with all CRDs and webhooks; the error also carries the problems that later steps would find.
+Rules that need the patched template of a TrainJob's runtime are with their policy in `materialize`.
 """
 
 from __future__ import annotations
@@ -28,27 +28,27 @@ from trainwright.api.suggest import suggest
 __all__ = ["AdmissionContext", "Admitted", "Lookup", "admit", "check_readable", "governs"]
 
 _SAMPLE_SUFFIX = "xxxxx"
-"""Stands for the five letters that a server draws, where an object has only the beginning of a name."""
+"""Placeholder for the five random letters that a server appends to generateName."""
 
 
 @dataclass(frozen=True)
 class AdmissionContext:
-    """What a rule may ask: the time (RFC 3339; none without a clock), other objects, how strictly unknown fields are taken."""
+    """What admission may use: the time (RFC 3339, empty without a clock), other objects, the strictness for unknown fields."""
 
     now: str = ""
     lookup: Lookup | None = None
     strictness: Literal["Strict", "Warn", "Ignore"] = "Strict"
     duplicates: tuple[str, ...] = ()
-    """Fields that the author wrote twice, by their paths; told like unknown fields."""
+    """Paths of duplicate fields; reported like unknown fields."""
     only_status: bool = False
-    """A write of the status subresource: no webhook is asked about it."""
+    """A write of the status subresource, which no webhook validates."""
     is_json: bool = False
-    """The object was read from JSON, or could have been: it need not be copied before it is read."""
+    """The object consists of JSON values only, so it need not be copied first."""
 
 
 @dataclass(frozen=True)
 class Admitted:
-    """The object with its defaults, and what the author should be told."""
+    """The object with its defaults, and warnings for its author."""
 
     object: Obj
     warnings: list[str] = field(default_factory=list)
@@ -58,16 +58,16 @@ _DEFAULT_CONTEXT = AdmissionContext()
 
 
 def governs(obj: Obj) -> bool:
-    """Whether admission has a schema and rules for objects of this kind."""
+    """Whether this package has a schema and rules for the object's kind."""
     return obj.get("kind") in ADMISSION_SPECS
 
 
 def admit(obj: Obj, old: Obj | None = None, *, context: AdmissionContext = _DEFAULT_CONTEXT) -> Admitted:
-    """One object as the API server would store it.
+    """Return the object as the API server would store it.
 
-    `old` is the stored version on an update. Kinds that we have no rules for pass with their metadata checked.
-    Raises BadRequest for something that is no object of a kind, otherwise Invalid (or, as a server tells apart, its
-    subclasses Undecodable and Denied) with all problems.
+    `old` is the stored version on an update. For kinds without rules only the metadata is checked.
+    Raises BadRequest for a value that is not an object with a kind, otherwise Invalid (or its subclasses Undecodable and
+    Denied, as a server distinguishes them) with all problems.
     """
     kind = _kind_of(obj)
     admission_spec = ADMISSION_SPECS.get(kind)
@@ -75,11 +75,11 @@ def admit(obj: Obj, old: Obj | None = None, *, context: AdmissionContext = _DEFA
         return _Admission(admission_spec, {"status": obj.get("status")}, old, context, is_about_status=True).run()
     try:
         data = orjson.dumps(obj)
-    except TypeError as error:  # what YAML has and JSON has not: dates, binaries, numbers of more than 64 bits
+    except TypeError as error:  # YAML values that JSON does not have: dates, binaries, integers over 64 bits
         raise BadRequest(f"the object holds a value that JSON does not have: {error}") from error
     own: Obj = obj if context.is_json and admission_spec is not None else orjson.loads(data)
     if admission_spec is not None:
-        # Most have no nulls, and need not be searched for them.
+        # Most objects have no nulls; skip the search.
         return _Admission(admission_spec, own, old, context, has_nulls=b"null" in data).run()
     if problems := list(metadata_problems(None, _named(own)["metadata"], custom=True)):
         raise Invalid.of(kind, name_of(obj), problems)
@@ -87,7 +87,7 @@ def admit(obj: Obj, old: Obj | None = None, *, context: AdmissionContext = _DEFA
 
 
 def check_readable(obj: Obj) -> None:
-    """Raises Undecodable for an object of a built-in kind that code with types cannot read, whatever else is wrong with it."""
+    """Raises Undecodable for an object of a built-in kind that cannot be decoded into its type, before any other check."""
     admission_spec = ADMISSION_SPECS.get(str(obj.get("kind")))
     if (
         admission_spec is not None
@@ -110,7 +110,7 @@ def _kind_of(obj: Any) -> str:
 
 
 def _named(obj: Obj) -> Obj:
-    """The object with a name to judge it by."""
+    """The object with a name to validate."""
     metadata = obj.get("metadata") or {}
     prefix = metadata.get("generateName")
     if not metadata.get("name") and isinstance(prefix, str) and prefix:
@@ -120,18 +120,18 @@ def _named(obj: Obj) -> Obj:
 
 @dataclass
 class _Admission:
-    """One object on its way; each step may refuse it, and the first that does speaks for the server."""
+    """The admission of one object; the first step that rejects it determines the server's error."""
 
     admission_spec: AdmissionSpec
     obj: Obj
     old: Obj | None
     context: AdmissionContext
     has_nulls: bool = True
-    """False where the object has none for certain."""
+    """False if the object certainly has none."""
     is_read: bool = True
-    """Whether code that needs its types could read the object: the rules are asked of nothing else."""
+    """Whether the object can be decoded; rules are checked only then."""
     is_about_status: bool = False
-    """Whether nothing else is different: the rest was read, settled and judged when it was written."""
+    """Whether nothing but the status changes: the rest was validated when it was written."""
     refusal: Invalid | None = None
     problems: list[Problem] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
@@ -162,7 +162,7 @@ class _Admission:
         return Undecodable(f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}: {why}')
 
     def _read_metadata(self) -> None:
-        """Types of metadata; what is of a wrong type is put aside, so that the rest can be judged."""
+        """Check types of metadata; fields of a wrong type are removed, so that the rest can be validated."""
         metadata = self.obj.get("metadata") or {}
         problems = decoding_problems(METADATA, metadata, "ObjectMeta")
         if problems:
@@ -184,7 +184,7 @@ class _Admission:
             if not self.admission_spec.custom:
                 read_nulls(self.admission_spec.schema, own)
         own["metadata"] = metadata
-        if self.old is None and self.admission_spec.custom:  # a server takes no status from a new object
+        if self.old is None and self.admission_spec.custom:  # a server drops the status of a new object
             own.pop("status", None)
         unknown += strange
         if self.admission_spec.custom:
@@ -196,13 +196,13 @@ class _Admission:
         problems = [_duplicate_field(path) for path in self.context.duplicates]
         problems += [_unknown_field(item) for item in unknown]
         if problems and self.context.strictness == "Strict":
-            told = ", ".join(problem.message for problem in problems)
-            self._refuse(self._unreadable(f"strict decoding error: {told}"), problems)
+            reported = ", ".join(problem.message for problem in problems)
+            self._refuse(self._unreadable(f"strict decoding error: {reported}"), problems)
         elif self.context.strictness == "Warn":
             self.warnings.extend(problem.message for problem in problems)
 
     def _settle_status(self, old: Obj) -> Obj:
-        """What else is in the object was settled when it was written."""
+        """The other fields were defaulted when they were written."""
         schema = _status_shape(self.admission_spec.kind.kind)
         given = {"status": self.obj["status"]} if "status" in self.obj else {}
         read, unknown = apply_defaults(schema, given if self.admission_spec.custom else typed_nulls(schema, given))
@@ -215,7 +215,7 @@ class _Admission:
         return own
 
     def _default(self, own: Obj) -> Findings:
-        """Defaults that are no part of the schema; they are filled in by code that must be able to read the object."""
+        """Defaults outside the schema, set by code that decodes the object first."""
         found = self._findings(own)
         unreadable = []
         if self.context.only_status:
@@ -241,7 +241,7 @@ class _Admission:
     def _findings(self, own: Obj) -> Findings:
         if self.admission_spec.custom:
             return findings(self.admission_spec.schema, _named(own), self.old)
-        # Built-in kinds have no schema beyond what can be read: what is required, and how much, their rules say.
+        # Built-in kinds have only types in their schema; required fields and bounds are in their rules.
         return Findings(decoding_problems(self.admission_spec.schema, own, self.admission_spec.kind.kind))
 
     def _told_by_defaulter(self, why: str) -> Undecodable:
@@ -255,13 +255,13 @@ class _Admission:
         named, kind = _named(own), self.admission_spec.kind
         find = metadata_problems if self.old is None or self.context.only_status else changed_metadata_problems
         problems = [] if self.is_about_status else list(find(kind, named["metadata"], custom=self.admission_spec.custom))
-        if not self.context.now:  # away from a server owners have no UID yet
+        if not self.context.now:  # without a server, owners have no UID yet
             problems = [problem for problem in problems if problem.field != "metadata.ownerReferences.uid"]
         if not self.admission_spec.custom and self.is_read and not found.malformed:
             rules = self.admission_spec.status_rules if self.context.only_status else self.admission_spec.rules
             problems += violations(rules, AdmissionRequest(named, self.old, self.context.lookup))
-        if told := problems + found.told():
-            self._refuse(Invalid.of(kind.kind, name_of(named), told, kind.group), problems + found.all())
+        if reported := problems + found.reported():
+            self._refuse(Invalid.of(kind.kind, name_of(named), reported, kind.group), problems + found.all())
 
     def _ask_webhook(self, own: Obj) -> None:
         if not self.admission_spec.custom:
@@ -280,8 +280,8 @@ class _Admission:
             refusal = Invalid.of(kind.kind, name_of(named), problems, kind.group)
             refusal.message = denial + refusal.message
             return refusal
-        told = [str(problem) if problem.field else problem.message for problem in problems]
-        return Denied(denial + (told[0] if len(told) == 1 else f"[{', '.join(told)}]"))
+        reported = [str(problem) if problem.field else problem.message for problem in problems]
+        return Denied(denial + (reported[0] if len(reported) == 1 else f"[{', '.join(reported)}]"))
 
 
 @cache
@@ -290,14 +290,14 @@ def _status_shape(kind: str) -> Struct:
 
 
 def _is_about_status(admission_spec: AdmissionSpec, new: Obj, old: Obj | None, context: AdmissionContext) -> bool:
-    """Whether nothing but the status is written, and nothing else is different."""
+    """Whether the write is of the status alone, and nothing else differs."""
     if old is None or not context.only_status or "status" not in admission_spec.schema.fields:
         return False
     return all(new.get(key) == old.get(key) for key in (new.keys() | old.keys()) - {"status"})
 
 
 def _in_status(problem: Problem) -> Problem:
-    """A problem as it is told of a status alone: the field is named whole, its place in the body is not."""
+    """A problem of a status write: with the full field path, without the position in the body."""
     return replace(problem, message=problem.message.replace(": status.", ": "))
 
 

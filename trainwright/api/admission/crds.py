@@ -1,4 +1,4 @@
-"""CustomResourceDefinitions made from the same table that admission judges by, for clusters that have none."""
+"""CustomResourceDefinitions generated from the table that admission uses, for clusters that lack them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _COLUMNS: dict[str, list[Obj]] = {
 
 
 def custom_resource_definitions() -> list[Obj]:
-    """One CustomResourceDefinition for each custom kind that admission governs."""
+    """One CustomResourceDefinition for each custom kind with an admission spec."""
     return [_definition(admission_spec) for admission_spec in ADMISSION_SPECS.values() if admission_spec.custom]
 
 

@@ -1,4 +1,4 @@
-"""The kinds that admission governs: for each its schema, its defaults, its rules, and who asks them on a cluster."""
+"""The admission specs of all kinds: schema, defaults, rules, and which component checks them on a cluster."""
 
 from __future__ import annotations
 
@@ -47,29 +47,29 @@ from trainwright.api.schema.workload_status import JOB_STATUS, POD_STATUS
 
 @dataclass(frozen=True)
 class AdmissionSpec:
-    """One kind, as admission treats it."""
+    """The admission of one kind."""
 
     kind: Kind
     schema: Struct
     rules: tuple[WebhookRule, ...]
     custom: bool = True
-    """Defined by a CRD: the schema is asked, and its rules. Built-in kinds are read into types and judged by rules alone."""
+    """Defined by a CRD with a schema and CEL rules. Built-in kinds are decoded into types and validated by rules alone."""
     defaults: Callable[[Obj, Obj | None, str], None] | None = None
-    """Fills in, in place, what the schema does not; gets the object, what it replaces, and the time."""
+    """Sets, in place, defaults outside the schema; called with the object, the object that it replaces, and the time."""
     defaults_fill_required: bool = False
     status_rules: tuple[WebhookRule, ...] = ()
-    """Asked of a write of the status alone, instead of `rules`."""
+    """Checked for a status write instead of `rules`."""
     finish: Callable[[Obj], None] | None = None
-    """Changes, in place, what has passed."""
+    """Changes, in place, an object that passed validation."""
     warns: Callable[[AdmissionRequest], Iterator[str]] | None = None
     defaulter: str = ""
     validator: str = ""
     validator_tells_fields: bool = False
-    """The webhook answers like an API server, with the causes apart."""
+    """The webhook returns causes separately, like an API server."""
 
     @property
     def is_read_by_code(self) -> bool:
-        """Whether wrong types are met by code that reads the object, before any schema is asked."""
+        """Whether the object is decoded, so that wrong types fail, before the schema check."""
         return bool(self.defaulter) or not self.custom
 
 

@@ -1,4 +1,4 @@
-"""What the API server fills into plain kinds, and what typed code always writes of a status."""
+"""Defaults of core kinds by the API server, and the fields that typed clients always write in a status."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def event_defaults(event: Obj, _old: Obj | None, _now: str) -> None:
 
 
 def event_times(event: Obj) -> None:
-    """Times that are missing are written as null."""
+    """Missing times are written as null."""
     for name in ("eventTime", "firstTimestamp", "lastTimestamp"):
         event.setdefault(name, None)
     event.setdefault("source", {})
@@ -59,7 +59,7 @@ def _container_written(entry: Obj) -> None:
 
 
 def job_written(job: Obj) -> None:
-    """Counts of zero are left out, times of conditions never."""
+    """Counts of zero are omitted; times of conditions never are."""
     status = job.get("status") or {}
     for name in _COUNTS:
         if status.get(name) == 0:

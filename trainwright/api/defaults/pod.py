@@ -1,4 +1,4 @@
-"""What the API server fills into a pod's spec: in Pods, and in the templates of Jobs."""
+"""Defaults of a pod spec by the API server, in Pods and in templates of Jobs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _TAINTS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 
 
 def pod_defaults(pod: Obj) -> None:
-    """Fill in, in place, what the API server fills into a Pod, with the plugins that are on by default."""
+    """Set, in place, the defaults of a Pod, with the admission plugins that are enabled by default."""
     spec = pod.setdefault("spec", {})
     spec.setdefault("restartPolicy", "Always")
     pod_spec_defaults(spec)
@@ -34,12 +34,12 @@ def pod_defaults(pod: Obj) -> None:
 
 
 def priority_of(spec: Obj) -> int:
-    """The priority that a pod's class means; other classes than those of the system only a server knows."""
+    """The priority of a pod's class; only system classes are known without a server."""
     return SYSTEM_PRIORITIES.get(spec.get("priorityClassName") or "", 0)
 
 
 def _tolerates(toleration: Obj, taint: str) -> bool:
-    """No key and no effect stand for all of them."""
+    """An empty key or effect matches all."""
     return toleration.get("key") in (None, "", taint) and toleration.get("effect") in (None, "", "NoExecute")
 
 
@@ -48,13 +48,13 @@ def _evicted_later(taint: str) -> Obj:
 
 
 def pod_spec_defaults(spec: Obj) -> None:
-    """Fill in, in place, what every pod's spec gets, also in a template."""
+    """Set, in place, the defaults of a pod spec, also in a template."""
     spec.setdefault("dnsPolicy", "ClusterFirst")
     spec.setdefault("schedulerName", "default-scheduler")
     spec.setdefault("securityContext", {})
     spec.setdefault("terminationGracePeriodSeconds", 30)
     account = spec.get("serviceAccountName") or spec.get("serviceAccount")
-    if account:  # the older name stays readable
+    if account:  # the deprecated field is kept in sync
         spec["serviceAccountName"] = spec["serviceAccount"] = account
     for container in _containers(spec):
         _container_defaults(container)
@@ -77,7 +77,7 @@ def _container_defaults(container: Obj) -> None:
         port.setdefault("protocol", "TCP")
     for entry in container.get("env") or []:
         if entry.get("value") == "":
-            del entry["value"]  # to a server the same as none
+            del entry["value"]  # a server treats it as absent
         _field_reference(entry.get("valueFrom"))
     for name in _PROBES:
         if container.get(name) is not None:
@@ -118,7 +118,7 @@ def _field_reference(holder: Any) -> None:
 
 
 def _pull_policy(image: str) -> str:
-    if len(image) > _LONGEST_IMAGE:  # no reference to an image any more, so nothing is known of its tag
+    if len(image) > _LONGEST_IMAGE:  # not a valid image reference, so its tag is unknown
         return "IfNotPresent"
     name, _, tag = image.rpartition("/")[2].partition(":")
     return "Always" if "@" not in name and tag in ("", "latest") else "IfNotPresent"

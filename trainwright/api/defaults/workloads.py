@@ -1,4 +1,4 @@
-"""Defaults that depend on other fields: what the JobSet webhook and the API server fill into JobSets and Jobs."""
+"""Defaults of JobSets (by their webhook) and Jobs (by the API server) that depend on other fields."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ UNLIMITED = 2**31 - 1
 
 
 def jobset_defaults(jobset: Obj, old: Obj | None) -> None:
-    """Fill in, in place, what the JobSet webhook fills in on create; and what it writes for required fields that are missing.
+    """Set, in place, the defaults of the JobSet webhook on create, and the values that it writes for missing required fields.
 
-    The templates get theirs on every write: a client that sends whole lists leaves out what was filled in before.
+    Templates are defaulted on every write, because a client that sends whole lists omits earlier defaults.
     """
     spec = jobset.setdefault("spec", {})
     if old is None:
@@ -39,9 +39,9 @@ def _fill_policies(spec: Obj) -> None:
 
 
 def job_defaults(job: Obj, old: Obj | None = None) -> None:
-    """Fill in, in place, what the API server fills into a batch/v1 Job.
+    """Set, in place, the API server's defaults of a batch/v1 Job.
 
-    Selector and pod labels need the UID; they are left alone until the object has one.
+    Selector and pod labels need the UID; they are not set until the object has one.
     """
     spec = job.setdefault("spec", {})
     if "completions" not in spec and "parallelism" not in spec:
@@ -68,7 +68,7 @@ def job_defaults(job: Obj, old: Obj | None = None) -> None:
 
 
 def job_labels(job: Obj) -> None:
-    """Give a Job without labels, in place, those of its pods: a server does so when it reads the Job back, unchecked."""
+    """Copy, in place, the labels of the pod template to a Job without labels, as a server does when it decodes the Job."""
     labels = labels_of(job["spec"]["template"])
     if labels and not labels_of(job):
         job["metadata"]["labels"] = dict(labels)

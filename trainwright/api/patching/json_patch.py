@@ -1,4 +1,4 @@
-"""JSON patch (RFC 6902), with the two leniences of the API server: `replace` adds a missing key, an absent `value` is null."""
+"""JSON patch (RFC 6902) with two deviations of the API server: `replace` adds a missing key, and an absent `value` is null."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import orjson
 
 
 class PatchFailed(ValueError):
-    """An operation cannot be carried out: unknown, pointing nowhere, or a failed `test`."""
+    """An operation failed: it is unknown, its pointer does not resolve, or a `test` failed."""
 
 
 def apply_json_patch(document: Any, operations: list[Any], *, copied_at_most: int | None = None) -> Any:
-    """`document` changed by all operations in order, as a new value.
+    """Return a new value: `document` after all operations, in order.
 
-    `copied_at_most` bounds the bytes of JSON that `copy` may add: each could double the document.
+    `copied_at_most` limits the bytes of JSON that `copy` may add, because each copy could double the document.
     Raises PatchFailed; then nothing has changed.
     """
     patched, copied = _copy(document), 0
@@ -80,7 +80,7 @@ def _source(operation: dict[str, Any]) -> str:
 def _pointer(text: str) -> list[str]:
     if not text:
         return []
-    # A pointer must start with a slash; like the API server we forgive one that does not, and drop its first word.
+    # A pointer must start with a slash; like the API server, accept others and drop the first segment.
     return [part.replace("~1", "/").replace("~0", "~") for part in text.split("/")[1:]]
 
 
@@ -138,7 +138,7 @@ def _index(items: list[Any], text: str, *, end: bool = False) -> int:
 
 
 def _same(one: Any, other: Any) -> bool:
-    """Equal as JSON: 1 and 1.0 are, 1 and true are not."""
+    """Whether two values are equal as JSON: 1 equals 1.0, but not true."""
     if isinstance(one, bool) or isinstance(other, bool):
         return one is other
     if isinstance(one, dict) and isinstance(other, dict):
@@ -155,5 +155,5 @@ def _copy(value: Any) -> Any:
 def _encoded(value: Any) -> bytes:
     try:
         return orjson.dumps(value)
-    except TypeError as error:  # the only thing that JSON can do to its encoder
+    except TypeError as error:  # the only error for values decoded from JSON
         raise PatchFailed("the value nests too deep") from error

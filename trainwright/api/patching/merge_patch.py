@@ -1,4 +1,4 @@
-"""JSON merge patch (RFC 7386): what a patch says replaces, null removes, lists are replaced whole."""
+"""JSON merge patch (RFC 7386): values replace, null removes, lists are replaced as a whole."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 
 def merge(target: Any, patch: Any) -> Any:
-    """`target` changed by `patch`, as a new value; neither argument is changed."""
+    """Return a new value: `target` with `patch` applied; neither argument is changed."""
     if not isinstance(patch, dict):
         return patch
     merged = dict(target) if isinstance(target, dict) else {}
@@ -19,9 +19,9 @@ def merge(target: Any, patch: Any) -> Any:
 
 
 def difference(before: Any, after: Any) -> Any:
-    """The smallest merge patch that turns `before` into `after`; an empty dict when they are equal.
+    """Return the smallest merge patch from `before` to `after`; an empty dict if they are equal.
 
-    Both must be objects. A value that is None in `after` counts as absent, as it does to the API.
+    Both must be objects. None in `after` means absent, as in the API.
     """
     patch: dict[str, Any] = {}
     for key in before.keys() | after.keys():

@@ -36,9 +36,9 @@ MERGE_KEYS: dict[str, str] = {
     "addresses": "type",
     "ownerReferences": "uid",
 }
-"""Merge key of a list, by its field's name, or `parent.name` where the name alone is not enough."""
+"""Merge key of a list, by field name, or by `parent.name` where the field name is ambiguous."""
 MERGED_SETS = frozenset({"finalizers"})
-"""Lists of plain values that merge as sets; all other lists of plain values are replaced."""
+"""Lists of scalars that merge as sets; other lists of scalars are replaced."""
 _DIRECTIVE = "$patch"
 _RETAIN = "$retainKeys"
 _ORDER = "$setElementOrder/"
@@ -51,9 +51,9 @@ class BadDirective(ValueError):
 
 
 def strategic_merge(original: Any, patch: Any) -> Any:
-    """`original` changed by `patch`, as a new value; parts that the patch does not name are shared with `original`.
+    """Return `original` with `patch` applied; parts that the patch does not mention are shared with `original`.
 
-    A null deletes. Raises BadDirective; ValueError for an unknown directive, or an element of a keyed list without its key.
+    Null deletes. Raises BadDirective; ValueError for an unknown directive, or an element of a keyed list without its key.
     """
     if not isinstance(patch, dict):
         return patch
@@ -113,7 +113,7 @@ def _merge_key(parent: str, field: str) -> str | None:
 
 
 def _reorder(merged: Map, field: str, order: list[Any], parent: str) -> None:
-    """A `$setElementOrder` of a list that the patch does not change otherwise."""
+    """Apply `$setElementOrder` of a list that the patch does not change otherwise."""
     key = _merge_key(parent, field)
     items = merged.get(field)
     if not isinstance(items, list):
@@ -129,7 +129,7 @@ def _merge_lists(original: list[Any], patch: list[Any], key: str, field: str, or
         if item.get(_DIRECTIVE) not in (None, "merge", "replace", "delete"):
             raise ValueError(f"unknown patch type: {item[_DIRECTIVE]} in map: {in_go(item)}")
     changes = [item for item in patch if item.get(_DIRECTIVE) != "replace"]
-    if len(changes) < len(patch):  # the element that says so is none itself
+    if len(changes) < len(patch):  # the directive is not an element
         return [item for item in changes if item.get(_DIRECTIVE) is None]
     wanted = [_identity(item, key) for item in changes]
     deleted = _Places([value for item, value in zip(changes, wanted, strict=True) if item.get(_DIRECTIVE) == "delete"])
@@ -158,7 +158,7 @@ def _identity(item: Map, key: str) -> Any:
 
 
 def in_go(value: Any) -> str:
-    """A value as servers print it in such messages."""
+    """A value as Go prints it in error messages."""
     if isinstance(value, dict):
         return f"map[{' '.join(f'{key}:{in_go(value[key])}' for key in sorted(value))}]"
     if isinstance(value, list):
@@ -169,10 +169,10 @@ def in_go(value: Any) -> str:
 
 
 def _ordered(merged: list[Any], original: list[Any], ordering: list[Any], identity: Callable[[Any], Any]) -> list[Any]:
-    """A merged list in its final order: `ordering`, with the untouched elements kept before those that they came before.
+    """A merged list in its final order: that of `ordering`, with unchanged elements before those that they preceded.
 
-    An untouched element goes first only when both heads were there before and it came earlier; so new elements
-    go before the remaining untouched ones, as kubectl has it.
+    An unchanged element comes first only if both heads existed before and it came earlier; new elements come before
+    the remaining unchanged ones, as in kubectl.
     """
     known, places = _Places([identity(item) for item in original]), _Places(ordering)
     chosen = [(places.first(identity(item)), item) for item in merged]
@@ -187,7 +187,7 @@ def _ordered(merged: list[Any], original: list[Any], ordering: list[Any], identi
 
 
 class _Places:
-    """Where values stand in a list: at once, also in a list of thousands, and whatever the values are."""
+    """Positions of values in a list, in constant time, for values of any type."""
 
     def __init__(self, values: list[Any]):
         self._first: dict[Any, int] = {}

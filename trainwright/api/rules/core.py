@@ -1,4 +1,4 @@
-"""What the API server asks of plain kinds of the core group: keys, types of Secrets, ports of Services, sizes of claims."""
+"""Validation of kinds of the core group by the API server: keys, Secret types, Service ports, claim sizes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from trainwright.api.rules.webhook import AdmissionRequest, WebhookRule
 from trainwright.api.schema.check import as_json
 
 MOST_BYTES = 1024 * 1024
-"""Of all values of a ConfigMap or Secret together."""
+"""Maximum bytes of all values of a ConfigMap or Secret together."""
 _KEY = re.compile(r"[-._a-zA-Z0-9]+")
 _NOT_KEY = (
     "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  or 'key-name', "
@@ -27,7 +27,7 @@ _NEEDED = {
     "kubernetes.io/dockercfg": (".dockercfg",),
     "kubernetes.io/ssh-auth": ("ssh-privatekey",),
 }
-"""Keys that a Secret of each type must have."""
+"""Required keys by type of Secret."""
 _PROTOCOLS = ("SCTP", "TCP", "UDP")
 _TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
 _MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
@@ -166,21 +166,21 @@ def _template(case: AdmissionRequest) -> Iterator[Problem]:
 
 
 CONFIG_MAP_RULES = (
-    WebhookRule("data", "keys of letters, digits, dots and dashes, 1 MiB in all", _keys),
-    WebhookRule("immutable", "an immutable map stays as it is", _fixed),
+    WebhookRule("data", "keys of letters, digits, `-`, `_` and `.`; at most 1 MiB in total", _keys),
+    WebhookRule("immutable", "no changes once it is true", _fixed),
 )
 SECRET_RULES = (
-    WebhookRule("type", "a type that stays, with the keys it needs", _secret_type),
+    WebhookRule("type", "immutable, with the required keys of the type", _secret_type),
     *CONFIG_MAP_RULES,
 )
 SERVICE_RULES = (
-    WebhookRule("spec.clusterIP", "an address stays", _same_address),
-    WebhookRule("spec", "ports that can be told apart, unless it is headless", _service),
+    WebhookRule("spec.clusterIP", "immutable", _same_address),
+    WebhookRule("spec", "ports with unique names and numbers, unless headless", _service),
 )
 CLAIM_RULES = (
     WebhookRule("spec", "an access mode and a size", _claim),
-    WebhookRule("spec", "a claim stays as it is, but for its size", _fixed_claim),
+    WebhookRule("spec", "immutable, except for its size", _fixed_claim),
 )
 LEASE_RULES = (WebhookRule("spec", "a positive duration", _lease),)
 EVENT_RULES = (WebhookRule("involvedObject.namespace", "the event's own", _event),)
-POD_TEMPLATE_RULES = (WebhookRule("template.spec", "containers that can be started", _template),)
+POD_TEMPLATE_RULES = (WebhookRule("template.spec", "a valid pod spec", _template),)

@@ -1,4 +1,4 @@
-"""What the API server asks of a Job (batch/v1): counts, modes, policies that fit each other; what stays once it was created."""
+"""Validation of a Job (batch/v1) by the API server: counts, modes, compatible policies, immutable fields."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def _success_policy(case: AdmissionRequest) -> Iterator[Problem]:
 
 
 def _indexes_fault(text: str, completions: int) -> str:
-    """What is wrong with a list of indexes such as `1,3-5`; empty when nothing is."""
+    """Returns the error in a list of indexes such as `1,3-5`, or an empty string."""
     previous = -1
     for part in text.split(",") if text else []:
         ends = part.split("-")
@@ -161,7 +161,7 @@ def _template(case: AdmissionRequest) -> Iterator[Problem]:
 
 
 def _labels(case: AdmissionRequest) -> Iterator[Problem]:
-    """What the server writes on the pods must be labels, and the selector must find them."""
+    """The labels that the server adds to pods must be valid, and the selector must match them."""
     spec = _spec(case)
     template = spec.get("template") or {}
     has = labels_of(template)
@@ -182,7 +182,7 @@ def _finds(selector: Any, labels: dict[str, str]) -> bool:
 
 
 def _selector(case: AdmissionRequest) -> Iterator[Problem]:
-    """A selector of one's own needs `manualSelector`."""
+    """A user-defined selector requires `manualSelector`."""
     spec = _spec(case)
     own = {names.CONTROLLER_UID_LABEL: uid_of(case.new), names.JOB_NAME_LABEL: name_of(case.new)}
     if uid_of(case.new) and not spec.get("manualSelector") and not _finds(spec.get("selector"), own):
@@ -210,7 +210,7 @@ def _changes(case: AdmissionRequest) -> Iterator[Problem]:
     before, after = old.get("template") or {}, new.get("template") or {}
     started = not old.get("suspend") or (case.old.get("status") or {}).get("startTime")
     if started and before != after:
-        # A server quotes its own form of the template: metadata first, without a name for it.
+        # A server quotes the template in its own form: metadata first, without the field name.
         quoted = {**(after.get("metadata") or {}), "Spec": after.get("spec")}
         yield Problem("spec.template", f"Invalid value: {serialised(quoted)}: field is immutable")
     elif _fixed(before) != _fixed(after):
@@ -218,7 +218,7 @@ def _changes(case: AdmissionRequest) -> Iterator[Problem]:
 
 
 def _fixed(template: Obj) -> Obj:
-    """A template without what may change as long as its Job is suspended and has not started: also what its containers ask for."""
+    """The template without the fields that are mutable while its Job is suspended and not started, container resources among them."""
     metadata = {key: value for key, value in (template.get("metadata") or {}).items() if key not in ("labels", "annotations")}
     pod = {key: value for key, value in (template.get("spec") or {}).items() if key not in _MUTABLE_WHILE_SUSPENDED}
     for part in ("containers", "initContainers"):
@@ -228,26 +228,26 @@ def _fixed(template: Obj) -> Obj:
 
 
 _SPEC_RULES = (
-    WebhookRule("spec", "counts that are not negative", _counts),
-    WebhookRule("spec.completionMode", "a known mode, with the fields that it needs", _modes),
+    WebhookRule("spec", "non-negative counts", _counts),
+    WebhookRule("spec.completionMode", "a known mode with its required fields", _modes),
     WebhookRule("spec.managedBy", "a domain-prefixed path", _manager),
-    WebhookRule("spec.podFailurePolicy", "rules about exit codes or conditions, not both", _pod_failure_policy),
-    WebhookRule("spec.podReplacementPolicy", "a policy that goes with the failure policy", _replacement),
-    WebhookRule("spec.successPolicy", "rules about indexes that exist", _success_policy),
-    WebhookRule("spec.template.metadata.labels", "labels that the selector finds", _labels),
-    WebhookRule(_POD, "a pod that can run, and end", _template),
+    WebhookRule("spec.podFailurePolicy", "rules with either exit codes or conditions", _pod_failure_policy),
+    WebhookRule("spec.podReplacementPolicy", "compatible with podFailurePolicy", _replacement),
+    WebhookRule("spec.successPolicy", "rules with existing indexes", _success_policy),
+    WebhookRule("spec.template.metadata.labels", "labels that match the selector", _labels),
+    WebhookRule(_POD, "a valid pod spec with a suitable restartPolicy", _template),
 )
 
 
 def _once_more(case: AdmissionRequest) -> Iterator[Problem]:
-    """An update is judged as an object and as a change, and what is wrong with the object is told for both."""
+    """An update is validated as an object and as a change; problems of the object are reported for both."""
     for rule in _SPEC_RULES if case.old is not None else ():
         yield from rule.breaches(case)
 
 
 JOB_RULES = (
-    WebhookRule("spec.selector", "the one that the server makes, unless `manualSelector` is set", _selector),
+    WebhookRule("spec.selector", "generated, unless `manualSelector` is set", _selector),
     *_SPEC_RULES,
-    WebhookRule("spec", "the same, told again", _once_more),
-    WebhookRule("spec", "what makes the Job what it is stays", _changes),
+    WebhookRule("spec", "the same, reported again on update", _once_more),
+    WebhookRule("spec", "immutable, except for mutable fields such as parallelism", _changes),
 )

@@ -1,4 +1,4 @@
-"""What the API server asks of a Job's status: counters that do not run backwards, and an end that is one."""
+"""Validation of a Job's status by the API server: counters never decrease, and a Job ends once."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _COUNTERS = ("active", "ready", "succeeded", "failed", "terminating")
 _KEPT = ("succeeded", "failed")
 _CONDITIONS = "status.conditions"
 _BEFORE = (("Failed", "FailureTarget"), ("Complete", "SuccessCriteriaMet"))
-"""What a Job must say before it says that it has ended."""
+"""The condition that must precede each final condition."""
 _APART = (("FailureTarget", "Complete"), ("SuccessCriteriaMet", "Failed"))
 
 
@@ -52,7 +52,7 @@ def _announced(case: AdmissionRequest) -> Iterator[Problem]:
 
 
 def _said(case: AdmissionRequest) -> bool:
-    """Whether the conditions are new: old ones are not held against a Job."""
+    """Whether the conditions have changed: unchanged ones are not validated again."""
     return bool(_status(case.new).get("conditions") != _status(case.old).get("conditions"))
 
 
@@ -76,10 +76,10 @@ def _forward(case: AdmissionRequest) -> Iterator[Problem]:
 
 
 JOB_STATUS_RULES = (
-    WebhookRule("status", "counters that are not negative", _counters),
-    WebhookRule(_CONDITIONS, "one end, not two", _one_end),
-    WebhookRule("status.completionTime", "a time when the Job is complete, and only then", _time_of_completion),
-    WebhookRule(_CONDITIONS, "an end that was announced", _announced),
-    WebhookRule("status.active", "no pods at the end", _at_rest),
-    WebhookRule("status", "counters that do not run backwards", _forward),
+    WebhookRule("status", "non-negative counters", _counters),
+    WebhookRule(_CONDITIONS, "Complete or Failed, not both", _one_end),
+    WebhookRule("status.completionTime", "set if and only if the Job is complete", _time_of_completion),
+    WebhookRule(_CONDITIONS, "SuccessCriteriaMet or FailureTarget before the final condition", _announced),
+    WebhookRule("status.active", "no active pods once the Job has ended", _at_rest),
+    WebhookRule("status", "counters never decrease", _forward),
 )

@@ -1,4 +1,4 @@
-"""What JobSet's webhooks ask of a JobSet: names that become DNS labels, targets that exist, what stays as it was created."""
+"""Validation of a JobSet by its webhooks: names that become DNS labels, targets that exist, immutable fields."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MUTABLE_WHILE_SUSPENDED = ("nodeSelector", "tolerations", "schedulingGates")
 
 
 def _internal(message: str, at: str) -> Problem:
-    """Some rules are told as errors of the server, about no field."""
+    """Some rules are reported as internal errors, without a field."""
     return Problem(ROOT, f"Internal error: {message}", "InternalError", at=at)
 
 
@@ -32,7 +32,7 @@ def _jobs(case: AdmissionRequest) -> list[Obj]:
 
 
 def _created(case: AdmissionRequest) -> bool:
-    """Most rules are asked once: what they look at cannot change later."""
+    """Most rules apply on create only: the fields that they read are immutable."""
     return case.old is None
 
 
@@ -61,7 +61,7 @@ def _subdomain(case: AdmissionRequest) -> Iterator[Problem]:
 
 
 def _names(case: AdmissionRequest) -> Iterator[Problem]:
-    """Every pod of every job must get a name that is a DNS label."""
+    """The generated name of every pod must be a DNS label."""
     if not _created(case):
         return
     for index, job in enumerate(_jobs(case)):
@@ -93,7 +93,7 @@ def _sizes(case: AdmissionRequest) -> Iterator[Problem]:
 
 
 def _dependencies(case: AdmissionRequest) -> Iterator[Problem]:
-    """A job waits for jobs before it in the list, the first for none; nor for itself, which would never end."""
+    """A job may depend only on jobs before it in the list, so the first on none, and no job on itself."""
     known: set[str] = set()
     for index, job in enumerate(_jobs(case) if _created(case) else []):
         where = f"{_JOBS}[{index}].dependsOn"
@@ -152,7 +152,7 @@ def _rule_name_faults(name: str, where: str) -> Iterator[Problem]:
 
 
 def _coordinator(case: AdmissionRequest) -> Iterator[Problem]:
-    """The coordinator is one pod, and its address becomes a label."""
+    """The coordinator must be an existing pod whose address is a valid label value."""
     coordinator = case.new["spec"].get("coordinator")
     if coordinator is None or not _created(case):
         return
@@ -176,7 +176,7 @@ def _coordinator(case: AdmissionRequest) -> Iterator[Problem]:
 
 
 def _claims(case: AdmissionRequest) -> Iterator[Problem]:
-    """Claims are told apart by name, mounted by some container, and not taken over from somebody else."""
+    """Claim names must be unique, mounted by a container, and not used by another volume."""
     if not _created(case):
         return
     seen: set[str] = set()
@@ -210,7 +210,7 @@ def _exists(case: AdmissionRequest, claim: str) -> bool:
 
 
 def _volume_names(case: AdmissionRequest) -> tuple[set[str], set[str]]:
-    """The names of volumes that containers mount, and that pods declare."""
+    """Returns the names of mounted volumes and of declared volumes."""
     mounted, declared = set[str](), set[str]()
     for job in _jobs(case):
         pod = ((job["template"].get("spec") or {}).get("template") or {}).get("spec") or {}
@@ -221,7 +221,7 @@ def _volume_names(case: AdmissionRequest) -> tuple[set[str], set[str]]:
 
 
 def _changes(case: AdmissionRequest) -> Iterator[Problem]:
-    """The jobs stay as they were; while the JobSet is suspended, where and under which labels their pods run may change."""
+    """Replicated jobs are immutable, except for scheduling fields, labels and annotations of pods while the JobSet is suspended."""
     if case.old is None:
         return
     old, new = case.old.get("spec") or {}, case.new["spec"]
@@ -233,7 +233,7 @@ def _changes(case: AdmissionRequest) -> Iterator[Problem]:
 
 
 def _fixed(spec: Obj, suspended: bool) -> list[Any]:
-    """The replicated jobs without what may change."""
+    """The replicated jobs without their mutable fields."""
     jobs = spec.get("replicatedJobs") or []
     if not suspended:
         return jobs
@@ -250,12 +250,12 @@ def _fixed(spec: Obj, suspended: bool) -> list[Any]:
 JOBSET_RULES = (
     WebhookRule("spec.managedBy", "a domain-prefixed path", _managers),
     WebhookRule("spec.network.subdomain", "a DNS label", _subdomain),
-    WebhookRule(f"{_JOBS}[].name", "names of jobs and pods that are DNS labels", _names),
-    WebhookRule(f"{_JOBS}[].replicas", "a number of pods that fits into 32 bits", _sizes),
-    WebhookRule(f"{_JOBS}[].dependsOn", "earlier jobs of the list, none for the first", _dependencies),
-    WebhookRule("spec.successPolicy.targetReplicatedJobs", "jobs of the list", _success_targets),
-    WebhookRule("spec.failurePolicy.rules", "distinct names, known reasons, jobs of the list", _failure_rules),
-    WebhookRule("spec.coordinator", "an indexed pod that exists", _coordinator),
-    WebhookRule("spec.volumeClaimPolicies", "distinct names that containers mount", _claims),
-    WebhookRule(_JOBS, "unchanged, but for where pods run while the JobSet is suspended", _changes),
+    WebhookRule(f"{_JOBS}[].name", "generated names of Jobs and Pods are DNS labels", _names),
+    WebhookRule(f"{_JOBS}[].replicas", "total number of pods fits into 32 bits", _sizes),
+    WebhookRule(f"{_JOBS}[].dependsOn", "jobs before it in the list", _dependencies),
+    WebhookRule("spec.successPolicy.targetReplicatedJobs", "existing replicated jobs", _success_targets),
+    WebhookRule("spec.failurePolicy.rules", "unique names, known reasons, existing replicated jobs", _failure_rules),
+    WebhookRule("spec.coordinator", "an existing indexed pod", _coordinator),
+    WebhookRule("spec.volumeClaimPolicies", "unique names that containers mount", _claims),
+    WebhookRule(_JOBS, "immutable, except for pod scheduling while the JobSet is suspended", _changes),
 )

@@ -1,4 +1,4 @@
-"""What may stand in an object's metadata: names, labels, annotations, finalizers, owners."""
+"""Validation of metadata: names, labels, annotations, finalizers, owner references."""
 
 from __future__ import annotations
 
@@ -52,15 +52,15 @@ _NOT_VALUE = (
 _STANDARD_FINALIZERS = ("foregroundDeletion", "orphan", "kubernetes")
 _LOOKED_AT_IN_A_CHANGE = ("metadata.labels", "metadata.annotations", "metadata.ownerReferences")
 _LOOKED_AT_AS_A_WHOLE = (LIMIT_RANGE, ENDPOINT_SLICE)
-"""Kinds whose own check of a change is that of a new object, and nothing more."""
+"""Kinds whose update validation is their create validation."""
 _LOOKED_AT_AS_A_CHANGE = (LEASE, POD_TEMPLATE, RESOURCE_QUOTA, PRIORITY_CLASS, RUNTIME_CLASS)
-"""Kinds whose own check of a change looks at what changed, and at nothing else of the metadata."""
+"""Kinds whose update validation checks only the change of the metadata."""
 _ANNOTATIONS_LIMIT = 256 * 1024
-"""Bytes of all annotations of an object together, as in Kubernetes."""
+"""Maximum bytes of all annotations of an object, as in Kubernetes."""
 
 
 def metadata_problems(kind: Kind | None, metadata: Obj, *, custom: bool) -> Iterator[Problem]:
-    """Everything wrong with metadata whose types are right. `custom` resources are freer in their finalizers."""
+    """Problems of metadata with valid types. Finalizers of `custom` resources need no domain."""
     prefix = metadata.get("generateName") or ""
     if prefix and not _SUBDOMAIN.match(prefix.rstrip("-.") + "x"):
         yield Problem("metadata.generateName", f'Invalid value: "{prefix}": {NOT_SUBDOMAIN}')
@@ -74,9 +74,9 @@ def metadata_problems(kind: Kind | None, metadata: Obj, *, custom: bool) -> Iter
 
 
 def changed_metadata_problems(kind: Kind, metadata: Obj, *, custom: bool) -> Iterator[Problem]:
-    """Everything wrong with the metadata of a changed object, as often as an API server tells it.
+    """Problems of the metadata of an updated object, repeated as often as an API server repeats them.
 
-    Metadata is looked at as a whole and as a change, for all kinds alike; then once more by what the kind itself checks.
+    Metadata is validated as a whole and as a change for all kinds, then again by the validation of the kind.
     """
     whole = list(metadata_problems(kind, metadata, custom=custom))
     change = [problem for problem in whole if problem.field.startswith(_LOOKED_AT_IN_A_CHANGE)]
@@ -88,7 +88,7 @@ def changed_metadata_problems(kind: Kind, metadata: Obj, *, custom: bool) -> Ite
 
 
 def labelling_problems(metadata: Obj, path: str) -> Iterator[Problem]:
-    """Everything wrong with labels and annotations, of an object or of a template for some."""
+    """Problems of labels and annotations, of an object or of a template."""
     for key, value in (metadata.get("labels") or {}).items():
         for why in key_faults(key):
             yield Problem(f"{path}.labels", f'Invalid value: "{key}": {why}')
@@ -103,13 +103,13 @@ def labelling_problems(metadata: Obj, path: str) -> Iterator[Problem]:
 
 
 def _size(annotations: dict[str, str]) -> int:
-    """Bytes of keys and values."""
+    """The bytes of keys and values."""
     text = "".join(annotations) + "".join(annotations.values())
     return len(text) if text.isascii() else len(text.encode())
 
 
 def metadata_warnings(metadata: Obj) -> Iterator[str]:
-    """What a custom resource may have, and had better not."""
+    """Warnings for discouraged metadata of a custom resource."""
     for finalizer in metadata.get("finalizers") or []:
         if "/" not in finalizer and finalizer not in _STANDARD_FINALIZERS:
             yield (
@@ -119,25 +119,25 @@ def metadata_warnings(metadata: Obj) -> Iterator[str]:
 
 
 def is_subdomain(name: str) -> bool:
-    """Whether a name is an RFC 1123 subdomain, without a look at its length."""
+    """Whether a name is an RFC 1123 subdomain; the length is not checked."""
     return _SUBDOMAIN.match(name) is not None
 
 
 def label_fault(name: str) -> str:
-    """Why a name is no RFC 1035 label, without a look at its length; empty where it is one."""
+    """Why a name is not an RFC 1035 label, or an empty string; the length is not checked."""
     return "" if _DNS_1035.match(name) else _NOT_DNS_1035
 
 
 @lru_cache(4096)
 def label_value_fault(value: str) -> str:
-    """Why a text is no value of a label; empty where it is one."""
+    """Why a text is not a valid label value, or an empty string."""
     if len(value) > 63:
         return "must be no more than 63 bytes"
     return "" if not value or _NAME_PART.match(value) else _NOT_VALUE
 
 
 def container_name_fault(name: str) -> str:
-    """Why a name is no RFC 1123 label; empty where it is one."""
+    """Why a name is not an RFC 1123 label, or an empty string."""
     if len(name) > 63:
         return "must be no more than 63 bytes"
     return "" if _LABEL.match(name) else _NOT_LABEL
@@ -145,7 +145,7 @@ def container_name_fault(name: str) -> str:
 
 @lru_cache(4096)
 def key_faults(key: str) -> tuple[str, ...]:
-    """Why a text is no key of a label. Remembered: what controllers write has always the same keys."""
+    """Why a text is not a valid label key. Cached, because controllers always write the same keys."""
     return tuple(_key_faults(key))
 
 

@@ -1,4 +1,4 @@
-"""What the API server asks of a pod's spec, in Pods and in the templates of Jobs: containers that can be told apart and started."""
+"""Validation of a pod spec by the API server, in Pods and in templates of Jobs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from trainwright.api.schema.check import as_json, quoted
 
 _SOURCES = ("fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef", "fileKeyRef")
 _VOLUME_KINDS = ("emptyDir", "hostPath", "secret", "nfs", "persistentVolumeClaim", "downwardAPI", "configMap", "projected", "csi")
-"""The first of two kinds of volume, in this order, is the one that counts."""
+"""If a volume has two sources, the first in this order is used."""
 _MAY_CHANGE = (
     "activeDeadlineSeconds",
     "tolerations",
@@ -27,7 +27,7 @@ _MAY_CHANGE = (
     "containers",
     "initContainers",
 )
-"""Parts of a Pod's spec that are compared otherwise, or that a scheduler may still set."""
+"""Fields of a pod spec that are compared separately, or that a scheduler may still set."""
 _CHANGEABLE = (
     "`spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` "
     "(only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was "
@@ -53,7 +53,7 @@ def one_of(value: Any, where: str, allowed: tuple[str, ...]) -> Iterator[Problem
 
 
 def pod_spec_problems(spec: Obj, path: str) -> Iterator[Problem]:
-    """Everything wrong with a pod's spec whose types are right."""
+    """Problems of a pod spec with valid types."""
     yield from _volumes(spec.get("volumes") or [], f"{path}.volumes")
     volumes = {volume.get("name") for volume in spec.get("volumes") or [] if len(volume) <= 2}
     if not spec.get("containers"):
@@ -73,7 +73,7 @@ def pod_spec_problems(spec: Obj, path: str) -> Iterator[Problem]:
 
 
 def pod_name_warnings(case: AdmissionRequest) -> Iterator[str]:
-    """A Pod's name becomes its host's name, which is better without dots, and short."""
+    """A Pod's name becomes its hostname, which should be short and without dots."""
     if case.old is not None:
         return
     name = str((case.new.get("metadata") or {}).get("name") or "")
@@ -167,7 +167,7 @@ def _mounts(mounts: list[Obj], path: str, volumes: set[Any]) -> Iterator[Problem
 
 
 def resource_problems(resources: Obj, path: str) -> Iterator[Problem]:
-    """Amounts that are none, less than nothing, or asked for beyond their limit."""
+    """Invalid or negative quantities, and requests above their limit."""
     amounts: dict[str, dict[str, Quantity]] = {"limits": {}, "requests": {}}
     for group, read in amounts.items():
         for name, text in (resources.get(group) or {}).items():
@@ -201,14 +201,14 @@ def _resource_name(name: str, where: str) -> Iterator[Problem]:
 
 def _pod(case: AdmissionRequest) -> Iterator[Problem]:
     if case.old is not None:
-        return  # what may change of a running pod was checked when it was created
+        return  # the mutable fields of a running pod were validated on create
     spec = case.new.get("spec") or {}
     yield from pod_spec_problems(spec, "spec")
     yield from one_of(spec.get("restartPolicy"), "spec.restartPolicy", ("Always", "OnFailure", "Never"))
 
 
 def _same_pod(case: AdmissionRequest) -> Iterator[Problem]:
-    """What a Pod runs is fixed once it is made, but for its images."""
+    """A Pod's spec is immutable, except for images, deadline and added tolerations."""
     if case.old is None:
         return
     old, new = case.old.get("spec") or {}, case.new.get("spec") or {}
@@ -227,7 +227,7 @@ def _same_pod(case: AdmissionRequest) -> Iterator[Problem]:
 
 
 def _deadline_fault(old: Any, new: Any) -> str:
-    """A deadline may be set, and come nearer."""
+    """A deadline may be set and shortened, but not extended or removed."""
     if new is None:
         return "" if old is None else "Invalid value: null: must not update from a positive integer to nil value"
     if not 0 <= new <= _LONGEST_DEADLINE:
@@ -248,11 +248,11 @@ def _unchangeable(spec: Obj) -> Obj:
 
 
 def _kept(old: Obj, new: Obj) -> bool:
-    """Whether every toleration is still there."""
+    """Whether all earlier tolerations are kept."""
     return all(toleration in (new.get("tolerations") or []) for toleration in old.get("tolerations") or [])
 
 
 POD_RULES = (
-    WebhookRule("spec", "containers that can be told apart and started", _pod),
-    WebhookRule("spec", "what a pod runs stays, but for its images", _same_pod),
+    WebhookRule("spec", "a valid pod spec with unique container names", _pod),
+    WebhookRule("spec", "immutable, except for images, deadline and added tolerations", _same_pod),
 )

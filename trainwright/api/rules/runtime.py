@@ -1,4 +1,4 @@
-"""What Trainer's webhooks ask of a runtime: each step that is known by its label runs once, and holds its container."""
+"""Validation of a runtime by Trainer's webhooks: each step with an ancestor label has one replica and its container."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _JOBS = "spec.template.spec.replicatedJobs"
 
 
 def cluster_runtime_warnings(case: AdmissionRequest) -> Iterator[str]:
-    """On creation only, and only for the kind that everybody shares."""
+    """On create only, and only for ClusterTrainingRuntimes."""
     if case.old is None and is_deprecated(case.new) and not _is_unchecked(case.new):
         yield DEPRECATED.format(kind="ClusterTrainingRuntime", name=name_of(case.new))
 
@@ -27,7 +27,7 @@ def _is_unchecked(runtime: Obj) -> bool:
 
 
 def _steps(case: AdmissionRequest) -> Iterator[tuple[str, str, Any]]:
-    """The jobs that are steps of a TrainJob: path, label and job."""
+    """The replicated jobs with an ancestor label: path, label and job."""
     if _is_unchecked(case.new):
         return
     template = (case.new.get("spec") or {}).get("template") or {}
@@ -52,5 +52,5 @@ def _on_create(case: AdmissionRequest) -> Iterator[Problem]:
     return iter(()) if case.old is not None else _step_problems(case)
 
 
-CLUSTER_RUNTIME_RULES = (WebhookRule(f"{_JOBS}[]", "one replica, and the container that its step overrides", _step_problems),)
-NAMESPACED_RUNTIME_RULES = (WebhookRule(f"{_JOBS}[]", "the same, when it is created", _on_create),)
+CLUSTER_RUNTIME_RULES = (WebhookRule(f"{_JOBS}[]", "one replica, and the container of its step", _step_problems),)
+NAMESPACED_RUNTIME_RULES = (WebhookRule(f"{_JOBS}[]", "the same, on create", _on_create),)

@@ -1,6 +1,6 @@
-"""What Trainer's webhooks do to a TrainJob: time stamps on its patches, and the rules that need no patched template.
+"""What Trainer's webhooks do with a TrainJob: timestamps on its patches, and the rules that do not need the patched template.
 
-The rules that need the runtime's template stand beside the policy that they belong to.
+Rules that need the runtime's template are with their policy in `materialize`.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ DEPRECATED = (
 
 
 def trainjob_defaults(job: Obj, old: Obj | None, now: str) -> None:
-    """Say, in place, when each patch was last changed; a user's own time stands on a new patch. No time without a clock.
+    """Set, in place, the time of the last change of each patch; a time set by the user is kept on a new patch. Needs a clock.
 
-    Where that changes anything, the whole TrainJob comes back as code writes it.
+    If anything changes, the whole TrainJob is normalized as the webhook serializes it.
     """
     stamped = False
     before = {patch.get("manager"): patch for patch in ((old or {}).get("spec") or {}).get("runtimePatches") or []}
@@ -51,7 +51,7 @@ def trainjob_defaults(job: Obj, old: Obj | None, now: str) -> None:
 
 
 def trainjob_warnings(case: AdmissionRequest) -> Iterator[str]:
-    """A runtime that is going away still works, and says so."""
+    """Warns about a deprecated runtime, which still works."""
     reference = _reference(case.new)
     if reference.get("kind") != _CLUSTER or case.lookup is None:
         return
@@ -124,7 +124,7 @@ def _unnamed_managers(case: AdmissionRequest) -> Iterator[Problem]:
 
 
 def _manager_faults(manager: str) -> Iterator[str]:
-    """Why a manager is no path below a domain, such as `acme.io/foo`."""
+    """Why a manager is not a domain-prefixed path such as `acme.io/foo`."""
     host, slash, path = manager.partition("/")
     if not (host and slash and path):
         yield f'"{manager}": must be a domain-prefixed path (such as "acme.io/foo")'
@@ -136,7 +136,7 @@ def _manager_faults(manager: str) -> Iterator[str]:
 
 
 def _variables_by_patch(case: AdmissionRequest) -> Iterator[Problem]:
-    """The three containers have their variables from the TrainJob itself."""
+    """Variables of these three containers come from the TrainJob itself."""
     reserved = sorted(names.CONTAINER_OF_ANCESTOR.values())
     for index, patch in enumerate(_patches(case.new)):
         for path, container in _patched_containers(patch):
@@ -156,9 +156,11 @@ def _patched_containers(patch: Obj) -> Iterator[tuple[str, Any]]:
 
 
 TRAINJOB_RULES = (
-    WebhookRule("spec.runtimeRef.kind", "one of the two kinds of runtime, of Trainer's group", _unsupported_runtime, alone=True),
-    WebhookRule("spec.runtimeRef", "a runtime that exists, on every update too", _missing_runtime, alone=True),
-    WebhookRule(_PATCHES, "changed only while the TrainJob is suspended and none of its jobs is active", _late_patches),
+    WebhookRule(
+        "spec.runtimeRef.kind", "ClusterTrainingRuntime or TrainingRuntime of Trainer's group", _unsupported_runtime, alone=True
+    ),
+    WebhookRule("spec.runtimeRef", "an existing runtime, also on update", _missing_runtime, alone=True),
+    WebhookRule(_PATCHES, "immutable unless the TrainJob is suspended and has no active jobs", _late_patches),
     WebhookRule(f"{_PATCHES}.manager", "a domain-prefixed path", _unnamed_managers),
-    WebhookRule(_PATCHES, "no variables for the containers that a TrainJob overrides itself", _variables_by_patch),
+    WebhookRule(_PATCHES, "no variables for containers that the TrainJob itself overrides", _variables_by_patch),
 )

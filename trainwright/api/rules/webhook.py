@@ -1,6 +1,6 @@
-"""The language of rules that a cluster asks by webhook: one entry for each, found by its field and read in one line.
+"""Rules that a cluster checks by webhook: one entry each, with its field, its requirement and its check.
 
-A rule is asked after the schema has found the object well-formed, so it may rely on types, required fields and defaults.
+Rules run after the schema check, so they may rely on types, required fields and defaults.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from trainwright.api.errors import Problem
 from trainwright.api.objects import Obj
 
 Lookup = Callable[[str, str, str], Obj | None]
-"""`(kind, namespace, name)` to an object, or None."""
+"""Maps `(kind, namespace, name)` to an object, or None."""
 
 
 @dataclass(frozen=True)
 class AdmissionRequest:
-    """What a rule is asked about: the object, what it replaces, and how to find others."""
+    """The input of a rule: the object, the object that it replaces, and a look-up of others."""
 
     new: Obj
     old: Obj | None = None
@@ -26,17 +26,17 @@ class AdmissionRequest:
 
 @dataclass(frozen=True)
 class WebhookRule:
-    """One rule of a webhook: where it stands, what it demands, and how its breaches are found."""
+    """One rule of a webhook: its field, what it requires, and how violations are found."""
 
     field: str
-    demands: str
+    requires: str
     breaches: Callable[[AdmissionRequest], Iterator[Problem]]
     alone: bool = False
-    """Once it is broken, the rules after it are not asked."""
+    """If it is violated, the rules after it are not checked."""
 
 
 def violations(rules: tuple[WebhookRule, ...], case: AdmissionRequest) -> list[Problem]:
-    """Every breach, in the order of the rules."""
+    """All violations, in the order of the rules."""
     found: list[Problem] = []
     for rule in rules:
         found.extend(rule.breaches(case))

@@ -1,7 +1,7 @@
-"""One walk over a value and its schema that finds everything wrong, in the words of an API server that has the schema.
+"""Checks a value against its schema and finds all problems, with the messages of an API server.
 
-Findings are of two sorts: of the schema (types, lengths, required fields) and of its rules. A server does not ask the rules
-while the schema finds something that could mislead them; `Findings.told` is what it would then say.
+Problems are of the schema (types, lengths, required fields) or of its rules. A server skips the rules if the schema has certain
+problems; `Findings.reported` is the list that it returns.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from trainwright.api.schema.types import (
 from trainwright.api.times import is_moment
 
 ROOT = "<nil>"
-"""How the API names the object itself."""
+"""The API's name for the object itself."""
 QUANTITY_PATTERN = (
     r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$"
 )
@@ -53,17 +53,17 @@ _FORMS = {"FieldValueTypeInvalid", "FieldValueRequired"}
 
 @dataclass
 class Findings:
-    """What a walk found, apart: of the schema, and of the rules that stand in it."""
+    """The problems found: of the schema, and of its rules."""
 
     schema_problems: list[Problem] = field(default_factory=list)
     rules: list[Problem] = field(default_factory=list)
 
     @property
     def malformed(self) -> bool:
-        """Whether code that relies on types and required fields would stumble."""
+        """Whether code that relies on types and required fields would fail."""
         return any(problem.reason in _FORMS for problem in self.schema_problems)
 
-    def told(self) -> list[Problem]:
+    def reported(self) -> list[Problem]:
         """The problems as an API server lists them."""
         if any(problem.reason in _BLOCKING for problem in self.schema_problems):
             return [*self.schema_problems, _UNASKED]
@@ -74,7 +74,7 @@ class Findings:
 
 
 def findings(schema: Schema, value: Any, old: Any = None) -> Findings:
-    """Everything wrong with `value`; `old` is what it replaces, and what is the same in both is not held against it."""
+    """All problems of `value`. `old` is the value that it replaces; unchanged parts are not reported."""
     found = Findings()
     _check(schema, value, old, "", found)
     return found
@@ -100,7 +100,7 @@ def _ask(rule: Rule, value: Any, old: Any, path: str, found: Findings) -> None:
 
 
 def _safely(condition: Any, *values: Any) -> bool:
-    """Whether a condition holds; it is not held against a value that other findings already call misshapen."""
+    """Whether a condition holds; True for a value that the condition cannot read, which other problems report."""
     try:
         return bool(condition(*values))
     except (AttributeError, KeyError, TypeError):
@@ -123,7 +123,7 @@ _TYPES = {bool: "boolean", int: "integer", float: "number", str: "string", list:
 
 
 def type_of(value: Any) -> str:
-    """What JSON Schema calls the type of a value."""
+    """The JSON Schema type of a value."""
     if isinstance(value, float) and value.is_integer():
         return "integer"
     return _TYPES.get(type(value), "null")
@@ -171,7 +171,7 @@ def quoted(values: tuple[str, ...]) -> str:
 
 @cache
 def expression(pattern: str) -> re.Pattern[str]:
-    """A pattern of the API as Python reads it: there `$` is the very end of the text."""
+    """A pattern of the API as a Python expression: `$` becomes `\\Z`, the end of the text."""
     return re.compile(pattern[:-1] + r"\Z" if pattern.endswith("$") else pattern, re.ASCII)
 
 
@@ -193,7 +193,7 @@ def _whole(schema: Integer, value: Any, _old: Any, path: str, found: Findings) -
 
 
 def fits(schema: Integer, value: float) -> bool:
-    """Whether a number is one of as many bits."""
+    """Whether a number fits into the schema's bits."""
     most = 1 << (schema.bits or 64) - 1
     return -most <= value < most
 
@@ -232,7 +232,7 @@ def _sequence(schema: ListOf, value: Any, old: Any, path: str, found: Findings) 
 
 
 def _key(schema: ListOf, item: Any) -> Any:
-    """What tells an element from its siblings; None where nothing does."""
+    """The key of an element among its siblings, or None."""
     if not schema.keys or not isinstance(item, dict):
         return None
     key = tuple(item.get(name) for name in schema.keys)
@@ -260,7 +260,7 @@ def _distinct(schema: ListOf, value: list[Any], path: str, found: Findings) -> N
 
 
 def _hashable(value: Any) -> Any:
-    """Something that is equal where values are the same JSON, `1` and `true` apart."""
+    """A hashable value that is equal for equal JSON; `1` and `true` differ."""
     if isinstance(value, dict):
         return tuple((name, _hashable(inner)) for name, inner in value.items())
     return value if isinstance(value, str) else as_json(value)
@@ -290,7 +290,7 @@ def _record(schema: Struct, value: Any, old: Any, path: str, found: Findings) ->
     fields = schema.fields
     for name, item in value.items():
         known = fields.get(name)
-        # Text without limits is most of what there is: no path is built for it.
+        # Most values are unlimited strings: skip building their paths.
         if known is not None and not (known is STRING and type(item) is str):
             _check(known, item, before.get(name), child(path, name), found)
     return True

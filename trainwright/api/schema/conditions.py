@@ -1,4 +1,4 @@
-"""Schemas of what the status of TrainJobs and JobSets have in common."""
+"""Schema of conditions in the status of TrainJobs and JobSets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Schemas of containers and of what stands in them: variables, ports, probes, resources, mounts, security."""
+"""Schemas of containers and their parts: variables, ports, probes, resources, mounts, security."""
 
 from __future__ import annotations
 

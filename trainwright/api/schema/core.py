@@ -1,4 +1,4 @@
-"""Schemas of the plain kinds of the core group that a cluster of ours serves, whole objects each."""
+"""Schemas of the core kinds that the embedded cluster serves, as whole objects."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _CONDITION = Struct(
 
 
 def whole_object(**parts: Schema) -> Struct:
-    """The schema of a kind around what it has besides metadata."""
+    """The schema of a kind with metadata and the given parts."""
     return Struct({"apiVersion": STRING, "kind": STRING, "metadata": ANY_VALUE, **parts})
 
 
@@ -140,7 +140,7 @@ NODE = whole_object(
         open=True,
     ),
 )
-"""What is read of a node; there is more to one on a cluster."""
+"""The fields of a Node that we read; a real one has more."""
 CLAIM = whole_object(spec=CLAIM_SPEC, status=CLAIM_TEMPLATE.fields["status"])
 SERVICE_ACCOUNT = whole_object(
     automountServiceAccountToken=BOOLEAN,

@@ -1,6 +1,6 @@
-"""How a server, or a webhook, fails to read a value of the wrong type into its own types; it tells the first failure only.
+"""Errors of a server or a webhook that decodes a value of the wrong type; only the first is reported.
 
-Built-in kinds are read so by the API server, TrainJobs and JobSets by the webhooks that default them.
+The API server decodes built-in kinds, the defaulting webhooks decode TrainJobs and JobSets.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ _NUMERIC = ("integer", "number")
 _BASE64 = re.compile(r"[A-Za-z0-9+/]*")
 _USUAL_QUANTITY = re.compile(r"[0-9]{1,9}(m|[kMGTP]|[KMGTP]i)?\Z", re.ASCII)
 _PARSED = "FieldValueInvalid"
-"""Values that parse themselves (quantities, times) end the reading at once, whatever was wrong before them."""
+"""An error of a self-decoding value (quantity, time) ends decoding and replaces earlier errors."""
 
 
 def decoding_problems(schema: Struct, obj: Any, type_name: str) -> list[Problem]:
-    """Why `obj` cannot be read, in the order in which it is read; the first is what the server says."""
+    """Why `obj` cannot be decoded, in decoding order; the server reports the first."""
     if _is_plain(schema, obj):
         return []
     found = list(_problems(schema, obj, "", "", type_name))
@@ -43,7 +43,7 @@ def decoding_problems(schema: Struct, obj: Any, type_name: str) -> list[Problem]
 
 
 def _is_plain(schema: Schema, value: Any) -> bool:
-    """Whether a value can be read without a closer look: most can."""
+    """Whether a value is certainly decodable: most are."""
     kind, found = type(schema), type(value)
     if value is None or kind is AnyValue:
         return True

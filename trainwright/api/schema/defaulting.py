@@ -1,6 +1,6 @@
-"""What happens to an object before it is judged: unknown fields go, nulls go, defaults come.
+"""What happens to an object before validation: unknown fields and nulls are pruned, defaults are set.
 
-One pass for all three; the unknown fields are told by their paths, since strict clients want them refused.
+One pass for all three; it returns the paths of unknown fields, which strict clients want rejected.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ _CONTAINERS, _WITH_PARTS = (dict, list), (Struct, MapOf, ListOf)
 
 
 Unknown = tuple[str, tuple[str, ...]]
-"""The path of an unknown field, and the fields that are known in its place."""
+"""The path of an unknown field, and the known fields at that place."""
 
 
 def apply_defaults(schema: Struct, obj: Obj, path: str = "") -> tuple[Obj, list[Unknown]]:
-    """`obj` as a new object with what the schema knows and its defaults, and the fields that it does not know.
+    """Return `obj` as a new object, pruned and with defaults, and its unknown fields.
 
-    The two share nothing that can be changed. Nulls go, but for those in maps of texts of built-in kinds, which `typed_nulls`
-    has read before.
+    The two objects share no mutable value. Nulls are pruned, except in string maps of built-in kinds, which `typed_nulls`
+    has converted before.
     """
     dropped: list[str] = []
     own = _record(schema, obj, dropped)
-    # Most objects have no unknown field; only for the others are paths made.
+    # Most objects have no unknown field; build paths only for the others.
     return own, list(_strange(schema, obj, path)) if dropped else []
 
 
@@ -39,7 +39,7 @@ def _value(schema: Schema, value: Any, dropped: list[str]) -> Any:
     if type(value) is dict:
         if kind is MapOf:
             return _mapping(schema.value, value, dropped)  # type: ignore[attr-defined]
-        # A map where the schema has none, an array say, has no field that is known.
+        # In a map where the schema has another type, all fields are unknown.
         return _record(schema if kind is Struct else _NOTHING, value, dropped)  # type: ignore[arg-type]
     if type(value) is list:
         item = _item(schema)
@@ -71,12 +71,12 @@ def _mapping(schema: Schema, value: Obj, dropped: list[str]) -> Obj:
 
 
 def _item(schema: Schema) -> Schema:
-    """Elements of a list where the schema has none are judged as if nothing were known of them."""
+    """The schema of a list's elements; an empty struct where the schema has no list."""
     return schema.item if isinstance(schema, ListOf) else _NOTHING
 
 
 def _strange(schema: Schema, value: Any, path: str) -> Iterator[Unknown]:
-    """The fields that `apply_defaults` leaves out, in the order in which they stand."""
+    """The fields that `apply_defaults` prunes, in document order."""
     if isinstance(schema, AnyValue):
         return
     if isinstance(value, list):
@@ -95,7 +95,7 @@ def _strange(schema: Schema, value: Any, path: str) -> Iterator[Unknown]:
 
 
 _DEFAULTS: dict[int, tuple[tuple[str, Any], ...]] = {}
-"""The fields of a record that have a default, by the record's identity: schemas live as long as the program."""
+"""The fields of a struct that have a default, cached by identity: schemas live as long as the program."""
 
 
 def _defaults(schema: Struct) -> tuple[tuple[str, Any], ...]:
@@ -107,7 +107,7 @@ def _defaults(schema: Struct) -> tuple[tuple[str, Any], ...]:
 
 
 def typed_nulls(schema: Schema, value: Any) -> Any:
-    """`value` as a new value in which the nulls of maps of texts are empty texts, as code with types reads them."""
+    """`value` as a new value in which nulls of string maps are empty strings, as typed code decodes them."""
     if isinstance(schema, MapOf) and isinstance(value, dict) and isinstance(schema.value, String):
         return {key: "" if inner is None else inner for key, inner in value.items()}
     if isinstance(schema, Struct) and isinstance(value, dict):

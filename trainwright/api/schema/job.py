@@ -1,4 +1,4 @@
-"""Schema of a Job's spec and template (batch/v1), as a JobSet or a runtime holds it."""
+"""Schema of a Job's spec and template (batch/v1) inside a JobSet or a runtime."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ _CLAIM_POLICY = Struct(
 
 
 def jobset_spec(replicas: Integer) -> Struct:
-    """The schema of a JobSet's spec. A JobSet bounds its `replicas`, the copy inside a runtime does not."""
+    """The schema of a JobSet's spec. `replicas` is bounded in a JobSet, but not inside a runtime."""
     fields: dict[str, Schema] = {
         "coordinator": Struct(
             {"jobIndex": PLAIN_INT, "podIndex": PLAIN_INT, "replicatedJob": STRING}, ("replicatedJob",), type_name="Coordinator"
@@ -156,7 +156,7 @@ _STATUS = Struct(
 
 
 def kind_schema(spec: Schema, status: Schema | None = None, rules: tuple[Rule, ...] = ()) -> Struct:
-    """The schema of a whole custom resource around the schemas of its spec and status; its metadata has rules of its own."""
+    """The schema of a custom resource from those of its spec and status; its metadata is validated separately."""
     fields = {"apiVersion": STRING, "kind": STRING, "metadata": ANY_VALUE, "spec": spec} | ({"status": status} if status else {})
     return Struct(fields, rules=rules)
 

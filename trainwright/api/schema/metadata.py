@@ -1,4 +1,4 @@
-"""Schema of an object's own metadata, which every kind has and the server reads itself."""
+"""Schema of ObjectMeta, which the server decodes for every kind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Schema of a Pod's spec and template, as a JobSet or a runtime holds it."""
+"""Schema of a Pod's spec and template inside a JobSet or a runtime."""
 
 from __future__ import annotations
 

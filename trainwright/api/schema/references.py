@@ -1,4 +1,4 @@
-"""Schemas of what points at other things and is part of many: keys of ConfigMaps, fields, selectors, a template's metadata."""
+"""Schemas of references that many types share: keys of ConfigMaps, fields, selectors, a template's metadata."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What a webhook that reads an object into types and writes it back leaves of it, besides what it meant to change.
+"""Side effects of a webhook that decodes an object into types and encodes it again.
 
-Quantities come back in their canonical form, and required fields that were missing as the zero of their type. What would
-not come back, empty lists for example, stays: webhooks send no removals.
+Quantities become canonical, and missing required fields become the zero value of their type. Values that encoding would omit,
+empty lists for example, stay: webhooks send no removals.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from trainwright.api.schema.types import ANY_VALUE, STRING, Boolean, Integer, Li
 
 
 def rewrite(schema: Struct, value: Any) -> None:
-    """Change, in place, a record whose types are right into what types would make of it."""
+    """Change, in place, a struct with valid types into its decoded and encoded form."""
     for name in schema.required:
         if name not in value:
             value[name] = _zero(schema.fields[name])
@@ -28,7 +28,7 @@ def rewrite(schema: Struct, value: Any) -> None:
 
 
 def read_quantities(schema: Schema, value: Any) -> None:
-    """Change, in place, quantities into their canonical form, as built-in kinds are stored."""
+    """Canonicalize quantities in place, as built-in kinds are stored."""
     if isinstance(value, dict):
         for name, inner in value.items():
             part = _part(schema, name)
@@ -42,13 +42,13 @@ def read_quantities(schema: Schema, value: Any) -> None:
 
 
 _HOLDERS: dict[int, bool] = {}
-"""Whether there are quantities in a schema, by its identity: schemas live as long as the program."""
+"""Whether a schema contains quantities, cached by identity: schemas live as long as the program."""
 
 
 def _holds_quantities(schema: Schema) -> bool:
     known = _HOLDERS.get(id(schema))
     if known is None:
-        _HOLDERS[id(schema)] = False  # of a schema within itself
+        _HOLDERS[id(schema)] = False  # for recursive schemas
         known = _HOLDERS[id(schema)] = type(schema) is Quantity or any(map(_holds_quantities, _parts(schema)))
     return known
 
@@ -65,7 +65,7 @@ def _parts(schema: Schema) -> Iterable[Schema]:
 
 
 def read_nulls(schema: Schema, value: Any) -> None:
-    """Change, in place, the nulls of lists into what typed code reads there: empty text, zero, an empty record."""
+    """Replace, in place, nulls in lists by what typed code decodes: an empty string, zero, an empty struct."""
     if isinstance(value, dict):
         for name, inner in value.items():
             if isinstance(inner, dict | list):
@@ -101,7 +101,7 @@ def _rewritten(schema: Schema, value: Any) -> Any:
 def _canonical(amount: Any) -> Any:
     try:
         return canonical(amount)
-    except (ValueError, ArithmeticError):  # an exponent beyond all bounds: left for the rules to judge
+    except (ValueError, ArithmeticError):  # an exponent out of bounds: the rules report it
         return amount
 
 

@@ -17,7 +17,7 @@ def _at_most_one(policy: Any) -> bool:
 
 
 def at_least_one(message: str) -> Rule:
-    """The rule that a number is positive."""
+    """A rule: the number is positive."""
     return Rule("self >= 1", message, holds=lambda number: bool(number >= 1))
 
 

@@ -1,4 +1,4 @@
-"""Values inside messages, as the servers serialise their own types: fields in the order of the type, empty ones left out."""
+"""Values in messages, as servers serialize their types: fields in the order of the type, without empty ones."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PLACE = {name: place for place, name in enumerate(_ORDER)}
 
 
 def serialised(value: Any, *, containers: bool = False) -> str:
-    """A value as JSON. `containers` are written with their resources even where they have none."""
+    """A value as JSON. `containers` are written with `resources` even if these are empty."""
     if containers:
         value = [{"resources": {}, **container} for container in value]
     return as_json(_ordered(value))

@@ -1,6 +1,6 @@
-"""The language in which the schemas of our kinds are written: what a value may be, and the rules that types cannot say.
+"""The types of which schemas are built, and rules that types cannot express.
 
-One table in this language gives defaulting, pruning, strict checking, the checks themselves and the CustomResourceDefinitions.
+Defaulting, pruning, strict decoding, validation and the CustomResourceDefinitions all derive from the same schemas.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Rule:
-    """A condition on one value: in CEL for a cluster that checks it by itself, in Python for us.
+    """A condition on one value: in CEL for a cluster, in Python for us.
 
-    A rule on a change has `keeps` instead of `holds`, and is asked only where there is a value before and after.
+    A transition rule has `keeps` instead of `holds`; it is checked only if there is a value before and after.
     """
 
     cel: str
@@ -22,17 +22,17 @@ class Rule:
     holds: Callable[[Any], bool] | None = None
     keeps: Callable[[Any, Any], bool] | None = None
     about: str = ""
-    """The field that a reader should look at, where the rule stands on an object around it."""
+    """The field that the rule is about, if it is defined on an enclosing object."""
 
 
 def unchanged(message: str) -> Rule:
-    """The rule that a present value stays as it is; adding or removing it is no change."""
+    """A rule: the value is immutable once set; adding or removing it is allowed."""
     return Rule("self == oldSelf", message, keeps=lambda old, new: bool(old == new))
 
 
 @dataclass(frozen=True, eq=False)
 class Schema:
-    """What a value may be. `default` fills an absent value."""
+    """The base of all types. `default` replaces an absent value."""
 
     default: Any = field(default=None, kw_only=True)
     rules: tuple[Rule, ...] = field(default=(), kw_only=True)
@@ -40,7 +40,7 @@ class Schema:
 
 @dataclass(frozen=True, eq=False)
 class AnyValue(Schema):
-    """Passed through unchecked."""
+    """Any value, not validated."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,14 +50,14 @@ class String(Schema):
     pattern: str | None = None
     one_of: tuple[str, ...] = ()
     moment: bool = False
-    """An RFC 3339 date and time."""
+    """The value is an RFC 3339 date and time."""
     base64: bool = False
-    """Bytes, as JSON carries them."""
+    """The value is base64."""
 
 
 @dataclass(frozen=True, eq=False)
 class Integer(Schema):
-    """An integer of 32 or 64 bits; with 0 the schema does not say, and the servers' own 64 hold."""
+    """An integer of 32 or 64 bits; 0 if the schema has no format, which means 64."""
 
     at_least: int | None = None
     at_most: int | None = None
@@ -81,7 +81,7 @@ class Quantity(Schema):
 
 @dataclass(frozen=True, eq=False)
 class ListOf(Schema):
-    """A list; `keys` are the fields by which its elements must differ, `distinct` is the same for elements that are scalars."""
+    """A list; `keys` are the fields that identify an element; `distinct` means that scalar elements are unique."""
 
     item: Schema = AnyValue()
     at_least: int = field(default=0, kw_only=True)
@@ -92,7 +92,7 @@ class ListOf(Schema):
 
 @dataclass(frozen=True, eq=False)
 class MapOf(Schema):
-    """Free keys, values of one schema."""
+    """A map with arbitrary keys and values of one schema."""
 
     value: Schema = String()
     atomic: bool = field(default=False, kw_only=True)
@@ -101,19 +101,19 @@ class MapOf(Schema):
 
 @dataclass(frozen=True, eq=False)
 class Struct(Schema):
-    """Named fields; anything else is unknown."""
+    """An object with named fields; others are unknown."""
 
     fields: dict[str, Schema] = field(default_factory=dict)
     required: tuple[str, ...] = ()
     at_least_fields: int = field(default=0, kw_only=True)
     open: bool = field(default=False, kw_only=True)
-    """Unknown fields are let through: a part of the API that we pass on without reading."""
+    """Unknown fields are kept: for parts of the API that we do not read."""
     type_name: str = field(default="", kw_only=True)
-    """How the servers call this type; their messages about values that cannot be read name it."""
+    """The servers' name of this type in decoding errors."""
     atomic: bool = field(default=False, kw_only=True)
     """Owned and replaced as a whole by server-side apply."""
     written: tuple[str, ...] = field(default=(), kw_only=True)
-    """Optional fields that come back as an empty object when code rewrites the record."""
+    """Optional fields that encoding writes as an empty object."""
 
 
 STRING, BOOLEAN, INT, LONG, PLAIN_INT = String(), Boolean(), Integer(), Integer(bits=64), Integer(bits=0)

@@ -1,4 +1,4 @@
-"""Schemas of a Pod's volumes, one field for each kind of volume, and of claims."""
+"""Schemas of a Pod's volumes, with one field for each source, and of claims."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Schemas of the status of Pods and Jobs, as kubelets and controllers write it."""
+"""Schemas of the status of Pods and Jobs."""
 
 from __future__ import annotations
 

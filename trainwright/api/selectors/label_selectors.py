@@ -1,6 +1,6 @@
-"""Reading a label selector: `a=b`, `a!=b`, `a in (x,y)`, `a notin (x)`, `a>1`, `a`, `!a`, joined by commas.
+"""Parses a label selector: `a=b`, `a!=b`, `a in (x,y)`, `a notin (x)`, `a>1`, `a`, `!a`, joined by commas.
 
-A small grammar with one word of look-ahead; mistakes get the words of the API servers.
+A recursive descent parser with one token of look-ahead; error messages are those of the API server.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Condition = Callable[[dict[str, str]], bool]
 
 @dataclass(frozen=True)
 class Requirement:
-    """One term: a key, an operator (also `exists` and `!`), and its values."""
+    """One requirement: a key, an operator (also `exists` and `!`), and its values."""
 
     key: str
     operator: str
@@ -45,7 +45,7 @@ class Requirement:
 
 
 def requirements(text: str) -> list[Requirement]:
-    """The terms of a selector; none select everything. Raises BadRequest."""
+    """The requirements of a selector; an empty list selects everything. Raises BadRequest."""
     words = _Words(_TOKEN.findall(text))
     found: list[Requirement] = []
     while True:
@@ -68,7 +68,7 @@ def requirements(text: str) -> list[Requirement]:
 
 
 class _Words:
-    """The words of a selector; the empty one is its end."""
+    """The tokens of a selector; an empty token is the end."""
 
     def __init__(self, words: list[str]):
         self._words = words

@@ -1,4 +1,4 @@
-"""Label and field selectors, from the text that kubectl and the clients send to a function on objects.
+"""Label and field selectors: from the text of a request to a predicate on objects.
 
 Grammar of label selectors: `a=b`, `a==b`, `a!=b`, `a in (x,y)`, `a notin (x,y)`, `a`, `!a`, joined by commas.
 """
@@ -16,15 +16,15 @@ Selector = Callable[[Obj], bool]
 
 
 def label_selector(text: str) -> Selector:
-    """The predicate for a label selector; an empty text selects everything.
+    """Return the predicate of a label selector; an empty one selects everything.
 
-    Raises BadRequest when the text cannot be parsed.
+    Raises BadRequest if it cannot be parsed.
     """
     return labels_matching([requirement.holds for requirement in requirements(text)])
 
 
 def match_labels(selector: Obj | None) -> Selector:
-    """The predicate for a LabelSelector object (`matchLabels`, `matchExpressions`)."""
+    """Return the predicate of a LabelSelector object (`matchLabels`, `matchExpressions`)."""
     selector = selector or {}
     requirements = [_in(key, {value}) for key, value in (selector.get("matchLabels") or {}).items()]
     for expression in selector.get("matchExpressions") or []:
@@ -38,9 +38,9 @@ def labels_matching(requirements: list[Callable[[dict[str, str]], bool]]) -> Sel
 
 
 def field_terms(text: str) -> list[tuple[str, str, bool]]:
-    """The terms of a field selector as `(path, value, equal)`.
+    """Return the terms of a field selector as `(path, value, equal)`.
 
-    Raises BadRequest when a term is neither `path=value` nor `path!=value`.
+    Raises BadRequest if a term is neither `path=value` nor `path!=value`.
     """
     terms = []
     for term in filter(None, (part.strip() for part in text.split(","))):
@@ -52,7 +52,7 @@ def field_terms(text: str) -> list[tuple[str, str, bool]]:
 
 
 def field_selector(text: str) -> Selector:
-    """The predicate for a field selector; a path that an object lacks has the empty value."""
+    """Return the predicate of a field selector; a missing field has an empty value."""
     terms = field_terms(text)
     return lambda obj: all((str(_at(obj, path)) == value) is equal for path, value, equal in terms)
 

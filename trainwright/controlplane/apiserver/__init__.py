@@ -1,5 +1,5 @@
 """The embedded Kubernetes API server.
 
-From the bottom up: `store` keeps objects and their history, `rest` gives them the verbs of Kubernetes, `http` puts those on
-the wire, `serve` opens the port. Everything above the store shares its objects: whoever wants to change one copies it first.
+From the bottom up: `storage` holds objects and their history, `verbs` implements the Kubernetes verbs, `http` maps requests to
+verbs and serves the port. Callers share the objects of the store: copy an object before changing it.
 """

@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import IO
 
-from trainwright.controlplane.apiserver.streaming.sessions import STDERR, STDOUT, Wanted
+from trainwright.controlplane.apiserver.streaming.sessions import STDERR, STDOUT, CommandRequest
 from trainwright.controlplane.node.container import ContainerRun
 from trainwright.controlplane.node.terminal import Terminal
 
@@ -45,7 +45,9 @@ class ExecSession:
         self._has_output = False
 
     @classmethod
-    async def start(cls, argv: list[str], env: dict[str, str], cwd: Path, wanted: Wanted, run: ContainerRun) -> ExecSession:
+    async def start(
+        cls, argv: list[str], env: dict[str, str], cwd: Path, wanted: CommandRequest, run: ContainerRun
+    ) -> ExecSession:
         """Start `argv` beside the processes of `run`. Raises OSError."""
         command = [sys.executable, "-S", "-E", "-P", str(CHILD), str(cwd), str(int(wanted.tty)), *argv]
         if wanted.tty:
@@ -56,7 +58,7 @@ class ExecSession:
         return session
 
     @classmethod
-    async def _with_pipes(cls, command: list[str], env: dict[str, str], wanted: Wanted, run: ContainerRun) -> ExecSession:
+    async def _with_pipes(cls, command: list[str], env: dict[str, str], wanted: CommandRequest, run: ContainerRun) -> ExecSession:
         process = subprocess.Popen(
             command,
             env=env,

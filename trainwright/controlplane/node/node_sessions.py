@@ -10,7 +10,7 @@ from anyio.to_thread import run_sync
 from trainwright.api import names
 from trainwright.api.errors import ApiError, BadRequest
 from trainwright.api.objects import Obj, name_of, named, namespace_of, uid_of
-from trainwright.controlplane.apiserver.streaming.sessions import ContainerNotFound, Session, Wanted
+from trainwright.controlplane.apiserver.streaming.sessions import CommandRequest, ContainerNotFound, Session
 from trainwright.controlplane.node.attach_session import AttachSession
 from trainwright.controlplane.node.container import EXEC_MARK, ContainerRun, exec_mark, latest_run
 from trainwright.controlplane.node.container_context import NodeServices, create_context, rendezvous_port
@@ -29,7 +29,7 @@ class NodeSessions:
     def __init__(self, services: NodeServices):
         self._services = services
 
-    async def exec(self, pod: Obj, container: str, command: list[str], wanted: Wanted) -> Session:
+    async def exec(self, pod: Obj, container: str, command: list[str], wanted: CommandRequest) -> Session:
         run = self._running(pod, container)
         folder = self._services.pods_folder / uid_of(pod)
         try:
@@ -50,7 +50,7 @@ class NodeSessions:
     def check_exec(self, pod: Obj, container: str) -> None:
         self._running(pod, container)
 
-    def check_attach(self, pod: Obj, container: str, wanted: Wanted) -> None:
+    def check_attach(self, pod: Obj, container: str, wanted: CommandRequest) -> None:
         self._running(pod, container)
         if wanted.stdin or wanted.tty:
             what = "terminal" if wanted.tty else "standard input"

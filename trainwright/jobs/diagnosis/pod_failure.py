@@ -85,7 +85,11 @@ class PodFailure:
     def describe(self) -> str:
         """Return the exit code and its meaning as text."""
         if self.exit_code is None:
-            return f"was {self._disruption_description()}: {self.message}" if self.message else f"was {self._disruption_description()}"
+            return (
+                f"was {self._disruption_description()}: {self.message}"
+                if self.message
+                else f"was {self._disruption_description()}"
+            )
         what = f"exited {self.exit_code}"
         if self.reason == "OOMKilled":
             return f"{what} (out of memory{f', limit {self.memory_limit}' if self.memory_limit else ''})"

@@ -46,7 +46,11 @@ def wait_to_resume(cluster: Cluster, error: Preempted, budget: int, stop: thread
         raise _with_message(error, text) from None
     seconds = min(MAX_BACKOFF_SECONDS, INITIAL_BACKOFF_SECONDS * 2 ** (used - 1)) * random.uniform(0.8, 1.0)
     log.warning(
-        "event=trainjob_preempted name=%s preemptions=%d budget=%d resubmit_seconds=%.0f", name_of(trainjob), used, budget, seconds
+        "event=trainjob_preempted name=%s preemptions=%d budget=%d resubmit_seconds=%.0f",
+        name_of(trainjob),
+        used,
+        budget,
+        seconds,
     )
     return not stop.wait(seconds)
 

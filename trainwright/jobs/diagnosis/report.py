@@ -1,5 +1,4 @@
-"""Failure report of a TrainJob: conditions, failed pods with exit codes and causes, their last log lines, events, restarts, usage.
-"""
+"""Failure report of a TrainJob: conditions, failed pods with exit codes and causes, their last log lines, events, restarts, usage."""
 
 from __future__ import annotations
 

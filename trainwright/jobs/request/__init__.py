@@ -1,1 +1,1 @@
-"""A training step as it is requested, and the TrainJob manifest that it becomes. Pure, apart from reading code and git."""
+"""The request of a training step, and the TrainJob manifest built from it. Pure, apart from reading code and git."""

@@ -1,7 +1,6 @@
-"""Builtin trainers: a few typed settings that become the command of a training program, for runtimes made for it.
+"""Builtin trainers: typed settings that are converted to the command of a training program, for matching runtimes.
 
-A package adds its own by an entry point of the group `trainwright.builtin_trainers`, which names a class with the attributes of
-`BuiltinTrainer`.
+Packages add trainers with entry points of the group `trainwright.builtin_trainers`, each a class that implements `BuiltinTrainer`.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ GROUP = "trainwright.builtin_trainers"
 
 
 class Program(NamedTuple):
-    """What runs: an empty command leaves the runtime's own. `requires_gpu`: without one it would fail, or be very slow."""
+    """Command and arguments; an empty command means the runtime's. `requires_gpu`: without a GPU it fails or is very slow."""
 
     command: list[str]
     args: list[str]
@@ -29,9 +28,9 @@ class Program(NamedTuple):
 
 
 class BuiltinTrainer(Protocol):
-    """`framework` is the label of the runtimes that it is for; `runtime` the one that is taken where none is named, or empty.
+    """`framework` is the framework label of supported runtimes, `runtime` the default runtime, or empty.
 
-    `is_default`: it is chosen for such a runtime where nothing else says what runs.
+    `is_default`: used for supported runtimes if the request specifies no other program.
     """
 
     name: str
@@ -40,29 +39,31 @@ class BuiltinTrainer(Protocol):
     is_default: bool
 
     def program(self, settings: dict[str, Any], dataset_uri: str) -> Program:
-        """From settings to a program. Raises ValueError (pydantic's among them) naming the setting."""
+        """Convert settings to a program. Raises ValueError, or pydantic's ValidationError, naming the setting."""
 
 
 class NoSuchTrainer(ValueError):
-    """No builtin trainer has that name; the message lists those that are installed."""
+    """There is no builtin trainer of that name; the message lists the installed ones."""
 
 
 @cache
 def builtin_trainers() -> dict[str, BuiltinTrainer]:
-    """By name. Raises TypeError for an entry point that is no builtin trainer."""
+    """Return the installed trainers by name. Raises TypeError for an entry point that is not a builtin trainer."""
     from importlib.metadata import entry_points  # slow to import
 
     found: dict[str, BuiltinTrainer] = {}
     for entry in sorted(entry_points(group=GROUP), key=lambda entry: entry.name):
         trainer = entry.load()()
         if missing := [name for name in ("name", "framework", "runtime", "is_default", "program") if not hasattr(trainer, name)]:
-            raise TypeError(f"entry point {entry.name} = {entry.value} of {GROUP} is no builtin trainer: it has no {missing[0]}")
+            raise TypeError(
+                f"entry point {entry.name} = {entry.value} of {GROUP} is not a builtin trainer: it has no {missing[0]}"
+            )
         found[trainer.name] = trainer
     return found
 
 
 def named_trainer(name: str) -> BuiltinTrainer:
-    """Raises NoSuchTrainer."""
+    """Return a trainer by name. Raises NoSuchTrainer."""
     known = builtin_trainers()
     if name not in known:
         raise NoSuchTrainer(f"builtin: {name!r} is not installed; {suggest(name, known) or 'none is'}")
@@ -70,34 +71,35 @@ def named_trainer(name: str) -> BuiltinTrainer:
 
 
 def runtime_of(request: TrainRequest) -> str:
-    """The runtime that a request means: the one it names, else its builtin trainer's, else the default of what runs.
+    """Return the name of the request's runtime: the given one, else the builtin trainer's, else the default.
 
-    Raises NoSuchTrainer, and ValueError for a builtin trainer that needs its runtime named.
+    Raises NoSuchTrainer, and ValueError for a builtin trainer without a default runtime.
     """
     if not request.builtin or request.runtime:
         return request.runtime_name
     trainer = named_trainer(request.builtin)
     if not trainer.runtime:
-        raise ValueError(f"runtime: the builtin trainer {trainer.name!r} has one runtime for each model; name one")
+        raise ValueError(f"runtime: the builtin trainer {trainer.name!r} has one runtime for each model; specify one")
     return trainer.runtime
 
 
 def trainer_for(request: TrainRequest, runtime: Obj) -> BuiltinTrainer | None:
-    """The builtin trainer that is named, or the one for this runtime where nothing else says what runs; None for none."""
+    """Return the requested builtin trainer, else the default one for this runtime if no other program is specified, else None."""
     if request.builtin:
         return named_trainer(request.builtin)
-    if request.says_what_runs:
+    if request.has_program:
         return None
-    fitting = [trainer for trainer in builtin_trainers().values() if is_for(trainer, runtime)]
-    return next((trainer for trainer in fitting if trainer.is_default or request.settings), None)
+    supported = [trainer for trainer in builtin_trainers().values() if supports_runtime(trainer, runtime)]
+    return next((trainer for trainer in supported if trainer.is_default or request.settings), None)
 
 
-def is_for(trainer: BuiltinTrainer, runtime: Obj) -> bool:
+def supports_runtime(trainer: BuiltinTrainer, runtime: Obj) -> bool:
+    """Whether a trainer is for runtimes with this framework label."""
     return labels_of(runtime).get(names.FRAMEWORK_LABEL) == trainer.framework
 
 
 def program_of(request: TrainRequest, runtime: Obj) -> Program | None:
-    """What the builtin trainer makes of the request's settings; None where none is chosen. Raises ValueError."""
+    """Return the program of the request's builtin trainer; None if it has none. Raises ValueError."""
     trainer = trainer_for(request, runtime)
     if trainer is None:
         return None
@@ -105,11 +107,11 @@ def program_of(request: TrainRequest, runtime: Obj) -> Program | None:
 
 
 def trainer_problems(request: TrainRequest, runtime: Obj) -> list[Problem]:
-    """Why a runtime and a builtin trainer, or settings, do not go together."""
+    """Return why the builtin trainer does not support the runtime or the settings."""
     trainer = trainer_for(request, runtime)
     if trainer is None:
-        return [_idle_settings(request, runtime)] if request.settings else []
-    if not is_for(trainer, runtime):
+        return [_unused_settings_problem(request, runtime)] if request.settings else []
+    if not supports_runtime(trainer, runtime):
         has = labels_of(runtime).get(names.FRAMEWORK_LABEL) or "none"
         message = (
             f"{trainer.name!r} is for runtimes with the label {names.FRAMEWORK_LABEL}={trainer.framework}; "
@@ -125,13 +127,13 @@ def trainer_problems(request: TrainRequest, runtime: Obj) -> list[Problem]:
     return []
 
 
-def _idle_settings(request: TrainRequest, runtime: Obj) -> Problem:
-    if request.says_what_runs:
+def _unused_settings_problem(request: TrainRequest, runtime: Obj) -> Problem:
+    if request.has_program:
         return Problem(
-            "settings", "only a builtin trainer takes settings, and another field says what runs; use args or func_args"
+            "settings", "only builtin trainers use settings, but another field specifies the program; use args or func_args"
         )
     return Problem(
         "settings",
-        f"no builtin trainer is for the runtime {name_of(runtime)!r}, so nothing takes settings; name one with builtin, or use "
-        f"command and args ({DEFAULT_RUNTIME} is for sft)",
+        f"no builtin trainer supports the runtime {name_of(runtime)!r}, so settings are not used; select one with builtin, or use "
+        f"command and args ({DEFAULT_RUNTIME} is supported by sft)",
     )

@@ -1,4 +1,4 @@
-"""Where packed code is mounted in the training containers, and what its ConfigMaps are called. Pure."""
+"""Mounts packed code in the training containers, from ConfigMaps. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _VOLUME = "trainwright-code"
 
 
 def code_patch(trainjob: str, code: PackedCode, runtime: Obj) -> Obj:
-    """The patch that mounts the code in the training containers of the job of that name."""
+    """Return the runtime patch that mounts the code in the training containers of the named job."""
     sources = [{"configMap": {"name": name}} for name in config_map_names(trainjob, code)]
     volume = {"name": _VOLUME, "projected": {"sources": sources}}
     mount = {"name": _VOLUME, "mountPath": MOUNT, "readOnly": True}
@@ -23,5 +23,5 @@ def code_patch(trainjob: str, code: PackedCode, runtime: Obj) -> Obj:
 
 
 def config_map_names(trainjob: str, code: PackedCode) -> list[str]:
-    """The ConfigMaps that carry the code of a job, in the order of its parts."""
+    """Return the names of the ConfigMaps with the code of a job, in the order of its parts."""
     return [f"{trainjob}-code-{code.digest[:8]}-{number}" for number in range(len(code.parts))]

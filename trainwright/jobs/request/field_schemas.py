@@ -1,4 +1,4 @@
-"""Parts of a request that are written as Kubernetes writes them, judged by their schema, with the field path of each problem. Pure."""
+"""Validates the parts of a request that have a Kubernetes schema. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from trainwright.api.suggest import suggest
 
 
 def schema_problems(schema: Struct, value: dict[str, Any], path: str) -> Iterator[str]:
-    """What the schema does not know or not allow."""
+    """Yield `PATH: MESSAGE` for each unknown or invalid field."""
     misread = decoding_problems(schema, value, schema.type_name)
     if misread:
         yield from (f"{path}.{problem.field}: {problem.message}" for problem in misread)

@@ -1,7 +1,7 @@
-"""A training function as source text: what is sent of it, and what it would lack where it runs. Nothing is pickled.
+"""Extracts the source of a training function, and rejects functions that use undefined names. Nothing is pickled.
 
-As in the Kubeflow SDK the source of the function is all that travels, so a function must bring its own imports; unlike there, a
-function that uses a name from outside is refused here, before a node starts.
+As in the Kubeflow SDK only the function's source is sent, so a function must contain its imports. Unlike there, a function that uses
+names from outside is rejected before submission.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-MOST_BYTES = 96 * 1024
-"""Linux takes no single argument of more than 128 KiB."""
+MAX_SOURCE_BYTES = 96 * 1024
+"""Linux limits a single argument to 128 KiB."""
 _FUTURE = "from __future__ import annotations\n"
-"""What the launcher's file begins with."""
+"""First line of the launcher's file."""
 
 
 class NamedSource(BaseModel):
-    """Source of one function, with whatever stands beside it, and the function's name."""
+    """The name of a function, and source text that defines it."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
@@ -32,7 +32,7 @@ class NamedSource(BaseModel):
 
 
 def source_of(func: Any) -> NamedSource | None:
-    """From a function, or from the text of one; None for nothing. Raises ValueError saying what the function would lack."""
+    """Return the source of a function, or of source text; None for an empty value. Raises ValueError naming undefined names."""
     if func is None or func == "" or isinstance(func, NamedSource):
         return func or None
     if isinstance(func, dict):
@@ -46,34 +46,34 @@ def source_of(func: Any) -> NamedSource | None:
 
 def _from_function(func: Callable[..., Any]) -> NamedSource:
     if not inspect.isfunction(func) or func.__name__ == "<lambda>":
-        raise ValueError(f"{func!r} is no function defined with def")
+        raise ValueError(f"{func!r} is not a function defined with def")
     if func.__closure__:
         names = ", ".join(func.__code__.co_freevars)
-        raise ValueError(f"{func.__name__} uses variables of the function around it ({names}); pass them as func_args")
+        raise ValueError(f"{func.__name__} uses variables of its enclosing function ({names}); pass them as func_args")
     try:
         text = inspect.getsource(func)
     except (OSError, TypeError) as error:
         raise ValueError(f"the source of {func.__name__} cannot be read: {error}; define it in a file") from None
-    return _from_text(dedented(text))
+    return _from_text(dedent(text))
 
 
-def dedented(text: str) -> str:
-    """The source of a function that was defined within something, at the left margin; lines inside texts stay as they are."""
+def dedent(text: str) -> str:
+    """Remove the indentation of a nested function's source; lines inside string literals are not changed."""
     lines = lines_of(text)
     margin = lines[0][: len(lines[0]) - len(lines[0].lstrip(" \t"))]
     if not margin:
         return text
     tree = _tree_of("if True:\n" + text)
     texts = [node for node in ast.walk(tree) if isinstance(node, ast.Constant | ast.JoinedStr)]
-    within = {number for node in texts for number in range(node.lineno + 1, (node.end_lineno or node.lineno) + 1)}
+    text_lines = {number for node in texts for number in range(node.lineno + 1, (node.end_lineno or node.lineno) + 1)}
     return "".join(
-        line if number in within else line.removeprefix(margin) if line.startswith(margin) else line.lstrip(" \t")
+        line if number in text_lines else line.removeprefix(margin) if line.startswith(margin) else line.lstrip(" \t")
         for number, line in enumerate(lines, 2)
     )
 
 
 def lines_of(text: str) -> list[str]:
-    """The lines that Python counts: a form feed or a line separator within one ends none."""
+    """Split into lines as Python counts them: form feeds and Unicode line separators do not end a line."""
     return io.StringIO(text, newline="").readlines()
 
 
@@ -85,7 +85,7 @@ def _tree_of(text: str) -> ast.Module:
 
 
 def _from_text(text: str) -> NamedSource:
-    """The last function of the text is the one that is called."""
+    """Return the source of the last function of the text, which is the one that is called."""
     tree = _tree_of(text)
     functions = [node for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
     if not functions:
@@ -93,16 +93,16 @@ def _from_text(text: str) -> NamedSource:
     chosen = functions[-1]
     if isinstance(chosen, ast.AsyncFunctionDef):
         raise ValueError(f"{chosen.name} is async; the training program calls it without an event loop")
-    source = _without(text, [*_decorator_lines(text, chosen), *_future_lines(tree)])
+    source = _remove_lines(text, [*_decorator_lines(text, chosen), *_future_lines(tree)])
     if missing := sorted(_undefined(source)):
         raise ValueError(f"{chosen.name} uses {', '.join(missing)} from outside; import or define it inside the function")
-    if len(source.encode()) > MOST_BYTES:
-        raise ValueError(f"{chosen.name} has more than {MOST_BYTES // 1024} KiB of source; send a folder with code=")
+    if len(source.encode()) > MAX_SOURCE_BYTES:
+        raise ValueError(f"{chosen.name} has more than {MAX_SOURCE_BYTES // 1024} KiB of source; send a folder with code=")
     return NamedSource(name=chosen.name, source=source)
 
 
 def _decorator_lines(text: str, function: ast.FunctionDef) -> range:
-    """A decorator belongs to the place where the function was written, such as an orchestrator's file."""
+    """Return the lines of decorators, which are removed: they belong to the defining file, such as an orchestrator's DAG."""
     if not function.decorator_list:
         return range(0)
     lines, first = lines_of(text), min(decorator.lineno for decorator in function.decorator_list)
@@ -112,17 +112,17 @@ def _decorator_lines(text: str, function: ast.FunctionDef) -> range:
 
 
 def _future_lines(tree: ast.Module) -> list[int]:
-    """The launcher's file begins with one, and Python takes no other after a text that describes the module."""
+    """Return the lines of `__future__` imports, which are removed: they must be at the start of the launcher's file."""
     futures = [node for node in tree.body if isinstance(node, ast.ImportFrom) and node.module == "__future__"]
     return [number for node in futures for number in range(node.lineno, (node.end_lineno or node.lineno) + 1)]
 
 
-def _without(text: str, numbers: list[int]) -> str:
+def _remove_lines(text: str, numbers: list[int]) -> str:
     return "".join(line for number, line in enumerate(lines_of(text), 1) if number not in set(numbers))
 
 
 def _undefined(source: str) -> set[str]:
-    """Names that are looked up outside of the source and are not Python's own. Annotations are not evaluated."""
+    """Return the names that are neither defined in the source nor builtins. Annotations are not evaluated."""
     text = f"{_FUTURE}\n{source}"
     try:
         compile(text, "function", "exec", dont_inherit=True)
@@ -137,12 +137,12 @@ def _undefined(source: str) -> set[str]:
 
 
 def _imports_all(source: str) -> bool:
-    """`from module import *` defines nobody knows what."""
+    """Whether the source contains `from module import *`, whose names are unknown."""
     return any(isinstance(node, ast.ImportFrom) and node.names[0].name == "*" for node in ast.walk(ast.parse(source)))
 
 
 def _defined_names(table: symtable.SymbolTable) -> Iterator[str]:
-    """What the text itself assigns, at its top or by `global` further in."""
+    """Yield the names that the source assigns, at module level or with `global`."""
     for symbol in table.get_symbols():
         is_of_module = table.get_type() == "module" or symbol.is_declared_global()
         if is_of_module and (symbol.is_assigned() or symbol.is_imported()):

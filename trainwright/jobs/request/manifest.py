@@ -1,4 +1,4 @@
-"""From a request to a TrainJob manifest. Pure."""
+"""Builds the TrainJob manifest of a request. Pure."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from trainwright.jobs.request.code_package import PackedCode
 from trainwright.jobs.request.code_patch import code_patch
 from trainwright.jobs.request.resume import inputs_patch, resume_patch
 from trainwright.jobs.request.scheduling import scheduling_labels, scheduling_patch
-from trainwright.jobs.request.secret_variables import hub_variables, initializer_secrets, without
+from trainwright.jobs.request.secret_variables import exclude_names, hub_variables, initializer_secrets
 from trainwright.jobs.request.train_request import TrainRequest
-from trainwright.jobs.request.training_program import training_words
+from trainwright.jobs.request.training_program import training_command
 from trainwright.jobs.request.training_steps import initializer_container
 from trainwright.jobs.request.variables import env_of
 from trainwright.jobs.request.workspace_mounts import folder_uri, initializer_variables, mounted_inputs, workspace_patches
@@ -28,8 +28,8 @@ _ANCESTORS: dict[Kind, str] = {"dataset": names.ANCESTOR_DATASET, "model": names
 
 @dataclass(frozen=True)
 class PreviousAttempt:
-    """What a job takes over from the attempt before it: the `preemptions` so far, and in `resumes_from` the UIDs of the JobSets
-    whose checkpoints count as its own, with commas; None where they do not.
+    """State that a job inherits from the previous attempt: the `preemptions` so far, and in `resumes_from` the comma-separated
+    UIDs of the JobSets from whose checkpoints it resumes, or None.
     """
 
     preemptions: int = 0
@@ -50,17 +50,17 @@ def trainjob_manifest(
     previous: PreviousAttempt = NO_PREVIOUS,
     export: str = "",
 ) -> Obj:
-    """The TrainJob for a request, built in one pass.
+    """Build the TrainJob of a request.
 
-    `runtime` is the resolved one; `code` the request's code, packed; `export` the URI of a checkpoint that the job resumes from
-    where its volume has none. Raises ValueError for settings that no builtin trainer takes.
+    `runtime` is the resolved runtime; `code` the request's packed code; `export` the URI of a checkpoint that the job resumes
+    from if its volume has none. Raises ValueError for settings that the builtin trainer does not accept.
     """
     spec = _spec(request, identity, runtime, code)
     digest = spec_digest(spec | _with_patches(spec, _resume_patches(request, runtime)), code)
-    at_start = list(_resume_patches(request, runtime, export=export, resumes_from=previous.resumes_from or ""))
+    patches = list(_resume_patches(request, runtime, export=export, resumes_from=previous.resumes_from or ""))
     if code is not None:
-        at_start.append(code_patch(identity.name(attempt), code, runtime))
-    given = request.manifest or {}
+        patches.append(code_patch(identity.name(attempt), code, runtime))
+    manifest = request.manifest or {}
     return {
         "apiVersion": "trainer.kubeflow.org/v1alpha1",
         "kind": "TrainJob",
@@ -68,7 +68,7 @@ def trainjob_manifest(
             "name": identity.name(attempt),
             "namespace": namespace,
             "labels": {
-                **labels_of(given),
+                **labels_of(manifest),
                 **request.labels,
                 **scheduling_labels(request.queue_name, request.priority_class),
                 names.MANAGED_BY_LABEL: "trainwright",
@@ -76,7 +76,7 @@ def trainjob_manifest(
                 names.STEP_LABEL: label_value(identity.step),
             },
             "annotations": {
-                **annotations_of(given),
+                **annotations_of(manifest),
                 **request.annotations,
                 **_input_annotations(request, code),
                 **_folder_annotations(request, identity),
@@ -86,12 +86,12 @@ def trainjob_manifest(
                 names.SPEC_DIGEST_ANNOTATION: digest,
             },
         },
-        "spec": spec | _with_patches(spec, at_start),
+        "spec": spec | _with_patches(spec, patches),
     }
 
 
 def with_resume(trainjob: Obj, runtime: Obj, *, resume: str, secret: str = "") -> Obj:
-    """A TrainJob of the user's own with a patch that says where to resume; an earlier patch of that kind is replaced."""
+    """Return a user's TrainJob with a patch that sets where to resume; an existing patch by this manager is replaced."""
     patch = resume_patch(runtime, resume=resume, secret=secret)
     if patch is None:
         return trainjob
@@ -100,19 +100,19 @@ def with_resume(trainjob: Obj, runtime: Obj, *, resume: str, secret: str = "") -
 
 
 def spec_digest(spec: Obj, code: PackedCode | None = None) -> str:
-    """Digest of a wanted spec and its code: equal digests mean that an existing job is the one that is wanted."""
-    wanted = spec if code is None else {**spec, "code": code.digest}
-    return hashlib.sha256(json.dumps(wanted, sort_keys=True, separators=(",", ":")).encode()).hexdigest()[:16]
+    """Return the digest of a requested spec and its code, by which an existing job is compared with a request."""
+    hashed = spec if code is None else {**spec, "code": code.digest}
+    return hashlib.sha256(json.dumps(hashed, sort_keys=True, separators=(",", ":")).encode()).hexdigest()[:16]
 
 
 def _spec(request: TrainRequest, identity: Identity, runtime: Obj, code: PackedCode | None) -> Obj:
-    """The spec without what depends on the attempt: the mount of the code, and where to resume."""
+    """Build the spec without the parts that depend on the attempt: the mount of the code, and where to resume."""
     if request.manifest is not None:
         spec: Obj = copy_of(request.manifest["spec"])
     else:
-        spec = _built_spec(request, identity, runtime, code)
+        spec = _build_spec(request, identity, runtime, code)
     if request.queue_name:
-        spec["suspend"] = True  # the queue is what lets it start
+        spec["suspend"] = True  # until the queue admits it
     if patches := [*(spec.get("runtimePatches") or []), *_patches(request, identity, runtime)]:
         spec["runtimePatches"] = patches
     if request.run_timeout_seconds is not None:
@@ -120,17 +120,17 @@ def _spec(request: TrainRequest, identity: Identity, runtime: Obj, code: PackedC
     return spec
 
 
-def _built_spec(request: TrainRequest, identity: Identity, runtime: Obj, code: PackedCode | None) -> Obj:
+def _build_spec(request: TrainRequest, identity: Identity, runtime: Obj, code: PackedCode | None) -> Obj:
     spec: Obj = {"runtimeRef": {"name": name_of(runtime), "kind": request.runtime_kind, "apiGroup": "trainer.kubeflow.org"}}
     initializer = {kind: _initializer(request, identity, runtime, kind) for kind in _ANCESTORS}
     if any(initializer.values()):
         spec["initializer"] = {kind: content for kind, content in initializer.items() if content}
-    words, env = training_words(request, runtime, code), env_of(request.env)
+    program, env = training_command(request, runtime, code), env_of(request.env)
     trainer = {
         "image": request.image,
-        "command": words.command,
-        "args": words.args,
-        "env": [*env, *without(hub_variables(request.hub_secret), env)],
+        "command": program.command,
+        "args": program.args,
+        "env": [*env, *exclude_names(hub_variables(request.hub_secret), env)],
         "numNodes": request.num_nodes,
         "numProcPerNode": request.num_proc_per_node,
         "resourcesPerNode": request.resources_per_node,
@@ -157,13 +157,13 @@ def _patches(request: TrainRequest, identity: Identity, runtime: Obj) -> Iterato
 
 
 def _resume_patches(request: TrainRequest, runtime: Obj, *, export: str = "", resumes_from: str = "") -> Iterator[Obj]:
-    """The patch that says where to resume; none for `auto` without an export."""
+    """Yield the patch that sets where to resume; none for `auto` without an export."""
     patch = resume_patch(
         runtime,
         resume=request.resume,
         export=export,
         secret=request.secret_for_resume,
-        continues=resumes_from,
+        resumes_from=resumes_from,
         workspace=request.workspace_volume,
     )
     if patch is not None:
@@ -171,12 +171,12 @@ def _resume_patches(request: TrainRequest, runtime: Obj, *, export: str = "", re
 
 
 def _with_patches(spec: Obj, patches: Iterable[Obj]) -> Obj:
-    every = [*(spec.get("runtimePatches") or []), *patches]
-    return {"runtimePatches": every} if every else {}
+    combined = [*(spec.get("runtimePatches") or []), *patches]
+    return {"runtimePatches": combined} if combined else {}
 
 
 def _initializer(request: TrainRequest, identity: Identity, runtime: Obj, kind: Kind) -> Obj:
-    """Empty where the runtime has no such step: the input is mounted then, or nothing is asked for."""
+    """Return the initializer of a kind; empty if the runtime has no such step and the input is mounted."""
     uri = getattr(request, f"{kind}_uri")
     env = env_of(getattr(request, f"{kind}_env"))
     if initializer_container(runtime, _ANCESTORS[kind]) is None and kind in mounted_inputs(request, runtime):
@@ -184,9 +184,9 @@ def _initializer(request: TrainRequest, identity: Identity, runtime: Obj, kind: 
     content: Obj = {}
     if uri:
         content["storageUri"] = uri
-    if kind not in mounted_inputs(request, runtime):  # what is there already needs no credentials
-        env += without(initializer_secrets(uri, request.store_secret, request.hub_secret), env)
-    env += without(initializer_variables(request, runtime, kind, identity.folder), env)
+    if kind not in mounted_inputs(request, runtime):  # mounted inputs need no credentials
+        env += exclude_names(initializer_secrets(uri, request.store_secret, request.hub_secret), env)
+    env += exclude_names(initializer_variables(request, runtime, kind, identity.folder), env)
     if env:
         content["env"] = env
     if secret := getattr(request, f"{kind}_secret"):
@@ -195,12 +195,12 @@ def _initializer(request: TrainRequest, identity: Identity, runtime: Obj, kind: 
 
 
 def _input_annotations(request: TrainRequest, code: PackedCode | None) -> dict[str, str]:
-    said = {
+    values = {
         names.DATASET_DIGEST_ANNOTATION: request.dataset_digest,
         names.MODEL_DIGEST_ANNOTATION: request.model_digest,
         names.CODE_ANNOTATION: f"{code.source} sha256:{code.digest}" if code is not None else "",
     }
-    return {annotation: value for annotation, value in said.items() if value}
+    return {annotation: value for annotation, value in values.items() if value}
 
 
 def _folder_annotations(request: TrainRequest, identity: Identity) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""A whole TrainJob as the request: an object, YAML text or a file becomes one checked object without identity or status."""
+"""Reads and validates a whole TrainJob as the request, from an object, YAML text or a file; drops its name and status."""
 
 from __future__ import annotations
 
@@ -9,30 +9,30 @@ from trainwright.api.admission.admit import admit
 from trainwright.api.documents import load_documents
 from trainwright.api.errors import ApiError
 from trainwright.api.objects import Obj, copy_of
-from trainwright.jobs.request.secret_detection import LiteralSecret, refuse_literals
-from trainwright.jobs.request.setting_values import whole_numbers
+from trainwright.jobs.request.secret_detection import LiteralSecret, reject_literals
+from trainwright.jobs.request.setting_values import floats_to_integers
 from trainwright.migration import is_legacy, migrate
 
 _NAME = "trainjob"
-"""Stands for the name until the step gives it its own."""
+"""Placeholder name for validation; the step determines the real name."""
 
 
 def checked_manifest(given: Any) -> Obj | None:
-    """The TrainJob of an object, of YAML or JSON text, or of the file that a text names; None for nothing.
+    """Return the TrainJob of an object, of YAML or JSON text, or of a file path; None for an empty value.
 
-    Early forms are migrated. The name is the step's to give and is dropped; labels, annotations and namespace stay.
-    Raises ValueError with every problem that the API server would have.
+    Manifests of earlier versions are migrated. The name is dropped, as the step determines it; labels, annotations and
+    namespace are kept. Raises ValueError with every problem that the API server would report.
     """
     if given is None or given in ("", {}):
         return None
     try:
-        document = whole_numbers(_only_trainjob(_documents(given)))
-        refuse_literals({"manifest": document})  # before any error can repeat a value
+        document = floats_to_integers(_only_trainjob(_documents(given)))
+        reject_literals({"manifest": document})  # before any error message can contain a value
         return _checked(document)
     except LiteralSecret:
         raise
     except (ApiError, ValueError) as error:
-        refuse_literals({"manifest": str(error)})  # of a text that could not be looked at
+        reject_literals({"manifest": str(error)})  # for text that could not be parsed
         raise ValueError(str(error)) from None
 
 

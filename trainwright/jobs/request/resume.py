@@ -1,6 +1,6 @@
-"""Where a new job goes on from, as its pods are told: `auto`, `never`, or an exported checkpoint. Pure.
+"""Where a new job resumes from: `auto`, `never`, or an exported checkpoint, passed to its pods by a runtime patch. Pure.
 
-`auto` is what every start of a pod does by itself, and says nothing: a job without the wish is the same job as ever.
+`auto` is the default behaviour of the pods and needs no patch.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from trainwright.jobs.request.workspace import Workspace
 AUTO, NEVER = "auto", "never"
 PATCH_MANAGER, INPUTS_MANAGER = "trainwright.dev/resume", "trainwright.dev/inputs"
 SCHEMES = ("file", "pvc", "s3")
-"""Where exports can be read from; `pvc://CLAIM/FOLDER` is mounted beside the workspace."""
+"""URI schemes of exports; `pvc://CLAIM/FOLDER` is mounted as a volume."""
 STORE_VARIABLES = (
     "AWS_ACCESS_KEY_ID",
     "AWS_CA_BUNDLE",
@@ -29,14 +29,14 @@ STORE_VARIABLES = (
     "AWS_SECRET_ACCESS_KEY",
     "AWS_SESSION_TOKEN",
 )
-"""What `resume_secret` may have as keys: a patch of a container names each variable, it cannot import them all."""
+"""Supported keys of `resume_secret`: a runtime patch has to list each variable, since it does not support `envFrom`."""
 _URI = re.compile(r"^([a-z0-9]+)://(.+)$")
 _SOURCE = "resume-source"
 _MOUNT = "/resume-source"
 
 
-def checked_resume(value: str) -> str:
-    """The wish as it was given. Raises ValueError."""
+def validate_resume(value: str) -> str:
+    """Return the value of `resume` if it is valid. Raises ValueError."""
     if value in (AUTO, NEVER):
         return value
     match = _URI.match(value)
@@ -44,13 +44,13 @@ def checked_resume(value: str) -> str:
         known = ", ".join(f"{scheme}://" for scheme in SCHEMES)
         raise ValueError(f"resume: {value!r}: expected auto, never, or the URI of an exported checkpoint ({known})")
     if match[1] == "pvc" and Workspace.parse(value, "resume").new is not None:
-        raise ValueError(f"resume: {value!r}: a claim that is yet to be made holds no export")
+        raise ValueError(f"resume: {value!r}: a new claim contains no export")
     return value
 
 
 def has_resume_point(runtime: Obj) -> bool:
-    """Whether a step of the runtime decides at its start where to go on."""
-    return any(True for _ in _deciding(runtime))
+    """Whether a training step of the runtime has the init container that selects the checkpoint to resume from."""
+    return any(True for _ in _jobs_with_resume_point(runtime))
 
 
 def resume_patch(
@@ -59,20 +59,20 @@ def resume_patch(
     resume: str = AUTO,
     export: str = "",
     secret: str = "",
-    continues: str = "",
+    resumes_from: str = "",
     workspace: Workspace | None = None,
 ) -> Obj | None:
-    """What tells the runtime's init container of the wish; None where there is none.
+    """Return the patch with variables for the runtime's init container; None for `auto` without an export.
 
-    `export` is what `auto` goes on from where the volume has no checkpoint; `secret` names a Secret with STORE_VARIABLES;
-    `continues` the jobs (UIDs of JobSets) whose checkpoints are as good as the new job's own. An export on the claim of the
-    `workspace` is read through that volume: a pod with two volumes of one claim never starts on Kubernetes 1.34.
+    `export` is the export that `auto` resumes from if the volume has no checkpoint; `secret` is a Secret with STORE_VARIABLES;
+    `resumes_from` are UIDs of JobSets whose checkpoints count as the new job's own. An export on the claim of the `workspace`
+    is read through that volume: a pod with two volumes of one claim never starts on Kubernetes 1.34.
     """
     if resume == AUTO and not export:
         return None
     variables = [{"name": names.RESUME_JOB_VARIABLE, "valueFrom": {"fieldRef": {"fieldPath": _JOB}}}]
-    if continues:
-        variables.append({"name": names.RESUMES_FROM_VARIABLE, "value": continues})
+    if resumes_from:
+        variables.append({"name": names.RESUMES_FROM_VARIABLE, "value": resumes_from})
     pod: Obj = {}
     container: Obj = {"name": names.RESUME_POINT, "env": variables}
     if resume == AUTO:
@@ -88,55 +88,55 @@ def resume_patch(
     else:
         variables.append({"name": names.RESUME_VARIABLE, "value": resume})
     if secret and resume != NEVER:
-        variables += [_optional(variable, secret) for variable in STORE_VARIABLES]
-    jobs = [_patched(job, {**pod, "initContainers": [container]}) for job in _deciding(runtime)]
+        variables += [_optional_reference(variable, secret) for variable in STORE_VARIABLES]
+    jobs = [_pod_patch(job, {**pod, "initContainers": [container]}) for job in _jobs_with_resume_point(runtime)]
     return {"manager": PATCH_MANAGER, "trainingRuntimeSpec": {"template": {"spec": {"replicatedJobs": jobs}}}}
 
 
 def inputs_patch(runtime: Obj, *, dataset: str = "", model: str = "") -> Obj | None:
-    """What tells the nodes which prepared dataset and model they must find; None where no digest is known."""
+    """Return the patch with the digests of prepared inputs, which the nodes verify; None if no digest is known."""
     digests = {names.DATASET_DIGEST_VARIABLE: dataset, names.MODEL_DIGEST_VARIABLE: model}
     variables = [{"name": variable, "value": digest} for variable, digest in digests.items() if digest]
     container = {"name": names.RESUME_POINT, "env": variables}
-    jobs = [_patched(job, {"initContainers": [container]}) for job in _deciding(runtime)] if variables else []
+    jobs = [_pod_patch(job, {"initContainers": [container]}) for job in _jobs_with_resume_point(runtime)] if variables else []
     if not jobs:
         return None
     return {"manager": INPUTS_MANAGER, "trainingRuntimeSpec": {"template": {"spec": {"replicatedJobs": jobs}}}}
 
 
 def resume_problems(resume: str, runtime: Obj) -> Iterator[Problem]:
-    """An export that nobody would read."""
+    """Yield a problem if the runtime does not support resuming from an export."""
     if resume not in (AUTO, NEVER) and not has_resume_point(runtime):
         yield Problem(
             "resume",
-            f"the runtime {name_of(runtime)!r} cannot go on from an export: its training step has no init container "
+            f"the runtime {name_of(runtime)!r} cannot resume from an export: its training step has no init container "
             f"{names.RESUME_POINT!r} (trl-sft has one)",
         )
 
 
 def resume_warnings(runtime: Obj, resume: str, attempt: int) -> Iterator[str]:
-    """What the runtime cannot do of the wish, in words."""
+    """Yield warnings about a `resume` setting that the runtime does not support."""
     if has_resume_point(runtime):
         return
-    what = f"the runtime {name_of(runtime)!r} has no init container {names.RESUME_POINT!r}"
+    prefix = f"the runtime {name_of(runtime)!r} has no init container {names.RESUME_POINT!r}"
     if resume == NEVER:
-        yield f"{what}: whether it starts afresh is up to its program"
+        yield f"{prefix}: whether it starts from scratch depends on its program"
     elif attempt > 1:
-        yield f"{what}: whether attempt {attempt} goes on from a checkpoint is up to its program"
+        yield f"{prefix}: whether attempt {attempt} resumes from a checkpoint depends on its program"
 
 
-def _deciding(runtime: Obj) -> Iterator[Obj]:
+def _jobs_with_resume_point(runtime: Obj) -> Iterator[Obj]:
     for job in replicated_jobs(runtime):
-        trains = step_of_job(job) == names.ANCESTOR_TRAINER
-        if trains and named(pod_spec_of(job).get("initContainers"), names.RESUME_POINT) is not None:
+        is_training = step_of_job(job) == names.ANCESTOR_TRAINER
+        if is_training and named(pod_spec_of(job).get("initContainers"), names.RESUME_POINT) is not None:
             yield job
 
 
-def _patched(job: Obj, pod: Obj) -> Obj:
+def _pod_patch(job: Obj, pod: Obj) -> Obj:
     return {"name": job["name"], "template": {"spec": {"template": {"spec": pod}}}}
 
 
-def _optional(variable: str, secret: str) -> Obj:
+def _optional_reference(variable: str, secret: str) -> Obj:
     reference = {"name": secret, "key": variable, "optional": True}
     return {"name": variable, "valueFrom": {"secretKeyRef": reference}}
 

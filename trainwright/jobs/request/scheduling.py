@@ -1,6 +1,6 @@
-"""Where and when a job's nodes run: its queue, and what a scheduler is told of its pods, as a TrainJob can say it. Pure.
+"""Scheduling settings of a job: its queue, and node selectors, tolerations, affinity and topology of its pods. Pure.
 
-A TrainJob has no field for a pod's priorityClassName or its scheduler: those stand in the runtime.
+A TrainJob has no field for a pod's priorityClassName or scheduler: the runtime sets those.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ _NAME = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?")
 
 @dataclass(frozen=True)
 class Topology:
-    """`required`, `preferred` and `unconstrained` are Kueue's, `exclusive` is the JobSet's; `key` is a label of nodes."""
+    """`required`, `preferred` and `unconstrained` are modes of Kueue, `exclusive` of JobSet; `key` is a node label."""
 
     mode: str
     key: str = ""
 
     @classmethod
     def parse(cls, text: str) -> Topology:
-        """From `required:KEY`, `preferred:KEY`, `exclusive:KEY` or `unconstrained`. Raises ValueError."""
+        """Parse `required:KEY`, `preferred:KEY`, `exclusive:KEY` or `unconstrained`. Raises ValueError."""
         match = _TOPOLOGY.fullmatch(text)
         if match is None:
             raise ValueError(
-                f"topology: {text!r} is none of required:KEY, preferred:KEY, unconstrained and exclusive:KEY, "
-                "with KEY a label of nodes such as topology.kubernetes.io/zone"
+                f"topology: {text!r} is not one of required:KEY, preferred:KEY, unconstrained and exclusive:KEY, "
+                "where KEY is a node label such as topology.kubernetes.io/zone"
             )
         return cls(match[1] or "unconstrained", match[2] or "")
 
@@ -47,35 +47,35 @@ class Topology:
         return f"{self.mode}:{self.key}" if self.key else self.mode
 
     @property
-    def is_kueues(self) -> bool:
+    def is_kueue_mode(self) -> bool:
         return self.mode != "exclusive"
 
     def pod_annotations(self) -> dict[str, str]:
-        return {_KUEUE_TOPOLOGY.format(self.mode): self.key or "true"} if self.is_kueues else {}
+        return {_KUEUE_TOPOLOGY.format(self.mode): self.key or "true"} if self.is_kueue_mode else {}
 
     def jobset_annotations(self) -> dict[str, str]:
-        return {} if self.is_kueues else {EXCLUSIVE_ANNOTATION: self.key}
+        return {} if self.is_kueue_mode else {EXCLUSIVE_ANNOTATION: self.key}
 
 
 def scheduling_problems(
     *, queue: str, priority_class: str, topology: Topology | None, tolerations: list[dict[str, Any]], affinity: dict[str, Any]
 ) -> Iterator[str]:
-    """What is wrong with these, each beginning with the field."""
+    """Yield problems of the scheduling settings, each starting with the field."""
     if queue and not _NAME.fullmatch(queue):
         yield f"queue_name: {queue!r} is not the name of a queue"
     if priority_class and not _NAME.fullmatch(priority_class):
         yield f"priority_class: {priority_class!r} is not the name of a priority class"
     if priority_class and not queue:
-        yield "priority_class: only a queue knows it, and queue_name is empty; a pod's own priorityClassName is the runtime's to set"
-    if topology is not None and not queue and topology.is_kueues:
-        yield f"topology: {str(topology)!r} is for a queue to keep, and queue_name is empty; exclusive:KEY needs none"
+        yield "priority_class: requires a queue, but queue_name is empty; the runtime sets a pod's priorityClassName"
+    if topology is not None and not queue and topology.is_kueue_mode:
+        yield f"topology: {str(topology)!r} requires a queue, but queue_name is empty; exclusive:KEY does not"
     for index, toleration in enumerate(tolerations):
         yield from schema_problems(TOLERATION, toleration, f"tolerations[{index}]")
     yield from schema_problems(AFFINITY, affinity, "affinity")
 
 
 def scheduling_labels(queue: str, priority_class: str) -> dict[str, str]:
-    """Labels of the TrainJob."""
+    """Return the Kueue labels of the TrainJob."""
     named = {names.QUEUE_LABEL: queue, PRIORITY_LABEL: priority_class}
     return {label: value for label, value in named.items() if value}
 
@@ -88,7 +88,7 @@ def scheduling_patch(
     tolerations: list[dict[str, Any]],
     affinity: dict[str, Any],
 ) -> Obj | None:
-    """The patch of the training steps; initializers need no GPU node. None where there is nothing to say."""
+    """Return the patch of the training steps, or None if there are no settings. Initializers are not patched."""
     template: Obj = {}
     jobs = []
     for job in (job for job in replicated_jobs(runtime) if not is_initializer(job)):
@@ -112,9 +112,9 @@ def _pod_patch(
     spec: Obj = {}
     if node_selector:
         spec["nodeSelector"] = dict(sorted(node_selector.items()))
-    if tolerations:  # a patch replaces the list: the runtime's own are said again
-        own = pod_spec.get("tolerations") or []
-        spec["tolerations"] = [*own, *(wanted for wanted in tolerations if wanted not in own)]
+    if tolerations:  # a patch replaces the list, so it repeats those of the runtime
+        existing = pod_spec.get("tolerations") or []
+        spec["tolerations"] = [*existing, *(toleration for toleration in tolerations if toleration not in existing)]
     if affinity:
         spec["affinity"] = affinity
     patch: Obj = {"spec": spec} if spec else {}

@@ -1,6 +1,6 @@
-"""One Secret for object stores and one for the hub, as variables of the steps that need them. Pure.
+"""References to the Secrets for object stores and the Hugging Face Hub, as variables of the steps that need them. Pure.
 
-By reference and optional: a Secret that does not exist is a variable that is not set, and public data needs none.
+The references are optional: a missing Secret leaves the variable unset, and public data needs none.
 """
 
 from __future__ import annotations
@@ -15,27 +15,27 @@ _UPSTREAM_STORE = {
     "ENDPOINT": "AWS_ENDPOINT_URL",
     "REGION": "AWS_REGION",
 }
-"""The names that Trainer's own S3 initializers read."""
+"""Variables of Trainer's S3 initializers."""
 
 
 def hub_variables(secret: str) -> list[Obj]:
-    """The token under the name that Hugging Face's libraries read."""
+    """Return the variable with the token, as Hugging Face libraries read it."""
     return [_reference(HUB_KEY, secret, HUB_KEY)] if secret else []
 
 
 def initializer_secrets(uri: str, store_secret: str, hub_secret: str) -> list[Obj]:
-    """What an initializer reads a source with: Trainer's names beside the usual ones."""
+    """Return the credentials of an initializer for a URI, under the usual names and those of Trainer."""
     if uri.startswith("s3://") and store_secret:
-        own = [_reference(name, store_secret, name) for name in STORE_VARIABLES]
-        return own + [_reference(name, store_secret, key) for name, key in _UPSTREAM_STORE.items()]
+        variables = [_reference(name, store_secret, name) for name in STORE_VARIABLES]
+        return variables + [_reference(name, store_secret, key) for name, key in _UPSTREAM_STORE.items()]
     if uri.startswith("hf://") and hub_secret:
         return [*hub_variables(hub_secret), _reference("ACCESS_TOKEN", hub_secret, HUB_KEY)]
     return []
 
 
-def without(variables: list[Obj], taken: list[Obj]) -> list[Obj]:
-    """Those that nobody has set otherwise."""
-    names = {entry["name"] for entry in taken}
+def exclude_names(variables: list[Obj], existing: list[Obj]) -> list[Obj]:
+    """Return the variables whose names are not in `existing`."""
+    names = {entry["name"] for entry in existing}
     return [entry for entry in variables if entry["name"] not in names]
 
 

@@ -1,6 +1,6 @@
-"""The names of the settings of a training step, and those that an evaluation takes of them. Imports nothing: DAGs are parsed with it.
+"""Names of the settings of a training step and of an evaluation. Has no imports, since Airflow loads it when it parses DAGs.
 
-`TrainRequest` defines them; a test compares the two.
+`TrainRequest` defines the settings; a test compares both.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The builtin trainer `sft`: supervised fine-tuning, from a few typed settings to the arguments of TRL's own script."""
+"""The builtin trainer `sft`: supervised fine-tuning with TRL's script, whose arguments are built from typed settings."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ RUNTIME = "trl-sft"
 
 
 class SftSettings(BaseModel):
-    """What people set when they fine-tune. `steps` 0 trains for `epochs`; `extra` goes to TRL as it is, after all else."""
+    """Common settings. With `steps` 0 training runs for `epochs`; `extra` arguments are appended unchanged."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -21,10 +21,10 @@ class SftSettings(BaseModel):
     steps: Annotated[int, Field(ge=0)] = 0
     learning_rate: Annotated[float, Field(gt=0)] = 2e-4
     batch_size: Annotated[int, Field(ge=1)] = 8
-    """Rows in a step of one process."""
+    """Rows per process and step."""
     gradient_accumulation: Annotated[int, Field(ge=1)] = 1
     max_length: Annotated[int, Field(ge=1)] = 1024
-    """Tokens; longer rows are cut."""
+    """In tokens; longer rows are truncated."""
     lora_rank: Annotated[int, Field(ge=1)] = 16
     lora_alpha: Annotated[int, Field(ge=1)] = 32
     save_steps: Annotated[int, Field(ge=1)] = 500
@@ -36,7 +36,7 @@ class SftSettings(BaseModel):
     extra: tuple[str, ...] = ()
 
     def arguments(self) -> list[str]:
-        """The arguments for `python -m trl.scripts.sft`, besides those that the runtime fixes."""
+        """Return the arguments for `python -m trl.scripts.sft`, in addition to those that the runtime sets."""
         options: dict[str, object] = {
             "num_train_epochs": self.epochs,
             "learning_rate": self.learning_rate,
@@ -68,7 +68,7 @@ class SftSettings(BaseModel):
 
 
 class SftTrainer:
-    """For the runtime `trl-sft` and those made like it: their command is TRL's script, which takes these arguments."""
+    """For `trl-sft` and similar runtimes, whose command is TRL's script."""
 
     name = "sft"
     framework = "trl"
@@ -76,6 +76,6 @@ class SftTrainer:
     is_default = True
 
     def program(self, settings: dict[str, Any], dataset_uri: str) -> Program:
-        """Raises pydantic's ValidationError."""
+        """Return the program with its arguments. Raises pydantic's ValidationError."""
         given = SftSettings.model_validate(settings)
         return Program([], given.arguments(), requires_gpu=not given.cpu)

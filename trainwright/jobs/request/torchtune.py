@@ -1,7 +1,7 @@
 """The builtin trainer `torchtune`: `tune run` in Trainer's torchtune runtimes, with the settings of the Kubeflow SDK.
 
-Names, values and the arguments that they become are those of kubeflow 0.5 (`TorchTuneConfig`, `LoraConfig`,
-`TorchTuneInstructDataset`); nodes and resources belong to the request. Trainer chooses recipe and configuration.
+Names, values and resulting arguments are those of kubeflow 0.5 (`TorchTuneConfig`, `LoraConfig`, `TorchTuneInstructDataset`); nodes
+and resources are part of the request. Trainer selects recipe and configuration.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _Positive = Annotated[int, Field(ge=1)]
 
 
 def _lower(value: Any) -> Any:
-    """The SDK's enumerations have upper-case names for these values."""
+    """Accept the upper-case enum names of the SDK."""
     return value.lower() if isinstance(value, str) else value
 
 
@@ -63,18 +63,18 @@ class DatasetSettings(_Settings):
 
 
 class TorchTuneSettings(_Settings):
-    """Empty values leave the configuration's own in place."""
+    """Empty values keep those of the torchtune configuration."""
 
     dtype: Annotated[Literal["bf16", "fp32"] | None, BeforeValidator(_lower)] = None
     batch_size: _Positive | None = None
     epochs: _Positive | None = None
     loss: str = ""
-    """Such as torchtune.modules.loss.CEWithChunkedOutputLoss, or the last part of it alone."""
+    """For instance torchtune.modules.loss.CEWithChunkedOutputLoss, or only its last part."""
     peft_config: LoraSettings | None = None
     dataset_preprocess_config: DatasetSettings | None = None
 
     def arguments(self, dataset_uri: str) -> list[str]:
-        """The arguments after `tune run`, in the SDK's order."""
+        """Return the arguments after `tune run`, in the SDK's order."""
         loss = self.loss if not self.loss or "." in self.loss else f"torchtune.modules.loss.{self.loss}"
         fields = {"dtype": self.dtype, "batch_size": self.batch_size, "epochs": self.epochs, "loss": loss}
         return [
@@ -86,7 +86,7 @@ class TorchTuneSettings(_Settings):
 
 
 class TorchTuneTrainer:
-    """For runtimes such as `torchtune-llama3.2-1b`: there is one for each model, so the request names it."""
+    """For runtimes such as `torchtune-llama3.2-1b`: one for each model, so the request has to name it."""
 
     name = "torchtune"
     framework = "torchtune"
@@ -94,13 +94,13 @@ class TorchTuneTrainer:
     is_default = False
 
     def program(self, settings: dict[str, Any], dataset_uri: str) -> Program:
-        """Raises pydantic's ValidationError."""
+        """Return the program with its arguments. Raises pydantic's ValidationError."""
         given = TorchTuneSettings.model_validate(settings)
         return Program(list(COMMAND), given.arguments(dataset_uri), requires_gpu=True)
 
 
 def _data_of(uri: str) -> list[str]:
-    """Where the rows of a dataset of the hub lie: a folder or a file of the repository, as its URI says."""
+    """Return the argument for the data of a Hub dataset: the folder or file of the repository in its URI."""
     if not uri.startswith("hf://"):
         return []
     parts = urlparse(uri).path.strip("/").split("/")

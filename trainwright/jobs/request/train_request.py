@@ -1,6 +1,6 @@
-"""A training step as somebody asks for it: one definition for the KFP component, the Airflow operator and the command line.
+"""The request of a training step: one definition for the KFP component, the Airflow operator and the command line.
 
-Each setting has one name, type and unit everywhere, and belongs to a group; docs/reference/parameters.md is made from this.
+Each setting has the same name, type and unit everywhere, and belongs to a group; docs/reference/parameters.md is generated from it.
 """
 
 from __future__ import annotations
@@ -19,28 +19,28 @@ from trainwright.jobs.logs.live_logs import TOTAL_BYTES
 from trainwright.jobs.logs.read_logs import LogSelector
 from trainwright.jobs.request.function_source import NamedSource, source_of
 from trainwright.jobs.request.manifest_source import checked_manifest
-from trainwright.jobs.request.resume import AUTO, checked_resume
+from trainwright.jobs.request.resume import AUTO, validate_resume
 from trainwright.jobs.request.scheduling import Topology, scheduling_problems
-from trainwright.jobs.request.secret_detection import refuse_literals
-from trainwright.jobs.request.setting_values import amounts, optional_number, structured
+from trainwright.jobs.request.secret_detection import reject_literals
+from trainwright.jobs.request.setting_values import normalize_resources, optional_number, parse_structure
 from trainwright.jobs.request.variables import Variables, reference_problems
 from trainwright.jobs.request.workspace import Workspace
 from trainwright.jobs.state.run_folder import prepared_folder
 
 Group = Literal["what", "data", "workspace", "placement", "deadlines", "logs", "resume", "cancellation", "secrets"]
 DEFAULT_RUNTIME, FUNCTION_RUNTIME = "trl-sft", "torch-distributed"
-"""What runs where nothing else is said, and what runs a function or code."""
+"""The default runtime, and the default for a function or code."""
 _IMAGE = re.compile(r"[^\s]+")
-_BESIDE_MANIFEST = {"labels", "annotations", "runtime_patches"}
-_FOR_FUNCTIONS = ("func_args", "packages_to_install", "pip_index_urls")
+_ALLOWED_WITH_MANIFEST = {"labels", "annotations", "runtime_patches"}
+_FUNCTION_SETTINGS = ("func_args", "packages_to_install", "pip_index_urls")
 
 Structure = dict[str, Any]
-Texts = Annotated[list[str], BeforeValidator(lambda value: structured(value) or [])]
-Labels = Annotated[dict[str, str], BeforeValidator(lambda value: structured(value) or {})]
-Object = Annotated[Structure, BeforeValidator(lambda value: structured(value) or {})]
-Objects = Annotated[list[Structure], BeforeValidator(lambda value: structured(value) or [])]
-Env = Annotated[Variables, BeforeValidator(lambda value: structured(value) or {})]
-Resources = Annotated[dict[str, dict[str, str]], BeforeValidator(lambda value: amounts(structured(value)) or {})]
+Texts = Annotated[list[str], BeforeValidator(lambda value: parse_structure(value) or [])]
+Labels = Annotated[dict[str, str], BeforeValidator(lambda value: parse_structure(value) or {})]
+Object = Annotated[Structure, BeforeValidator(lambda value: parse_structure(value) or {})]
+Objects = Annotated[list[Structure], BeforeValidator(lambda value: parse_structure(value) or [])]
+Env = Annotated[Variables, BeforeValidator(lambda value: parse_structure(value) or {})]
+Resources = Annotated[dict[str, dict[str, str]], BeforeValidator(lambda value: normalize_resources(parse_structure(value)) or {})]
 
 
 Number = Annotated[Annotated[int, Field(ge=1)] | None, BeforeValidator(optional_number)]
@@ -52,9 +52,9 @@ def _setting(group: Group, default: Any, description: str) -> Any:
 
 
 class TrainRequest(BaseModel):
-    """One training step. Empty values leave the runtime's own in place.
+    """One training step. Empty values keep those of the runtime.
 
-    Credentials come by reference only: a literal that looks like one raises LiteralSecret.
+    Credentials must be references: a literal that looks like a credential raises LiteralSecret.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, validate_default=False)
@@ -63,118 +63,136 @@ class TrainRequest(BaseModel):
     runtime: Annotated[str, Field(max_length=253)] = _setting(
         "what",
         "",
-        "Training runtime. Empty: that of the builtin trainer, torch-distributed for a function or code, else trl-sft.",
+        "Training runtime. Defaults to the builtin trainer's runtime, torch-distributed for a function or code, else trl-sft.",
     )
     runtime_kind: Literal["ClusterTrainingRuntime", "TrainingRuntime"] = _setting(
-        "what", "ClusterTrainingRuntime", "ClusterTrainingRuntime, or TrainingRuntime for one of the job's namespace."
+        "what", "ClusterTrainingRuntime", "ClusterTrainingRuntime, or TrainingRuntime in the job's namespace."
     )
     builtin: str = _setting(
-        "what", "", "Builtin trainer: sft or torchtune. Empty: sft, where nothing else says what runs and the runtime is for it."
+        "what", "", "Builtin trainer: sft or torchtune. Defaults to sft if the runtime supports it and no other program is set."
     )
     settings: Object = _setting("what", {}, "Settings of the builtin trainer, see docs/settings.md.")
     image: str = _setting("what", "", "Image of the training container.")
-    command: Texts = _setting("what", [], "Command of the training container; with code, what is run in its folder.")
+    command: Texts = _setting("what", [], "Command of the training container; with code, it runs in the code's folder.")
     args: Texts = _setting("what", [], "Arguments of the command.")
     env: Env = _setting(
         "what",
         {},
-        'Variables of the training container: texts, or {"valueFrom": {"secretKeyRef": {"name": ..., "key": ...}}}. '
-        "Literal credentials are refused.",
+        'Environment variables: strings, or {"valueFrom": {"secretKeyRef": {"name": ..., "key": ...}}}. Literal credentials are '
+        "rejected.",
     )
     func: Annotated[NamedSource | None, BeforeValidator(source_of)] = _setting(
-        "what", None, "Training function: its source is sent, as the Kubeflow SDK does; nothing is pickled."
+        "what", None, "Training function. Its source is sent, as in the Kubeflow SDK; nothing is pickled."
     )
     func_args: Object = _setting("what", {}, "Keyword arguments of the function, as JSON.")
-    packages_to_install: Texts = _setting("what", [], "Python packages that a function or code needs, installed on every node.")
-    pip_index_urls: Texts = _setting("what", [], "Package indexes for them: the first in place of PyPI, the others besides.")
+    packages_to_install: Texts = _setting("what", [], "Python packages for a function or code, installed on every node.")
+    pip_index_urls: Texts = _setting(
+        "what", [], "Package indexes for these packages: the first replaces PyPI, the others are additional."
+    )
     code: str = _setting(
         "what",
         "",
-        "Folder, or git+https://HOST/PATH@REVISION[#subdirectory=FOLDER]: packed by digest and unpacked on every node.",
+        "Folder, or git+https://HOST/PATH@REVISION[#subdirectory=FOLDER], that is packed and unpacked on every node.",
     )
     manifest: Annotated[Structure | None, BeforeValidator(checked_manifest)] = _setting(
-        "what", None, "Whole TrainJob, as an object, as YAML text, or as the path of a YAML file."
+        "what", None, "Complete TrainJob, as an object, YAML text, or the path of a YAML file."
     )
-    num_nodes: Nodes = _setting("what", None, "Nodes that train together. Empty or 0: the runtime's.")
-    num_proc_per_node: Number = _setting("what", None, "Processes on a node. Empty or 0: one for each GPU, else for each CPU.")
+    num_nodes: Nodes = _setting("what", None, "Number of training nodes. Empty or 0: the runtime's.")
+    num_proc_per_node: Number = _setting("what", None, "Number of processes per node. Empty or 0: one per GPU, else one per CPU.")
     resources_per_node: Resources = _setting(
-        "what", {}, 'Resources of a node: {"nvidia.com/gpu": "1"} for limits and requests, or {"limits": ..., "requests": ...}.'
+        "what",
+        {},
+        'Resources per node: {"nvidia.com/gpu": "1"} for both limits and requests, or {"limits": ..., "requests": ...}.',
     )
     labels: Labels = _setting("what", {}, "Labels of the TrainJob.")
     annotations: Labels = _setting("what", {}, "Annotations of the TrainJob.")
-    runtime_patches: Objects = _setting("what", [], "Further spec.runtimePatches, each with manager and trainingRuntimeSpec.")
+    runtime_patches: Objects = _setting("what", [], "Additional spec.runtimePatches, each with manager and trainingRuntimeSpec.")
 
     # data
     dataset_uri: str = _setting("data", "", "Dataset: hf://org/name, s3://bucket/folder or file:///path.")
-    dataset_digest: str = _setting("data", "", "Digest of the prepared dataset; nodes refuse any other.")
-    dataset_env: Env = _setting("data", {}, "Variables of the dataset initializer.")
+    dataset_digest: str = _setting("data", "", "Digest of the prepared dataset; nodes reject any other.")
+    dataset_env: Env = _setting("data", {}, "Environment variables of the dataset initializer.")
     model_uri: str = _setting("data", "", "Base model: hf://org/name, s3://bucket/folder or file:///path.")
-    model_digest: str = _setting("data", "", "Digest of the prepared model; nodes refuse any other.")
-    model_env: Env = _setting("data", {}, "Variables of the model initializer.")
+    model_digest: str = _setting("data", "", "Digest of the prepared model; nodes reject any other.")
+    model_env: Env = _setting("data", {}, "Environment variables of the model initializer.")
 
     # workspace
     workspace: str = _setting(
         "workspace",
         "",
         "Volume that the steps of a run share: pvc://CLAIM[/FOLDER], or with ?size=20Gi[&class=&access=&retain=] to create it. "
-        "The run's own folder in it is mounted at /workspace.",
+        "The run's folder on it is mounted at /workspace.",
     )
 
     # placement
-    queue_name: str = _setting("placement", "", "LocalQueue of Kueue: the job starts when the queue admits it.")
-    priority_class: str = _setting("placement", "", "WorkloadPriorityClass of that queue.")
+    queue_name: str = _setting("placement", "", "Kueue LocalQueue: the job starts when the queue admits it.")
+    priority_class: str = _setting("placement", "", "Kueue WorkloadPriorityClass; requires queue_name.")
     topology: str = _setting(
-        "placement", "", "required:KEY, preferred:KEY, unconstrained (Kueue) or exclusive:KEY (JobSet), KEY being a node label."
+        "placement",
+        "",
+        "required:KEY, preferred:KEY, unconstrained (Kueue) or exclusive:KEY (JobSet), where KEY is a node label.",
     )
-    node_selector: Labels = _setting("placement", {}, "Labels of the nodes that may train; initializers run anywhere.")
-    tolerations: Objects = _setting("placement", [], "Tolerations of the training pods, besides those of the runtime.")
+    node_selector: Labels = _setting("placement", {}, "Node selector of the training pods; does not apply to initializers.")
+    tolerations: Objects = _setting("placement", [], "Tolerations of the training pods, in addition to the runtime's.")
     affinity: Object = _setting("placement", {}, "Node and pod affinity of the training pods.")
 
     # deadlines
-    queue_timeout_seconds: Number = _setting("deadlines", None, "Seconds that the job may be queued or suspended. 0: no limit.")
-    start_timeout_seconds: Number = _setting("deadlines", None, "Seconds until its nodes must train. 0: no limit.")
+    queue_timeout_seconds: Number = _setting(
+        "deadlines", None, "Maximum seconds that the job may be queued or suspended. 0: no limit."
+    )
+    start_timeout_seconds: Number = _setting("deadlines", None, "Maximum seconds until training starts. 0: no limit.")
     run_timeout_seconds: Number = _setting(
-        "deadlines", None, "Seconds that it may run; also its activeDeadlineSeconds, which the cluster keeps. 0: no limit."
+        "deadlines",
+        None,
+        "Maximum seconds of training; also set as activeDeadlineSeconds, which the cluster enforces. 0: no limit.",
     )
 
     # logs
-    logs: str = _setting("logs", "0", "Whose log is shown as it grows: a rank, all, STEP:RANK, STEP:all, or none.")
+    logs: str = _setting("logs", "0", "Which logs to stream: a rank, all, STEP:RANK, STEP:all, or none.")
     log_bytes: Annotated[int, Field(ge=0)] = _setting(
-        "logs", TOTAL_BYTES, "Bytes of log that are shown; after that only the last lines, at the end."
+        "logs", TOTAL_BYTES, "Maximum bytes of logs to stream; beyond that only the last lines are shown, when the job ends."
     )
 
     # resume
     resume: str = _setting(
         "resume", AUTO, "Where a new job starts: auto (the run's last checkpoint), never, or the URI of an exported checkpoint."
     )
-    export_uri: str = _setting("resume", "", "Where the run exports to; resume=auto starts there if its workspace has none.")
+    export_uri: str = _setting(
+        "resume", "", "Where the run exports checkpoints; resume=auto starts from there if the workspace has no checkpoint."
+    )
     previous_jobs: Literal["keep", "delete"] = _setting(
-        "resume", "keep", "Ended earlier jobs of this step once the next one is submitted: keep or delete."
+        "resume", "keep", "Whether to keep or delete finished jobs of this step when the next one is submitted."
     )
     preemption_budget: Annotated[int, Field(ge=0)] = _setting(
-        "resume", BUDGET, "Maximum automatic resubmissions after preemption, in the life of the step."
+        "resume", BUDGET, "Maximum automatic resubmissions after preemption, for the whole step."
     )
 
     # cancellation
     on_cancel: Literal["suspend", "delete", "keep"] = _setting(
-        "cancellation", "suspend", "The job when its step is cancelled or exceeds a deadline: suspend, delete or keep."
+        "cancellation",
+        "suspend",
+        "What to do with the job when its step is cancelled, exceeds a deadline or stops waiting: suspend, delete or keep it.",
     )
 
     # secrets
     store_secret: str = _setting(
-        "secrets", "", "Secret with object store credentials (AWS_ACCESS_KEY_ID ...), for datasets, models and resuming."
+        "secrets",
+        "",
+        "Secret with object store credentials (AWS_ACCESS_KEY_ID ...), for datasets, models and exports to resume from.",
     )
     hub_secret: str = _setting("secrets", "", "Secret with the key HF_TOKEN, for datasets, models and the training program.")
-    dataset_secret: str = _setting("secrets", "", "Secret whose keys become variables of the dataset initializer.")
-    model_secret: str = _setting("secrets", "", "Secret whose keys become variables of the model initializer.")
-    resume_secret: str = _setting("secrets", "", "Secret for reading exports to resume from. Empty: store_secret.")
+    dataset_secret: str = _setting("secrets", "", "Secret whose keys become environment variables of the dataset initializer.")
+    model_secret: str = _setting("secrets", "", "Secret whose keys become environment variables of the model initializer.")
+    resume_secret: str = _setting(
+        "secrets", "", "Secret with credentials for reading exports to resume from. Defaults to store_secret."
+    )
 
     @model_validator(mode="before")
     @classmethod
     def _no_credentials(cls, fields: Any) -> Any:
-        """Before all else: what is refused here is in no other error."""
+        """Runs first, so that no other error message contains a credential."""
         if isinstance(fields, dict):
-            refuse_literals({name: _as_read(name, value) for name, value in fields.items()})
+            reject_literals({name: _parse_for_detection(name, value) for name, value in fields.items()})
         return fields
 
     @field_validator("env", "dataset_env", "model_env")
@@ -195,7 +213,7 @@ class TrainRequest(BaseModel):
     @field_validator("resume")
     @classmethod
     def _resume_is_known(cls, value: str) -> str:
-        return checked_resume(value)
+        return validate_resume(value)
 
     @field_validator("logs", mode="before")
     @classmethod
@@ -236,7 +254,7 @@ class TrainRequest(BaseModel):
     def _can_be_scheduled(self) -> TrainRequest:
         queue = self.labels.get(QUEUE_LABEL, "")
         if self.queue_name and queue and queue != self.queue_name:
-            raise ValueError(f"queue_name: {self.queue_name!r}, and the label {QUEUE_LABEL} says {queue!r}")
+            raise ValueError(f"queue_name: {self.queue_name!r} differs from the label {QUEUE_LABEL}={queue}")
         problems = scheduling_problems(
             queue=self.queue_name or queue,
             priority_class=self.priority_class,
@@ -244,38 +262,40 @@ class TrainRequest(BaseModel):
             tolerations=self.tolerations,
             affinity=self.affinity,
         )
-        if told := "; ".join(problems):
-            raise ValueError(told)
+        if message := "; ".join(problems):
+            raise ValueError(message)
         return self
 
     @model_validator(mode="after")
-    def _says_one_thing_to_run(self) -> TrainRequest:
+    def _has_one_program(self) -> TrainRequest:
         ways = [name for name in ("func", "code", "manifest", "builtin") if getattr(self, name)]
         if len(ways) > 1:
-            raise ValueError(f"{ways[1]}: {' and '.join(ways)} each say what runs; give one of them")
-        inside = [name for name in _what() if name not in _BESIDE_MANIFEST and getattr(self, name)]
-        if self.manifest is not None and (both := [name for name in inside if name not in ("manifest", "runtime_kind")]):
-            raise ValueError(f"{both[0]}: belongs into the manifest, which is given as a whole")
+            raise ValueError(f"{ways[1]}: {' and '.join(ways)} are mutually exclusive; use only one of them")
+        manifest_settings = [name for name in _manifest_settings() if name not in _ALLOWED_WITH_MANIFEST and getattr(self, name)]
+        if self.manifest is not None and (
+            conflicting := [name for name in manifest_settings if name not in ("manifest", "runtime_kind")]
+        ):
+            raise ValueError(f"{conflicting[0]}: cannot be combined with manifest; set it in the manifest")
         if self.func is not None and (self.command or self.args):
-            raise ValueError("command: a function is the program; its arguments are func_args")
+            raise ValueError("command: cannot be combined with func; pass its arguments with func_args")
         if self.func is None and self.func_args:
-            raise ValueError("func_args: there is no func to take them")
-        if self.func is None and not self.code and (idle := [name for name in _FOR_FUNCTIONS if getattr(self, name)]):
-            raise ValueError(f"{idle[0]}: only func and code use it; an image brings its own packages")
+            raise ValueError("func_args: requires func")
+        if self.func is None and not self.code and (unused := [name for name in _FUNCTION_SETTINGS if getattr(self, name)]):
+            raise ValueError(f"{unused[0]}: requires func or code; otherwise packages must be part of the image")
         if self.code and not self.command:
-            raise ValueError('command: code needs its entry point, such as ["train.py"] or ["torchrun", "train.py"]')
-        if self.builtin and (both := [name for name in ("command", "args") if getattr(self, name)]):
-            raise ValueError(f"{both[0]}: the builtin trainer {self.builtin!r} decides what runs; leave one of them out")
+            raise ValueError('command: required with code, such as ["train.py"] or ["torchrun", "train.py"]')
+        if self.builtin and (conflicting := [name for name in ("command", "args") if getattr(self, name)]):
+            raise ValueError(f"{conflicting[0]}: cannot be combined with the builtin trainer {self.builtin!r}; use only one")
         return self
 
     @classmethod
     def from_parameters(cls, parameters: Mapping[str, Any]) -> TrainRequest:
-        """From the parameters of a component or an operator, of which it takes those that it knows; None is left out.
+        """Create a request from the parameters of a component or an operator; unknown names and None values are ignored.
 
         Raises pydantic's ValidationError, LiteralSecret.
         """
-        given = {name: value for name, value in parameters.items() if name in cls.model_fields and value is not None}
-        return cls.model_validate(given)
+        known = {name: value for name, value in parameters.items() if name in cls.model_fields and value is not None}
+        return cls.model_validate(known)
 
     @cached_property
     def workspace_volume(self) -> Workspace | None:
@@ -289,17 +309,17 @@ class TrainRequest(BaseModel):
 
     @property
     def secret_for_resume(self) -> str:
-        """The Secret for reading an export, else the one for object stores."""
+        """The Secret for reading exports, else the one for object stores."""
         return self.resume_secret or self.store_secret
 
     @property
     def namespace(self) -> str:
-        """The namespace that a manifest names, else empty."""
+        """The manifest's namespace, else empty."""
         return str((self.manifest or {}).get("metadata", {}).get("namespace") or "")
 
     @property
     def runtime_name(self) -> str:
-        """The runtime that is meant, where the builtin trainer does not name its own."""
+        """The name of the runtime, without regard to the builtin trainer's default."""
         if self.manifest is not None:
             return str((self.manifest["spec"].get("runtimeRef") or {}).get("name") or "")
         if self.runtime:
@@ -308,26 +328,29 @@ class TrainRequest(BaseModel):
 
     @property
     def kind_of_runtime(self) -> str:
-        """ClusterTrainingRuntime or TrainingRuntime: what the manifest says, where there is one."""
+        """ClusterTrainingRuntime or TrainingRuntime: the manifest's, else `runtime_kind`."""
         if self.manifest is not None:
             return str((self.manifest["spec"].get("runtimeRef") or {}).get("kind") or "ClusterTrainingRuntime")
         return self.runtime_kind
 
     @property
-    def says_what_runs(self) -> bool:
-        """Whether anything but a builtin trainer decides the program."""
+    def has_program(self) -> bool:
+        """Whether the request specifies a program other than a builtin trainer."""
         return bool(self.func or self.code or self.manifest or self.command or self.args)
 
 
-def _what() -> list[str]:
-    """The settings that a manifest says itself."""
+def _manifest_settings() -> list[str]:
+    """Return the settings that a manifest contains itself."""
     of = {name: field.json_schema_extra for name, field in TrainRequest.model_fields.items()}
-    said = [name for name, extra in of.items() if isinstance(extra, dict) and extra["group"] in ("what", "data")]
-    return [*said, "dataset_secret", "model_secret"]
+    settings = [name for name, extra in of.items() if isinstance(extra, dict) and extra["group"] in ("what", "data")]
+    return [*settings, "dataset_secret", "model_secret"]
 
 
-def _as_read(name: str, value: Any) -> Any:
-    """A setting as its texts are looked at; one that cannot be read is so as it is. A manifest looks for itself."""
+def _parse_for_detection(name: str, value: Any) -> Any:
+    """Return the parsed setting, to search it for credentials, or the value itself if it cannot be parsed.
+
+    None for a manifest, which is checked when it is read.
+    """
     field = TrainRequest.model_fields.get(name)
     if name == "manifest" or field is None or field.annotation is str:
         return None if name == "manifest" else value
@@ -335,13 +358,13 @@ def _as_read(name: str, value: Any) -> Any:
         if name == "func" and not isinstance(value, str):
             func = source_of(value)
             return func.source if func is not None else ""
-        return value if name == "func" else structured(value)
+        return value if name == "func" else parse_structure(value)
     except ValueError:
         return value
 
 
 def groups() -> dict[str, dict[str, Any]]:
-    """Group to its settings, in the order of the model; a setting is its pydantic field."""
+    """Return the settings of each group as pydantic fields, in the order of the model."""
     found: dict[str, dict[str, Any]] = {}
     for name, field in TrainRequest.model_fields.items():
         extra = field.json_schema_extra

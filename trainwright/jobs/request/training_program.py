@@ -1,4 +1,4 @@
-"""What the training container runs for a request: a builtin trainer's command, a function, packed code, or what is given. Pure."""
+"""The command of the training container: a builtin trainer's, a function, packed code, or the given command. Pure."""
 
 from __future__ import annotations
 
@@ -17,47 +17,47 @@ TORCHRUN, PYTHON = "torchrun", "python3"
 _MPIRUN = ["mpirun", "--hostfile", "/etc/mpi/hostfile"]
 
 
-class Words(NamedTuple):
-    """Command and arguments as a TrainJob has them; an empty one leaves the runtime's."""
+class CommandAndArgs(NamedTuple):
+    """Command and arguments of a TrainJob; empty values keep those of the runtime."""
 
     command: list[str]
     args: list[str]
 
 
-def training_words(request: TrainRequest, runtime: Obj, code: PackedCode | None) -> Words:
-    """Raises ValueError for settings that no builtin trainer takes."""
+def training_command(request: TrainRequest, runtime: Obj, code: PackedCode | None) -> CommandAndArgs:
+    """Return the command of the training container. Raises ValueError for settings that the builtin trainer does not accept."""
     if request.func is not None:
         source = ["--function", request.func.name, "--source", request.func.source]
         source += ["--arguments", json.dumps(request.func_args, sort_keys=True)]
-        return _launched(request, runtime, source, [_program_for(runtime)])
+        return _with_launcher(request, runtime, source, [_interpreter_for(runtime)])
     if code is not None:
-        command = request.command if not request.command[0].endswith(".py") else [_program_for(runtime), *request.command]
-        return _launched(request, runtime, ["--code", MOUNT, "--digest", code.digest], [*command, *request.args])
+        command = request.command if not request.command[0].endswith(".py") else [_interpreter_for(runtime), *request.command]
+        return _with_launcher(request, runtime, ["--code", MOUNT, "--digest", code.digest], [*command, *request.args])
     program = program_of(request, runtime)
     if program is not None:
-        return Words(program.command, program.args)
-    return Words(request.command, request.args)
+        return CommandAndArgs(program.command, program.args)
+    return CommandAndArgs(request.command, request.args)
 
 
-def _launched(request: TrainRequest, runtime: Obj, source: list[str], program: list[str]) -> Words:
-    """Through the launcher, whose text travels with the job.
+def _with_launcher(request: TrainRequest, runtime: Obj, source: list[str], program: list[str]) -> CommandAndArgs:
+    """Return a command that starts the program with the launcher, whose source is part of the command.
 
-    Kubernetes expands $(NAME) in commands: in the command of code and in indexes, as in any command, and nowhere else.
+    Kubernetes expands $(NAME) in commands. It is kept in the user's command and package indexes, and escaped in everything else.
     """
     packages = []
     if request.packages_to_install:
         packages = ["--packages", json.dumps(request.packages_to_install), "--indexes", json.dumps(request.pip_index_urls)]
     mpi = _MPIRUN if "mpi" in (runtime["spec"].get("mlPolicy") or {}) else []
-    command = [*mpi, PYTHON, "-c", as_it_is(_launcher())]
-    return Words(command, [*map(as_it_is, source), *packages, "--", *program])
+    command = [*mpi, PYTHON, "-c", escape_expansion(_launcher())]
+    return CommandAndArgs(command, [*map(escape_expansion, source), *packages, "--", *program])
 
 
-def as_it_is(text: str) -> str:
-    """A text that Kubernetes expands to this one."""
+def escape_expansion(text: str) -> str:
+    """Escape `$`, so that Kubernetes expands the result to this text."""
     return text.replace("$", "$$")
 
 
-def _program_for(runtime: Obj) -> str:
+def _interpreter_for(runtime: Obj) -> str:
     return TORCHRUN if "torch" in (runtime["spec"].get("mlPolicy") or {}) else PYTHON
 
 

@@ -1,4 +1,4 @@
-"""The replicated jobs of a runtime that train, as opposed to those that prepare. Pure."""
+"""Distinguishes the training steps and the initializers among the replicated jobs of a runtime. Pure."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ _INITIALIZERS = (names.ANCESTOR_DATASET, names.ANCESTOR_MODEL)
 
 
 def replicated_jobs(runtime: Obj) -> list[Obj]:
-    """All replicated jobs of a runtime."""
+    """Return all replicated jobs of a runtime."""
     jobs: list[Obj] = runtime["spec"]["template"]["spec"].get("replicatedJobs") or []
     return jobs
 
 
 def pod_spec_of(job: Obj) -> Obj:
-    """The pod spec of a replicated job."""
+    """Return the pod spec of a replicated job."""
     spec: Obj = job["template"]["spec"]["template"]["spec"]
     return spec
 
 
 def step_of_job(job: Obj) -> str:
-    """The ancestor label of a replicated job, empty where it has none."""
+    """Return the ancestor label of a replicated job; empty if it has none."""
     return labels_of(job.get("template") or {}).get(names.ANCESTOR_LABEL, "")
 
 
@@ -32,14 +32,14 @@ def is_initializer(job: Obj) -> bool:
 
 
 def training_jobs(runtime: Obj) -> Iterator[Obj]:
-    """Those whose containers `node` run the training program."""
+    """Yield the replicated jobs whose container `node` runs the training program."""
     for job in replicated_jobs(runtime):
         if not is_initializer(job) and named(pod_spec_of(job).get("containers"), names.NODE) is not None:
             yield job
 
 
 def trainer_container(runtime: Obj) -> Obj | None:
-    """The container that takes a TrainJob's image, command and arguments: `node` of the step with the ancestor `trainer`."""
+    """Return the container to which a TrainJob's image, command and arguments apply: `node` of the step with ancestor `trainer`."""
     for job in replicated_jobs(runtime):
         if step_of_job(job) == names.ANCESTOR_TRAINER:
             return named(pod_spec_of(job).get("containers"), names.NODE)
@@ -47,7 +47,7 @@ def trainer_container(runtime: Obj) -> Obj | None:
 
 
 def initializer_container(runtime: Obj, ancestor: str) -> Obj | None:
-    """The container of a dataset or model initializer, None where the runtime has no such step."""
+    """Return the container of a dataset or model initializer; None if the runtime has no such step."""
     for job in replicated_jobs(runtime):
         if step_of_job(job) == ancestor:
             return named(pod_spec_of(job).get("containers"), names.CONTAINER_OF_ANCESTOR[ancestor])

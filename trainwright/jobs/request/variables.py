@@ -1,4 +1,4 @@
-"""The variables of a program: literals, and references to Secrets and the like. Pure."""
+"""Environment variables: literals, and references to Secrets, ConfigMaps and fields. Pure."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from trainwright.api.schema.container import ENV_VAR
 from trainwright.jobs.request.field_schemas import schema_problems
 
 Variables = dict[str, str | dict[str, Any]]
-"""Name to value, or to `{"valueFrom": {"secretKeyRef": {"name": ..., "key": ...}}}` and its like."""
+"""Maps a name to a value, or to a reference such as `{"valueFrom": {"secretKeyRef": {"name": ..., "key": ...}}}`."""
 
 
 def reference_problems(name: str, reference: dict[str, Any]) -> Iterator[str]:
-    """What is wrong with a reference; the field is the name of the variable."""
+    """Yield the problems of a reference, with the variable's name as the field."""
     if set(reference) != {"valueFrom"} or not isinstance(reference["valueFrom"], dict) or len(reference["valueFrom"]) != 1:
-        yield f"{name}: expected a text, or valueFrom with one of secretKeyRef, configMapKeyRef, fieldRef, resourceFieldRef"
+        yield f"{name}: expected a string, or valueFrom with one of secretKeyRef, configMapKeyRef, fieldRef, resourceFieldRef"
         return
     yield from schema_problems(ENV_VAR, {"name": name, **reference}, name)
 
 
 def env_of(variables: Variables) -> list[Obj]:
-    """As a container has them, by name: a mapping that went through an orchestrator has no order, and digests depend on it."""
+    """Return the variables of a container, sorted by name: digests depend on the order, which orchestrators do not preserve."""
     return [_entry(name, value) for name, value in sorted(variables.items())]
 
 

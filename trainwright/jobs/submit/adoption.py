@@ -32,7 +32,9 @@ def check_digest(existing: Obj, desired: Obj) -> None:
 def resume_if_suspended_by_us(cluster: Cluster, trainjob: Obj) -> Obj:
     """Resume a job that an earlier cancellation by Trainwright suspended; any other suspension is kept."""
     suspended_by = annotations_of(trainjob).get(names.SUSPENDED_BY_ANNOTATION)
-    if not trainjob["spec"].get("suspend") or suspended_by != names.suspended_by_us(int(trainjob["metadata"].get("generation") or 0)):
+    if not trainjob["spec"].get("suspend") or suspended_by != names.suspended_by_us(
+        int(trainjob["metadata"].get("generation") or 0)
+    ):
         return trainjob
     patch = {"spec": {"suspend": False}, "metadata": {"annotations": {names.SUSPENDED_BY_ANNOTATION: None}}}
     return cluster.patch(TRAINJOB, name_of(trainjob), patch, trainjob["metadata"]["namespace"])

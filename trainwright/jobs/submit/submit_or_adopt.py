@@ -197,9 +197,7 @@ class _Submission:
 
     def _submitted(self, job: Obj, attempt: int, form: ServedForm, client: JobsClient, *, adopted: bool) -> Submitted:
         event = "trainjob_adopted" if adopted else "trainjob_created"
-        log.info(
-            "event=%s namespace=%s name=%s step=%s mode=%s", event, self.namespace, name_of(job), self.identity, client.mode
-        )
+        log.info("event=%s namespace=%s name=%s step=%s mode=%s", event, self.namespace, name_of(job), self.identity, client.mode)
         return Submitted(job, adopted, attempt, self.choice, form.run_deadline, client.mode, client)
 
 

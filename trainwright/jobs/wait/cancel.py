@@ -39,7 +39,7 @@ class CancelOutcome(enum.StrEnum):
     deleted = "it is deleted"
     kept = "it keeps running"
     ended = "it had already ended"
-    gone = "it is gone"
+    gone = "it no longer exists"
     foreign = "it was not created by Trainwright and is left unchanged"
 
 

@@ -46,9 +46,7 @@ def wait_for(
         return _follow(cluster, JobState(trainjob, deadlines), watch, EventPublisher(on_event, logs_reader), stop)
 
 
-def _follow(
-    cluster: Cluster, state: JobState, watch: JobWatch, publisher: EventPublisher, stop: threading.Event | None
-) -> Obj:
+def _follow(cluster: Cluster, state: JobState, watch: JobWatch, publisher: EventPublisher, stop: threading.Event | None) -> Obj:
     poll_seconds = publisher.poll_seconds
     while stop is None or not stop.is_set():
         publisher.observe_status(cluster, state.trainjob)

@@ -19,7 +19,7 @@ from trainwright.submission.jobset_mode.build import Built, awaits_companions, c
 from trainwright.submission.jobset_mode.record import record_of
 from trainwright.submission.jobset_mode.view import trainjob_of
 
-_MOST_TRIES = 10
+_MAX_TRIES = 10
 _PREDECESSOR_SECONDS = 1.0
 """Retry interval while a companion of an earlier job of the same name is being deleted."""
 log = logging.getLogger(__name__)
@@ -80,7 +80,7 @@ class CompanionCreator:
 
     def _resume_if_ready(self, jobset: Obj) -> Obj:
         """Resume a JobSet that is suspended for its companions, unless it was changed in the meantime; returns it."""
-        for _ in range(_MOST_TRIES):
+        for _ in range(_MAX_TRIES):
             if not awaits_companions(jobset):
                 return jobset
             annotations = {names.SUSPENDED_BY_ANNOTATION: None, names.COMPANIONS_CREATED_ANNOTATION: "2"}
@@ -90,7 +90,7 @@ class CompanionCreator:
                 return self._cluster.patch(JOBSET, name_of(jobset), change, namespace_of(jobset))
             except Conflict:  # its status changed, or a concurrent try was faster
                 jobset = self._cluster.get(JOBSET, name_of(jobset), namespace_of(jobset))
-        raise Conflict(f"JobSet {name_of(jobset)} changed {_MOST_TRIES} times while it was being started")
+        raise Conflict(f"JobSet {name_of(jobset)} changed {_MAX_TRIES} times while it was being started")
 
     def _delete_jobset(self, jobset: Obj) -> None:
         key = (JOBSET, name_of(jobset), namespace_of(jobset))

@@ -200,7 +200,9 @@ class JobSetCluster(DelegatingCluster):
     def _check_served(self, kind: Kind | None) -> None:
         """Raise NotFound for runtimes without Trainer's API: the API server may return 403 instead, as it checks permissions first."""
         if kind in (TRAINING_RUNTIME, CLUSTER_TRAINING_RUNTIME) and kind.plural not in self._served:
-            raise NotFound(f"this cluster does not serve {kind.resource}: only bundled runtimes and those in {FOLDERS} are available")
+            raise NotFound(
+                f"this cluster does not serve {kind.resource}: only bundled runtimes and those in {FOLDERS} are available"
+            )
 
     def _build(self, trainjob: Obj, runtime: Obj | None = None) -> Built:
         if runtime is None:

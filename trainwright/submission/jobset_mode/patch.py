@@ -22,7 +22,9 @@ def jobset_patch(name: str, patch: Obj) -> Obj:
     """
     if problems := list(_problems(patch)):
         raise Invalid.of("TrainJob", name, problems, "trainer.kubeflow.org")
-    metadata = {field: value for field, value in (patch.get("metadata") or {}).items() if field in (*_PRECONDITIONS, *_ENTRY_FIELDS)}
+    metadata = {
+        field: value for field, value in (patch.get("metadata") or {}).items() if field in (*_PRECONDITIONS, *_ENTRY_FIELDS)
+    }
     spec = {"spec": {"suspend": bool(patch["spec"]["suspend"])}} if "suspend" in (patch.get("spec") or {}) else {}
     return {**({"metadata": metadata} if metadata else {}), **spec}
 

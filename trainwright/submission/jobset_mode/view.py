@@ -44,9 +44,10 @@ def trainjob_of(jobset: Obj) -> Obj:
 
 def _status(trainjob: Obj, jobset: Obj) -> Obj:
     status: Obj = {}
-    controller = condition(jobset, "Suspended")
-    now = str((controller or {}).get("lastTransitionTime") or jobset["metadata"].get("creationTimestamp") or "")
-    if controller is not None and _generation(jobset) > _built_generation(jobset):  # suspended at some time, and not only for its companions
+    suspended = condition(jobset, "Suspended")
+    now = str((suspended or {}).get("lastTransitionTime") or jobset["metadata"].get("creationTimestamp") or "")
+    if suspended is not None and _generation(jobset) > _built_generation(jobset):
+        # suspended at some time, and not only for its companions
         set_condition(status, "Suspended", True, "Suspended", "TrainJob is suspended", now)
     set_suspended({**trainjob, "status": status}, status, now)
     set_from_jobset(status, jobset, now)

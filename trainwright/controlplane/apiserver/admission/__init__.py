@@ -1,1 +1,1 @@
-"""Admission inside the server: webhook rules, feature gates, priorities, and a TrainJob's policies."""
+"""Built-in admission: webhook rules, feature gates, pod priority and the policies of TrainJobs."""

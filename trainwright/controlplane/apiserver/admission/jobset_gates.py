@@ -1,4 +1,4 @@
-"""What the feature gates of JobSet change in admission: actions that need one, sizes that may change, pods that restart in place."""
+"""JobSet admission that depends on feature gates: RestartJob actions, elastic sizes, in-place restarts."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _IN_PLACE = "InPlaceRestart"
 _DENIED = 'admission webhook "vjobset.kb.io" denied the request: '
 
 
-def resizable(old: Obj, new: Obj, gates: FeatureGates) -> Obj:
-    """The stored JobSet with the sizes that the new one asks for, where they may change; for the rule that nothing changes.
+def with_mutable_sizes(old: Obj, new: Obj, gates: FeatureGates) -> Obj:
+    """The stored JobSet with the mutable sizes of the new one, so that the immutability check accepts them.
 
-    The new one is as the client sent it: nobody has looked at its schema yet.
+    `new` is the unvalidated object of the request.
     """
     if not gates.ElasticJobSet or is_finished(old):
         return old
@@ -35,7 +35,7 @@ def resizable(old: Obj, new: Obj, gates: FeatureGates) -> Obj:
 
 
 def check_gates(old: Obj | None, new: Obj, gates: FeatureGates) -> None:
-    """Both as stored. Raises Invalid."""
+    """Validate an admitted JobSet; `old` is None on create. Raises Invalid."""
     found = list(_gated(new, gates)) if old is None else list(_resizing(old, new, gates))
     if found:
         refusal = Invalid.of(JOBSET.kind, name_of(new), found, JOBSET.group)
@@ -62,7 +62,7 @@ def _gated(new: Obj, gates: FeatureGates) -> Iterator[Problem]:
 
 
 def _too_many(new: Obj) -> Iterator[Problem]:
-    """The status counts the restarts of each Job; it must not grow without bound."""
+    """Limit the replicas, because the status counts the restarts of each Job."""
     for number, job in enumerate(_jobs(new)):
         if job.get("replicas", 1) > _MOST_REPLICAS:
             message = f"Invalid value: {job['replicas']}: must be at most {_MOST_REPLICAS} when single jobs are restarted"
@@ -70,7 +70,7 @@ def _too_many(new: Obj) -> Iterator[Problem]:
 
 
 def _in_place(new: Obj) -> Iterator[Problem]:
-    """Pods that stay must never be replaced by their Job."""
+    """With in-place restart a Job must never replace its pods."""
     for number, job in enumerate(_jobs(new)):
         spec, name = job["template"]["spec"], job["name"]
         where = f"spec.replicatedJobs[{number}].template.spec"
@@ -108,7 +108,7 @@ def _resizing(old: Obj, new: Obj, gates: FeatureGates) -> Iterator[Problem]:
 
 
 def _inside(value: Any, *path: str | int) -> Any:
-    """What stands at a path of an object of any schema, or None."""
+    """The value at a path of an unvalidated object, or None."""
     for step in path:
         if isinstance(value, list) and isinstance(step, int) and step < len(value):
             value = value[step]

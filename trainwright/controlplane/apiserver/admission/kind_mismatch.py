@@ -1,6 +1,6 @@
-"""What a client is told that sends an object of another kind than the path says.
+"""Errors for objects whose kind differs from the kind of the request path.
 
-Built-in kinds are read by code that knows what was sent; custom resources are judged by the rules of the kind that was meant.
+For built-in kinds decoding fails with the kind that was sent; custom resources are validated as the kind of the path.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from trainwright.api.schema.check import findings
 _BUILT_IN = {(kind.api_version, kind.kind) for kind in kinds.ALL}
 
 
-def of_another_kind(kind: Kind, obj: Obj, *, custom: bool, old: Obj | None) -> ApiError:
-    """The refusal of an object that says another apiVersion or kind; `old` is what it was to replace."""
+def kind_mismatch_error(kind: Kind, obj: Obj, *, custom: bool, old: Obj | None) -> ApiError:
+    """The error for an object with another apiVersion or kind; `old` is the object that it would replace."""
     api_version, name = str(obj.get("apiVersion") or kind.api_version), str(obj.get("kind") or kind.kind)
     if not custom:
         version = api_version.rpartition("/")[2]
@@ -31,7 +31,7 @@ def of_another_kind(kind: Kind, obj: Obj, *, custom: bool, old: Obj | None) -> A
             f"the API version in the data ({api_version}) does not match the expected API version ({kind.api_version})"
         )
     problems = [Problem("kind", f'Invalid value: "{name}": must be {kind.kind}')]
-    # No defaults are filled in for a kind that the path does not have: what they made of the stored object is missing here.
+    # Defaults are not applied to an object of another kind, so fields that were defaulted in the stored object are missing here.
     if kind.kind in ADMISSION_SPECS:
         problems += findings(ADMISSION_SPECS[kind.kind].schema, obj, old).rules
     metadata = obj.get("metadata")
@@ -51,7 +51,7 @@ def _unread(kind: Kind, obj: Obj, api_version: str, name: str) -> str:
 
 
 def _corrupt_at(value: Any) -> int | None:
-    """The byte at which a value stops being base64, None where it is."""
+    """The index of the first byte that is not valid base64; None if the value is valid."""
     text = str(value)
     try:
         base64.b64decode(text, validate=True)

@@ -1,4 +1,4 @@
-"""The priority of a new pod, from its PriorityClass or the one that is the default: what the Priority admission plugin does. Pure."""
+"""Sets the priority of new pods from their PriorityClass or the default one, like the Priority admission plugin."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Iterable
 from trainwright.api.defaults.pod import SYSTEM_PRIORITIES
 from trainwright.api.kinds import POD
 from trainwright.api.objects import Obj, name_of
-from trainwright.controlplane.apiserver.wire.api_errors import forbidden
+from trainwright.controlplane.apiserver.wire.api_errors import forbidden_error
 
 _PLUGIN = "priority admission controller computed"
 
 
-def with_priority(pod: Obj, classes: Iterable[Obj]) -> Obj:
-    """The pod with its class, priority and preemption policy; the system's classes need not be there. Raises Forbidden."""
+def set_priority(pod: Obj, classes: Iterable[Obj]) -> Obj:
+    """The pod with priority class, priority and preemption policy. System classes need no PriorityClass. Raises Forbidden."""
     spec = pod.get("spec")
     if not isinstance(spec, dict):
         return pod
@@ -23,15 +23,15 @@ def with_priority(pod: Obj, classes: Iterable[Obj]) -> Obj:
     named = {name_of(found): found for found in classes}
     chosen = named.get(name) if name else _default(named.values())
     if name and chosen is None and name not in SYSTEM_PRIORITIES:
-        raise forbidden(POD, name_of(pod), f"no PriorityClass with name {name} was found")
+        raise forbidden_error(POD, name_of(pod), f"no PriorityClass with name {name} was found")
     value = int(chosen.get("value") or 0) if chosen else SYSTEM_PRIORITIES.get(name, 0)
     policy = (chosen or {}).get("preemptionPolicy", "PreemptLowerPriority")
     if spec.get("priority") not in (None, value):
         given = f"the integer value of priority ({spec['priority']}) must not be provided in pod spec"
-        raise forbidden(POD, name_of(pod), f"{given}; {_PLUGIN} {value} from the given PriorityClass name")
+        raise forbidden_error(POD, name_of(pod), f"{given}; {_PLUGIN} {value} from the given PriorityClass name")
     if spec.get("preemptionPolicy") not in (None, policy):
         given = f"the string value of PreemptionPolicy ({spec['preemptionPolicy']}) must not be provided in pod spec"
-        raise forbidden(POD, name_of(pod), f"{given}; {_PLUGIN} {policy} from the given PriorityClass name")
+        raise forbidden_error(POD, name_of(pod), f"{given}; {_PLUGIN} {policy} from the given PriorityClass name")
     found = {"priority": value, "preemptionPolicy": policy}
     if chosen:
         found["priorityClassName"] = name_of(chosen)
@@ -39,5 +39,5 @@ def with_priority(pod: Obj, classes: Iterable[Obj]) -> Obj:
 
 
 def _default(classes: Iterable[Obj]) -> Obj | None:
-    """Of several that call themselves the default the one with the lowest value."""
+    """The global default; of several the one with the lowest value."""
     return min((found for found in classes if found.get("globalDefault")), key=lambda found: int(found["value"]), default=None)

@@ -1,4 +1,4 @@
-"""What the policies of a TrainJob's runtime ask of it, asked when it is written, as Trainer's webhook does."""
+"""Validates TrainJobs against the policies of their runtime on every write, as Trainer's webhook does."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from trainwright.materialize import policy_problems
 
 
 def check_trainjob_policies(trainjob: Obj, lookup: Lookup) -> None:
-    """The TrainJob as admitted; without its runtime nothing is asked. Raises Denied."""
+    """Validate an admitted TrainJob; skipped if its runtime does not exist. Raises Denied."""
     reference = trainjob["spec"]["runtimeRef"]
     runtime = lookup(reference["kind"], namespace_of(trainjob), reference["name"])
     problems = policy_problems(trainjob, runtime) if runtime is not None else []

@@ -1,4 +1,4 @@
-"""A change of a TrainJob that its JobSet would not take is refused at once; upstream admits it and then fails at every reconcile."""
+"""Rejects TrainJob updates that its JobSet could not accept; upstream admits them and then fails every reconcile."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from trainwright.materialize import load_snapshot, snapshot_name, update_problem
 
 
 def check_trainjob_update(old: Obj, new: Obj, lookup: Lookup) -> None:
-    """Both as stored. Without a JobSet or a snapshot of the runtime nothing has been built yet, and everything may change.
+    """Validate an admitted update. Without a JobSet or a snapshot of the runtime all changes are allowed.
 
     Raises Invalid.
     """

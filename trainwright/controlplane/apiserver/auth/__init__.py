@@ -1,1 +1,1 @@
-"""Who sends a request, and the secrets of a cluster: tokens, certificate authority, server certificate."""
+"""Authentication and the credentials of a cluster: tokens, certificate authority, server certificate."""

@@ -1,6 +1,6 @@
-"""The certificate authority of one home, and the server certificate that it signs.
+"""The certificate authority of a cluster, and the server certificate that it signs.
 
-Clients trust the authority, so that the server's certificate can be renewed without telling them.
+Clients trust the authority, so the server certificate can be renewed without updating them.
 """
 
 from __future__ import annotations
@@ -17,30 +17,30 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 AUTHORITY_VALID_FOR = timedelta(days=3650)
 VALID_FOR = timedelta(days=397)
-"""Clients of browsers and of Apple refuse server certificates that last longer."""
+"""Maximum lifetime of server certificates that browsers and Apple clients accept."""
 RENEW_BEFORE = timedelta(days=30)
-EARLY = timedelta(hours=1)
-"""How far certificates begin in the past, for clients whose clock lags."""
+CLOCK_SKEW = timedelta(hours=1)
+"""Certificates are valid from this far in the past, to tolerate client clock skew."""
 _NAMES = ("localhost",)
 _ADDRESSES = ("127.0.0.1", "::1")
 
 
 @dataclass(frozen=True)
-class Pair:
-    """A certificate and its key, as PEM."""
+class KeyPair:
+    """A certificate and its private key in PEM."""
 
     certificate: bytes
     key: bytes
 
 
-def new_authority(now: datetime) -> Pair:
-    """An authority of its own: its key never leaves the home."""
+def new_authority(now: datetime) -> KeyPair:
+    """Create a self-signed certificate authority."""
     key = ec.generate_private_key(ec.SECP256R1())
     serial = x509.random_serial_number()
-    # The serial in the name: an authority and its successor must not be taken for each other.
+    # The serial in the name distinguishes an authority from its successor.
     name = _name(f"trainwright authority {serial % 10**8:08d}")
     certificate = (
-        _begun(name, name, key, serial, now, AUTHORITY_VALID_FOR)
+        _builder(name, name, key, serial, now, AUTHORITY_VALID_FOR)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(_usage(signs=True), critical=True)
         .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(key.public_key()), critical=False)
@@ -49,17 +49,17 @@ def new_authority(now: datetime) -> Pair:
     return _pair(certificate, key)
 
 
-def server_pair(authority: Pair, now: datetime) -> Pair:
-    """A certificate for this machine's loopback, signed by the authority; it never outlives it."""
+def new_server_certificate(authority: KeyPair, now: datetime) -> KeyPair:
+    """Create a certificate for loopback addresses, signed by the authority and expiring no later than it."""
     key = ec.generate_private_key(ec.SECP256R1())
     issuer, issuer_key = _read(authority)
-    lasting = min(VALID_FOR, issuer.not_valid_after_utc - now)
+    lifetime = min(VALID_FOR, issuer.not_valid_after_utc - now)
     names = [x509.DNSName(name) for name in _NAMES]
     addresses = [x509.IPAddress(ipaddress.ip_address(address)) for address in _ADDRESSES]
     certificate = (
-        _begun(_name("trainwright server"), issuer.subject, key, x509.random_serial_number(), now, lasting)
+        _builder(_name("trainwright server"), issuer.subject, key, x509.random_serial_number(), now, lifetime)
         .add_extension(x509.SubjectAlternativeName([*names, *addresses]), critical=False)
-        # Python from 3.13 on checks strictly, and wants all of these.
+        # Python 3.13 and later verify strictly and require all of these.
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_usage(signs=False), critical=True)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
@@ -69,8 +69,8 @@ def server_pair(authority: Pair, now: datetime) -> Pair:
     return _pair(certificate, key)
 
 
-def lasts(pair: Pair | None, now: datetime, *, issuer: Pair | None = None, before: timedelta = RENEW_BEFORE) -> bool:
-    """Whether a pair is there, belongs together, has begun, has time left, and was signed by `issuer`."""
+def is_valid(pair: KeyPair | None, now: datetime, *, issuer: KeyPair | None = None, before: timedelta = RENEW_BEFORE) -> bool:
+    """Whether a key pair exists, matches, is valid now and for longer than `before`, and is signed by `issuer`."""
     if pair is None:
         return False
     try:
@@ -83,16 +83,16 @@ def lasts(pair: Pair | None, now: datetime, *, issuer: Pair | None = None, befor
     return begun and key.public_key() == certificate.public_key() and certificate.not_valid_after_utc - now > before
 
 
-def is_authority(pair: Pair) -> bool:
-    """Whether a certificate may sign others."""
+def is_authority(pair: KeyPair) -> bool:
+    """Whether the certificate is a CA certificate."""
     try:
         return _read(pair)[0].extensions.get_extension_for_class(x509.BasicConstraints).value.ca
     except (ValueError, x509.ExtensionNotFound):
         return False
 
 
-def _begun(
-    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey, serial: int, now: datetime, lasting: timedelta
+def _builder(
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey, serial: int, now: datetime, lifetime: timedelta
 ) -> x509.CertificateBuilder:
     return (
         x509.CertificateBuilder()
@@ -100,8 +100,8 @@ def _begun(
         .issuer_name(issuer)
         .public_key(key.public_key())
         .serial_number(serial)
-        .not_valid_before(now - EARLY)
-        .not_valid_after(now + lasting)
+        .not_valid_before(now - CLOCK_SKEW)
+        .not_valid_after(now + lifetime)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
     )
 
@@ -124,15 +124,15 @@ def _usage(*, signs: bool) -> x509.KeyUsage:
     )
 
 
-def _read(pair: Pair) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
+def _read(pair: KeyPair) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
     certificate = x509.load_pem_x509_certificate(pair.certificate)
     key = serialization.load_pem_private_key(pair.key, password=None)
     if not isinstance(key, ec.EllipticCurvePrivateKey):
-        raise ValueError("another sort of key")
+        raise ValueError("not an elliptic curve key")
     return certificate, key
 
 
-def _pair(certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> Pair:
+def _pair(certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> KeyPair:
     pem = serialization.Encoding.PEM
     private = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    return Pair(certificate.public_bytes(pem), private)
+    return KeyPair(certificate.public_bytes(pem), private)

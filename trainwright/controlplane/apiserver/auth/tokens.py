@@ -1,4 +1,4 @@
-"""Who asks: the administrator with the token of the kubeconfig, a pod with a token for one purpose, or nobody known.
+"""Issues and verifies bearer tokens: the administrator's token in the kubeconfig, and service account tokens.
 
 A pod's token is a JWT bound to an audience and an expiry, like a projected service account token.
 """
@@ -16,14 +16,14 @@ from trainwright.api.objects import Obj
 
 ISSUER = "https://kubernetes.default.svc.cluster.local"
 API_AUDIENCE = ISSUER
-"""Whom a token speaks to that does not say: this API server."""
+"""The default audience of a token: this API server."""
 _ALGORITHM = "HS256"
 _LEEWAY = 5
-"""Seconds that a clock may be off; server and pods share one, but it may be set back."""
+"""Tolerated clock skew in seconds; server and pods share a clock, but it may be set back."""
 
 
 class Tokens:
-    """Recognises and issues tokens. Neither secret is ever shown."""
+    """Issues and verifies tokens. Its repr hides the secrets."""
 
     def __init__(self, admin_token: str, signing_key: bytes):
         if len(admin_token) < 16 or len(signing_key) < 32:
@@ -35,15 +35,15 @@ class Tokens:
         return "Tokens(...)"
 
     def is_admin(self, token: str) -> bool:
-        """Compares in constant time."""
+        """Whether this is the admin token; compares in constant time."""
         return hmac.compare_digest(token.encode("utf-8", "surrogateescape"), self._admin_token)
 
     def issue(self, audience: str, namespace: str, pod_name: str, ttl_seconds: int, now: datetime) -> str:
-        """A token with which that pod can speak to `audience` for `ttl_seconds`."""
+        """Issue a token for `audience` bound to a pod, valid for `ttl_seconds`."""
         return self.issue_bound([audience], namespace, "default", {"pod": {"name": pod_name}}, ttl_seconds, now)
 
     def issue_bound(self, audiences: list[str], namespace: str, account: str, bound: Obj, ttl_seconds: int, now: datetime) -> str:
-        """A token of a service account, bound to what `bound` names."""
+        """Issue a service account token bound to the objects in `bound`."""
         issued = int(now.timestamp())
         claims = {
             "iss": ISSUER,
@@ -57,7 +57,7 @@ class Tokens:
         return jwt.encode(claims, self._signing_key, algorithm=_ALGORITHM)
 
     def verify(self, token: str, audience: str) -> dict[str, Any]:
-        """The claims of a token for `audience`. Raises Unauthorized, without saying what was wrong with it."""
+        """Return the claims of a token for `audience`. Raises Unauthorized without a reason."""
         try:
             claims: dict[str, Any] = jwt.decode(
                 token,
@@ -69,15 +69,15 @@ class Tokens:
                 options={"require": ["exp", "iat", "aud", "iss"]},
             )
         except (jwt.PyJWTError, ValueError):
-            # From None: the message of the cause could quote the token.
+            # `from None`: the message of the cause could quote the token.
             raise Unauthorized("Unauthorized") from None
         return claims
 
 
 def bearer_token(header: str | None) -> str | None:
-    """The token of an Authorization header; None without one (another scheme counts as none).
+    """The bearer token of an Authorization header; None if it is missing or has another scheme.
 
-    The scheme may be in any case and followed by any white space; more than one credential is none.
+    The scheme is case-insensitive and may be followed by any white space; more than one credential is invalid.
     """
     parts = (header or "").split()
     return parts[1] if len(parts) == 2 and parts[0].lower() == "bearer" else None

@@ -1,4 +1,4 @@
-"""What this server serves, told in the two forms that clients ask for: one list for each group version, or everything at once."""
+"""Discovery documents, in the legacy form (one list per group version) and as aggregated discovery."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from trainwright.api import kinds
 from trainwright.api.kinds import Kind
 from trainwright.api.objects import Obj
 from trainwright.controlplane.apiserver.endpoints import reviews
-from trainwright.controlplane.apiserver.resources.registry import BY_PATH, GROUP_VERSIONS, strategy_of
+from trainwright.controlplane.apiserver.resources.registry import GROUP_VERSIONS, STRATEGIES_BY_PATH, strategy_of
 
 KUBERNETES_VERSION = "1.36.0"
-"""Whose behaviour this server follows; clients compare it with their own."""
+"""The Kubernetes version that this server emulates; clients check version skew against it."""
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 _VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 _CUSTOM_VERBS = ("delete", "deletecollection", "get", "list", "patch", "create", "update", "watch")
@@ -38,25 +38,25 @@ def version() -> Obj:
 
 
 def api_versions() -> Obj:
-    """`/api` in the old form."""
+    """`/api` in the legacy form."""
     return {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []}
 
 
 def api_groups() -> Obj:
-    """`/apis` in the old form."""
+    """`/apis` in the legacy form."""
     groups = [*(_group(group) for group in _groups()), *map(reviews.group, reviews.GROUPS)]
     return {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}
 
 
 def api_group(group: str) -> Obj | None:
-    """`/apis/GROUP`; None for a group that is not served."""
+    """`/apis/GROUP`; None if the group is not served."""
     if group in reviews.GROUPS:
         return {"kind": "APIGroup", "apiVersion": "v1", **reviews.group(group)}
     return {"kind": "APIGroup", "apiVersion": "v1", **_group(group)} if group in _groups() else None
 
 
 def api_resources(group: str, version: str) -> Obj | None:
-    """`/api/v1` or `/apis/GROUP/VERSION`; None for what is not served."""
+    """`/api/v1` or `/apis/GROUP/VERSION`; None if it is not served."""
     if list_page := reviews.resource_list(group, version):
         return list_page
     if (group, version) not in GROUP_VERSIONS:
@@ -67,7 +67,7 @@ def api_resources(group: str, version: str) -> Obj | None:
 
 
 def aggregated(*, core: bool) -> Obj:
-    """All of `/api` (core) or of `/apis` in one document."""
+    """Aggregated discovery of `/api` (core) or `/apis`."""
     chosen = [""] if core else _groups()
     return {
         "kind": "APIGroupDiscoveryList",
@@ -85,7 +85,7 @@ def _groups() -> list[str]:
 
 
 def _kinds_of(group: str, version: str) -> list[Kind]:
-    return [strategy.kind for (g, v, _), strategy in BY_PATH.items() if (g, v) == (group, version)]
+    return [strategy.kind for (g, v, _), strategy in STRATEGIES_BY_PATH.items() if (g, v) == (group, version)]
 
 
 def _group(group: str) -> Obj:
@@ -117,7 +117,7 @@ def _resources(kind: Kind) -> list[Obj]:
 
 @dataclass(frozen=True)
 class _Below:
-    """Something that lies below an object; of the same group and version as the object, unless it says another."""
+    """A subresource; its group and version default to those of the resource."""
 
     name: str
     kind: str
@@ -172,7 +172,7 @@ def _group_discovery(group: str) -> Obj:
 
 
 def _resource_discovery(kind: Kind) -> Obj:
-    # As kube-apiserver does, built-in kinds leave group and version out here: those of the list hold.
+    # Like kube-apiserver, omit group and version of built-in kinds here: they default to those of the list.
     custom = strategy_of(kind).custom
     group, version = (kind.group, kind.version) if custom else ("", "")
     entry: Obj = {

@@ -1,4 +1,4 @@
-"""What the server tells of itself: discovery, OpenAPI, health."""
+"""HTTP endpoints of discovery, OpenAPI and health checks."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from trainwright.controlplane.apiserver.resources.paths import NoSuchPath
 from trainwright.controlplane.apiserver.wire import media
 from trainwright.controlplane.apiserver.wire.media import Media
 from trainwright.controlplane.apiserver.wire.requests import Request
-from trainwright.controlplane.apiserver.wire.responses import json_response, tagged
+from trainwright.controlplane.apiserver.wire.responses import cacheable_response, json_response
 
 HEALTH = ("/readyz", "/livez", "/healthz")
 _CHECKS = ("ping", "log", "store")
 
 
-def description(request: Request, parts: list[str]) -> ASGIApp | None:
-    """The answer for a path of discovery or OpenAPI; None for every other."""
+def discovery_response(request: Request, parts: list[str]) -> ASGIApp | None:
+    """The response for a discovery or OpenAPI path; None for other paths."""
     if request.method != "GET":
         return None
     match parts:
@@ -28,8 +28,8 @@ def description(request: Request, parts: list[str]) -> ASGIApp | None:
             return json_response(orjson.dumps({"paths": paths}))
         case ["api"] | ["apis"]:
             core = parts == ["api"]
-            if Media.accepted(request.headers.get("accept")).view == "APIGroupDiscoveryList":
-                return tagged(request, orjson.dumps(documents.aggregated(core=core)), documents.AGGREGATED)
+            if Media.negotiate(request.headers.get("accept")).view == "APIGroupDiscoveryList":
+                return cacheable_response(request, orjson.dumps(documents.aggregated(core=core)), documents.AGGREGATED)
             return json_response(orjson.dumps(documents.api_versions() if core else documents.api_groups()))
         case ["apis", group]:
             return _found(documents.api_group(group), text=True)
@@ -38,9 +38,9 @@ def description(request: Request, parts: list[str]) -> ASGIApp | None:
         case ["apis", group, version]:
             return _found(documents.api_resources(group, version), text=True)
         case ["openapi", "v3"]:
-            return tagged(request, openapi.index(), "text/plain; charset=utf-8")
+            return cacheable_response(request, openapi.index(), "text/plain; charset=utf-8")
         case ["openapi", "v2"]:
-            return tagged(request, *openapi.version_two(request.headers.get("accept", "")))
+            return cacheable_response(request, *openapi.openapi_v2(request.headers.get("accept", "")))
         case ["openapi", "v3", "api", version]:
             return _document(request, "", version)
         case ["openapi", "v3", "apis", group, version]:
@@ -52,7 +52,7 @@ def _document(request: Request, group: str, version: str) -> ASGIApp:
     document = openapi.document(group, version)
     if document is None:
         raise NoSuchPath(text=True)
-    return tagged(request, document, media.JSON, lasting="hash" in request.query_params)
+    return cacheable_response(request, document, media.JSON, immutable="hash" in request.query_params)
 
 
 def _found(description: Obj | None, *, text: bool) -> ASGIApp:
@@ -62,7 +62,7 @@ def _found(description: Obj | None, *, text: bool) -> ASGIApp:
 
 
 def health(path: str) -> Response:
-    """Whether the server is up: it is, if it can say so."""
+    """The response of a health check; a running server is always healthy."""
     root = next(root for root in HEALTH if path.startswith(root))
     check = path.removeprefix(root).strip("/")
     if check and check not in _CHECKS:

@@ -1,6 +1,6 @@
-"""OpenAPI, as little as clients need: that the server validates fields itself, and which schema belongs to which kind.
+"""Minimal OpenAPI documents: support for server-side field validation, and the schema of each kind.
 
-kubectl looks for the `fieldValidation` parameter in the path of a kind; where it finds it, it leaves validation to the server.
+kubectl looks for the `fieldValidation` parameter in the path of a kind; if present, it leaves validation to the server.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from trainwright.api.kinds import Kind
 from trainwright.api.objects import Obj
 from trainwright.controlplane.apiserver.discovery.documents import KUBERNETES_VERSION
 from trainwright.controlplane.apiserver.discovery.schemas import schema_for
-from trainwright.controlplane.apiserver.resources.registry import BY_PATH, GROUP_VERSIONS, strategy_of
+from trainwright.controlplane.apiserver.resources.registry import GROUP_VERSIONS, STRATEGIES_BY_PATH, strategy_of
 
 _PARAMETERS = [
     {"name": name, "in": "query", "schema": {"type": "string", "uniqueItems": True}}
@@ -29,7 +29,7 @@ _PATCHES = ("application/apply-patch+yaml", "application/json-patch+json", "appl
 
 @cache
 def index() -> bytes:
-    """`/openapi/v3`: where the document of each group version is."""
+    """`/openapi/v3`: the URL of the document of each group version."""
     paths = {}
     for group, version in GROUP_VERSIONS:
         path = _path(group, version)
@@ -38,8 +38,8 @@ def index() -> bytes:
     return orjson.dumps({"paths": paths})
 
 
-def version_two(accept: str) -> tuple[bytes, str]:
-    """`/openapi/v2` and its media type: a document without schemas, with which old clients leave validation to the server."""
+def openapi_v2(accept: str) -> tuple[bytes, str]:
+    """`/openapi/v2` and its media type: a document without schemas, so that older clients leave validation to the server."""
     title, version = b"Kubernetes", f"v{KUBERNETES_VERSION}".encode()
     if "proto-openapi" in accept:
         info = _text_field(1, title) + _text_field(2, version)
@@ -49,14 +49,14 @@ def version_two(accept: str) -> tuple[bytes, str]:
 
 
 def _text_field(number: int, content: bytes) -> bytes:
-    """A field of bytes in protobuf; all of ours are shorter than 128."""
+    """A length-delimited protobuf field of fewer than 128 bytes."""
     return bytes((number << 3 | 2, len(content))) + content
 
 
 @cache
 def document(group: str, version: str) -> bytes | None:
-    """The OpenAPI 3 document of one group version; None for what is not served."""
-    chosen = [strategy.kind for (g, v, _), strategy in BY_PATH.items() if (g, v) == (group, version)]
+    """The OpenAPI 3 document of a group version; None if it is not served."""
+    chosen = [strategy.kind for (g, v, _), strategy in STRATEGIES_BY_PATH.items() if (g, v) == (group, version)]
     if not chosen:
         return None
     paths: Obj = {}

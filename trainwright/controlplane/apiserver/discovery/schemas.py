@@ -1,4 +1,4 @@
-"""The schemas that OpenAPI documents carry, made of our own schemas: what `explain` shows, and how `apply` and `diff` merge lists."""
+"""Converts the schemas of kinds to OpenAPI, for `kubectl explain` and for list merging in `kubectl apply` and `diff`."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _TOLD = {
     "apiVersion": "The version of the schema of this object.",
     "kind": "The kind of this object.",
     "metadata": "Name, labels, annotations, owners.",
-    "spec": "What is wanted.",
-    "status": "What is.",
+    "spec": "The desired state.",
+    "status": "The observed state.",
 }
 
 
 def schema_for(kind: Kind) -> Obj:
-    """The whole schema of a kind, without references."""
+    """The schema of a kind without references."""
     schema = schema_of(kind)
     openapi = openapi_schema(schema)
     if schema.open:
@@ -38,7 +38,7 @@ def schema_for(kind: Kind) -> Obj:
 
 
 def _mark_lists(openapi: Any, parent: str) -> None:
-    """Say, in place, of each list of a built-in kind how strategic patches merge it."""
+    """Annotate the lists of a built-in kind, in place, with their strategic merge patch strategy."""
     for name, inner in (openapi.get("properties") or {}).items():
         key = MERGE_KEYS.get(f"{parent}.{name}") or MERGE_KEYS.get(name)
         items = inner.get("items") or {}

@@ -1,1 +1,1 @@
-"""Resources that are computed instead of stored: reviews, token requests, definitions, progress reports."""
+"""Virtual resources that are not stored: reviews, token requests, Trainer status reports; and CRD registration."""

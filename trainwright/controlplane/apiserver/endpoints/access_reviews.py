@@ -1,4 +1,4 @@
-"""May I, and what may I? Whoever has got as far as asking is the administrator of this cluster, and may do everything."""
+"""SelfSubjectAccessReview and SelfSubjectRulesReview. Only the administrator can authenticate, so everything is allowed."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ GROUP = "authorization.k8s.io"
 _EVERYTHING = ["*"]
 
 
-def access_reviewed(review: Obj, _tokens: Tokens) -> Obj:
-    """The status of a SelfSubjectAccessReview. Raises Invalid for one that asks about nothing."""
+def review_access(review: Obj, _tokens: Tokens) -> Obj:
+    """The status of a SelfSubjectAccessReview. Raises Invalid without exactly one kind of attributes."""
     spec = review.get("spec") or {}
     asked = [name for name in ("resourceAttributes", "nonResourceAttributes") if spec.get(name) is not None]
     if len(asked) != 1:
@@ -20,7 +20,7 @@ def access_reviewed(review: Obj, _tokens: Tokens) -> Obj:
     return {"allowed": True, "reason": "the token of the kubeconfig is an administrator's"}
 
 
-def rules_reviewed(review: Obj, _tokens: Tokens) -> Obj:
+def review_rules(review: Obj, _tokens: Tokens) -> Obj:
     """The status of a SelfSubjectRulesReview. Raises BadRequest."""
     if not (review.get("spec") or {}).get("namespace"):
         raise BadRequest("no namespace on request")

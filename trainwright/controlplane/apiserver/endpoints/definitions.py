@@ -1,4 +1,4 @@
-"""The CustomResourceDefinitions of this cluster, for clients that look whether a kind is a custom one. They are read only."""
+"""Read-only CustomResourceDefinitions, for clients that check whether a CRD is installed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _ACCEPTED = {"NamesAccepted": "NoConflicts", "Established": "InitialNamesAccepte
 
 
 def seed_definitions(server: ResourceServer, now: str) -> None:
-    """Store the definitions, and replace those of an older version of Trainwright."""
+    """Store the definitions, replacing those of an older version of Trainwright."""
     for definition in custom_resource_definitions():
         definition["status"] = _status(definition, now)
         definition["spec"]["conversion"] = {"strategy": "None"}

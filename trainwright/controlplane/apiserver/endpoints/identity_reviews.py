@@ -1,4 +1,4 @@
-"""Who am I, and whose is this token?"""
+"""SelfSubjectReview and TokenReview."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ GROUP = "authentication.k8s.io"
 _ADMINISTRATOR: Obj = {"username": "trainwright-admin", "groups": ["system:masters", "system:authenticated"]}
 
 
-def self_reviewed(_review: Obj, _tokens: Tokens) -> Obj:
-    """The status of a SelfSubjectReview: only the administrator gets as far as asking."""
+def review_self(_review: Obj, _tokens: Tokens) -> Obj:
+    """The status of a SelfSubjectReview; only the administrator can send one."""
     return {"userInfo": _ADMINISTRATOR}
 
 
-def token_reviewed(review: Obj, tokens: Tokens) -> Obj:
+def review_token(review: Obj, tokens: Tokens) -> Obj:
     """The status of a TokenReview. Raises BadRequest."""
     spec = review.get("spec") or {}
     token, audiences = spec.get("token"), spec.get("audiences") or [API_AUDIENCE]
@@ -39,7 +39,7 @@ def token_reviewed(review: Obj, tokens: Tokens) -> Obj:
 
 
 def user_of(claims: Obj) -> Obj:
-    """The user that a service account's token speaks for."""
+    """The user info of a service account token."""
     bound: Any = claims.get("kubernetes.io") or {}
     namespace, account = bound.get("namespace", ""), bound.get("serviceaccount") or {}
     user: Obj = {

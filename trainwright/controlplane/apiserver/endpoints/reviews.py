@@ -1,4 +1,4 @@
-"""Questions that are asked by creating an object that nobody keeps: its answer is the status that it comes back with."""
+"""Review resources: created with a spec, never stored, and returned with the computed status."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _VERSION = "v1"
 
 @dataclass(frozen=True)
 class Review:
-    """One kind of question."""
+    """A review resource."""
 
     group: str
     kind: str
@@ -26,8 +26,8 @@ class Review:
     def plural(self) -> str:
         return self.kind.lower() + "s"
 
-    def reviewed(self, review: Any, tokens: Tokens) -> Obj:
-        """The question with its answer. Raises BadRequest, Invalid."""
+    def complete(self, review: Any, tokens: Tokens) -> Obj:
+        """The review with its status. Raises BadRequest, Invalid."""
         unrecognised = f"the object provided is unrecognized (must be of type {self.kind})"
         if not isinstance(review, dict) or review.get("kind", self.kind) != self.kind:
             raise BadRequest(unrecognised)
@@ -40,16 +40,16 @@ class Review:
 
 
 REVIEWS = (
-    Review(access_reviews.GROUP, "SelfSubjectAccessReview", access_reviews.access_reviewed),
-    Review(access_reviews.GROUP, "SelfSubjectRulesReview", access_reviews.rules_reviewed),
-    Review(identity_reviews.GROUP, "SelfSubjectReview", identity_reviews.self_reviewed),
-    Review(identity_reviews.GROUP, "TokenReview", identity_reviews.token_reviewed),
+    Review(access_reviews.GROUP, "SelfSubjectAccessReview", access_reviews.review_access),
+    Review(access_reviews.GROUP, "SelfSubjectRulesReview", access_reviews.review_rules),
+    Review(identity_reviews.GROUP, "SelfSubjectReview", identity_reviews.review_self),
+    Review(identity_reviews.GROUP, "TokenReview", identity_reviews.review_token),
 )
 GROUPS = tuple(dict.fromkeys(review.group for review in REVIEWS))
 
 
 def review_at(parts: list[str]) -> Review | None:
-    """The review that a path names."""
+    """The review resource at a path, or None."""
     for review in REVIEWS:
         if parts == ["apis", review.group, _VERSION, review.plural]:
             return review
@@ -57,7 +57,7 @@ def review_at(parts: list[str]) -> Review | None:
 
 
 def resource_list(group: str, version: str) -> Obj | None:
-    """What `/apis/GROUP/v1` serves; None for another group."""
+    """The APIResourceList of `/apis/GROUP/v1`; None for other groups."""
     if group not in GROUPS or version != _VERSION:
         return None
     resources = [
@@ -75,13 +75,13 @@ def resource_list(group: str, version: str) -> Obj | None:
 
 
 def group(name: str) -> Obj:
-    """A group as `/apis` lists it."""
+    """The APIGroup in `/apis`."""
     version = {"groupVersion": f"{name}/{_VERSION}", "version": _VERSION}
     return {"name": name, "versions": [version], "preferredVersion": version}
 
 
 def group_discovery(name: str) -> Obj:
-    """A group as aggregated discovery tells it."""
+    """The group in aggregated discovery."""
     resources = [
         {
             "resource": review.plural,

@@ -1,4 +1,4 @@
-"""TokenRequest: a token of a service account, for an audience, for a while, bound to a pod or a secret if that is wanted."""
+"""TokenRequest: issues service account tokens for an audience and a lifetime, optionally bound to a pod or a Secret."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from trainwright.api.objects import Obj, uid_of
 from trainwright.api.times import rfc3339
 from trainwright.controlplane.apiserver.auth.tokens import API_AUDIENCE, Tokens
 from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer
-from trainwright.controlplane.apiserver.wire.api_errors import conflict, not_found
+from trainwright.controlplane.apiserver.wire.api_errors import conflict_error, not_found_error
 
 KIND, API_VERSION = "TokenRequest", "authentication.k8s.io/v1"
 _DEFAULT_SECONDS = 3600
 _SHORTEST, _LONGEST = 600, 1 << 32
 _LASTING = timedelta(days=365)
-"""What a token lasts at most, whatever is asked for; kube-apiserver shortens too."""
+"""Maximum token lifetime; longer requests are shortened, as kube-apiserver does."""
 _BOUND = {"Pod": kinds.POD, "Secret": kinds.SECRET}
 _EVERYWHERE = "default"
-"""The account that pods have who name none: it is there in every namespace."""
+"""The default service account of pods, which exists in every namespace."""
 
 
-def issued(server: ResourceServer, tokens: Tokens, namespace: str, account: str, request: Any, now: datetime) -> Obj:
-    """The request with its token. Raises BadRequest, Invalid, NotFound, Conflict for another UID than the bound object's."""
+def issue_token(server: ResourceServer, tokens: Tokens, namespace: str, account: str, request: Any, now: datetime) -> Obj:
+    """The request with its token. Raises BadRequest, Invalid, NotFound, Conflict if the UID of the bound object differs."""
     spec = _spec(request)
     uid = _uid_of_account(server, namespace, account)
     audiences, seconds = spec.get("audiences") or [API_AUDIENCE], spec.get("expirationSeconds")
@@ -86,9 +86,9 @@ def _bound(server: ResourceServer, namespace: str, reference: Obj) -> Obj:
         raise BadRequest(f"cannot bind token for serviceaccount to object of type {reference.get('kind') or 'none'}")
     name, wanted = reference.get("name", ""), reference.get("uid", "")
     if not name:
-        raise not_found(kind, name)
+        raise not_found_error(kind, name)
     uid = uid_of(server.get(kind, namespace, name).object)
     if wanted and wanted != uid:
         why = f"the UID in the bound object reference ({wanted}) does not match the UID in record. The object might have been deleted"
-        raise conflict(kind, name, f"{why} and then recreated")
+        raise conflict_error(kind, name, f"{why} and then recreated")
     return {kind.kind.lower(): {"name": name, "uid": uid}}

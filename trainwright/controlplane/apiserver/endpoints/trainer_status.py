@@ -1,7 +1,7 @@
-"""Progress reports: what a training process posts about itself lands in its TrainJob's `status.trainerStatus`.
+"""Progress reports: stores what training processes post in `status.trainerStatus` of their TrainJob.
 
-The protocol of the Trainer's status server, which transformers speaks by itself. A pod authenticates with a token for exactly
-this path. One kindness: a report without `lastUpdatedTime` is stamped, where the original refuses it.
+Implements the protocol of Trainer's status server, which transformers supports natively. A pod authenticates with a token for
+exactly this path. Deviation: a missing `lastUpdatedTime` is set to the current time, where the original rejects the report.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _UNCHECKED = (
 
 @dataclass(frozen=True)
 class Report:
-    """A report as it came in. `token` is None without one; `body` is empty when `size` says that it is too large."""
+    """A received report. `token` is None if missing; `body` is empty if `size` bytes exceed the limit."""
 
     namespace: str
     name: str
@@ -46,7 +46,7 @@ class Report:
 
 
 class ProgressReports:
-    """Takes reports: callable with a `Report`, returns the HTTP status and the body to answer with."""
+    """Stores reports: call it with a `Report`; returns the HTTP status code and the response body."""
 
     def __init__(self, server: ResourceServer, tokens: Tokens, *, clock: Callable[[], datetime] = lambda: datetime.now(UTC)):
         self._server = server
@@ -55,28 +55,28 @@ class ProgressReports:
 
     def __call__(self, report: Report) -> tuple[int, Obj]:
         if not self._may_report(report):
-            return refusal(403, "Forbidden", "Forbidden")
+            return status_error(403, "Forbidden", "Forbidden")
         if report.size > MAX_BODY:
-            return refusal(413, "RequestEntityTooLarge", "Payload too large")
+            return status_error(413, "RequestEntityTooLarge", "Payload too large")
         try:
             status = parse_report(report.body, rfc3339(self._clock()))
         except ValueError:
-            return refusal(422, "Invalid", "Invalid payload")
+            return status_error(422, "Invalid", "Invalid payload")
         if status is None:
             return 200, {}
         problems = list(_problems(status))
         if problems:
             error = Invalid.of("TrainJob", report.name, problems, "trainer.kubeflow.org")
-            return refusal(422, "Invalid", error.message)
+            return status_error(422, "Invalid", error.message)
         try:
             self._store(report, status)
         except NotFound:
-            return refusal(404, "NotFound", "Train job not found")
+            return status_error(404, "NotFound", "Train job not found")
         except Invalid as error:
-            return refusal(422, "Invalid", error.message)
+            return status_error(422, "Invalid", error.message)
         except ApiError as error:
             log.warning("event=progress_failed trainjob=%s/%s error=%r", report.namespace, report.name, error.message)
-            return refusal(500, "InternalError", "Internal error")
+            return status_error(500, "InternalError", "Internal error")
         return 200, {"trainerStatus": status}
 
     def _may_report(self, report: Report) -> bool:
@@ -88,58 +88,58 @@ class ProgressReports:
         return isinstance(pod, dict) and pod.get("namespace") == report.namespace
 
     def _store(self, report: Report, trainer_status: Obj) -> None:
-        """Each report replaces the one before; the rest of the status stays."""
+        """Replace trainerStatus and keep the rest of the status."""
         with self._server.store.locked():
             job = self._server.get(TRAINJOB, report.namespace, report.name).object
             changed = {**job, "status": {**(job.get("status") or {}), "trainerStatus": copy_of(trainer_status)}}
             self._server.update(TRAINJOB, report.namespace, report.name, changed, WriteOptions(status=True))
 
 
-def refusal(code: int, reason: str, message: str) -> tuple[int, Obj]:
-    """An answer that is not a success, in the status server's own form (it leaves kind and apiVersion out)."""
+def status_error(code: int, reason: str, message: str) -> tuple[int, Obj]:
+    """An error response in the format of the status server, without kind and apiVersion."""
     return code, {"metadata": {}, "status": "Failure", "message": message, "reason": reason, "code": code}
 
 
 def parse_report(body: bytes, now: str) -> Obj | None:
-    """The trainerStatus of a report with unknown fields left out; None when it says nothing.
+    """The trainerStatus of a report without unknown fields; None if the report has none.
 
-    Raises ValueError for what is no report at all, down to a field of the wrong type.
+    Raises ValueError for malformed reports and fields of the wrong type.
     """
     content = orjson.loads(body)
     if not isinstance(content, dict):
-        raise ValueError("a report is an object")
+        raise ValueError("the report must be an object")
     given = content.get("trainerStatus")
     if given is None:
         return None
     if not isinstance(given, dict):
-        raise ValueError("trainerStatus is an object")
+        raise ValueError("trainerStatus must be an object")
     status: Obj = {}
     for name in ("progressPercentage", "estimatedRemainingSeconds"):
         if given.get(name) is not None:
             status[name] = _whole(given[name])
     if given.get("metrics") is not None:
         if not isinstance(given["metrics"], list):
-            raise ValueError("metrics is a list")
+            raise ValueError("metrics must be a list")
         status["metrics"] = [_metric(entry) for entry in given["metrics"]]
     stamp = given.get("lastUpdatedTime")
     if stamp is not None and not isinstance(stamp, str):
-        raise ValueError("lastUpdatedTime is a time")
+        raise ValueError("lastUpdatedTime must be a string")
     status["lastUpdatedTime"] = rfc3339(parse_time(stamp)) if stamp else now
     return status
 
 
 def _whole(value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not -_INT32 - 1 <= value <= _INT32:
-        raise ValueError("a whole number was expected")
+        raise ValueError("must be a 32-bit integer")
     return value
 
 
 def _metric(entry: Any) -> Obj:
     if not isinstance(entry, dict):
-        raise ValueError("a metric is an object")
+        raise ValueError("a metric must be an object")
     name, value = entry.get("name", ""), entry.get("value", "")
     if not isinstance(name, str) or not isinstance(value, str):
-        raise ValueError("name and value of a metric are strings")
+        raise ValueError("name and value of a metric must be strings")
     return {"name": name, "value": value}
 
 

@@ -1,4 +1,4 @@
-"""The API over HTTP: authentication, then the endpoint that a path names, or the handler of a resource; errors as Status bodies."""
+"""The ASGI application: authenticates requests, dispatches them to endpoints and resource handlers, returns errors as Status."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from trainwright.api import kinds
 from trainwright.api.errors import ApiError, MethodNotAllowed, Unauthorized
 from trainwright.controlplane.apiserver.auth.tokens import API_AUDIENCE, Tokens, bearer_token
 from trainwright.controlplane.apiserver.discovery import documents
-from trainwright.controlplane.apiserver.discovery.endpoints import HEALTH, description, health
+from trainwright.controlplane.apiserver.discovery.endpoints import HEALTH, discovery_response, health
 from trainwright.controlplane.apiserver.endpoints.reviews import Review, review_at
 from trainwright.controlplane.apiserver.endpoints.trainer_status import MAX_BODY, ProgressReports, Report
 from trainwright.controlplane.apiserver.http.forbidden import forbidden_error
@@ -28,7 +28,7 @@ from trainwright.controlplane.apiserver.http.routes import Routes
 from trainwright.controlplane.apiserver.http.subresource_handlers import SubresourceHandlers
 from trainwright.controlplane.apiserver.resources.paths import NoSuchPath, parse_target
 from trainwright.controlplane.apiserver.streaming.container_logs import Logs, NoLogs
-from trainwright.controlplane.apiserver.streaming.open_streams import Streams
+from trainwright.controlplane.apiserver.streaming.open_streams import OpenStreams
 from trainwright.controlplane.apiserver.streaming.sessions import NoSessions, Sessions
 from trainwright.controlplane.apiserver.streaming.websocket import split_protocols
 from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer
@@ -38,18 +38,18 @@ from trainwright.controlplane.apiserver.wire.bodies import BODY_SECONDS, read_bo
 from trainwright.controlplane.apiserver.wire.limits import BODY_LIMIT
 from trainwright.controlplane.apiserver.wire.requests import Request
 from trainwright.controlplane.apiserver.wire.responses import (
+    METHOD_NOT_ALLOWED,
     NOT_FOUND,
-    WRONG_METHOD,
     error_response,
-    generic,
     json_response,
+    status_response,
 )
 from trainwright.controlplane.exposition import CONTENT_TYPE, exposition
 
 log = logging.getLogger(__name__)
 
 _LONGEST_LENGTH = 20
-"""Digits of a Content-Length."""
+"""Maximum digits of a Content-Length."""
 
 
 def create_app(
@@ -59,20 +59,22 @@ def create_app(
     reports: ProgressReports | None = None,
     sessions: Sessions | None = None,
     *,
-    measures: Callable[[], Iterable[Metric]] = tuple,
+    extra_metrics: Callable[[], Iterable[Metric]] = tuple,
     clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     body_seconds: float = BODY_SECONDS,
 ) -> Api:
-    """The ASGI application; `measures` is what `/metrics` tells of others.
+    """Create the ASGI application; `extra_metrics` returns additional metrics for `/metrics`.
 
-    `streams.close()` ends its watches, followed logs and sessions; a stop has to do it first.
+    Call `streams.close()` first when stopping: it ends watches, followed logs and sessions.
     """
     reports = reports or ProgressReports(server, tokens, clock=clock)
-    return Api(server, tokens, logs or NoLogs(), reports, sessions or NoSessions(), Streams(), measures, clock, body_seconds)
+    return Api(
+        server, tokens, logs or NoLogs(), reports, sessions or NoSessions(), OpenStreams(), extra_metrics, clock, body_seconds
+    )
 
 
 class Api:
-    """Everything below `/`."""
+    """The ASGI application for all paths."""
 
     def __init__(
         self,
@@ -81,23 +83,23 @@ class Api:
         logs: Logs,
         reports: ProgressReports,
         sessions: Sessions,
-        streams: Streams,
-        measures: Callable[[], Iterable[Metric]],
+        streams: OpenStreams,
+        extra_metrics: Callable[[], Iterable[Metric]],
         clock: Callable[[], datetime],
         body_seconds: float,
     ):
         self._body_seconds, self._server, self._tokens = body_seconds, server, tokens
-        self._reports, self._other_metrics = reports, measures
+        self._reports, self._extra_metrics = reports, extra_metrics
         self.streams = streams
         self._metrics = Metrics()
         objects = ObjectHandlers(server, clock, body_seconds, streams)
         self._routes = Routes(objects, SubresourceHandlers(server, clock, body_seconds, streams, tokens, logs, sessions))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        # The handshake of a WebSocket is a GET as any other, until it is answered.
+        # A WebSocket handshake is handled as a GET request.
         request = Request(scope if scope["type"] == "http" else {**scope, "type": "http", "method": "GET"}, receive)
         if scope["type"] == "websocket":
-            scope["query_string"] = b""  # uvicorn logs what it finds here, and a command may hold a secret
+            scope["query_string"] = b""  # uvicorn logs the query string, and a command may contain a secret
         watch = Stopwatch(send)
         try:
             await self._answered(request, scope, receive, watch)
@@ -111,7 +113,7 @@ class Api:
             answer = (
                 Response("404 page not found\n", 404, media_type="text/plain")
                 if missing.text
-                else generic(404, "NotFound", NOT_FOUND)
+                else status_response(404, "NotFound", NOT_FOUND)
             )
         except ApiError as error:
             answer = error_response(error)
@@ -127,12 +129,12 @@ class Api:
         if path.startswith(HEALTH):
             return health(path)
         if path == "/metrics" and request.method == "GET":
-            return self._measures(request)
-        if path in ("/version", "/version/"):  # clients made from newer descriptions ask with a slash
+            return self._serve_metrics(request)
+        if path in ("/version", "/version/"):  # clients generated from newer OpenAPI specs send a trailing slash
             return (
                 json_response(orjson.dumps(documents.version()))
                 if request.method == "GET"
-                else generic(405, "MethodNotAllowed", WRONG_METHOD)
+                else status_response(405, "MethodNotAllowed", METHOD_NOT_ALLOWED)
             )
         parts = path.removesuffix("/").split("/")[1:]
         token = bearer_token(request.headers.get("authorization")) or split_protocols(request.scope)[1]
@@ -141,11 +143,11 @@ class Api:
         if token is None:
             raise forbidden_error(request.method, path, parts)
         if not self._tokens.is_admin(token):
-            # A service account's token is known, and may do nothing here.
+            # Service accounts are authenticated but have no permissions.
             raise forbidden_error(request.method, path, parts, str(self._tokens.verify(token, API_AUDIENCE).get("sub")))
         if review := review_at(parts):
             return await self._review(request, review)
-        described = description(request, parts)
+        described = discovery_response(request, parts)
         if described is not None:
             return described
         if parts[:1] not in (["api"], ["apis"]) or len(parts) < (3 if parts[0] == "api" else 4):
@@ -153,20 +155,20 @@ class Api:
         request.target = parse_target(parts)
         return await self._routes.handle(request, request.target)
 
-    def _measures(self, request: Request) -> ASGIApp:
+    def _serve_metrics(self, request: Request) -> ASGIApp:
         token = bearer_token(request.headers.get("authorization"))
         if token is None or not self._tokens.is_admin(token):
             raise forbidden_error("GET", "/metrics", ["metrics"]) if token is None else Unauthorized("Unauthorized")
         store = self._server.store
         own = self._metrics.families(store.revision, store.sizes(), store.watchers())
-        text = exposition([*own, *self._other_metrics()])
+        text = exposition([*own, *self._extra_metrics()])
         return Response(text, headers={"Content-Type": CONTENT_TYPE})
 
     async def _review(self, request: Request, review: Review) -> ASGIApp:
         if request.method != "POST":
-            raise MethodNotAllowed(WRONG_METHOD)
+            raise MethodNotAllowed(METHOD_NOT_ALLOWED)
         body = media.decode_body(await self._read(request), request.headers.get("content-type", ""), review.kind)
-        return json_response(orjson.dumps(review.reviewed(body, self._tokens)), 201)
+        return json_response(orjson.dumps(review.complete(body, self._tokens)), 201)
 
     async def _report(self, request: Request, namespace: str, name: str, token: str | None) -> ASGIApp:
         declared = request.headers.get("content-length", "")
@@ -181,7 +183,7 @@ class Api:
         return json_response(orjson.dumps(answer), code)
 
     async def _read(self, request: Request, limit: int = BODY_LIMIT) -> bytes:
-        """The body. Raises TooLarge, Timeout for a client that does not send it."""
+        """Read the request body. Raises TooLarge, Timeout."""
         return await read_body(request, limit, self._body_seconds)
 
 

@@ -1,4 +1,4 @@
-"""A server that runs for months renews its own certificate before that ends, without a restart."""
+"""Renews the server certificate before it expires, without a restart."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from trainwright.controlplane.apiserver.http.serve import Serving
 log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 6 * 3600.0
-"""Far shorter than what a certificate has left when it is renewed."""
+"""Interval of the checks; far shorter than the remaining lifetime at renewal."""
 
 
 class CertificateRotation:
-    """Looks after the certificate of one server."""
+    """Renews the certificate of one server."""
 
     def __init__(self, credentials: Path, serving: Serving, *, clock: Callable[[], datetime] = lambda: datetime.now(UTC)):
         self._credentials, self._serving, self._clock = credentials, serving, clock
@@ -27,7 +27,7 @@ class CertificateRotation:
         self._thread: threading.Thread | None = None
 
     def start(self, every: float = LOOK_SECONDS) -> None:
-        """Look now and then, in a thread, until `stop`."""
+        """Check periodically, in a thread, until `stop`."""
         self._thread = threading.Thread(target=self._run, args=(every,), name="certificate", daemon=True)
         self._thread.start()
 
@@ -37,7 +37,7 @@ class CertificateRotation:
             self._thread.join()
 
     def look(self) -> bool:
-        """Renew the certificate if it is time; returns whether it was. A failure is logged, and tried again at the next look."""
+        """Renew the certificate if it expires soon; returns whether it was renewed. Failures are logged and retried."""
         try:
             if not renew_certificate(self._credentials, self._clock()):
                 return False

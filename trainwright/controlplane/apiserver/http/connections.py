@@ -1,6 +1,6 @@
-"""One client's connection: a parser that is fast, kept from what it would take without limit, and heard out where it gives up.
+"""HTTP connections with limits and timeouts.
 
-The parser knows the methods of HTTP and no others, and has no limit of its own on heads.
+Wraps uvicorn's httptools parser, which has no size limit for request headers and rejects unknown methods.
 """
 
 from __future__ import annotations
@@ -16,46 +16,46 @@ from typing import Any, cast
 import orjson
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from trainwright.controlplane.apiserver.wire.responses import WRONG_METHOD
+from trainwright.controlplane.apiserver.wire.responses import METHOD_NOT_ALLOWED
 
 log = logging.getLogger(__name__)
 
 HEAD_BYTES = 1024 * 1024
-"""Of a request's line and headers together; as kube-apiserver's."""
+"""Maximum bytes of request line and headers; kube-apiserver's limit."""
 _REQUEST_LINE = re.compile(rb"(?<![A-Z])([A-Z]{1,20}) /[!-~]*( HTTP/1\.[01]\r\n|\Z)")
-"""As far as it has come: the parser gives up at the first letters of a method that it does not know. The rest of a body that was
-answered before it came may stand before it."""
+"""A possibly incomplete request line: the parser fails at the first letters of an unknown method. The unread rest of an earlier
+body may precede it."""
 _KNOWN = (b"GET", b"HEAD", b"POST", b"PUT", b"PATCH", b"DELETE", b"OPTIONS", b"CONNECT", b"TRACE")
 _PHRASES = {400: b"Bad Request", 405: b"Method Not Allowed", 408: b"Request Timeout", 431: b"Request Header Fields Too Large"}
 
 
 @dataclass(frozen=True)
 class ConnectionTimeouts:
-    """How long clients may take, in seconds, and how many there may be."""
+    """Timeouts of client connections in seconds, and their maximum number."""
 
     head: float = 32.0
-    """From the beginning of a connection, or the first byte of a request, until its head is complete; as kube-apiserver's.
-    Also for the rest of a body whose request has been answered already."""
+    """From the start of a connection, or the first byte of a request, until the headers are complete; kube-apiserver's timeout.
+    Also for the rest of a body after its response was sent."""
     reading: float = 60.0
-    """Without taking anything of an answer that waits, a watch for instance."""
+    """For a client to read pending data of a response, for example of a watch."""
     connections: int = 0
-    """0: as many as leave the process half of its files."""
+    """Maximum number; 0 for half of the process's file descriptor limit."""
 
     @property
-    def most_connections(self) -> int:
+    def max_connections(self) -> int:
         return self.connections or max(64, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2)
 
 
 DEFAULT_TIMEOUTS = ConnectionTimeouts()
 
 
-def connection(patience: ConnectionTimeouts) -> type[Connection]:
-    """The protocol of a connection, for uvicorn."""
-    return type("Connection", (Connection,), {"patience": patience})
+def connection(timeouts: ConnectionTimeouts) -> type[Connection]:
+    """The connection protocol class for uvicorn."""
+    return type("Connection", (Connection,), {"patience": timeouts})
 
 
 class _Gathered:
-    """A transport that sends in one piece what is written in one turn of the loop: the head of an answer with its body."""
+    """A transport that merges all writes of one event loop iteration, for example response headers and body."""
 
     def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop):
         self._transport, self._loop = transport, loop
@@ -81,9 +81,9 @@ class _Gathered:
 
 
 class Connection(HttpToolsProtocol):
-    """HTTP/1.1, with limits on what comes before a request is one, and on clients that do not go on."""
+    """HTTP/1.1 with limits on request headers and timeouts for stalled clients."""
 
-    patience = DEFAULT_TIMEOUTS
+    timeouts = DEFAULT_TIMEOUTS
 
     def __init__(self, *arguments: Any, **settings: Any):
         super().__init__(*arguments, **settings)
@@ -94,9 +94,9 @@ class Connection(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(cast(asyncio.Transport, _Gathered(transport, self.loop)))
-        if len(self.connections) > self.patience.most_connections:
+        if len(self.connections) > self.timeouts.max_connections:
             self._make_room()
-        self._overdue.start(self.patience.head)
+        self._overdue.start(self.timeouts.head)
 
     def data_received(self, data: bytes) -> None:
         if not self._is_in_head:
@@ -106,9 +106,9 @@ class Connection(HttpToolsProtocol):
             return
         self._head += len(data)
         if self._head > HEAD_BYTES:
-            self._refuse(431, "RequestHeaderFieldsTooLarge", f"the head of the request is larger than {HEAD_BYTES} bytes")
+            self._refuse(431, "RequestHeaderFieldsTooLarge", f"the request headers are larger than {HEAD_BYTES} bytes")
         else:
-            self._overdue.start(self.patience.head)
+            self._overdue.start(self.timeouts.head)
 
     def on_message_begin(self) -> None:
         self._is_in_head, self._head = True, 0
@@ -127,14 +127,14 @@ class Connection(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         super().on_response_complete()
         if self._is_in_body:
-            self._overdue.start(self.patience.head)
+            self._overdue.start(self.timeouts.head)
         if self.transport.is_closing():
-            self._reading.start(self.patience.reading)
+            self._reading.start(self.timeouts.reading)
 
     def pause_writing(self) -> None:
-        """More waits to be sent than should: the client has to read on."""
+        """The write buffer is full: start the timeout for the client to read."""
         super().pause_writing()
-        self._reading.start(self.patience.reading)
+        self._reading.start(self.timeouts.reading)
 
     def resume_writing(self) -> None:
         self._reading.stop()
@@ -142,7 +142,7 @@ class Connection(HttpToolsProtocol):
 
     @property
     def is_idle(self) -> bool:
-        """Whether no request is being worked on."""
+        """Whether no request is in progress."""
         return self.cycle is None or self.cycle.response_complete
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -151,19 +151,19 @@ class Connection(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def send_400_response(self, msg: str) -> None:
-        """What is no request gets an answer that clients can read; an unknown method the one that it has everywhere."""
+        """Return a Status for malformed requests, and the usual 405 for unknown methods."""
         found = _REQUEST_LINE.findall(self._received)
         if found and found[-1][0] not in _KNOWN:
-            self._refuse(405, "MethodNotAllowed", WRONG_METHOD)
+            self._refuse(405, "MethodNotAllowed", METHOD_NOT_ALLOWED)
         else:
-            self._refuse(400, "BadRequest", "the request could not be read as HTTP/1.1")
+            self._refuse(400, "BadRequest", "the request is not valid HTTP/1.1")
 
     def _headed(self) -> None:
         self._is_in_head = False
         self._overdue.stop()
 
     def _refuse(self, code: int, reason: str, message: str) -> None:
-        """Say why, and hang up."""
+        """Send an error and close the connection."""
         self._headed()
         if self.transport.is_closing():
             return
@@ -174,26 +174,26 @@ class Connection(HttpToolsProtocol):
         self.transport.close()
 
     def _late(self) -> None:
-        """The head of a request has not come, or the rest of a body that nobody needs any more."""
+        """The timeout for request headers, or for the rest of an unneeded body, has expired."""
         if self._is_in_head:
-            self._refuse(408, "Timeout", "the head of the request did not come")
-            self._reading.start(self.patience.reading)
+            self._refuse(408, "Timeout", "timed out waiting for the request headers")
+            self._reading.start(self.timeouts.reading)
         else:
             self._cut()
 
     def _cut(self) -> None:
-        log.info("event=slow_client_cut")
+        log.info("event=slow_client_disconnected")
         self.transport.abort()
 
     def _make_room(self) -> None:
-        """Drop one connection that does nothing, this one where all others work."""
+        """Abort an idle connection, or this one if all others are busy."""
         idle = next((other for other in self.connections if other is not self and getattr(other, "is_idle", False)), self)
-        log.warning("event=too_many_connections most=%d", self.patience.most_connections)
+        log.warning("event=too_many_connections most=%d", self.timeouts.max_connections)
         idle.transport.abort()
 
 
 class _Timer:
-    """Calls once, so many seconds after it was started first, unless it is stopped before."""
+    """Calls a function once, a number of seconds after the first `start`, unless stopped before."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, call: Callable[[], None]):
         self._loop, self._call = loop, call

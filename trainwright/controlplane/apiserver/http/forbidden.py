@@ -1,4 +1,4 @@
-"""What somebody is told who may not do what they asked for."""
+"""Forbidden errors of the authorizer, with kube-apiserver's messages."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from trainwright.controlplane.apiserver.resources.paths import NoSuchPath, parse
 
 
 def forbidden_error(method: str, path: str, parts: list[str], user: str = "system:anonymous") -> Forbidden:
-    """What a request without a token is told, or one of a user who may do nothing."""
+    """The error for an anonymous request or an unauthorized user."""
     who = f'User "{user}"'
     try:
         if parts[:1] not in (["api"], ["apis"]) or len(parts) < (3 if parts[0] == "api" else 4):

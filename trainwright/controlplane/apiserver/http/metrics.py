@@ -1,4 +1,4 @@
-"""Metrics of the API server: requests, their durations, watchers and objects, under the names of kube-apiserver."""
+"""API server metrics with kube-apiserver's names: requests, latencies, watchers and objects."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 """Upper bounds of the latency histogram, in seconds."""
 _MAX_SERIES = 2000
-"""Combinations of verb, resource and code that are counted separately; further ones are counted together."""
+"""Maximum combinations of verb, resource and code; further ones are counted as OTHER."""
 
 
 class Metrics:
-    """Counts requests. Safe to use from many threads."""
+    """Counts requests. Thread-safe."""
 
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
@@ -31,7 +31,7 @@ class Metrics:
         self._lock = threading.Lock()
 
     def observe(self, verb: str, resource: str, code: int, seconds: float) -> None:
-        """Count one answered request."""
+        """Record one completed request."""
         with self._lock:
             if len(self._series) >= _MAX_SERIES and (verb, resource, code) not in self._series:
                 verb, resource = "OTHER", ""
@@ -40,9 +40,9 @@ class Metrics:
         self._durations.labels(verb, resource).observe(seconds)
 
     def families(self, revision: int, objects: Mapping[str, int], watchers: Mapping[str, int]) -> Iterator[Metric]:
-        """What was counted, and the state of the store; `objects` and `watchers` are by resource."""
+        """The metric families of requests and of the store; `objects` and `watchers` are by resource."""
         for family in self._registry.collect():
-            # When a series began is no use to anyone here.
+            # Omit the creation times of series, which kube-apiserver does not export.
             family.samples = [sample for sample in family.samples if not sample.name.endswith("_created")]
             yield family
         yield GaugeMetricFamily("apiserver_storage_revision", "Revision of the latest change.", value=revision)

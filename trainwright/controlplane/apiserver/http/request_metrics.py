@@ -1,4 +1,4 @@
-"""What metrics are told of one request: its verb, its resource, its answer and how long that took."""
+"""The metric labels of a request and the measurement of its status code and duration."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import time
 
 from starlette.types import Message, Send
 
-from trainwright.controlplane.apiserver.resources.paths import CONNECTED
-from trainwright.controlplane.apiserver.wire.list_options import flag
+from trainwright.controlplane.apiserver.resources.paths import CONNECT_SUBRESOURCES
+from trainwright.controlplane.apiserver.wire.list_options import parse_boolean
 from trainwright.controlplane.apiserver.wire.requests import Request
 
 VERBS = {"GET": "get", "HEAD": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 
 
 class Stopwatch:
-    """The way out of an answer: its code, and when it was complete."""
+    """Wraps `send` to record the status code and the elapsed time."""
 
     def __init__(self, send: Send):
         self._send = send
@@ -34,12 +34,12 @@ class Stopwatch:
 
 
 def request_labels(request: Request) -> tuple[str, str]:
-    """Verb and resource of a request, as metrics tell them apart; no resource for what is none."""
+    """The verb and resource labels of a request; the resource is empty for non-resource requests."""
     verb, target = VERBS.get(request.method, request.method).upper(), request.target
     if target is None:
         return verb, ""
-    if target.subresource in CONNECTED:
+    if target.subresource in CONNECT_SUBRESOURCES:
         verb = "CONNECT"
     if verb == "GET" and not target.name:
-        verb = "WATCH" if flag(request.query_params.get("watch")) else "LIST"
+        verb = "WATCH" if parse_boolean(request.query_params.get("watch")) else "LIST"
     return verb, target.kind.resource + (f"/{target.subresource}" if target.subresource else "")

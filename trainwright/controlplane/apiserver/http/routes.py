@@ -1,4 +1,4 @@
-"""Which handler a method on a target has: one table for subresources, one for objects and collections."""
+"""Maps HTTP methods and targets to handlers."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from trainwright.api.errors import BadRequest, MethodNotAllowed
 from trainwright.controlplane.apiserver.http.object_handlers import ObjectHandlers
 from trainwright.controlplane.apiserver.http.subresource_handlers import SubresourceHandlers
 from trainwright.controlplane.apiserver.http.unsupported import unsupported
-from trainwright.controlplane.apiserver.resources.paths import CONNECTED, Target
-from trainwright.controlplane.apiserver.wire.api_errors import not_found
+from trainwright.controlplane.apiserver.resources.paths import CONNECT_SUBRESOURCES, Target
+from trainwright.controlplane.apiserver.wire.api_errors import not_found_error
 from trainwright.controlplane.apiserver.wire.requests import Request
-from trainwright.controlplane.apiserver.wire.responses import WRONG_METHOD
+from trainwright.controlplane.apiserver.wire.responses import METHOD_NOT_ALLOWED
 
 Handler = Callable[[Request, Target], Awaitable[ASGIApp]]
 _STATUS_METHODS = ("GET", "PUT", "PATCH")
 
 
 class Routes:
-    """The handlers by method and form of the target."""
+    """The handlers by method and type of target."""
 
     def __init__(self, objects: ObjectHandlers, subresources: SubresourceHandlers):
         self._connect = subresources.connect
@@ -45,25 +45,25 @@ class Routes:
         }
 
     async def handle(self, request: Request, target: Target) -> ASGIApp:
-        """The response. Raises ApiError, also for a method that the target does not have."""
-        if target.subresource in CONNECTED:
+        """Dispatch a request. Raises ApiError, also for unsupported methods."""
+        if target.subresource in CONNECT_SUBRESOURCES:
             return await self._connect(request, target)
         if "subprotocols" in request.scope:
-            raise BadRequest("WebSockets are spoken below pods only: at exec, attach and portforward")
+            raise BadRequest("WebSockets are supported only for exec, attach and portforward of pods")
         handler = self._subresources.get((request.method, target.subresource)) or self._plain(request.method, target)
         return await handler(request, target)
 
     def _plain(self, method: str, target: Target) -> Handler:
-        """For an object, its status or a collection. Raises ApiError."""
+        """The handler for an object, its status or a collection. Raises ApiError."""
         custom, subresource = target.strategy.custom, target.subresource
         if target.strategy.read_only and method not in ("GET", "HEAD"):
-            raise MethodNotAllowed(WRONG_METHOD)
+            raise MethodNotAllowed(METHOD_NOT_ALLOWED)
         if method == "HEAD" and custom:
             method = "GET"
         if subresource in self._one_method and not custom:
             raise unsupported(target, method)
         if subresource not in ("", "status") or (subresource and not target.kind.status):
-            raise not_found(target.kind, target.name)
+            raise not_found_error(target.kind, target.name)
         if subresource and method not in _STATUS_METHODS:
             raise unsupported(target, method)
         if custom and target.name and method == "POST":

@@ -1,4 +1,4 @@
-"""An application behind TLS on a loopback port, in a thread of this process, with a clean start and a clean stop."""
+"""Serves the application with TLS on a loopback port, in a thread, with orderly startup and shutdown."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import uvicorn
 from starlette.types import Receive, Scope, Send
 
 from trainwright.controlplane.apiserver.http.connections import DEFAULT_TIMEOUTS, ConnectionTimeouts, connection
-from trainwright.controlplane.apiserver.streaming.open_streams import Streams
+from trainwright.controlplane.apiserver.streaming.open_streams import OpenStreams
 
 log = logging.getLogger(__name__)
 
@@ -26,35 +26,35 @@ LOOPBACK = "127.0.0.1"
 _START_SECONDS = 30.0
 _STOP_SECONDS = 10.0
 _GOODBYE_SECONDS = 0.1
-"""What a client gets to read the last of an answer before its connection is dropped."""
+"""Time for clients to read the end of a response before idle connections are aborted."""
 _DRAIN_SECONDS = 5
-"""What requests in flight get to finish once the streams have been ended."""
+"""Time for requests in flight to finish after the streams have ended."""
 
 MESSAGE_BYTES = 16 * 1024 * 1024
-"""The longest message of a WebSocket; official clients send what they are given in one."""
+"""Maximum size of a WebSocket message; official clients send their input in a single message."""
 
 
 class PortInUse(OSError):
-    """Somebody else listens on the port."""
+    """Another program listens on the port."""
 
     def __init__(self, host: str, port: int):
         super().__init__(
             errno.EADDRINUSE,
-            f"port {port} on {host} is in use by another program; choose another port, or 0 for any that is free",
+            f"port {port} on {host} is in use by another program; choose another port, or 0 for any free port",
         )
         self.port = port
 
 
 class Application(Protocol):
-    """What can be served: an ASGI application that can end its long answers."""
+    """An ASGI application that can end its open streams."""
 
-    streams: Streams
+    streams: OpenStreams
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None: ...
 
 
 class Serving:
-    """A running server; `stop` it, or use it as a context."""
+    """A running server; call `stop`, or use it as a context manager."""
 
     def __init__(self, server: _Server, app: Application, thread: threading.Thread, host: str, port: int, tls: bool):
         self._server = server
@@ -65,16 +65,16 @@ class Serving:
         self.url = f"{'https' if tls else 'http'}://{host}:{port}"
 
     def reload(self, cert: Path, key: Path) -> None:
-        """Prove itself with another certificate from now on; connections that are open stay as they are.
+        """Use another certificate for new connections.
 
-        Raises OSError, ssl.SSLError for files that are no such pair; then the old one stays in use.
+        Raises OSError, ssl.SSLError for invalid files; the old certificate then stays in use.
         """
         context = self._server.config.ssl
         if context is None:
-            raise ValueError("this server speaks plain HTTP")
+            raise ValueError("this server does not use TLS")
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(
             cert, key
-        )  # a failure in the context in use could be half a change
+        )  # validated first, because a failure could leave the active context half changed
         loaded = threading.Event()
 
         def load() -> None:
@@ -83,10 +83,10 @@ class Serving:
 
         self._server.loop.call_soon_threadsafe(load)
         if not loaded.wait(_STOP_SECONDS):
-            raise TimeoutError(f"the server at {self.url} has not taken its new certificate within {_STOP_SECONDS:.0f} seconds")
+            raise TimeoutError(f"the server at {self.url} did not load its new certificate within {_STOP_SECONDS:.0f} seconds")
 
     def stop(self) -> None:
-        """End the streams, let requests in flight finish, close the port. May be called again."""
+        """End the streams, let requests in flight finish, close the port. Idempotent."""
         self._app.streams.close()
         self._server.should_exit = True
         self._thread.join(_STOP_SECONDS)
@@ -103,7 +103,7 @@ class Serving:
 
 
 class _Server(uvicorn.Server):
-    """Says when it is ready, or that it will never be; and does not wait for clients that do not answer its goodbye."""
+    """A uvicorn server that signals when startup has finished or failed, and aborts idle connections on shutdown."""
 
     def __init__(self, config: uvicorn.Config):
         super().__init__(config)
@@ -118,7 +118,7 @@ class _Server(uvicorn.Server):
             self.ready.set()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        # A connection over TLS that is closed twice, as uvicorn closes a WebSocket, can no longer be aborted: its socket can.
+        # uvicorn closes WebSockets twice; over TLS such a transport can no longer be aborted, but its socket can be shut down.
         known = [(one, one.transport.get_extra_info("socket")) for one in self.server_state.connections if one.transport]
         dismissal = asyncio.ensure_future(self._dismiss(dict(known)))
         try:
@@ -127,7 +127,7 @@ class _Server(uvicorn.Server):
             dismissal.cancel()
 
     async def _dismiss(self, known: dict[Any, TransportSocket]) -> None:
-        """Drop idle connections: over TLS, a client that keeps one in its pool would hold up the stop for seconds."""
+        """Abort idle connections: over TLS, pooled client connections would delay the shutdown for seconds."""
         while True:
             await asyncio.sleep(_GOODBYE_SECONDS)
             if not self.server_state.tasks:
@@ -145,12 +145,12 @@ def serve(
     cert: Path | None = None,
     key: Path | None = None,
     *,
-    patience: ConnectionTimeouts = DEFAULT_TIMEOUTS,
+    timeouts: ConnectionTimeouts = DEFAULT_TIMEOUTS,
 ) -> Serving:
-    """Serve `app` (from `create_app`) until it is stopped; port 0 takes a free one, which `Serving.port` tells.
+    """Serve `app` (from `create_app`) until it is stopped. Port 0 selects a free port, available as `Serving.port`.
 
-    Without certificate and key it speaks plain HTTP, over which kubectl sends no token.
-    Raises PortInUse, ValueError for a host that is not this machine's loopback.
+    Without certificate and key it serves plain HTTP, over which kubectl sends no token.
+    Raises PortInUse, ValueError for a host other than loopback.
     """
     if host not in (LOOPBACK, "localhost"):
         raise ValueError(f"host: {host!r}: the embedded API server listens on {LOOPBACK} only")
@@ -163,18 +163,18 @@ def serve(
         log_config=None,
         log_level="warning",
         loop="uvloop",
-        http=connection(patience),
+        http=connection(timeouts),
         lifespan="off",
         proxy_headers=False,
-        ws="wsproto",  # the other one refuses the name of the protocol by which kubectl forwards ports
+        ws="wsproto",  # `websockets` rejects the name of kubectl's port-forward subprotocol
         ws_max_size=MESSAGE_BYTES,
-        ws_ping_interval=None,  # a client that waits for a slow command reads no pings, and one that has gone shows by TCP
+        ws_ping_interval=None,  # clients waiting for a slow command do not answer pings; TCP detects disconnected ones
         ws_per_message_deflate=False,
         server_header=False,
         timeout_keep_alive=75,
         timeout_graceful_shutdown=_DRAIN_SECONDS,
     )
-    logging.getLogger("uvicorn.error").addFilter(_is_news)  # only once, however many servers there are
+    logging.getLogger("uvicorn.error").addFilter(_is_news)  # adding the same filter again has no effect
     server = _Server(config)
     thread = threading.Thread(target=_run, args=(server, listener), name="apiserver", daemon=True)
     thread.start()
@@ -187,7 +187,7 @@ def serve(
 
 
 def _is_news(record: logging.LogRecord) -> bool:
-    """uvicorn complains of a protocol that it does not speak, which the client is told by the answer."""
+    """Drops uvicorn's warnings about unsupported upgrades: the client gets an error response."""
     return not record.getMessage().startswith("Unsupported upgrade request")
 
 
@@ -204,7 +204,7 @@ def _run(server: _Server, listener: socket.socket) -> None:
 def _listen(host: str, port: int) -> socket.socket:
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     try:
-        # A port whose last connections linger in TIME_WAIT may be taken again; one that is listened on may not.
+        # Allows binding while old connections are in TIME_WAIT, but not while another process listens.
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((host, port))
         listener.listen(256)

@@ -1,4 +1,4 @@
-"""Requests to subresources that are no part of their object: logs, bindings, evictions, tokens, finalize, sessions with pods."""
+"""Handlers of subresources other than status: log, binding, eviction, token, finalize, exec, attach, portforward."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from trainwright.controlplane.apiserver.endpoints import token_requests
 from trainwright.controlplane.apiserver.http.handlers import Handlers
 from trainwright.controlplane.apiserver.resources.paths import Target
 from trainwright.controlplane.apiserver.streaming.container_logs import LogOptions, Logs, open_log
-from trainwright.controlplane.apiserver.streaming.open_streams import Streams
-from trainwright.controlplane.apiserver.streaming.pod_upgrade import connected
+from trainwright.controlplane.apiserver.streaming.open_streams import OpenStreams
+from trainwright.controlplane.apiserver.streaming.pod_upgrade import open_pod_session
 from trainwright.controlplane.apiserver.streaming.sessions import Sessions
 from trainwright.controlplane.apiserver.streaming.watches import LOG_READERS, LogStream
 from trainwright.controlplane.apiserver.verbs.deletion import DeleteOptions
@@ -28,7 +28,7 @@ from trainwright.controlplane.apiserver.verbs.resource_server import ResourceSer
 from trainwright.controlplane.apiserver.wire import media
 from trainwright.controlplane.apiserver.wire.request_options import dry_run
 from trainwright.controlplane.apiserver.wire.requests import Request
-from trainwright.controlplane.apiserver.wire.responses import WRONG_METHOD, json_response
+from trainwright.controlplane.apiserver.wire.responses import METHOD_NOT_ALLOWED, json_response
 
 _DONE = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
 
@@ -41,7 +41,7 @@ class SubresourceHandlers(Handlers):
         server: ResourceServer,
         clock: Callable[[], datetime],
         body_seconds: float,
-        streams: Streams,
+        streams: OpenStreams,
         tokens: Tokens,
         logs: Logs,
         sessions: Sessions,
@@ -52,16 +52,16 @@ class SubresourceHandlers(Handlers):
 
     async def connect(self, request: Request, target: Target) -> ASGIApp:
         if request.method not in ("GET", "POST"):
-            raise MethodNotAllowed(WRONG_METHOD)
-        return await connected(request, self.server, self._sessions, self._streams, target)
+            raise MethodNotAllowed(METHOD_NOT_ALLOWED)
+        return await open_pod_session(request, self.server, self._sessions, self._streams, target)
 
     async def log(self, request: Request, target: Target) -> ASGIApp:
-        pod = self.server.get(target.kind, target.space, target.name).object
+        pod = self.server.get(target.kind, target.namespace_key, target.name).object
         options = LogOptions.parse(target.name, request.query_params)
         chunks = await run_in_threadpool(open_log, self._logs, pod, options, self.clock())
         if chunks is None:
             return Response(status_code=204)
-        # The first chunk before the answer begins: what is wrong with the log shows when it is read.
+        # Read the first chunk before the response starts, so that errors get their own status code.
         first = await run_sync(next, chunks, None, limiter=self._log_readers)
         return LogStream(self._streams, first, chunks, self._log_readers)
 
@@ -69,23 +69,23 @@ class SubresourceHandlers(Handlers):
         body = await self.body(request, target)
         wanted = body.get("target") if isinstance(body, dict) else None
         node = wanted.get("name") if isinstance(wanted, dict) else None
-        await self.done(bound(self.server.bind, target.space, target.name, str(node or "")))
+        await self.run_write(bound(self.server.bind, target.namespace_key, target.name, str(node or "")))
         return json_response(orjson.dumps(_DONE), 201)
 
     async def evict(self, request: Request, target: Target) -> ASGIApp:
-        """A pod goes as it would by DELETE: there are no budgets that could forbid it."""
+        """Evict a pod like a DELETE: PodDisruptionBudgets are not supported."""
         body = await self.body(request, target)
         wanted = body.get("deleteOptions") if isinstance(body, dict) else None
         options = DeleteOptions.parse(wanted, {}, dry_run=dry_run(request))
-        await self.done(bound(self.server.delete, target.kind, target.space, target.name, options))
+        await self.run_write(bound(self.server.delete, target.kind, target.namespace_key, target.name, options))
         return json_response(orjson.dumps(_DONE), 201)
 
     async def issue_token(self, request: Request, target: Target) -> ASGIApp:
         body = await self.read(request)
         wanted = media.decode_body(body, request.headers.get("content-type", ""), token_requests.KIND)
-        answer = token_requests.issued(self.server, self._tokens, target.space, target.name, wanted, self.clock())
+        answer = token_requests.issue_token(self.server, self._tokens, target.namespace_key, target.name, wanted, self.clock())
         return json_response(orjson.dumps(answer), 201)
 
     async def finalize(self, request: Request, target: Target) -> ASGIApp:
-        obj, options, size = await self.written(request, target)
-        return self.shown(request, target, await self.done(bound(self.server.finalize, target.name, obj, options), size))
+        obj, options, size = await self.write_request(request, target)
+        return self.respond(request, target, await self.run_write(bound(self.server.finalize, target.name, obj, options), size))

@@ -1,1 +1,1 @@
-"""Server-side apply: which manager owns which field of an object, and what follows from it."""
+"""Server-side apply: field managers, the fields they own, conflicts and merging."""

@@ -1,4 +1,4 @@
-"""What keeps an applied configuration from being read field by field: what its kind does not have, elements without their keys."""
+"""Validates applied configurations against the schema, with the error messages of structured-merge-diff."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from trainwright.controlplane.apiserver.managed_fields.field_diff import element
 from trainwright.controlplane.apiserver.managed_fields.field_set import shown
 
 
-def configuration_faults(schema: Schema, value: Any, path: str = "") -> Iterator[str]:
-    """Everything wrong, each with its path as server-side apply writes it."""
+def configuration_errors(schema: Schema, value: Any, path: str = "") -> Iterator[str]:
+    """All errors of a configuration, each prefixed with its path."""
     if isinstance(schema, Struct) and isinstance(value, dict):
         for key, inner in value.items():
             if key in schema.fields:
-                yield from configuration_faults(schema.fields[key], inner, f"{path}.{key}")
+                yield from configuration_errors(schema.fields[key], inner, f"{path}.{key}")
             elif not schema.open:
                 yield f"{path}.{key}: field not declared in schema"
     elif isinstance(schema, MapOf) and isinstance(value, dict):
         for key, inner in value.items():
-            yield from configuration_faults(schema.value, inner, f"{path}.{key}")
+            yield from configuration_errors(schema.value, inner, f"{path}.{key}")
     elif isinstance(schema, ListOf) and isinstance(value, list):
         yield from (_elements if schema.keys else _items)(schema, value, path)
     elif isinstance(schema, String) and isinstance(value, int | float):
@@ -33,7 +33,7 @@ def configuration_faults(schema: Schema, value: Any, path: str = "") -> Iterator
 
 def _items(schema: ListOf, items: list[Any], path: str) -> Iterator[str]:
     for index, item in enumerate(items):
-        yield from configuration_faults(schema.item, item, f"{path}[{index}]")
+        yield from configuration_errors(schema.item, item, f"{path}[{index}]")
 
 
 def _elements(schema: ListOf, items: list[Any], path: str) -> Iterator[str]:
@@ -50,4 +50,4 @@ def _elements(schema: ListOf, items: list[Any], path: str) -> Iterator[str]:
         if name in seen:
             yield f"{path}: duplicate entries for key {name}"
         seen.add(name)
-        yield from configuration_faults(schema.item, item, path + name)
+        yield from configuration_errors(schema.item, item, path + name)

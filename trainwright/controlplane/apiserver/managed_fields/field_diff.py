@@ -1,7 +1,7 @@
-"""What ownership asks of an object and its schema: which fields it sets, which differ from another's, how two become one.
+"""Computes and merges field sets by schema: the fields that an object sets, the differences between two objects.
 
-Lists with keys and sets are taken apart, maps too; other lists, and what its schema calls atomic, count as one value. Where no
-schema is known lists are atomic and maps are not. The rules are those of server-side apply.
+Maps, keyed lists and sets are granular; other lists and values marked atomic in the schema count as one value. Without a schema
+lists are atomic and maps are granular. These are the rules of server-side apply.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from trainwright.controlplane.apiserver.managed_fields.field_set import MEMBER, 
 
 @dataclass
 class Changes:
-    """How one object differs from another, as sets of fields."""
+    """The differences between two objects as field sets."""
 
     added: Fields = field(default_factory=dict)
     modified: Fields = field(default_factory=dict)
@@ -29,12 +29,12 @@ class Changes:
 
 
 def fields_of(schema: Schema, value: Any) -> Fields:
-    """The fields that a configuration sets: its leaves, the elements of its lists and the keys of its free maps."""
+    """The field set of a configuration: its leaves, list elements and the keys of free-form maps."""
     return _set_by(schema, value) or {}
 
 
 def changes(schema: Schema, old: Any, new: Any) -> Changes:
-    """What is different in `new`."""
+    """The differences of `new` from `old`."""
     found = Changes()
     if old != new:
         _compare(schema, old, new, found)
@@ -42,7 +42,7 @@ def changes(schema: Schema, old: Any, new: Any) -> Changes:
 
 
 def added(schema: Schema, blank: Any, new: Any) -> Fields:
-    """What a new object says beyond `blank`, whose maps are empty: as `changes` finds it, added and modified together."""
+    """The added and modified fields of `changes(schema, blank, new)`, computed faster because the maps of `blank` are empty."""
     if isinstance(new, list):
         return {element_of(schema, item): _added(schema.item, item) for item in new} if isinstance(schema, ListOf) else {}
     found: Fields = {}
@@ -59,7 +59,7 @@ def added(schema: Schema, blank: Any, new: Any) -> Fields:
 
 
 def merged(schema: Schema, live: Any, config: Any) -> Any:
-    """`live` with everything that `config` sets, as a new value; parts may be shared."""
+    """`live` with all fields of `config` set, as a new value that may share parts with both."""
     if isinstance(config, dict) and isinstance(live, dict) and not _is_atomic(schema) and (config or live):
         both = dict(live)
         for key, value in config.items():
@@ -71,7 +71,7 @@ def merged(schema: Schema, live: Any, config: Any) -> Any:
 
 
 def pruned(schema: Schema, value: Any, last: Fields, kept: Fields) -> Any:
-    """`value` without what is in `last` and no longer in `kept`, as a new value; what it leaves empty goes too."""
+    """`value` without the fields in `last` that are not in `kept`, as a new value; containers left empty are removed."""
     if isinstance(value, dict):
         return {key: left for key, inner in value.items() if (left := _left_of_field(schema, key, inner, last, kept)) is not None}
     if isinstance(value, list) and isinstance(schema, ListOf) and _is_taken_apart(schema):
@@ -105,7 +105,7 @@ def _left_of_item(schema: ListOf, item: Any, last: Fields, kept: Fields) -> Any:
 
 
 def _set_by(schema: Schema, value: Any) -> Fields | None:
-    """The node of a value: None where it sets nothing."""
+    """The field set of a value; None if it sets nothing."""
     if isinstance(value, dict) and not _is_atomic(schema):
         found = {}
         for key, inner in value.items():
@@ -121,7 +121,7 @@ def _set_by(schema: Schema, value: Any) -> Fields | None:
 
 
 def _whole(schema: Schema, value: Any) -> Fields:
-    """The node of a value that is there on one side only."""
+    """The field set of a value that only one of two objects has."""
     if not value or not isinstance(value, dict | list):
         return {}
     if isinstance(value, dict) and not _is_atomic(schema):
@@ -136,7 +136,7 @@ def _whole(schema: Schema, value: Any) -> Fields:
 
 
 def _compare(schema: Schema, old: Any, new: Any, found: Changes) -> bool:
-    """Enter what is different below this point; whether the value counts as modified itself."""
+    """Record the differences below a value; returns whether the value itself counts as modified."""
     if _are_maps(schema, old, new):
         _compare_parts(schema, {f"f:{key}": inner for key, inner in (old or {}).items()}, _by_field(new), found)
         return False
@@ -181,9 +181,9 @@ _MOST_REMEMBERED = 4096
 
 
 def _added(schema: Schema, value: Any) -> Fields:
-    """As `_whole`, remembered: what a controller creates is often, container by container, what it created before.
+    """Cached `_whole`: controllers often create objects with identical containers.
 
-    By the schema's identity, since schemas live as long as the program; sets of fields are never changed.
+    The key includes the schema's id, because schemas live as long as the process. Field sets are immutable, so they can be shared.
     """
     if not value or not isinstance(value, dict | list):
         return {}
@@ -215,14 +215,14 @@ def _is_taken_apart(schema: ListOf) -> bool:
 
 
 def _is_whole(schema: Schema, value: Any) -> bool:
-    """Whether a map or list counts as one value."""
+    """Whether a map or list is atomic."""
     if isinstance(value, dict):
         return _is_atomic(schema)
     return not (isinstance(schema, ListOf) and _is_taken_apart(schema))
 
 
 def element_of(schema: ListOf, item: Any) -> str:
-    """The path element of an item; keys that it leaves out have their default."""
+    """The path element of a list item; missing keys take their defaults."""
     if not schema.keys or not isinstance(item, dict):
         return f"v:{orjson.dumps(item).decode()}"
     known = schema.item.fields if isinstance(schema.item, Struct) else {}
@@ -236,7 +236,7 @@ def element_of(schema: ListOf, item: Any) -> str:
 
 
 def _merged_lists(schema: ListOf, live: list[Any], config: list[Any]) -> list[Any]:
-    """The elements of both in the order of `config`; those that only `live` has stay before the common one that they preceded."""
+    """The elements of both lists in the order of `config`; those only in `live` stay before the common element they preceded."""
     present = {element_of(schema, item): item for item in live}
     wanted = {element_of(schema, item): item for item in config}
     rest, result = deque(present), []

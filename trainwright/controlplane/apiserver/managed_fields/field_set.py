@@ -1,7 +1,7 @@
-"""Sets of fields of one object, in the form in which `managedFields` holds them (FieldsV1): trees whose keys are path elements.
+"""Field sets in the FieldsV1 format of `managedFields`: trees whose keys are path elements.
 
-`f:spec` is a field, `k:{"name":"main"}` an element of a keyed list, `v:"x"` an element of a set. A node without children is in
-the set; one with children is so only where it says `.`. At the root `{}` is the empty set. No operation changes its operands.
+`f:spec` is a field, `k:{"name":"main"}` an element of a keyed list, `v:"x"` an element of a set. A node without children is a
+member of the set; a node with children only if it has the key `.`. At the root `{}` is the empty set. Operations return new sets.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ MEMBER = "."
 
 
 def are_fields(value: Any) -> TypeGuard[Fields]:
-    """Whether a client's `fieldsV1` is such a tree."""
+    """Whether a value from a client is valid FieldsV1."""
     if not isinstance(value, dict):
         return False
     return all(inner == {} if key == MEMBER else _is_element(key) and are_fields(inner) for key, inner in value.items())
@@ -34,17 +34,17 @@ def _is_element(key: str) -> bool:
 
 
 def is_member(node: Fields) -> bool:
-    """Whether a node, not only something below it, is in its set."""
+    """Whether the node itself is in the set, not only its children."""
     return not node or MEMBER in node
 
 
 def as_member(node: Fields | None) -> Fields:
-    """The node with itself in the set."""
+    """The node with the node itself as a member."""
     return {**node, MEMBER: {}} if node else {}
 
 
 def union(one: Fields, other: Fields) -> Fields:
-    """What is in either set."""
+    """The members of either set."""
     if not one or not other:
         return one or other
     joined = dict(one)
@@ -55,7 +55,7 @@ def union(one: Fields, other: Fields) -> Fields:
 
 
 def difference(one: Fields, other: Fields) -> Fields:
-    """What is in the first set and not in the second."""
+    """The members of the first set that are not in the second."""
     left = {}
     for key, node in one.items():
         taken = other.get(key)
@@ -66,7 +66,7 @@ def difference(one: Fields, other: Fields) -> Fields:
 
 
 def intersection(one: Fields, other: Fields) -> Fields:
-    """What is in both sets."""
+    """The members of both sets."""
     common = {}
     for key, node in one.items():
         theirs = other.get(key)
@@ -87,7 +87,7 @@ def paths(fields: Fields) -> Iterator[tuple[str, ...]]:
 
 
 def shown(path: tuple[str, ...]) -> str:
-    """A path as messages write it: `.spec.containers[name="main"].image`."""
+    """Format a path for messages: `.spec.containers[name="main"].image`."""
     return "".join(_shown(element) for element in path)
 
 

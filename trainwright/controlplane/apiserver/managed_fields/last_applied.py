@@ -1,6 +1,6 @@
-"""The way from client-side to server-side apply: the annotation in which kubectl kept what it applied last.
+"""Migration from client-side to server-side apply through kubectl's last-applied-configuration annotation.
 
-Fields that the annotation names and that nobody has changed since are kubectl's own, whatever their owner is called.
+kubectl may take over fields in the annotation that are unchanged since, whichever manager owns them.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ _ANNOTATION = "kubectl.kubernetes.io/last-applied-configuration"
 _KUBECTL = "kubectl"
 
 
-def yielded_to(manager: str, schema: Schema, live: Obj) -> Fields:
-    """The fields that an applier may take although others own them."""
+def fields_to_take_over(manager: str, schema: Schema, live: Obj) -> Fields:
+    """The fields that an applier may take over from other managers without a conflict."""
     last = _last_applied(live) if manager == _KUBECTL else None
     if not isinstance(last, dict):
         return {}
     return difference(fields_of(schema, last), changes(schema, last, live).modified)
 
 
-def kept_current(manager: str, live: Obj, applied: Obj, config: Obj) -> Obj:
-    """The applied object with its annotation, where it has one, brought up to date: for those who go back to the client's way."""
+def update_last_applied(manager: str, live: Obj, applied: Obj, config: Obj) -> Obj:
+    """The applied object with an existing annotation updated, so that users can return to client-side apply."""
     if manager != _KUBECTL or _ANNOTATION not in annotations_of(live):
         return applied
     metadata = applied["metadata"]

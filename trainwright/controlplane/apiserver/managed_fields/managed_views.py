@@ -1,6 +1,6 @@
-"""What of an object its owners can own: what was asked for and what defaults made of it, not what admission added later.
+"""Selects the fields of a write that field managers can own: the requested ones and defaults, not those that admission adds.
 
-A write of the object is about everything but the status, a write of the status about nothing else.
+A write to the main resource covers everything except the status, a write to the status subresource only the status.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _ADDED_LATER: dict[Kind, tuple[tuple[str, ...], ...]] = {
     kinds.NAMESPACE: (("spec",),),
     kinds.CLAIM: (("metadata", "finalizers"),),
 }
-"""What admission and the server add to built-in kinds after they were read; it belongs to nobody unless it was asked for."""
+"""Fields of built-in kinds that admission and the server add after decoding; no manager owns them unless the request sets them."""
 _BLANKS: dict[Kind, Obj] = {
     kinds.POD: {"spec": {"containers": None}},
     kinds.JOB: {"spec": {"template": {"metadata": {}, "spec": {"containers": None}}}},
@@ -50,12 +50,12 @@ _BLANKS: dict[Kind, Obj] = {
     kinds.LEASE: {"spec": {}},
     kinds.NODE: {"spec": {}},
 }
-"""What is there before anything is written: the records that built-in types always have."""
+"""Structs that Go types of built-in kinds always have, so that they do not count as set."""
 
 
 @cache
 def schema_of(kind: Kind) -> Struct:
-    """The schema by which fields are told apart."""
+    """The schema for the field sets of a kind."""
     admission_spec = ADMISSION_SPECS.get(kind.kind)
     if admission_spec is None or admission_spec.kind != kind:
         return Struct({"apiVersion": STRING, "kind": STRING, "metadata": _METADATA}, open=True)
@@ -67,7 +67,7 @@ def blank(kind: Kind) -> Obj:
 
 
 def view(strategy: Strategy, asked: Obj, admitted: Obj, *, status: bool) -> Obj:
-    """The part of a write that its author comes to own: `asked` as it came, `admitted` as it will be stored."""
+    """The part of a write that its field manager owns: `asked` is the request's object, `admitted` the one to be stored."""
     if status:
         return status_of(admitted)
     if strategy.custom:
@@ -81,17 +81,17 @@ def view(strategy: Strategy, asked: Obj, admitted: Obj, *, status: bool) -> Obj:
 
 
 def without_status(kind: Kind, obj: Obj) -> Obj:
-    """An object as a write of it, and not of its status, sees it."""
+    """The part of an object that a write to the main resource covers."""
     return {key: value for key, value in obj.items() if key != "status"} if kind.status else obj
 
 
 def status_of(obj: Obj) -> Obj:
-    """An object as a write of its status sees it."""
+    """The part of an object that a write to the status subresource covers."""
     return {"metadata": {}, "status": obj["status"]} if obj.get("status") is not None else {"metadata": {}}
 
 
 def _less(seen: Any, asked: Any, path: tuple[str, ...]) -> Any:
-    """`seen` without what is at the path, unless that was asked for."""
+    """`seen` without the field at `path`, unless the request sets it."""
     head, *rest = path
     if not isinstance(seen, dict) or head not in seen:
         return seen

@@ -1,7 +1,7 @@
-"""Who owns which fields of an object: what `metadata.managedFields` records, and what apply decides by it.
+"""Field ownership: reads and writes `metadata.managedFields`, and implements apply.
 
-A manager applies (Apply) or writes (Update), on the object or on its status; each is an owner of its own. A write takes what it
-changes from everybody; an apply that would change what others own is a conflict, unless it is forced.
+Each combination of manager, operation (Apply or Update) and subresource is a separate owner. An update takes ownership of the
+fields that it changes; an apply that would change fields of other owners is a conflict, unless it is forced.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from trainwright.controlplane.apiserver.managed_fields.field_set import (
     union,
 )
 
-MOST_UPDATERS = 10
-"""Entries of operation Update that an object may have; the oldest beyond it are put together."""
+MAX_UPDATE_ENTRIES = 10
+"""Maximum Update entries of an object; older ones are merged into one entry."""
 _ANCIENT = "ancient-changes"
 _BEFORE_APPLY = "before-first-apply"
 _SERVERS_OWN: Fields = {
@@ -51,12 +51,12 @@ _SERVERS_OWN: Fields = {
         },
     },
 }
-"""Fields that nobody owns: identity, and what the server writes itself."""
+"""Fields that no manager owns: identity and fields set by the server."""
 
 
 @dataclass(frozen=True)
-class Owner:
-    """Who writes, and through which door. Appliers are the same in every version of the API."""
+class FieldManager:
+    """A manager, its operation and subresource. Apply entries are independent of the API version."""
 
     manager: str
     operation: Literal["Apply", "Update"]
@@ -68,7 +68,7 @@ class Owner:
         return self.manager, self.operation, self.subresource, self.api_version if self.operation == "Update" else ""
 
     def __str__(self) -> str:
-        """As a conflict names it."""
+        """The owner as conflict messages name it."""
         text = f'"{self.manager}"'
         if self.subresource:
             text += f' with subresource "{self.subresource}"'
@@ -77,9 +77,9 @@ class Owner:
 
 @dataclass(frozen=True)
 class Entry:
-    """What one owner owns, and since when."""
+    """The fields of one owner and the time of its last change."""
 
-    owner: Owner
+    owner: FieldManager
     fields: Fields
     time: str = ""
 
@@ -88,25 +88,25 @@ Entries = dict[tuple[str, str, str, str], Entry]
 
 
 @dataclass(frozen=True)
-class Ownership:
-    """The owners of one object, and what they own. Operations return new values."""
+class ManagedFields:
+    """The owners of one object and their fields. Immutable: operations return new values."""
 
     entries: Entries = field(default_factory=dict)
 
     @classmethod
-    def of(cls, managed: Any) -> Ownership:
-        """From `managedFields`; entries that make no sense are left out."""
+    def of(cls, managed: Any) -> ManagedFields:
+        """Parse `managedFields` from a client; invalid entries are ignored."""
         found = (_entry(raw) for raw in (managed if isinstance(managed, list) else []) if isinstance(raw, dict))
         return cls({entry.owner.key: entry for entry in found if entry is not None})
 
     @classmethod
-    def stored(cls, obj: Obj) -> Ownership:
-        """The owners of an object as the store has it: what stands there was written by `encoded`."""
+    def stored(cls, obj: Obj) -> ManagedFields:
+        """Parse `managedFields` of a stored object, which `encoded` wrote."""
         entries = (_read(raw) for raw in obj["metadata"].get("managedFields") or ())
         return cls({entry.owner.key: entry for entry in entries})
 
     def encoded(self) -> list[Obj]:
-        """As `managedFields` holds it: appliers first, older entries first."""
+        """Serialize to `managedFields`: Apply entries first, then by time."""
         ordered = sorted(
             self.entries.values(),
             key=lambda entry: (
@@ -119,8 +119,8 @@ class Ownership:
         )
         return [_encoded(entry) for entry in ordered]
 
-    def written(self, schema: Schema, old: Obj, new: Obj, owner: Owner, now: str) -> Ownership:
-        """After a create, update or patch that makes `new` of `old`: its author owns what it changed or added."""
+    def written(self, schema: Schema, old: Obj, new: Obj, owner: FieldManager, now: str) -> ManagedFields:
+        """The ownership after a write from `old` to `new`: `owner` owns the added and modified fields."""
         found = changes(schema, old, new)
         if not found:
             return self
@@ -129,10 +129,10 @@ class Ownership:
         if taken:
             mine = entries.get(owner.key)
             entries[owner.key] = Entry(owner, union(mine.fields, taken) if mine else taken, now)
-        return Ownership(_capped(entries))
+        return ManagedFields(_capped(entries))
 
-    def created(self, schema: Schema, blank: Obj, new: Obj, owner: Owner, now: str) -> Ownership:
-        """As `written`, of a new object: `blank` is what such an object has before anybody says anything, metadata at least."""
+    def created(self, schema: Schema, blank: Obj, new: Obj, owner: FieldManager, now: str) -> ManagedFields:
+        """The ownership of a new object, like `written`; `blank` holds the structs that every object of its kind has."""
         if self.entries:
             return self.written(schema, blank, new, owner, now)
         mine = added(schema, blank, new)
@@ -140,21 +140,21 @@ class Ownership:
         mine = {key: node for key, node in mine.items() if key not in _SERVERS_OWN}
         if metadata:
             mine["f:metadata"] = metadata
-        return Ownership({owner.key: Entry(owner, mine, now)}) if mine else self
+        return ManagedFields({owner.key: Entry(owner, mine, now)}) if mine else self
 
-    def before_apply(self, schema: Schema, live: Obj, api_version: str, now: str) -> Ownership:
-        """These owners; where there are none, everything belongs to whoever wrote the object before anybody applied."""
+    def before_apply(self, schema: Schema, live: Obj, api_version: str, now: str) -> ManagedFields:
+        """The ownership before an apply: an object without managed fields is owned by `before-first-apply`."""
         if self.entries:
             return self
-        return self.written(schema, {"metadata": {}}, live, Owner(_BEFORE_APPLY, "Update", api_version), now)
+        return self.written(schema, {"metadata": {}}, live, FieldManager(_BEFORE_APPLY, "Update", api_version), now)
 
     def applied(
-        self, schema: Schema, live: Obj, config: Obj, owner: Owner, now: str, *, yielded: Fields | None = None
-    ) -> tuple[Obj, Ownership]:
-        """The object that an apply makes of `live`, and its owners. Raises Conflict with every field that others own.
+        self, schema: Schema, live: Obj, config: Obj, owner: FieldManager, now: str, *, yielded: Fields | None = None
+    ) -> tuple[Obj, ManagedFields]:
+        """Apply `config` to `live`; returns the new object and its ownership. Raises Conflict with all conflicting fields.
 
-        What the applier owned before and does not mention any more goes, unless somebody else owns it too. Fields in `yielded`
-        are no conflict; without it, none are: the apply is forced.
+        Fields that the applier owned and no longer sets are removed, unless another manager owns them too. Fields in `yielded`
+        do not conflict; None forces the apply.
         """
         last = self.entries.get(owner.key)
         mine = difference(fields_of(schema, config), _SERVERS_OWN)
@@ -173,17 +173,17 @@ class Ownership:
         if mine:
             time = now if found else last.time if last is not None else ""
             entries[owner.key] = Entry(owner, mine, time)
-        return result, Ownership(_capped(entries))
+        return result, ManagedFields(_capped(entries))
 
-    def same_but_for_time(self, other: Ownership) -> bool:
-        """Whether two states differ in nothing that counts as a change."""
+    def equals_ignoring_time(self, other: ManagedFields) -> bool:
+        """Whether two ownerships are equal except for timestamps."""
         return self.entries.keys() == other.entries.keys() and all(
             entry.fields == other.entries[key].fields for key, entry in self.entries.items()
         )
 
 
 def is_reset(managed: Any) -> bool:
-    """Whether a client asks to forget all owners: one empty entry."""
+    """Whether a client resets managedFields, with a single empty entry."""
     return bool(managed == [{}])
 
 
@@ -197,7 +197,7 @@ def _entry(raw: Obj) -> Entry | None:
 
 
 def _read(raw: Obj) -> Entry:
-    owner = Owner(raw.get("manager") or "", raw["operation"], raw.get("apiVersion") or "", raw.get("subresource") or "")
+    owner = FieldManager(raw.get("manager") or "", raw["operation"], raw.get("apiVersion") or "", raw.get("subresource") or "")
     return Entry(owner, raw["fieldsV1"], raw.get("time") or "")
 
 
@@ -218,7 +218,7 @@ def _encoded(entry: Entry) -> Obj:
 
 
 def _left(entries: Entries, taken: Fields) -> Entries:
-    """The entries without what was taken; those of whom nothing is left are gone."""
+    """The entries without the fields in `taken`; empty entries are removed."""
     left = {}
     for key, entry in entries.items():
         fields = difference(entry.fields, taken) if taken else entry.fields
@@ -229,12 +229,12 @@ def _left(entries: Entries, taken: Fields) -> Entries:
 
 def _capped(entries: Entries) -> Entries:
     updaters = [entry for entry in entries.values() if entry.owner.operation == "Update"]
-    if len(updaters) <= MOST_UPDATERS:
+    if len(updaters) <= MAX_UPDATE_ENTRIES:
         return entries
-    oldest = sorted(updaters, key=lambda entry: (entry.time, entry.owner.manager))[: len(updaters) - MOST_UPDATERS + 1]
+    oldest = sorted(updaters, key=lambda entry: (entry.time, entry.owner.manager))[: len(updaters) - MAX_UPDATE_ENTRIES + 1]
     kept = {key: entry for key, entry in entries.items() if entry not in oldest}
     for entry in oldest:
-        owner = Owner(_ANCIENT, "Update", entry.owner.api_version)
+        owner = FieldManager(_ANCIENT, "Update", entry.owner.api_version)
         known = kept.get(owner.key)
         kept[owner.key] = Entry(owner, union(known.fields, entry.fields) if known else entry.fields, entry.time)
     return kept
@@ -264,7 +264,7 @@ def _by_owner(found: list[tuple[str, str]]) -> Iterator[str]:
 
 
 def check_config(config: Obj, api_version: str) -> None:
-    """Raises BadRequest for an applied configuration that says who owns it, or is of another version."""
+    """Raises BadRequest if an applied configuration has managedFields or another API version."""
     if (config.get("metadata") or {}).get("managedFields"):
         raise BadRequest("metadata.managedFields must be nil")
     if config.get("apiVersion") != api_version:

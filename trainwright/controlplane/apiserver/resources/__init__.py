@@ -1,1 +1,1 @@
-"""The resources that the server serves, and the URL paths that name them."""
+"""The served resources and their URL paths."""

@@ -1,6 +1,6 @@
-"""What the server serves, and in which points one kind differs from another.
+"""The served kinds and their strategies.
 
-The verbs in `rest` are the same for all; a `Strategy` says what happens to an object of its kind before it is written.
+The verbs in `verbs` are generic. A `Strategy`, as in kube-apiserver's registry, holds what is specific to one kind.
 """
 
 from __future__ import annotations
@@ -17,42 +17,42 @@ from trainwright.api.kinds import Kind
 from trainwright.api.objects import Obj
 
 Prepare = Callable[[Obj], None]
-"""Changes, in place, an object that is about to be created."""
+"""Changes a new object in place before it is created."""
 
-_EVERYWHERE = frozenset({"metadata.name", "metadata.namespace"})
+_METADATA_FIELDS = frozenset({"metadata.name", "metadata.namespace"})
 
 
 @dataclass(frozen=True)
 class Strategy:
-    """One kind, as the verbs treat it."""
+    """The rules that the verbs apply to one kind."""
 
     kind: Kind
     custom: bool = False
-    """Defined by a CRD on a real cluster: strict about versions, no strategic merge patch."""
+    """Defined by a CRD on a real cluster: no unconditional updates, no strategic merge patch."""
     generation: bool = False
-    """metadata.generation counts the changes outside of metadata and status."""
-    needs_version: bool = False
-    """A PUT must say which version it replaces."""
-    created_by_put: bool = False
+    """metadata.generation counts changes outside metadata and status."""
+    requires_resource_version: bool = False
+    """A PUT requires metadata.resourceVersion."""
+    allows_create_on_update: bool = False
     keeps_status_on_create: bool = False
-    answers_deleted_object: bool = False
-    """DELETE answers with the object, not with a Status."""
+    returns_deleted_object: bool = False
+    """DELETE returns the object instead of a Status."""
     orphans_by_default: bool = False
-    """A DELETE that does not say how leaves the dependents alone."""
+    """The default propagation policy of DELETE is Orphan."""
     read_only: bool = False
-    selectable: frozenset[str] = field(default=_EVERYWHERE)
-    """Paths that a field selector may name."""
+    selectable_fields: frozenset[str] = field(default=_METADATA_FIELDS)
+    """Fields that a field selector supports."""
     prepare_for_create: Prepare = lambda obj: None
     prepare_for_update: Callable[[Obj, Obj], None] = lambda new, old: None
 
 
-def _custom(kind: Kind) -> Strategy:
-    return Strategy(kind, custom=True, generation=True, needs_version=True)
+def _custom_resource(kind: Kind) -> Strategy:
+    return Strategy(kind, custom=True, generation=True, requires_resource_version=True)
 
 
-def _pending(pod: Obj) -> None:
-    """A new pod waits for a node; only the class of its service is known before."""
-    spec = _map(pod.get("spec"))
+def _prepare_pod(pod: Obj) -> None:
+    """Set the status of a new, unscheduled pod: phase Pending and its QoS class."""
+    spec = _as_dict(pod.get("spec"))
     pod["status"] = {"phase": "Pending", "qosClass": _qos_class(spec)}
     if spec.get("schedulingGates"):
         gated = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated", "lastProbeTime": None}
@@ -61,8 +61,8 @@ def _pending(pod: Obj) -> None:
 
 def _qos_class(spec: Obj) -> str:
     containers = [*_list(spec.get("containers")), *_list(spec.get("initContainers"))]
-    resources = [_map(_map(container).get("resources")) for container in containers]
-    limits, requests = ([_map(entry.get(name)) for entry in resources] for name in ("limits", "requests"))
+    resources = [_as_dict(_as_dict(container).get("resources")) for container in containers]
+    limits, requests = ([_as_dict(entry.get(name)) for entry in resources] for name in ("limits", "requests"))
     if not any(limits) and not any(requests):
         return "BestEffort"
     guaranteed = all({"cpu", "memory"} <= entry.keys() for entry in limits) and all(
@@ -71,8 +71,8 @@ def _qos_class(spec: Obj) -> str:
     return "Guaranteed" if guaranteed else "Burstable"
 
 
-def _map(value: Any) -> Obj:
-    """What is there, if it is a map: an object of another form is refused when it is read, which comes later."""
+def _as_dict(value: Any) -> Obj:
+    """The value if it is a dict, otherwise an empty one: validation rejects other types later."""
     return value if isinstance(value, dict) else {}
 
 
@@ -80,45 +80,45 @@ def _list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def _active(namespace: Obj) -> None:
+def _prepare_namespace(namespace: Obj) -> None:
     namespace["spec"] = {"finalizers": ["kubernetes"]}
     namespace["status"] = {"phase": "Active"}
-    _named_by_label(namespace)
+    _set_name_label(namespace)
 
 
-def _keep_namespace(new: Obj, old: Obj) -> None:
+def _prepare_namespace_update(new: Obj, old: Obj) -> None:
     new["spec"] = old.get("spec") or {}
-    _named_by_label(new)
+    _set_name_label(new)
 
 
-def _named_by_label(namespace: Obj) -> None:
+def _set_name_label(namespace: Obj) -> None:
     metadata = namespace["metadata"]
     if metadata.get("name"):
         metadata["labels"] = {**(metadata.get("labels") or {}), "kubernetes.io/metadata.name": metadata["name"]}
 
 
-def _unstarted(obj: Obj) -> None:
+def _clear_status(obj: Obj) -> None:
     obj["status"] = {}
 
 
-def _secret(secret: Obj) -> None:
+def _prepare_secret(secret: Obj) -> None:
     texts, data = secret.get("stringData"), secret.get("data") or {}
-    if isinstance(texts, dict) and isinstance(data, dict):  # otherwise it is refused when it is read
+    if isinstance(texts, dict) and isinstance(data, dict):  # validation rejects other types later
         del secret["stringData"]
         encoded = {key: base64.b64encode(str(text).encode()).decode() for key, text in texts.items()}
         secret["data"] = {**data, **encoded}
     secret.setdefault("type", "Opaque")
 
 
-def _service(service: Obj) -> None:
+def _prepare_service(service: Obj) -> None:
     service["status"] = {"loadBalancer": {}}
     spec = service.get("spec") or {}
-    if isinstance(spec, dict):  # otherwise it is refused when it is read
+    if isinstance(spec, dict):  # validation rejects other types later
         service["spec"] = dict(spec)
-        _service_spec(service["spec"])
+        _default_service_spec(service["spec"])
 
 
-def _keep_service(new: Obj, old: Obj) -> None:
+def _prepare_service_update(new: Obj, old: Obj) -> None:
     spec = new.get("spec") or {}
     if not isinstance(spec, dict):
         return
@@ -128,15 +128,15 @@ def _keep_service(new: Obj, old: Obj) -> None:
         for name in ("clusterIP", "clusterIPs"):
             if before.get(name) and not new["spec"].get(name):
                 new["spec"][name] = before[name]
-    _service_spec(new["spec"])
+    _default_service_spec(new["spec"])
 
 
-def _service_spec(spec: Obj) -> None:
+def _default_service_spec(spec: Obj) -> None:
     spec.setdefault("type", "ClusterIP")
     spec.setdefault("sessionAffinity", "None")
     ports = spec.get("ports")
     if isinstance(ports, list):
-        spec["ports"] = [_service_port(port) for port in ports]
+        spec["ports"] = [_default_service_port(port) for port in ports]
     if spec["type"] != "ExternalName":
         spec.setdefault("internalTrafficPolicy", "Cluster")
         spec.setdefault("ipFamilies", ["IPv4"])
@@ -145,11 +145,11 @@ def _service_spec(spec: Obj) -> None:
         spec.setdefault("clusterIPs", [spec["clusterIP"]])
 
 
-def _service_port(port: Any) -> Any:
+def _default_service_port(port: Any) -> Any:
     return {"protocol": "TCP", "targetPort": port.get("port"), **port} if isinstance(port, dict) else port
 
 
-def _claim(claim: Obj) -> None:
+def _prepare_claim(claim: Obj) -> None:
     claim["status"] = {"phase": "Pending"}
     if isinstance(claim.get("spec"), dict):
         claim["spec"].setdefault("volumeMode", "Filesystem")
@@ -172,70 +172,70 @@ _POD_FIELDS = frozenset(
         "status.nominatedNodeName",
     }
 )
-_INVOLVED = frozenset(
+_INVOLVED_OBJECT_FIELDS = frozenset(
     f"involvedObject.{part}" for part in ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
 )
-_EVENT_FIELDS = _INVOLVED | {"reason", "reportingComponent", "source", "type"}
+_EVENT_FIELDS = _INVOLVED_OBJECT_FIELDS | {"reason", "reportingComponent", "source", "type"}
 
 STRATEGIES = {
     strategy.kind: strategy
     for strategy in (
-        _custom(kinds.TRAINJOB),
-        _custom(kinds.TRAINING_RUNTIME),
-        _custom(kinds.CLUSTER_TRAINING_RUNTIME),
-        _custom(kinds.JOBSET),
+        _custom_resource(kinds.TRAINJOB),
+        _custom_resource(kinds.TRAINING_RUNTIME),
+        _custom_resource(kinds.CLUSTER_TRAINING_RUNTIME),
+        _custom_resource(kinds.JOBSET),
         Strategy(
             kinds.JOB,
             generation=True,
             orphans_by_default=True,
-            selectable=_EVERYWHERE | {"status.successful"},
-            prepare_for_create=_unstarted,
+            selectable_fields=_METADATA_FIELDS | {"status.successful"},
+            prepare_for_create=_clear_status,
         ),
         Strategy(
             kinds.POD,
             generation=True,
-            answers_deleted_object=True,
-            selectable=_EVERYWHERE | _POD_FIELDS,
-            prepare_for_create=_pending,
+            returns_deleted_object=True,
+            selectable_fields=_METADATA_FIELDS | _POD_FIELDS,
+            prepare_for_create=_prepare_pod,
         ),
         Strategy(
             kinds.SERVICE,
-            created_by_put=True,
-            answers_deleted_object=True,
-            selectable=_EVERYWHERE | {"spec.clusterIP", "spec.type"},
-            prepare_for_create=_service,
-            prepare_for_update=_keep_service,
+            allows_create_on_update=True,
+            returns_deleted_object=True,
+            selectable_fields=_METADATA_FIELDS | {"spec.clusterIP", "spec.type"},
+            prepare_for_create=_prepare_service,
+            prepare_for_update=_prepare_service_update,
         ),
         Strategy(kinds.CONFIG_MAP),
         Strategy(
             kinds.SECRET,
-            selectable=_EVERYWHERE | {"type"},
-            prepare_for_create=_secret,
-            prepare_for_update=lambda new, old: _secret(new),
+            selectable_fields=_METADATA_FIELDS | {"type"},
+            prepare_for_create=_prepare_secret,
+            prepare_for_update=lambda new, old: _prepare_secret(new),
         ),
         Strategy(
             kinds.EVENT,
-            created_by_put=True,
-            selectable=_EVERYWHERE | _EVENT_FIELDS,
+            allows_create_on_update=True,
+            selectable_fields=_METADATA_FIELDS | _EVENT_FIELDS,
         ),
-        Strategy(kinds.NEW_EVENT, created_by_put=True, selectable=FIELD_LABELS),
+        Strategy(kinds.NEW_EVENT, allows_create_on_update=True, selectable_fields=FIELD_LABELS),
         Strategy(
             kinds.NAMESPACE,
-            answers_deleted_object=True,
-            selectable=frozenset({"metadata.name", "status.phase"}),
-            prepare_for_create=_active,
-            prepare_for_update=_keep_namespace,
+            returns_deleted_object=True,
+            selectable_fields=frozenset({"metadata.name", "status.phase"}),
+            prepare_for_create=_prepare_namespace,
+            prepare_for_update=_prepare_namespace_update,
         ),
         Strategy(
             kinds.NODE,
             keeps_status_on_create=True,
-            selectable=frozenset({"metadata.name", "spec.unschedulable"}),
+            selectable_fields=frozenset({"metadata.name", "spec.unschedulable"}),
         ),
-        Strategy(kinds.CLAIM, answers_deleted_object=True, prepare_for_create=_claim),
-        Strategy(kinds.SERVICE_ACCOUNT, answers_deleted_object=True),
-        Strategy(kinds.LEASE, needs_version=True, created_by_put=True),
-        _custom(kinds.COSCHEDULING_GROUP),
-        _custom(kinds.VOLCANO_GROUP),
+        Strategy(kinds.CLAIM, returns_deleted_object=True, prepare_for_create=_prepare_claim),
+        Strategy(kinds.SERVICE_ACCOUNT, returns_deleted_object=True),
+        Strategy(kinds.LEASE, requires_resource_version=True, allows_create_on_update=True),
+        _custom_resource(kinds.COSCHEDULING_GROUP),
+        _custom_resource(kinds.VOLCANO_GROUP),
         Strategy(kinds.POD_TEMPLATE, generation=True),
         Strategy(kinds.LIMIT_RANGE),
         Strategy(kinds.RESOURCE_QUOTA),
@@ -246,15 +246,15 @@ STRATEGIES = {
     )
 }
 
-BY_PATH = {(kind.group, kind.version, kind.plural): strategy for kind, strategy in STRATEGIES.items()}
-"""Strategies by group, version and plural, as they stand in URLs."""
+STRATEGIES_BY_PATH = {(kind.group, kind.version, kind.plural): strategy for kind, strategy in STRATEGIES.items()}
+"""Strategies by group, version and plural, the parts of a URL path."""
 
 GROUP_VERSIONS = tuple(dict.fromkeys((kind.group, kind.version) for kind in kinds.ALL))
 CUSTOM_GROUPS = frozenset(kind.group for kind, strategy in STRATEGIES.items() if strategy.custom)
 
 
 def strategy_of(kind: Kind) -> Strategy:
-    """Raises NotFound for a kind that is not served."""
+    """The strategy of a kind. Raises NotFound if the kind is not served."""
     strategy = STRATEGIES.get(kind)
     if strategy is None:
         raise NotFound("the server could not find the requested resource")

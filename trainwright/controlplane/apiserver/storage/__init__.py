@@ -1,1 +1,1 @@
-"""The revision log: objects in memory with a journal on disk, their history, lists, pages and selections."""
+"""The object store: objects in memory with a journal on disk, change history, watches, pagination and selectors."""

@@ -1,4 +1,4 @@
-"""The objects of one resource in memory: by namespace and name, in order, and by the labels that everybody asks for."""
+"""The objects of one resource in memory, sorted by namespace and name, and indexed by frequently selected labels."""
 
 from __future__ import annotations
 
@@ -12,14 +12,13 @@ from trainwright.controlplane.apiserver.storage.records import Key, Labels, Reco
 
 Records = list[Record]
 INDEXED = (names.JOB_NAME_LABEL, names.JOBSET_NAME_LABEL)
-"""Whoever selects by one of these looks at the objects that have it alone: the pods of a Job, the Jobs of a JobSet."""
-
+"""Indexed labels, which select the pods of a Job and the Jobs of a JobSet without a scan of the collection."""
 
 _AS_BYTES = tuple(label.encode() for label in INDEXED)
 
 
 class Collection:
-    """Not safe to change from two threads; the store sees to that."""
+    """Not thread-safe: the store calls it under its lock."""
 
     def __init__(self) -> None:
         self._objects: dict[str, dict[str, Record]] = {}
@@ -57,13 +56,13 @@ class Collection:
             del self._objects[namespace], self._ordered[namespace]
 
     def all(self, namespace: str | None = None) -> Records:
-        """Everything (of a namespace) by namespace and name, in a list of the caller's own."""
+        """All objects (of a namespace), sorted by namespace and name, in a new list."""
         if namespace is not None:
             return list(self._ordered.get(namespace, ()))
         return [record for name in sorted(self._ordered) for record in self._ordered[name]]
 
-    def labelled(self, label: str, value: str, namespace: str | None) -> Records:
-        """Those with an indexed label of that value, in the same order."""
+    def with_label(self, label: str, value: str, namespace: str | None) -> Records:
+        """Objects with this value of an indexed label, in the same order."""
         found = self._labelled.get((label, value), {})
         return sorted((record for record in found.values() if namespace in (None, record.key[0])), key=_by_key)
 
@@ -81,11 +80,11 @@ def _by_key(record: Record) -> Key:
 
 
 def labels_in(data: bytes) -> Labels:
-    """The same, from an object's JSON; most is not worth a look."""
+    """The indexed labels of a serialized object, which is parsed only if it contains such a label."""
     return indexed_labels(orjson.loads(data)) if any(label in data for label in _AS_BYTES) else ()
 
 
 def indexed_labels(obj: Obj) -> Labels:
-    """The labels by which an object is found."""
+    """The labels of an object that the collection indexes."""
     labels = labels_of(obj)
     return tuple((label, labels[label]) for label in INDEXED if label in labels) if labels else ()

@@ -1,4 +1,4 @@
-"""What the store tells of a change, and the bounded queue in which one watcher hears of it."""
+"""Change events of the store, and the bounded queue that delivers them to one watcher."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from trainwright.controlplane.apiserver.storage.records import Key, Record
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One change. `type` is ADDED, MODIFIED or DELETED; a deletion carries the last state, with the revision of the deletion."""
+    """One change. `type` is ADDED, MODIFIED or DELETED; a DELETED event has the last state, at the revision of the deletion."""
 
     type: str
     resource: str
@@ -26,21 +26,21 @@ class Event:
 
     @property
     def current(self) -> Record | None:
-        """The object after the change; None when it was deleted."""
+        """The object after the change; None if it was deleted."""
         return None if self.type == "DELETED" else self.record
 
 
 Events = list[Event]
 QUEUE_BYTES = 32 * 1024 * 1024
-"""JSON that may wait for one watcher, besides the number of events."""
+"""Maximum bytes of queued JSON per watcher, in addition to the maximum number of events."""
 
 
 class Subscription:
-    """The changes of one resource (in one namespace, or in all), in order, without gap or repetition.
+    """The changes of one resource (in one or all namespaces), in order, without gaps or duplicates.
 
-    The store fills it under the lock of the write, and closes it instead of waiting when the reader is too slow:
-    `overflowed` is then true, and the reader has to list again. Readers are threads (`take` waits) or event loops
-    (`wake` is called, from any thread, when there is something to take).
+    The store adds events while it holds its lock and never waits: if the queue is full, it sets `overflowed` and closes the
+    subscription, and the reader must list again. Readers are threads (`take` blocks) or event loops (`wake` is called, from any
+    thread, when events are queued).
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class Subscription:
         self.resource = resource
         self.namespace = namespace
         self.initial = initial
-        """What there was at the start, for a subscription that did not name a revision."""
+        """The objects at the start, if the subscription did not name a revision."""
         self.overflowed = False
         self._revision = revision
         self._queue: deque[Event] = deque()
@@ -68,7 +68,7 @@ class Subscription:
 
     @property
     def ended(self) -> bool:
-        """Whether nothing will ever come any more."""
+        """Whether it is closed and every event was taken."""
         with self._lock:
             return self._closed and not self._queue
 
@@ -76,7 +76,7 @@ class Subscription:
         return self.resource == event.resource and self.namespace in (None, event.key[0])
 
     def push(self, event: Event) -> None:
-        """For the store: one more event, or the end when the queue is full."""
+        """Queue an event; close the subscription if the queue is full. Called by the store."""
         with self._lock:
             if self._closed or event.revision <= self._revision:
                 return
@@ -91,7 +91,7 @@ class Subscription:
             wakes()
 
     def take(self, timeout: float | None = 0.0) -> list[Event]:
-        """All events that wait; with none, waits up to `timeout` seconds. Empty when none came or the subscription ended."""
+        """Take all queued events, waiting up to `timeout` seconds for one. Empty after the timeout and at the end."""
         with self._lock:
             if not self._queue and not self._closed and timeout != 0:
                 self._waiting += 1
@@ -105,9 +105,9 @@ class Subscription:
             return events
 
     def advance(self, revision: int) -> int:
-        """The revision up to which the reader has heard everything; `revision` where nothing waits to be taken.
+        """The revision up to which the reader has taken all events; at least `revision` if none is queued.
 
-        To be called by the store, which holds off writes meanwhile.
+        Called by the store under its lock, so that no event arrives meanwhile.
         """
         with self._lock:
             if not self._queue and not self._closed:
@@ -115,7 +115,7 @@ class Subscription:
             return self._revision
 
     def close(self) -> None:
-        """End it; what is queued can still be taken."""
+        """End the subscription; queued events can still be taken."""
         with self._lock:
             self._closed = True
             self._is_woken = False
@@ -124,7 +124,7 @@ class Subscription:
             wakes()
 
     def _stir(self) -> Callable[[], None] | None:
-        """Under the lock: let those go on who wait; returns what wakes the reader, once until it takes what there is."""
+        """Notify waiting threads, under the lock. Returns the wake callback at most once until the reader takes events."""
         if self._waiting:
             self._changed.notify_all()
         if self._is_woken:

@@ -1,4 +1,4 @@
-"""Recent changes: what watches resume from, and what lists at an earlier revision are computed with."""
+"""Recent changes, from which watches resume and lists at earlier revisions are reconstructed."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from trainwright.controlplane.apiserver.storage.events import Event, Events
 from trainwright.controlplane.apiserver.storage.ring_buffer import RingBuffer
 
 HISTORY_SIZE = 2000
-"""Recent events kept for watchers that resume; at 4 KB an object this is some 50 MB at the very worst."""
+"""Recent events kept for resuming watches; with 4 KB objects at most about 50 MB."""
 HISTORY_BYTES = 16 * 1024 * 1024
-"""JSON of the recent events; parsed it takes several times as much."""
+"""Maximum JSON bytes of the recent events; parsed objects take several times as much."""
 
 
 class History:
-    """The last changes, bounded in number and bytes. Not locked: the store calls it under its lock."""
+    """The latest changes, bounded in number and bytes. Not thread-safe: the store calls it under its lock."""
 
     def __init__(self, size: int, floor: int):
         self._events: RingBuffer[Event] = RingBuffer(size, HISTORY_BYTES)
@@ -25,12 +25,12 @@ class History:
             self._floor = forgotten.revision
 
     def since(self, revision: int, current: int) -> Events:
-        """Every change after `revision` up to `current`, oldest first. Raises Expired when some of them are forgotten."""
+        """Every change after `revision` up to `current`, oldest first. Raises Expired if some are no longer kept."""
         if revision < self._floor:
             raise Expired(f"too old resource version: {revision} ({self._floor})")
         if revision >= current:
             return []
-        # Newest first, because a watcher that resumes is seldom far behind.
+        # Newest first: a resuming watch is rarely far behind.
         later: Events = []
         for event in reversed(self._events):
             if event.revision <= revision:
@@ -40,8 +40,8 @@ class History:
         return later
 
     @staticmethod
-    def undone(records: Records, later: Events, namespace: str | None) -> Records:
-        """The records as they were before the events, which are those of one resource, oldest first."""
+    def revert(records: Records, later: Events, namespace: str | None) -> Records:
+        """The records with these events reverted; `later` holds events of one resource, oldest first."""
         if not later:
             return records
         objects = {record.key: record for record in records}

@@ -1,7 +1,7 @@
-"""The store on disk: one sqlite file in WAL mode with the current state and the last revision.
+"""Persists the store in one SQLite file (WAL mode) with the current objects and the last revision.
 
-Changes come in batches, one transaction each. `durability` says what a batch has survived when it is written: `normal` the end of
-this process, `full` the loss of power.
+Each batch of changes is one transaction. A committed batch survives a crash of the process with `durability` `normal`, and
+also a power failure with `full`.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ log = logging.getLogger(__name__)
 
 Durability = Literal["full", "normal"]
 RESTART_GAP = 1000
-"""How far the counter jumps when a file is opened: `normal` durability may lose the last commits with the power, and a
-version that a client has seen must never be given out for something else."""
+"""Revisions skipped when a file is opened: with `normal` durability a power failure may lose the last commits, and a resource
+version that a client has seen must never be reused."""
 
 _REACHED = "UPDATE meta SET value = ? WHERE key = 'revision'"
 _KEEP = (
@@ -34,7 +34,7 @@ _FORGET = "DELETE FROM current WHERE resource = ? AND namespace = ? AND name = ?
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One revision. Without `data` the object is gone."""
+    """One revision of an object; `data` is None for a deletion."""
 
     revision: int
     resource: str
@@ -44,7 +44,7 @@ class Change:
 
 
 class Journal:
-    """Open, or create, the file `path` (`:memory:` for one that nothing outlives). Not for two threads at a time.
+    """Opens or creates the file `path` (`:memory:` for a temporary one). Not thread-safe.
 
     Raises UnknownSchema, sqlite3.Error.
     """
@@ -58,15 +58,15 @@ class Journal:
             raise
 
     def objects(self) -> Iterator[tuple[str, str, str, int, bytes]]:
-        """All that there is: resource, namespace, name, revision and JSON."""
+        """All objects: resource, namespace, name, revision and JSON."""
         yield from self._db.execute("SELECT resource, namespace, name, revision, data FROM current")
 
     def sizes(self) -> dict[str, int]:
-        """How many objects of each resource there are."""
+        """The number of objects of each resource."""
         return dict(self._db.execute("SELECT resource, COUNT(*) FROM current GROUP BY resource").fetchall())
 
     def append(self, changes: list[Change]) -> None:
-        """Write a batch, all of it or nothing. Raises StorageFailed."""
+        """Write a batch atomically. Raises StorageFailed."""
         last = {(change.resource, change.namespace, change.name): change for change in changes}
         kept = [(*key, change.revision, change.data) for key, change in last.items() if change.data is not None]
         gone = [key for key, change in last.items() if change.data is None]
@@ -93,7 +93,7 @@ class Journal:
             log.error("event=rollback_failed error=%r", str(error))
 
     def _next_revision(self, was_there: bool) -> int:
-        """The revision to go on from, written down before it is used."""
+        """The first revision to continue from, stored before it is used."""
         before = last_revision(self._db)
         revision = before + RESTART_GAP if was_there else before
         self._db.execute("INSERT OR REPLACE INTO meta (key, value) VALUES ('revision', ?)", (revision,))
@@ -101,7 +101,7 @@ class Journal:
 
 
 def _open(path: str, durability: Durability) -> sqlite3.Connection:
-    """The database, readable by its owner only: it holds the Secrets (sqlite gives its side files the same mode)."""
+    """Open the database, readable only by its owner because it holds Secrets (SQLite's side files inherit the mode)."""
     if path != ":memory:":
         os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
         os.chmod(path, 0o600)

@@ -1,4 +1,4 @@
-"""The layout of the journal's file: brought up to date in one transaction when it is older, refused when it is newer."""
+"""The schema of the journal file. Older schemas are migrated in one transaction, newer ones are rejected."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ CREATE TABLE IF NOT EXISTS current (
   PRIMARY KEY (resource, namespace, name));
 """
 STEPS: dict[int, tuple[str, ...]] = {
-    1: (  # a log of revisions that nobody read
+    1: (  # drops the unused log of revisions
         "INSERT OR REPLACE INTO meta (key, value) SELECT 'revision', COALESCE(MAX(value), 0) FROM ("
         "SELECT value FROM meta WHERE key = 'revision' UNION ALL SELECT MAX(revision) FROM log)",
         "DROP TABLE log",
     ),
 }
-"""The statements that make the next version of a version; one entry for each that was ever released."""
+"""Migration statements from each released schema version to the next."""
 
 
 class UnknownSchema(Exception):
-    """The file was written by a version of Trainwright that this one does not understand."""
+    """The schema version of the file is not supported."""
 
 
 def version_of(db: sqlite3.Connection) -> int | None:
-    """The version of the layout; None for a file that has none yet. Raises sqlite3.Error for what is no database."""
+    """The schema version; None for a new file. Raises sqlite3.Error if the file is not a database."""
     if not db.execute("SELECT 1 FROM sqlite_master WHERE name = 'meta'").fetchone():
         return None
     row = db.execute("SELECT value FROM meta WHERE key = 'schema'").fetchone()
@@ -34,7 +34,7 @@ def version_of(db: sqlite3.Connection) -> int | None:
 
 
 def last_revision(db: sqlite3.Connection) -> int:
-    """The latest revision that a file of this or an earlier layout has given out."""
+    """The latest revision recorded in a file of this or an earlier schema."""
     parts = ["SELECT value FROM meta WHERE key = 'revision'", "SELECT MAX(revision) FROM current"]
     if db.execute("SELECT 1 FROM sqlite_master WHERE name = 'log'").fetchone():
         parts.append("SELECT MAX(revision) FROM log")
@@ -42,9 +42,9 @@ def last_revision(db: sqlite3.Connection) -> int:
 
 
 def bring_up_to_date(db: sqlite3.Connection) -> bool:
-    """Lay out a new file, or change an older one; all of it or nothing. Returns whether there was one before.
+    """Create the schema, or migrate an older one atomically. Returns whether the file had a schema before.
 
-    `db` is in autocommit mode. Raises UnknownSchema, sqlite3.Error.
+    `db` must be in autocommit mode. Raises UnknownSchema, sqlite3.Error.
     """
     found = version_of(db)
     if found is None:
@@ -59,7 +59,7 @@ def bring_up_to_date(db: sqlite3.Connection) -> bool:
     missing = [version for version in range(found, SCHEMA_VERSION) if version not in STEPS]
     if missing:
         raise UnknownSchema(
-            f"the cluster's database has schema {found}, which this version of Trainwright cannot bring to {SCHEMA_VERSION}"
+            f"the cluster's database has schema {found}, which this version of Trainwright cannot migrate to {SCHEMA_VERSION}"
         )
     if found < SCHEMA_VERSION:
         _change(db, [statement for version in range(found, SCHEMA_VERSION) for statement in STEPS[version]])

@@ -1,4 +1,4 @@
-"""A list as its options want it: at which version, of which objects, from where on and how many."""
+"""Implements list requests: resource version, selectors, limit and continue token."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from trainwright.controlplane.apiserver.storage.pagination import Page
 from trainwright.controlplane.apiserver.storage.selection import Selection
 from trainwright.controlplane.apiserver.storage.store import Store
 from trainwright.controlplane.apiserver.storage.views import stored_kind
-from trainwright.controlplane.apiserver.wire.list_options import ListOptions, too_large, version_number
+from trainwright.controlplane.apiserver.wire.list_options import ListOptions, parse_resource_version, resource_version_too_large
 
 
 def list_page(store: Store, kind: Kind, namespace: str | None, options: ListOptions) -> Page:
-    """The objects that match, or a page of them. Raises BadRequest, Expired, Timeout (for a version of the future)."""
+    """One page of the matching objects. Raises BadRequest, Expired, Timeout (for a future resource version)."""
     selection = Selection.parse(strategy_of(kind), options.label_selector, options.field_selector)
     records, revision = _candidates(store, stored_kind(kind), namespace, options, selection)
     if not selection.everything or selection.view:
-        records = [shown for shown in map(selection.shown, records) if shown is not None]
-    if options.token:
-        _, last = pagination.parse_token(options.token, namespace)
+        records = [shown for shown in map(selection.select, records) if shown is not None]
+    if options.continue_token:
+        _, last = pagination.parse_token(options.continue_token, namespace)
         records = [record for record in records if record.key > last]
-    # As kube-apiserver's watch cache does: version 0 is answered whole, whatever the limit.
+    # Like kube-apiserver's watch cache, ignore the limit for resource version 0.
     limit = 0 if options.resource_version == "0" else options.limit
     return pagination.paginate(records, revision, limit, namespace, counted=selection.everything)
 
@@ -31,27 +31,27 @@ def list_page(store: Store, kind: Kind, namespace: str | None, options: ListOpti
 def _candidates(
     store: Store, kind: Kind, namespace: str | None, options: ListOptions, selection: Selection
 ) -> tuple[Records, int]:
-    """The objects that may be selected, at the version that the options ask for."""
-    if options.token:
-        revision, last = pagination.parse_token(options.token, namespace)
+    """The objects to select from, at the requested resource version."""
+    if options.continue_token:
+        revision, last = pagination.parse_token(options.continue_token, namespace)
         if revision == pagination.ANY_VERSION:
-            return store.list(kind.resource, namespace, label=selection.indexed)
+            return store.list(kind.resource, namespace, label=selection.indexed_label)
         if revision > store.revision:
-            raise too_large(revision, store.revision)
+            raise resource_version_too_large(revision, store.revision)
         try:
             return store.list_at(kind.resource, namespace, revision), revision
         except Expired as error:
             raise pagination.expired(last, namespace) from error
     if options.resource_version in ("", "0"):
-        return store.list(kind.resource, namespace, label=selection.indexed)
+        return store.list(kind.resource, namespace, label=selection.indexed_label)
     try:
-        wanted = version_number(options.resource_version)
+        wanted = parse_resource_version(options.resource_version)
     except ApiError as error:
         raise BadRequest(f"invalid resource version: {error}") from None
     if wanted > store.revision:
-        raise too_large(wanted, store.revision)
-    if options.match != "Exact" and not (options.limit and not options.match):
-        return store.list(kind.resource, namespace, label=selection.indexed)
+        raise resource_version_too_large(wanted, store.revision)
+    if options.resource_version_match != "Exact" and not (options.limit and not options.resource_version_match):
+        return store.list(kind.resource, namespace, label=selection.indexed_label)
     try:
         return store.list_at(kind.resource, namespace, wanted), wanted
     except Expired as error:

@@ -1,4 +1,4 @@
-"""The current objects in memory, one collection for each resource; those that were written long ago are kept packed."""
+"""The current objects in memory, one collection per resource; records that were not written recently are compressed."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from trainwright.controlplane.apiserver.storage.journal import Journal
 from trainwright.controlplane.apiserver.storage.records import Key, Record
 from trainwright.controlplane.apiserver.storage.ring_buffer import RingBuffer
 
-YOUNG = 2000
-"""Records that stay parsed: those that were written last."""
-YOUNG_BYTES = 16 * 1024 * 1024
-"""JSON of the records that stay parsed."""
+RECENT = 2000
+"""Number of most recently written records that stay parsed."""
+RECENT_BYTES = 16 * 1024 * 1024
+"""Maximum JSON bytes of those records."""
 FEW = 1000
-"""Objects of one kind that stay parsed for ever: runtimes and namespaces are read with every write."""
+"""Collections up to this size always stay parsed: every write reads runtimes and namespaces."""
 
 
 class ObjectTable:
-    """Not locked: the store calls it under its lock, except for `get` and `size`, which read one collection."""
+    """Not thread-safe: the store calls it under its lock, except `get` and `size`, which read one collection."""
 
     def __init__(self) -> None:
         self._collections: dict[str, Collection] = {}
-        self._young: RingBuffer[tuple[Collection, Record]] = RingBuffer(YOUNG, YOUNG_BYTES)
+        self._young: RingBuffer[tuple[Collection, Record]] = RingBuffer(RECENT, RECENT_BYTES)
 
     def load(self, journal: Journal) -> None:
         sizes = journal.sizes()
@@ -37,8 +37,8 @@ class ObjectTable:
     def all(self, resource: str, namespace: str | None) -> Records:
         return self._collection(resource).all(namespace)
 
-    def labelled(self, resource: str, label: tuple[str, str], namespace: str | None) -> Records:
-        return self._collection(resource).labelled(*label, namespace)
+    def with_label(self, resource: str, label: tuple[str, str], namespace: str | None) -> Records:
+        return self._collection(resource).with_label(*label, namespace)
 
     def put(self, resource: str, record: Record) -> None:
         collection = self._collection(resource)
@@ -62,7 +62,7 @@ class ObjectTable:
         return found
 
     def _pack_old(self, collection: Collection, record: Record) -> None:
-        """Pack what is no longer young; replaced records go by themselves, and few objects of a kind stay parsed."""
+        """Compress records that are no longer recent, unless they were replaced or their collection is small."""
         for its_collection, old in self._young.append((collection, record), len(record.data)):
             if len(its_collection) > FEW and its_collection.get(old.key) is old:
                 old.pack()

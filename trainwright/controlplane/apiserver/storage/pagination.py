@@ -1,6 +1,6 @@
-"""Lists in pages.
+"""Splits lists into pages.
 
-A continue token names the version of the first page and the last key sent, so that all pages show one moment.
+A continue token holds the resource version of the first page and the last key sent, so that all pages are one consistent list.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from trainwright.controlplane.apiserver.storage.records import Key, Record
 
 _VERSION = "meta.k8s.io/v1"
 ANY_VERSION = -1
-"""In a token: go on with the list as it is now, whatever it was."""
+"""In a token: continue with the current list, even if it is inconsistent with the earlier pages."""
 
 
 @dataclass(frozen=True)
 class Page:
-    """`token` is empty on the last page; `remaining` is unknown (None) where a selector was used."""
+    """`token` is empty on the last page; `remaining` is None (unknown) if a selector was used."""
 
     records: list[Record]
     revision: int
@@ -31,7 +31,7 @@ class Page:
 
 
 class ContinueExpired(Expired):
-    """The version of a token is forgotten; `token` goes on with the list as it is now."""
+    """The resource version of a token is no longer kept; `token` continues with the current list."""
 
     def __init__(self, token: str):
         super().__init__(
@@ -47,7 +47,7 @@ class ContinueExpired(Expired):
 
 
 def paginate(records: list[Record], revision: int, limit: int, namespace: str | None, *, counted: bool) -> Page:
-    """The first `limit` of these records (all for 0), with the token for the rest of the list, which is of one namespace or all."""
+    """The first `limit` records (all for 0) of a list of one or all namespaces, with the token for the rest."""
     if limit <= 0 or len(records) <= limit:
         return Page(records, revision)
     page = records[:limit]
@@ -55,13 +55,13 @@ def paginate(records: list[Record], revision: int, limit: int, namespace: str | 
 
 
 def _token(revision: int, last: Key, namespace: str | None) -> str:
-    # kube-apiserver's own form: the key after which to go on, as seen from the list, with a zero byte to step over that very key.
+    # The format of kube-apiserver: the last key relative to the list, with a zero byte to skip that key itself.
     start = f"{last[0]}/{last[1]}\0" if last[0] and not namespace else f"{last[1]}\0"
     return base64.urlsafe_b64encode(orjson.dumps({"v": _VERSION, "rv": revision, "start": start})).decode().rstrip("=")
 
 
 def parse_token(token: str, namespace: str | None) -> tuple[int, Key]:
-    """The version of the list and the last key that was sent. Raises BadRequest."""
+    """The resource version of the list and the last key sent. Raises BadRequest."""
     try:
         content: Any = orjson.loads(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
         version, start = content["rv"], content["start"]
@@ -74,5 +74,5 @@ def parse_token(token: str, namespace: str | None) -> tuple[int, Key]:
 
 
 def expired(last: Key, namespace: str | None) -> ContinueExpired:
-    """The answer to a token whose version is forgotten, with one for the rest of the list as it is now."""
+    """The error for an expired token, with a new token for the rest of the current list."""
     return ContinueExpired(_token(ANY_VERSION, last, namespace))

@@ -1,4 +1,4 @@
-"""Writes that are accepted and not yet on disk: they go there in batches, and only then become visible."""
+"""Accepted writes that are not yet on disk: they are written in batches, and become visible only afterwards."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from trainwright.controlplane.apiserver.storage.records import Key
 from trainwright.controlplane.apiserver.wire.api_errors import StorageFailed
 
 _MAX_FAILURES = 100
-"""Failed batches that are remembered for the threads that wait for them."""
+"""Failed batches that are kept for the threads waiting for them."""
 
 
 class PendingWrites:
-    """Not locked: the store calls it under its lock."""
+    """Not thread-safe: the store calls it under its lock."""
 
     def __init__(self) -> None:
         self.latest: dict[tuple[str, Key], Event] = {}
-        """The last accepted change of each object that is not yet visible."""
+        """The latest accepted change of each object with pending writes."""
         self._batch: list[Event] = []
         self._failures: deque[tuple[int, int, StorageFailed]] = deque(maxlen=_MAX_FAILURES)
 
@@ -31,25 +31,25 @@ class PendingWrites:
         return batch
 
     def published(self, event: Event) -> None:
-        """The change is visible now; a later one of the same object stays pending."""
+        """Remove a change that is now visible; a later change of the same object stays pending."""
         place = (event.resource, event.key)
         if self.latest.get(place) is event:
             del self.latest[place]
 
     def roll_back(self, first: int, last: int, error: StorageFailed) -> None:
-        """None of the revisions from `first` to `last` has happened: later changes were built on a failed one."""
+        """Discard the revisions from `first` to `last`: later changes depend on the failed batch."""
         self._batch.clear()
         self.latest.clear()
         self._failures.append((first, last, error))
 
     def check(self, revision: int) -> None:
-        """Raises StorageFailed where the batch with this revision could not be written."""
+        """Raises StorageFailed if the batch with this revision could not be written."""
         for first, last, error in list(self._failures):
             if first <= revision <= last:
                 raise StorageFailed(error.message, code=error.code) from error
 
     def applied_to(self, found: Records, resource: str, namespace: str | None) -> Records:
-        """The list as it will be when everything accepted is on disk."""
+        """The list with all pending writes applied."""
         objects = {record.key: record for record in found}
         for event in self.latest.values():
             if event.resource != resource or namespace not in (None, event.key[0]):

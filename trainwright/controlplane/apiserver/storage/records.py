@@ -1,7 +1,7 @@
-"""One state of one object as the store remembers it: its JSON, and the object as long as it is young.
+"""One revision of one object: its JSON, and the parsed object while the record is recent.
 
-Ten thousand finished jobs with all that they made are objects that nobody may ever read again. Parsed they would take gigabytes;
-packed they take what they are, and are unpacked for who asks.
+Ten thousand finished jobs and their dependents may never be read again. Parsed they would take gigabytes, so old records are
+compressed and decompressed on demand.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ Key = tuple[str, str]
 """Namespace (empty for cluster-scoped kinds) and name."""
 Labels = tuple[tuple[str, str], ...]
 _PACKED_FROM = 512
-"""Bytes; less is not worth packing."""
+"""Minimum bytes of compressed JSON; below, compression does not pay."""
 _PACKER = zstandard.ZstdCompressor(level=1)
 
 
 class Record:
-    """`object` is shared by everybody who reads: never change it. `data` is its JSON, made once for journal, answers, watches.
+    """`object` is shared by all readers: never change it. `data` is its JSON, serialized once for journal, responses and watches.
 
-    `labels` are those that the store finds it by.
+    `labels` are its indexed labels.
     """
 
     __slots__ = ("_data", "_is_young", "_object", "key", "labels", "revision")
@@ -37,7 +37,7 @@ class Record:
 
     @property
     def data(self) -> bytes:
-        data = self._data  # read once: another thread may be packing
+        data = self._data  # read once: another thread may compress it concurrently
         return data if data[:1] == b"{" else zstandard.decompress(data)
 
     @property
@@ -50,9 +50,9 @@ class Record:
         return known
 
     def pack(self) -> None:
-        """Keep no more than needed to give everything back. One thread at a time, for all records together."""
+        """Compress the JSON and drop the parsed object. Not thread-safe, even for different records."""
         self._is_young, data = False, self._data
         if data[:1] == b"{" and len(data) >= _PACKED_FROM:
-            # A copy: what comes from there keeps the room that it might have needed.
+            # Copied, because the compressor's result keeps its oversized buffer.
             self._data = bytes(memoryview(_PACKER.compress(data)))
         self._object = None

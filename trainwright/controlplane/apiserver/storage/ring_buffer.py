@@ -1,6 +1,4 @@
-"""The last things that happened: so many, and no more than so many bytes of them. Two thousand small objects are little, as many of
-three megabytes are all the memory there is.
-"""
+"""A ring buffer bounded in both items and bytes: two thousand small objects take little memory, as many of 3 MB exhaust it."""
 
 from __future__ import annotations
 
@@ -12,7 +10,7 @@ T = TypeVar("T")
 
 
 class RingBuffer(Generic[T]):
-    """A queue that forgets its oldest; the newest always stays. Not for two threads at a time."""
+    """A queue that drops its oldest items; the newest always stays. Not thread-safe."""
 
     def __init__(self, most: int, most_bytes: int):
         self._most, self._most_bytes = most, most_bytes
@@ -20,7 +18,7 @@ class RingBuffer(Generic[T]):
         self.bytes = 0
 
     def append(self, thing: T, size: int) -> list[T]:
-        """Remember one more thing; returns what is forgotten for it, oldest first."""
+        """Add an item of `size` bytes. Returns the dropped items, oldest first."""
         self._things.append((thing, size))
         self.bytes += size
         gone = []

@@ -1,6 +1,6 @@
-"""Which objects a list or a watch is about: a namespace, a label selector and a field selector.
+"""Applies label and field selectors to lists and watches.
 
-For a watch, an object that enters or leaves the selection was, to this watcher, added or deleted.
+In a watch, an object that starts or stops matching the selectors is reported as ADDED or DELETED.
 """
 
 from __future__ import annotations
@@ -20,45 +20,45 @@ from trainwright.controlplane.apiserver.storage.records import Record
 from trainwright.controlplane.apiserver.storage.views import View, view_of
 
 _OWN_FIELDS = (POD, NODE, EVENT, NAMESPACE, SECRET, SERVICE)
-"""Built-in kinds with fields of their own to select by; they refuse others in words of their own."""
+"""Built-in kinds with their own field selectors and a different error message for unsupported fields."""
 
 
 @dataclass(frozen=True)
 class Selection:
-    """A parsed pair of selectors; `everything` when both are empty."""
+    """Parsed label and field selectors; `everything` if both are empty."""
 
     everything: bool
     labels: Selector
     fields: Selector
-    indexed: tuple[str, str] | None = None
-    """A label that everything selected has, where the store finds objects by it."""
+    indexed_label: tuple[str, str] | None = None
+    """An indexed label that the label selector requires, with its value."""
     view: View | None = None
-    """How the objects are shown, where they are stored in another form."""
+    """The conversion for kinds that are stored as another kind."""
 
     @classmethod
     def parse(cls, strategy: Strategy, labels: str = "", fields: str = "") -> Selection:
-        """Raises BadRequest for text that is no selector, or a field that objects of this kind cannot be selected by."""
+        """Parse selectors. Raises BadRequest for an invalid selector or an unsupported field."""
         try:
             terms = field_terms(fields)
         except BadRequest:
             part = next((term for term in fields.split(",") if "=" not in term), fields)
             raise BadRequest(f"invalid selector: '{fields}'; can't understand '{part}'") from None
         for path, _, _ in terms:
-            if path not in strategy.selectable:
+            if path not in strategy.selectable_fields:
                 raise BadRequest(_unsupported(strategy, path))
         everything = not (labels.strip() or fields.strip())
         return cls(everything, label_selector(labels), field_selector(fields), _indexed(labels), view_of(strategy.kind))
 
-    def shown(self, record: Record) -> Record | None:
-        """A stored object as it is seen, or nothing where it is not selected."""
+    def select(self, record: Record) -> Record | None:
+        """The record in the requested kind; None if it does not match."""
         record = self.view.record(record) if self.view else record
         return record if self.matches(record.object) else None
 
     def matches(self, obj: Obj) -> bool:
         return self.everything or (self.labels(obj) and self.fields(obj))
 
-    def seen(self, event: Event) -> tuple[str, Record] | None:
-        """What the event is to a watcher of this selection: ADDED, MODIFIED, DELETED and an object, or nothing."""
+    def convert_event(self, event: Event) -> tuple[str, Record] | None:
+        """The watch event type and record for a watcher with these selectors; None if the event does not concern it."""
         if self.view:
             previous = self.view.record(event.previous) if event.previous else None
             event = replace(event, record=self.view.record(event.record), previous=previous)
@@ -79,7 +79,7 @@ def _indexed(labels: str) -> tuple[str, str] | None:
 
 
 def _at(record: Record, revision: int) -> Record:
-    """The state in which an object was last seen here, with the version of the change that took it away."""
+    """The last matching state of an object, at the revision at which it stopped matching."""
     obj = {**record.object, "metadata": {**record.object["metadata"], "resourceVersion": str(revision)}}
     return Record(revision, record.key, orjson.dumps(obj), obj)
 

@@ -1,8 +1,8 @@
-"""The objects of the cluster and the history of their changes: all in memory, with a journal on disk.
+"""The objects of the cluster and their recent history: in memory, with a journal on disk.
 
-One counter of revisions for everything; an object's revision is its resourceVersion. A write is accepted under a lock, goes to disk
-together with whatever else was accepted by then, and only then into memory and to the watchers: no reader sees a state that a crash
-could undo. The only thing that the store knows of Kubernetes is where that version goes.
+All resources share one revision counter; an object's revision is its resourceVersion. A write is accepted under a lock and written
+to disk in a batch; only then does it reach memory and watchers. No reader sees a state that a crash could undo. The store knows
+nothing of Kubernetes except metadata.resourceVersion.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from trainwright.controlplane.apiserver.wire.limits import check_stored_size
 log = logging.getLogger(__name__)
 
 QUEUE_SIZE = 4096
-"""Events that may wait for one watcher before it has to list again."""
+"""Maximum queued events per watcher; a slower watcher must list again."""
 
 
 class RevisionMismatch(Exception):
-    """The object is not at the expected revision; `found` is its revision, 0 when it does not exist."""
+    """The object is not at the expected revision; `found` is its revision, 0 if it does not exist."""
 
     def __init__(self, found: int):
         super().__init__(f"found revision {found}")
@@ -45,15 +45,15 @@ class RevisionMismatch(Exception):
 
 @dataclass
 class Deferred:
-    """What one thread has written and not yet flushed: `last` is its latest revision, 0 before the first."""
+    """The unflushed writes of one thread; `last` is the latest revision, 0 before the first."""
 
     last: int = 0
 
 
 class Store:
-    """Open, or create, the store in the file `path` (`:memory:` for one that ends with the process).
+    """Opens or creates the store in the file `path` (`:memory:` for one without a file).
 
-    Safe to use from many threads. One process may own a file; that is for its caller to ensure.
+    Thread-safe. The caller ensures that only one process uses the file.
     """
 
     def __init__(
@@ -75,20 +75,20 @@ class Store:
 
     @property
     def revision(self) -> int:
-        """The revision of the latest change to anything that is on disk."""
+        """The latest revision on disk."""
         return self._revision
 
     @property
     def accepted_revision(self) -> int:
-        """The revision of the latest change that was accepted; `flush` brings it to disk."""
+        """The latest accepted revision; `flush` writes it to disk."""
         return self._accepted
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """No other thread writes meanwhile: for reads and writes that belong together.
+        """Hold the write lock, for example to read and write atomically.
 
-        The holder of the lock reads what has been accepted, on disk or not. At the end the writes are flushed, unless the thread
-        defers that; raises StorageFailed.
+        The holder also reads accepted writes that are not yet on disk. On exit the writes are flushed, unless the thread is
+        inside `deferred`; raises StorageFailed.
         """
         self._lock.acquire()
         self._depth += 1
@@ -107,9 +107,9 @@ class Store:
 
     @contextmanager
     def deferred(self) -> Iterator[Deferred]:
-        """The writes of this thread do not wait for the disk, and it reads what has been accepted.
+        """Writes of this thread do not wait for the disk, and it reads all accepted writes.
 
-        The caller calls `flush` before it reports what was done. Not to be nested.
+        The caller must call `flush` before it reports success. Cannot be nested.
         """
         ident, deferred = get_ident(), Deferred()
         self._deferring[ident] = deferred
@@ -119,9 +119,9 @@ class Store:
             del self._deferring[ident]
 
     def flush(self, revision: int) -> None:
-        """Return once everything up to this revision is on disk and visible, together with what else was accepted by now.
+        """Write all accepted changes; return once everything up to `revision` is on disk and visible.
 
-        Raises StorageFailed when it could not be written; it is then as if it had never been accepted.
+        Raises StorageFailed if writing failed; the changes are then rolled back.
         """
         while self._flushed < revision:
             with self._writing:
@@ -138,26 +138,26 @@ class Store:
         return self._objects.get(resource, key)
 
     def list(self, resource: str, namespace: str | None = None, *, label: tuple[str, str] | None = None) -> tuple[Records, int]:
-        """All objects of a resource, by namespace and name, and the revision of that list.
+        """All objects of a resource, sorted by namespace and name, and the revision of the list.
 
-        `label` (one of `collection.INDEXED`, and its value) selects by that label.
+        `label` selects by an indexed label (one of `collection.INDEXED`) and its value.
         """
         with self._lock:
-            found = self._objects.labelled(resource, label, namespace) if label else self._objects.all(resource, namespace)
+            found = self._objects.with_label(resource, label, namespace) if label else self._objects.all(resource, namespace)
             if self._pending.latest and self._sees_pending():
                 found = self._pending.applied_to(found, resource, namespace)
             return found, self._revision
 
     def list_at(self, resource: str, namespace: str | None, revision: int) -> Records:
-        """The list as it was at an earlier revision. Raises Expired when that is longer ago than the history reaches."""
+        """The list at an earlier revision. Raises Expired if the history does not reach that far."""
         with self._lock:
             later = [event for event in self.events_since(revision) if event.resource == resource]
-            return History.undone(self._objects.all(resource, namespace), later, namespace)
+            return History.revert(self._objects.all(resource, namespace), later, namespace)
 
     def put(self, resource: str, namespace: str, name: str, obj: Obj, expected: int | None = None) -> Record:
-        """Write an object, if it is still at `expected` (0: if it does not exist; None: in any case).
+        """Write an object if its revision is `expected` (0: it must not exist; None: unconditionally).
 
-        What is stored has its resourceVersion, and shares with the object what is in it: that belongs to the store from now on.
+        Sets metadata.resourceVersion on a shallow copy: the caller must not change nested values of `obj` afterwards.
         Raises RevisionMismatch, StorageFailed.
         """
         with self.locked():
@@ -167,9 +167,9 @@ class Store:
         return record
 
     def delete(self, resource: str, namespace: str, name: str, expected: int | None = None, last: Obj | None = None) -> Record:
-        """Remove an object; `last` is the state that its watchers see (the stored one unless given).
+        """Remove an object. `last` is the state in the DELETED event; defaults to the stored one.
 
-        Raises RevisionMismatch (also when there is none), StorageFailed.
+        Raises RevisionMismatch (also if the object does not exist), StorageFailed.
         """
         with self.locked():
             previous = self._at(resource, (namespace, name), expected)
@@ -194,16 +194,16 @@ class Store:
             return self._watchers.counts()
 
     def events_since(self, revision: int) -> Events:
-        """Every change after `revision`, oldest first. Raises Expired when some of them are forgotten."""
+        """Every change after `revision`, oldest first. Raises Expired if some are no longer kept."""
         with self._lock:
             return self._history.since(revision, self._revision)
 
     def subscribe(
         self, resource: str, namespace: str | None = None, since: int | None = None, *, wake: Callable[[], None] | None = None
     ) -> Subscription:
-        """Receive every change after `since`; without it, every change from now on, with the current objects in `initial`.
+        """Subscribe to every change after `since`; by default to new changes, with the current objects in `initial`.
 
-        `wake` is called under the lock of a write: it must return at once. Raises Expired. End it with `unsubscribe`.
+        `wake` is called under the store's lock and must not block. Raises Expired. End it with `unsubscribe`.
         """
         with self._lock:
             initial = self._objects.all(resource, namespace) if since is None else []
@@ -220,18 +220,18 @@ class Store:
             return subscription
 
     def unsubscribe(self, subscription: Subscription) -> None:
-        """End a subscription; one that has ended already is fine."""
+        """End a subscription; a no-op if it has already ended."""
         with self._lock:
             self._watchers.remove(subscription)
         subscription.close()
 
     def progress(self, subscription: Subscription) -> int:
-        """The revision up to which the subscriber has received everything: what a bookmark may carry."""
+        """The revision up to which the subscriber has received all events, for use in a bookmark."""
         with self._lock:
             return subscription.advance(self._revision)
 
     def close(self) -> None:
-        """End every subscription and close the journal; what was accepted and not flushed is lost."""
+        """End all subscriptions and close the journal; accepted writes that were not flushed are lost."""
         with self._writing, self._lock:
             if self._closed:
                 return
@@ -243,7 +243,7 @@ class Store:
         log.info("event=store_closed revision=%d", self._revision)
 
     def _sees_pending(self) -> bool:
-        """Whether this thread reads what has been accepted."""
+        """Whether this thread reads pending writes."""
         ident = get_ident()
         return ident == self._holder or ident in self._deferring
 
@@ -271,7 +271,7 @@ class Store:
         self._pending.add(event)
 
     def _write(self) -> None:
-        """Bring what has been accepted to disk, then to memory and the watchers; or roll it back."""
+        """Write the accepted changes to disk, then publish them to memory and watchers; roll back on failure."""
         with self._lock:
             batch, closed = self._pending.take_batch(), self._closed
         if not batch:

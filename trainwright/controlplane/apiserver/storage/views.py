@@ -1,4 +1,4 @@
-"""Kinds that are another form of what is stored as another kind: read and written through it, kept once."""
+"""Kinds that are stored as another kind and converted on read and write: events.k8s.io/v1 Event is stored as core/v1 Event."""
 
 from __future__ import annotations
 
@@ -17,29 +17,31 @@ from trainwright.controlplane.apiserver.wire.write_options import WriteOptions
 
 @dataclass(frozen=True)
 class View:
-    """One such kind."""
+    """The conversion between a served kind and the kind it is stored as."""
 
     kind: Kind
     stored: Kind
-    shown: Callable[[Obj], Obj]
-    """The object of this kind that a stored one is."""
-    kept: Callable[[Obj], Obj]
-    """The stored form of an object of this kind."""
-    strangers: Callable[[Obj], list[str]]
-    """Fields that the stored form knows and this kind does not."""
+    from_stored: Callable[[Obj], Obj]
+    """Converts a stored object to this kind."""
+    to_stored: Callable[[Obj], Obj]
+    """Converts an object of this kind to the stored kind."""
+    core_only_fields: Callable[[Obj], list[str]]
+    """Fields of the object that the stored kind has and this kind does not."""
     problems: Callable[[Obj, Obj | None], list[Problem]]
-    """What this kind asks beyond the rules of the stored one; in the stored form, with what it replaces."""
+    """Additional validation of this kind; takes the new and the old object in stored form."""
 
     def record(self, record: Record) -> Record:
-        shown = self.shown(record.object)
+        shown = self.from_stored(record.object)
         return Record(record.revision, record.key, orjson.dumps(shown), shown, labels=record.labels)
 
-    def taken(self, obj: Obj, old: Obj | None, options: WriteOptions) -> tuple[Obj, list[str]]:
-        """An object of this kind in the stored form, with warnings. Raises BadRequest, Invalid."""
-        unknown = [f'unknown field "{name}"' for name in self.strangers(obj)] if options.strictness != "Ignore" else []
-        if unknown and options.strictness == "Strict":
+    def validate_and_convert(self, obj: Obj, old: Obj | None, options: WriteOptions) -> tuple[Obj, list[str]]:
+        """Validate an object of this kind and convert it to the stored kind; returns warnings too. Raises BadRequest, Invalid."""
+        unknown = (
+            [f'unknown field "{name}"' for name in self.core_only_fields(obj)] if options.field_validation != "Ignore" else []
+        )
+        if unknown and options.field_validation == "Strict":
             raise BadRequest(f"strict decoding error: {', '.join(unknown)}")
-        kept = self.kept(obj)
+        kept = self.to_stored(obj)
         if problems := self.problems(kept, old):
             raise Invalid.of(self.kind.kind, name_of(obj), problems, self.kind.group)
         return kept, unknown
@@ -53,7 +55,7 @@ _VIEWS = {
             EVENT,
             event_forms.as_new,
             event_forms.as_stored,
-            event_forms.strangers,
+            event_forms.core_only_fields,
             lambda new, old: list(event_forms.new_event_problems(new, old)),
         ),
     )
@@ -61,7 +63,7 @@ _VIEWS = {
 
 
 def view_of(kind: Kind) -> View | None:
-    """How a kind is stored; None for one that is stored as it is."""
+    """The conversion for a kind; None if it is stored as itself."""
     return _VIEWS.get(kind)
 
 

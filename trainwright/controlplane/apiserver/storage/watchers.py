@@ -1,4 +1,4 @@
-"""Who listens to which resource."""
+"""The subscriptions of each resource."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ log = logging.getLogger(__name__)
 
 
 class Watchers:
-    """Subscriptions by resource. Not locked: the store calls it under its lock."""
+    """Subscriptions by resource. Not thread-safe: the store calls it under its lock."""
 
     def __init__(self, queue_size: int):
         self.queue_size = queue_size
@@ -20,7 +20,7 @@ class Watchers:
         self._by_resource.setdefault(subscription.resource, []).append(subscription)
 
     def remove(self, subscription: Subscription) -> None:
-        """One that has ended already is fine."""
+        """Remove a subscription; a no-op if it was removed before."""
         others = self._by_resource.get(subscription.resource, [])
         if subscription in others:
             others.remove(subscription)
@@ -34,7 +34,7 @@ class Watchers:
         return {resource: len(group) for resource, group in self._by_resource.items() if group}
 
     def notify(self, event: Event) -> None:
-        """Hand the event to those who want it; a watcher that is too slow is dropped, and has to list again."""
+        """Send the event to matching subscriptions; remove those that overflowed."""
         listeners = self._by_resource.get(event.resource)
         if not listeners:
             return

@@ -1,4 +1,4 @@
-"""What has come for somebody who reads it later: a bounded queue, whose writers wait, and are let go when nobody reads any more."""
+"""A bounded queue of byte chunks with backpressure: writers wait while it is full, and are released when the reader closes it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections import deque
 
 
 class Channel:
-    """Belongs to one event loop; one reader. An empty piece is put, and got, for the end."""
+    """A queue for one event loop and one reader. An empty chunk marks the end."""
 
     def __init__(self, most: int):
         self._most = most
@@ -16,7 +16,7 @@ class Channel:
         self._closed = False
 
     async def put(self, piece: bytes) -> None:
-        """Waits while there is no room; what comes after `close` is dropped."""
+        """Add a chunk, waiting while the queue is full; dropped after `close`."""
         while len(self._pieces) >= self._most and not self._closed:
             self._room.clear()
             await self._room.wait()
@@ -34,7 +34,7 @@ class Channel:
         return self._pieces.popleft()
 
     def close(self) -> None:
-        """Nobody reads any more."""
+        """Stop reading: discard queued chunks and release waiting writers."""
         self._closed = True
         self._pieces.clear()
         self._ready.set()

@@ -1,6 +1,6 @@
-"""Where the server finds a container's log, and what it answers when there is no telling which container, or nothing yet.
+"""The pods/log subresource: parses its options, selects the container and opens its log.
 
-The logs themselves belong to the node; it hands in something with the shape of `Logs`.
+The node owns the logs and implements the `Logs` protocol.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Literal, Protocol, get_args
 from trainwright.api.errors import BadRequest, Invalid, Problem
 from trainwright.api.kinds import POD
 from trainwright.api.objects import Obj, name_of
-from trainwright.controlplane.apiserver.wire.api_errors import not_found
-from trainwright.controlplane.apiserver.wire.list_options import flag, whole
+from trainwright.controlplane.apiserver.wire.api_errors import not_found_error
+from trainwright.controlplane.apiserver.wire.list_options import parse_boolean, parse_integer
 
 Stream = Literal["All", "Stdout", "Stderr"]
 
@@ -35,16 +35,16 @@ class Logs(Protocol):
         previous: bool = False,
         stream: Stream = "All",
     ) -> Iterator[bytes]:
-        """A container's log in chunks, ending with the container when it is followed.
+        """Iterate over a container's log in chunks; with `follow` until the container ends.
 
-        While it waits for more it yields `b""` about once a second, so that a reader who has gone is noticed.
-        Raises NotFound, or BadRequest when the container has not started.
+        While waiting it yields `b""` about once a second, so that the caller can detect a disconnected client.
+        Raises NotFound, or BadRequest if the container has not started.
         """
         ...
 
 
 class NoLogs:
-    """For a server without a node: there is nobody to ask for a log."""
+    """The logs of a server without a node: always not found."""
 
     def open(
         self,
@@ -59,7 +59,7 @@ class NoLogs:
         previous: bool = False,
         stream: Stream = "All",
     ) -> Iterator[bytes]:
-        raise not_found(POD, str((pod.get("spec") or {}).get("nodeName") or ""))
+        raise not_found_error(POD, str((pod.get("spec") or {}).get("nodeName") or ""))
 
 
 @dataclass(frozen=True)
@@ -78,20 +78,20 @@ class LogOptions:
 
     @classmethod
     def parse(cls, pod_name: str, query: Mapping[str, str]) -> LogOptions:
-        """Raises BadRequest for text that is no number or time, Invalid for values that make no sense.
+        """Parse query parameters. Raises BadRequest for malformed numbers and times, Invalid for unsupported values.
 
-        `insecureSkipTLSVerifyBackend` is taken and means nothing: there is no connection to a node that could be verified.
+        `insecureSkipTLSVerifyBackend` is accepted and ignored: there is no TLS connection to the node.
         """
-        flag(query.get("insecureSkipTLSVerifyBackend"))
+        parse_boolean(query.get("insecureSkipTLSVerifyBackend"))
         options = cls(
             container=query.get("container") or None,
-            follow=flag(query.get("follow")),
-            tail_lines=whole(query.get("tailLines")),
-            since_seconds=whole(query.get("sinceSeconds")),
+            follow=parse_boolean(query.get("follow")),
+            tail_lines=parse_integer(query.get("tailLines")),
+            since_seconds=parse_integer(query.get("sinceSeconds")),
             since_time=_time(query.get("sinceTime")),
-            limit_bytes=whole(query.get("limitBytes")),
-            timestamps=flag(query.get("timestamps")),
-            previous=flag(query.get("previous")),
+            limit_bytes=parse_integer(query.get("limitBytes")),
+            timestamps=parse_boolean(query.get("timestamps")),
+            previous=parse_boolean(query.get("previous")),
             stream=query.get("stream") or "All",  # type: ignore[arg-type]
         )
         problems = []
@@ -113,12 +113,12 @@ class LogOptions:
         return options
 
     def since(self, now: datetime) -> datetime | None:
-        """The time of the first line that is wanted."""
+        """The time of the first requested line."""
         return self.since_time if self.since_seconds is None else now - timedelta(seconds=self.since_seconds)
 
 
 def _forbidden(why: str) -> Problem:
-    """About the options as a whole, which kube-apiserver names by an empty field."""
+    """A problem of the options as a whole, for which kube-apiserver reports an empty field."""
     return Problem("", f"Forbidden: {why}", "FieldValueForbidden")
 
 
@@ -135,7 +135,7 @@ def _time(text: str | None) -> datetime | None:
 
 
 def container_of(pod: Obj, wanted: str | None) -> str:
-    """The container that a request means: the one it names, or the only one. Raises BadRequest."""
+    """The requested container; defaults to the only one. Raises BadRequest."""
     spec = pod.get("spec") or {}
     main = [str(container["name"]) for container in spec.get("containers") or []]
     every = [str(container["name"]) for container in spec.get("initContainers") or []] + main
@@ -151,9 +151,9 @@ def container_of(pod: Obj, wanted: str | None) -> str:
 
 
 def open_log(logs: Logs, pod: Obj, options: LogOptions, now: datetime | None = None) -> Iterator[bytes] | None:
-    """The log that a request means; None while the pod has no node, and so no log that could ever come of itself.
+    """Open the requested log; None if the pod is not assigned to a node yet.
 
-    Raises what `container_of` and `Logs.open` raise.
+    Raises the errors of `container_of` and `Logs.open`.
     """
     container = container_of(pod, options.container)
     if not (pod.get("spec") or {}).get("nodeName"):

@@ -1,4 +1,4 @@
-"""The watches and followed logs that are open just now, so that a server that stops can end them."""
+"""Tracks open watches, followed logs and sessions, so that a stopping server can end them."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import threading
 from collections.abc import Callable
 
 
-class Streams:
-    """The open streams of one server, so that it can end them all. Safe to use from many threads."""
+class OpenStreams:
+    """The open streams of one server. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -18,7 +18,7 @@ class Streams:
         return len(self._open)
 
     def add(self, end: Callable[[], None]) -> None:
-        """Remember how to end a stream; ends it at once when the server is already going."""
+        """Register the callback that ends a stream; calls it immediately if the server is already stopping."""
         with self._lock:
             if not self.closed:
                 self._open.add(end)
@@ -30,7 +30,7 @@ class Streams:
             self._open.discard(end)
 
     def close(self) -> None:
-        """End every stream, and every later one."""
+        """End all open and future streams."""
         with self._lock:
             self.closed = True
             open_ones = list(self._open)

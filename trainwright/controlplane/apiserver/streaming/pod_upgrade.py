@@ -1,4 +1,4 @@
-"""Who connects to a pod, and how: everything that can be refused is refused before the connection changes its protocol."""
+"""Handles exec, attach and portforward requests. All validation happens before the connection is upgraded."""
 
 from __future__ import annotations
 
@@ -8,20 +8,22 @@ from trainwright.api.errors import BadRequest
 from trainwright.api.objects import Obj
 from trainwright.controlplane.apiserver.resources.paths import Target
 from trainwright.controlplane.apiserver.streaming.container_logs import container_of
-from trainwright.controlplane.apiserver.streaming.open_streams import Streams
-from trainwright.controlplane.apiserver.streaming.port_forward import V4, ChannelForward, ports_of
+from trainwright.controlplane.apiserver.streaming.open_streams import OpenStreams
+from trainwright.controlplane.apiserver.streaming.port_forward import V4, ChannelForward, parse_ports
 from trainwright.controlplane.apiserver.streaming.remote_command import PROTOCOLS, CommandOptions, RemoteCommand
 from trainwright.controlplane.apiserver.streaming.sessions import Sessions, check_assigned
 from trainwright.controlplane.apiserver.streaming.spdy_forward import PROTOCOL as SPDY
 from trainwright.controlplane.apiserver.streaming.spdy_forward import SpdyForward
-from trainwright.controlplane.apiserver.streaming.websocket import chosen_protocol
+from trainwright.controlplane.apiserver.streaming.websocket import negotiate_protocol
 from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer
 from trainwright.controlplane.apiserver.wire.requests import Request
 
 
-async def connected(request: Request, server: ResourceServer, sessions: Sessions, streams: Streams, target: Target) -> ASGIApp:
-    """The answer to a handshake at `exec`, `attach` or `portforward`. Raises ApiError."""
-    pod = server.get(target.kind, target.space, target.name).object
+async def open_pod_session(
+    request: Request, server: ResourceServer, sessions: Sessions, streams: OpenStreams, target: Target
+) -> ASGIApp:
+    """The response to an `exec`, `attach` or `portforward` handshake. Raises ApiError."""
+    pod = server.get(target.kind, target.namespace_key, target.name).object
     if target.subresource == "portforward":
         return _forward(request, sessions, streams, pod, target.name)
     options = CommandOptions.parse(request.query_params, command_needed=target.subresource == "exec")
@@ -38,8 +40,8 @@ async def connected(request: Request, server: ResourceServer, sessions: Sessions
     return RemoteCommand(protocol, streams, session, options.wanted)
 
 
-def _forward(request: Request, sessions: Sessions, streams: Streams, pod: Obj, name: str) -> ASGIApp:
-    ports = ports_of(request.query_params.getlist("ports"))
+def _forward(request: Request, sessions: Sessions, streams: OpenStreams, pod: Obj, name: str) -> ASGIApp:
+    ports = parse_ports(request.query_params.getlist("ports"))
     check_assigned(pod, name)
     sessions.check_forward(pod)
     protocol = _protocol(request, (SPDY, V4))
@@ -52,10 +54,10 @@ def _forward(request: Request, sessions: Sessions, streams: Streams, pod: Obj, n
 
 def _protocol(request: Request, spoken: tuple[str, ...]) -> str:
     if "subprotocols" in request.scope:
-        return chosen_protocol(request.scope, spoken)
+        return negotiate_protocol(request.scope, spoken)
     if request.headers.get("upgrade", "").lower().startswith("spdy/"):
         raise BadRequest(
-            f"unable to upgrade to {request.headers['upgrade']}: this server connects by WebSockets ({', '.join(spoken)}), "
-            "as kubectl 1.31 and newer do"
+            f"unable to upgrade to {request.headers['upgrade']}: this server requires WebSockets ({', '.join(spoken)}), "
+            "which kubectl supports since 1.31"
         )
     raise BadRequest("Upgrade request required")

@@ -1,4 +1,4 @@
-"""port-forward by the channels of a WebSocket, as the official Python client speaks it: two for each port that the request names."""
+"""port-forward over WebSocket channels (v4.channel.k8s.io), as in the official Python client: two channels per requested port."""
 
 from __future__ import annotations
 
@@ -10,41 +10,41 @@ from starlette.types import Receive, Scope, Send
 
 from trainwright.api.errors import BadRequest
 from trainwright.api.objects import Obj, name_of, uid_of
-from trainwright.controlplane.apiserver.streaming.open_streams import Streams
+from trainwright.controlplane.apiserver.streaming.open_streams import OpenStreams
 from trainwright.controlplane.apiserver.streaming.sessions import Sessions
-from trainwright.controlplane.apiserver.streaming.websocket import Gone, WebSocket
+from trainwright.controlplane.apiserver.streaming.websocket import ConnectionClosed, WebSocket
 
 V4 = "v4.channel.k8s.io"
 CHUNK = 32 * 1024
 STALLED_SECONDS = 30.0
-"""How long a pod may leave unread what it is sent, and keep the other connections of its client waiting."""
+"""Maximum time that a pod may not read; it blocks the client's other connections meanwhile."""
 _MOST_PORTS = 100
-"""Two channels each, and a channel is one byte."""
+"""Each port takes two channels, and channel numbers are one byte."""
 log = logging.getLogger(__name__)
 
 
-def ports_of(texts: list[str]) -> list[int]:
-    """The ports of a request's parameters. Raises BadRequest."""
+def parse_ports(texts: list[str]) -> list[int]:
+    """Parse the `ports` query parameters. Raises BadRequest."""
     ports = []
     for text in (text for joined in texts for text in joined.split(",")):
         if not (text.isascii() and text.isdigit() and 0 < int(text) < 1 << 16):
-            raise BadRequest(f'unable to parse "{text}" as a port: a number from 1 to 65535 is needed')
+            raise BadRequest(f'unable to parse "{text}" as a port: must be a number from 1 to 65535')
         ports.append(int(text))
     if len(ports) > _MOST_PORTS:
-        raise BadRequest(f"{len(ports)} ports; at most {_MOST_PORTS} can be forwarded at once")
+        raise BadRequest(f"too many ports: {len(ports)}, must be at most {_MOST_PORTS}")
     return ports
 
 
-def refusal(pod: Obj, port: int, error: OSError) -> bytes:
-    """What the client is told when nobody listens at a port."""
+def forward_error(pod: Obj, port: int, error: OSError) -> bytes:
+    """The message on the error channel if connecting to a port fails."""
     why = os.strerror(error.errno) if error.errno else str(error)
     return f"error forwarding port {port} to pod {name_of(pod)}, uid {uid_of(pod)}: {why}".encode()
 
 
 class ChannelForward:
-    """The answer to a handshake: one connection for each port, from the beginning to its end."""
+    """The response to a handshake: opens one connection per port and forwards data until they end."""
 
-    def __init__(self, streams: Streams, sessions: Sessions, pod: Obj, ports: list[int]):
+    def __init__(self, streams: OpenStreams, sessions: Sessions, pod: Obj, ports: list[int]):
         self._streams, self._sessions, self._pod, self._ports = streams, sessions, pod, ports
         self._writers: dict[int, asyncio.StreamWriter] = {}
 
@@ -55,7 +55,7 @@ class ChannelForward:
                     for channel in (2 * index, 2 * index + 1):
                         await socket.send(bytes([channel]) + port.to_bytes(2, "little"))
                 await self._run(socket)
-        except Gone:
+        except ConnectionClosed:
             log.debug("event=port_forward_client_gone")
         finally:
             for writer in self._writers.values():
@@ -82,7 +82,7 @@ class ChannelForward:
         try:
             reader, self._writers[index] = await self._sessions.connect(self._pod, port)
         except OSError as error:
-            await socket.send(bytes([2 * index + 1]) + refusal(self._pod, port, error))
+            await socket.send(bytes([2 * index + 1]) + forward_error(self._pod, port, error))
             return None
         return reader
 
@@ -91,21 +91,21 @@ class ChannelForward:
             while data := await reader.read(CHUNK):
                 await socket.send(bytes([2 * index]) + data)
         except OSError as error:
-            await socket.send(bytes([2 * index + 1]) + refusal(self._pod, self._ports[index], error))
+            await socket.send(bytes([2 * index + 1]) + forward_error(self._pod, self._ports[index], error))
 
     async def _take_input(self, socket: WebSocket) -> None:
         while (message := await socket.receive()) is not None:
             writer = self._writers.get(message[0] // 2) if message and message[0] % 2 == 0 else None
             if writer is not None:
-                await pass_on(writer, message[1:])
+                await write_or_abort(writer, message[1:])
 
 
 async def _all(tasks: list[asyncio.Task[None]]) -> None:
     await asyncio.gather(*tasks)
 
 
-async def pass_on(writer: asyncio.StreamWriter, data: bytes) -> bool:
-    """Write to a connection of the pod, and whether it took the data; one that takes nothing for too long is ended."""
+async def write_or_abort(writer: asyncio.StreamWriter, data: bytes) -> bool:
+    """Write to a connection of the pod; aborts a stalled connection. Returns whether the data was written."""
     try:
         async with asyncio.timeout(STALLED_SECONDS):
             writer.write(data)

@@ -1,6 +1,6 @@
-"""exec and attach: a session of the node on the channels of a WebSocket, as kubectl and the official clients speak them.
+"""exec and attach over WebSocket channels, as in kubectl and the official clients.
 
-A message is one byte for its channel and then data. Version 5 adds a way to say that standard input has ended.
+A message is one channel byte followed by data. Version 5 of the protocol adds a message that closes standard input.
 """
 
 from __future__ import annotations
@@ -16,55 +16,55 @@ from starlette.types import Receive, Scope, Send
 
 from trainwright.api.errors import BadRequest
 from trainwright.api.objects import Obj
-from trainwright.controlplane.apiserver.streaming.open_streams import Streams
-from trainwright.controlplane.apiserver.streaming.sessions import STDERR, STDOUT, Session, Wanted
-from trainwright.controlplane.apiserver.streaming.websocket import Gone, WebSocket
-from trainwright.controlplane.apiserver.wire.list_options import flag
+from trainwright.controlplane.apiserver.streaming.open_streams import OpenStreams
+from trainwright.controlplane.apiserver.streaming.sessions import STDERR, STDOUT, CommandRequest, Session
+from trainwright.controlplane.apiserver.streaming.websocket import ConnectionClosed, WebSocket
+from trainwright.controlplane.apiserver.wire.list_options import parse_boolean
 
 V5, V4 = "v5.channel.k8s.io", "v4.channel.k8s.io"
 PROTOCOLS = (V5, V4)
 _STDIN, _ERROR, _RESIZE, _CLOSE = 0, 3, 4, 255
 _STILL_THERE_SECONDS = 5.0
-"""While a command does not read its input, nothing is received that could tell that the client has gone; sending tells."""
+"""Interval of empty messages while the command does not read its input: only sending detects a disconnected client then."""
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class CommandOptions:
-    """The parameters of `pods/NAME/exec` and `attach`. The command is never logged: it may hold a secret."""
+    """The parameters of `pods/NAME/exec` and `attach`. The command is never logged: it may contain a secret."""
 
-    wanted: Wanted
+    wanted: CommandRequest
     container: str | None
     command: list[str]
 
     @classmethod
     def parse(cls, query: QueryParams, *, command_needed: bool) -> CommandOptions:
-        """Raises BadRequest."""
-        tty = flag(query.get("tty"))
-        asked = {name: flag(query.get(name)) for name in ("stdin", "stdout", "stderr")}
+        """Parse query parameters. Raises BadRequest."""
+        tty = parse_boolean(query.get("tty"))
+        asked = {name: parse_boolean(query.get(name)) for name in ("stdin", "stdout", "stderr")}
         if not any(asked.values()):
             raise BadRequest("you must specify at least 1 of stdin, stdout, stderr")
         if tty:
-            asked["stderr"] = False  # a terminal has one output
+            asked["stderr"] = False  # a terminal has a single output
         command = query.getlist("command")
         if command_needed and not command:
             raise BadRequest("you must specify at least one command for the container")
-        return cls(Wanted(**asked, tty=tty), query.get("container") or None, command)
+        return cls(CommandRequest(**asked, tty=tty), query.get("container") or None, command)
 
 
 class RemoteCommand:
-    """The answer to a handshake: the session's streams, and in the end how it ended."""
+    """The response to a handshake: forwards the session's streams, then sends its exit status."""
 
-    def __init__(self, protocol: str, streams: Streams, session: Session, wanted: Wanted):
+    def __init__(self, protocol: str, streams: OpenStreams, session: Session, wanted: CommandRequest):
         self._protocol, self._streams, self._session, self._wanted = protocol, streams, session, wanted
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             async with WebSocket(receive, send, self._streams, self._protocol) as socket:
-                # An empty message tells the client that the session has begun.
+                # An empty message signals the start of the session.
                 await socket.send(bytes([STDOUT if self._wanted.stdout else STDERR if self._wanted.stderr else _ERROR]))
                 await self._run(socket)
-        except Gone:
+        except ConnectionClosed:
             log.debug("event=remote_command_client_gone")
         finally:
             await self._session.end()
@@ -89,7 +89,7 @@ class RemoteCommand:
         await socket.send(bytes([_ERROR]) + orjson.dumps(_status(await self._session.exit_code())))
 
     async def _take_input(self, socket: WebSocket) -> None:
-        """Until the client goes: its input, its goodbyes to channels, the size of its terminal."""
+        """Process messages until the client disconnects: input, closed channels, terminal sizes."""
         while (message := await socket.receive()) is not None:
             channel, data = message[:1], message[1:]
             if channel == bytes([_STDIN]) and self._wanted.stdin and data:
@@ -109,7 +109,7 @@ class RemoteCommand:
             writing.cancel()
 
     def _resize(self, data: bytes) -> None:
-        with contextlib.suppress(ValueError, KeyError, TypeError):  # a size that is none changes nothing
+        with contextlib.suppress(ValueError, KeyError, TypeError):  # ignore malformed sizes
             size = orjson.loads(data)
             width, height = int(size["Width"]), int(size["Height"])
             if 0 < width < 1 << 16 and 0 < height < 1 << 16:
@@ -117,7 +117,7 @@ class RemoteCommand:
 
 
 def _status(code: int) -> Obj:
-    """How a command ended, for the error channel."""
+    """The Status for the error channel."""
     if code == 0:
         return {"metadata": {}, "status": "Success"}
     return {

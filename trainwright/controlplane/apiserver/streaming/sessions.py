@@ -1,4 +1,4 @@
-"""What exec, attach and port-forward ask of a node; it hands in something with the shape of `Sessions`."""
+"""The protocols that a node implements for exec, attach and port-forward."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from typing import Protocol
 from trainwright.api.errors import ApiError, BadRequest
 from trainwright.api.kinds import NODE
 from trainwright.api.objects import Obj
-from trainwright.controlplane.apiserver.wire.api_errors import not_found
+from trainwright.controlplane.apiserver.wire.api_errors import not_found_error
 
 STDOUT, STDERR = 1, 2
-"""The numbers of a session's outputs, which are also those of their channels."""
+"""Output streams of a session; equal to their channel numbers."""
 
 
 class ContainerNotFound(ApiError):
-    """The container is there by name, but it does not run."""
+    """The container exists in the pod but is not running."""
 
     def __init__(self, container: str):
         super().__init__(f'Internal error occurred: unable to upgrade connection: container not found ("{container}")')
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """The streams that a client asks for."""
+class CommandRequest:
+    """The streams that a client requests."""
 
     stdin: bool = False
     stdout: bool = False
@@ -33,72 +33,72 @@ class Wanted:
 
 
 class Session(Protocol):
-    """A command that runs in a container, or a container that is listened to. Belongs to one event loop."""
+    """A command running in a container (exec), or an attached container. Belongs to one event loop."""
 
     async def read(self) -> tuple[int, bytes] | None:
-        """The next output, with STDOUT or STDERR; None when there will be no more. Nothing is read ahead without bound."""
+        """The next output with STDOUT or STDERR; None at the end. Reads ahead only a bounded amount."""
         ...
 
     async def write(self, data: bytes) -> None:
-        """Send to standard input; returns when there is room for more. What nobody reads any more is dropped."""
+        """Write to standard input; waits for buffer space. Dropped if the process no longer reads."""
         ...
 
     async def close_stdin(self) -> None: ...
 
     def resize(self, width: int, height: int) -> None:
-        """The client's terminal has another size; means nothing without one."""
+        """Resize the terminal; ignored without one."""
         ...
 
     async def exit_code(self) -> int:
-        """After the last output: how the command ended; 0 for a container that was listened to."""
+        """The exit code, available after the last output; 0 for attach."""
         ...
 
     async def end(self) -> None:
-        """Let go: a command that still runs is ended, with its process group. May be called again."""
+        """End the session; kills the process group of a running command. Idempotent."""
         ...
 
 
 class Sessions(Protocol):
-    """A node's containers, to be entered. The checks raise ContainerNotFound or another ApiError, before anything has begun."""
+    """Opens sessions in a node's containers. The checks raise ContainerNotFound or another ApiError before a session starts."""
 
     def check_exec(self, pod: Obj, container: str) -> None:
-        """Whether a command could be started in the container."""
+        """Check that a command can be started in the container."""
         ...
 
-    def check_attach(self, pod: Obj, container: str, wanted: Wanted) -> None:
-        """Whether the container could be listened to, and what is wanted of it be had."""
+    def check_attach(self, pod: Obj, container: str, wanted: CommandRequest) -> None:
+        """Check that the container is running and supports the requested streams."""
         ...
 
     def check_forward(self, pod: Obj) -> None:
-        """Whether a connection could be made to a port of the pod."""
+        """Check that connections to the pod are possible."""
         ...
 
-    async def exec(self, pod: Obj, container: str, command: list[str], wanted: Wanted) -> Session:
+    async def exec(self, pod: Obj, container: str, command: list[str], wanted: CommandRequest) -> Session:
         """Start a command in a running container."""
         ...
 
     async def attach(self, pod: Obj, container: str) -> Session:
-        """Listen to a running container from now on."""
+        """Attach to a running container; output starts now."""
         ...
 
     async def connect(self, pod: Obj, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """A connection to a port of the pod. Raises OSError where nobody listens."""
+        """Connect to a port of the pod. Raises OSError if nothing listens on it."""
         ...
 
 
 class NoSessions:
-    """For a server without a node: there are no containers."""
+    """The sessions of a server without a node: always not found."""
 
     def check_exec(self, pod: Obj, container: str) -> None:
         raise self._no_node(pod)
 
-    def check_attach(self, pod: Obj, container: str, wanted: Wanted) -> None:
+    def check_attach(self, pod: Obj, container: str, wanted: CommandRequest) -> None:
         raise self._no_node(pod)
 
     def check_forward(self, pod: Obj) -> None:
         raise self._no_node(pod)
 
-    async def exec(self, pod: Obj, container: str, command: list[str], wanted: Wanted) -> Session:
+    async def exec(self, pod: Obj, container: str, command: list[str], wanted: CommandRequest) -> Session:
         raise self._no_node(pod)
 
     async def attach(self, pod: Obj, container: str) -> Session:
@@ -108,10 +108,10 @@ class NoSessions:
         raise self._no_node(pod)
 
     def _no_node(self, pod: Obj) -> ApiError:
-        return not_found(NODE, str((pod.get("spec") or {}).get("nodeName") or ""))
+        return not_found_error(NODE, str((pod.get("spec") or {}).get("nodeName") or ""))
 
 
 def check_assigned(pod: Obj, name: str) -> None:
-    """Raises BadRequest for a pod that no node has."""
+    """Raises BadRequest if the pod is not assigned to a node."""
     if not (pod.get("spec") or {}).get("nodeName"):
         raise BadRequest(f"pod {name} does not have a host assigned")

@@ -1,6 +1,6 @@
-"""The frames of SPDY/3.1, which kubectl tunnels through a WebSocket to forward ports: bytes to frames and frames to bytes.
+"""Encodes and decodes SPDY/3.1 frames, which kubectl tunnels through a WebSocket for port-forward.
 
-As far as port-forward needs them; what it does not need is read over. After https://www.chromium.org/spdy/spdy-protocol/spdy-protocol-draft3-1/
+Supports what port-forward needs and ignores other frames. See https://www.chromium.org/spdy/spdy-protocol/spdy-protocol-draft3-1/
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 CONTROL_BYTES = 64 * 1024
-"""The longest control frame that is taken, and the most that its headers may be unpacked."""
+"""Maximum size of a control frame and of its decompressed headers."""
 INITIAL_WINDOW = 64 * 1024
 PROTOCOL_ERROR, REFUSED_STREAM, CANCEL = 1, 3, 5
-"""Reasons of a reset."""
+"""Status codes of RST_STREAM."""
 _VERSION = 3
 _SYN_STREAM, _SYN_REPLY, _RST_STREAM, _SETTINGS, _PING, _GOAWAY, _HEADERS, _WINDOW_UPDATE = 1, 2, 3, 4, 6, 7, 8, 9
 _FIN = 1
@@ -36,11 +36,11 @@ _REST = (
     "privatemax-age=gzip,deflate,sdchcharset=utf-8charset=iso-8859-1,utf-,*,enq=0."
 )
 DICTIONARY = b"".join(struct.pack(">I", len(name)) + name.encode() for name in _NAMES) + _REST.encode()
-"""What both sides know before the first header."""
+"""The zlib dictionary for header compression."""
 
 
 class SpdyError(Exception):
-    """Bytes that are no SPDY: the connection cannot go on."""
+    """A protocol error that ends the connection."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Headers:
 
 @dataclass(frozen=True)
 class Data:
-    """Data of a stream, or a piece of it: a long frame is handed on as it comes, and only its last piece says `fin`."""
+    """Data of a stream. A long frame is delivered in pieces as they arrive; only the last one has `fin`."""
 
     stream: int
     data: bytes
@@ -81,7 +81,7 @@ class Reset:
 
 @dataclass(frozen=True)
 class Settings:
-    """Only the one setting that matters here; None where the other side did not send it."""
+    """The only supported setting; None if the peer did not send it."""
 
     initial_window: int | None
 
@@ -99,7 +99,7 @@ class GoAway:
 
 @dataclass(frozen=True)
 class WindowUpdate:
-    """More room, for one stream or (0) for all together."""
+    """Additional flow-control window for one stream, or for the session (stream 0)."""
 
     stream: int
     more: int
@@ -109,16 +109,16 @@ Frame = SynStream | SynReply | Headers | Data | Reset | Settings | Ping | GoAway
 
 
 class Reader:
-    """Frames out of the bytes of one direction."""
+    """Decodes the frames of one direction."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()
         self._unpacker = zlib.decompressobj(zdict=DICTIONARY)
         self._data: tuple[int, int, bool] | None = None
-        """The data frame that is being read: stream, bytes that are still to come, whether it ends the stream."""
+        """The data frame being read: stream, remaining bytes, whether it ends the stream."""
 
     def feed(self, data: bytes) -> Iterator[Frame]:
-        """The frames that are complete now. Raises SpdyError."""
+        """Return the frames completed by `data`. Raises SpdyError."""
         self._buffer += data
         while True:
             if self._data is not None:
@@ -136,9 +136,9 @@ class Reader:
                     return
                 continue
             if first >> 16 & 0x7FFF != _VERSION:
-                raise SpdyError(f"version {first >> 16 & 0x7FFF} of SPDY")
+                raise SpdyError(f"unsupported SPDY version {first >> 16 & 0x7FFF}")
             if length > CONTROL_BYTES:
-                raise SpdyError(f"a control frame of {length} bytes")
+                raise SpdyError(f"control frame too large: {length} bytes")
             if len(self._buffer) < 8 + length:
                 return
             payload = bytes(self._buffer[8 : 8 + length])
@@ -174,13 +174,13 @@ class Reader:
             if kind == _WINDOW_UPDATE:
                 return WindowUpdate(_number(payload), _number(payload, 4))
         except (struct.error, zlib.error, UnicodeDecodeError) as error:
-            raise SpdyError(f"a frame of type {kind}: {error}") from error
+            raise SpdyError(f"invalid frame of type {kind}: {error}") from error
         return None
 
     def _headers(self, payload: bytes, start: int) -> dict[str, str]:
         block = self._unpacker.decompress(payload[start:], CONTROL_BYTES)
         if self._unpacker.unconsumed_tail or self._unpacker.eof:
-            raise SpdyError("headers that are too long, or the last ones")
+            raise SpdyError("headers too large, or the compressed stream has ended")
         (count,) = struct.unpack_from(">I", block)
         headers, at = {}, 4
         for _ in range(count):
@@ -190,7 +190,7 @@ class Reader:
 
 
 class Writer:
-    """Frames into the bytes of one direction, in the order in which they are sent."""
+    """Encodes the frames of one direction; header compression requires calls in sending order."""
 
     def __init__(self) -> None:
         self._packer = zlib.compressobj(zdict=DICTIONARY)
@@ -229,7 +229,7 @@ def _control(kind: int, payload: bytes, fin: bool = False) -> bytes:
 
 
 def _number(payload: bytes, at: int = 0) -> int:
-    """A number of 31 bits."""
+    """A 31-bit integer."""
     number: int = struct.unpack_from(">I", payload, at)[0] & 0x7FFFFFFF
     return number
 
@@ -238,7 +238,7 @@ def _text(block: bytes, at: int) -> tuple[str, int]:
     (length,) = struct.unpack_from(">I", block, at)
     end = at + 4 + length
     if end > len(block):
-        raise SpdyError("a header that is longer than its frame")
+        raise SpdyError("header exceeds its frame")
     return block[at + 4 : end].decode("utf-8"), end
 
 

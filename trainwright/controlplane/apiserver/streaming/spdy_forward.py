@@ -1,6 +1,6 @@
-"""port-forward as kubectl speaks it: SPDY in a WebSocket, with two streams for each connection, one for data and one for an error.
+"""port-forward for kubectl: SPDY tunneled through a WebSocket, with a data and an error stream per connection.
 
-kubectl's SPDY counts no bytes: it sends without asking for room and gives none back. A client that does count is heeded.
+kubectl's SPDY implementation has no flow control. It is supported for clients that use it.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from starlette.types import Receive, Scope, Send
 
 from trainwright.api.objects import Obj
 from trainwright.controlplane.apiserver.streaming.channel import Channel
-from trainwright.controlplane.apiserver.streaming.open_streams import Streams
-from trainwright.controlplane.apiserver.streaming.port_forward import CHUNK, pass_on, refusal
+from trainwright.controlplane.apiserver.streaming.open_streams import OpenStreams
+from trainwright.controlplane.apiserver.streaming.port_forward import CHUNK, forward_error, write_or_abort
 from trainwright.controlplane.apiserver.streaming.sessions import Sessions
 from trainwright.controlplane.apiserver.streaming.spdy import (
     CANCEL,
@@ -35,14 +35,14 @@ from trainwright.controlplane.apiserver.streaming.spdy import (
     WindowUpdate,
     Writer,
 )
-from trainwright.controlplane.apiserver.streaming.websocket import Gone, WebSocket
+from trainwright.controlplane.apiserver.streaming.websocket import ConnectionClosed, WebSocket
 
 PROTOCOL = "SPDY/3.1+portforward.k8s.io"
 _MOST_STREAMS = 512
 _WAITING_CHUNKS = 16
-"""What may wait for a connection that does not read, before all of the client's connections wait with it."""
+"""Queued chunks for a connection that does not read; if full, all connections of the client block."""
 _CREATION_SECONDS = 30.0
-"""How long the one stream of a pair waits for the other."""
+"""Time limit for the second stream of a connection."""
 log = logging.getLogger(__name__)
 
 
@@ -51,11 +51,11 @@ class _Stream:
     number: int
     headers: dict[str, str]
     arrived: Channel = field(default_factory=lambda: Channel(_WAITING_CHUNKS))
-    """Data of the client; an empty piece is its end."""
+    """Data from the client; an empty chunk marks the end."""
     window: int = INITIAL_WINDOW
-    """What the client still has room for."""
+    """Bytes that the client still accepts."""
     consumed: int = 0
-    """What was taken out of `arrived` since the client was last told."""
+    """Bytes taken from `arrived` since the last WINDOW_UPDATE."""
     reset: bool = False
     finished: bool = False
 
@@ -68,9 +68,9 @@ class _Pair:
 
 
 class SpdyForward:
-    """The answer to a handshake: connections as the client opens them, until it goes."""
+    """The response to a handshake: serves the connections that the client opens, until it disconnects."""
 
-    def __init__(self, streams: Streams, sessions: Sessions, pod: Obj):
+    def __init__(self, streams: OpenStreams, sessions: Sessions, pod: Obj):
         self._open_streams, self._sessions, self._pod = streams, sessions, pod
         self._writer, self._lock = Writer(), asyncio.Lock()
         self._streams: dict[int, _Stream] = {}
@@ -78,7 +78,7 @@ class SpdyForward:
         self._tasks: set[asyncio.Task[None]] = set()
         self._last = 0
         self._counts = False
-        """Whether the client counts bytes: it has said so by a frame of that kind."""
+        """Whether the client uses flow control, detected by its first SETTINGS or WINDOW_UPDATE frame."""
         self._window = INITIAL_WINDOW
         self._initial_window = INITIAL_WINDOW
         self._consumed = 0
@@ -89,7 +89,7 @@ class SpdyForward:
             async with WebSocket(receive, send, self._open_streams, PROTOCOL) as socket:
                 self._socket = socket
                 await self._run()
-        except Gone:
+        except ConnectionClosed:
             log.debug("event=port_forward_client_gone")
         finally:
             for task in self._tasks:
@@ -128,7 +128,7 @@ class SpdyForward:
                 await self._arrive(number, data, fin)
             case Reset(number):
                 await self._forget(number)
-            case Ping(number) if number % 2:  # the client's; the server has sent none
+            case Ping(number) if number % 2:  # odd numbers are the client's; the server sends none
                 await self._send(frame)
             case WindowUpdate() | Settings():
                 await self._count(frame)
@@ -156,7 +156,7 @@ class SpdyForward:
             pair.complete.set()
 
     def _pair_of(self, stream: _Stream) -> _Pair:
-        """By the client's number for the connection; old clients open the data stream right after that for the error."""
+        """The pair with the client's request ID; older clients open the data stream right after the error stream instead."""
         first = stream.number if stream.headers["streamtype"] == "error" else stream.number - 2
         key = stream.headers.get("requestid") or f"#{first}"
         if key not in self._pairs:
@@ -167,7 +167,7 @@ class SpdyForward:
         return self._pairs[key]
 
     async def _serve(self, key: str, pair: _Pair) -> None:
-        """One connection, from its two streams to its end."""
+        """Serve one connection once both streams are open."""
         try:
             async with asyncio.timeout(_CREATION_SECONDS):
                 await pair.complete.wait()
@@ -179,22 +179,22 @@ class SpdyForward:
             del self._pairs[key]
         assert pair.data is not None
         assert pair.error is not None
-        with contextlib.suppress(Gone):  # the reader of the socket finds out too
+        with contextlib.suppress(ConnectionClosed):  # `_read` detects it too
             await self._forward(pair.data, pair.error)
 
     async def _forward(self, data: _Stream, error: _Stream) -> None:
         port = int(data.headers["port"])
         try:
             reader, writer = await self._sessions.connect(self._pod, port)
-        except OSError as forbidden_error:
-            await self._send_data(error, refusal(self._pod, port, forbidden_error))
+        except OSError as failure:
+            await self._send_data(error, forward_error(self._pod, port, failure))
         else:
             upload = asyncio.ensure_future(self._upload(data, writer))
             try:
                 while not data.reset and (chunk := await reader.read(CHUNK)):
                     await self._send_data(data, chunk)
             except OSError as broken:
-                await self._send_data(error, refusal(self._pod, port, broken))
+                await self._send_data(error, forward_error(self._pod, port, broken))
             finally:
                 upload.cancel()
                 await asyncio.gather(upload, return_exceptions=True)
@@ -207,7 +207,7 @@ class SpdyForward:
 
     async def _upload(self, data: _Stream, writer: asyncio.StreamWriter) -> None:
         while chunk := await data.arrived.get():
-            if not await pass_on(writer, chunk):
+            if not await write_or_abort(writer, chunk):
                 await self._reset(data, CANCEL)
                 return
             await self._consume(data, len(chunk))
@@ -220,14 +220,14 @@ class SpdyForward:
     async def _arrive(self, number: int, data: bytes, fin: bool) -> None:
         stream = self._streams.get(number)
         if stream is None or stream.headers["streamtype"] == "error":
-            return  # it has just been ended from here; and on the other kind a client says nothing
+            return  # already closed by the server; clients send no data on error streams
         for start in range(0, len(data), CHUNK):
             await stream.arrived.put(data[start : start + CHUNK])
         if fin:
             await stream.arrived.put(b"")
 
     async def _consume(self, stream: _Stream, size: int) -> None:
-        """Give room back to a client that counts; the others read over it."""
+        """Send window updates, which clients without flow control ignore."""
         stream.consumed += size
         self._consumed += size
         if stream.consumed >= INITIAL_WINDOW // 2:
@@ -266,7 +266,7 @@ class SpdyForward:
             data = data[size:]
 
     async def _finish(self, stream: _Stream) -> None:
-        """Nothing more will be sent on a stream."""
+        """Close the sending side of a stream and remove it."""
         if not stream.reset and not stream.finished:
             stream.finished = True
             await self._send(Data(stream.number, b"", fin=True))
@@ -288,7 +288,7 @@ class SpdyForward:
             self._room.notify_all()
 
     async def _send(self, frame: Frame) -> None:
-        async with self._lock:  # headers are packed in the order in which they go out
+        async with self._lock:  # header compression requires encoding in sending order
             await self._socket.send(self._writer.bytes_of(frame))
 
 

@@ -1,6 +1,6 @@
-"""Answers that take their time: watches and followed logs.
+"""Long-running responses: watches and followed logs.
 
-They end when the client goes, when their time is up, or with the server.
+They end when the client disconnects, at their timeout, or when the server stops.
 """
 
 from __future__ import annotations
@@ -24,36 +24,36 @@ from trainwright.controlplane.apiserver.resources.paths import Target
 from trainwright.controlplane.apiserver.storage.events import Subscription
 from trainwright.controlplane.apiserver.storage.records import Record
 from trainwright.controlplane.apiserver.storage.selection import Selection
-from trainwright.controlplane.apiserver.streaming.open_streams import Streams
+from trainwright.controlplane.apiserver.streaming.open_streams import OpenStreams
 from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer
 from trainwright.controlplane.apiserver.wire.list_options import ListOptions
-from trainwright.controlplane.apiserver.wire.request_options import Include
-from trainwright.controlplane.apiserver.wire.tables import partial, table
+from trainwright.controlplane.apiserver.wire.request_options import IncludeObject
+from trainwright.controlplane.apiserver.wire.tables import partial_metadata, table
 
 log = logging.getLogger(__name__)
 
 BOOKMARK_SECONDS = 60.0
 DEFAULT_TIMEOUT = (1800.0, 3600.0)
-"""Seconds between which a watch ends that did not say when; spread, so that not all come back at once."""
+"""Range in seconds of the random timeout of watches without timeoutSeconds; random to spread reconnects."""
 PACE = (0.005, 0.25)
-"""Least and most seconds between two deliveries to one watcher. What comes meanwhile goes out together."""
+"""Minimum and maximum seconds between two writes to one watcher. Events in between are sent together."""
 _PACE_EACH = 0.0005
-"""Seconds by which one watcher slows down all: a delivery takes a fifth of that, and so they never take all the time there is."""
+"""Seconds that each watcher adds to the interval: a write takes a fifth of it, so watchers never use all CPU time."""
 LOG_READERS = 64
-"""Threads that wait for logs at the same time; each is free again at the next chunk or heartbeat."""
+"""Maximum threads waiting for logs; each is released at the next chunk or heartbeat."""
 
 
 class WatchStream:
-    """The changes of a collection as JSON lines."""
+    """A watch response: the changes of a collection as JSON lines."""
 
     def __init__(
         self,
         server: ResourceServer,
-        streams: Streams,
+        streams: OpenStreams,
         target: Target,
         options: ListOptions,
         view: str,
-        include: Include,
+        include: IncludeObject,
         clock: Callable[[], datetime],
     ):
         self._server = server
@@ -64,9 +64,9 @@ class WatchStream:
         self._include = include
         self._clock = clock
         self._headed = True
-        # Before the first byte goes out, so that a mistake in the request still gets its own status code.
+        # Parsed before the response starts, so that invalid requests get their own status code.
         self._selection = Selection.parse(target.strategy, options.label_selector, options.field_selector)
-        self._since = options.since()
+        self._since = options.start_revision()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         wake = asyncio.Event()
@@ -94,9 +94,9 @@ class WatchStream:
         seconds = self._options.timeout_seconds
         deadline = loop.time() + (seconds or random.uniform(*DEFAULT_TIMEOUT))
         bookmark = loop.time() + random.uniform(0.9, 1.0) * BOOKMARK_SECONDS
-        initial = (self._selection.shown(record) for record in subscription.initial)
+        initial = (self._selection.select(record) for record in subscription.initial)
         first = [self._line("ADDED", record) for record in initial if record is not None]
-        if self._options.send_initial_events and self._options.bookmarks:
+        if self._options.send_initial_events and self._options.allow_bookmarks:
             first.append(self._bookmark(subscription, initial_end=True))
         if first:
             await _body(send, b"".join(first))
@@ -104,17 +104,17 @@ class WatchStream:
             wake.clear()
             lines = []
             for event in subscription.take():
-                seen = self._selection.seen(event)
+                seen = self._selection.convert_event(event)
                 if seen:
                     lines.append(self._line(*seen))
             if lines:
                 await _body(send, b"".join(lines))
                 pace = min(max(len(self._streams) * _PACE_EACH, PACE[0]), PACE[1])
-                await asyncio.sleep(random.uniform(0.5, 1.0) * pace)  # not all at the same moment
-                continue  # more may have come meanwhile
+                await asyncio.sleep(random.uniform(0.5, 1.0) * pace)  # jitter
+                continue  # more events may be queued
             now = loop.time()
             over = now >= deadline
-            if self._options.bookmarks and (over or now >= bookmark) and not subscription.overflowed:
+            if self._options.allow_bookmarks and (over or now >= bookmark) and not subscription.overflowed:
                 bookmark = now + BOOKMARK_SECONDS
                 await _body(send, self._bookmark(subscription))
             if over or subscription.ended or gone.is_set():
@@ -137,18 +137,18 @@ class WatchStream:
         return orjson.dumps({"type": "BOOKMARK", "object": self._seen(obj)}) + b"\n"
 
     def _seen(self, obj: Obj) -> Obj:
-        """The object as this watcher wants to see it."""
+        """The object in the negotiated form."""
         if self._view != "Table":
-            return partial(obj) if self._view else obj
-        headed, self._headed = self._headed, False
+            return partial_metadata(obj) if self._view else obj
+        with_columns, self._headed = self._headed, False
         meta = {"resourceVersion": obj["metadata"]["resourceVersion"]}
-        return table(self._target.kind, [obj], meta, self._clock(), include=self._include, headed=headed)
+        return table(self._target.kind, [obj], meta, self._clock(), include=self._include, with_columns=with_columns)
 
 
 class LogStream:
-    """The chunks of a blocking iterator, read in a thread."""
+    """A log response: the chunks of a blocking iterator, read in a thread."""
 
-    def __init__(self, streams: Streams, first: bytes | None, chunks: Iterator[bytes], limiter: anyio.CapacityLimiter):
+    def __init__(self, streams: OpenStreams, first: bytes | None, chunks: Iterator[bytes], limiter: anyio.CapacityLimiter):
         self._streams = streams
         self._first = first
         self._chunks = chunks
@@ -189,7 +189,7 @@ async def _body(send: Send, data: bytes, *, more: bool = True) -> None:
 
 
 def _waker(wake: asyncio.Event) -> Callable[[], None]:
-    """What sets the event, from any thread."""
+    """A callback that sets the event from any thread."""
     loop, home = asyncio.get_running_loop(), get_ident()
 
     def awake() -> None:
@@ -199,14 +199,14 @@ def _waker(wake: asyncio.Event) -> Callable[[], None]:
         try:
             loop.call_soon_threadsafe(wake.set)
         except RuntimeError:
-            log.debug("event=watch_outlived_by_writer")  # the loop is gone, and this stream with it
+            log.debug("event=watch_loop_closed")  # the event loop is closed, and this stream with it
 
     return awake
 
 
 @asynccontextmanager
 async def _until_gone(receive: Receive, wake: asyncio.Event | None = None) -> AsyncIterator[asyncio.Event]:
-    """An event that is set when the client has gone, and `wake` with it."""
+    """Yields an event that is set, together with `wake`, when the client disconnects."""
     gone = asyncio.Event()
 
     async def listen() -> None:

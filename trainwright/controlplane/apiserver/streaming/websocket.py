@@ -1,6 +1,6 @@
-"""A WebSocket of a client: bytes both ways, with a deadline for clients that do not read, and a goodbye.
+"""A server-side WebSocket for bytes, with a send timeout and an orderly close.
 
-The framing is uvicorn's; it stops reading from the network while nobody receives, and `send` waits while the client does not read.
+uvicorn implements the framing and backpressure: it stops reading while `receive` is not called, and `send` waits for the client.
 """
 
 from __future__ import annotations
@@ -12,26 +12,26 @@ import binascii
 from starlette.types import Receive, Scope, Send
 
 from trainwright.api.errors import ApiError
-from trainwright.controlplane.apiserver.streaming.open_streams import Streams
+from trainwright.controlplane.apiserver.streaming.open_streams import OpenStreams
 
 SLOW_SECONDS = 300.0
-"""How long a client may leave what is sent to it unread."""
+"""Time limit for a client to read what is sent."""
 GOING_AWAY = 1001
 _BEARER = "base64url.bearer.authorization.k8s.io."
 
 
-class Gone(Exception):
-    """The client has gone, or does not read what it is sent."""
+class ConnectionClosed(Exception):
+    """The client has disconnected or does not read."""
 
 
-class NoSuchProtocol(ApiError):
-    """None of the protocols that a client proposes is spoken here."""
+class UnsupportedProtocol(ApiError):
+    """None of the client's subprotocols is supported."""
 
     code, reason = 403, "Forbidden"
 
 
 def split_protocols(scope: Scope) -> tuple[list[str], str | None]:
-    """The protocols that a client proposes, and the token that a browser hides among them, having no other place for it."""
+    """The proposed subprotocols, and the bearer token that browsers send as one because they cannot set headers."""
     proposed: list[str] = []
     token = None
     for protocol in scope.get("subprotocols") or []:
@@ -46,19 +46,19 @@ def split_protocols(scope: Scope) -> tuple[list[str], str | None]:
     return proposed, token
 
 
-def chosen_protocol(scope: Scope, spoken: tuple[str, ...]) -> str:
-    """The first protocol that both speak, by the client's order. Raises NoSuchProtocol."""
+def negotiate_protocol(scope: Scope, spoken: tuple[str, ...]) -> str:
+    """The first supported subprotocol in the client's order. Raises NoSuchProtocol."""
     proposed, _ = split_protocols(scope)
     for protocol in proposed:
         if protocol in spoken:
             return protocol
-    raise NoSuchProtocol(f"requested protocol(s) are not supported: {proposed}; supports {list(spoken)}")
+    raise UnsupportedProtocol(f"requested protocol(s) are not supported: {proposed}; supports {list(spoken)}")
 
 
 class WebSocket:
-    """Begins with the answer to the client's handshake, in `async with`; ends with the block, or with the server."""
+    """An async context manager: accepts the handshake on entry and closes the connection on exit."""
 
-    def __init__(self, receive: Receive, send: Send, streams: Streams, protocol: str):
+    def __init__(self, receive: Receive, send: Send, streams: OpenStreams, protocol: str):
         self._receive, self._send, self._streams, self._protocol = receive, send, streams, protocol
         self._closed = False
         self._stopped = asyncio.Event()
@@ -74,15 +74,15 @@ class WebSocket:
         await self.close(GOING_AWAY if self._stopped.is_set() else 1000)
 
     def _stop(self) -> None:
-        """From another thread."""
+        """Called from another thread."""
         self._loop.call_soon_threadsafe(self._stopped.set)
 
     async def until_stopped(self) -> None:
-        """Returns when the server stops."""
+        """Wait until the server stops."""
         await self._stopped.wait()
 
     async def receive(self) -> bytes | None:
-        """The next message, None when the client has closed."""
+        """The next message; None after the client has closed."""
         while True:
             message = await self._receive()
             if message["type"] == "websocket.disconnect":
@@ -93,13 +93,13 @@ class WebSocket:
                 return data if data is not None else str(message.get("text") or "").encode()
 
     async def send(self, data: bytes) -> None:
-        """Raises Gone."""
+        """Send a message. Raises Gone."""
         try:
             async with asyncio.timeout(SLOW_SECONDS):
                 await self._send({"type": "websocket.send", "bytes": data})
-        except (OSError, RuntimeError, TimeoutError) as error:  # OSError, RuntimeError: it was closed in between
+        except (OSError, RuntimeError, TimeoutError) as error:  # OSError, RuntimeError: closed concurrently
             self._closed = True
-            raise Gone from error
+            raise ConnectionClosed from error
 
     async def close(self, code: int) -> None:
         if self._closed:
@@ -109,4 +109,4 @@ class WebSocket:
             async with asyncio.timeout(SLOW_SECONDS):
                 await self._send({"type": "websocket.close", "code": code})
         except (OSError, RuntimeError, TimeoutError) as error:
-            raise Gone from error
+            raise ConnectionClosed from error

@@ -1,1 +1,1 @@
-"""The verbs of the API on stored objects: get, list, create, update, patch, delete, watch."""
+"""The Kubernetes verbs on stored objects: get, list, create, update, patch, delete, watch."""

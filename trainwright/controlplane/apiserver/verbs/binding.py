@@ -1,18 +1,18 @@
-"""Binding a pod to a node: what a scheduler writes, once for each pod."""
+"""The pods/binding subresource, with which the scheduler assigns pods to nodes."""
 
 from __future__ import annotations
 
 from trainwright.api import kinds
 from trainwright.api.errors import Conflict
 from trainwright.controlplane.apiserver.verbs.writer import ObjectWriter
-from trainwright.controlplane.apiserver.wire.api_errors import Unspecified
+from trainwright.controlplane.apiserver.wire.api_errors import UnknownReasonError
 
 
 def bind_pod(writer: ObjectWriter, namespace: str, name: str, node: str) -> None:
-    """Give a pod its node, once. Raises Conflict when it has one, NotFound."""
+    """Assign a pod to a node. Raises Conflict if it is already assigned, NotFound."""
     kind = kinds.POD
     if not node:
-        raise Unspecified("target.name: Required value")
+        raise UnknownReasonError("target.name: Required value")
     with writer.store.locked():
         old = writer.stored(kind, namespace, name)
         bound = (old.object.get("spec") or {}).get("nodeName")

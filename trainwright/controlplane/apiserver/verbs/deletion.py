@@ -1,6 +1,6 @@
-"""What a DELETE means for one object: gone at once, or marked and left to its finalizers, its pod's grace, its dependents.
+"""Decides how a DELETE affects an object: removed immediately, or marked until finalizers, grace period and dependents allow it.
 
-A pure decision on the stored object; `rest` carries it out.
+Pure functions; `removal` stores the result.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from trainwright.api.kinds import NAMESPACE, POD, Kind
 from trainwright.api.objects import Obj, name_of, uid_of
 from trainwright.api.times import parse_time, rfc3339
 from trainwright.controlplane.apiserver.resources.registry import Strategy
-from trainwright.controlplane.apiserver.verbs.metadata import raise_generation
-from trainwright.controlplane.apiserver.wire.api_errors import conflict
+from trainwright.controlplane.apiserver.verbs.metadata import increment_generation
+from trainwright.controlplane.apiserver.wire.api_errors import conflict_error
 
 DEFAULT_GRACE = 30
-"""Seconds that a pod has to end, as in Kubernetes."""
+"""Default terminationGracePeriodSeconds of a pod, as in Kubernetes."""
 LONGEST_GRACE = 10**9
-"""Seconds; some thirty years, with which every calendar can still count."""
+"""Maximum grace period in seconds, about thirty years, so that date arithmetic cannot overflow."""
 FOREGROUND = "foregroundDeletion"
 ORPHAN = "orphan"
 Policy = Literal["Background", "Foreground", "Orphan"]
@@ -29,7 +29,7 @@ _POLICIES = ("Background", "Foreground", "Orphan")
 
 @dataclass(frozen=True)
 class DeleteOptions:
-    """What a client may say with a DELETE. No policy means Background, for Jobs too."""
+    """The options of a DELETE. Without a policy the default is Background, for Jobs too."""
 
     propagation: Policy | None = None
     grace_period_seconds: int | None = None
@@ -39,7 +39,7 @@ class DeleteOptions:
 
     @classmethod
     def parse(cls, body: Any, query: dict[str, str], *, dry_run: bool = False) -> DeleteOptions:
-        """From a DeleteOptions object and the URL's parameters, which the object overrules. Raises BadRequest."""
+        """Parse a DeleteOptions object and query parameters; the object takes precedence. Raises BadRequest, Invalid."""
         body = body or {}
         if not isinstance(body, dict) or not isinstance(body.get("preconditions") or {}, dict):
             raise BadRequest("the body of a DELETE must be a DeleteOptions object")
@@ -70,18 +70,18 @@ class DeleteOptions:
 
 
 def check_preconditions(kind: Kind, obj: Obj, options: DeleteOptions) -> None:
-    """Raises Conflict when the stored object is not the one that the client means."""
+    """Raises Conflict if the stored object does not match the preconditions."""
     name, version, wanted = name_of(obj), obj["metadata"]["resourceVersion"], options.resource_version
     if options.uid and options.uid != uid_of(obj):
         why = f"the UID in the precondition ({options.uid}) does not match the UID in record ({uid_of(obj)}). "
-        raise conflict(kind, name, why + "The object might have been deleted and then recreated", by_kind=True)
+        raise conflict_error(kind, name, why + "The object might have been deleted and then recreated", by_kind=True)
     if wanted and wanted != version:
         why = f"the ResourceVersion in the precondition ({wanted}) does not match the ResourceVersion in record ({version}). "
-        raise conflict(kind, name, why + "The object might have been modified", by_kind=True)
+        raise conflict_error(kind, name, why + "The object might have been modified", by_kind=True)
 
 
-def marked(strategy: Strategy, obj: Obj, options: DeleteOptions, now: datetime) -> tuple[Obj, bool]:
-    """The object as its deletion leaves it, as a new value, and whether it can be removed at once."""
+def mark_for_deletion(strategy: Strategy, obj: Obj, options: DeleteOptions, now: datetime) -> tuple[Obj, bool]:
+    """A copy of the object marked for deletion, and whether it can be removed immediately."""
     metadata = dict(obj["metadata"])
     doomed = {**obj, "metadata": metadata}
     finalizers = _finalizers(metadata.get("finalizers") or [], options)
@@ -93,22 +93,22 @@ def marked(strategy: Strategy, obj: Obj, options: DeleteOptions, now: datetime) 
     was_marked = "deletionTimestamp" in metadata
     if not was_marked or (grace is not None and grace < metadata.get("deletionGracePeriodSeconds", 0)):
         since = now
-        if was_marked:  # the clock of a deletion starts once: a later request can only shorten it
+        if was_marked:  # the grace period starts with the first request; later requests can only shorten it
             since = parse_time(metadata["deletionTimestamp"]) - timedelta(seconds=metadata.get("deletionGracePeriodSeconds", 0))
         metadata["deletionTimestamp"] = rfc3339(since + timedelta(seconds=grace or 0))
         if strategy.kind != NAMESPACE:
             metadata["deletionGracePeriodSeconds"] = grace or 0
     if not was_marked and strategy.generation:
-        raise_generation(doomed)
-    if not was_marked and strategy.kind != POD and is_over(doomed):
-        return obj, True  # it goes as it is, without ever having been marked
+        increment_generation(doomed)
+    if not was_marked and strategy.kind != POD and can_be_removed(doomed):
+        return obj, True  # removed immediately, without a deletion timestamp
     if strategy.kind == NAMESPACE:
         doomed["status"] = {**(obj.get("status") or {}), "phase": "Terminating"}
-    return doomed, is_over(doomed)
+    return doomed, can_be_removed(doomed)
 
 
-def is_over(obj: Obj) -> bool:
-    """Whether nothing holds an object that is being deleted: no finalizer, no grace, no contents of a namespace."""
+def can_be_removed(obj: Obj) -> bool:
+    """Whether an object being deleted can be removed: no finalizers, no grace period, no namespace contents."""
     metadata = obj["metadata"]
     return (
         "deletionTimestamp" in metadata
@@ -126,7 +126,7 @@ def _finalizers(present: list[str], options: DeleteOptions) -> list[str]:
 
 
 def _grace(kind: Kind, obj: Obj, options: DeleteOptions) -> int | None:
-    """Seconds until the object goes; None for a repeated DELETE that does not say."""
+    """The grace period in seconds; None to keep that of an earlier DELETE."""
     if kind != POD:
         return 0
     spec, status = obj.get("spec") or {}, obj.get("status") or {}

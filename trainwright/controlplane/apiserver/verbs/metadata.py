@@ -1,6 +1,6 @@
-"""The metadata that the server owns: identity, names, versions, generation; and the checks of what clients write into the rest.
+"""Server-managed metadata (identity, names, resource version, generation) and validation of client-provided metadata.
 
-Functions on dicts that read neither clock nor random numbers; those come in as arguments.
+Functions on dicts; time and random values are arguments.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from trainwright.api.errors import BadRequest, Invalid, Problem, Undecodable
 from trainwright.api.kinds import EVENT, Kind
 from trainwright.api.objects import Obj, name_of, uid_of
 from trainwright.api.rules.metadata import changed_metadata_problems, metadata_problems
-from trainwright.controlplane.apiserver.admission.kind_mismatch import of_another_kind
+from trainwright.controlplane.apiserver.admission.kind_mismatch import kind_mismatch_error
 from trainwright.controlplane.apiserver.resources.registry import strategy_of
 from trainwright.controlplane.apiserver.storage.records import Record
-from trainwright.controlplane.apiserver.wire.api_errors import conflict, details_of, modified
+from trainwright.controlplane.apiserver.wire.api_errors import conflict_error, modified_error, status_details
 from trainwright.controlplane.apiserver.wire.limits import check_depth
 
 SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
-"""What a generated suffix is made of: no vowels, so no words; none of the digits that look like letters."""
+"""Characters of generated name suffixes: no vowels, to avoid words, and no digits that look like letters; as in Kubernetes."""
 SUFFIX_LENGTH = 5
 
 _OWNED = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation", "selfLink")
-"""What an update cannot change."""
+"""Fields that an update cannot change."""
 _OTHER_UID = (
     "StorageError: invalid object, Code: 4, Key: {}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: "
     "UID in precondition: {}, UID in object meta: {}"
@@ -32,10 +32,10 @@ _SAID = {"kind": "Kind", "apiVersion": "apiVersion"}
 _MISSING_VERSION = (None, "", "0")
 
 
-def decoded(kind: Kind, obj: Any, *, custom: bool, old: Record | None = None) -> Obj:
-    """A copy of a client's object, two levels deep, that is certain to be of `kind` and to have metadata of the right types.
+def decode_object(kind: Kind, obj: Any, *, custom: bool, old: Record | None = None) -> Obj:
+    """Copy a client's object, two levels deep, and check its kind and the types of its metadata.
 
-    Built-in kinds may leave apiVersion and kind out; custom resources may not. `old` is what it is to replace.
+    Built-in kinds may omit apiVersion and kind; custom resources may not. `old` is the object to be replaced.
     Raises BadRequest, Undecodable, Invalid for a custom resource of another kind.
     """
     if not isinstance(obj, dict):
@@ -48,7 +48,7 @@ def decoded(kind: Kind, obj: Any, *, custom: bool, old: Record | None = None) ->
             )
     found = (obj.get("apiVersion") or kind.api_version, obj.get("kind") or kind.kind)
     if found != (kind.api_version, kind.kind):
-        raise of_another_kind(kind, obj, custom=custom, old=old.object if old else None)
+        raise kind_mismatch_error(kind, obj, custom=custom, old=old.object if old else None)
     metadata = obj.get("metadata") or {}
     wrong = next(_wrong_types(metadata), None)
     if wrong:
@@ -60,7 +60,7 @@ def decoded(kind: Kind, obj: Any, *, custom: bool, old: Record | None = None) ->
 
 
 def _wrong_types(metadata: Any) -> Iterator[str]:
-    """In the words of Go's reader of JSON."""
+    """Type errors with the messages of Go's JSON decoder."""
     if not isinstance(metadata, dict):
         yield _not_read(metadata, "", "v1.ObjectMeta")
         return
@@ -86,12 +86,12 @@ def _not_read(value: Any, place: str, wanted: str) -> str:
     return f"json: cannot unmarshal {sorts.get(type(value), 'null')} into Go struct field ObjectMeta.metadata{place} of type {wanted}"
 
 
-def place(kind: Kind, obj: Obj, namespace: str, name: str | None = None) -> None:
-    """Put an object, in place, where the request puts it. Raises BadRequest when the object says otherwise."""
+def set_identity(kind: Kind, obj: Obj, namespace: str, name: str | None = None) -> None:
+    """Check namespace and name against the request, setting a missing namespace in place. Raises BadRequest."""
     metadata = obj["metadata"]
     if kind.namespaced:
         if not namespace:
-            raise BadRequest(f"{kind.resource} live in a namespace; none was given")
+            raise BadRequest(f"{kind.resource} are namespaced: a namespace is required")
         if metadata.setdefault("namespace", namespace) != namespace:
             raise BadRequest("the namespace of the provided object does not match the namespace sent on the request")
     else:
@@ -104,23 +104,23 @@ def place(kind: Kind, obj: Obj, namespace: str, name: str | None = None) -> None
         raise BadRequest(f"the name of the object ({metadata['name']}) does not match the name on the URL ({name})")
 
 
-def name_new(obj: Obj, suffix: str) -> None:
-    """Give a new object, in place, its generated name where it asks for one."""
+def generate_name(obj: Obj, suffix: str) -> None:
+    """Generate the name of a new object from `generateName`, in place."""
     metadata = obj["metadata"]
     if not metadata.get("name") and metadata.get("generateName"):
         metadata["name"] = metadata["generateName"][: 63 - SUFFIX_LENGTH] + suffix
 
 
-def check(kind: Kind, obj: Obj, *, changed: bool = False) -> None:
-    """The rules of metadata that hold for every kind. Raises Invalid."""
+def validate(kind: Kind, obj: Obj, *, changed: bool = False) -> None:
+    """Validate the metadata rules common to all kinds. Raises Invalid."""
     find = changed_metadata_problems if changed else metadata_problems
     problems = list(find(kind, obj["metadata"], custom=strategy_of(kind).custom))
     if problems:
         raise Invalid.of(kind.kind, name_of(obj), problems, kind.group)
 
 
-def start(obj: Obj, uid: str, now: str, *, generation: bool) -> None:
-    """The server's part of a new object's metadata, in place."""
+def initialize(obj: Obj, uid: str, now: str, *, generation: bool) -> None:
+    """Set the server-managed metadata of a new object, in place."""
     metadata = obj["metadata"]
     for name in (*_OWNED, "resourceVersion"):
         if name != "generation" or generation:
@@ -130,8 +130,8 @@ def start(obj: Obj, uid: str, now: str, *, generation: bool) -> None:
         metadata["generation"] = 1
 
 
-def carry_over(new: Obj, old: Obj) -> None:
-    """The server's part of a changed object's metadata, in place: as it was."""
+def keep_server_fields(new: Obj, old: Obj) -> None:
+    """Copy the server-managed metadata of the old object, in place."""
     metadata, before = new["metadata"], old["metadata"]
     for name in (*_OWNED, "resourceVersion"):
         if name in before:
@@ -141,42 +141,44 @@ def carry_over(new: Obj, old: Obj) -> None:
 
 
 def check_version(kind: Kind, obj: Obj, old: Obj, *, required: bool) -> None:
-    """Whether a change was made to what is stored. Raises Conflict for another version or UID, Invalid for a missing one."""
+    """Check resourceVersion and UID preconditions. Raises Conflict for a mismatch, Invalid for a missing required version."""
     metadata = obj["metadata"]
     version, name = metadata.get("resourceVersion"), name_of(old)
     if version in _MISSING_VERSION:
         if required:
             problem = Problem("metadata.resourceVersion", "Invalid value: 0: must be specified for an update")
-            raise Invalid(f'{kind.resource} "{name}" is invalid: {problem}', problems=[problem], details=details_of(kind, name))
+            raise Invalid(
+                f'{kind.resource} "{name}" is invalid: {problem}', problems=[problem], details=status_details(kind, name)
+            )
     elif version != old["metadata"]["resourceVersion"]:
-        raise modified(kind, name)
+        raise modified_error(kind, name)
     if metadata.get("uid") and metadata["uid"] != uid_of(old):
         key = filter(None, ("/registry", kind.group, kind.plural, old["metadata"].get("namespace"), name))
-        raise conflict(kind, name, _OTHER_UID.format("/".join(key), metadata["uid"], uid_of(old)))
+        raise conflict_error(kind, name, _OTHER_UID.format("/".join(key), metadata["uid"], uid_of(old)))
 
 
 def check_identity(kind: Kind, new: Obj, old: Obj) -> None:
-    """Raises Invalid for a patch that would make another object of this one."""
+    """Raises Invalid if a patch changes the UID."""
     uid = new["metadata"].get("uid")
     if uid and uid != uid_of(old):
         _fixed(kind, new, "uid", uid)
 
 
 def check_deletion(kind: Kind, new: Obj, old: Obj) -> None:
-    """Raises Invalid for a write that pretends a deletion; only a DELETE deletes."""
+    """Raises Invalid if a write sets deletionTimestamp; only a DELETE may."""
     wanted = new["metadata"].get("deletionTimestamp")
     if wanted and "deletionTimestamp" not in old["metadata"]:
         _fixed(kind, new, "deletionTimestamp", wanted)
 
 
 def _fixed(kind: Kind, obj: Obj, name: str, value: str) -> None:
-    # Asked for all kinds and once more for this one, and said twice.
+    # kube-apiserver validates this twice, generically and per kind, and reports it twice, except for Events.
     problem = Problem(f"metadata.{name}", f'Invalid value: "{value}": field is immutable')
     raise Invalid.of(kind.kind, name_of(obj), [problem] * (1 if kind == EVENT else 2), kind.group)
 
 
 def check_finalizers(kind: Kind, new: Obj, old: Obj) -> None:
-    """Once an object is being deleted nobody can hold it any longer than it is held already. Raises Invalid."""
+    """Raises Invalid if finalizers are added to an object that is being deleted."""
     if "deletionTimestamp" not in old["metadata"]:
         return
     added = set(new["metadata"].get("finalizers") or []) - set(old["metadata"].get("finalizers") or [])
@@ -187,11 +189,11 @@ def check_finalizers(kind: Kind, new: Obj, old: Obj) -> None:
         raise Invalid.of(kind.kind, name_of(new), [Problem("metadata.finalizers", message, "FieldValueForbidden")], kind.group)
 
 
-def count_generation(new: Obj, old: Obj) -> None:
-    """Raise the generation, in place, when anything outside of metadata and status has changed."""
+def update_generation(new: Obj, old: Obj) -> None:
+    """Increment the generation, in place, if anything outside metadata and status has changed."""
     if any(new.get(key) != old.get(key) for key in (new.keys() | old.keys()) - {"metadata", "status"}):
-        raise_generation(new)
+        increment_generation(new)
 
 
-def raise_generation(obj: Obj) -> None:
+def increment_generation(obj: Obj) -> None:
     obj["metadata"]["generation"] = (obj["metadata"].get("generation") or 0) + 1

@@ -1,4 +1,4 @@
-"""The four ways to patch an object, each from the stored object and the patch to the object that is wanted."""
+"""Applies JSON, merge and strategic merge patches to a stored object, and validates apply configurations."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from trainwright.api.patching.json_patch import PatchFailed, apply_json_patch
 from trainwright.api.patching.merge_patch import merge
 from trainwright.api.patching.strategic_merge import BadDirective, in_go, strategic_merge
 from trainwright.api.schema.types import Schema
-from trainwright.controlplane.apiserver.managed_fields.configurations import configuration_faults
+from trainwright.controlplane.apiserver.managed_fields.configurations import configuration_errors
 from trainwright.controlplane.apiserver.managed_fields.managers import check_config
 from trainwright.controlplane.apiserver.resources.registry import Strategy
-from trainwright.controlplane.apiserver.wire.api_errors import Unspecified
+from trainwright.controlplane.apiserver.wire.api_errors import UnknownReasonError
 from trainwright.controlplane.apiserver.wire.limits import BODY_LIMIT, check_operations
-from trainwright.controlplane.apiserver.wire.patch_types import APPLY, JSON_PATCH, MERGE, STRATEGIC, WRONG_TYPE
+from trainwright.controlplane.apiserver.wire.patch_types import APPLY, JSON_PATCH, MERGE, STRATEGIC, UNSUPPORTED_MEDIA_TYPE
 
 _REJECTED = "the server rejected our request due to an error in our request"
 _CUSTOM = (JSON_PATCH, MERGE, APPLY)
 _BUILT_IN = (*_CUSTOM, STRATEGIC)
 
 
-def unreadable(error: Undecodable, kind: Kind, changed: Obj, patch: Any, media_type: str) -> Undecodable | Invalid:
-    """What a patch is told whose result cannot be read: the same, but about the patch."""
+def undecodable_error(error: Undecodable, kind: Kind, changed: Obj, patch: Any, media_type: str) -> Undecodable | Invalid:
+    """The error for a patch whose result cannot be decoded: the decoding error, rephrased for the patch."""
     _, known, why = error.message.partition(f" cannot be handled as a {kind.kind}: ")
     if not known:
         return error
@@ -37,37 +37,39 @@ def unreadable(error: Undecodable, kind: Kind, changed: Obj, patch: Any, media_t
 
 
 class _Rejected(Invalid):
-    """A JSON patch that does not fit the object; servers do not say why."""
+    """A JSON patch that cannot be applied; kube-apiserver does not report the reason."""
 
     def status(self) -> Obj:
         return {**super().status(), "details": {}}
 
 
 def check_media_type(strategy: Strategy, media_type: str) -> None:
-    """Raises UnsupportedMediaType for a patch that this kind does not take."""
+    """Raises UnsupportedMediaType if the kind does not support this type of patch."""
     if media_type in (_CUSTOM if strategy.custom else _BUILT_IN):
         return
     if strategy.custom:
         accepted = ", ".join(_CUSTOM)
         raise UnsupportedMediaType(f"the body of the request was in an unknown format - accepted media types include: {accepted}")
-    raise UnsupportedMediaType(WRONG_TYPE)
+    raise UnsupportedMediaType(UNSUPPORTED_MEDIA_TYPE)
 
 
-def configuration(kind: Kind, patch: Any, schema: Schema) -> Obj:
-    """An apply patch, checked. Raises BadRequest, and ApiError for a field that the kind does not have."""
+def parse_configuration(kind: Kind, patch: Any, schema: Schema) -> Obj:
+    """Validate an apply configuration. Raises BadRequest, and ApiError for unknown fields."""
     if not isinstance(patch, dict) or not isinstance(patch.get("metadata") or {}, dict):
         raise BadRequest("error decoding YAML: an object was expected")
     check_config(patch, kind.api_version)
     metadata = patch.get("metadata") or {}
-    if told := list(configuration_faults(schema, patch)):
+    if told := list(configuration_errors(schema, patch)):
         name = f"{metadata.get('namespace', '')}/{metadata.get('name', '')}"
         text = told[0] if len(told) == 1 else "errors:" + "".join(f"\n  {line}" for line in told)
-        raise Unspecified(f"failed to create typed patch object ({name}; {kind.group}/{kind.version}, Kind={kind.kind}): {text}")
+        raise UnknownReasonError(
+            f"failed to create typed patch object ({name}; {kind.group}/{kind.version}, Kind={kind.kind}): {text}"
+        )
     return {**patch, "metadata": metadata}
 
 
-def patched(strategy: Strategy, stored: Obj, patch: Any, media_type: str) -> Obj:
-    """The object that the patch makes of the stored one; neither is changed. Raises BadRequest, Invalid."""
+def apply_patch(strategy: Strategy, stored: Obj, patch: Any, media_type: str) -> Obj:
+    """Apply a patch to a copy of the stored object. Raises BadRequest, Invalid."""
     if media_type == JSON_PATCH:
         if not isinstance(patch, list):
             raise BadRequest("error decoding patch: a JSON patch is a list of operations")
@@ -85,7 +87,7 @@ def patched(strategy: Strategy, stored: Obj, patch: Any, media_type: str) -> Obj
             raise BadRequest(str(error)) from error
         except ValueError as error:
             raise ApiError(str(error)) from error
-        # Merged into an object whose kind is known: what the patch says of it is not read.
+        # The kind of the stored object is known: a patch cannot change it.
         result |= {name: stored[name] for name in ("apiVersion", "kind")}
     else:
         result = merge(stored, patch)

@@ -1,4 +1,4 @@
-"""Deleting: an object, a collection, a namespace with everything in it, and the end of a namespace that is finalized."""
+"""The delete verb, and the finalize subresource of namespaces."""
 
 from __future__ import annotations
 
@@ -10,10 +10,15 @@ from trainwright.api import kinds
 from trainwright.api.kinds import Kind
 from trainwright.controlplane.apiserver.resources.registry import strategy_of
 from trainwright.controlplane.apiserver.verbs import metadata, namespaces
-from trainwright.controlplane.apiserver.verbs.answers import Answer, Warnings, answer_with, deleted
-from trainwright.controlplane.apiserver.verbs.deletion import DeleteOptions, check_preconditions, is_over, marked
+from trainwright.controlplane.apiserver.verbs.deletion import (
+    DeleteOptions,
+    can_be_removed,
+    check_preconditions,
+    mark_for_deletion,
+)
+from trainwright.controlplane.apiserver.verbs.results import Result, Warnings, deletion_status, unstored_result
 from trainwright.controlplane.apiserver.verbs.writer import ObjectWriter
-from trainwright.controlplane.apiserver.wire.api_errors import forbidden
+from trainwright.controlplane.apiserver.wire.api_errors import forbidden_error
 from trainwright.controlplane.apiserver.wire.write_options import WriteOptions
 
 _ORPHANED = (
@@ -24,46 +29,46 @@ _ORPHANED = (
 
 def delete_object(
     writer: ObjectWriter, kind: Kind, namespace: str, name: str, options: DeleteOptions, empty_namespace: Callable[[str], None]
-) -> Answer:
-    """Delete an object, or mark it until its finalizers, its grace or its contents allow it.
+) -> Result:
+    """Delete an object, or mark it until finalizers, grace period or namespace contents allow its removal.
 
-    `empty_namespace` deletes what a namespace holds.
+    `empty_namespace` deletes the contents of a namespace.
 
-    Raises Conflict for a precondition, Forbidden for a namespace that has to be, NotFound.
+    Raises Conflict for a failed precondition, Forbidden for a permanent namespace, NotFound.
     """
     strategy = strategy_of(kind)
     with writer.store.locked():
         old = writer.stored(kind, namespace, name)
         check_preconditions(kind, old.object, options)
         if kind == kinds.NAMESPACE and name in namespaces.PERMANENT:
-            raise forbidden(kind, name, "this namespace may not be deleted")
+            raise forbidden_error(kind, name, "this namespace may not be deleted")
         warnings: Warnings = []
         if options.propagation is None and strategy.orphans_by_default:
             options, warnings = replace(options, propagation="Orphan"), [_ORPHANED]
-        doomed, over = marked(strategy, old.object, options, writer.clock())
+        doomed, over = mark_for_deletion(strategy, old.object, options, writer.clock())
         if options.dry_run:
-            return answer_with(doomed) if not over or strategy.answers_deleted_object else deleted(kind, old.object)
+            return unstored_result(doomed) if not over or strategy.returns_deleted_object else deletion_status(kind, old.object)
         if over:
             last = writer.remove(kind, old, doomed)
-            return Answer(last) if strategy.answers_deleted_object else deleted(kind, old.object)
+            return Result(last) if strategy.returns_deleted_object else deletion_status(kind, old.object)
         if doomed != old.object:
             old = writer.put(kind, old, doomed)
         if kind == kinds.NAMESPACE:
             empty_namespace(name)
-        return Answer(old, warnings)
+        return Result(old, warnings)
 
 
-def finalize_namespace(writer: ObjectWriter, name: str, namespace: Any, options: WriteOptions) -> Answer:
-    """Replace what holds a namespace; one that is being deleted goes with the last of it. Raises NotFound, Conflict."""
+def finalize_namespace(writer: ObjectWriter, name: str, namespace: Any, options: WriteOptions) -> Result:
+    """Replace the finalizers of a namespace; removing the last one removes a terminating namespace. Raises NotFound, Conflict."""
     kind = kinds.NAMESPACE
-    new = metadata.decoded(kind, namespace, custom=False)
+    new = metadata.decode_object(kind, namespace, custom=False)
     with writer.store.locked():
         old = writer.stored(kind, "", name)
         metadata.check_version(kind, new, old.object, required=False)
         changed = {**old.object, "spec": new.get("spec") or {}}
         if options.dry_run or changed == old.object:
-            return answer_with(changed)
-        if is_over(changed):
+            return unstored_result(changed)
+        if can_be_removed(changed):
             writer.remove(kind, old, changed)
-            return answer_with(changed)
-        return Answer(writer.put(kind, old, changed))
+            return unstored_result(changed)
+        return Result(writer.put(kind, old, changed))

@@ -1,6 +1,6 @@
-"""The verbs of Kubernetes on the store: get, list, create, update, patch, delete and watch, independent of HTTP.
+"""The Kubernetes verbs on the store: get, list, create, update, patch, delete and watch, independent of HTTP.
 
-Answers share the store's objects: copy one before changing it. Every write happens under the store's lock.
+Results share the store's objects: copy one before changing it. Every write happens under the store's lock.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from trainwright.api.kinds import Kind
 from trainwright.controlplane.apiserver.admission.webhooks import Webhooks
 from trainwright.controlplane.apiserver.managed_fields.managed_views import schema_of
 from trainwright.controlplane.apiserver.managed_fields.managed_writes import (
-    managed_in,
-    owners_before,
+    managed_fields_of,
+    managers_before_write,
 )
-from trainwright.controlplane.apiserver.managed_fields.managers import Ownership
+from trainwright.controlplane.apiserver.managed_fields.managers import ManagedFields
 from trainwright.controlplane.apiserver.resources.registry import strategy_of
 from trainwright.controlplane.apiserver.storage.events import Subscription
 from trainwright.controlplane.apiserver.storage.listing import list_page
@@ -29,15 +29,15 @@ from trainwright.controlplane.apiserver.storage.pagination import Page
 from trainwright.controlplane.apiserver.storage.store import Store
 from trainwright.controlplane.apiserver.storage.views import View, stored_kind, view_of
 from trainwright.controlplane.apiserver.verbs import metadata, namespaces, patches
-from trainwright.controlplane.apiserver.verbs.answers import Answer, Warnings
 from trainwright.controlplane.apiserver.verbs.apply import apply, apply_new
 from trainwright.controlplane.apiserver.verbs.binding import bind_pod
 from trainwright.controlplane.apiserver.verbs.deletion import DeleteOptions
 from trainwright.controlplane.apiserver.verbs.removal import delete_object, finalize_namespace
+from trainwright.controlplane.apiserver.verbs.results import Result, Warnings
 from trainwright.controlplane.apiserver.verbs.writer import ObjectWriter
 from trainwright.controlplane.apiserver.wire import patch_types
-from trainwright.controlplane.apiserver.wire.api_errors import Unspecified, not_found
-from trainwright.controlplane.apiserver.wire.list_options import ListOptions, version_number
+from trainwright.controlplane.apiserver.wire.api_errors import UnknownReasonError, not_found_error
+from trainwright.controlplane.apiserver.wire.list_options import ListOptions, parse_resource_version
 from trainwright.controlplane.apiserver.wire.write_options import WriteOptions
 from trainwright.controlplane.gates import FeatureGates
 
@@ -50,7 +50,7 @@ _DELETE = DeleteOptions()
 
 
 class ResourceServer:
-    """The API without HTTP. Safe to use from many threads."""
+    """The API without HTTP. Thread-safe."""
 
     def __init__(
         self,
@@ -61,69 +61,69 @@ class ResourceServer:
     ):
         self.store = store
         self._writer = ObjectWriter(store, Webhooks(store, gates), clock)
-        for name in namespaces.FIRST:
+        for name in namespaces.INITIAL:
             if store.get(kinds.NAMESPACE.resource, "", name) is None:
                 self.create(kinds.NAMESPACE, "", {"metadata": {"name": name}})
 
-    def get(self, kind: Kind, namespace: str, name: str) -> Answer:
-        """One object. Raises NotFound."""
+    def get(self, kind: Kind, namespace: str, name: str) -> Result:
+        """Return an object. Raises NotFound."""
         record, view = self._writer.stored(stored_kind(kind), namespace, name), view_of(kind)
-        return Answer(view.record(record) if view else record)
+        return Result(view.record(record) if view else record)
 
     def list(self, kind: Kind, namespace: str | None, options: ListOptions = _ALL) -> Page:
-        """The objects that match, or a page of them. Raises BadRequest, Expired, Timeout (for a version of the future)."""
+        """One page of the matching objects. Raises BadRequest, Expired, Timeout (for a future resource version)."""
         return list_page(self.store, kind, namespace, options)
 
     def subscribe(
         self, kind: Kind, namespace: str | None, since: int | None, wake: Callable[[], None] | None = None
     ) -> Subscription:
-        """Hear of changes after `since` (None: from now on, with what there is). Raises Expired."""
+        """Subscribe to changes after revision `since`; None starts with the current objects. Raises Expired."""
         return self.store.subscribe(stored_kind(kind).resource, namespace, since, wake=wake)
 
-    def create(self, kind: Kind, namespace: str, obj: Any, options: WriteOptions = _PLAIN, *, name: str | None = None) -> Answer:
-        """Raises AlreadyExists, BadRequest, Forbidden, Invalid, NotFound (for the namespace)."""
+    def create(self, kind: Kind, namespace: str, obj: Any, options: WriteOptions = _PLAIN, *, name: str | None = None) -> Result:
+        """Create an object. Raises AlreadyExists, BadRequest, Forbidden, Invalid, NotFound (for the namespace)."""
         strategy = strategy_of(kind)
-        new = metadata.decoded(kind, obj, custom=strategy.custom)
-        metadata.place(kind, new, namespace, name)
+        new = metadata.decode_object(kind, obj, custom=strategy.custom)
+        metadata.set_identity(kind, new, namespace, name)
         if view := view_of(kind):
-            kept, warnings = view.taken(new, None, options)
+            kept, warnings = view.validate_and_convert(new, None, options)
             return _seen(view, self.create(view.stored, namespace, kept, options, name=name), warnings)
         if new["metadata"].get("resourceVersion", "0") != "0":
-            raise Unspecified("resourceVersion should not be set on objects to be created")
+            raise UnknownReasonError("resourceVersion should not be set on objects to be created")
         with self.store.locked():
-            return self._writer.create(strategy, new, options, Ownership.of(managed_in(obj)))
+            return self._writer.create(strategy, new, options, ManagedFields.of(managed_fields_of(obj)))
 
-    def update(self, kind: Kind, namespace: str, name: str, obj: Any, options: WriteOptions = _PLAIN) -> Answer:
-        """Replace an object, or its status. Raises BadRequest, Conflict, Invalid, NotFound."""
+    def update(self, kind: Kind, namespace: str, name: str, obj: Any, options: WriteOptions = _PLAIN) -> Result:
+        """Replace an object or its status. Raises BadRequest, Conflict, Invalid, NotFound."""
         strategy = strategy_of(kind)
         known = self.store.get(kind.resource, namespace, name)
-        new = metadata.decoded(kind, obj, custom=strategy.custom, old=known)
-        metadata.place(kind, new, namespace, name)
+        new = metadata.decode_object(kind, obj, custom=strategy.custom, old=known)
+        metadata.set_identity(kind, new, namespace, name)
         if view := view_of(kind):
             with self.store.locked():
                 before = self.store.get(view.stored.resource, namespace, name)
-                kept, warnings = view.taken(new, before.object if before else None, options)
+                kept, warnings = view.validate_and_convert(new, before.object if before else None, options)
                 return _seen(view, self.update(view.stored, namespace, name, kept, options), warnings)
         with self.store.locked():
             old = self.store.get(kind.resource, namespace, name)
             if old is None:
-                if not strategy.created_by_put or options.status:
-                    raise not_found(kind, name)
+                if not strategy.allows_create_on_update or options.status:
+                    raise not_found_error(kind, name)
                 new["metadata"].pop("resourceVersion", None)
                 return self._writer.create(strategy, new, options)
             if "resourceVersion" in new["metadata"]:
-                version_number(new["metadata"]["resourceVersion"], "")
+                parse_resource_version(new["metadata"]["resourceVersion"], "")
             try:
-                metadata.check_version(kind, new, old.object, required=strategy.needs_version)
+                metadata.check_version(kind, new, old.object, required=strategy.requires_resource_version)
             except ApiError:
                 check_readable(new)
                 raise
-            return self._writer.change(strategy, old, new, options, owners_before(obj, old.object, options))
+            return self._writer.change(strategy, old, new, options, managers_before_write(obj, old.object, options))
 
-    def patch(self, kind: Kind, namespace: str, name: str, patch: Any, media_type: str, options: WriteOptions = _PLAIN) -> Answer:
-        """Change an object, or its status; an apply patch creates what is not there.
+    def patch(self, kind: Kind, namespace: str, name: str, patch: Any, media_type: str, options: WriteOptions = _PLAIN) -> Result:
+        """Patch an object or its status; an apply patch creates a missing object.
 
-        Raises BadRequest, Conflict (also for a stale version within the patch), Invalid, NotFound, UnsupportedMediaType.
+        Raises BadRequest, Conflict (also for an outdated resourceVersion in the patch), Invalid, NotFound, UnsupportedMediaType.
         """
         strategy = strategy_of(kind)
         patches.check_media_type(strategy, media_type)
@@ -133,25 +133,25 @@ class ResourceServer:
             old = self.store.get(kind.resource, namespace, name)
             if old is None:
                 if media_type != patch_types.APPLY or options.status:
-                    raise not_found(kind, name)
+                    raise not_found_error(kind, name)
                 return apply_new(self._writer, strategy, namespace, name, patch, options)
             if media_type == patch_types.APPLY:
                 return apply(self._writer, strategy, namespace, old, patch, options)
-            changed = patches.patched(strategy, old.object, patch, media_type)
+            changed = patches.apply_patch(strategy, old.object, patch, media_type)
             try:
-                new = metadata.decoded(kind, changed, custom=strategy.custom, old=old)
-                metadata.place(kind, new, namespace, name)
+                new = metadata.decode_object(kind, changed, custom=strategy.custom, old=old)
+                metadata.set_identity(kind, new, namespace, name)
                 metadata.check_identity(kind, new, old.object)
-                version_number(new["metadata"].get("resourceVersion") or "0", "")
+                parse_resource_version(new["metadata"].get("resourceVersion") or "0", "")
                 metadata.check_version(kind, new, old.object, required=False)
-                return self._writer.change(strategy, old, new, options, owners_before(changed, old.object, options))
+                return self._writer.change(strategy, old, new, options, managers_before_write(changed, old.object, options))
             except Undecodable as error:
-                raise patches.unreadable(error, kind, changed, patch, media_type) from error
+                raise patches.undecodable_error(error, kind, changed, patch, media_type) from error
 
-    def delete(self, kind: Kind, namespace: str, name: str, options: DeleteOptions = _DELETE) -> Answer:
-        """Delete an object, or mark it until its finalizers, its grace or its contents allow it.
+    def delete(self, kind: Kind, namespace: str, name: str, options: DeleteOptions = _DELETE) -> Result:
+        """Delete an object, or mark it until finalizers, grace period or namespace contents allow its removal.
 
-        Raises Conflict for a precondition, Forbidden for a namespace that has to stay, NotFound.
+        Raises Conflict for a failed precondition, Forbidden for a permanent namespace, NotFound.
         """
         if view := view_of(kind):
             answer = self.delete(view.stored, namespace, name, options)
@@ -161,39 +161,41 @@ class ResourceServer:
     def delete_collection(
         self, kind: Kind, namespace: str | None, listing: ListOptions, options: DeleteOptions = _DELETE
     ) -> Page:
-        """Delete every object that matches; returns them as they were."""
+        """Delete all matching objects; returns them as they were before."""
         page = self.list(kind, namespace, listing)
         for record in page.records:
             try:
                 self.delete(kind, *record.key, options)
             except NotFound:
-                continue  # somebody else was faster, which is what was wanted
+                continue  # deleted concurrently
         return page
 
-    def finalize(self, name: str, namespace: Any, options: WriteOptions = _PLAIN) -> Answer:
-        """Replace the finalizers of a namespace; one that is being deleted goes with the last of them. Raises NotFound, Conflict."""
+    def finalize(self, name: str, namespace: Any, options: WriteOptions = _PLAIN) -> Result:
+        """Replace the finalizers of a namespace; removing the last one removes a terminating namespace. Raises NotFound, Conflict."""
         return finalize_namespace(self._writer, name, namespace, options)
 
     def bind(self, namespace: str, name: str, node: str) -> None:
-        """Bind a pod to a node, once. Raises Conflict when it has one, NotFound."""
+        """Assign a pod to a node. Raises Conflict if it is already assigned, NotFound."""
         bind_pod(self._writer, namespace, name, node)
 
-    def _patch_view(self, view: View, namespace: str, name: str, patch: Any, media_type: str, options: WriteOptions) -> Answer:
-        """A patch of another form of what is stored: of that form, and then stored as any replacement of it."""
+    def _patch_view(self, view: View, namespace: str, name: str, patch: Any, media_type: str, options: WriteOptions) -> Result:
+        """Patch an object that is stored as another kind: patch its served form, then store the result as an update."""
         with self.store.locked():
             if media_type == patch_types.APPLY:
-                config, warnings = patches.configuration(view.kind, patch, schema_of(view.kind)), list[str]()
-                return _seen(view, self.patch(view.stored, namespace, name, view.kept(config), media_type, options), warnings)
+                config, warnings = patches.parse_configuration(view.kind, patch, schema_of(view.kind)), list[str]()
+                return _seen(
+                    view, self.patch(view.stored, namespace, name, view.to_stored(config), media_type, options), warnings
+                )
             old = self._writer.stored(view.stored, namespace, name)
-            changed = patches.patched(strategy_of(view.kind), view.shown(old.object), patch, media_type)
+            changed = patches.apply_patch(strategy_of(view.kind), view.from_stored(old.object), patch, media_type)
             return self.update(view.kind, namespace, name, changed, options)
 
     def _empty(self, namespace: str) -> None:
-        """Delete what a terminating namespace holds; the last object that goes takes the namespace with it."""
+        """Delete the contents of a terminating namespace; removing the last object removes the namespace."""
         for kind in namespaces.CONTENTS:
             self.delete_collection(kind, namespace, _ALL, DeleteOptions("Background"))
         self._writer.remove_finished_namespace(namespace)
 
 
-def _seen(view: View, answer: Answer, warnings: Warnings) -> Answer:
+def _seen(view: View, answer: Result, warnings: Warnings) -> Result:
     return replace(answer, record=view.record(answer.record), warnings=[*warnings, *answer.warnings])

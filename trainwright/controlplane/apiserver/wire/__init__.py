@@ -1,1 +1,1 @@
-"""What crosses the connection: requests and their options, bodies, media types, Tables, errors and limits."""
+"""Request options, bodies, media types, Tables, errors and limits."""

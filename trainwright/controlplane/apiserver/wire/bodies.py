@@ -1,4 +1,4 @@
-"""Taking the body of a request in: so much, in so many seconds, and no further."""
+"""Reads request bodies with a size limit and a timeout."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from trainwright.api.errors import Timeout
 from trainwright.controlplane.apiserver.wire.api_errors import TooLarge
 
 BODY_SECONDS = 60.0
-"""What a client gets to send a body; kube-apiserver's limit for a whole request."""
-_PASSED_OVER = 16 * 1024 * 1024
-"""Bytes beyond the limit that are still read: a client that sends all before it listens would not hear the answer otherwise."""
+"""Time limit for sending a body; kube-apiserver's limit for a whole request."""
+_DRAIN_BYTES = 16 * 1024 * 1024
+"""Bytes read and discarded beyond the limit, so that clients that read the response only after sending everything receive it."""
 
 
-class _Endless(TooLarge):
-    """What was not read stands where the next request would: no more of them on this connection."""
+class _BodyNotDrained(TooLarge):
+    """The rest of the body is still unread, so the connection cannot serve another request."""
 
     closes = True
 
 
-class _Slow(Timeout):
+class _BodyTimeout(Timeout):
     closes = True
 
 
 async def read_body(request: Request, limit: int, seconds: float) -> bytes:
-    """The body. Raises TooLarge, Timeout."""
+    """Read the body: at most `limit` bytes within `seconds`. Raises TooLarge, Timeout."""
     chunks, size = [], 0
     try:
         async with asyncio.timeout(seconds):
@@ -34,10 +34,10 @@ async def read_body(request: Request, limit: int, seconds: float) -> bytes:
                 size += len(chunk)
                 if size <= limit:
                     chunks.append(chunk)
-                elif size > limit + _PASSED_OVER:
-                    raise _Endless(f"Request entity too large: limit is {limit}")
+                elif size > limit + _DRAIN_BYTES:
+                    raise _BodyNotDrained(f"Request entity too large: limit is {limit}")
     except TimeoutError:
-        raise _Slow("Timeout: request did not complete within the allotted timeout") from None
+        raise _BodyTimeout("Timeout: request did not complete within the allotted timeout") from None
     if size > limit:
         raise TooLarge(f"Request entity too large: limit is {limit}")
     return b"".join(chunks)

@@ -1,4 +1,4 @@
-"""Fields that a JSON body says twice. Parsers take the last; strict clients want to know."""
+"""Finds duplicate fields in JSON bodies for field validation; JSON parsers silently keep the last value."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from trainwright.api.paths import child, element
 
 
 class _Pairs(list[tuple[str, Any]]):
-    """A JSON object with everything that it says."""
+    """A JSON object as key-value pairs, duplicates included."""
 
 
 def duplicate_fields(body: bytes, content: Any) -> list[str]:
-    """The paths of fields that appear more than once, in the order of the text; none for a body that is no JSON.
+    """The paths of duplicate fields in document order; empty if the body is not JSON.
 
-    `content` is what was read from it.
+    `content` is the parsed body.
     """
-    # Nothing was said twice where what was read has as many quotes as the text; an escape may be written with or without one.
+    # Fast path: equal numbers of quotes mean no duplicates, unless the body has escapes, whose quotes cannot be compared.
     if b"\\" not in body and body.count(b'"') == orjson.dumps(content).count(b'"'):
         return []
     found = False

@@ -1,4 +1,4 @@
-"""Ages as kubectl shows them: `45s`, `3m20s`, `26h`, `12d`."""
+"""Formats durations as kubectl does: `45s`, `3m20s`, `26h`, `12d`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _MINUTE, _HOUR, _DAY, _YEAR = 60, 3600, 86400, 365 * 86400
 
 
 def human_duration(seconds: float) -> str:
-    """At most two units, the smaller one only while the larger is small (the rules of Kubernetes' own printer)."""
+    """A duration in at most two units, following HumanDuration of k8s.io/apimachinery."""
     whole = int(seconds)
     if whole < -1:
         return "<invalid>"
@@ -32,7 +32,7 @@ def human_duration(seconds: float) -> str:
 
 
 def age(since: object, now: datetime) -> str:
-    """The time since an RFC 3339 text, or `<unknown>` when it is none."""
+    """The time since an RFC 3339 timestamp, or `<unknown>` if it cannot be parsed."""
     try:
         return human_duration((now - parse_time(str(since))).total_seconds())
     except ValueError:

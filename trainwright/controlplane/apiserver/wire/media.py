@@ -1,4 +1,4 @@
-"""What a client wants to read and what it sends: Accept and Content-Type, and bodies in JSON or YAML."""
+"""Content negotiation (Accept, Content-Type) and decoding of JSON, YAML and protobuf bodies."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ JSON = "application/json"
 YAML = "application/yaml"
 PROTOBUF = "application/vnd.kubernetes.protobuf"
 _SUMMARY = 30
-"""Bytes of a body that an error shows."""
-GZIP_FROM = 128 * 1024
-"""Bytes; smaller answers are not worth packing on a loopback."""
+"""Bytes of a body quoted in an error message."""
+GZIP_MIN_BYTES = 128 * 1024
+"""Minimum bytes of a compressed response; below, compression does not pay on a loopback connection."""
 _READABLE = ("application/json", "application/yaml", "application/vnd.kubernetes.protobuf")
 _VIEWS = {
     ("Table", "v1", "meta.k8s.io"),
@@ -33,14 +33,14 @@ _VIEWS = {
 
 @dataclass(frozen=True)
 class Media:
-    """How to answer: in which notation, and as which view of the objects (empty: as they are)."""
+    """The negotiated response format: media type, and the kind to convert objects to (empty for none)."""
 
-    notation: str = JSON
+    media_type: str = JSON
     view: str = ""
 
     @classmethod
-    def accepted(cls, header: str | None) -> Media:
-        """The first thing in an Accept header that we can answer with. Raises NotAcceptable."""
+    def negotiate(cls, header: str | None) -> Media:
+        """The first supported media type of an Accept header. Raises NotAcceptable."""
         for clause in (header or "*/*").split(","):
             name, *parameters = [part.strip() for part in clause.split(";")]
             given = dict(parameter.split("=", 1) for parameter in parameters if "=" in parameter)
@@ -54,31 +54,31 @@ class Media:
         raise NotAcceptable(f"406: Not Acceptable\n\nAvailable representations: {offered}", details={})
 
     def encode(self, data: bytes) -> bytes:
-        """JSON in the wanted notation."""
-        return data if self.notation == JSON else encode_yaml(orjson.loads(data))
+        """Convert JSON to the negotiated media type."""
+        return data if self.media_type == JSON else encode_yaml(orjson.loads(data))
 
 
-def packed(data: bytes, accept_encoding: str | None) -> tuple[bytes, dict[str, str]]:
-    """A body and its headers, compressed where that pays and the client can read it."""
-    if len(data) < GZIP_FROM or "gzip" not in (accept_encoding or ""):
+def compress(data: bytes, accept_encoding: str | None) -> tuple[bytes, dict[str, str]]:
+    """A response body and its headers, compressed if it is large and the client accepts gzip."""
+    if len(data) < GZIP_MIN_BYTES or "gzip" not in (accept_encoding or ""):
         return data, {}
     return gzip.compress(data, compresslevel=1), {"Content-Encoding": "gzip", "Vary": "Accept-Encoding"}
 
 
 def media_type(header: str | None) -> str:
-    """A Content-Type without its parameters; JSON where none is given."""
+    """The media type of a Content-Type header; defaults to JSON."""
     return (header or JSON).partition(";")[0].strip().lower() or JSON
 
 
 def decode_body(body: bytes, content_type: str, kind: str) -> Any:
-    """The content of a request. Raises UnsupportedMediaType, BadRequest."""
+    """Decode a request body. Raises UnsupportedMediaType, BadRequest."""
     name = media_type(content_type)
     unrecognised = f"the object provided is unrecognized (must be of type {kind})"
     if name == PROTOBUF:
         try:
             return decode_protobuf(body)
         except BadRequest as error:
-            raise BadRequest(f"{unrecognised}: {error} ({summarised(body)})") from None
+            raise BadRequest(f"{unrecognised}: {error} ({summarize_body(body)})") from None
     if name not in (JSON, YAML):
         raise UnsupportedMediaType(
             f"the body of the request was in an unknown format - accepted media types include: {', '.join(_READABLE)}"
@@ -86,11 +86,11 @@ def decode_body(body: bytes, content_type: str, kind: str) -> Any:
     try:
         return decode(body, yaml_allowed=name == YAML, what=unrecognised)
     except BadRequest as error:
-        raise BadRequest(f"{error} ({summarised(body)})") from None
+        raise BadRequest(f"{error} ({summarize_body(body)})") from None
 
 
-def summarised(body: bytes) -> str:
-    """How an error shows the body that it is about."""
+def summarize_body(body: bytes) -> str:
+    """The beginning of a body for an error message; hexadecimal unless it looks like JSON."""
     if not body:
         return "<empty>"
     shown = body[:_SUMMARY].decode(errors="replace") if body[:1] == b"{" else body[:_SUMMARY].hex()
@@ -98,7 +98,7 @@ def summarised(body: bytes) -> str:
 
 
 def decode_options(body: bytes, content_type: str) -> Any:
-    """DeleteOptions. Raises UnsupportedMediaType, BadRequest."""
+    """Decode DeleteOptions. Raises UnsupportedMediaType, BadRequest."""
     if media_type(content_type) != JSON:
         return decode_body(body, content_type, "DeleteOptions")
     try:
@@ -108,7 +108,7 @@ def decode_options(body: bytes, content_type: str) -> Any:
 
 
 def decode_patch(body: bytes, *, yaml_allowed: bool) -> Any:
-    """A patch, whose mistakes are told without a word before them. Raises BadRequest."""
+    """Decode a patch. Raises BadRequest, for JSON with the parser's message alone."""
     try:
         return decode(body, yaml_allowed=yaml_allowed, what="error decoding YAML" if yaml_allowed else "error decoding patch")
     except BadRequest as error:
@@ -116,14 +116,14 @@ def decode_patch(body: bytes, *, yaml_allowed: bool) -> Any:
             raise
         text = body.strip()
         unfinished = not text or (text[:1] in b"{[" and text[-1:] not in b"}]")
-        if text[:1] == b"[":  # a JSON patch, read by another reader
+        if text[:1] == b"[":  # kube-apiserver parses JSON patches with another parser
             raise
         why = "unexpected end of JSON input" if unfinished else error.message.partition("json parse error: ")[2]
         raise BadRequest(why) from None
 
 
 def decode(body: bytes, *, yaml_allowed: bool, what: str) -> Any:
-    """JSON, or YAML where that is allowed. Raises BadRequest, whose message begins with `what`."""
+    """Decode JSON, or YAML if allowed. Raises BadRequest with a message that begins with `what`."""
     try:
         return _parsed(body)
     except ValueError as error:
@@ -142,7 +142,7 @@ def _parsed(body: bytes) -> Any:
     return content
 
 
-def list_body(api_version: str, kind: str, meta: Obj, items: list[bytes]) -> bytes:
-    """A list, put together from items that are JSON already."""
+def encode_list(api_version: str, kind: str, meta: Obj, items: list[bytes]) -> bytes:
+    """Assemble a list from items that are already serialized."""
     head = orjson.dumps({"kind": f"{kind}List", "apiVersion": api_version, "metadata": meta})
     return head[:-1] + b',"items":[' + b",".join(items) + b"]}"

@@ -1,4 +1,4 @@
-"""Media types of the four kinds of patch (RFC 7386, RFC 6902, and the two of Kubernetes)."""
+"""Media types of patches: RFC 7386, RFC 6902, and the two that Kubernetes defines."""
 
 from __future__ import annotations
 
@@ -7,5 +7,5 @@ JSON_PATCH = "application/json-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
 APPLY = "application/apply-patch+yaml"
 
-WRONG_TYPE = "415: Unsupported Media Type"
-"""What a server answers for a type that it does not accept."""
+UNSUPPORTED_MEDIA_TYPE = "415: Unsupported Media Type"
+"""The message for an unsupported patch type."""

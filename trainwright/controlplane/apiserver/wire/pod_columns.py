@@ -1,6 +1,6 @@
-"""The one line that `kubectl get pods` shows of a pod: how many containers are ready, what it is doing, how often it restarted.
+"""The table cells of a pod in `kubectl get pods`: ready containers, status, restarts.
 
-Follows the printer of kube-apiserver, whose words people know.
+Follows kube-apiserver's printPod, so that users see the familiar words.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ NONE = "<none>"
 
 
 def pod_cells(pod: Obj, now: datetime) -> list[object]:
-    """Ready, Status, Restarts; then IP, Node, Nominated Node, Readiness Gates, which go behind the age."""
+    """Ready, Status, Restarts; then IP, Node, Nominated Node, Readiness Gates, which follow the Age column."""
     spec, status = pod.get("spec") or {}, pod.get("status") or {}
     mains = status.get("containerStatuses") or []
     sidecars = [entry for entry in status.get("initContainerStatuses") or [] if _is_sidecar(spec, entry)]
     counted = [*mains, *sidecars]
-    total = len(spec.get("containers") or []) + sum(_always(container) for container in spec.get("initContainers") or [])
+    total = len(spec.get("containers") or []) + sum(_restarts_always(container) for container in spec.get("initContainers") or [])
     ready = sum(_is_ready(entry) for entry in mains) + sum(bool(entry.get("ready")) for entry in sidecars)
     waiting = _init_reason(spec, status)
     restarting = status.get("initContainerStatuses") or [] if waiting else counted
     restarts = sum(int(entry.get("restartCount") or 0) for entry in restarting)
-    ended = max(_last_ends(restarting), default=None)
+    ended = max(_last_finish_times(restarting), default=None)
     ago = f" ({human_duration((now - ended).total_seconds())} ago)" if restarts and ended else ""
     gates = spec.get("readinessGates") or []
     true = {entry.get("type") for entry in status.get("conditions") or [] if entry.get("status") == "True"}
@@ -50,14 +50,14 @@ def _reason(pod: Obj, waiting: str | None) -> str:
             if status.get("reason") == "NodeLost"
             else "Terminating"
             if status.get("phase") not in ("Succeeded", "Failed")
-            else _shown(status)
+            else _status_reason(status)
         )
     if waiting:
         return waiting
-    return _shown(status)
+    return _status_reason(status)
 
 
-def _shown(status: Obj) -> str:
+def _status_reason(status: Obj) -> str:
     reason = str(status.get("reason") or status.get("phase") or "Unknown")
     for entry in status.get("conditions") or []:
         if entry.get("type") == "PodScheduled" and entry.get("reason") == "SchedulingGated":
@@ -68,7 +68,7 @@ def _shown(status: Obj) -> str:
         if (state.get("waiting") or {}).get("reason"):
             reason = str(state["waiting"]["reason"])
         elif "terminated" in state:
-            reason = _ended(state["terminated"])
+            reason = _termination_reason(state["terminated"])
         elif entry.get("ready") and "running" in state:
             running = True
     if reason == "Completed" and running:
@@ -78,29 +78,29 @@ def _shown(status: Obj) -> str:
 
 
 def _init_reason(spec: Obj, status: Obj) -> str | None:
-    """What the init containers are at, while they are at something."""
+    """The status of the init containers; None once all are done."""
     containers = {container["name"]: container for container in spec.get("initContainers") or []}
     for index, entry in enumerate(status.get("initContainerStatuses") or []):
         state = entry.get("state") or {}
         terminated = state.get("terminated")
         if terminated is not None and terminated.get("exitCode") == 0:
             continue
-        if _always(containers.get(entry.get("name"), {})) and entry.get("started"):
+        if _restarts_always(containers.get(entry.get("name"), {})) and entry.get("started"):
             continue
         if terminated is not None:
-            return f"Init:{_ended(terminated)}"
+            return f"Init:{_termination_reason(terminated)}"
         reason = (state.get("waiting") or {}).get("reason")
         return f"Init:{reason}" if reason and reason != "PodInitializing" else f"Init:{index}/{len(containers)}"
     return None
 
 
-def _ended(terminated: Obj) -> str:
+def _termination_reason(terminated: Obj) -> str:
     if terminated.get("reason"):
         return str(terminated["reason"])
     return f"Signal:{terminated['signal']}" if terminated.get("signal") else f"ExitCode:{terminated.get('exitCode', 0)}"
 
 
-def _last_ends(entries: list[Obj]) -> Iterator[datetime]:
+def _last_finish_times(entries: list[Obj]) -> Iterator[datetime]:
     for entry in entries:
         finished = ((entry.get("lastState") or {}).get("terminated") or {}).get("finishedAt")
         if finished:
@@ -111,11 +111,12 @@ def _is_ready(entry: Obj) -> bool:
     return bool(entry.get("ready")) and "running" in (entry.get("state") or {})
 
 
-def _always(container: Obj) -> bool:
+def _restarts_always(container: Obj) -> bool:
     return container.get("restartPolicy") == "Always"
 
 
 def _is_sidecar(spec: Obj, entry: Obj) -> bool:
     return any(
-        _always(container) and container.get("name") == entry.get("name") for container in spec.get("initContainers") or []
+        _restarts_always(container) and container.get("name") == entry.get("name")
+        for container in spec.get("initContainers") or []
     )

@@ -1,7 +1,7 @@
-"""Bodies in protobuf, which kubectl's generators and typed Go clients send: read into the objects that JSON would have said.
+"""Decodes protobuf bodies, which kubectl's generators and typed Go clients send, into JSON objects.
 
-Only what such clients create is described here, field by field: number, name, type. What is not described is an error, never
-silently lost. Answers are JSON, as those clients accept it.
+Only messages that such clients create are described, each field with number, name and type. An unknown field is an error, never
+silently dropped. Responses are JSON, which those clients accept.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from trainwright.api.objects import Obj
 
 MAGIC = b"k8s\0"
 _Field = tuple[str, str]
-"""Name and type: `s` text, `y` bytes, `i` number and `b` truth (left out when zero), `I` and `B` the same kept, `t` time, `u`
-time with microseconds, otherwise a message; `[` before it a list, `{` a map of texts to it."""
+"""Name and type: `s` string, `y` bytes, `i` integer and `b` boolean (omitted if zero), `I` and `B` the same but never omitted,
+`t` Time, `u` MicroTime, otherwise a message name; the prefix `[` marks a list, `{` a map with string keys."""
 _MESSAGES: dict[str, dict[int, _Field]] = {
     "ObjectMeta": {
         1: ("name", "s"),
@@ -250,17 +250,17 @@ _MESSAGES: dict[str, dict[int, _Field]] = {
     "AccessStatus": {1: ("allowed", "b"), 2: ("reason", "s"), 3: ("evaluationError", "s"), 4: ("denied", "b")},
 }
 _BY_VERSION = {("events.k8s.io/v1", "Event"): "NewEvent"}
-"""Kinds whose name alone does not say which message they are."""
-_EMPTIED = ("status", "strategy")
-"""Parts that Go always writes and that say nothing when they are empty."""
+"""Messages of kinds whose name is ambiguous without the API version."""
+_OMIT_IF_EMPTY = ("status", "strategy")
+"""Fields that Go clients always send; omitted if empty."""
 
 
-class _Unreadable(Exception):
-    """The bytes are no message of this kind."""
+class _DecodeError(Exception):
+    """The bytes are not a valid message of this kind."""
 
 
 def decode_protobuf(body: bytes) -> Obj:
-    """The object in a body. Raises BadRequest for bytes that are none, or of a kind that is not described here."""
+    """Decode an object. Raises BadRequest for malformed bytes and unsupported kinds or fields."""
     if not body.startswith(MAGIC):
         raise BadRequest("provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]")
     try:
@@ -271,7 +271,7 @@ def decode_protobuf(body: bytes) -> Obj:
         if message not in _MESSAGES:
             raise BadRequest(f"{kind or 'a body without a kind'} cannot be read from protobuf; send it as application/json")
         return {"apiVersion": api_version, "kind": kind, **_message(message, _bytes(envelope.get(2, b"")))}
-    except (_Unreadable, UnicodeDecodeError) as error:
+    except (_DecodeError, UnicodeDecodeError) as error:
         raise BadRequest(f"proto: {error}") from None
 
 
@@ -281,7 +281,7 @@ def _message(name: str, data: bytes) -> Obj:
         if number not in known:
             if raw in (b"", 0):
                 continue
-            raise _Unreadable(f"field {number} of {name} is not understood; send it as application/json")
+            raise _DecodeError(f"field {number} of {name} is not understood; send it as application/json")
         field, sort = known[number]
         if sort[0] == "[":
             found.setdefault(field, []).append(_value(sort[1:], raw))
@@ -291,7 +291,7 @@ def _message(name: str, data: bytes) -> Obj:
             found.setdefault(field, {})[key] = _value(sort[1:], pair.get(2, b""))
         else:
             value = _value(sort, raw)
-            if not (value is None or (sort in "sib" and not value) or (field in _EMPTIED and value == {})):
+            if not (value is None or (sort in "sib" and not value) or (field in _OMIT_IF_EMPTY and value == {})):
                 found[field] = value
     return found
 
@@ -327,18 +327,18 @@ def _time(data: bytes, *, micro: bool) -> str | None:
 
 def _bytes(raw: bytes | int) -> bytes:
     if not isinstance(raw, bytes):
-        raise _Unreadable("wrong wireType")
+        raise _DecodeError("wrong wireType")
     return raw
 
 
 def _number(raw: bytes | int) -> int:
     if not isinstance(raw, int):
-        raise _Unreadable("wrong wireType")
+        raise _DecodeError("wrong wireType")
     return raw - (1 << 64) if raw >= 1 << 63 else raw
 
 
 def _fields(data: bytes) -> Iterator[tuple[int, bytes | int]]:
-    """Number and raw value of each field: a number, or the bytes of everything longer."""
+    """The number and raw value of each field: an integer for varints, bytes for length-delimited fields."""
     at = 0
     while at < len(data):
         tag, at = _varint(data, at)
@@ -348,11 +348,11 @@ def _fields(data: bytes) -> Iterator[tuple[int, bytes | int]]:
         elif tag & 7 == 2:
             size, at = _varint(data, at)
             if at + size > len(data):
-                raise _Unreadable("unexpected EOF")
+                raise _DecodeError("unexpected EOF")
             yield tag >> 3, data[at : at + size]
             at += size
         else:
-            raise _Unreadable(f"illegal wireType {tag & 7}")
+            raise _DecodeError(f"illegal wireType {tag & 7}")
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
@@ -364,4 +364,4 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
         if byte < 0x80:
             return value, at
         shift += 7
-    raise _Unreadable("unexpected EOF")
+    raise _DecodeError("unexpected EOF")

@@ -1,4 +1,4 @@
-"""What the parameters of a request say of how it is meant: tried or done, by whom, with how much in the answer."""
+"""Parses the query parameters of writes (dryRun, fieldManager, fieldValidation, force) and of Tables (includeObject)."""
 
 from __future__ import annotations
 
@@ -8,54 +8,54 @@ import orjson
 
 from trainwright.api.errors import BadRequest, Invalid, Problem
 from trainwright.controlplane.apiserver.wire import media, patch_types
-from trainwright.controlplane.apiserver.wire.list_options import flag
+from trainwright.controlplane.apiserver.wire.list_options import parse_boolean
 from trainwright.controlplane.apiserver.wire.requests import Request
 from trainwright.controlplane.apiserver.wire.write_options import WriteOptions
 
-Include = Literal["None", "Metadata", "Object"]
-"""What of its object each row of a Table carries."""
-_LONGEST_MANAGER = 128
+IncludeObject = Literal["None", "Metadata", "Object"]
+"""The part of the object that each row of a Table includes."""
+_MAX_MANAGER_BYTES = 128
 _OPTIONS_OF = {"POST": "CreateOptions", "PUT": "UpdateOptions", "PATCH": "PatchOptions", "DELETE": "DeleteOptions"}
 
 
 def write_options(request: Request, *, status: bool = False) -> WriteOptions:
-    """How a write is meant, by the parameters of its request. Raises Invalid for those that make no sense."""
-    strictness = request.query_params.get("fieldValidation") or "Warn"
-    if strictness not in ("Strict", "Warn", "Ignore"):
-        _unsupported_value(request, "fieldValidation", f'"{strictness}"', '"Ignore", "Strict", "Warn"')
-    force = flag(request.query_params.get("force"))
+    """Parse the write options of a request. Raises Invalid for unsupported values."""
+    field_validation = request.query_params.get("fieldValidation") or "Warn"
+    if field_validation not in ("Strict", "Warn", "Ignore"):
+        _reject_value(request, "fieldValidation", f'"{field_validation}"', '"Ignore", "Strict", "Warn"')
+    force = parse_boolean(request.query_params.get("force"))
     manager = request.query_params.get("fieldManager", "")
     applies = media.media_type(request.headers.get("content-type")) == patch_types.APPLY
     if "force" in request.query_params and request.method == "PATCH" and not applies:
         problem = Problem("force", "Forbidden: may not be specified for non-apply patch", "FieldValueForbidden")
         raise Invalid.of("PatchOptions", "", [problem], "meta.k8s.io")
-    if len(manager) > _LONGEST_MANAGER:
-        problem = Problem("fieldManager", f"Too long: may not be more than {_LONGEST_MANAGER} bytes", "FieldValueTooLong")
+    if len(manager) > _MAX_MANAGER_BYTES:
+        problem = Problem("fieldManager", f"Too long: may not be more than {_MAX_MANAGER_BYTES} bytes", "FieldValueTooLong")
         raise Invalid.of(_OPTIONS_OF.get(request.method, "Options"), "", [problem], "meta.k8s.io")
-    return WriteOptions(dry_run(request), strictness, status, _manager(request), force)  # type: ignore[arg-type]
+    return WriteOptions(dry_run(request), field_validation, status, _field_manager(request), force)  # type: ignore[arg-type]
 
 
-def _manager(request: Request) -> str:
-    """Who owns what the request writes: the manager that it names, otherwise the program that sent it."""
+def _field_manager(request: Request) -> str:
+    """The field manager of a request; defaults to the product name of its User-Agent."""
     named = request.query_params.get("fieldManager") or request.headers.get("user-agent", "").partition("/")[0]
-    return "".join(letter for letter in named if letter.isprintable())[:_LONGEST_MANAGER] or "unknown"
+    return "".join(letter for letter in named if letter.isprintable())[:_MAX_MANAGER_BYTES] or "unknown"
 
 
 def dry_run(request: Request) -> bool:
-    """Whether a write is only tried. Raises Invalid."""
+    """Whether the request is a dry run. Raises Invalid."""
     values = request.query_params.getlist("dryRun")
     if any(value != "All" for value in values):
-        _unsupported_value(request, "dryRun", orjson.dumps(values).decode(), '"All"')
+        _reject_value(request, "dryRun", orjson.dumps(values).decode(), '"All"')
     return bool(values)
 
 
-def _unsupported_value(request: Request, field: str, value: str, supported: str) -> None:
+def _reject_value(request: Request, field: str, value: str, supported: str) -> None:
     problem = Problem(field, f"Unsupported value: {value}: supported values: {supported}", "FieldValueNotSupported")
     raise Invalid.of(_OPTIONS_OF.get(request.method, "Options"), "", [problem], "meta.k8s.io")
 
 
-def include(request: Request) -> Include:
-    """What the rows of a Table hold. Raises BadRequest."""
+def parse_include_object(request: Request) -> IncludeObject:
+    """Parse `includeObject` of a Table request. Raises BadRequest."""
     wanted = request.query_params.get("includeObject") or "Metadata"
     if wanted not in ("None", "Metadata", "Object"):
         why = "must be 'Metadata', 'Object', 'None', or empty"

@@ -1,4 +1,4 @@
-"""A request as this server reads it: headers by name, looked up many times, decoded once."""
+"""A Starlette request with headers decoded once, because they are looked up many times."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from trainwright.controlplane.apiserver.resources.paths import Target
 
 
 class Request(requests.Request):
-    """Starlette's, with the headers in a dict; of one that came twice the first counts."""
+    """A request with its headers in a dict; the first of repeated headers wins."""
 
     target: Target | None = None
-    """What its path names, once that is known."""
+    """The resource that its path names, once resolved."""
 
     @cached_property
     def headers(self) -> Mapping[str, str]:  # type: ignore[override]

@@ -1,4 +1,4 @@
-"""How answers look on the wire: JSON, documents with a tag, Status bodies, warnings."""
+"""Builds HTTP responses: JSON, documents with an ETag, Status bodies, Warning headers."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ from trainwright.controlplane.apiserver.wire.media import Media
 from trainwright.controlplane.apiserver.wire.requests import Request
 
 NOT_FOUND = "the server could not find the requested resource"
-WRONG_METHOD = "the server does not allow this method on the requested resource"
+METHOD_NOT_ALLOWED = "the server does not allow this method on the requested resource"
 
 
 def json_response(data: bytes, code: int = 200, headers: dict[str, str] | None = None) -> Response:
-    """JSON that is ready."""
+    """A response from serialized JSON."""
     return Response(data, code, headers=headers, media_type=media.JSON)
 
 
-def tagged(request: Request, data: bytes, content_type: str, *, lasting: bool = False) -> Response:
-    """A document that clients keep, and ask for again by its tag; `lasting` where its address changes with it."""
+def cacheable_response(request: Request, data: bytes, content_type: str, *, immutable: bool = False) -> Response:
+    """A document with an ETag, or 304 if the client has it. `immutable` marks it immutable: its URL contains its hash."""
     tag = f'"{hashlib.sha256(data).hexdigest().upper()}"'
     if request.headers.get("if-none-match") == tag:
         return Response(status_code=304, headers={"ETag": tag})
-    body, headers = media.packed(data, request.headers.get("accept-encoding"))
-    if lasting:
+    body, headers = media.compress(data, request.headers.get("accept-encoding"))
+    if immutable:
         headers = {**headers, "Cache-Control": "public, immutable", "Expires": "Thu, 31 Dec 2099 23:59:59 GMT"}
     return Response(body, headers={**headers, "ETag": tag, "Content-Type": content_type})
 
 
-def negotiated(request: Request, wanted: Media, data: bytes, code: int, warnings: list[str]) -> Response:
-    """An answer in the notation that the client asked for, with its warnings."""
-    body, headers = media.packed(wanted.encode(data), request.headers.get("accept-encoding"))
-    response = Response(body, code, headers=headers, media_type=wanted.notation)
+def negotiated_response(request: Request, wanted: Media, data: bytes, code: int, warnings: list[str]) -> Response:
+    """A response in the negotiated media type, with Warning headers."""
+    body, headers = media.compress(wanted.encode(data), request.headers.get("accept-encoding"))
+    response = Response(body, code, headers=headers, media_type=wanted.media_type)
     for warning in warnings:
         quoted = warning.replace("\\", "\\\\").replace('"', '\\"').replace("\n", " ")
         response.raw_headers.append((b"warning", f'299 - "{quoted}"'.encode("latin-1", "replace")))
@@ -44,19 +44,19 @@ def negotiated(request: Request, wanted: Media, data: bytes, code: int, warnings
 
 
 def error_response(error: ApiError) -> Response:
-    """An error as the Status that carries it."""
+    """The Status response for an error."""
     headers = {"Retry-After": str(round(error.retry_after))} if error.retry_after else {}
     if getattr(error, "closes", False):
         headers["Connection"] = "close"
     status = error.status()
     if "details" in status:
         status["details"] = {key: value for key, value in status["details"].items() if value != ""}
-    elif isinstance(error, Forbidden | MethodNotAllowed | NotAcceptable) or error.message == patch_types.WRONG_TYPE:
+    elif isinstance(error, Forbidden | MethodNotAllowed | NotAcceptable) or error.message == patch_types.UNSUPPORTED_MEDIA_TYPE:
         status["details"] = {}
     return json_response(orjson.dumps(status), error.code, headers)
 
 
-def generic(code: int, reason: str, message: str) -> Response:
-    """A refusal that is about no object in particular."""
+def status_response(code: int, reason: str, message: str) -> Response:
+    """A Failure Status that refers to no object."""
     status = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": message, "reason": reason}
     return json_response(orjson.dumps({**status, "details": {}, "code": code}), code)

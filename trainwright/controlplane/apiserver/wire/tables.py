@@ -1,7 +1,4 @@
-"""Objects as rows: the Table that `kubectl get` asks for.
-
-Which columns a kind has, and what stands in them, is the server's to say.
-"""
+"""Renders objects as Tables for `kubectl get`: the server defines the columns of each kind and their cells."""
 
 from __future__ import annotations
 
@@ -19,14 +16,14 @@ from trainwright.api.times import parse_time
 from trainwright.controlplane.apiserver.resources.registry import strategy_of
 from trainwright.controlplane.apiserver.wire.durations import UNKNOWN, age, human_duration
 from trainwright.controlplane.apiserver.wire.pod_columns import NONE, pod_cells
-from trainwright.controlplane.apiserver.wire.request_options import Include
+from trainwright.controlplane.apiserver.wire.request_options import IncludeObject
 
 Cells = Callable[[Obj, datetime], list[Any]]
 
 
 @dataclass(frozen=True)
 class Columns:
-    """Headings (`*` before those that only `-o wide` shows) and the function that fills them."""
+    """Column headings (`*` marks those of `-o wide`) and the function that computes the cells."""
 
     headings: tuple[str, ...]
     cells: Cells
@@ -36,29 +33,35 @@ class Columns:
 
 
 def table(
-    kind: Kind, objects: Iterable[Obj], meta: Obj, now: datetime, *, include: Include = "Metadata", headed: bool = True
+    kind: Kind,
+    objects: Iterable[Obj],
+    meta: Obj,
+    now: datetime,
+    *,
+    include: IncludeObject = "Metadata",
+    with_columns: bool = True,
 ) -> Obj:
-    """A Table of these objects; without `headed` for the later events of a watch, which need no column definitions."""
+    """A Table of objects. Without `with_columns` it has no column definitions, as in all watch events but the first."""
     columns = COLUMNS.get(kind, _DEFAULT)
     age_type = "date" if strategy_of(kind).custom else "string"
     return {
         "kind": "Table",
         "apiVersion": "meta.k8s.io/v1",
         "metadata": meta,
-        "columnDefinitions": columns.definitions(age_type) if headed else None,
+        "columnDefinitions": columns.definitions(age_type) if with_columns else None,
         "rows": [{"cells": columns.cells(obj, now), "object": _included(obj, include)} for obj in objects],
     }
 
 
-def partial(obj: Obj) -> Obj:
-    """An object's metadata alone."""
+def partial_metadata(obj: Obj) -> Obj:
+    """An object as PartialObjectMetadata."""
     return {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": obj["metadata"]}
 
 
-def _included(obj: Obj, include: Include) -> Obj | None:
+def _included(obj: Obj, include: IncludeObject) -> Obj | None:
     if include == "None":
         return None
-    return obj if include == "Object" else partial(obj)
+    return obj if include == "Object" else partial_metadata(obj)
 
 
 def _definition(heading: str, age_type: str) -> Obj:

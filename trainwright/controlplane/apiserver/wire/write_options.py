@@ -1,4 +1,4 @@
-"""How a write is meant: tried or done, checked how strictly, of what, by whom."""
+"""The options of a write: dry run, field validation, subresource, field manager."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Literal
 
 @dataclass(frozen=True)
 class WriteOptions:
-    """How a write is meant. `status` addresses the status subresource, which writes the status and nothing else."""
+    """The options of a write. `status` selects the status subresource, which writes only the status."""
 
     dry_run: bool = False
-    strictness: Literal["Strict", "Warn", "Ignore"] = "Warn"
+    field_validation: Literal["Strict", "Warn", "Ignore"] = "Warn"
     status: bool = False
     manager: str = "trainwright"
-    """Who comes to own what is written."""
+    """The field manager that owns the written fields."""
     force: bool = False
-    """An apply takes what others own, instead of reporting a conflict."""
+    """Apply takes over fields of other managers instead of reporting a conflict."""
     duplicates: tuple[str, ...] = ()
-    """Fields that the author wrote twice."""
+    """Paths of duplicate fields in the request body."""

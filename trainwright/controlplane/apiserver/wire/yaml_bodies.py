@@ -1,6 +1,6 @@
-"""Bodies in YAML, as Kubernetes reads them: times stay text, numbers are JSON's, and nothing in a few bytes becomes gigabytes.
+"""Decodes YAML bodies as Kubernetes does: timestamps stay strings, numbers are JSON numbers, aliases are rejected.
 
-Read twice with libyaml: once as a stream, which finds aliases and depth at no risk, then as a value.
+libyaml parses each body twice: first as a stream of events, which safely detects aliases and deep nesting, then into a value.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _PREFIX = "tag:yaml.org,2002:"
 
 
 def decode_yaml(body: bytes) -> Any:
-    """The content, with nothing in it that JSON cannot say. Raises ValueError, which tells what is wrong."""
+    """Decode a body into JSON-compatible values. Raises ValueError with the reason."""
     try:
         depth = 0
         for event in yaml.parse(body, Loader=_Fast):
@@ -31,15 +31,15 @@ def decode_yaml(body: bytes) -> Any:
             if depth > BODY_DEPTH:
                 raise ValueError("exceeded max depth")
         content = yaml.load(body, Loader=_Loader)  # noqa: S506 - a SafeLoader with less
-        # Through JSON once, so that keys are strings.
+        # A round trip through JSON converts keys to strings.
         return orjson.loads(orjson.dumps(content, option=orjson.OPT_NON_STR_KEYS))
     except (yaml.YAMLError, TypeError, RecursionError, OverflowError, LookupError, AttributeError) as error:
-        # Besides its own errors, PyYAML fails on odd values of odd tags with whatever comes.
+        # Besides its own errors, PyYAML raises various others for unusual tagged values.
         raise ValueError(str(error)) from None
 
 
 def encode_yaml(content: Any) -> bytes:
-    """An answer in YAML."""
+    """Serialize a response as YAML."""
     text: bytes = yaml.dump(content, Dumper=_FastDumper, sort_keys=True, allow_unicode=True, encoding="utf-8")
     return text
 
@@ -49,7 +49,7 @@ class _Loader(_Fast):  # type: ignore[misc]
 
 
 def _whole(loader: Any, node: yaml.ScalarNode) -> Any:
-    # Not base 60 (`1:30`): text to Kubernetes, and a page of it would take minutes.
+    # No base 60 (`1:30`): Kubernetes reads it as a string, and long ones take minutes to parse.
     if ":" in str(node.value):
         return loader.construct_scalar(node)
     return yaml.constructor.SafeConstructor.construct_yaml_int(loader, node)
