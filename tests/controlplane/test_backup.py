@@ -129,7 +129,7 @@ def test_what_is_no_backup(home: Home, store: Store, tmp_path: Path, broken: str
 def test_nothing_is_written_over(home: Home, store: Store, tmp_path: Path) -> None:
     target = tmp_path / "copy"
     target.write_text("mine")
-    with pytest.raises(BackupFailed, match="exists already"):
+    with pytest.raises(BackupFailed, match="already exists"):
         back_up(home, target)
     assert target.read_text() == "mine"
     with pytest.raises(BackupFailed, match="no cluster in"):
@@ -145,7 +145,7 @@ def test_the_command(home: Home, store: Store, tmp_path: Path) -> None:
     assert verify(target).objects == 50
     again = CliRunner().invoke(app, ["backup", str(target), "--home", str(home.path)])
     assert again.exit_code != 0
-    assert "exists already" in again.output
+    assert "already exists" in again.output
     refused = CliRunner().invoke(app, ["up", "--home", str(home.path), "--restore", str(tmp_path / "none")])
     assert "no such file" in refused.output
 

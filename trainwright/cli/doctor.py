@@ -79,7 +79,7 @@ def _run_checks(
         yield check_mode(choice)
     except (NoCluster, ApiError) as error:
         yield missing("mode", "none", str(error), "see docs/submission.md")
-        choice = Choice(Mode.trainjob, "what most clusters have")
+        choice = Choice(Mode.trainjob, "the default")
     by_jobset = choice.mode is Mode.jobset
     calls = JOBSET_MODE_CALLS if by_jobset else CALLS
     yield from _run_check("access", lambda: check_access(cluster, namespace, calls))

@@ -148,7 +148,7 @@ def _job_template_problems(built: Obj) -> list[Problem]:
             admit({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "job"}, "spec": template})
         except Invalid as error:
             found += [
-                Problem("", f"no Job can be created for the step {job['name']}: {problem}", "Stillborn")
+                Problem("", f"no Job can be created for the step {job['name']}: {problem}", "JobRejected")
                 for problem in error.problems
             ]
     return found

@@ -39,14 +39,14 @@ def back_up(home: Home, target: Path) -> Contents:
     if not home.database.exists():
         raise BackupFailed(f"no cluster in {home.path}: {home.database.name} does not exist")
     if target.exists():
-        raise BackupFailed(f"{target} exists already; name a new file")
+        raise BackupFailed(f"{target} already exists; choose another path")
     with _new_file(target) as temporary:
         _copy(home.database, temporary)
         contents = verify(temporary)
         try:
             os.link(temporary, target)  # never overwrites a file created meanwhile
         except FileExistsError:
-            raise BackupFailed(f"{target} exists already; name a new file") from None
+            raise BackupFailed(f"{target} already exists; choose another path") from None
     return contents
 
 

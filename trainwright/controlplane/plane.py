@@ -182,13 +182,13 @@ class ControlPlane:
             "metadata": {"name": DEFAULT_CLAIM, "namespace": "default", "labels": {names.MANAGED_BY_LABEL: OWNER}},
             "spec": {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "20Gi"}}},
         }
-        told = {
+        version_map = {
             "apiVersion": "v1",
             "kind": "ConfigMap",
             "metadata": {**VERSION_MAP, "labels": {names.MANAGED_BY_LABEL: OWNER}},
             "data": {"kubeflow_trainer_version": TRAINER_VERSION},
         }
-        for obj in (claim, told):
+        for obj in (claim, version_map):
             with contextlib.suppress(AlreadyExists):
                 self.cluster.create(obj)
         if self._queues is not None:

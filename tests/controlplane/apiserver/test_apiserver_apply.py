@@ -16,7 +16,7 @@ LAST = "kubectl.kubernetes.io/last-applied-configuration"
 
 
 def apply(server: ResourceServer, config: Any, manager: str = "m", kind: Any = CONFIG_MAP, **options: Any) -> dict[str, Any]:
-    options = {"manager": manager, **options}
+    options = {"field_manager": manager, **options}
     return server.patch(kind, "default", "a", config, patch_types.APPLY, WriteOptions(**options)).object
 
 
@@ -61,7 +61,7 @@ def test_what_the_server_adds_belongs_to_nobody(server: ResourceServer) -> None:
 def test_kubectl_takes_over_what_it_applied_on_the_clients_side(server: ResourceServer) -> None:
     old = '{"data":{"k":"1"}}'
     made = config(metadata={"name": "a", "annotations": {LAST: old}}, data={"k": "1", "other": "1"})
-    server.create(CONFIG_MAP, "default", made, WriteOptions(manager="kubectl-client-side-apply"))
+    server.create(CONFIG_MAP, "default", made, WriteOptions(field_manager="kubectl-client-side-apply"))
     taken = apply(server, config(data={"k": "2"}), "kubectl")
     assert taken["data"] == {"k": "2", "other": "1"}
     assert '"k":"2"' in taken["metadata"]["annotations"][LAST]

@@ -29,7 +29,7 @@ from trainwright.controlplane.apiserver.verbs.resource_server import ResourceSer
 pytestmark = pytest.mark.medium
 MAPS = "/api/v1/namespaces/default/configmaps"
 SOON = 10.0
-"""Seconds; well beyond the patience of the server of these tests, well below that of a real one."""
+"""Seconds; longer than the timeouts of the test servers, shorter than the default ones."""
 
 
 @dataclass

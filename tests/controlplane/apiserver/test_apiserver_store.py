@@ -329,8 +329,8 @@ def test_many_writers_share_transactions_and_lose_nothing(tmp_path: Path) -> Non
 def test_old_objects_of_a_large_collection_are_packed_and_come_back_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("trainwright.controlplane.apiserver.storage.object_table.FEW", 3)
-    monkeypatch.setattr("trainwright.controlplane.apiserver.storage.object_table.YOUNG", 4)
+    monkeypatch.setattr("trainwright.controlplane.apiserver.storage.object_table.SMALL_COLLECTION", 3)
+    monkeypatch.setattr("trainwright.controlplane.apiserver.storage.object_table.RECENT", 4)
     store = Store(tmp_path / "store.db")
     for number in range(10):
         store.put(THINGS, "", str(number), thing("x" * 1000 + str(number), labels={"team": "ö"}))
@@ -406,7 +406,7 @@ def test_large_objects_are_remembered_in_smaller_numbers(store: Store) -> None:
     for _ in range(100):
         store.put(THINGS, "", "a", thing("x" * 1_000_000))
     assert store._history._events.bytes <= HISTORY_BYTES
-    assert store._objects._young.bytes <= RECENT_BYTES
+    assert store._objects._recent.bytes <= RECENT_BYTES
     assert subscription.overflowed
     assert not subscription.take()
     with pytest.raises(Expired):

@@ -189,8 +189,8 @@ class _Submission:
             created = cluster.create_once(form.trainjob, lambda: client.submit(built))
         except AlreadyExists:
             return None
-        _check_nothing_dropped(cluster, form.trainjob, created, client)
         check_owner(created, self.identity)  # it may be an existing job, if a create response was lost
+        _check_nothing_dropped(cluster, form.trainjob, created, client)
         check_digest(created, plan.trainjob)
         resolve_holder_conflict(cluster, created, self._owners)
         return created

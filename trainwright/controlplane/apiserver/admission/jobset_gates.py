@@ -38,9 +38,9 @@ def check_gates(old: Obj | None, new: Obj, gates: FeatureGates) -> None:
     """Validate an admitted JobSet; `old` is None on create. Raises Invalid."""
     found = list(_gated(new, gates)) if old is None else list(_resizing(old, new, gates))
     if found:
-        refusal = Invalid.of(JOBSET.kind, name_of(new), found, JOBSET.group)
-        refusal.message = _DENIED + refusal.message
-        raise refusal
+        error = Invalid.of(JOBSET.kind, name_of(new), found, JOBSET.group)
+        error.message = _DENIED + error.message
+        raise error
 
 
 def _gated(new: Obj, gates: FeatureGates) -> Iterator[Problem]:

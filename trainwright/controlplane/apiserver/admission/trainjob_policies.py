@@ -15,8 +15,8 @@ def check_trainjob_policies(trainjob: Obj, lookup: Lookup) -> None:
     runtime = lookup(reference["kind"], namespace_of(trainjob), reference["name"])
     problems = policy_problems(trainjob, runtime) if runtime is not None else []
     if problems:
-        told = [str(problem) for problem in problems]
-        words = told[0] if len(told) == 1 else f"[{', '.join(told)}]"
+        messages = [str(problem) for problem in problems]
+        message = messages[0] if len(messages) == 1 else f"[{', '.join(messages)}]"
         raise Denied(
-            f'admission webhook "{ADMISSION_SPECS["TrainJob"].validator}" denied the request: {words}', problems=problems
+            f'admission webhook "{ADMISSION_SPECS["TrainJob"].validator}" denied the request: {message}', problems=problems
         )

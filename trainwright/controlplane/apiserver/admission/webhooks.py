@@ -22,10 +22,15 @@ class Webhooks:
     def __init__(self, store: Store, gates: FeatureGates):
         self._store, self._gates = store, gates
 
-    def admitted(self, new: Obj, old: Obj | None, options: WriteOptions, now: str) -> tuple[Obj, list[str]]:
+    def admit(self, new: Obj, old: Obj | None, options: WriteOptions, now: str) -> tuple[Obj, list[str]]:
         """Admit an object; returns the object to store and warnings. Raises BadRequest, Denied, Invalid."""
         context = AdmissionContext(
-            now, self.lookup, options.field_validation, duplicates=options.duplicates, only_status=options.status, is_json=True
+            now,
+            self.lookup,
+            options.field_validation,
+            duplicates=options.duplicate_fields,
+            only_status=options.status,
+            is_json=True,
         )
         gated = new.get("kind") == kinds.JOBSET.kind and not options.status
         if old is None and new.get("kind") == kinds.POD.kind:

@@ -18,7 +18,7 @@ def seed_definitions(server: ResourceServer, now: str) -> None:
         definition["spec"]["conversion"] = {"strategy": "None"}
         known = server.store.get(DEFINITION.resource, "", name_of(definition))
         if known is None:
-            server.create(DEFINITION, "", definition, WriteOptions(manager="trainwright"))
+            server.create(DEFINITION, "", definition, WriteOptions(field_manager="trainwright"))
         elif known.object.get("spec") != definition["spec"]:
             server.store.put(DEFINITION.resource, "", name_of(definition), {**known.object, "spec": definition["spec"]})
 

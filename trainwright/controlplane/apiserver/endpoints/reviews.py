@@ -35,8 +35,8 @@ class Review:
         if not isinstance(spec, dict):
             raise BadRequest(f"{unrecognised}: spec is an object")
         head = {"kind": self.kind, "apiVersion": f"{self.group}/{_VERSION}", "metadata": {}}
-        told = {"spec": spec} if self.kind != "SelfSubjectReview" else {}
-        return {**head, **told, "status": self.answer(review, tokens)}
+        body = {"spec": spec} if self.kind != "SelfSubjectReview" else {}
+        return {**head, **body, "status": self.answer(review, tokens)}
 
 
 REVIEWS = (

@@ -51,7 +51,7 @@ DEFAULT_TIMEOUTS = ConnectionTimeouts()
 
 def connection(timeouts: ConnectionTimeouts) -> type[Connection]:
     """The connection protocol class for uvicorn."""
-    return type("Connection", (Connection,), {"patience": timeouts})
+    return type("Connection", (Connection,), {"timeouts": timeouts})
 
 
 class _Gathered:

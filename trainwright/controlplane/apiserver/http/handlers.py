@@ -61,7 +61,7 @@ class Handlers:
                     raise BadRequest(f"the object provided is unrecognized (must be of type {target.kind.kind}): {why}")
         if options.field_validation != "Ignore" and media.media_type(content_type) == media.JSON:
             found = await in_thread_if_large(body, bound(duplicate_fields, body, obj))
-            options = replace(options, duplicates=tuple(found)) if found else options
+            options = replace(options, duplicate_fields=tuple(found)) if found else options
         return obj, options, len(body)
 
     async def run_write(self, write: Callable[[], T], size: int = 0) -> T:

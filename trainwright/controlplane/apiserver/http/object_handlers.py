@@ -83,7 +83,9 @@ class ObjectHandlers(Handlers):
         patch = await in_thread_if_large(body, bound(media.decode_patch, body, yaml_allowed=name == patch_types.APPLY))
         options = write_options(request, status=target.subresource == "status")
         if options.field_validation != "Ignore" and name in (patch_types.MERGE, patch_types.STRATEGIC):
-            options = replace(options, duplicates=tuple(await in_thread_if_large(body, bound(duplicate_fields, body, patch))))
+            options = replace(
+                options, duplicate_fields=tuple(await in_thread_if_large(body, bound(duplicate_fields, body, patch)))
+            )
         change = bound(self.server.patch, target.kind, target.namespace_key, target.name, patch, name, options)
         return self.respond(request, target, await self.run_write(change, len(body)))
 

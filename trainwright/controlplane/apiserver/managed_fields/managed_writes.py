@@ -49,12 +49,12 @@ def managers_before_write(sent: Any, old: Obj, options: WriteOptions) -> Managed
 
 def updater(kind: Kind, options: WriteOptions) -> FieldManager:
     """The field manager of an update."""
-    return FieldManager(options.manager, "Update", kind.api_version, "status" if options.status else "")
+    return FieldManager(options.field_manager, "Update", kind.api_version, "status" if options.status else "")
 
 
 def applier(kind: Kind, options: WriteOptions) -> FieldManager:
     """The field manager of an apply."""
-    return FieldManager(options.manager, "Apply", kind.api_version, "status" if options.status else "")
+    return FieldManager(options.field_manager, "Apply", kind.api_version, "status" if options.status else "")
 
 
 def set_managed_fields(obj: Obj, owners: ManagedFields) -> None:

@@ -248,10 +248,10 @@ def _refuse_conflicts(others: Any, taken: Fields) -> None:
     ]
     if found:
         causes = [{"reason": "FieldManagerConflict", "message": f"conflict with {owner}", "field": path} for owner, path in found]
-        raise Conflict(_told(found), details={"causes": causes})
+        raise Conflict(_conflict_message(found), details={"causes": causes})
 
 
-def _told(found: list[tuple[str, str]]) -> str:
+def _conflict_message(found: list[tuple[str, str]]) -> str:
     if len(found) == 1:
         return f"Apply failed with 1 conflict: conflict with {found[0][0]}: {found[0][1]}"
     return f"Apply failed with {len(found)} conflicts: " + "\n".join(_by_owner(found))

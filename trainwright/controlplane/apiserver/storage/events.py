@@ -72,7 +72,7 @@ class Subscription:
         with self._lock:
             return self._closed and not self._queue
 
-    def wants(self, event: Event) -> bool:
+    def matches(self, event: Event) -> bool:
         return self.resource == event.resource and self.namespace in (None, event.key[0])
 
     def push(self, event: Event) -> None:
@@ -86,7 +86,7 @@ class Subscription:
                 self._queue.clear()
             else:
                 self._queue.append(event)
-            wakes = self._stir()
+            wakes = self._notify()
         if wakes:
             wakes()
 
@@ -119,11 +119,11 @@ class Subscription:
         with self._lock:
             self._closed = True
             self._is_woken = False
-            wakes = self._stir()
+            wakes = self._notify()
         if wakes:
             wakes()
 
-    def _stir(self) -> Callable[[], None] | None:
+    def _notify(self) -> Callable[[], None] | None:
         """Notify waiting threads, under the lock. Returns the wake callback at most once until the reader takes events."""
         if self._waiting:
             self._changed.notify_all()

@@ -11,7 +11,7 @@ RECENT = 2000
 """Number of most recently written records that stay parsed."""
 RECENT_BYTES = 16 * 1024 * 1024
 """Maximum JSON bytes of those records."""
-FEW = 1000
+SMALL_COLLECTION = 1000
 """Collections up to this size always stay parsed: every write reads runtimes and namespaces."""
 
 
@@ -20,13 +20,13 @@ class ObjectTable:
 
     def __init__(self) -> None:
         self._collections: dict[str, Collection] = {}
-        self._young: RingBuffer[tuple[Collection, Record]] = RingBuffer(RECENT, RECENT_BYTES)
+        self._recent: RingBuffer[tuple[Collection, Record]] = RingBuffer(RECENT, RECENT_BYTES)
 
     def load(self, journal: Journal) -> None:
         sizes = journal.sizes()
         for resource, namespace, name, revision, data in journal.objects():
             record = Record(revision, (namespace, name), data, labels=labels_in(data))
-            if sizes[resource] > FEW:
+            if sizes[resource] > SMALL_COLLECTION:
                 record.pack()
             self._collection(resource).put(record)
 
@@ -63,6 +63,6 @@ class ObjectTable:
 
     def _pack_old(self, collection: Collection, record: Record) -> None:
         """Compress records that are no longer recent, unless they were replaced or their collection is small."""
-        for its_collection, old in self._young.append((collection, record), len(record.data)):
-            if len(its_collection) > FEW and its_collection.get(old.key) is old:
+        for its_collection, old in self._recent.append((collection, record), len(record.data)):
+            if len(its_collection) > SMALL_COLLECTION and its_collection.get(old.key) is old:
                 old.pack()

@@ -25,7 +25,7 @@ class Record:
     `labels` are its indexed labels.
     """
 
-    __slots__ = ("_data", "_is_young", "_object", "key", "labels", "revision")
+    __slots__ = ("_data", "_is_recent", "_object", "key", "labels", "revision")
 
     def __init__(self, revision: int, key: Key, data: bytes, obj: Obj | None = None, *, labels: Labels = ()):
         self.revision = revision
@@ -33,7 +33,7 @@ class Record:
         self.labels = labels
         self._data = data
         self._object = obj
-        self._is_young = True
+        self._is_recent = True
 
     @property
     def data(self) -> bytes:
@@ -45,13 +45,13 @@ class Record:
         known = self._object
         if known is None:
             known = orjson.loads(self.data)
-            if self._is_young:
+            if self._is_recent:
                 self._object = known
         return known
 
     def pack(self) -> None:
         """Compress the JSON and drop the parsed object. Not thread-safe, even for different records."""
-        self._is_young, data = False, self._data
+        self._is_recent, data = False, self._data
         if data[:1] == b"{" and len(data) >= _PACKED_FROM:
             # Copied, because the compressor's result keeps its oversized buffer.
             self._data = bytes(memoryview(_PACKER.compress(data)))

@@ -211,7 +211,7 @@ class Store:
             start = self._revision if since is None else since
             subscription = Subscription(resource, namespace, initial, start, self._watchers.queue_size, wake)
             for event in missed:
-                if subscription.wants(event):
+                if subscription.matches(event):
                     subscription.push(event)
             if self._closed:
                 subscription.close()

@@ -39,7 +39,7 @@ class Watchers:
         if not listeners:
             return
         for subscription in listeners:
-            if subscription.wants(event):
+            if subscription.matches(event):
                 subscription.push(event)
         if any(subscription.overflowed for subscription in listeners):
             self._by_resource[event.resource] = [subscription for subscription in listeners if not subscription.overflowed]

@@ -46,9 +46,9 @@ def apply(writer: ObjectWriter, strategy: Strategy, namespace: str, old: Record,
     metadata.check_version(kind, checked, live, required=False)
     part = status_of if options.status else partial(without_status, kind)
     owners = ManagedFields.stored(live).before_apply(schema, live, kind.api_version, now)
-    yielded = None if options.force else fields_to_take_over(options.manager, schema, live)
+    yielded = None if options.force else fields_to_take_over(options.field_manager, schema, live)
     found, owners = owners.applied(schema, part(live), part(config), owner, now, yielded=yielded)
-    found = update_last_applied(options.manager, live, found, config)
+    found = update_last_applied(options.field_manager, live, found, config)
     new = metadata.decode_object(kind, {**live, **found}, custom=strategy.custom)
     if not options.status:
         new = {key: value for key, value in new.items() if key in found or key == "status"}

@@ -83,7 +83,7 @@ def check_preconditions(kind: Kind, obj: Obj, options: DeleteOptions) -> None:
 def mark_for_deletion(strategy: Strategy, obj: Obj, options: DeleteOptions, now: datetime) -> tuple[Obj, bool]:
     """A copy of the object marked for deletion, and whether it can be removed immediately."""
     metadata = dict(obj["metadata"])
-    doomed = {**obj, "metadata": metadata}
+    marked = {**obj, "metadata": metadata}
     finalizers = _finalizers(metadata.get("finalizers") or [], options)
     if finalizers:
         metadata["finalizers"] = finalizers
@@ -99,12 +99,12 @@ def mark_for_deletion(strategy: Strategy, obj: Obj, options: DeleteOptions, now:
         if strategy.kind != NAMESPACE:
             metadata["deletionGracePeriodSeconds"] = grace or 0
     if not was_marked and strategy.generation:
-        increment_generation(doomed)
-    if not was_marked and strategy.kind != POD and can_be_removed(doomed):
+        increment_generation(marked)
+    if not was_marked and strategy.kind != POD and can_be_removed(marked):
         return obj, True  # removed immediately, without a deletion timestamp
     if strategy.kind == NAMESPACE:
-        doomed["status"] = {**(obj.get("status") or {}), "phase": "Terminating"}
-    return doomed, can_be_removed(doomed)
+        marked["status"] = {**(obj.get("status") or {}), "phase": "Terminating"}
+    return marked, can_be_removed(marked)
 
 
 def can_be_removed(obj: Obj) -> bool:

@@ -59,9 +59,9 @@ def parse_configuration(kind: Kind, patch: Any, schema: Schema) -> Obj:
         raise BadRequest("error decoding YAML: an object was expected")
     check_config(patch, kind.api_version)
     metadata = patch.get("metadata") or {}
-    if told := list(configuration_errors(schema, patch)):
+    if errors := list(configuration_errors(schema, patch)):
         name = f"{metadata.get('namespace', '')}/{metadata.get('name', '')}"
-        text = told[0] if len(told) == 1 else "errors:" + "".join(f"\n  {line}" for line in told)
+        text = errors[0] if len(errors) == 1 else "errors:" + "".join(f"\n  {line}" for line in errors)
         raise UnknownReasonError(
             f"failed to create typed patch object ({name}; {kind.group}/{kind.version}, Kind={kind.kind}): {text}"
         )

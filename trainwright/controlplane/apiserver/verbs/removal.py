@@ -45,14 +45,14 @@ def delete_object(
         warnings: Warnings = []
         if options.propagation is None and strategy.orphans_by_default:
             options, warnings = replace(options, propagation="Orphan"), [_ORPHANED]
-        doomed, over = mark_for_deletion(strategy, old.object, options, writer.clock())
+        marked, over = mark_for_deletion(strategy, old.object, options, writer.clock())
         if options.dry_run:
-            return unstored_result(doomed) if not over or strategy.returns_deleted_object else deletion_status(kind, old.object)
+            return unstored_result(marked) if not over or strategy.returns_deleted_object else deletion_status(kind, old.object)
         if over:
-            last = writer.remove(kind, old, doomed)
+            last = writer.remove(kind, old, marked)
             return Result(last) if strategy.returns_deleted_object else deletion_status(kind, old.object)
-        if doomed != old.object:
-            old = writer.put(kind, old, doomed)
+        if marked != old.object:
+            old = writer.put(kind, old, marked)
         if kind == kinds.NAMESPACE:
             empty_namespace(name)
         return Result(old, warnings)

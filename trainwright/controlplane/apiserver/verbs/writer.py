@@ -73,7 +73,7 @@ class ObjectWriter:
             metadata.validate(kind, new)
         asked = {**new, "metadata": dict(new["metadata"])}
         strategy.prepare_for_create(new)
-        admitted, warnings = self._webhooks.admitted(new, None, options, now)
+        admitted, warnings = self._webhooks.admit(new, None, options, now)
         if not applied:
             owners = managers_after_create(strategy, asked, admitted, options, owners, now)
         set_managed_fields(admitted, owners)
@@ -113,7 +113,7 @@ class ObjectWriter:
         if _only_releases(new, old.object):
             new = copy_of(new)  # admission returns a copy, too
         else:
-            admitted, warnings = self._webhooks.admitted(new, old.object, options, now)
+            admitted, warnings = self._webhooks.admit(new, old.object, options, now)
             # A status write changes nothing else, not even through a default introduced after the object was stored.
             new = _with_status(new, admitted.get("status")) if options.status else admitted
             if kind == kinds.TRAINJOB and not options.status:

@@ -13,9 +13,9 @@ class WriteOptions:
     dry_run: bool = False
     field_validation: Literal["Strict", "Warn", "Ignore"] = "Warn"
     status: bool = False
-    manager: str = "trainwright"
+    field_manager: str = "trainwright"
     """The field manager that owns the written fields."""
     force: bool = False
     """Apply takes over fields of other managers instead of reporting a conflict."""
-    duplicates: tuple[str, ...] = ()
+    duplicate_fields: tuple[str, ...] = ()
     """Paths of duplicate fields in the request body."""
