@@ -46,6 +46,10 @@ behaviour: .venv/.ready-dev
 conformance: .venv/.ready-dev
 	$(PY) tests/conformance/table.py $(ARGS)
 
+# Coverage of the fast tests, as a report without a threshold.
+coverage: .venv/.ready-dev
+	$(PY) -m pytest -q -m "not slow and not medium" --cov --cov-report=term:skip-covered $(ARGS)
+
 # Fault and property tests with many more cases; not part of CI.
 chaos: .venv/.ready-dev
 	TRAINWRIGHT_CHAOS=1 $(PY) -m pytest -m slow -k "kill or fault" --timeout 3600 $(ARGS)
@@ -80,7 +84,7 @@ format: .venv/.ready-dev
 
 # Does not delete runs/, which contains checkpoints and exports.
 clean:
-	rm -rf .venv .clients build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .clients .coverage build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 # Deletes all runs with their workspaces and exports.
 clean-runs:

@@ -28,3 +28,10 @@ def test_runs_are_removed_by_name_and_listed_first() -> None:
     assert removed_by("clean-runs") == {"runs"}
     shown = subprocess.run(["make", "-n", "clean-runs"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     assert shown.index("du ") < shown.index("rm ")
+
+
+def test_every_phony_target_has_a_rule() -> None:
+    makefile = (ROOT / "Makefile").read_text("utf-8")
+    (phony,) = [line for line in makefile.splitlines() if line.startswith(".PHONY:")]
+    rules = {line.partition(":")[0] for line in makefile.splitlines() if line[:1].isalpha()}
+    assert set(phony.split()[1:]) <= rules
