@@ -1,7 +1,7 @@
 """The packages in the form in which they install, as links: `components/train/` is `trainwright/components/train_component/` there.
 
 The edges lie outside `trainwright/` in the tree and inside it once installed; tools that go by the names of packages read this one.
-As a program: make it in the folder that is named, anew.
+As a program: creates this tree in the given folder, replacing an earlier one.
 """
 
 from __future__ import annotations

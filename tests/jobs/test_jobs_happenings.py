@@ -35,70 +35,70 @@ def line(text: str, source: str = RANK_0) -> LogLine:
 
 
 def test_what_the_status_tells_comes_once() -> None:
-    story = EventTracker()
-    assert story.observe_status(job(0)) == (PhaseChanged(Phase.Starting),)
-    assert story.observe_status(job(0)) == ()
-    assert story.observe_status(job(percent=7, loss="2")) == (
+    tracker = EventTracker()
+    assert tracker.observe_status(job(0)) == (PhaseChanged(Phase.Starting),)
+    assert tracker.observe_status(job(0)) == ()
+    assert tracker.observe_status(job(percent=7, loss="2")) == (
         PhaseChanged(Phase.Running, Phase.Starting),
         Progressed(7, 9),
         Metrics((("loss", "2"),)),
     )
-    assert story.observe_status(job(percent=7, loss="1")) == (Metrics((("loss", "1"),)),)
-    assert story.observe_status(job(end="Complete", percent=7, loss="1")) == (PhaseChanged(Phase.Succeeded, Phase.Running),)
+    assert tracker.observe_status(job(percent=7, loss="1")) == (Metrics((("loss", "1"),)),)
+    assert tracker.observe_status(job(end="Complete", percent=7, loss="1")) == (PhaseChanged(Phase.Succeeded, Phase.Running),)
 
 
 def test_the_log_tells_where_the_training_reports_nothing() -> None:
-    story = EventTracker()
-    story.observe_status(job())
-    assert story.observe_line(line(LOSS)) == (LogOutput(line(LOSS)), Metrics((("loss", "1.5"), ("epoch", "0.5"))))
-    assert story.observe_line(line("50%|█████     | 5/10 [00:01<00:02, 1it/s]"))[1:] == (Progressed(50, 2),)
-    assert story.observe_line(line("10%|█   | 1/4 [00:01<00:02, 1it/s]"))[1:] == (), "an evaluation within the training"
-    assert story.observe_status(job()) == (), "what the log told still holds"
-    assert story.observe_line(line("{'loss': 9.0}", RANK_1))[1:] == ()
-    assert story.observe_line(line("100%|██████████| 99/99 [00:01<00:00, 1it/s]", INITIALIZER))[1:] == ()
-    assert story.observe_status(job(percent=60)) == (Progressed(60, 9), Metrics(()))
-    assert story.observe_line(line(LOSS)) == (LogOutput(line(LOSS)),), "now it reports itself"
+    tracker = EventTracker()
+    tracker.observe_status(job())
+    assert tracker.observe_line(line(LOSS)) == (LogOutput(line(LOSS)), Metrics((("loss", "1.5"), ("epoch", "0.5"))))
+    assert tracker.observe_line(line("50%|█████     | 5/10 [00:01<00:02, 1it/s]"))[1:] == (Progressed(50, 2),)
+    assert tracker.observe_line(line("10%|█   | 1/4 [00:01<00:02, 1it/s]"))[1:] == (), "an evaluation within the training"
+    assert tracker.observe_status(job()) == (), "what the log told still holds"
+    assert tracker.observe_line(line("{'loss': 9.0}", RANK_1))[1:] == ()
+    assert tracker.observe_line(line("100%|██████████| 99/99 [00:01<00:00, 1it/s]", INITIALIZER))[1:] == ()
+    assert tracker.observe_status(job(percent=60)) == (Progressed(60, 9), Metrics(()))
+    assert tracker.observe_line(line(LOSS)) == (LogOutput(line(LOSS)),), "now it reports itself"
 
 
 def test_a_job_that_falls_back_is_looked_into_until_there_is_an_answer() -> None:
-    story = EventTracker()
-    story.observe_status(job())
-    assert not story.needs_restart_check
-    assert story.observe_status(job(0)) == (PhaseChanged(Phase.Starting, Phase.Running),)
-    assert story.needs_restart_check
-    assert story.record_restarts(RestartCounts(Restarts(0, 3))) == ()
-    assert not story.needs_restart_check
-    assert story.observe_status(job(0)) == ()
-    assert not story.needs_restart_check, "nothing has changed since"
-    story.observe_status(job(0, note="x"))
-    assert story.needs_restart_check, "its controller had not written it yet"
-    assert story.record_restarts(RestartCounts(Restarts(1, 3))) == (Restarted(1, 3),)
-    assert not story.needs_restart_check
-    story.observe_status(job())
-    story.observe_status(job(0))
-    assert story.record_restarts(RestartCounts(Restarts(1, 3), containers=2)) == (Restarted(2, container=True),)
-    story.observe_status(job())
-    story.observe_status(job(0))
-    story.observe_status(job())
-    assert story.record_restarts(RestartCounts()) == ()
-    assert not story.needs_restart_check, "it runs again: nothing began anew that could be read"
-    story.observe_restarts(1)
-    assert story.needs_restart_check, "a reader of its log has seen a container begin anew, too quickly for the status"
-    assert story.record_restarts(RestartCounts(containers=3)) == (Restarted(3, container=True),)
-    story.observe_restarts(1)
-    assert not story.needs_restart_check
+    tracker = EventTracker()
+    tracker.observe_status(job())
+    assert not tracker.needs_restart_check
+    assert tracker.observe_status(job(0)) == (PhaseChanged(Phase.Starting, Phase.Running),)
+    assert tracker.needs_restart_check
+    assert tracker.record_restarts(RestartCounts(Restarts(0, 3))) == ()
+    assert not tracker.needs_restart_check
+    assert tracker.observe_status(job(0)) == ()
+    assert not tracker.needs_restart_check, "nothing has changed since"
+    tracker.observe_status(job(0, note="x"))
+    assert tracker.needs_restart_check, "its controller had not written it yet"
+    assert tracker.record_restarts(RestartCounts(Restarts(1, 3))) == (Restarted(1, 3),)
+    assert not tracker.needs_restart_check
+    tracker.observe_status(job())
+    tracker.observe_status(job(0))
+    assert tracker.record_restarts(RestartCounts(Restarts(1, 3), containers=2)) == (Restarted(2, container=True),)
+    tracker.observe_status(job())
+    tracker.observe_status(job(0))
+    tracker.observe_status(job())
+    assert tracker.record_restarts(RestartCounts()) == ()
+    assert not tracker.needs_restart_check, "it runs again: no restart that could be read"
+    tracker.observe_restarts(1)
+    assert tracker.needs_restart_check, "a reader of its log has seen a container restart, too quickly for the status"
+    assert tracker.record_restarts(RestartCounts(containers=3)) == (Restarted(3, container=True),)
+    tracker.observe_restarts(1)
+    assert not tracker.needs_restart_check
 
 
 def test_the_lines_that_people_read() -> None:
     said: list[str] = []
-    story, event_printer = EventTracker(), EventPrinter(said.append)
+    tracker, event_printer = EventTracker(), EventPrinter(said.append)
     for happened in (
-        story.observe_status(job(0, note="no node is large enough")),
-        story.observe_status(job()),
-        story.observe_line(line("\r 50%|██   | 1/2 [00:01<00:01, 1it/s]")),
-        story.observe_line(line(LOSS)),
+        tracker.observe_status(job(0, note="no node is large enough")),
+        tracker.observe_status(job()),
+        tracker.observe_line(line("\r 50%|██   | 1/2 [00:01<00:01, 1it/s]")),
+        tracker.observe_line(line(LOSS)),
         (Restarted(1, 3), Restarted(2, container=True)),
-        story.observe_status(job(end="Complete")),
+        tracker.observe_status(job(end="Complete")),
     ):
         event_printer(happened)
     assert said == [
@@ -112,7 +112,7 @@ def test_the_lines_that_people_read() -> None:
         "Restarting: 2 restarts of containers so far",
         "Succeeded loss=1.5 epoch=0.5",
     ]
-    assert event_printer.progress == story.progress
+    assert event_printer.progress == tracker.progress
 
 
 JOBS = st.lists(
@@ -131,10 +131,10 @@ JOBS = st.lists(
 
 @given(JOBS)
 def test_property_what_happened_adds_up_to_what_is_seen(jobs: list[dict[str, Any]]) -> None:
-    story = EventTracker()
+    tracker = EventTracker()
     folded: Progress | None = None
     for seen in jobs:
-        for happening in story.observe_status(seen):
-            before, folded = folded, apply_event(folded, happening)
+        for event in tracker.observe_status(seen):
+            before, folded = folded, apply_event(folded, event)
             assert folded != before, "each tells something new"
-        assert folded == story.progress == progress_of(seen)
+        assert folded == tracker.progress == progress_of(seen)

@@ -10,7 +10,7 @@ import pytest
 from trainwright.api.errors import BadRequest, Forbidden, ServiceUnavailable
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Identity, TrainRequest, submit_or_adopt
-from trainwright.jobs.diagnosis.report import failure_report, last_seen, report_of
+from trainwright.jobs.diagnosis.report import last_seen, report_of
 from trainwright.jobs.state.describe import description_of
 
 LOG = b"one\n\xfftwo\n"
@@ -45,7 +45,7 @@ def ended(code: int, reason: str = "Error", at: str = "2026-01-01T00:00:00Z", **
 
 
 def report(cluster: Any, failed: dict[str, Any]) -> list[str]:
-    return failure_report(cluster, failed).splitlines()
+    return str(report_of(cluster, failed)).splitlines()
 
 
 @pytest.mark.parametrize(
@@ -237,6 +237,6 @@ def test_what_cannot_be_read_for_a_moment_is_read_a_moment_later(
                 raise error
             return self._cluster.list(*args, **more)
 
-    text = failure_report(Busy(cluster), failed)  # type: ignore[arg-type]
+    text = str(report_of(Busy(cluster), failed))  # type: ignore[arg-type]
     assert "exited 7" in text
     assert "cannot be listed" not in text

@@ -129,11 +129,6 @@ class FailureReport:
         return ", ".join([*parts, *_hours(self.usage)])
 
 
-def failure_report(cluster: Cluster, trainjob: Obj) -> str:
-    """Return the report as text."""
-    return str(report_of(cluster, trainjob))
-
-
 def report_of(cluster: Cluster, trainjob: Obj, now: datetime | None = None) -> FailureReport:
     """Create the report of a failed job. Does not raise: parts that cannot be read (deleted, forbidden) are listed in it."""
     cluster = RetryingCluster(cluster, seconds=_RETRY_SECONDS)

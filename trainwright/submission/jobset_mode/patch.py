@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from trainwright.api import names
 from trainwright.api.errors import Invalid, Problem
 from trainwright.api.objects import Obj
+from trainwright.submission.jobset_mode.record import RESERVED_KEYS
 
 _PRECONDITIONS = ("name", "namespace", "uid", "resourceVersion")
 _ENTRY_FIELDS = ("labels", "annotations")
-_OWN = (names.SOURCE_KIND_LABEL, names.TRAINJOB_ANNOTATION, names.COMPANIONS_CREATED_ANNOTATION)
-_RESERVED = (*_OWN, *(names.LEGACY[key] for key in _OWN if key in names.LEGACY))
 
 
 def jobset_patch(name: str, patch: Obj) -> Obj:
@@ -54,7 +52,7 @@ def _entry_problems(path: str, entries: Any) -> Iterator[Problem]:
         yield _forbidden(path)
         return
     for key in entries:
-        if key in _RESERVED:
+        if key in RESERVED_KEYS:
             yield _forbidden(f"{path}[{key}]")
 
 

@@ -12,6 +12,9 @@ from trainwright.api.objects import Obj, annotations_of, labels_of, name_of
 
 MAX_ANNOTATION_BYTES = 256 * 1024
 """Kubernetes' limit for all annotations of an object together, keys and values."""
+_STORED = (names.SOURCE_KIND_LABEL, names.TRAINJOB_ANNOTATION, names.COMPANIONS_CREATED_ANNOTATION)
+RESERVED_KEYS = (*_STORED, *(names.LEGACY[key] for key in _STORED if key in names.LEGACY))
+"""Labels and annotations of such a JobSet that its TrainJob does not have, under their present and earlier names."""
 
 
 @dataclass(frozen=True)

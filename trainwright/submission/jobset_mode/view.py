@@ -7,10 +7,8 @@ from trainwright.api.conditions import condition, set_condition
 from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import Obj, annotations_of, labels_of, stored_annotation
 from trainwright.api.trainjob_status import set_from_jobset, set_suspended
-from trainwright.submission.jobset_mode.record import record_of
+from trainwright.submission.jobset_mode.record import RESERVED_KEYS, record_of
 
-_STORED = (names.SOURCE_KIND_LABEL, names.TRAINJOB_ANNOTATION, names.COMPANIONS_CREATED_ANNOTATION)
-_OWN = (*_STORED, *(names.LEGACY[key] for key in _STORED if key in names.LEGACY))
 _KEPT = (
     "name",
     "namespace",
@@ -33,7 +31,7 @@ def trainjob_of(jobset: Obj) -> Obj:
         ("labels", labels_of(jobset), record.labels),
         ("annotations", annotations_of(jobset), record.annotations),
     ):
-        if shown := {key: value for key, value in entries.items() if key not in _OWN and others.get(key) != value}:
+        if shown := {key: value for key, value in entries.items() if key not in RESERVED_KEYS and others.get(key) != value}:
             metadata[part] = shown
     spec = {**record.spec, "suspend": bool(jobset["spec"].get("suspend"))}
     trainjob: Obj = {"apiVersion": TRAINJOB.api_version, "kind": TRAINJOB.kind, "metadata": metadata, "spec": spec}

@@ -34,8 +34,7 @@ from trainwright.controlplane.apiserver.streaming.websocket import split_protoco
 from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer
 from trainwright.controlplane.apiserver.wire import media
 from trainwright.controlplane.apiserver.wire.api_errors import TooLarge
-from trainwright.controlplane.apiserver.wire.bodies import BODY_SECONDS, read_body
-from trainwright.controlplane.apiserver.wire.limits import BODY_LIMIT
+from trainwright.controlplane.apiserver.wire.bodies import BODY_SECONDS
 from trainwright.controlplane.apiserver.wire.requests import Request
 from trainwright.controlplane.apiserver.wire.responses import (
     METHOD_NOT_ALLOWED,
@@ -88,12 +87,12 @@ class Api:
         clock: Callable[[], datetime],
         body_seconds: float,
     ):
-        self._body_seconds, self._server, self._tokens = body_seconds, server, tokens
+        self._server, self._tokens = server, tokens
         self._reports, self._extra_metrics = reports, extra_metrics
         self.streams = streams
         self._metrics = Metrics()
-        objects = ObjectHandlers(server, clock, body_seconds, streams)
-        self._routes = Routes(objects, SubresourceHandlers(server, clock, body_seconds, streams, tokens, logs, sessions))
+        self._objects = ObjectHandlers(server, clock, body_seconds, streams)
+        self._routes = Routes(self._objects, SubresourceHandlers(server, clock, body_seconds, streams, tokens, logs, sessions))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         # A WebSocket handshake is handled as a GET request.
@@ -167,7 +166,7 @@ class Api:
     async def _review(self, request: Request, review: Review) -> ASGIApp:
         if request.method != "POST":
             raise MethodNotAllowed(METHOD_NOT_ALLOWED)
-        body = media.decode_body(await self._read(request), request.headers.get("content-type", ""), review.kind)
+        body = media.decode_body(await self._objects.read(request), request.headers.get("content-type", ""), review.kind)
         return json_response(orjson.dumps(review.complete(body, self._tokens)), 201)
 
     async def _report(self, request: Request, namespace: str, name: str, token: str | None) -> ASGIApp:
@@ -176,15 +175,11 @@ class Api:
         body = b""
         if size <= MAX_BODY:
             try:
-                body = await self._read(request, MAX_BODY)
+                body = await self._objects.read(request, MAX_BODY)
             except TooLarge:
                 size = MAX_BODY + 1
         code, answer = await run_in_threadpool(self._reports, Report(namespace, name, token, max(size, len(body)), body))
         return json_response(orjson.dumps(answer), code)
-
-    async def _read(self, request: Request, limit: int = BODY_LIMIT) -> bytes:
-        """Read the request body. Raises TooLarge, Timeout."""
-        return await read_body(request, limit, self._body_seconds)
 
 
 def _is_report(method: str, parts: list[str]) -> bool:
