@@ -163,6 +163,10 @@ def requests_of(entries, norm):
     return out
 
 
+WATCH_ENDED = ('] "Warning: watch ended with error" reflector=', "very short watch: ")
+"""What client-go logs of a watch that its own time limit ended, or does not, as its threads happen to run."""
+
+
 def mask(text, norm, folder, proxy, generated=()):
     text = (
         text.replace(folder, "${dir}")
@@ -175,7 +179,7 @@ def mask(text, norm, folder, proxy, generated=()):
         for n in re.findall(rf"\b{prefix}[a-z0-9]{{5}}\b", text):
             norm.names.setdefault(n, f"{prefix}gen{len(norm.names) + 1}")
     text = norm.text(text)
-    text = "\n".join(line for line in text.split("\n") if '] "Warning: watch ended with error" reflector=' not in line)
+    text = "\n".join(line for line in text.split("\n") if not any(words in line for words in WATCH_ENDED))
     text = re.sub(r"/tmp/(LIVE|MERGED)-\d+", r"<tmp>/\1", text)
     text = re.sub(r"(<tmp>/\S+)\t\S+ \S+ \S+", r"\1", text)
     text = re.sub(r"/tmp/kubectl[\w.]*-edit-\d+", "<tmp>/kubectl-edit", text)

@@ -30,7 +30,6 @@ HTTP_DIFFERENCES = {
 AGE_IN_DAYS = re.compile(r"\(\d+d ago\)")
 """Counted from the day of the recording, which moves away."""
 BY_CHANCE = {
-    "delete": "kubectl tells of a watch that ended within its first second, or does not, as its own threads happen to run",
     "diff-replace-edit": "the editor of the session changes the namespace as well where its random name ends in v",
 }
 """Sessions that differ now and then on the recorded cluster too: the best of so many runs counts."""
