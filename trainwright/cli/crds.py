@@ -7,9 +7,9 @@ import sys
 from typing import Annotated
 
 import typer
-import yaml
 
 from trainwright.api.admission.crds import custom_resource_definitions
+from trainwright.api.yaml_writer import to_yaml_documents
 from trainwright.cli.output import Format
 
 
@@ -25,11 +25,4 @@ def crds_command(
     if output is Format.json:
         sys.stdout.write(json.dumps({"apiVersion": "v1", "kind": "List", "items": definitions}, indent=2) + "\n")
     else:
-        sys.stdout.write(yaml.dump_all(definitions, Dumper=_Plain, sort_keys=False, width=10**9))
-
-
-class _Plain(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc]
-    """Writes shared parts in full: kubectl rejects documents with many YAML aliases."""
-
-    def ignore_aliases(self, data: object) -> bool:
-        return True
+        sys.stdout.write(to_yaml_documents(definitions))

@@ -6,15 +6,16 @@ import difflib
 import secrets
 
 import typer
-import yaml
 
 from trainwright.api.errors import NotFound
 from trainwright.api.kinds import kind_of
 from trainwright.api.objects import Obj, described, name_of, namespace_of
+from trainwright.api.yaml_writer import to_yaml
 from trainwright.cli.connection import HomeChoice, Kubeconfig, Namespace, SubmissionMode, jobs_cluster_for
-from trainwright.cli.errors import BAD_INPUT, FAILURE, bad_input_exits, cluster_errors_exit
+from trainwright.cli.errors import BAD_INPUT, FAILURE, WarningPrinter, bad_input_exits, cluster_errors_exit
+from trainwright.cli.manifests import checked_documents
 from trainwright.cli.materialize import Files
-from trainwright.cli.submit import checked_documents
+from trainwright.cluster.warning_headers import OnWarning
 from trainwright.jobs.submit.spec_diff import comparable
 from trainwright.submission.jobs_client import JobsClient
 
@@ -33,8 +34,9 @@ def diff(
     submission_mode: SubmissionMode = None,
 ) -> None:
     """Compare manifests with the objects in the cluster. Exit code 0: no differences, 1: differences, above 1: an error."""
+    warnings = WarningPrinter()
     with bad_input_exits():
-        documents = checked_documents(filename)
+        documents = checked_documents(filename, warnings)
     differs = False
     try:
         with cluster_errors_exit():
@@ -43,7 +45,7 @@ def diff(
                 kind = kind_of(document)
                 if kind is None or kind.namespaced:
                     document["metadata"].setdefault("namespace", namespace or cluster.default_namespace)
-                text = _diff(cluster, document)
+                text = _diff(cluster, document, warnings.of(document))
                 print(text, end="")
                 differs = differs or bool(text)
     except typer.Exit as ended:
@@ -51,11 +53,11 @@ def diff(
     raise typer.Exit(DIFFERS if differs else 0)
 
 
-def _diff(cluster: JobsClient, document: Obj) -> str:
+def _diff(cluster: JobsClient, document: Obj, on_warning: OnWarning) -> str:
     """Return a unified diff; empty if there are no differences. Raises ApiError."""
     live = _get_live(cluster, document)
     before = _lines(comparable(live, document)) if live is not None else []
-    after = _lines(comparable(_dry_run_create(cluster, document), document))
+    after = _lines(comparable(_dry_run_create(cluster, document, on_warning), document))
     where = f"{described(document)}"
     return "".join(difflib.unified_diff(before, after, f"live {where}", f"wanted {where}"))
 
@@ -69,15 +71,15 @@ def _get_live(cluster: JobsClient, document: Obj) -> Obj | None:
         return None
 
 
-def _dry_run_create(cluster: JobsClient, document: Obj) -> Obj:
+def _dry_run_create(cluster: JobsClient, document: Obj, on_warning: OnWarning) -> Obj:
     """Return the object with the cluster's defaults, from a dry run under an unused name.
 
     A dry run of the update would fail for immutable fields, whose difference should be shown.
     """
     metadata = {**document["metadata"], "name": f"diff-{secrets.token_hex(8)}"}
-    made = cluster.create({**document, "metadata": metadata}, dry_run=True)
+    made = cluster.create({**document, "metadata": metadata}, dry_run=True, field_validation="Warn", on_warning=on_warning)
     return {**made, "metadata": {**made["metadata"], "name": name_of(document)}}
 
 
 def _lines(obj: Obj) -> list[str]:
-    return yaml.safe_dump(obj, allow_unicode=True, width=10**9).splitlines(keepends=True)
+    return to_yaml(obj, sort_keys=True).splitlines(keepends=True)

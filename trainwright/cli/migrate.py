@@ -7,10 +7,10 @@ import sys
 from typing import Annotated
 
 import typer
-import yaml
 
 from trainwright.api import admit
 from trainwright.api.objects import Obj
+from trainwright.api.yaml_writer import to_yaml
 from trainwright.cli.errors import bad_input_exits, one_line
 from trainwright.cli.manifests import read_manifests
 from trainwright.cli.output import Format
@@ -46,7 +46,7 @@ def migrate_command(
 
 def _print(result: MigrationResult) -> None:
     for obj in result.objects:
-        sys.stdout.write("---\n" + yaml.dump(obj, Dumper=_NoAliases, sort_keys=False, allow_unicode=True, width=10**9))
+        sys.stdout.write("---\n" + to_yaml(obj))
     for note in result.notes:
         print(_line(result.objects[-1], note), file=sys.stderr)
 
@@ -68,10 +68,3 @@ def _line(obj: Obj, note: Note) -> str:
 def _name_of(obj: Obj) -> str:
     metadata = obj.get("metadata") or {}
     return str(metadata.get("name") or metadata.get("generateName") or obj["kind"])
-
-
-class _NoAliases(yaml.SafeDumper):
-    """Writes repeated values in full, since people edit the output."""
-
-    def ignore_aliases(self, data: object) -> bool:
-        return True

@@ -8,9 +8,10 @@ import sys
 from collections.abc import Iterable
 from typing import Any
 
-import yaml
 from rich.console import Console
 from rich.table import Table
+
+from trainwright.api.yaml_writer import to_yaml
 
 _NO_LIMIT = 10_000
 
@@ -33,7 +34,7 @@ def print_object(value: Any, form: Format | ViewFormat) -> None:
     if form.value == "json":
         sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False) + "\n")
     else:
-        sys.stdout.write(yaml.safe_dump(value, sort_keys=False, allow_unicode=True, width=10**9))
+        sys.stdout.write(to_yaml(value))
 
 
 def print_objects(items: list[Any], form: Format | ViewFormat) -> None:

@@ -14,6 +14,7 @@ from trainwright.api import names
 from trainwright.api.admission.admit import admit
 from trainwright.api.errors import Invalid, Problem
 from trainwright.api.objects import Obj, is_controlled_by, name_of, namespace_of, owner_reference
+from trainwright.api.yaml_writer import to_yaml
 from trainwright.materialize.go_serialization import serialize
 from trainwright.materialize.go_types import RUNTIME
 
@@ -41,10 +42,7 @@ def build_snapshot(trainjob: Obj, runtime: Obj) -> Obj:
 
 @lru_cache(_CACHE_SIZE)
 def _as_yaml(data: bytes) -> str:
-    import yaml
-
-    runtime = orjson.loads(data)
-    return str(yaml.safe_dump(runtime, sort_keys=True, default_flow_style=False, allow_unicode=True, width=2**31))
+    return to_yaml(orjson.loads(data), sort_keys=True)
 
 
 def load_snapshot(snapshot: Obj, trainjob: Obj) -> Obj:

@@ -14,8 +14,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-import yaml
-
+from trainwright.api.yaml_writer import to_yaml
 from trainwright.controlplane.apiserver.auth.authority import (
     KeyPair,
     is_authority,
@@ -127,7 +126,7 @@ def write_kubeconfig(path: Path, server: str, credentials: Credentials, namespac
         "contexts": [{"name": CONTEXT, "context": {"cluster": CONTEXT, "user": CONTEXT, "namespace": namespace}}],
     }
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    write_private(path, yaml.safe_dump(config, sort_keys=False).encode())
+    write_private(path, to_yaml(config).encode())
 
 
 def write_private(path: Path, content: bytes) -> None:

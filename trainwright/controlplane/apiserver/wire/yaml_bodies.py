@@ -10,10 +10,10 @@ from typing import Any
 import orjson
 import yaml
 
+from trainwright.api.yaml_writer import to_yaml
 from trainwright.controlplane.apiserver.wire.limits import BODY_DEPTH
 
 _Fast: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-_FastDumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 _OPENING = (yaml.MappingStartEvent, yaml.SequenceStartEvent)
 _CLOSING = (yaml.MappingEndEvent, yaml.SequenceEndEvent)
 _PREFIX = "tag:yaml.org,2002:"
@@ -40,8 +40,7 @@ def decode_yaml(body: bytes) -> Any:
 
 def encode_yaml(content: Any) -> bytes:
     """Serialize a response as YAML."""
-    text: bytes = yaml.dump(content, Dumper=_FastDumper, sort_keys=True, allow_unicode=True, encoding="utf-8")
-    return text
+    return to_yaml(content, sort_keys=True).encode()
 
 
 class _Loader(_Fast):  # type: ignore[misc]
