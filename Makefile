@@ -60,9 +60,11 @@ fuzz: .venv/.ready-dev
 bench: .venv/.ready-dev
 	@for script in bench/*.py; do echo "== $$script"; $(PY) $$script || exit 1; done
 
-# Regenerates the pages that are generated from code.
+# Regenerates the pages and manifests that are generated from code.
 docs: .venv/.ready-dev
 	$(PY) docs/parameters_page.py
+	.venv/bin/trainwright rbac --for kfp --namespace kubeflow > deploy/rbac.yaml
+	.venv/bin/trainwright rbac --for kfp --namespace kubeflow --mode jobset > deploy/rbac-jobset.yaml
 
 # The interfaces of components and pipelines, which tests compare.
 interfaces: .venv/.ready-dev

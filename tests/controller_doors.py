@@ -20,11 +20,12 @@ from urllib.parse import parse_qsl, urlsplit
 import pytest
 import urllib3
 import yaml
+from rbac_evaluator import Rbac
 from waiting import eventually
 
 from trainwright.api.errors import NotFound
 from trainwright.api.kinds import JOBSET
-from trainwright.cluster.permissions import Permission, permission_for
+from trainwright.cluster.permissions import _PATH, Permission, permission_for
 from trainwright.controlplane.gates import FeatureGates
 from trainwright.controlplane.home import Home
 from trainwright.controlplane.plane import ControlPlane
@@ -43,7 +44,15 @@ class Door:
     shut: Callable[[Permission | None, str], int | None] = lambda right, path: None
     denied: tuple[str, ...] = ()
     """Rights that an access review says are missing."""
+    rbac: Rbac | None = None
+    """If given, requests and access reviews are answered as RBAC does with these manifests, for `account`."""
+    account: str = ""
+    refused: list[str] = field(default_factory=list)
+    """Requests that RBAC refused."""
     closing: threading.Event = field(default_factory=threading.Event)
+
+    def allows(self, permission: Permission, name: str) -> bool:
+        return self.rbac is None or self.rbac.allows(self.account, permission, name)
 
     def written(self) -> list[Permission]:
         return [right for right in self.asked if right.verb in WRITES and right.resource.partition(".")[0] not in _OF_THE_PROCESS]
@@ -92,9 +101,13 @@ def start(others_plane: ControlPlane, tmp_path: Path) -> Iterator[Callable[..., 
     kubeconfig = yaml.safe_load((tmp_path / "home" / "kubeconfig").read_text())
 
     def begin(
-        *options: str, shut: Callable[[Permission | None, str], int | None] | None = None, denied: tuple[str, ...] = ()
+        *options: str,
+        shut: Callable[[Permission | None, str], int | None] | None = None,
+        denied: tuple[str, ...] = (),
+        rbac: Rbac | None = None,
+        account: str = "",
     ) -> Running:
-        door = Door(denied=denied)
+        door = Door(denied=denied, rbac=rbac, account=account)
         if shut is not None:
             door.shut = shut
         doors.append(_opened(door, kubeconfig["clusters"][0]["cluster"]))
@@ -153,6 +166,21 @@ def _asked_for(review: dict) -> str:
     return f"{asked['verb']} {asked['resource']}" + (f".{group}" if group else "") + (f"/{sub}" if sub else "")
 
 
+def reviewed(review: dict) -> tuple[Permission, str]:
+    """What an access review asks for, and the name if it is about one object."""
+    attributes = review["spec"]["resourceAttributes"]
+    group, sub = attributes.get("group", ""), attributes.get("subresource", "")
+    resource = attributes["resource"] + (f".{group}" if group else "") + (f"/{sub}" if sub else "")
+    return Permission(attributes["verb"], resource, attributes.get("namespace", "")), attributes.get("name", "")
+
+
+def _name_in(path: str, query: list[tuple[str, str]]) -> str:
+    """The name that RBAC compares with resourceNames: of the object, or of the one that a list is narrowed to."""
+    match = _PATH.fullmatch(path)
+    selected = dict(query).get("fieldSelector", "")
+    return (match and match["name"]) or (selected.removeprefix("metadata.name=") if selected.startswith("metadata.name=") else "")
+
+
 def _opened(door: Door, cluster: dict) -> ThreadingHTTPServer:
     target, authority = cluster["server"], base64.b64decode(cluster["certificate-authority-data"]).decode()
     pool = urllib3.PoolManager(ca_cert_data=authority, maxsize=32)
@@ -166,12 +194,18 @@ def _opened(door: Door, cluster: dict) -> ThreadingHTTPServer:
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             if right is not None:
                 door.asked.append(right)
+                name = _name_in(parts.path, parse_qsl(parts.query))
+                if not parts.path.endswith("/selfsubjectaccessreviews") and not door.allows(right, name):
+                    door.refused.append(f"{right} {name}")
+                    self.send(403, {"kind": "Status", "code": 403, "reason": "Forbidden", "message": f"no rule: {right} {name}"})
+                    return
             code = door.shut(right, parts.path)
             if code == 0:
                 door.closing.wait()
                 self.close_connection = True
                 return
-            if parts.path.endswith("/selfsubjectaccessreviews") and _asked_for(json.loads(body)) in door.denied:
+            is_review = parts.path.endswith("/selfsubjectaccessreviews")
+            if is_review and (_asked_for(json.loads(body)) in door.denied or not door.allows(*reviewed(json.loads(body)))):
                 self.send(201, {**json.loads(body), "status": {"allowed": False}})
                 return
             if code is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -10,15 +11,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
+from rbac_evaluator import Rbac
 
-from trainwright.api.errors import Forbidden, NotFound
+from trainwright.api.errors import Forbidden, NotFound, ServiceUnavailable
 from trainwright.api.kinds import CLAIM, LEASE, TRAINJOB, Kind
 from trainwright.cli.cluster_checks import check_access, check_apis, check_controller
 from trainwright.cli.findings import Finding, Level, missing, ok, overall_level, warning
 from trainwright.cli.job_checks import check_claim, check_queue, check_runtimes, check_store
+from trainwright.cli.permission_advice import calls_of
 from trainwright.cluster.protocol import Listing
 from trainwright.controlplane.plane import ControlPlane
 from trainwright.jobs.submit.rbac import CALLS
+from trainwright.submission.mode import Mode
 
 Run = Callable[..., Any]
 NOW = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
@@ -63,6 +68,9 @@ def resources(*plurals: str) -> dict[str, Any]:
     return {"resources": [{"name": plural} for plural in plurals]}
 
 
+KUEUE: dict[str, Any] = {"/apis/kueue.x-k8s.io": group("v1beta1", "v1beta2")}
+
+
 def found(findings: Any) -> list[tuple[str, str]]:
     return [(each.level.value, each.subject) for each in findings]
 
@@ -75,22 +83,59 @@ def test_the_verdict_is_the_worst() -> None:
 
 @pytest.mark.parametrize("call", [call for call in CALLS if not call.subresource], ids=lambda call: str(call.permission("")))
 def test_a_right_that_is_missing_is_named_with_what_needs_it(call: Any) -> None:
-    findings = list(check_access(Answering(denied=f"{call.verb} {call.kind.plural}"), "team"))  # type: ignore[arg-type]
+    findings = list(check_access(Answering(paths=KUEUE, denied=f"{call.verb} {call.kind.plural}"), "team"))  # type: ignore[arg-type]
     denied = next(each for each in findings if each.subject == str(call.permission("team")))
     assert denied.level is (Level.warning if call.impact else Level.missing)
     assert f"needed to {', '.join(call.operations)}" in denied.message
-    assert f"verbs [{call.verb}] on {call.kind.plural}" in denied.advice
+    place, _, line = denied.advice.partition(": ")
+    (rule,) = yaml.safe_load(line.partition("; ")[0])
+    assert rule == call.rule()
+    assert (call.verb, call.kind.group) == (*rule["verbs"], *rule["apiGroups"])
+    scope = f"a Role in the namespace {call.namespace or 'team'}" if call.kind.namespaced else "a ClusterRole"
+    assert place == f"add to the rules of {scope}"
+
+
+@pytest.mark.parametrize("mode", [Mode.trainjob, Mode.jobset])
+def test_what_is_named_to_grant_a_right_grants_it(run: Run, mode: Mode) -> None:
+    """The advice names a command, and what that command prints has the right."""
+    cluster = Answering(paths=KUEUE)
+    cluster.request = lambda _method, path, body=None: KUEUE.get(path) or {}  # type: ignore[method-assign]
+    findings = list(check_access(cluster, "team", mode))  # type: ignore[arg-type]
+    assert len(findings) == len(calls_of(mode))
+    commands = set()
+    for finding, call in zip(findings, calls_of(mode), strict=True):
+        command = re.search(r"`trainwright (rbac [^`]+)`", finding.advice)
+        assert bool(command) == call.is_granted
+        commands |= {command[1]} if command else set()
+        assert ".yaml" not in finding.advice
+    (command,) = commands
+    result = run(*command.replace("NAME", "name").split())
+    assert result.exit_code == 0, result.output
+    rbac = Rbac(list(yaml.safe_load_all(result.stdout)))
+    for call in calls_of(mode):
+        assert rbac.allows("team:name", call.permission("team"), call.name) == call.is_granted, call
 
 
 def test_a_subresource_is_asked_for_as_one() -> None:
     asked: list[dict[str, str]] = []
     cluster = Answering()
-    cluster.request = lambda _method, _path, body: asked.append(body["spec"]["resourceAttributes"]) or {}  # type: ignore
+
+    def request(_method: str, path: str, body: Any = None) -> Any:
+        if body is None:
+            raise NotFound("no Kueue")
+        asked.append(body["spec"]["resourceAttributes"])
+        return {}
+
+    cluster.request = request  # type: ignore[method-assign]
     findings = list(check_access(cluster, "team"))  # type: ignore[arg-type]
     assert {"verb": "get", "resource": "pods", "subresource": "log", "namespace": "team"} in asked
     named = {"verb": "get", "group": "apiextensions.k8s.io", "resource": "customresourcedefinitions"}
     assert {**named, "name": "trainjobs.trainer.kubeflow.org"} in asked
-    assert len(findings) == len(CALLS), "nothing is allowed where the answer does not say so"
+    lease = {"verb": "get", "group": "coordination.k8s.io", "resource": "leases", "namespace": "kubeflow-system"}
+    assert {**lease, "name": "trainer.kubeflow.org"} in asked
+    assert not [each for each in asked if each.get("group") == "kueue.x-k8s.io"], "which this cluster does not have"
+    of_others = [call for call in CALLS if call.kind.group != "kueue.x-k8s.io"]
+    assert len(findings) == len(of_others), "nothing is allowed where the answer does not say so"
 
 
 def test_a_review_that_is_refused_is_said_once() -> None:
@@ -98,7 +143,7 @@ def test_a_review_that_is_refused_is_said_once() -> None:
     (only,) = check_access(Answering(paths={reviews: Forbidden("no reviews")}), "team")  # type: ignore[arg-type]
     assert only.level is Level.warning
     assert "no reviews" in only.message
-    assert "rbac.yaml" in only.advice
+    assert "`trainwright rbac --namespace team --service-account NAME`" in only.advice
 
 
 TRAINER = "/apis/trainer.kubeflow.org"
@@ -132,8 +177,6 @@ def test_what_is_served(paths: dict[str, Any], levels: list[str], words: str) ->
     [("2.1.0", "of Trainer 2.1:"), ("2.2.1", "Trainer 2.2 or later"), ("2.3.0", "Trainer 2.2 or later")],
 )
 def test_the_version_of_trainer_is_told_by_its_schema(shared: Path, version: str, words: str) -> None:
-    import yaml
-
     path = shared / "upstream" / "trainer" / f"crds-v{version}" / "trainer.kubeflow.org_trainjobs.yaml"
     definition = yaml.load(path.read_text(), yaml.CSafeLoader)
     cluster = Answering({"customresourcedefinitions": [definition]}, SERVED)
@@ -193,6 +236,49 @@ def test_runtimes(there: Any, wanted: str, expected: Any) -> None:
     assert found(check_runtimes(Answering(objects), "default", wanted)) == expected  # type: ignore[arg-type]
 
 
+FORBIDDEN = {"clustertrainingruntimes": Forbidden("not you"), "trainingruntimes": []}
+
+
+def test_runtimes_that_may_not_be_listed_are_not_said_to_be_absent() -> None:
+    (finding,) = check_runtimes(Answering(FORBIDDEN), "team")  # type: ignore[arg-type]
+    assert (finding.level, finding.subject) == (Level.warning, "clustertrainingruntimes")
+    assert "cannot be listed: not you" in finding.message
+    rule = "- {apiGroups: [trainer.kubeflow.org], resources: [clustertrainingruntimes], verbs: [list]}"
+    assert finding.advice.startswith(f"add to the rules of a ClusterRole: {rule}; `trainwright rbac --namespace team ")
+
+
+def test_a_runtime_that_may_not_be_read_is_not_said_to_be_absent() -> None:
+    listed, named = check_runtimes(Answering(FORBIDDEN), "team", "torch")  # type: ignore[arg-type]
+    assert (listed.level, named.level, named.subject) == (Level.warning, Level.warning, "torch")
+    assert "may or may not exist" in named.message
+
+
+def test_a_runtime_that_may_be_read_and_is_not_there_is_absent() -> None:
+    class OneByOne(Answering):
+        def get(self, kind: Kind, name: str, namespace: str | None = None) -> Any:
+            raise NotFound("no such runtime")
+
+    listed, named = check_runtimes(OneByOne(FORBIDDEN), "team", "torch")  # type: ignore[arg-type]
+    assert (listed.level, named.level, named.message) == (Level.warning, Level.missing, "does not exist")
+
+
+def test_a_controller_whose_lease_may_not_be_read_is_unknown_and_the_rule_is_named() -> None:
+    cluster = Answering({LEASE.plural: Forbidden("no"), TRAINJOB.plural: []}, {"/version": {"gitVersion": "v1.36.3"}})
+    finding = check_controller(cluster, "team", NOW)  # type: ignore[arg-type]
+    assert finding.level is Level.warning
+    assert "add to the rules of a Role in the namespace kubeflow-system" in finding.advice
+    assert "resourceNames: [trainer.kubeflow.org], verbs: [get]}" in finding.advice
+
+
+def test_a_failure_that_no_rule_mends_is_not_called_a_missing_right() -> None:
+    objects = {"clustertrainingruntimes": ServiceUnavailable("overloaded"), "trainingruntimes": []}
+    (finding,) = check_runtimes(Answering(objects), "team")  # type: ignore[arg-type]
+    assert "rules" not in finding.advice
+    assert "rules" not in check_claim(Answering({CLAIM.plural: ServiceUnavailable("no")}), "team", "c").advice  # type: ignore[arg-type]
+    assert "verbs: [get]" in check_claim(Answering({CLAIM.plural: Forbidden("no")}), "team", "c").advice  # type: ignore[arg-type]
+    assert "verbs: [list]" in check_queue(Answering({"localqueues": Forbidden("no")}, KUEUE), "team").advice  # type: ignore[arg-type]
+
+
 def test_a_runtime_that_is_meant_is_suggested() -> None:
     objects = {"clustertrainingruntimes": [runtime("torch")], "trainingruntimes": []}
     assert next(check_runtimes(Answering(objects), "default", "torhc")).advice == "did you mean torch?"  # type: ignore[arg-type]
@@ -201,9 +287,6 @@ def test_a_runtime_that_is_meant_is_suggested() -> None:
 def queue(active: str) -> dict[str, Any]:
     conditions = [{"type": "Active", "status": active, "reason": "R", "message": "M"}]
     return {"metadata": {"name": "q"}, "spec": {"clusterQueue": "c"}, "status": {"conditions": conditions}}
-
-
-KUEUE = {"/apis/kueue.x-k8s.io": group("v1beta1", "v1beta2")}
 
 
 @pytest.mark.parametrize(
@@ -317,8 +400,6 @@ def test_warnings_are_exit_code_0(plane: ControlPlane, run: Run) -> None:
 
 
 def test_no_cluster_is_a_finding(run: Run, tmp_path: Path) -> None:
-    import yaml
-
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         port = taken.getsockname()[1]

@@ -58,7 +58,12 @@ class Serving:
 
     def get(self, kind: Kind, name: str, namespace: str | None = None) -> Any:
         self.asked.append(f"get {kind.plural} {namespace}/{name}")
-        raise Forbidden("no")
+        if isinstance(self._leases, Exception):
+            raise self._leases
+        for item in self._leases:
+            if (item["metadata"]["namespace"], item["metadata"]["name"]) == (namespace, name):
+                return _aged(item)
+        raise NotFound("not found")
 
 
 def lease(age: float, name: str = "trainer.kubeflow.org", holder: str = "pod") -> dict[str, Any]:
@@ -104,9 +109,10 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
         (Serving(BOTH), "jobset", "there is no Lease", "not processed"),
         (Serving(BOTH, [], [UNSEEN]), "jobset", "there is no Lease", "not processed"),
         (Serving(BOTH, [], [SEEN]), "trainjob", "TrainJobs have a status", ""),
-        (Serving(BOTH, Forbidden("no"), [SEEN]), "trainjob", "TrainJobs have a status", ""),
-        (Serving(BOTH, Forbidden("no"), [UNSEEN]), "trainjob", "Leases cannot be read", "would not start"),
-        (Serving(BOTH, Forbidden("no"), Forbidden("no")), "trainjob", "Leases cannot be read", "would not start"),
+        (Serving(BOTH, Forbidden("no"), [SEEN]), "trainjob", "cannot be read: a permission is missing", ""),
+        (Serving(BOTH, Forbidden("no"), [UNSEEN]), "trainjob", "cannot be read: a permission is missing", ""),
+        (Serving(BOTH, Forbidden("no"), Forbidden("no")), "trainjob", "cannot be read: a permission is missing", ""),
+        (Serving({TRAINER: ("trainjobs",)}, Forbidden("no")), "trainjob", "cannot be read: a permission is missing", ""),
         (Serving(BOTH, [], version="v1.33.0+trainwright"), "trainjob", "embedded control plane", ""),
     ],
 )
@@ -140,19 +146,48 @@ def test_a_lease_of_another_clock_is_seen_to_be_renewed(pauses: list[float]) -> 
     assert set(pauses) == {RENEWAL_SECONDS}
 
 
-def test_leases_that_may_not_be_listed_are_asked_for_by_name() -> None:
+def leases_asked(cluster: Any) -> list[str]:
+    return [asked for asked in cluster.asked if " leases " in asked]
+
+
+def test_a_healthy_cluster_is_asked_once_for_the_lease_that_the_role_grants() -> None:
+    cluster: Any = Serving(BOTH, [lease(3)])
+    for_jobs(cluster)
+    assert leases_asked(cluster) == ["get leases kubeflow-system/trainer.kubeflow.org"]
+
+
+def test_who_may_not_read_it_asks_once_and_is_not_warned(caplog: pytest.LogCaptureFixture) -> None:
     cluster: Any = Serving(BOTH, Forbidden("no"))
+    for _ in range(3):
+        assert for_jobs(cluster).mode is Mode.trainjob
+        assert controller_state(cluster, "team").lease is LeaseState.unknown
+    assert leases_asked(cluster) == ["get leases kubeflow-system/trainer.kubeflow.org"]
+    assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
+    other: Any = Serving(BOTH, [lease(3600)])
+    assert controller_state(other, "team", sleep=lambda _: None).lease is LeaseState.gone, "another connection asks itself"
+
+
+def test_leases_that_may_not_be_listed_are_asked_for_by_name() -> None:
+    cluster: Any = Serving(BOTH)
     given = {("kubeflow-system", "trainer.kubeflow.org"): lease(2)}
 
     def get(_kind: Any, name: str, namespace: str) -> Any:
         if (namespace, name) in given:
             return _aged(given[(namespace, name)])
+        raise Forbidden("no") if (namespace, name) in refused else NotFound("no")
+
+    def denied(*_: Any, **__: Any) -> Any:
         raise Forbidden("no")
 
-    cluster.get = get
+    cluster.get, cluster.list = get, denied
+    refused = {("opendatahub", "trainer.kubeflow.org")}
     assert controller_state(cluster, "team").lease is LeaseState.alive
     given[("kubeflow-system", "trainer.kubeflow.org")]["spec"]["renewTime"] = "nonsense"
     assert controller_state(cluster, "team", sleep=lambda _: None).lease is LeaseState.gone
+    given[("trainwright-system", OWN_LEASE)] = lease(2, OWN_LEASE)
+    assert controller_state(cluster, "team", sleep=lambda _: None).lease is LeaseState.alive
+    given.clear()
+    assert controller_state(cluster, "team", sleep=lambda _: None).lease is LeaseState.unknown
 
 
 def test_neither_is_an_error_that_says_what_to_do() -> None:

@@ -15,6 +15,7 @@ from trainwright.cli import (
     logs,
     materialize,
     migrate,
+    rbac,
     runtimes,
     submit,
     validate,
@@ -41,6 +42,7 @@ _MODULES = (
     materialize,
     migrate,
     crds,
+    rbac,
     checkpoints,
 )
 for module in _MODULES:

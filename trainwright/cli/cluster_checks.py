@@ -11,9 +11,10 @@ from trainwright.api.kinds import JOBSET, NAMESPACE, TRAINJOB, Kind
 from trainwright.api.objects import Obj, name_of
 from trainwright.api.times import parse_time
 from trainwright.cli.findings import Finding, missing, ok, warning
+from trainwright.cli.permission_advice import calls_of, print_command, rule_advice
 from trainwright.cluster.discovery import is_allowed, served_plurals, served_versions, server_version
 from trainwright.cluster.kubernetes_cluster import KubernetesCluster
-from trainwright.jobs.submit.rbac import CALLS, ApiCall
+from trainwright.jobs.submit.rbac import READ_LEASE, WORKLOAD, ApiCall
 from trainwright.submission.controller_lease import LeaseState, controller_state
 from trainwright.submission.mode import Choice, Mode
 from trainwright.submission.served_schema import served_trainjob
@@ -49,32 +50,42 @@ def check_mode(choice: Choice) -> Finding:
     return ok("mode", choice.mode, summary)
 
 
-def check_access(cluster: KubernetesCluster, namespace: str, calls: Sequence[ApiCall] = CALLS) -> Iterator[Finding]:
-    """Check the permission for each API call of a job with a SelfSubjectAccessReview."""
-    granted = 0
-    for call in calls:
+def check_access(cluster: KubernetesCluster, namespace: str, mode: Mode = Mode.trainjob) -> Iterator[Finding]:
+    """Check the permission for each API call of a job with a SelfSubjectAccessReview; calls to Kueue only if it is installed."""
+    granted, needed = 0, list(_served_calls(cluster, calls_of(mode)))
+    for call in needed:
         permission = call.permission(namespace)
         try:
             allowed = is_allowed(cluster, permission, call.name)
         except ApiError as error:
-            advice = "ask an administrator, or try `kubectl auth can-i --list`; deploy/rbac.yaml lists the required permissions"
+            advice = (
+                "ask an administrator, or try `kubectl auth can-i --list`; "
+                f"{print_command(namespace, mode)} prints the required permissions"
+            )
             yield warning("access", "selfsubjectaccessreviews", f"permissions cannot be checked: {error.message}", advice)
             return
         if allowed:
             granted += 1
         else:
-            yield _denied(call, str(permission))
+            yield _denied(call, namespace, mode)
     if granted:
-        yield ok("access", "calls", f"{granted} of {len(calls)} API calls of a job are allowed")
+        yield ok("access", "calls", f"{granted} of {len(needed)} API calls of a job are allowed")
 
 
-def _denied(call: ApiCall, permission: str) -> Finding:
-    resource = f"{call.kind.plural}/{call.subresource}" if call.subresource else call.kind.plural
-    advice = f"grant verbs [{call.verb}] on {resource} (see deploy/rbac.yaml)"
-    needed = f"needed to {', '.join(call.operations)}"
+def _served_calls(cluster: KubernetesCluster, calls: Sequence[ApiCall]) -> Iterator[ApiCall]:
+    """Yield the calls that are made on this cluster."""
+    try:
+        has_kueue = bool(served_versions(cluster, WORKLOAD.group))
+    except ApiError:
+        has_kueue = False  # reported by the check of the queue
+    yield from (call for call in calls if has_kueue or call.kind.group != WORKLOAD.group)
+
+
+def _denied(call: ApiCall, namespace: str, mode: Mode) -> Finding:
+    permission, needed = str(call.permission(namespace)), f"not allowed, needed to {', '.join(call.operations)}"
     if call.impact:
-        return warning("access", permission, f"not allowed, {needed}; without it {call.impact}", advice)
-    return missing("access", permission, f"not allowed, {needed}", advice)
+        return warning("access", permission, f"{needed}; without it {call.impact}", rule_advice(call, namespace, mode))
+    return missing("access", permission, needed, rule_advice(call, namespace, mode))
 
 
 def check_apis(cluster: KubernetesCluster, mode: Mode = Mode.trainjob) -> Iterator[Finding]:
@@ -133,6 +144,9 @@ def check_controller(
             return missing("controller", "trainjobs", message, _START_CONTROLLER)
     if any(_has_status(job) for job in jobs):
         return ok("controller", "trainjobs", "TrainJobs of this namespace have conditions")
+    if controller.lease is LeaseState.unknown:
+        message = f"{controller.reason}, and no TrainJob shows whether a controller is active"
+        return warning("controller", "trainjobs", message, rule_advice(READ_LEASE, namespace))
     advice = "`kubectl get deployments -A` shows whether kubeflow-trainer-controller-manager is available"
     return warning(
         "controller", "trainjobs", f"{controller.reason}, and no TrainJob shows whether a controller is active", advice

@@ -47,8 +47,8 @@ def controller(
 ) -> None:
     """Run the TrainJob controller against a cluster with JobSet, until SIGTERM or SIGINT.
 
-    Exit codes: 0 stopped by a signal; 1 cluster not usable or not reachable; 2 invalid options; 3 port in use; 4 another controller is
-    active; 5 Lease lost; 6 a component ended unexpectedly.
+    Waits, not ready, while Trainer's own manager is active. Exit codes: 0 stopped by a signal; 1 cluster not usable or not reachable;
+    2 invalid options; 3 port in use; 5 Lease lost; 6 a component ended unexpectedly.
     """
     from trainwright.cluster import connect
     from trainwright.controlplane.standalone.leader_election import LeaderElectionConfig

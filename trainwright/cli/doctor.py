@@ -22,7 +22,6 @@ from trainwright.cli.job_checks import check_claim, check_queue, check_runtimes,
 from trainwright.cli.output import Format, print_object
 from trainwright.cluster import NoCluster
 from trainwright.cluster.kubernetes_cluster import KubernetesCluster
-from trainwright.jobs.submit.rbac import CALLS, JOBSET_MODE_CALLS
 from trainwright.submission.jobs_client import JobsClient
 from trainwright.submission.mode import Choice, Mode, choose_mode, requested_mode
 
@@ -81,17 +80,17 @@ def _run_checks(
         yield missing("mode", "none", str(error), "see docs/submission.md")
         choice = Choice(Mode.trainjob, "the default")
     by_jobset = choice.mode is Mode.jobset
-    calls = JOBSET_MODE_CALLS if by_jobset else CALLS
-    yield from _run_check("access", lambda: check_access(cluster, namespace, calls))
+    mode = Mode.jobset if by_jobset else Mode.trainjob
+    yield from _run_check("access", lambda: check_access(cluster, namespace, mode))
     yield from _run_check("api", lambda: check_apis(cluster, choice.mode))
     if not by_jobset:
         yield from _run_check("controller", lambda: [check_controller(cluster, namespace)])
     yield from _run_check(
         "runtime", lambda: check_runtimes(JobsClient.in_mode(cluster, choice), namespace, runtime, bundled=by_jobset)
     )
-    yield from _run_check("queue", lambda: [check_queue(cluster, namespace, queue)])
+    yield from _run_check("queue", lambda: [check_queue(cluster, namespace, queue, mode=mode)])
     if claim:
-        yield from _run_check("claim", lambda: [check_claim(cluster, namespace, claim)])
+        yield from _run_check("claim", lambda: [check_claim(cluster, namespace, claim, mode=mode)])
 
 
 def _run_check(check: str, check_function: Callable[[], Iterable[Finding]]) -> Iterator[Finding]:

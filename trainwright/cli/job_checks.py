@@ -7,23 +7,26 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator
+from dataclasses import replace
 
 from trainwright.api import names
 from trainwright.api.conditions import condition
-from trainwright.api.errors import ApiError, NotFound
-from trainwright.api.kinds import CLAIM, CLUSTER_TRAINING_RUNTIME, TRAINING_RUNTIME, Kind
+from trainwright.api.errors import ApiError, Forbidden, NotFound
+from trainwright.api.kinds import CLAIM
 from trainwright.api.objects import Obj, labels_of, name_of
 from trainwright.api.suggest import suggest
 from trainwright.cli.findings import Finding, missing, ok, warning
+from trainwright.cli.permission_advice import rule_advice
 from trainwright.cluster.discovery import served_versions
 from trainwright.cluster.kubernetes_cluster import KubernetesCluster
 from trainwright.cluster.protocol import Cluster
 from trainwright.jobs.submit.compatibility import steps_of_runtime
+from trainwright.jobs.submit.rbac import LIST_LOCAL_QUEUES, LIST_RUNTIMES, LOCAL_QUEUE, READ_CLAIM, ApiCall
 from trainwright.runtimes import bundled_runtimes
 from trainwright.storage import StorageError, open_store
 from trainwright.storage.errors import BadUri
+from trainwright.submission.mode import Mode
 
-_KUEUE = "kueue.x-k8s.io"
 _APPLY_HINT = "`trainwright runtimes apply NAME` creates a bundled runtime in the cluster"
 
 
@@ -32,29 +35,37 @@ def check_runtimes(cluster: Cluster, namespace: str, requested: str = "", *, bun
 
     With `bundled`, bundled runtimes are included.
     """
+    mode = Mode.jobset if bundled else Mode.trainjob
     found: dict[str, Obj] = {name_of(runtime): runtime for runtime in bundled_runtimes()} if bundled else {}
-    for kind in (TRAINING_RUNTIME, CLUSTER_TRAINING_RUNTIME):
+    is_complete, is_absent = True, True
+    for list_call in LIST_RUNTIMES:
+        kind, where = list_call.kind, namespace if list_call.kind.namespaced else None
         try:
-            found |= {name_of(runtime): runtime for runtime in cluster.list(kind, namespace if kind.namespaced else None).items}
+            found |= {name_of(runtime): runtime for runtime in cluster.list(kind, where).items}
         except NotFound:
             continue  # reported by the API check
         except ApiError as error:
-            yield warning("runtime", kind.plural, f"cannot be listed: {error.message}", "see `access` above")
-            if requested and requested not in found and (one := _one(cluster, kind, requested, namespace)) is not None:
-                found[requested] = one
-    if requested and requested not in found:
+            is_complete = False
+            yield _not_listed("runtime", kind.plural, error, list_call, namespace, mode)
+            if requested and requested not in found:
+                try:
+                    found[requested] = cluster.get(kind, requested, where)
+                except ApiError as unread:
+                    is_absent = is_absent and isinstance(unread, NotFound)
+    if requested and requested not in found and is_absent:
         yield missing("runtime", requested, "does not exist", suggest(requested, found) or _APPLY_HINT)
-    if not found:
+    elif requested and requested not in found:
+        yield warning("runtime", requested, "cannot be read, so it may or may not exist", "see `access` above")
+    if not found and is_complete:
         yield missing("runtime", "all", "there is no runtime, but a TrainJob requires one", _APPLY_HINT)
     for name in [requested] if requested in found else sorted(found):
         yield _runtime(name, found[name])
 
 
-def _one(cluster: Cluster, kind: Kind, name: str, namespace: str) -> Obj | None:
-    try:
-        return cluster.get(kind, name, namespace if kind.namespaced else None)
-    except ApiError:
-        return None
+def _not_listed(check: str, subject: str, error: ApiError, call: ApiCall, namespace: str, mode: Mode) -> Finding:
+    """Report a list that could not be read; only a missing permission is fixed by a rule."""
+    advice = rule_advice(call, namespace, mode) if isinstance(error, Forbidden) else "try again, or ask an administrator"
+    return warning(check, subject, f"cannot be listed: {error.message}", advice)
 
 
 def _runtime(name: str, runtime: Obj) -> Finding:
@@ -72,22 +83,20 @@ def _runtime(name: str, runtime: Obj) -> Finding:
     return ok("runtime", name, summary)
 
 
-def check_queue(cluster: KubernetesCluster, namespace: str, requested: str = "") -> Finding:
+def check_queue(cluster: KubernetesCluster, namespace: str, requested: str = "", *, mode: Mode = Mode.trainjob) -> Finding:
     """Check the LocalQueues if Kueue is installed; the requested one must exist and be active."""
-    versions = served_versions(cluster, _KUEUE)
+    versions = served_versions(cluster, LOCAL_QUEUE.group)
     if not versions:
         if requested:
             return missing(
                 "queue", requested, "Kueue is not installed: the job would stay suspended", "install Kueue, or do not use a queue"
             )
         return ok("queue", "kueue", "not installed, and no queue was requested")
-    kind = Kind(_KUEUE, versions[0], "LocalQueue", "localqueues")
+    kind = replace(LOCAL_QUEUE, version=versions[0])
     try:
         queues = {name_of(queue): queue for queue in cluster.list(kind, namespace).items}
     except ApiError as error:
-        return warning(
-            "queue", requested or "kueue", f"LocalQueues cannot be listed: {error.message}", "grant get and list on localqueues"
-        )
+        return _not_listed("queue", requested or "localqueues", error, LIST_LOCAL_QUEUES, namespace, mode)
     if not requested:
         return ok("queue", "kueue", f"LocalQueues of {namespace}: {', '.join(sorted(queues)) or 'none'}")
     if requested not in queues:
@@ -100,17 +109,18 @@ def check_queue(cluster: KubernetesCluster, namespace: str, requested: str = "")
     return ok("queue", requested, f"LocalQueue of {namespace}, cluster queue {queues[requested]['spec'].get('clusterQueue')}")
 
 
-def check_claim(cluster: KubernetesCluster, namespace: str, name: str) -> Finding:
+def check_claim(cluster: KubernetesCluster, namespace: str, name: str, *, mode: Mode = Mode.trainjob) -> Finding:
     """Check that the claim exists, is writable, and can be shared by several nodes."""
     try:
         claim = cluster.get(CLAIM, name, namespace)
     except NotFound:
         advice = f"create a PersistentVolumeClaim with ReadWriteMany, or let jobs create it: workspace=pvc://{name}?size=20Gi"
         return missing("claim", name, f"does not exist in {namespace}", advice)
+    except Forbidden as error:
+        advice = f"{rule_advice(READ_CLAIM, namespace, mode)}; or check it manually"
+        return warning("claim", name, f"cannot be read: {error.message}", advice)
     except ApiError as error:
-        return warning(
-            "claim", name, f"cannot be read: {error.message}", "grant get on persistentvolumeclaims, or check it manually"
-        )
+        return warning("claim", name, f"cannot be read: {error.message}", "try again, or check it manually")
     modes = [str(mode) for mode in (claim.get("spec") or {}).get("accessModes") or []]
     phase = str((claim.get("status") or {}).get("phase") or "")
     summary = f"{', '.join(modes) or 'no access mode'}{', ' + phase if phase else ''}"

@@ -16,7 +16,7 @@ from trainwright.api.errors import BadRequest, ServiceUnavailable
 from trainwright.api.kinds import POD, Kind, kind_of
 from trainwright.api.objects import Obj, name_of, namespace_of
 from trainwright.api.times import parse_time
-from trainwright.cluster.options import DeleteOptions, LogOptions, PatchOptions, WatchOptions
+from trainwright.cluster.options import CreateOptions, DeleteOptions, LogOptions, PatchOptions, WatchOptions
 from trainwright.cluster.options import ListOptions as Selectors
 from trainwright.cluster.protocol import Listing, WatchEvent
 from trainwright.controlplane.apiserver.resources.registry import strategy_of
@@ -73,10 +73,15 @@ class EmbeddedCluster:
         next(events)  # start the generator, so that it unsubscribes even if it is never read
         return events
 
-    def create(self, obj: Obj) -> Obj:
+    def create(self, obj: Obj, **options: Unpack[CreateOptions]) -> Obj:
         """Create an object. Raises AlreadyExists, Invalid, Forbidden; NotFound if the namespace does not exist."""
-        kind = _kind(obj)
-        return self._given(self._server.create(kind, _namespace_key(kind, namespace_of(obj)), obj).record)
+        kind, on_warning = _kind(obj), options.get("on_warning")
+        how = WriteOptions(options.get("dry_run", False), options.get("field_validation", "Warn")) if options else _OBJECT
+        created = self._server.create(kind, _namespace_key(kind, namespace_of(obj)), obj, how)
+        if on_warning is not None:
+            for warning in created.warnings:
+                on_warning(warning)
+        return self._given(created.record)
 
     def update(self, obj: Obj) -> Obj:
         """Replace an object. Raises Conflict if its resource version is outdated."""

@@ -27,11 +27,13 @@ class RuntimeNotFound(Invalid):
     """The runtime of a TrainJob does not exist. The message lists the existing ones."""
 
 
-def resolve_runtime(ref: Obj, lookup: Lookup, *, bundled: bool, known: Iterable[str] = ()) -> ResolvedRuntime:
+def resolve_runtime(
+    ref: Obj, lookup: Lookup, *, bundled: bool, known: Iterable[str] | None = None, unlisted: str = ""
+) -> ResolvedRuntime:
     """Return the runtime of `spec.runtimeRef`.
 
-    `bundled` also searches the catalogue (only for ClusterTrainingRuntime); `known` are additional names for the error
-    message. Raises RuntimeNotFound.
+    `bundled` also searches the catalogue (only for ClusterTrainingRuntime). For the error message, `known` are the existing names,
+    None if they were not listed, and `unlisted` is why they cannot be. Raises RuntimeNotFound.
     """
     kind, name = str(ref.get("kind") or "ClusterTrainingRuntime"), str(ref.get("name") or "")
     found = lookup(kind, name)
@@ -39,10 +41,13 @@ def resolve_runtime(ref: Obj, lookup: Lookup, *, bundled: bool, known: Iterable[
         return ResolvedRuntime(found, "cluster")
     if bundled and kind == "ClusterTrainingRuntime" and (runtime := bundled_runtime(name)) is not None:
         return ResolvedRuntime(runtime, "bundled")
-    names = sorted({*known, *((name_of(r) for r in bundled_runtimes()) if bundled else ())})
+    names = sorted({*(known or ()), *((name_of(r) for r in bundled_runtimes()) if bundled else ())})
     similar = difflib.get_close_matches(name, names, 1, 0.5)
+    message = f"there is no {kind} {name!r}"
+    if names or known is not None:
+        suggestion = f"did you mean {similar[0]!r}? " if similar else ""
+        message += f"; {suggestion}known: {', '.join(names) or 'none'}"
+    if unlisted:
+        message += f"; those of the cluster cannot be listed: {unlisted}"
     field = "spec.runtimeRef" if kind == "TrainingRuntime" else "spec.RuntimeRef"
-    message = f"there is no {kind} {name!r}; "
-    message += f"did you mean {similar[0]!r}? " if similar else ""
-    message += f"known: {', '.join(names) or 'none'}"
     raise RuntimeNotFound(f"{field}: {message}", problems=[Problem(field, message)])

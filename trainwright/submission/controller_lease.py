@@ -1,6 +1,7 @@
 """Detects an active TrainJob controller by the Lease that Trainer's manager, or `trainwright controller`, renews.
 
-A manager without leader election has no Lease, and clients may not be allowed to read Leases: the state is then unknown.
+A manager without leader election has no Lease, and clients may not be allowed to read Leases: the state is then unknown. The Lease of
+a standard installation is read first, since the permission to get that one is all that a client of a healthy cluster needs.
 """
 
 from __future__ import annotations
@@ -8,8 +9,10 @@ from __future__ import annotations
 import enum
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from weakref import WeakSet
 
 from trainwright.api.errors import Forbidden, NotFound
 from trainwright.api.kinds import LEASE
@@ -22,11 +25,15 @@ UPSTREAM_LEASE = "trainer.kubeflow.org"
 """The Lease of Trainer's manager, in the namespace of its installation."""
 OWN_LEASE = "trainwright-controller"
 """The Lease of `trainwright controller`; with `-NAMESPACE` appended if it is limited to one namespace."""
-SYSTEM_NAMESPACES = ("kubeflow-system", "kubeflow", "opendatahub", "redhat-ods-applications", "trainwright-system")
+UPSTREAM_NAMESPACE = "kubeflow-system"
+"""The namespace of a standard installation of Trainer."""
+SYSTEM_NAMESPACES = (UPSTREAM_NAMESPACE, "kubeflow", "opendatahub", "redhat-ods-applications", "trainwright-system")
 """Namespaces in which Leases are read if they cannot be listed in all namespaces."""
 _FRESH_SECONDS = 120
 RENEWAL_SECONDS = 5.0
 """A holder renews its Lease every two seconds: a Lease that changes within this time is held, even if clocks differ."""
+_forbidden: WeakSet[KubernetesCluster] = WeakSet()
+"""Connections that may not read the Lease of a standard installation: they do not ask again."""
 
 
 class LeaseState(enum.StrEnum):
@@ -45,6 +52,11 @@ class ControllerState:
     reason: str
 
 
+_UNREADABLE = ControllerState(
+    LeaseState.unknown, f"the Lease {UPSTREAM_NAMESPACE}/{UPSTREAM_LEASE} cannot be read: a permission is missing"
+)
+
+
 def controller_state(
     cluster: KubernetesCluster,
     namespace: str,
@@ -52,10 +64,26 @@ def controller_state(
     now: datetime | None = None,
     sleep: Callable[[float], None] = time.sleep,
 ) -> ControllerState:
-    """Return whether a controller for the TrainJobs of this namespace is active, according to the Leases. Raises ApiError."""
+    """Return whether a controller for the TrainJobs of this namespace is active, according to the Leases.
+
+    One request if Trainer is installed in `kubeflow-system` and active. If this account may not read that Lease, no other is
+    tried, and the same connection does not ask again. Raises ApiError.
+    """
     if "+trainwright" in server_version(cluster):
         return ControllerState(LeaseState.alive, "the embedded control plane runs its own controllers")
-    current_time = now or datetime.now(UTC)
+    if cluster in _forbidden:
+        return _UNREADABLE
+    try:
+        return _state_of_leases(cluster, namespace, now or datetime.now(UTC), sleep)
+    except Forbidden:
+        _forbidden.add(cluster)
+        return _UNREADABLE
+
+
+def _state_of_leases(
+    cluster: KubernetesCluster, namespace: str, current_time: datetime, sleep: Callable[[float], None]
+) -> ControllerState:
+    """Return the state. Raises Forbidden if the Lease of a standard installation cannot be read."""
     leases, is_complete = [], True
     for lease in _leases(cluster, namespace):
         if lease is None:
@@ -77,22 +105,28 @@ def controller_state(
         return ControllerState(LeaseState.gone, f"the Lease {_key(last)} was last renewed at {_renew_time(last) or 'no time'}")
     if is_complete:
         return ControllerState(LeaseState.absent, f"there is no Lease {UPSTREAM_LEASE} or {OWN_LEASE}")
-    return ControllerState(LeaseState.unknown, "Leases cannot be read")
+    return ControllerState(LeaseState.unknown, "Leases of other namespaces cannot be listed")
 
 
 def _leases(cluster: KubernetesCluster, namespace: str) -> Iterator[Obj | None]:
-    """Yield the Leases of controllers; None if there may be more that cannot be read."""
+    """Yield the Leases of controllers, first that of a standard installation; None if there may be more that cannot be read.
+
+    Raises Forbidden if the first cannot be read.
+    """
+    with suppress(NotFound):
+        yield cluster.get(LEASE, UPSTREAM_LEASE, UPSTREAM_NAMESPACE)
     lease_names = (UPSTREAM_LEASE, OWN_LEASE, f"{OWN_LEASE}-{namespace}")
     try:
         for name in lease_names:  # selected by name, since every node has a Lease, too
-            yield from cluster.list(LEASE, field_selector=f"metadata.name={name}").items
+            found = cluster.list(LEASE, field_selector=f"metadata.name={name}").items
+            yield from (lease for lease in found if _key(lease) != f"{UPSTREAM_NAMESPACE}/{UPSTREAM_LEASE}")
     except (Forbidden, NotFound):
         yield None
         yield from _leases_in_known_namespaces(cluster, lease_names)
 
 
 def _leases_in_known_namespaces(cluster: KubernetesCluster, lease_names: tuple[str, ...]) -> Iterator[Obj]:
-    for namespace in SYSTEM_NAMESPACES:
+    for namespace in SYSTEM_NAMESPACES[1:]:
         for name in lease_names[1:] if namespace == SYSTEM_NAMESPACES[-1] else lease_names[:1]:
             try:
                 yield cluster.get(LEASE, name, namespace)

@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Unpack
 
-from trainwright.api.errors import BadRequest
 from trainwright.api.kinds import Kind
 from trainwright.api.objects import Obj
 from trainwright.cluster.connect import NoCluster, connect, start_embedded
@@ -16,6 +15,7 @@ from trainwright.cluster.delegating import DelegatingCluster
 from trainwright.cluster.kubernetes_cluster import KubernetesCluster
 from trainwright.cluster.options import ListOptions
 from trainwright.cluster.protocol import Cluster, Listing
+from trainwright.cluster.warning_headers import OnWarning
 from trainwright.materialize import materialize
 from trainwright.submission.jobset_mode import JobSetCluster
 from trainwright.submission.jobset_mode.build import Built
@@ -74,14 +74,6 @@ class JobsClient(DelegatingCluster):
         pages = getattr(self._cluster, "pages", None)
         yield from pages(kind, namespace, **options) if pages else [self._cluster.list(kind, namespace, **options)]
 
-    def create(self, obj: Obj, *, dry_run: bool = False) -> Obj:
-        """Create an object; with `dry_run` the server only returns what it would store. Raises as `Cluster.create`."""
-        if not dry_run:
-            return self._cluster.create(obj)
-        if not isinstance(self._cluster, KubernetesCluster | JobSetCluster):
-            raise BadRequest("this cluster does not support dry run")
-        return self._cluster.create(obj, dry_run=True)
-
     def build(self, trainjob: Obj, sent: Obj, runtime: Obj) -> Built:
         """Materialize a TrainJob with its runtime, for `submit`. `sent` is the TrainJob in the API version that the cluster serves.
 
@@ -93,11 +85,14 @@ class JobsClient(DelegatingCluster):
         objects = materialize(trainjob, runtime)
         return Built(sent, objects[-1] if objects else None, objects[:-1])
 
-    def submit(self, built: Built) -> Obj:
-        """Create the TrainJob, or the JobSet that represents it in this mode. Raises the errors of `Cluster.create`."""
+    def submit(self, built: Built, *, on_warning: OnWarning | None = None) -> Obj:
+        """Create the TrainJob, or the JobSet that represents it in this mode. Raises the errors of `Cluster.create`.
+
+        The server rejects a TrainJob with a field that its version of Trainer does not have.
+        """
         if isinstance(self._cluster, JobSetCluster):
-            return self._cluster.submit(built)
-        return self._cluster.create(built.trainjob)
+            return self._cluster.submit(built, on_warning=on_warning)
+        return self._cluster.create(built.trainjob, field_validation="Strict", on_warning=on_warning)
 
 
 def connect_for_jobs(

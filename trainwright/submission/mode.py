@@ -60,7 +60,7 @@ def requested_mode(given: str = "") -> Mode:
 
 
 def choose_mode(cluster: KubernetesCluster, requested: Mode = Mode.auto, *, namespace: str = "") -> Choice:
-    """What the cluster calls for, or whether it can do what is wanted. Asked patiently. Raises NoTrainingApi, ApiError."""
+    """Return the mode that suits the cluster, or the requested one if it can be used. Raises NoTrainingApi, ApiError."""
     with_retries = RetryingCluster(cluster).with_retries
     served = frozenset(with_retries(lambda: served_plurals(cluster, TRAINJOB.group, TRAINJOB.version)))
     has_trainjobs = TRAINJOB.plural in served
@@ -75,6 +75,8 @@ def choose_mode(cluster: KubernetesCluster, requested: Mode = Mode.auto, *, name
         controller = with_retries(lambda: controller_state(cluster, namespace or cluster.default_namespace))
         if controller.lease is LeaseState.alive:
             return Choice(Mode.trainjob, controller.reason, served=served)
+        if controller.lease is LeaseState.unknown:  # no sign of a problem: no warning
+            return Choice(Mode.trainjob, f"TrainJobs are served; {controller.reason}", served=served)
     has_jobsets = JOBSET.plural in with_retries(lambda: served_plurals(cluster, JOBSET.group, JOBSET.version))
     if controller is not None:
         has_status = _any_trainjob_has_status(cluster, namespace or cluster.default_namespace)
@@ -99,7 +101,7 @@ def _without_active_lease(controller: ControllerState, served: frozenset[str], h
     reason = f"TrainJobs are served, and {controller.reason}"
     if controller.lease is not LeaseState.gone and has_status:
         return Choice(Mode.trainjob, f"{reason}, but TrainJobs have a status", served=served)
-    if controller.lease is not LeaseState.unknown and has_jobsets:
+    if has_jobsets:
         warning = (
             "existing TrainJobs of this cluster are not processed; when their controller is back, new jobs are submitted to it"
         )

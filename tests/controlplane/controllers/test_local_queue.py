@@ -82,7 +82,7 @@ def test_a_client_that_waits_is_shown_what_the_queue_says(world: Stepped) -> Non
     queued(world, "second", nodes=2)
     job = world.cluster.get(TRAINJOB, "second", "default")
     message = "position 1 of 1 in queue research: 2 more of cpu needed (2 asked for, 4 of 4 in use)"
-    assert last_seen(world.cluster, job) == f"last seen: queue: Pending: {message}"
+    assert last_seen(world.cluster, job)[0] == f"last seen: queue: Pending: {message}"
     assert progress_of(job).note == message
     events = [event for event in world.cluster.list(EVENT).items if event["source"].get("component") == "trainwright-queue"]
     told = {(event["involvedObject"]["name"], event["reason"]) for event in events}

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 import typer
 import yaml
-from controller_doors import Running, create, jobset, jobset_of_somebody
+from controller_doors import Running, create, jobset, jobset_of_somebody, reviewed
+from rbac_evaluator import Rbac
 from waiting import eventually
 
 from trainwright.api import names
@@ -31,9 +32,10 @@ from trainwright.api.kinds import (
 )
 from trainwright.cli import app
 from trainwright.controlplane.plane import ControlPlane
-from trainwright.controlplane.standalone.requirements import ELECTION, REQUIREMENTS, WHOLE_CLUSTER
+from trainwright.controlplane.standalone.requirements import RequirementsNotMet, check
 
 FOLDER = Path(__file__).parents[3] / "deploy" / "controller"
+ACCOUNT = "trainwright-system:trainwright-controller"
 UNASKED = {("update", "trainjobs/finalizers.trainer.kubeflow.org")}
 """Granted although never asked for: see the comment there."""
 ANYBODYS = {("create", "selfsubjectaccessreviews.authorization.k8s.io")}
@@ -82,7 +84,12 @@ def test_the_rights_are_those_that_a_run_asks_for(others_plane: ControlPlane, st
     cluster.create({**own, "kind": "TrainingRuntime"})
     cluster.create(jobset_of_somebody("taken"))
     eventually(lambda: is_finished(cluster.get(JOBSET, "taken", "default")))
-    controller = start()
+    cluster.create(runtime("torch-distribute", spec))
+    create(others_plane, "unknown", runtimeRef={"name": "torch-distribute"})
+    cluster.delete(CLUSTER_TRAINING_RUNTIME, "torch-distribute")
+    cluster.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "trainwright-system"}})
+    rbac = Rbac(manifests())
+    controller = start("--lease-namespace", "trainwright-system", rbac=rbac, account=ACCOUNT)
 
     create(others_plane, "own", runtimeRef={"name": "own", "kind": "TrainingRuntime"})
     create(others_plane, "late", "sleep 60", activeDeadlineSeconds=1)
@@ -107,8 +114,13 @@ def test_the_rights_are_those_that_a_run_asks_for(others_plane: ControlPlane, st
 
     wanted = granted() - UNASKED
     eventually(lambda: wanted <= asked_by(controller), 20, f"granted and not asked for: {wanted - asked_by(controller)}")
+    said = [event["message"] for event in cluster.list(EVENT, "default").items if event["reason"].startswith("TrainJob")]
+    assert any("did you mean 'torch-distributed'? known: " in message for message in said), said
     assert controller.end() == 0
+    assert controller.door.refused == []
     assert asked_by(controller) - ANYBODYS == wanted
+    used = {(verb, named(group, resource)) for verb, group, resource in rbac.used}
+    assert used == wanted, "also with the names to which a rule is limited"
 
 
 def runtime(name: str, spec: dict[str, Any], **metadata: Any) -> dict[str, Any]:
@@ -116,13 +128,69 @@ def runtime(name: str, spec: dict[str, Any], **metadata: Any) -> dict[str, Any]:
     return {"apiVersion": api_version, "kind": "ClusterTrainingRuntime", "metadata": {"name": name, **metadata}, "spec": spec}
 
 
-def test_what_is_looked_at_before_the_start_is_granted() -> None:
-    rights = {
-        (verb, named(need.group, need.resource)) for need in (*REQUIREMENTS, WHOLE_CLUSTER, ELECTION) for verb in need.verbs
+class Asked:
+    """A cluster that serves all APIs and grants what the manifests do; remembers the access reviews."""
+
+    host = "https://stub"
+
+    def __init__(self, objects: list[dict[str, Any]], account: str):
+        self.rbac, self.account = Rbac(objects), account
+        self.reviews: list[tuple[Any, str]] = []
+
+    def request(self, _method: str, _path: str, body: Any = None) -> Any:
+        if body is None:
+            kinds = (TRAINJOB, TRAINING_RUNTIME, CLUSTER_TRAINING_RUNTIME, JOBSET)
+            return {"resources": [{"name": kind.plural} for kind in kinds]}
+        self.reviews.append(reviewed(body))
+        return {"status": {"allowed": self.rbac.allows(self.account, *self.reviews[-1])}}
+
+
+def test_the_self_check_asks_what_the_manifests_grant() -> None:
+    cluster = Asked(manifests(), ACCOUNT)
+    check(cluster, None, ("trainwright-system", "trainwright-controller"))  # type: ignore[arg-type]
+    lease = {(f"{right.verb} {right.resource}", name) for right, name in cluster.reviews if "leases" in right.resource}
+    assert lease == {
+        ("create leases.coordination.k8s.io", ""),
+        ("get leases.coordination.k8s.io", "trainwright-controller"),
+        ("update leases.coordination.k8s.io", "trainwright-controller"),
     }
-    assert rights <= granted()
-    optional = {right for right in granted() - rights if "podgroups" not in right[1]}
-    assert optional == UNASKED | {("list", "leases.coordination.k8s.io")}
+    unchecked = {(verb, named(group, resource)) for verb, group, resource in cluster.rbac.granted() - cluster.rbac.used}
+    optional = {("list", "leases.coordination.k8s.io"), *(right for right in granted() if "podgroups" in right[1])}
+    assert unchecked == UNASKED | optional
+
+
+def test_the_self_check_of_one_namespace_asks_what_the_page_says_to_grant() -> None:
+    """docs/controller.md: the ClusterRole's rules as a Role there, and `get` on clustertrainingruntimes."""
+    (role,) = manifests("ClusterRole")
+    (lease,) = manifests("Role")
+    lease["rules"][1]["resourceNames"] = ["trainwright-controller-team"]
+    cluster_wide = {**role, "rules": [rule(["get"], "trainer.kubeflow.org", "clustertrainingruntimes")]}
+    subjects = [{"kind": "ServiceAccount", "name": "trainwright-controller", "namespace": "trainwright-system"}]
+    own = {**role, "kind": "Role", "metadata": {"name": "own", "namespace": "team"}}
+    reference = {"roleRef": {"kind": "Role", "name": "own"}, "subjects": subjects}
+    binding = {"apiVersion": role["apiVersion"], "kind": "RoleBinding", "metadata": own["metadata"], **reference}
+    others = [obj for obj in manifests() if "Binding" in obj["kind"]]
+    cluster = Asked([cluster_wide, lease, own, binding, *others], ACCOUNT)
+    check(cluster, "team", ("trainwright-system", "trainwright-controller-team"))  # type: ignore[arg-type]
+
+
+def rule(verbs: list[str], group: str, resource: str) -> dict[str, Any]:
+    return {"apiGroups": [group], "resources": [resource], "verbs": verbs}
+
+
+@pytest.mark.parametrize("kind", ["ClusterRole", "Role"])
+def test_whatever_rule_is_missing_is_told_by_the_self_check(kind: str) -> None:
+    objects = manifests()
+    (role,) = [obj for obj in objects if obj["kind"] == kind]
+    for number, removed in enumerate(role["rules"]):
+        if removed["resources"] in (["podgroups"], ["trainjobs/finalizers"]) or removed["verbs"] == ["list"]:
+            continue
+        less = {**role, "rules": [one for other, one in enumerate(role["rules"]) if other != number]}
+        cluster = Asked([less if obj is role else obj for obj in objects], ACCOUNT)
+        with pytest.raises(RequirementsNotMet, match=removed["resources"][0].partition("/")[0]) as told:
+            check(cluster, None, ("trainwright-system", "trainwright-controller"))  # type: ignore[arg-type]
+        name = removed.get("resourceNames", [""])[0]
+        assert not name or f"name {name}" in str(told.value)
 
 
 def test_bindings_name_what_is_there() -> None:

@@ -15,7 +15,7 @@ from trainwright.api.kinds import Kind, kind_of
 from trainwright.api.objects import Obj, copy_of
 from trainwright.api.selectors.selection import label_selector as parsed_selector
 from trainwright.cluster.delegating import DelegatingCluster
-from trainwright.cluster.options import DeleteOptions, ListOptions, PatchOptions
+from trainwright.cluster.options import CreateOptions, DeleteOptions, ListOptions, PatchOptions
 from trainwright.cluster.protocol import Cluster, Listing
 from trainwright.cluster.reflector import Handler, Reflector
 from trainwright.controlplane.controllers.indexer import Indexer
@@ -75,8 +75,9 @@ class LocalCache(DelegatingCluster):
         found = [copy_of(obj) for obj in indexer.list_candidates(namespace, label_selector) if matches(obj)]
         return Listing(found, "")
 
-    def create(self, obj: Obj) -> Obj:
-        return self._store(self._cluster.create(obj))
+    def create(self, obj: Obj, **options: Unpack[CreateOptions]) -> Obj:
+        created = self._cluster.create(obj, **options)
+        return created if options.get("dry_run") else self._store(created)
 
     def update(self, obj: Obj) -> Obj:
         return self._store(self._cluster.update(obj))

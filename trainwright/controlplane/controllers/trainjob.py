@@ -46,8 +46,7 @@ from trainwright.materialize import (
     objects_to_apply,
     snapshot_name,
 )
-from trainwright.runtimes import resolve_runtime
-from trainwright.submission.runtime_lookup import runtime_lookup
+from trainwright.submission.runtime_lookup import resolve_in_cluster
 
 _MAX_ERROR = 950
 Clock = Callable[[], datetime]
@@ -146,8 +145,7 @@ class TrainJobReconciler:
         return snapshot
 
     def _resolve_runtime(self, job: Obj) -> Obj:
-        lookup = runtime_lookup(self._cluster, namespace_of(job))
-        return resolve_runtime(job["spec"]["runtimeRef"], lookup, bundled=self._bundled).runtime
+        return resolve_in_cluster(self._cluster, job["spec"]["runtimeRef"], namespace_of(job), bundled=self._bundled).runtime
 
     def _apply(self, job: Obj, desired: Obj) -> None:
         kind = kind_of(desired)

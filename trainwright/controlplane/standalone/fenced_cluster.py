@@ -7,7 +7,7 @@ from typing import Any, Unpack
 from trainwright.api.kinds import Kind
 from trainwright.api.objects import Obj
 from trainwright.cluster.delegating import DelegatingCluster
-from trainwright.cluster.options import DeleteOptions, PatchOptions
+from trainwright.cluster.options import CreateOptions, DeleteOptions, PatchOptions
 from trainwright.cluster.protocol import Cluster
 from trainwright.controlplane.standalone.leader_election import LeaderElector, LeaseLost
 
@@ -23,9 +23,9 @@ class FencedCluster(DelegatingCluster):
         if not self._elector.is_held():
             raise LeaseLost(f"write rejected: the Lease {self._elector.name} could not be renewed in time")
 
-    def create(self, obj: Obj) -> Obj:
+    def create(self, obj: Obj, **options: Unpack[CreateOptions]) -> Obj:
         self._check()
-        return super().create(obj)
+        return super().create(obj, **options)
 
     def update(self, obj: Obj) -> Obj:
         self._check()

@@ -1,7 +1,8 @@
 """A standalone controller process: checks the cluster's requirements, acquires the Lease, reconciles, and releases the Lease.
 
-Exit codes: 0 stopped as requested; 1 requirements not met or cluster not reachable; 3 a port is in use; 4 another controller is
-running; 5 the Lease was lost, so the process exits without finishing; 6 a watch or a worker ended unexpectedly.
+While Trainer's own manager is active, it waits and is not ready. Exit codes: 0 stopped as requested; 1 requirements not met or
+cluster not reachable; 3 a port is in use; 5 the Lease was lost, so the process exits without finishing; 6 a watch or a worker ended
+unexpectedly.
 """
 
 from __future__ import annotations
@@ -32,15 +33,11 @@ from trainwright.controlplane.exposition import exposition
 from trainwright.controlplane.standalone.endpoints import Page, serve_pages
 from trainwright.controlplane.standalone.fenced_cluster import FencedCluster
 from trainwright.controlplane.standalone.leader_election import LeaderElectionConfig, LeaderElector
-from trainwright.controlplane.standalone.requirements import (
-    ConflictingController,
-    RequirementsNotMet,
-    check,
-    check_no_conflicting_controller,
-)
+from trainwright.controlplane.standalone.requirements import RequirementsNotMet, check
+from trainwright.controlplane.standalone.upstream_manager import UpstreamManager
 from trainwright.materialize import Settings
 
-STOPPED, REQUIREMENTS_NOT_MET, PORT_TAKEN, CONFLICT, LEASE_LOST, THREAD_ENDED = 0, 1, 3, 4, 5, 6
+STOPPED, REQUIREMENTS_NOT_MET, PORT_TAKEN, LEASE_LOST, THREAD_ENDED = 0, 1, 3, 5, 6
 LEASE = "trainwright-controller"
 DRAIN_SECONDS = 20.0
 """Time to finish current reconciles on shutdown; a pod has a grace period of 30 s."""
@@ -73,9 +70,6 @@ def run(cluster: KubernetesCluster, options: Options, stop: threading.Event) -> 
     except RequirementsNotMet as error:
         log.error("%s", error)
         return REQUIREMENTS_NOT_MET
-    except ConflictingController as error:
-        log.error("%s", error)
-        return CONFLICT
     except ApiError as error:
         log.error("the cluster is not usable: %s", error.message)
         return REQUIREMENTS_NOT_MET
@@ -94,6 +88,7 @@ class Process:
     def __init__(self, cluster: KubernetesCluster, options: Options):
         self._cluster, self._options = cluster, options
         self._elector = self._candidate()
+        self._upstream = UpstreamManager(cluster)
         self._cache: LocalCache | None = None
         self._controllers: list[Controller] = []
         self._object_metrics = ObjectMetrics(pods=False)
@@ -103,19 +98,11 @@ class Process:
         self._is_stopping = False
 
     def run(self, stop: threading.Event) -> int:
-        check(self._cluster, self._options.namespace, self._options.lease_namespace if self._elector else None)
-        check_no_conflicting_controller(self._cluster)
-        self._requirements_met = True
+        check(self._cluster, self._options.namespace, self._lease() if self._elector else None)
+        if not self._acquire(stop):
+            return STOPPED
         if self._elector is None:
             return self._reconcile_until_stopped(self._cluster, stop)
-        log.info("waiting for the lease name=%s/%s identity=%s", *self._lease(), self._elector.identity)
-        if not self._elector.acquire(stop):
-            return STOPPED
-        try:
-            check_no_conflicting_controller(self._cluster)  # it may have started while waiting
-        except ConflictingController:
-            self._elector.release()
-            raise
         renewed = threading.Event()
         renewal = threading.Thread(target=self._elector.renew, args=(renewed,), name="lease", daemon=True)
         renewal.start()
@@ -126,6 +113,20 @@ class Process:
         renewal.join(self._elector.config.renew_deadline)
         log.info("lease released=%s name=%s/%s", not renewal.is_alive() and self._elector.release(), *self._lease())
         return code
+
+    def _acquire(self, stop: threading.Event) -> bool:
+        """Wait until Trainer's manager has gone and this process holds the Lease. Returns False if `stop` is set first."""
+        while self._upstream.wait_until_gone(stop):
+            self._requirements_met = True
+            if self._elector is None:
+                return True
+            log.info("waiting for the lease name=%s/%s identity=%s", *self._lease(), self._elector.identity)
+            if not self._elector.acquire(stop):
+                return False
+            if not self._upstream.is_active():
+                return True
+            self._elector.release()  # Trainer's manager has started in the meantime
+        return False
 
     def _reconcile_until_stopped(self, cluster: Cluster, stop: threading.Event) -> int:
         """Reconcile until stopped. Current reconciles are finished, unless the Lease was lost."""
@@ -195,7 +196,12 @@ class Process:
         return 200, "ok\n"
 
     def ready(self) -> tuple[int, str]:
-        """Readiness: succeeds while waiting for the Lease, or while reconciling with all kinds listed."""
+        """Readiness: succeeds while waiting for the Lease, or while reconciling with all kinds listed.
+
+        Fails while Trainer's own manager is active.
+        """
+        if self._upstream.holder and not self._is_stopping:
+            return 503, f"waiting for Trainer's own manager: {self._upstream.holder}\n"
         if self._is_stopping or not self._requirements_met:
             return 503, "ending\n" if self._is_stopping else "starting\n"
         unsynced = self._cache.unsynced() if self._cache is not None else ""

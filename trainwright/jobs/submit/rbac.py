@@ -1,6 +1,7 @@
 """The API calls of a client of TrainJobs, the permissions that they need, and the impact of a missing one.
 
-`trainwright doctor` checks every line of this table, and a test compares it with the calls that are made.
+`trainwright doctor` checks every line of this table, `trainwright rbac` prints manifests that grant them, and tests compare it with
+the calls that are made.
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ from trainwright.api.kinds import (
     CLUSTER_TRAINING_RUNTIME,
     CONFIG_MAP,
     EVENT,
+    JOB,
     JOBSET,
+    LEASE,
     NODE,
     POD,
     SECRET,
@@ -21,8 +24,14 @@ from trainwright.api.kinds import (
     TRAINJOB,
     Kind,
 )
+from trainwright.api.objects import Obj
 from trainwright.cluster.permissions import Permission
+from trainwright.jobs.state.workloads import WORKLOADS
+from trainwright.submission.controller_lease import UPSTREAM_LEASE, UPSTREAM_NAMESPACE
 from trainwright.submission.served_schema import DEFINITION
+
+WORKLOAD = WORKLOADS[0]
+LOCAL_QUEUE = Kind(WORKLOAD.group, WORKLOAD.version, "LocalQueue", "localqueues")
 
 
 @dataclass(frozen=True)
@@ -36,15 +45,47 @@ class ApiCall:
     subresource: str = ""
     name: str = ""
     """Set if only the object with this name is read."""
+    namespace: str = ""
+    """Set if the object is in this namespace, whatever the namespace of the job."""
+    is_granted: bool = True
+    """False for what service accounts of jobs usually may not do: it is not part of the manifests."""
+
+    @property
+    def resource(self) -> str:
+        """The resource as a rule of RBAC names it: `PLURAL[/SUBRESOURCE]`."""
+        return f"{self.kind.plural}/{self.subresource}" if self.subresource else self.kind.plural
 
     def permission(self, namespace: str) -> Permission:
+        """Return the permission that the call needs for a job in `namespace`."""
         subresource = f"/{self.subresource}" if self.subresource else ""
-        return Permission(self.verb, f"{self.kind.resource}{subresource}", namespace if self.kind.namespaced else "")
+        where = (self.namespace or namespace) if self.kind.namespaced else ""
+        return Permission(self.verb, f"{self.kind.resource}{subresource}", where)
+
+    def rule(self) -> Obj:
+        """Return the rule of a Role or ClusterRole that grants the call."""
+        named: Obj = {"resourceNames": [self.name]} if self.name else {}
+        return {"apiGroups": [self.kind.group], "resources": [self.resource], **named, "verbs": [self.verb]}
 
 
 _VOLUME, _CODE = "submit with a workspace", "submit with code"
 _NO_CODE = "code cannot be submitted; it must be part of an image"
 _NO_DELETION = "jobs cannot be deleted, only suspended, and a rejected duplicate stays until it is deleted manually"
+READ_LEASE = ApiCall(
+    "get",
+    LEASE,
+    ("submit",),
+    "a stopped Trainer is not detected: jobs would be submitted as TrainJobs and not start",
+    name=UPSTREAM_LEASE,
+    namespace=UPSTREAM_NAMESPACE,
+)
+READ_CLAIM = ApiCall(
+    "get", CLAIM, (_VOLUME,), "a workspace that does not exist, or that nodes cannot share, is not detected before submission"
+)
+LIST_LOCAL_QUEUES = ApiCall("list", LOCAL_QUEUE, ("check a queue",), "`trainwright doctor` cannot check the queue of a job")
+LIST_RUNTIMES = tuple(
+    ApiCall("list", kind, ("submit",), "the error for an unknown runtime does not list the existing ones")
+    for kind in (TRAINING_RUNTIME, CLUSTER_TRAINING_RUNTIME)
+)
 CALLS = (
     ApiCall("create", TRAINJOB, ("submit",)),
     ApiCall("get", TRAINJOB, ("submit", "wait", "logs", "cancel")),
@@ -53,14 +94,8 @@ CALLS = (
     ApiCall("patch", TRAINJOB, ("cancel", "resume")),
     ApiCall("delete", TRAINJOB, ("cancel", _VOLUME), _NO_DELETION),
     ApiCall("get", CLUSTER_TRAINING_RUNTIME, ("submit",)),
-    ApiCall(
-        "list",
-        CLUSTER_TRAINING_RUNTIME,
-        ("submit",),
-        "the error for an unknown runtime does not list the existing ones",
-    ),
     ApiCall("get", TRAINING_RUNTIME, ("submit",), "TrainingRuntimes of the namespace cannot be used"),
-    ApiCall("list", TRAINING_RUNTIME, ("submit",), "the error for an unknown runtime does not list the existing ones"),
+    *LIST_RUNTIMES,
     ApiCall(
         "get",
         DEFINITION,
@@ -68,23 +103,31 @@ CALLS = (
         "the version of Trainer is unknown: the API of Trainer 2.2 and later is assumed",
         name=TRAINJOB.resource,
     ),
-    ApiCall("list", NODE, ("submit",), "pods that are too large for every node are not detected before submission"),
+    READ_LEASE,
     ApiCall(
-        "get", CLAIM, (_VOLUME,), "a workspace that does not exist, or that nodes cannot share, is not detected before submission"
+        "list",
+        NODE,
+        ("submit",),
+        "pods that are too large for every node are not detected before submission",
+        is_granted=False,
     ),
+    READ_CLAIM,
     ApiCall("create", CLAIM, (_VOLUME,), "no claim can be created for a workspace; it must exist"),
     ApiCall("patch", CLAIM, (_VOLUME,), "a claim that was created for a job is not deleted with it"),
     ApiCall("list", STORAGE_CLASS, (_VOLUME,), "a missing StorageClass of a new claim is not detected before submission"),
     *(ApiCall(verb, CONFIG_MAP, (_CODE,), _NO_CODE) for verb in ("create", "get", "patch")),
-    ApiCall("list", POD, ("logs", "cancel", "report"), "no logs; failure reports do not contain pods"),
+    ApiCall("list", POD, ("wait", "logs", "cancel", "report"), "no logs; failure reports do not contain pods"),
     ApiCall("get", POD, ("logs",), "log streaming does not resume after a lost connection"),
     ApiCall("get", POD, ("logs", "report"), "no logs, and no last lines in failure reports", subresource="log"),
-    ApiCall("get", JOBSET, ("cancel", "report"), "failure reports do not contain the JobSet's reason and restarts"),
-    ApiCall("list", EVENT, ("report",), "failure reports do not contain events"),
+    ApiCall("get", JOBSET, ("wait", "cancel", "report"), "failure reports do not contain the JobSet's reason and restarts"),
+    ApiCall("list", EVENT, ("wait", "report"), "waits and failure reports do not contain events"),
+    *(ApiCall(verb, JOB, ("wait", "report"), "failure reports do not contain the reasons of Jobs") for verb in ("get", "list")),
+    ApiCall("list", WORKLOAD, ("wait",), "the reason why a job is queued is known from events only"),
+    LIST_LOCAL_QUEUES,
     ApiCall("list", JOBSET, ("submit",), "jobs submitted as JobSets before Trainer was installed are not found"),
 )
 """Calls in trainjob mode, in the order of a job's lifecycle."""
-_OF_TRAINER = (TRAINJOB, TRAINING_RUNTIME, CLUSTER_TRAINING_RUNTIME, DEFINITION)
+_OF_TRAINER = (TRAINJOB, TRAINING_RUNTIME, CLUSTER_TRAINING_RUNTIME, DEFINITION, LEASE)
 _NO_KEYS = "jobs of MPI and Flux runtimes cannot be submitted"
 _NO_CONFIG = f"{_NO_KEYS}, and {_NO_CODE}"
 JOBSET_MODE_CALLS = (
@@ -100,3 +143,5 @@ JOBSET_MODE_CALLS = (
     *(call for call in CALLS if call.kind not in (*_OF_TRAINER, JOBSET, CONFIG_MAP)),
 )
 """Calls in jobset mode, without Trainer's API."""
+BOTH_MODES_CALLS = (*CALLS, *(call for call in JOBSET_MODE_CALLS if call not in CALLS))
+"""Calls in the mode auto, if it may choose either."""

@@ -14,7 +14,6 @@ from trainwright.api.admission.admit import AdmissionContext, admit
 from trainwright.api.errors import (
     AlreadyExists,
     ApiError,
-    BadRequest,
     Invalid,
     MethodNotAllowed,
     NotFound,
@@ -43,11 +42,10 @@ from trainwright.api.objects import (
 from trainwright.api.patching.merge_patch import difference
 from trainwright.api.times import now
 from trainwright.cluster.delegating import DelegatingCluster
-from trainwright.cluster.kubernetes_cluster import KubernetesCluster
-from trainwright.cluster.options import DeleteOptions, ListOptions, PatchOptions, WatchOptions
+from trainwright.cluster.options import CreateOptions, DeleteOptions, FieldValidation, ListOptions, PatchOptions, WatchOptions
 from trainwright.cluster.protocol import Cluster, Listing, WatchEvent
+from trainwright.cluster.warning_headers import OnWarning
 from trainwright.materialize import RandomKeys
-from trainwright.runtimes import resolve_runtime
 from trainwright.runtimes.bundled import FOLDERS
 from trainwright.submission.jobset_mode.build import Built, awaits_companions, build_jobset
 from trainwright.submission.jobset_mode.companions import CompanionCreator
@@ -55,7 +53,7 @@ from trainwright.submission.jobset_mode.patch import jobset_patch, resumes
 from trainwright.submission.jobset_mode.record import carries_trainjob
 from trainwright.submission.jobset_mode.schema import trainjob_definition
 from trainwright.submission.jobset_mode.view import trainjob_of
-from trainwright.submission.runtime_lookup import runtime_lookup
+from trainwright.submission.runtime_lookup import resolve_in_cluster
 
 _JOBSET_MODE_SELECTOR = f"{names.LEGACY[names.SOURCE_KIND_LABEL]}=TrainJob"
 """Uses the label of version 0.1, which new JobSets have, too: a selector cannot match either of two labels."""
@@ -99,37 +97,47 @@ class JobSetCluster(DelegatingCluster):
         options["label_selector"] = _with_jobset_mode_selector(options.get("label_selector", ""))
         return _view_events(self._cluster.watch(JOBSET, namespace, **options))
 
-    def create(self, obj: Obj, *, dry_run: bool = False) -> Obj:
-        """Create an object; for a TrainJob its JobSet and companions. With `dry_run` the server only returns what it would store.
+    def create(self, obj: Obj, **options: Unpack[CreateOptions]) -> Obj:
+        """Create an object; for a TrainJob its JobSet and companions.
 
-        Raises RuntimeNotFound, and Invalid if the TrainJob would be rejected.
+        The fields of a TrainJob are validated here, those of its JobSet by the server, with a warning for a field that it does
+        not have. Raises RuntimeNotFound, and Invalid if the TrainJob would be rejected.
         """
         kind = kind_of(obj)
         if kind != TRAINJOB:
             self._check_served(kind)
-            return self._create(obj, dry_run=dry_run)
-        return self._submit(self.build(obj), dry_run=dry_run)
+            return self._cluster.create(obj, **options)
+        strictness = options.pop("field_validation", "Strict")
+        return self.submit(self.build(obj, strictness=strictness, on_warning=options.get("on_warning")), **options)
 
-    def build(self, trainjob: Obj, runtime: Obj | None = None) -> Built:
+    def build(
+        self,
+        trainjob: Obj,
+        runtime: Obj | None = None,
+        *,
+        strictness: FieldValidation = "Strict",
+        on_warning: OnWarning | None = None,
+    ) -> Built:
         """Build the JobSet and companions of a TrainJob; `runtime` defaults to the one that it references.
 
+        `strictness` is how unknown fields are handled; `on_warning` receives the warnings of admission.
         Raises RuntimeNotFound, and Invalid if the TrainJob would be rejected.
         """
-        admitted = admit(trainjob, context=AdmissionContext(now=now())).object
-        admitted["metadata"].setdefault("namespace", self.default_namespace)
-        return self._build(admitted, runtime)
+        admitted = admit(trainjob, context=AdmissionContext(now=now(), strictness=strictness))
+        if on_warning is not None:
+            for warning in admitted.warnings:
+                on_warning(warning)
+        admitted.object["metadata"].setdefault("namespace", self.default_namespace)
+        return self._build(admitted.object, runtime)
 
-    def submit(self, built: Built) -> Obj:
+    def submit(self, built: Built, **options: Unpack[CreateOptions]) -> Obj:
         """Create the objects of `build`; returns the TrainJob. Raises Invalid if a foreign object has the same name."""
-        return self._submit(built, dry_run=False)
-
-    def _submit(self, built: Built, *, dry_run: bool) -> Obj:
         assert built.jobset is not None, "built here"
         self._check_no_trainjob(built.trainjob)
-        if dry_run:
-            return trainjob_of(self._create(built.jobset, dry_run=True))
+        if options.get("dry_run"):
+            return trainjob_of(self._cluster.create(built.jobset, **options))
         try:
-            jobset = self._cluster.create(built.jobset)
+            jobset = self._cluster.create(built.jobset, **options)
         except AlreadyExists:
             self._complete_existing(built.trainjob)
             raise
@@ -179,13 +187,6 @@ class JobSetCluster(DelegatingCluster):
         options["uid"] = options.get("uid") or uid_of(self._jobset(name, namespace))
         self._cluster.delete(JOBSET, name, namespace, **options)
 
-    def _create(self, obj: Obj, *, dry_run: bool) -> Obj:
-        if not dry_run:
-            return self._cluster.create(obj)
-        if not isinstance(self._cluster, KubernetesCluster):
-            raise BadRequest("this cluster does not support dry run")
-        return self._cluster.create(obj, dry_run=True)
-
     def _jobset(self, name: str, namespace: str | None) -> Obj:
         """Return the JobSet of a TrainJob. Raises NotFound, also for a JobSet that does not represent a TrainJob."""
         try:
@@ -206,8 +207,7 @@ class JobSetCluster(DelegatingCluster):
 
     def _build(self, trainjob: Obj, runtime: Obj | None = None) -> Built:
         if runtime is None:
-            lookup = runtime_lookup(self, namespace_of(trainjob))
-            runtime = resolve_runtime(trainjob["spec"]["runtimeRef"], lookup, bundled=True).runtime
+            runtime = resolve_in_cluster(self, trainjob["spec"]["runtimeRef"], namespace_of(trainjob), bundled=True).runtime
         try:
             return build_jobset(trainjob, runtime, keys=RandomKeys())
         except ModuleNotFoundError as error:

@@ -1,0 +1,154 @@
+"""Trainer's own manager beside our controller: it waits, not ready, and goes on when that one has gone."""
+
+from __future__ import annotations
+
+import threading
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from waiting import eventually
+
+from trainwright.api.errors import ApiError, Forbidden, ServiceUnavailable, Unauthorized
+from trainwright.api.kinds import LEASE
+from trainwright.cluster import connect
+from trainwright.cluster.protocol import Cluster
+from trainwright.controlplane.plane import ControlPlane
+from trainwright.controlplane.standalone import upstream_manager
+from trainwright.controlplane.standalone.process import STOPPED, Options, Process
+from trainwright.controlplane.standalone.upstream_manager import UpstreamManager
+
+NOW = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)
+
+
+class Leases:
+    """Leases of managers, or an error; the time of a virtual clock."""
+
+    def __init__(self) -> None:
+        self.found: list[dict[str, Any]] | ApiError = []
+        self.seconds = 1000.0
+
+    def list(self, _kind: Any, namespace: Any = None, *, field_selector: str = "") -> Any:
+        assert field_selector == "metadata.name=trainer.kubeflow.org"
+        if isinstance(self.found, ApiError):
+            raise self.found
+        return type("Listing", (), {"items": self.found})
+
+    def manager(self) -> UpstreamManager:
+        clock = lambda: NOW + timedelta(seconds=self.seconds - 1000)  # noqa: E731
+        return UpstreamManager(self, monotonic=lambda: self.seconds, clock=clock)  # type: ignore[arg-type]
+
+
+def lease(age: float = 0, holder: str = "manager-0", duration: int = 15, namespace: str = "kubeflow-system") -> dict[str, Any]:
+    renewed = (NOW - timedelta(seconds=age)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    spec = {"holderIdentity": holder, "leaseDurationSeconds": duration, "renewTime": renewed}
+    return {"metadata": {"name": "trainer.kubeflow.org", "namespace": namespace}, "spec": spec}
+
+
+@pytest.mark.parametrize(
+    ("found", "is_active"),
+    [
+        ([], False),
+        ([lease(0)], True),
+        ([lease(-30)], True),  # another clock
+        ([lease(540)], False),
+        ([lease(0, holder="")], False),
+        ([lease(540), lease(0, namespace="opendatahub")], True),
+        ([{**lease(0), "spec": {"holderIdentity": "x", "renewTime": "nonsense"}}], True),
+        (Forbidden("no"), False),  # cannot be detected
+        (ServiceUnavailable("overloaded"), True),  # nobody knows
+    ],
+)
+def test_who_is_active(found: Any, is_active: bool) -> None:
+    leases = Leases()
+    leases.found = found
+    manager = leases.manager()
+    assert manager.is_active() is is_active
+    assert bool(manager.holder) is is_active
+
+
+def test_it_has_gone_when_its_lease_has_not_changed_for_as_long_as_it_lasts() -> None:
+    leases = Leases()
+    manager, leases.found = leases.manager(), [lease(5)]
+    for _ in range(5):  # renewed in time
+        assert manager.is_active()
+        leases.seconds += 14
+        assert manager.is_active()
+        leases.found = [lease(1000 - leases.seconds)]
+    assert manager.is_active()
+    assert manager.holder == "manager-0 holds the Lease kubeflow-system/trainer.kubeflow.org"
+    leases.seconds += 15
+    assert not manager.is_active()
+    leases.found = [lease(1000 - leases.seconds, holder="manager-1")]
+    assert manager.is_active(), "the next one"
+    leases.found = [lease(1000 - leases.seconds, holder="")]
+    assert not manager.is_active(), "released: at once"
+
+
+def test_an_error_that_stays_is_raised() -> None:
+    leases = Leases()
+    leases.found = Unauthorized("who are you?")
+    with pytest.raises(Unauthorized):
+        leases.manager().is_active()
+
+
+@pytest.fixture
+def cluster(nodeless: ControlPlane, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cluster:
+    monkeypatch.setattr(upstream_manager, "POLL_SECONDS", 0.02)
+    return connect(tmp_path / "home" / "kubeconfig")
+
+
+def held(duration: int) -> dict[str, Any]:
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    spec = {"holderIdentity": "manager-0", "leaseDurationSeconds": duration, "renewTime": now}
+    metadata = {"name": "trainer.kubeflow.org", "namespace": "kubeflow-system"}
+    return {"apiVersion": LEASE.api_version, "kind": LEASE.kind, "metadata": metadata, "spec": spec}
+
+
+@pytest.mark.medium
+@pytest.mark.parametrize("is_released", [True, False], ids=["released", "expired"])
+def test_the_controller_waits_not_ready_and_then_works(cluster: Any, is_released: bool) -> None:
+    there = cluster.create(held(600 if is_released else 1))
+    process, stop = Process(cluster, Options(metrics_port=0, health_port=0)), threading.Event()
+    codes: list[int] = []
+    running = threading.Thread(target=lambda: codes.append(process.run(stop)), daemon=True)
+    running.start()
+    waiting = (503, "waiting for Trainer's own manager: manager-0 holds the Lease kubeflow-system/trainer.kubeflow.org\n")
+    eventually(lambda: process.ready() == waiting, 10)
+    assert process.alive() == (200, "ok\n")
+    if is_released:
+        cluster.update({**there, "spec": {**there["spec"], "holderIdentity": ""}})
+    eventually(lambda: process.ready() == (200, "ok\n") and process._controllers, 20)
+    stop.set()
+    running.join(20)
+    assert codes == [STOPPED]
+
+
+@pytest.mark.medium
+def test_a_manager_that_starts_while_it_waits_for_its_own_lease_is_let_go_first(cluster: Any) -> None:
+    other = held(600)
+    own = {**other, "metadata": {"name": "trainwright-controller", "namespace": "default"}}
+    replica = cluster.create(own)
+    process, stop = Process(cluster, Options(metrics_port=0, health_port=0)), threading.Event()
+    running = threading.Thread(target=process.run, args=(stop,), daemon=True)
+    running.start()
+    eventually(lambda: process.ready() == (200, "ok\n"), 10, "a standby is ready")
+    there = cluster.create(other)
+    cluster.update({**replica, "spec": {**replica["spec"], "holderIdentity": ""}})
+    eventually(lambda: process.ready()[0] == 503, 10)
+    eventually(lambda: not cluster.get(LEASE, "trainwright-controller", "default")["spec"]["holderIdentity"], 10)
+    assert not process._controllers
+    cluster.update({**there, "spec": {**there["spec"], "holderIdentity": ""}})
+    eventually(lambda: process._controllers, 10)
+    stop.set()
+    running.join(20)
+    assert not running.is_alive()
+
+
+@pytest.mark.medium
+def test_a_stop_ends_the_wait(cluster: Any) -> None:
+    cluster.create(held(600))
+    process, stop = Process(cluster, Options(metrics_port=0, health_port=0)), threading.Event()
+    threading.Timer(0.2, stop.set).start()
+    assert process.run(stop) == STOPPED

@@ -1,0 +1,131 @@
+"""`trainwright rbac`: several applications in one cluster get their rights beside each other, and each only its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from rbac_evaluator import Rbac
+from typer.testing import CliRunner
+
+from trainwright.api.kinds import EVENT, POD, TRAINJOB
+from trainwright.cli import app
+from trainwright.cluster.permissions import Permission
+from trainwright.jobs.submit.rbac import BOTH_MODES_CALLS, CALLS, JOBSET_MODE_CALLS, ApiCall
+
+DEPLOY = Path(__file__).parents[2] / "deploy"
+Print = Callable[..., str]
+
+
+@pytest.fixture
+def printed() -> Print:
+    def run(*options: str, code: int = 0) -> str:
+        result = CliRunner().invoke(app, ["rbac", *options])
+        assert result.exit_code == code, result.output
+        return result.stdout if code == 0 else result.stderr
+
+    return run
+
+
+def documents(text: str) -> list[dict[str, Any]]:
+    return list(yaml.safe_load_all(text))
+
+
+def applied(*manifests: str) -> list[dict[str, Any]]:
+    """What is in a cluster after `kubectl apply` of each: one of the same kind and name replaces the one before."""
+    there = {}
+    for text in manifests:
+        for obj in documents(text):
+            there[obj["kind"], obj["metadata"].get("namespace"), obj["metadata"]["name"]] = obj
+    return list(there.values())
+
+
+@pytest.mark.parametrize(("file", "options"), [("rbac.yaml", ()), ("rbac-jobset.yaml", ("--mode", "jobset"))])
+def test_the_files_are_what_the_command_prints(printed: Print, file: str, options: tuple[str, ...]) -> None:
+    fresh = printed("--for", "kfp", "--namespace", "kubeflow", *options)
+    assert (DEPLOY / file).read_text("utf-8") == fresh, "stale: run `make docs`"
+
+
+def may(rbac: Rbac, account: str, call: ApiCall, namespace: str) -> bool:
+    return rbac.allows(account, call.permission(namespace), call.name)
+
+
+def test_a_second_namespace_takes_nothing_from_the_first(printed: Print) -> None:
+    one = printed("-n", "one", "--service-account", "runner")
+    two = printed("-n", "two", "--service-account", "runner", "--service-account", "airflow:worker")
+    by_jobset = printed("-n", "one", "--service-account", "other", "--mode", "jobset")
+    for order in ((one, two, by_jobset), (by_jobset, two, one)):
+        rbac = Rbac(applied(*order))
+        for call in CALLS:
+            assert may(rbac, "one:runner", call, "one") == call.is_granted, call
+            assert may(rbac, "two:runner", call, "two") == call.is_granted, call
+            assert may(rbac, "airflow:worker", call, "two") == call.is_granted, call
+        for call in JOBSET_MODE_CALLS:
+            assert may(rbac, "one:other", call, "one") == call.is_granted, call
+        assert not rbac.allows("one:runner", Permission("get", TRAINJOB.resource, "two"))
+        assert not rbac.allows("two:runner", Permission("list", POD.resource, "one"))
+        assert not rbac.allows("one:other", Permission("create", TRAINJOB.resource, "one"))
+
+
+def test_the_same_account_may_run_jobs_in_two_namespaces(printed: Print) -> None:
+    options = ("--service-account", "airflow:worker")
+    rbac = Rbac(applied(printed("-n", "one", *options), printed("-n", "two", *options)))
+    assert all(may(rbac, "airflow:worker", call, space) for space in ("one", "two") for call in CALLS if call.is_granted)
+
+
+@pytest.mark.parametrize(("mode", "calls"), [("trainjob", CALLS), ("jobset", JOBSET_MODE_CALLS), ("auto", BOTH_MODES_CALLS)])
+def test_each_mode_gets_its_calls_and_no_more(printed: Print, mode: str, calls: tuple[ApiCall, ...]) -> None:
+    rbac = Rbac(documents(printed("-n", "team", "--service-account", "runner", "--mode", mode)))
+    assert all(may(rbac, "team:runner", call, "team") == call.is_granted for call in calls)
+    assert rbac.granted() == rbac.used
+
+
+@pytest.mark.parametrize(
+    "permission",
+    [
+        *(Permission(verb, POD.resource, "team") for verb in ("watch", "create", "delete")),
+        *(Permission(verb, f"{POD.resource}/log", "team") for verb in ("list", "watch")),
+        *(Permission(verb, EVENT.resource, "team") for verb in ("get", "watch")),
+        Permission("list", "leases.coordination.k8s.io", "kubeflow-system"),
+        Permission("get", "leases.coordination.k8s.io", "team"),
+        Permission("list", "nodes"),
+        Permission("get", "secrets", "team"),
+    ],
+    ids=str,
+)
+def test_what_is_never_used_is_not_granted(printed: Print, permission: Permission) -> None:
+    rbac = Rbac(documents(printed("-n", "team", "--service-account", "runner")))
+    assert not rbac.allows("team:runner", permission, "trainer.kubeflow.org")
+
+
+def test_the_orchestrators_accounts(printed: Print) -> None:
+    kfp, airflow = (Rbac(documents(printed("-n", "team", "--for", name))) for name in ("kfp", "airflow"))
+    assert kfp.allows("team:pipeline-runner", Permission("create", TRAINJOB.resource, "team"))
+    for account in ("airflow:airflow-worker", "airflow:airflow-triggerer"):
+        assert airflow.allows(account, Permission("create", TRAINJOB.resource, "team"))
+    own = Rbac(documents(printed("-n", "team", "--for", "kfp", "--service-account", "mine")))
+    assert own.allows("team:mine", Permission("create", TRAINJOB.resource, "team"))
+    assert not own.allows("team:pipeline-runner", Permission("create", TRAINJOB.resource, "team"))
+
+
+def test_json_is_one_list_of_the_same(printed: Print) -> None:
+    options = ("-n", "team", "--service-account", "runner")
+    (listed,) = documents(printed(*options, "-o", "json"))
+    assert listed["kind"] == "List"
+    assert listed["items"] == documents(printed(*options))
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("-n", "team"), "--service-account NAME is required, or --for kfp or --for airflow"),
+        (("-n", "team", "--service-account", "a:b:c"), "'a:b:c' is not of the form NAME or NAMESPACE:NAME"),
+        (("-n", "team", "--service-account", ":a"), "is not of the form"),
+        (("-n", "Team", "--service-account", "a"), "'Team' is not the name of a namespace"),
+    ],
+)
+def test_bad_input_names_the_option(printed: Print, options: tuple[str, ...], words: str) -> None:
+    assert words in printed(*options, code=2)
