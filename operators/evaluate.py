@@ -75,7 +75,7 @@ class EvaluateOperator(BaseOperator):
         tolerations: list[Any] | str | None = None,
         affinity: dict[str, Any] | str | None = None,
         queue_timeout_seconds: int | str | None = None,
-        start_timeout_seconds: int | str | None = None,
+        start_timeout_seconds: int | str = 21600,
         run_timeout_seconds: int | str | None = None,
         logs: str = "0",
         log_bytes: int | str = 16777216,

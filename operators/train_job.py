@@ -75,9 +75,14 @@ class TrainJobOperator(BaseOperator):
     :param tolerations: Tolerations of the training pods, in addition to the runtime's.
     :param affinity: Node and pod affinity of the training pods.
     :param queue_timeout_seconds: Maximum seconds that the job may be queued or suspended. 0: no limit.
-    :param start_timeout_seconds: Maximum seconds until training starts. 0: no limit.
+    :param start_timeout_seconds: Maximum seconds until training starts; time in which an initializer runs does not count. 0: no
+        limit.
     :param run_timeout_seconds: Maximum seconds of training; also set as activeDeadlineSeconds, which the cluster
         enforces. 0: no limit.
+    :param fail_if_stuck: Whether to fail as soon as the job can never start: an invalid image name, an image that may not be
+        pulled, a command that the image does not have, a Job that the API server refuses.
+    :param lost_node_timeout_seconds: Maximum seconds for which pods may not end on a lost node; the job is then cancelled as
+        on_cancel says. 0: no limit.
     :param logs: Which logs to stream: a rank, all, STEP:RANK, STEP:all, or none.
     :param log_bytes: Maximum bytes of logs to stream; beyond that only the last lines are shown, when the job ends.
     :param resume: Where a new job starts: auto (the run's last checkpoint), never, or the URI of an exported
@@ -147,8 +152,10 @@ class TrainJobOperator(BaseOperator):
         tolerations: list[Any] | str | None = None,
         affinity: dict[str, Any] | str | None = None,
         queue_timeout_seconds: int | str | None = None,
-        start_timeout_seconds: int | str | None = None,
+        start_timeout_seconds: int | str = 21600,
         run_timeout_seconds: int | str | None = None,
+        fail_if_stuck: bool | str = True,
+        lost_node_timeout_seconds: int | str | None = None,
         logs: str = "0",
         log_bytes: int | str = 16777216,
         resume: str = "auto",
@@ -219,7 +226,9 @@ class TrainJobOperator(BaseOperator):
         from trainwright.api.errors import NotFound
         from trainwright.api.kinds import TRAINJOB
         from trainwright.jobs import TrainJobDeleted, TrainJobError
+        from trainwright.jobs.diagnosis.errors import stuck_error
         from trainwright.jobs.diagnosis.failure_class import deadline_of, failure_of
+        from trainwright.jobs.state.pod_history import PodHistory
         from trainwright.jobs.wait.run import cancel_unwatched_job
 
         name, namespace, outcome = event["name"], event["namespace"], event["outcome"]
@@ -233,10 +242,13 @@ class TrainJobOperator(BaseOperator):
         except NotFound:
             raise TrainJobDeleted(f"TrainJob {namespace}/{name} {outcome} and was deleted since: {event['message']}") from None
         if outcome == "failed":
-            return self._after_failure(context, cluster, failure_of(cluster, trainjob), event.get("until"))
+            history = PodHistory.from_dict(event.get("observed") or {})
+            return self._after_failure(context, cluster, failure_of(cluster, trainjob, history), event.get("until"))
         result = cancel_unwatched_job(cluster, trainjob, cancellation.on_error(self.on_cancel))
         if outcome == "deadline":
             raise deadline_of(cluster, trainjob, event["message"], event.get("what") or "run", after=result)
+        if outcome == "stuck":
+            raise stuck_error(event["what"], f"{event['message']}; {result}")
         raise TrainJobError(f"TrainJob {namespace}/{name} could not be followed: {event['message']}; {result}")
 
     def _after_success(self, context: Any, event: dict[str, Any]) -> Any:
@@ -280,7 +292,7 @@ class TrainJobOperator(BaseOperator):
         from trainwright.jobs import LogStreamOptions
         from trainwright.jobs.submit.job_lookup import find_job
         from trainwright.jobs.wait.run import cancel_unwatched_job, follow_to_end
-        from trainwright.jobs.wait.step import deadlines_of
+        from trainwright.jobs.wait.step import deadlines_of, wait_settings_of
 
         cluster, request = self._cluster(), self.request()
         found = find_job(cluster, task_identity(context, self.run_id), self._namespace(cluster, request))
@@ -304,6 +316,7 @@ class TrainJobOperator(BaseOperator):
             resubmit=partial(self._submit, context, cluster),
             preemption_budget=request.preemption_budget,
             deadlines=deadlines_of(request),
+            settings=wait_settings_of(request),
             on_event=printer,
             logs=LogStreamOptions.parse(request.logs, request.log_bytes),
             on_signal=self._on_signal(context),
@@ -339,6 +352,8 @@ class TrainJobOperator(BaseOperator):
                 logs=request.logs,
                 log_bytes=request.log_bytes,
                 log_poll_interval=self.log_poll_interval,
+                fail_if_stuck=request.fail_if_stuck,
+                lost_node_timeout_seconds=request.lost_node_timeout_seconds,
             ),
             method_name="execute_complete",
             timeout=timedelta(seconds=max(left, 0) + self.min_defer_seconds + _BACKSTOP_SECONDS) if left is not None else None,

@@ -43,9 +43,12 @@ class TrainJobTrigger(BaseTrigger):
     :param logs: whose log is shown, see the operator.
     :param log_bytes: maximum bytes of log that are shown.
     :param log_poll_interval: seconds between two polls of the log.
+    :param fail_if_stuck: whether the wait ends as soon as the job can never start.
+    :param lost_node_timeout_seconds: maximum seconds for which pods may not end on a lost node.
 
-    The event: `name`, `namespace` and `uid` of the job, `outcome` (succeeded, failed, deleted, deadline, error), `message`,
-    `what` (the exceeded deadline), the `metrics` last reported, `submission_mode`, and `until` as given.
+    The event: `name`, `namespace` and `uid` of the job, `outcome` (succeeded, failed, deleted, deadline, stuck, error), `message`,
+    `what` (the exceeded deadline, or the error's class), the `metrics` last reported, what was `observed` of failed pods,
+    `submission_mode`, and `until` as given.
     """
 
     def __init__(
@@ -64,6 +67,8 @@ class TrainJobTrigger(BaseTrigger):
         logs: str = "none",
         log_bytes: int = LOG_BYTES,
         log_poll_interval: float = LOG_POLL_INTERVAL_SECONDS,
+        fail_if_stuck: bool = True,
+        lost_node_timeout_seconds: float | None = None,
         **renamed: Any,
     ):
         super().__init__()  # type: ignore[no-untyped-call]
@@ -77,6 +82,7 @@ class TrainJobTrigger(BaseTrigger):
         self.deadlines, self.until, self.min_defer_seconds = deadlines or {}, until, min_defer_seconds
         self.submission_mode = submission_mode
         self.logs, self.log_bytes, self.log_poll_interval = logs, log_bytes, log_poll_interval
+        self.fail_if_stuck, self.lost_node_timeout_seconds = fail_if_stuck, lost_node_timeout_seconds
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         arguments = {
@@ -93,6 +99,8 @@ class TrainJobTrigger(BaseTrigger):
             "logs": self.logs,
             "log_bytes": self.log_bytes,
             "log_poll_interval": self.log_poll_interval,
+            "fail_if_stuck": self.fail_if_stuck,
+            "lost_node_timeout_seconds": self.lost_node_timeout_seconds,
         }
         return "trainwright.operators.trigger.TrainJobTrigger", arguments
 
@@ -147,6 +155,7 @@ class TrainJobTrigger(BaseTrigger):
 
     async def _follow(self, follower: Any, seen: _LatestValue) -> dict[str, Any]:
         from trainwright.jobs import Deadlines, TrainJobDeleted
+        from trainwright.jobs.diagnosis.errors import CannotStart, NodeLost
         from trainwright.jobs.wait.wait_for import JobState
         from trainwright.jobs.wait.watching import check_reachable
 
@@ -156,7 +165,11 @@ class TrainJobTrigger(BaseTrigger):
             while True:
                 progress = await log.observe(waited.trainjob)
                 if progress is not None and progress.phase.is_final:
-                    return {"outcome": progress.phase.value.lower(), "message": "", "metrics": dict(progress.metrics)}
+                    outcome = progress.phase.value.lower()
+                    observed = log.observed if outcome == "failed" else {}
+                    return {"outcome": outcome, "message": "", "metrics": dict(progress.metrics), "observed": observed}
+                if progress is not None:
+                    waited.phase = progress.phase
                 if late := waited.expired_deadline():
                     return {"outcome": "deadline", "message": str(late), "what": late.what}
                 if self.until is not None and time.time() >= self.until:
@@ -170,6 +183,8 @@ class TrainJobTrigger(BaseTrigger):
                     raise waited.deleted_error()
         except TrainJobDeleted as gone:
             return {"outcome": "deleted", "message": str(gone)}
+        except (CannotStart, NodeLost) as stuck:
+            return {"outcome": "stuck", "message": str(stuck), "what": type(stuck).__name__}
         finally:
             log.close()
 

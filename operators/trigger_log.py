@@ -1,7 +1,7 @@
 """Shows the events and the log of a job in the log of its deferred task.
 
-Airflow merges the log of a trigger into the task's log. No connection is held open: job logs are polled in a thread pool, less
-often the more tasks wait.
+Airflow merges the log of a trigger into the task's log. No connection is held open: job logs and pods are read in a thread pool,
+less often the more tasks wait.
 """
 
 from __future__ import annotations
@@ -14,56 +14,83 @@ from datetime import UTC, datetime
 from typing import Any
 
 MAX_POLLS_PER_SECOND = 2.0
-"""Shared by all triggers of a process: with more of them the poll interval grows."""
+"""Of job logs, and of pods, shared by all triggers of a process: with more of them the intervals grow."""
 _SOON = 0.02
 _pool = ThreadPoolExecutor(4, thread_name_prefix="trigger-log")
 _open_logs = 0
+_open_triggers = 0
 
 
 class TriggerLog:
     """The log output of one trigger, on the triggerer's event loop."""
 
-    __slots__ = ("_due", "_follower", "_last_job", "_log_options", "_poller", "_show", "_tracker", "_trigger")
+    __slots__ = ("_due", "_follower", "_last_job", "_log_options", "_observer", "_poller", "_show", "_tracker", "_trigger")
 
     def __init__(self, trigger: Any, follower: Any):
         from trainwright.jobs import EventPrinter, LogStreamOptions
         from trainwright.jobs.wait.job_events import EventTracker
 
-        global _open_logs
+        global _open_logs, _open_triggers
         self._trigger, self._follower = trigger, follower
         self._log_options = LogStreamOptions.parse(trigger.logs, trigger.log_bytes) if trigger.log_poll_interval > 0 else None
         self._tracker, self._show = EventTracker(), EventPrinter(lambda line: trigger.log.info("%s", line))
         self._poller: Any = None
         self._due: float | None = None
         self._last_job: Any = None
+        self._observer: Any = None
         _open_logs += self._log_options is not None
+        _open_triggers += 1
 
     def close(self) -> None:
-        global _open_logs
+        global _open_logs, _open_triggers
         _open_logs -= self._log_options is not None
+        _open_triggers -= 1
+
+    @property
+    def observed(self) -> dict[str, Any]:
+        """What was seen of failed pods, for the failure report in the worker: they may have been deleted since."""
+        if self._observer is None:
+            return {}
+        found: dict[str, Any] = self._observer.history.as_dict(max_pods=4, max_lines=20, max_width=300)
+        return found
 
     async def observe(self, trainjob: dict[str, Any]) -> Any:
-        """Log the events of the job; returns its progress, None if the job has not been read yet."""
-        from trainwright.jobs.state.restarts import count_restarts
-
+        """Log the events of the job; returns its progress, None if the job has not been read yet. Raises CannotStart, NodeLost."""
         if "resourceVersion" not in trainjob["metadata"]:
             return None
-        if trainjob is self._last_job and self.next_poll() > _SOON:
+        if trainjob is self._last_job and self._next_log_poll() > _SOON and not self._observer.is_due(trainjob):
             return self._tracker.progress
         self._last_job = trainjob
         self._show(self._tracker.observe_status(trainjob))
-        self._tracker.observe_restarts(self._poller.restarts if self._poller is not None else 0)
-        if self._tracker.needs_restart_check:
-            restart_counts = await asyncio.to_thread(count_restarts, self._follower.cluster, trainjob)
-            self._show(self._tracker.record_restarts(restart_counts))
+        await self._observe_pods(trainjob)
         progress: Any = self._tracker.progress
         if self._log_options is not None:
             await self._show_log(trainjob, progress.phase)
         return self._tracker.progress
 
     def next_poll(self) -> float:
-        """Seconds until the log is polled; infinite while there is no log."""
+        """Seconds until something is read; infinite before the job was read for the first time."""
+        left = self._observer.seconds_left() if self._observer is not None else float("inf")
+        return max(0.01, min(left, self._next_log_poll()))
+
+    def _next_log_poll(self) -> float:
         return max(0.01, self._due - time.monotonic()) if self._due is not None else float("inf")
+
+    async def _observe_pods(self, trainjob: dict[str, Any]) -> None:
+        from trainwright.jobs.wait.job_observer import JobObserver, WaitSettings
+
+        trigger = self._trigger
+        if self._observer is None:
+            settings = WaitSettings(trigger.fail_if_stuck, trigger.lost_node_timeout_seconds, _interval_for)
+            self._observer = JobObserver(self._follower.cluster, trainjob, settings)
+        self._observer.observe_log(self._poller.restarts if self._poller is not None else 0)
+        is_final = self._tracker.progress is not None and self._tracker.progress.phase.is_final
+        read = self._observer.observe_end if is_final else self._observer.observe
+        if not (is_final or self._observer.is_due(trainjob)):
+            return
+        observation = await asyncio.get_running_loop().run_in_executor(_pool, read, trainjob)
+        if observation is not None:
+            self._show(self._tracker.observe_pods(observation))
 
     async def _show_log(self, trainjob: dict[str, Any], phase: Any) -> None:
         """Poll the log. If the job was already running, another triggerer or try has shown its earlier log."""
@@ -85,6 +112,12 @@ class TriggerLog:
 
     def _interval(self) -> float:
         return max(float(self._trigger.log_poll_interval), _open_logs / MAX_POLLS_PER_SECOND) * random.uniform(0.8, 1.0)
+
+
+def _interval_for(phase: Any) -> float:
+    from trainwright.jobs.wait.job_observer import interval_for
+
+    return max(interval_for(phase), _open_triggers / MAX_POLLS_PER_SECOND) * random.uniform(0.8, 1.0)
 
 
 def _time_before(seconds: float) -> str:

@@ -29,6 +29,11 @@ MOST_FAULTS = 10
 _SHARE, _SHARE_OF_WATCHES = 0.35, 0.8
 """Of requests that meet a fault; a job has few watches."""
 _SHORT = ("429", "429-after", "429-date", "500", "500-text", "503", "reset-before", "reset-after", "cut", "slow", "skew", "token")
+QUOTA = (
+    'trainjobs.trainer.kubeflow.org "job" is forbidden: exceeded quota: q, requested: count/trainjobs.trainer.kubeflow.org=1, '
+    "used: count/trainjobs.trainer.kubeflow.org=0, limited: count/trainjobs.trainer.kubeflow.org=0"
+)
+"""As a real cluster says it: ../shared/goldens/failures/cases/quota-trainjobs."""
 FAULTS = {
     "create": _SHORT,
     "get": _SHORT,
@@ -145,6 +150,20 @@ class FaultyApi:
         }
 
 
+class ScriptedApi(FaultyApi):
+    """The proxy with given faults: the creates meet them in this order, then the API is well."""
+
+    def __init__(self, folder: Path, upstream: Path, *creates: str, jobset_only: bool = False) -> None:
+        self._creates = list(creates)
+        super().__init__(folder, upstream, -1, jobset_only=jobset_only)
+
+    def fault_for(self, kind: str) -> str:
+        if kind != "create" or not self._creates:
+            return ""
+        self.met.append(f"create: {self._creates[0]}")
+        return self._creates.pop(0)
+
+
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 64
@@ -176,11 +195,13 @@ class _Handler(BaseHTTPRequestHandler):
             self._status(401, "Unauthorized")
         elif self.api.jobset_only and "trainer.kubeflow.org" in self.path:
             self._status(404, "NotFound")
+        elif fault == "quota":
+            self._status(403, "Forbidden", message=QUOTA)
         elif fault == "reset-before":
             self._reset()
         elif fault.startswith("429"):
             after = {"429-after": "1", "429-date": "Wed, 21 Oct 2065 07:28:00 GMT"}.get(fault)
-            self._status(429, "TooManyRequests", **({"Retry-After": after} if after else {}))
+            self._status(429, "TooManyRequests", retry_after=after)
         elif fault in ("500", "503"):
             self._status(int(fault), {"500": "InternalError", "503": "ServiceUnavailable"}[fault])
         elif fault == "500-text":
@@ -249,8 +270,9 @@ class _Handler(BaseHTTPRequestHandler):
             if select.select([self.connection], [], [], 0.05)[0] and not self.connection.recv(1):
                 return
 
-    def _status(self, code: int, reason: str, **headers: str) -> None:
-        status = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": reason, "code": code, "message": "a fault"}
+    def _status(self, code: int, reason: str, message: str = "a fault", retry_after: str | None = None) -> None:
+        status = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": reason, "code": code, "message": message}
+        headers = {"Retry-After": retry_after} if retry_after else {}
         self._answer(code, orjson.dumps(status), {"Content-Type": "application/json", **headers})
 
     def _answer(self, code: int, content: bytes, headers: dict[str, str], *, cut: bool = False) -> None:

@@ -26,9 +26,9 @@ class Inner(EmbeddedCluster):
         self.before: Callable[[str, str], None] = lambda _verb, _kind: None
         self.made: list[str] = []
 
-    def create(self, obj: Any) -> Any:
+    def create(self, obj: Any, **options: Any) -> Any:
         self.before("create", obj["kind"])
-        created = super().create(obj)
+        created = super().create(obj, **options)
         self.made.append(obj["kind"])
         self.before("created", obj["kind"])
         return created

@@ -23,6 +23,7 @@ OWN_OF_COMMAND = {
     "filename",
     "run_id",
     "dry_run",
+    "validate",
     "wait",
     "timeout",
     "namespace",
@@ -54,6 +55,8 @@ def of_component(name: str) -> tuple[str, Any]:
         return "STRING", ""
     if kind is int:
         return "NUMBER_INTEGER", default or 0
+    if kind is bool:
+        return "BOOLEAN", default
     if kind in (dict, list):
         return {dict: "STRUCT", list: "LIST"}[kind], kind()
     assert kind is str, name
@@ -65,7 +68,7 @@ def test_the_component_takes_the_same() -> None:
 
     inputs = train.component_spec.inputs
     assert set(inputs) == set(FIELDS) | set(OWN_OF_COMPONENT)
-    kinds = {"String": "STRING", "Integer": "NUMBER_INTEGER", "Dict": "STRUCT", "List": "LIST"}
+    kinds = {"String": "STRING", "Integer": "NUMBER_INTEGER", "Boolean": "BOOLEAN", "Dict": "STRUCT", "List": "LIST"}
     found = {name: (kinds.get(inputs[name].type, inputs[name].type), inputs[name].default) for name in FIELDS}
     assert found == {name: of_component(name) for name in FIELDS}
     assert {name: inputs[name].default for name in OWN_OF_COMPONENT} == OWN_OF_COMPONENT

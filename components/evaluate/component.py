@@ -33,7 +33,7 @@ def evaluate(
     tolerations: list = [],
     affinity: dict = {},
     queue_timeout_seconds: int = 0,
-    start_timeout_seconds: int = 0,
+    start_timeout_seconds: int = 21600,
     run_timeout_seconds: int = 0,
     logs: str = "0",
     log_bytes: int = 16777216,

@@ -45,8 +45,10 @@ def train(
     tolerations: list = [],
     affinity: dict = {},
     queue_timeout_seconds: int = 0,
-    start_timeout_seconds: int = 0,
+    start_timeout_seconds: int = 21600,
     run_timeout_seconds: int = 0,
+    fail_if_stuck: bool = True,
+    lost_node_timeout_seconds: int = 0,
     logs: str = "0",
     log_bytes: int = 16777216,
     resume: str = "auto",
@@ -114,9 +116,14 @@ def train(
         tolerations: Tolerations of the training pods, in addition to the runtime's.
         affinity: Node and pod affinity of the training pods.
         queue_timeout_seconds: Maximum seconds that the job may be queued or suspended. 0: no limit.
-        start_timeout_seconds: Maximum seconds until training starts. 0: no limit.
+        start_timeout_seconds: Maximum seconds until training starts; time in which an initializer runs does not count. 0: no
+            limit.
         run_timeout_seconds: Maximum seconds of training; also set as activeDeadlineSeconds, which the cluster enforces.
             0: no limit.
+        fail_if_stuck: Whether to fail as soon as the job can never start: an invalid image name, an image that may not be
+            pulled, a command that the image does not have, a Job that the API server refuses.
+        lost_node_timeout_seconds: Maximum seconds for which pods may not end on a lost node; the job is then cancelled as
+            on_cancel says. 0: no limit.
         logs: Which logs to stream: a rank, all, STEP:RANK, STEP:all, or none.
         log_bytes: Maximum bytes of logs to stream; beyond that only the last lines are shown, when the job ends.
         resume: Where a new job starts: auto (the run's last checkpoint), never, or the URI of an exported checkpoint.

@@ -56,8 +56,11 @@ def test_what_is_right_is_said_to_be(run: Any, manifest: Any) -> None:
     answer = run("validate", "-f", manifest(RUNTIME + TRAINJOB))
     assert answer.exit_code == 0, answer.output
     assert "2 objects, no problems found" in answer.stdout
-    assert "warning: " in answer.stdout
-    assert "is deprecated" in answer.stdout
+    assert "warning: " not in answer.stdout
+    lines = answer.stderr.splitlines()
+    assert all(line.startswith("warning: ") for line in lines)
+    assert len(set(lines)) == len(lines)
+    assert "is deprecated" in answer.stderr
 
 
 def test_every_problem_has_its_line(run: Any, manifest: Any) -> None:
@@ -89,7 +92,7 @@ def test_json(run: Any, manifest: Any) -> None:
 def test_what_could_never_start_is_a_warning(run: Any, manifest: Any) -> None:
     answer = run("validate", "-f", manifest(RUNTIME + TRAINJOB.replace("image: example.com/train:1", "numNodes: 1")))
     assert answer.exit_code == 0
-    assert "no Job can be created for the step node: spec.template.spec.containers[0].image: Required value" in answer.stdout
+    assert "no Job can be created for the step node: spec.template.spec.containers[0].image: Required value" in answer.stderr
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from waiting import eventually
 from trainwright.api.errors import AlreadyExists, Forbidden, ServiceUnavailable
 from trainwright.api.kinds import CLUSTER_TRAINING_RUNTIME, TRAINJOB
 from trainwright.cluster import NoCluster
+from trainwright.cluster.permissions import AccessDenied, Permission
 from trainwright.controlplane.plane import ControlPlane
 from trainwright.jobs.diagnosis.errors import (
     DeadlineExceeded,
@@ -74,6 +75,9 @@ def test_every_code_is_described() -> None:
         (DeadlineExceeded("", {}), 22),
         (TrainJobDeleted(""), 30),
         (Forbidden(""), 4),
+        (Forbidden('trainjobs "a" is forbidden: exceeded quota: q, requested: count/trainjobs=1'), 2),
+        (Forbidden('trainjobs "a" is forbidden: unable to create new content in namespace a because it is being terminated'), 2),
+        (AccessDenied("exceeded", Permission("create", "trainjobs")), 4),
         (ServiceUnavailable(""), 3),
         (NoCluster(""), 3),
         (RuntimeError(""), 1),

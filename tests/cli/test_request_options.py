@@ -118,7 +118,7 @@ def test_every_wrong_value_has_a_line(run: Run) -> None:
 def test_a_step_is_one_trainjob(run: Run, write: Any, trainjob: Any) -> None:
     result = run("submit", "-f", write(trainjob("a"), trainjob("b")), "--run-id", "x", *CLIENT)
     assert (result.exit_code, result.stdout) == (2, "")
-    assert "a step is one TrainJob, found 2 documents" in result.stderr
+    assert "expected one TrainJob, found 2 documents" in result.stderr
     result = run("submit", "-f", write(trainjob("a")), "--image", "b", *CLIENT)
     assert result.exit_code == 2
     assert "image: cannot be combined with manifest; set it in the manifest" in result.stderr

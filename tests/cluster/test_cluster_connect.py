@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import shutil
 import subprocess
 import sys
@@ -13,11 +14,13 @@ from typing import Any
 
 import pytest
 import yaml
+from kubernetes.client import Configuration
 from kubernetes.config import incluster_config
 
 from trainwright.api.errors import ApiError, Unauthorized
 from trainwright.api.kinds import POD, TRAINJOB
 from trainwright.cluster import NoCluster, connect
+from trainwright.cluster.kubernetes_cluster import KubernetesCluster
 from trainwright.controlplane.apiserver.auth.credentials import load_credentials
 from trainwright.controlplane.home import Home
 from trainwright.controlplane.lifecycle import stop
@@ -300,3 +303,76 @@ def _renewing_again(token: Path, handler: Any) -> None:
     handler.send_response(401)
     handler.send_header("Content-Length", "0")
     handler.end_headers()
+
+
+def test_a_plugin_that_fails_for_a_moment_does_not_make_requests_anonymous(stub: Any, tmp_path: Path, kubeconfig: Write) -> None:
+    """The Python client then goes on without a token; a cluster answers that with 403, which no renewal follows."""
+    token, plugin = tmp_path / "token", tmp_path / "plugin"
+    token.write_text("first")
+    plugin.write_text(
+        "#!/bin/sh\n"
+        f"token=$(cat {token}) || exit 1\n"
+        'echo "{\\"apiVersion\\": \\"client.authentication.k8s.io/v1\\", \\"kind\\": \\"ExecCredential\\",'
+        ' \\"status\\": {\\"token\\": \\"$token\\"}}"\n'
+    )
+    plugin.chmod(0o755)
+    config = kubeconfig(tmp_path / "config", ("here", stub.url, "team"))
+    content = yaml.safe_load(config.read_text())
+    command = {"apiVersion": "client.authentication.k8s.io/v1", "command": str(plugin), "interactiveMode": "Never"}
+    content["users"][0]["user"] = {"exec": command}
+    config.write_text(yaml.safe_dump(content))
+    cluster = connect(config)
+    token.unlink()
+    stub.fail(401, "Unauthorized")
+    with pytest.raises(Unauthorized):
+        cluster.get(POD, "a", "team")
+    token.write_text("second")
+    stub.fail(401, "Unauthorized")
+    stub.answer({"metadata": {"name": "a"}})
+    cluster.get(POD, "a", "team")
+    assert [asked.headers.get("authorization") for asked in stub.asked] == ["Bearer first", "Bearer first", "Bearer second"]
+
+
+def test_the_token_of_a_pod_is_read_again_when_the_old_one_is_refused(
+    stub: Any, in_a_pod: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A projected token: the kubelet replaces the file before it expires."""
+    configure = incluster_config.InClusterConfigLoader._set_config
+
+    def configure_for_stub(loader: Any, configuration: Any) -> None:
+        configure(loader, configuration)
+        configuration.host = stub.url
+
+    monkeypatch.setattr(incluster_config.InClusterConfigLoader, "_set_config", configure_for_stub)
+    cluster = connect()
+    assert cluster.origin == "in-cluster"
+    stub.fail(401, "Unauthorized")
+    (in_a_pod / "token").write_text("pod-token-2")
+    stub.answer({"metadata": {"name": "a"}})
+    cluster.get(POD, "a", "team")
+    assert [asked.headers["authorization"].lower() for asked in stub.asked] == ["bearer pod-token", "bearer pod-token-2"]
+
+
+@pytest.mark.parametrize("is_new_file", [True, False], ids=["another-file", "replaced-in-place"])
+def test_a_client_certificate_that_was_renewed_gets_new_connections(stub: Any, tmp_path: Path, is_new_file: bool) -> None:
+    def certificate(name: str) -> Configuration:
+        path = tmp_path / f"{name}.crt"
+        path.write_text("any")
+        configuration = Configuration(host=stub.url)
+        configuration.cert_file = str(path)
+        return configuration
+
+    current = certificate("first")
+    os.utime(current.cert_file, (1, 1))
+    cluster = KubernetesCluster(current, renew=lambda: current)
+    before = cluster._client
+    stub.fail(401, "Unauthorized")
+    with pytest.raises(Unauthorized):  # the same certificate
+        cluster.get(POD, "a", "team")
+    assert cluster._client is before
+    current = certificate("second" if is_new_file else "first")
+    stub.fail(401, "Unauthorized")
+    stub.answer({"metadata": {"name": "a"}})
+    cluster.get(POD, "a", "team")
+    assert cluster._client is not before
+    assert cluster._client.configuration is current

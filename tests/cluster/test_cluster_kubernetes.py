@@ -26,6 +26,7 @@ from trainwright.api.errors import (
 from trainwright.api.kinds import CLUSTER_TRAINING_RUNTIME, CONFIG_MAP, POD, TRAINJOB
 from trainwright.cluster import connect
 from trainwright.cluster.kubernetes_cluster import KubernetesCluster
+from trainwright.cluster.permissions import QuotaExceeded
 from trainwright.controlplane.apiserver.auth.credentials import load_credentials, write_kubeconfig
 from trainwright.controlplane.apiserver.auth.tokens import Tokens
 from trainwright.controlplane.apiserver.http.app import create_app
@@ -386,3 +387,56 @@ def test_a_log_that_is_shorter_than_was_said_has_broken(stub: Any, cluster: Kube
     assert next(logs) == b"line 1\nlin"
     with pytest.raises(ServiceUnavailable, match=r"connection.* was lost"):
         next(logs)
+
+
+CREATED = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "team"}}
+
+
+def test_every_write_names_its_field_manager(stub: Any, cluster: KubernetesCluster) -> None:
+    writes: list[Callable[[], Any]] = [
+        lambda: cluster.create(CREATED),
+        lambda: cluster.update(CREATED),
+        lambda: cluster.update_status(CREATED),
+        lambda: cluster.patch(CONFIG_MAP, "a", {}, "team"),
+    ]
+    for write in writes:
+        stub.answer(CREATED)
+        write()
+    assert [(asked.method, asked.query) for asked in stub.asked] == [
+        (method, {"fieldManager": "trainwright"}) for method in ("POST", "PUT", "PUT", "PATCH")
+    ]
+
+
+def test_a_create_is_validated_as_asked_and_tells_the_warnings_of_the_server(stub: Any, cluster: KubernetesCluster) -> None:
+    said: list[str] = []
+    stub.answer(CREATED, Warning='299 - "one", 299 - "two \\"quoted\\""')
+    cluster.create(CREATED, field_validation="Strict", dry_run=True, on_warning=said.append)
+    assert stub.asked[0].query == {"fieldManager": "trainwright", "fieldValidation": "Strict", "dryRun": "All"}
+    assert said == ["one", 'two "quoted"']
+    stub.fail(422, "Invalid", "no", headers={"Warning": '299 - "of an error"'})
+    with pytest.raises(Invalid):
+        cluster.create(CREATED, on_warning=said.append)
+    assert said[2:] == ["of an error"]
+
+
+def test_fields_that_the_server_does_not_know_are_problems(stub: Any, cluster: KubernetesCluster) -> None:
+    words = 'strict decoding error: unknown field "spec.numNode", duplicate field "spec.a"'
+    message = f'TrainJob in version "v1alpha1" cannot be handled as a TrainJob: {words}'
+    stub.fail(400, "BadRequest", message)
+    with pytest.raises(Invalid) as raised:
+        cluster.create(CREATED, field_validation="Strict")
+    assert [(problem.field, problem.reason) for problem in raised.value.problems] == [
+        ("spec.numNode", "FieldUnknown"),
+        ("spec.a", "FieldDuplicate"),
+    ]
+    assert raised.value.message == message
+
+
+def test_an_exceeded_quota_is_no_missing_permission(stub: Any, cluster: KubernetesCluster) -> None:
+    words = 'configmaps "a" is forbidden: exceeded quota: q, requested: count/configmaps=1, used: count/configmaps=0'
+    stub.fail(403, "Forbidden", words)
+    with pytest.raises(QuotaExceeded) as raised:
+        cluster.create(CREATED)
+    assert raised.value.message.startswith(words)
+    assert "the ResourceQuota q is used up: delete what counts against it" in raised.value.message
+    assert "permission" not in raised.value.message

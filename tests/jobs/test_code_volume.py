@@ -41,9 +41,9 @@ class Watched:
         self._before("get", kind.kind)
         return self._cluster.get(kind, *more)
 
-    def create(self, obj: dict[str, Any]) -> Any:
+    def create(self, obj: dict[str, Any], **options: Any) -> Any:
         self._before("create", obj["kind"])
-        return self._cluster.create(obj)
+        return self._cluster.create(obj, **options)
 
     def patch(self, kind: Any, *more: Any, **options: Any) -> Any:
         self._before("patch", kind.kind)

@@ -137,7 +137,9 @@ def test_when_the_time_is_over_it_says_what_is_still_there(cluster: EmbeddedClus
     for index in range(7):
         add_pod(job, index, phase="Running")
     words = cancel_owned_job(cluster, job, CancelPolicy.suspend, timeout_seconds=0)
-    assert words.startswith("it is suspended and resumes when this step runs again; still running: pod ")
+    assert words.startswith(
+        "it is suspended, and resumes when it is submitted again or when spec.suspend is set to false; still running: pod "
+    )
     assert words.endswith("-node-0-4-abcde and 2 more")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from hypothesis import given
@@ -13,7 +14,18 @@ from trainwright.jobs.logs.log_line import LogLine
 from trainwright.jobs.state.progress import progress_of
 from trainwright.jobs.state.restarts import RestartCounts, Restarts
 from trainwright.jobs.wait.event_printer import EventPrinter
-from trainwright.jobs.wait.job_events import EventTracker, LogOutput, Metrics, PhaseChanged, Progressed, Restarted, apply_event
+from trainwright.jobs.wait.job_events import (
+    EventTracker,
+    LogOutput,
+    Metrics,
+    PhaseChanged,
+    PodFailed,
+    Progressed,
+    Restarted,
+    StatusMessage,
+    apply_event,
+)
+from trainwright.jobs.wait.job_observer import Observation
 
 RANK_0, RANK_1, INITIALIZER = "node-0-0", "node-0-1", "dataset-initializer-0-0"
 LOSS = "{'loss': 1.5, 'epoch': 0.5}"
@@ -60,33 +72,35 @@ def test_the_log_tells_where_the_training_reports_nothing() -> None:
     assert tracker.observe_line(line(LOSS)) == (LogOutput(line(LOSS)),), "now it reports itself"
 
 
-def test_a_job_that_falls_back_is_looked_into_until_there_is_an_answer() -> None:
+def test_a_job_that_has_run_is_not_starting_again_while_no_pod_is_ready() -> None:
     tracker = EventTracker()
     tracker.observe_status(job())
-    assert not tracker.needs_restart_check
-    assert tracker.observe_status(job(0)) == (PhaseChanged(Phase.Starting, Phase.Running),)
-    assert tracker.needs_restart_check
-    assert tracker.record_restarts(RestartCounts(Restarts(0, 3))) == ()
-    assert not tracker.needs_restart_check
+    assert tracker.observe_status(job(0)) == (), "between its end and the end of its Job, all counters are 0"
+    assert tracker.observe_pods(Observation(reason="")) == ()
+    assert tracker.observe_pods(Observation(is_pending=True)) == (PhaseChanged(Phase.Restarting, Phase.Running),)
+    assert tracker.observe_status(job(0, note="x")) == (StatusMessage("x"),)
+    assert tracker.observe_status(job()) == (PhaseChanged(Phase.Running, Phase.Restarting), StatusMessage(""))
+    assert tracker.observe_pods(Observation(is_pending=True)) == (), "one pod of many is late, the job runs"
+
+
+def test_restarts_are_told_once() -> None:
+    tracker = EventTracker()
+    tracker.observe_status(job())
+    assert tracker.observe_pods(Observation(restarts=RestartCounts(Restarts(0, 3)))) == ()
+    assert tracker.observe_pods(Observation(restarts=RestartCounts(Restarts(1, 3)))) == (Restarted(1, 3),)
+    counts = RestartCounts(Restarts(1, 3), containers=2)
+    assert tracker.observe_pods(Observation(restarts=counts)) == (Restarted(2, container=True),)
+    assert tracker.observe_pods(Observation(restarts=counts)) == ()
+    assert tracker.observe_pods(Observation(failures=("pod p exited 1",))) == (PodFailed("pod p exited 1"),)
+
+
+def test_a_reason_stays_until_the_job_runs_or_leaves_its_queue() -> None:
+    tracker = EventTracker()
+    tracker.observe_status(job(0))
+    assert tracker.observe_pods(Observation(reason="no quota")) == (StatusMessage("no quota"),)
+    assert tracker.observe_pods(Observation(reason=None)) == ()
     assert tracker.observe_status(job(0)) == ()
-    assert not tracker.needs_restart_check, "nothing has changed since"
-    tracker.observe_status(job(0, note="x"))
-    assert tracker.needs_restart_check, "its controller had not written it yet"
-    assert tracker.record_restarts(RestartCounts(Restarts(1, 3))) == (Restarted(1, 3),)
-    assert not tracker.needs_restart_check
-    tracker.observe_status(job())
-    tracker.observe_status(job(0))
-    assert tracker.record_restarts(RestartCounts(Restarts(1, 3), containers=2)) == (Restarted(2, container=True),)
-    tracker.observe_status(job())
-    tracker.observe_status(job(0))
-    tracker.observe_status(job())
-    assert tracker.record_restarts(RestartCounts()) == ()
-    assert not tracker.needs_restart_check, "it runs again: no restart that could be read"
-    tracker.observe_restarts(1)
-    assert tracker.needs_restart_check, "a reader of its log has seen a container restart, too quickly for the status"
-    assert tracker.record_restarts(RestartCounts(containers=3)) == (Restarted(3, container=True),)
-    tracker.observe_restarts(1)
-    assert not tracker.needs_restart_check
+    assert tracker.observe_status(job(1)) == (PhaseChanged(Phase.Running, Phase.Starting), StatusMessage(""))
 
 
 def test_the_lines_that_people_read() -> None:
@@ -97,7 +111,7 @@ def test_the_lines_that_people_read() -> None:
         tracker.observe_status(job()),
         tracker.observe_line(line("\r 50%|██   | 1/2 [00:01<00:01, 1it/s]")),
         tracker.observe_line(line(LOSS)),
-        (Restarted(1, 3), Restarted(2, container=True)),
+        (Restarted(1, 3), Restarted(2, container=True), PodFailed("pod p exited 1")),
         tracker.observe_status(job(end="Complete")),
     ):
         event_printer(happened)
@@ -110,6 +124,7 @@ def test_the_lines_that_people_read() -> None:
         "Running 50 % (1 s left) loss=1.5 epoch=0.5",
         "Restarting: restart 1 of 3",
         "Restarting: 2 restarts of containers so far",
+        "pod p exited 1",
         "Succeeded loss=1.5 epoch=0.5",
     ]
     assert event_printer.progress == tracker.progress
@@ -137,4 +152,8 @@ def test_property_what_happened_adds_up_to_what_is_seen(jobs: list[dict[str, Any
         for event in tracker.observe_status(seen):
             before, folded = folded, apply_event(folded, event)
             assert folded != before, "each tells something new"
-        assert folded == tracker.progress == progress_of(seen)
+        assert folded == tracker.progress
+        assert folded is not None
+        expected = progress_of(seen)
+        assert replace(folded, phase=expected.phase) == expected
+        assert folded.phase is expected.phase or (folded.phase, expected.phase) == (Phase.Running, Phase.Starting)

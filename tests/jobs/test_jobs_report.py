@@ -155,7 +155,7 @@ def test_without_pods_the_last_warning_is_told(cluster: EmbeddedCluster, failed:
         cluster.create(event)
     earlier = {**event, "metadata": {"name": "e9", "namespace": "default"}, "type": "Warning"}
     cluster.create({**earlier, "message": "of an earlier job of that name", "lastTimestamp": "2020-01-01T00:00:00Z"})
-    assert report(cluster, failed)[1:] == ["last seen: Reason1: message 1"]
+    assert report(cluster, failed)[1:] == [f"last seen: TrainJob {name}: Reason1: message 1", "event: Reason0: message 0"]
 
 
 @pytest.mark.parametrize(
@@ -178,7 +178,7 @@ def test_without_pods_the_last_warning_is_told(cluster: EmbeddedCluster, failed:
 )
 def test_what_a_pod_waits_for(cluster: EmbeddedCluster, failed: dict[str, Any], add_pod: Any, status: Any, words: str) -> None:
     add_pod(failed, **status)
-    assert words in last_seen(cluster, failed)
+    assert words in last_seen(cluster, failed)[0]
 
 
 def test_what_may_not_be_read_is_said_and_hides_nothing_else(
@@ -196,8 +196,9 @@ def test_what_may_not_be_read_is_said_and_hides_nothing_else(
 
         get = cluster.get
 
-    assert report(NoPods(), failed)[1:] == ["(the pods cannot be listed: pods is forbidden)"]
-    assert last_seen(NoPods(), failed) == "last seen: nothing (pods is forbidden)"  # type: ignore[arg-type]
+    unread = [f"({what} cannot be listed: pods is forbidden)" for what in ("the Jobs", "the pods")]
+    assert report(NoPods(), failed)[1:] == unread
+    assert last_seen(NoPods(), failed) == ("last seen: nothing (pods is forbidden)", None)  # type: ignore[arg-type]
 
 
 def test_a_long_log_is_cut_to_its_last_lines(cluster: EmbeddedCluster, failed: dict[str, Any], add_pod: Any) -> None:

@@ -81,7 +81,7 @@ def test_a_sigterm_suspends_and_the_same_step_again_resumes(
     _, words = process.communicate(timeout=30)
     assert process.returncode == 1
     assert "CANCELLED" in words
-    assert "is suspended and resumes when this step runs again" in words
+    assert "is suspended, and resumes when it is submitted again" in words
     (job,) = plane.cluster.list(TRAINJOB).items
     assert job["spec"]["suspend"] is True
     eventually(lambda: not pods_of(plane.cluster, job))

@@ -49,7 +49,7 @@ class Serving:
             raise self._readable
         return self._definition
 
-    def create(self, obj: dict[str, Any]) -> Any:
+    def create(self, obj: dict[str, Any], **options: Any) -> Any:
         self.sent.append(obj)
         kept = copy.deepcopy(obj)
         for path in schema_in(self._definition).unserved(obj["spec"]):  # type: ignore[union-attr]

@@ -186,7 +186,9 @@ def test_who_may_not_list_runtimes_still_learns_that_his_is_unknown(cluster: Emb
         def list(*_: Any, **__: Any) -> None:
             raise Forbidden("not you")
 
-    with pytest.raises(RuntimeNotFound, match="there is no ClusterTrainingRuntime 'zzz'"):
+    with pytest.raises(
+        RuntimeNotFound, match="there is no ClusterTrainingRuntime 'zzz'; those of the cluster cannot be listed: not"
+    ):
         submit_or_adopt(Narrow(), request_of(runtime="zzz"), STEP, "default")  # type: ignore[arg-type]
 
 
@@ -224,8 +226,8 @@ def test_a_job_that_was_made_without_an_answer_and_has_failed_since_is_that_of_t
         def __getattr__(self, name: str) -> Any:
             return getattr(cluster, name)
 
-        def create(self, obj: dict[str, Any]) -> dict[str, Any]:
-            made = cluster.create(obj)
+        def create(self, obj: dict[str, Any], **options: Any) -> dict[str, Any]:
+            made = cluster.create(obj, **options)
             self.lost = True
             set_status(made, "Failed")
             raise ServiceUnavailable("the connection broke")

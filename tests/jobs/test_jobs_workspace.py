@@ -56,9 +56,9 @@ class Narrow:
         self._may("get", kind.kind)
         return self._cluster.get(kind, *more)
 
-    def create(self, obj: dict[str, Any]) -> Any:
+    def create(self, obj: dict[str, Any], **options: Any) -> Any:
         self._may("create", obj["kind"])
-        return self._cluster.create(obj)
+        return self._cluster.create(obj, **options)
 
     def patch(self, kind: Any, *more: Any, **options: Any) -> Any:
         self._may("patch", kind.kind)

@@ -32,9 +32,19 @@ def made(**parameters: Any) -> TrainRequest:
 def test_nothing_is_the_default() -> None:
     empty = {"str": "", "dict": {}, "list": [], "int": 0}
     kinds = {"num_nodes": "int", "num_proc_per_node": "int"} | {
-        f"{what}_timeout_seconds": "int" for what in ("queue", "start", "run")
+        f"{what}_timeout_seconds": "int" for what in ("queue", "run", "lost_node")
     }
-    kept = ("runtime_kind", "logs", "log_bytes", "resume", "previous_jobs", "preemption_budget", "on_cancel")
+    kept = (
+        "start_timeout_seconds",
+        "fail_if_stuck",
+        "runtime_kind",
+        "logs",
+        "log_bytes",
+        "resume",
+        "previous_jobs",
+        "preemption_budget",
+        "on_cancel",
+    )
     parameters = {}
     for name, field in TrainRequest.model_fields.items():
         default = field.get_default()

@@ -163,7 +163,7 @@ def test_what_is_refused_fails_for_good_and_a_full_quota_does_not(
         operator(runtime="nothing").execute(context())
     assert isinstance(raised.value.error, RuntimeNotFound)
 
-    def full(_obj: Any) -> Any:
+    def full(_obj: Any, **_options: Any) -> Any:
         raise Forbidden("exceeded quota: gpus")
 
     monkeypatch.setattr(connected, "create", full)
@@ -343,8 +343,8 @@ def test_a_signal_before_the_deferral_leaves_nothing_unwatched(
     in_state(monkeypatch, "failed")
     create = connected.create
 
-    def kill_after(obj: dict[str, Any]) -> dict[str, Any]:
-        made = create(obj)
+    def kill_after(obj: dict[str, Any], **options: Any) -> dict[str, Any]:
+        made = create(obj, **options)
         os.kill(os.getpid(), signal.SIGTERM)
         return made
 
@@ -424,7 +424,7 @@ def test_a_job_that_waits_is_not_looked_at_all_the_time(connected: EmbeddedClust
     trigger = deferred(operator(log_poll_interval=0.6)).trigger
 
     async def looks() -> list[float]:
-        told = TriggerLog(trigger, None)
+        told = TriggerLog(trigger, SimpleNamespace(cluster=connected))
         try:
             await told.observe(the_job(connected))
             await asyncio.sleep(0.65)

@@ -5,6 +5,7 @@ Clients raise them, and the embedded API server returns them.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from trainwright.api.objects import Obj
@@ -178,6 +179,11 @@ _BY_REASON: dict[str, type[ApiError]] = {
 _BY_CODE = {error.code: error for error in reversed(_BY_REASON.values())}
 
 
+_STRICT_DECODING = re.compile(r"strict decoding error: (?P<problems>.+)", re.DOTALL)
+_FIELD_OF_DECODING = re.compile(r'(?P<what>unknown|duplicate) field "(?P<field>[^"]+)"')
+_REASON_OF_DECODING = {"unknown": "FieldUnknown", "duplicate": "FieldDuplicate"}
+
+
 def error_from_status(status: Obj, code: int | None = None) -> ApiError:
     """Return the exception for a Status object from a server.
 
@@ -194,4 +200,13 @@ def error_from_status(status: Obj, code: int | None = None) -> ApiError:
             Problem(str(c.get("field", "")), str(c.get("message", "")), str(c.get("reason", "FieldValueInvalid"))) for c in causes
         ]
         return Invalid(message, problems=problems, details=details, code=code)
+    if known is BadRequest and (problems := _decoding_problems(message)):
+        return Undecodable(message, problems=problems, details=details, code=code)
     return known(message, details=details, code=code, retry_after=retry_after)
+
+
+def _decoding_problems(message: str) -> list[Problem]:
+    """Return the unknown and duplicate fields that a server with strict field validation rejects."""
+    strict = _STRICT_DECODING.search(message)
+    found = _FIELD_OF_DECODING.finditer(strict["problems"]) if strict else ()
+    return [Problem(match["field"], match[0], _REASON_OF_DECODING[match["what"]]) for match in found]

@@ -10,8 +10,10 @@ from typing import NoReturn
 import typer
 
 from trainwright.api.errors import ApiError, Invalid, Problem
+from trainwright.api.objects import Obj
 from trainwright.api.schema.check import ROOT
 from trainwright.cluster.connect import NoCluster
+from trainwright.cluster.warning_headers import OnWarning
 from trainwright.jobs.diagnosis.errors import TrainJobError
 from trainwright.jobs.diagnosis.exit_codes import ExitCode, exit_code_of
 
@@ -48,6 +50,25 @@ def cluster_errors_exit() -> Iterator[None]:
             raise error
     except (NoCluster, ApiError, TrainJobError, ValueError) as error:
         fail(str(error), int(exit_code_of(error)))
+
+
+class WarningPrinter:
+    """Prints warnings on standard error, one line each, and none twice: the server often repeats what was found locally."""
+
+    def __init__(self) -> None:
+        self._printed: set[str] = set()
+
+    def print(self, text: str) -> None:
+        line = one_line(f"warning: {text}")
+        if line not in self._printed:
+            self._printed.add(line)
+            print(line, file=sys.stderr)
+
+    def of(self, obj: Obj) -> OnWarning:
+        """Return a function that prints a warning about an object, with its name."""
+        metadata = obj.get("metadata") or {}
+        name = metadata.get("name") or metadata.get("generateName") or obj.get("kind")
+        return lambda text: self.print(f"{name}: {text}")
 
 
 def fail(message: str, code: int = FAILURE) -> NoReturn:

@@ -1,15 +1,55 @@
-"""Reads manifests from files on the command line; `-` is standard input."""
+"""Reads manifests from files on the command line, `-` is standard input, and validates them."""
 
 from __future__ import annotations
 
+import enum
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
+from typing import Annotated
 
 import orjson
+import typer
 
+from trainwright.api import AdmissionContext, admit
 from trainwright.api.documents import load_documents
-from trainwright.api.errors import BadRequest
-from trainwright.api.objects import Obj
+from trainwright.api.errors import BadRequest, Invalid
+from trainwright.api.kinds import TRAINJOB
+from trainwright.api.objects import Obj, name_of
+from trainwright.cli.errors import WarningPrinter, one_line
+from trainwright.cluster.options import FieldValidation
+from trainwright.migration import MigrationResult, is_legacy, migrate
+
+_UNKNOWN = "FieldUnknown"
+
+
+class Validate(enum.StrEnum):
+    """What happens to unknown fields, as kubectl calls it."""
+
+    strict = "strict"
+    warn = "warn"
+    ignore = "ignore"
+
+    @property
+    def field_validation(self) -> FieldValidation:
+        values: dict[Validate, FieldValidation] = {
+            Validate.strict: "Strict",
+            Validate.warn: "Warn",
+            Validate.ignore: "Ignore",
+        }
+        return values[self]
+
+
+ValidateOption = Annotated[
+    Validate,
+    typer.Option(
+        "--validate",
+        help="Unknown fields of manifests: strict rejects them, warn drops them with a warning, ignore drops them. "
+        "The cluster decides what it knows; in a client dry run, this version of Trainwright does.",
+    ),
+]
 
 
 def read_manifests(files: list[str]) -> list[Obj]:
@@ -33,3 +73,55 @@ def read_text(file: str) -> str:
         raise BadRequest(f"{file}: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
         raise BadRequest(f"{file}: not UTF-8 text (byte {error.start})") from error
+
+
+def checked_documents(files: list[str], warnings: WarningPrinter, field_validation: FieldValidation = "Ignore") -> list[Obj]:
+    """Read, migrate and validate manifests with at least one TrainJob; prints warnings.
+
+    By default unknown fields are left to the server, whose version of the API may have them. Raises ApiError.
+    """
+    documents = _upgrade(read_manifests(files))
+    for document in documents:
+        for warning in admit(document, context=AdmissionContext(strictness=field_validation)).warnings:
+            warnings.of(document)(warning)
+    if not any(document["kind"] == TRAINJOB.kind for document in documents):
+        raise BadRequest("kind: no TrainJob among the documents")
+    return documents
+
+
+def has_unknown_fields(document: Obj) -> bool:
+    """Whether the object has fields that this version of Trainwright does not know."""
+    return bool(_hints(document))
+
+
+@contextmanager
+def with_field_hints(document: Obj) -> Iterator[None]:
+    """Add suggestions, which servers do not give, to errors about unknown fields of the object."""
+    try:
+        yield
+    except Invalid as error:
+        hints = _hints(document)
+        error.problems = [
+            problem if problem.hint else replace(problem, hint=hints.get(problem.field, "")) for problem in error.problems
+        ]
+        raise
+
+
+def _hints(document: Obj) -> dict[str, str]:
+    """Return the unknown fields of an object, each with a suggestion or an empty text."""
+    try:
+        admit(document)
+    except Invalid as error:
+        return {problem.field: problem.hint for problem in error.problems if problem.reason == _UNKNOWN}
+    except BadRequest:
+        pass
+    return {}
+
+
+def _upgrade(documents: list[Obj]) -> list[Obj]:
+    """Migrate TrainJobs and runtimes of earlier versions; prints a line for each change."""
+    migrated = [migrate(document) if is_legacy(document) else MigrationResult([document], []) for document in documents]
+    for item in migrated:
+        for note in item.notes:
+            print(one_line(f"{name_of(item.objects[-1])}: {note}"), file=sys.stderr)
+    return [obj for item in migrated for obj in item.objects]

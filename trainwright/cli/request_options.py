@@ -19,7 +19,16 @@ from trainwright.jobs.request.function_source import NamedSource, lines_of, sour
 from trainwright.jobs.request.setting_values import parse_text
 from trainwright.jobs.request.train_request import groups
 
-_WAIT_SETTINGS = {"logs", "log_bytes", "on_cancel", "queue_timeout_seconds", "start_timeout_seconds", "run_timeout_seconds"}
+_WAIT_SETTINGS = {
+    "fail_if_stuck",
+    "log_bytes",
+    "logs",
+    "lost_node_timeout_seconds",
+    "on_cancel",
+    "queue_timeout_seconds",
+    "run_timeout_seconds",
+    "start_timeout_seconds",
+}
 EXCLUDED_SETTINGS = frozenset({"manifest", "resume", "resume_secret"} | _WAIT_SETTINGS)
 """Settings for which commands define their own options: `-f`, and those of waiting."""
 _LISTS = ("command", "args", "packages_to_install", "pip_index_urls")

@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
+import logging
 import sys
+from functools import partial
 from typing import Annotated, Any
 
 import typer
 
-from trainwright.api import AdmissionContext, admit
-from trainwright.api.errors import AlreadyExists, BadRequest, Invalid
+from trainwright.api.errors import AlreadyExists, ApiError, BadRequest, Invalid, Undecodable
 from trainwright.api.kinds import TRAINJOB, kind_of
 from trainwright.api.objects import Obj, described, name_of, namespace_of
 from trainwright.cli.connection import HomeChoice, Kubeconfig, Namespace, SubmissionMode, jobs_cluster_for
-from trainwright.cli.errors import bad_input_exits, cluster_errors_exit, one_line
-from trainwright.cli.manifests import read_manifests
+from trainwright.cli.errors import WarningPrinter, bad_input_exits, cluster_errors_exit, one_line
+from trainwright.cli.manifests import Validate, ValidateOption, checked_documents, has_unknown_fields, with_field_hints
 from trainwright.cli.output import Format, print_objects
 from trainwright.cli.request_options import with_settings
 from trainwright.cli.submit_step import DryRun, Submission, submit_step
 from trainwright.cli.waiting import (
     NO_LIMIT,
     RANK_0,
+    START_LIMIT,
+    FailIfStuck,
     LogBytes,
     Logs,
     LogsOf,
+    LostNodeTimeout,
     OnInterrupt,
     OnInterruptOption,
     QueueTimeout,
@@ -32,17 +36,20 @@ from trainwright.cli.waiting import (
     Wait,
     wait_and_report,
 )
+from trainwright.cluster.retrying import RetryingCluster
 from trainwright.jobs.logs.live_logs import TOTAL_BYTES
 from trainwright.jobs.request.manifest import with_resume
 from trainwright.jobs.request.resume import AUTO, resume_problems, resume_warnings, validate_resume
-from trainwright.migration import MigrationResult, is_legacy, migrate
-from trainwright.runtimes import resolve_runtime
+from trainwright.jobs.submit.create_object import LostAnswer, create_object
 from trainwright.submission.jobs_client import JobsClient
-from trainwright.submission.runtime_lookup import runtime_lookup
+from trainwright.submission.runtime_lookup import resolve_in_cluster
 
 MaybeFiles = Annotated[
     list[str] | None, typer.Option("-f", "--filename", help="File with manifests, - for standard input; repeatable.")
 ]
+
+
+log = logging.getLogger(__name__)
 
 
 def register(app: typer.Typer) -> None:
@@ -59,14 +66,17 @@ def submit(
     dry_run: Annotated[
         DryRun, typer.Option(help="client: only validate locally; server: let the cluster validate, without creating anything.")
     ] = (DryRun.none),
+    validate: ValidateOption = Validate.strict,
     wait: Annotated[bool, typer.Option("--wait", help="Wait until the jobs have succeeded; see docs/exit-codes.md.")] = False,
     logs: Logs = False,
     logs_of: LogsOf = RANK_0,
     log_bytes: LogBytes = TOTAL_BYTES,
     timeout: Timeout = NO_LIMIT,
     queue_timeout: QueueTimeout = NO_LIMIT,
-    start_timeout: StartTimeout = NO_LIMIT,
+    start_timeout: StartTimeout = START_LIMIT,
     run_timeout: RunTimeout = NO_LIMIT,
+    fail_if_stuck: FailIfStuck = True,
+    lost_node_timeout: LostNodeTimeout = NO_LIMIT,
     on_interrupt: OnInterruptOption = OnInterrupt.keep,
     namespace: Namespace = "",
     kubeconfig: Kubeconfig = None,
@@ -80,12 +90,27 @@ def submit(
     With --run-id or any setting the job is the step of a run: its name is derived from the run, running the command again adopts
     it, and after a failure resumes from its last checkpoint.
     """
+    wait_options_of = partial(
+        Wait.of,
+        timeout,
+        queue_timeout,
+        start_timeout,
+        run_timeout,
+        logs,
+        logs_of,
+        log_bytes,
+        on_interrupt,
+        fail_if_stuck,
+        lost_node_timeout,
+    )
     if settings or run_id or not filename:
         with bad_input_exits():
             if not (settings or filename):
                 raise BadRequest("nothing to submit: use -f FILE, or settings such as --runtime, --code or --func")
+            if validate is not Validate.strict:
+                raise BadRequest(f"--validate {validate}: with settings or --run-id a manifest is always validated strictly")
         with cluster_errors_exit():
-            wait_options = Wait.of(timeout, queue_timeout, start_timeout, run_timeout, logs, logs_of, log_bytes, on_interrupt)
+            wait_options = wait_options_of()
             settings_given = {
                 **(settings or {}),
                 "resume": resume,
@@ -93,22 +118,29 @@ def submit(
                 "queue_timeout_seconds": int(queue_timeout),
                 "start_timeout_seconds": int(start_timeout),
                 "run_timeout_seconds": int(run_timeout),
+                "fail_if_stuck": fail_if_stuck,
+                "lost_node_timeout_seconds": int(lost_node_timeout),
                 "on_cancel": on_interrupt.value,
             }
             step = Submission(settings_given, filename or [], run_id, dry_run, wait, namespace, output)
             raise typer.Exit(submit_step(step, wait_options, lambda: jobs_cluster_for(kubeconfig, home, submission_mode)))
+    printer = WarningPrinter()
     with bad_input_exits():
         _check_resume(resume)
-        documents = checked_documents(filename)
+        documents = checked_documents(filename, printer, validate.field_validation if dry_run is DryRun.client else "Ignore")
     with cluster_errors_exit():
-        wait_options = Wait.of(timeout, queue_timeout, start_timeout, run_timeout, logs, logs_of, log_bytes, on_interrupt)
+        wait_options = wait_options_of()
         cluster = jobs_cluster_for(kubeconfig, home, submission_mode) if dry_run is not DryRun.client else None
+        default_namespace = namespace or (cluster.default_namespace if cluster is not None else "default")
+        for document in documents:
+            _set_namespace(document, default_namespace)
+        if cluster is not None and validate is Validate.strict:
+            _check_unknown_fields(cluster, documents, printer)
         created = []
         for document in documents:
             if cluster is not None and document["kind"] == TRAINJOB.kind and resume != AUTO:
-                space = namespace_of(document) or namespace or cluster.default_namespace
-                document = _with_resume(cluster, document, space, resume, resume_secret)
-            created.append(_create(cluster, document, namespace, dry_run))
+                document = _with_resume(cluster, document, resume, resume_secret)
+            created.append(document if cluster is None else _create(cluster, document, dry_run, validate, printer))
             if output is None:
                 print(f"{described(created[-1])} created{_DRY[dry_run]}")
         if wait and cluster is not None and dry_run is DryRun.none:
@@ -121,25 +153,6 @@ def submit(
 _DRY = {DryRun.none: "", DryRun.client: " (client dry run)", DryRun.server: " (server dry run)"}
 
 
-def checked_documents(files: list[str]) -> list[Obj]:
-    """Read, migrate and validate manifests with at least one TrainJob. Raises ApiError."""
-    documents = _upgrade(read_manifests(files))
-    for document in documents:  # unknown fields of a newer API version are left to the server
-        admit(document, context=AdmissionContext(strictness="Ignore"))
-    if not any(document["kind"] == TRAINJOB.kind for document in documents):
-        raise BadRequest("kind: no TrainJob among the documents")
-    return documents
-
-
-def _upgrade(documents: list[Obj]) -> list[Obj]:
-    """Migrate TrainJobs and runtimes of earlier versions; prints a line for each change."""
-    migrated = [migrate(document) if is_legacy(document) else MigrationResult([document], []) for document in documents]
-    for item in migrated:
-        for note in item.notes:
-            print(one_line(f"{name_of(item.objects[-1])}: {note}"), file=sys.stderr)
-    return [obj for item in migrated for obj in item.objects]
-
-
 def _check_resume(resume: str) -> None:
     try:
         validate_resume(resume)
@@ -147,11 +160,10 @@ def _check_resume(resume: str) -> None:
         raise BadRequest(str(error)) from error
 
 
-def _with_resume(cluster: JobsClient, document: Obj, namespace: str, resume: str, secret: str) -> Obj:
+def _with_resume(cluster: JobsClient, document: Obj, resume: str, secret: str) -> Obj:
     """Return the TrainJob with a patch that sets where to resume. Raises RuntimeNotFound, and Invalid if its runtime cannot resume."""
-    runtime = resolve_runtime(
-        document["spec"]["runtimeRef"], runtime_lookup(cluster, namespace), bundled=cluster.uses_bundled_runtimes
-    ).runtime
+    reference, bundled = document["spec"]["runtimeRef"], cluster.uses_bundled_runtimes
+    runtime = resolve_in_cluster(RetryingCluster(cluster), reference, namespace_of(document), bundled=bundled).runtime
     if problems := list(resume_problems(resume, runtime)):
         raise Invalid.of("TrainJob", name_of(document), problems)
     for warning in resume_warnings(runtime, resume, attempt=1):
@@ -159,15 +171,42 @@ def _with_resume(cluster: JobsClient, document: Obj, namespace: str, resume: str
     return with_resume(document, runtime, resume=resume, secret=secret)
 
 
-def _create(cluster: JobsClient | None, document: Obj, namespace: str, dry_run: DryRun) -> Obj:
+def _check_unknown_fields(cluster: JobsClient, documents: list[Obj], printer: WarningPrinter) -> None:
+    """Let the server judge unknown fields in any of several documents before the first one is created. Raises Invalid."""
+    for document in documents if len(documents) > 1 else []:
+        if has_unknown_fields(document):
+            try:
+                with with_field_hints(document):
+                    create_object(cluster, document, dry_run=True, field_validation="Strict", on_warning=printer.of(document))
+            except Undecodable:
+                raise
+            except ApiError as error:  # it may depend on an earlier document; reported when it is created
+                log.debug("event=dry_run_failed name=%s error=%s", name_of(document), error.message)
+
+
+def _set_namespace(document: Obj, namespace: str) -> None:
     kind = kind_of(document)
     if kind is None or kind.namespaced:
-        document["metadata"].setdefault("namespace", namespace or (cluster.default_namespace if cluster else "default"))
-    if cluster is None:
-        return document
+        document["metadata"].setdefault("namespace", namespace)
+
+
+def _create(cluster: JobsClient, document: Obj, dry_run: DryRun, validate: Validate, printer: WarningPrinter) -> Obj:
     try:
-        return cluster.create(document, dry_run=dry_run is DryRun.server)
+        with with_field_hints(document):
+            return create_object(
+                cluster,
+                document,
+                dry_run=dry_run is DryRun.server,
+                field_validation=validate.field_validation,
+                on_warning=printer.of(document),
+            )
+    except LostAnswer:
+        raise
     except AlreadyExists:
         raise AlreadyExists(
             f"{document['kind']} {name_of(document)!r} already exists; delete it or choose another name"
         ) from None
+    except BadRequest as error:
+        if isinstance(error, Invalid):
+            raise
+        raise Invalid(error.message) from error

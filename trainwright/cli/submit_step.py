@@ -6,6 +6,7 @@ import enum
 import getpass
 import time
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,15 +15,17 @@ from pydantic import ValidationError
 from trainwright.api.errors import BadRequest, Invalid, Problem
 from trainwright.api.objects import Obj, described
 from trainwright.checkpoints.resume_source import latest_export_lookup
-from trainwright.cli.errors import bad_input_exits
-from trainwright.cli.manifests import read_manifests
+from trainwright.cli.errors import WarningPrinter, bad_input_exits
+from trainwright.cli.manifests import read_manifests, with_field_hints
 from trainwright.cli.output import Format, print_object
 from trainwright.cli.request_options import setting_values
 from trainwright.cli.waiting import Wait, wait_and_report
+from trainwright.cluster.retrying import RetryingCluster
 from trainwright.jobs import Identity, TrainRequest, submit_or_adopt, trainjob_manifest
 from trainwright.jobs.logs.results import results_of
 from trainwright.jobs.request.code_package import pack_code
 from trainwright.jobs.submit.compatibility import check_compatible
+from trainwright.jobs.submit.create_object import create_object
 from trainwright.jobs.submit.runtime_choice import find_runtime
 from trainwright.submission.jobs_client import JobsClient
 
@@ -52,8 +55,11 @@ class Submission:
 
 def submit_step(submission: Submission, wait_options: Wait, connect: Callable[[], JobsClient]) -> int:
     """Submit a step; returns the exit code. Raises ApiError, TrainJobError, NoCluster, ValueError, and Exit for invalid settings."""
+    printer = WarningPrinter()
     with bad_input_exits():
-        request = _request(submission)
+        documents = read_manifests(submission.files)
+        request = _request(submission, documents)
+    hints = with_field_hints(documents[0]) if documents else nullcontext()
     identity = Identity(OWNER, submission.run_id or f"{_user()}-{time.strftime('%Y%m%d-%H%M%S')}", "train")
     if submission.dry_run is DryRun.client:
         print(f"run {identity.run}: the request is valid (client dry run)")
@@ -61,11 +67,20 @@ def submit_step(submission: Submission, wait_options: Wait, connect: Callable[[]
     cluster = connect()
     namespace = submission.namespace or request.namespace or cluster.default_namespace
     if submission.dry_run is DryRun.server:
-        checked = _server_dry_run(cluster, request, identity, namespace)
+        with hints:
+            checked = _server_dry_run(cluster, request, identity, namespace, printer)
         _show(checked, f"{described(checked)} created (server dry run)", submission.output)
         return 0
     latest = latest_export_lookup(identity.run, request.export_uri) if request.export_uri else None
-    submitted = submit_or_adopt(cluster, request, identity, namespace, latest_checkpoint=latest)
+    with hints:
+        submitted = submit_or_adopt(
+            cluster,
+            request,
+            identity,
+            namespace,
+            latest_checkpoint=latest,
+            on_warning=printer.of({"metadata": {"name": identity.run}}),
+        )
     job_cluster = submitted.cluster or cluster
     text = f"{described(submitted.trainjob)} {'adopted' if submitted.adopted else 'created'}, run {identity.run}"
     if not submission.wait:
@@ -81,16 +96,17 @@ def submit_step(submission: Submission, wait_options: Wait, connect: Callable[[]
     return code
 
 
-def _request(submission: Submission) -> TrainRequest:
+def _request(submission: Submission, documents: list[Obj]) -> TrainRequest:
     """Create the request. Raises Invalid with every invalid setting."""
     settings = setting_values(submission.settings)
     if submission.files:
-        documents = read_manifests(submission.files)
         if len(documents) != 1:
-            raise BadRequest(f"-f: a step is one TrainJob, found {len(documents)} documents; submit others without settings")
+            raise BadRequest(f"-f: expected one TrainJob, found {len(documents)} documents; submit others without settings")
         settings["manifest"] = documents[0]
     try:
-        return TrainRequest.from_parameters(settings)
+        # A cluster may know fields that this version of Trainwright does not.
+        local = submission.dry_run is DryRun.client
+        return TrainRequest.from_parameters(settings, field_validation="Strict" if local else "Ignore")
     except ValidationError as error:
         problems = [_problem(one["loc"], str(one["msg"]).removeprefix("Value error, ")) for one in error.errors()]
         raise Invalid("; ".join(map(str, problems)), problems=problems) from None
@@ -113,12 +129,15 @@ def _user() -> str:
         return OWNER
 
 
-def _server_dry_run(cluster: JobsClient, request: TrainRequest, identity: Identity, namespace: str) -> Obj:
+def _server_dry_run(
+    cluster: JobsClient, request: TrainRequest, identity: Identity, namespace: str, printer: WarningPrinter
+) -> Obj:
     """Return the TrainJob as the cluster would store it."""
-    runtime = find_runtime(cluster, request, namespace, bundled=cluster.uses_bundled_runtimes).runtime
+    runtime = find_runtime(RetryingCluster(cluster), request, namespace, bundled=cluster.uses_bundled_runtimes).runtime
     check_compatible(request, runtime)
     code = pack_code(request.code) if request.code else None
-    return cluster.create(trainjob_manifest(request, identity, namespace, runtime, code=code), dry_run=True)
+    trainjob = trainjob_manifest(request, identity, namespace, runtime, code=code)
+    return create_object(cluster, trainjob, dry_run=True, field_validation="Strict", on_warning=printer.of(trainjob))
 
 
 def _show(trainjob: Obj, text: str, output: Format | None) -> None:

@@ -16,7 +16,7 @@ from trainwright.api.errors import ApiError, Invalid, Problem
 from trainwright.api.objects import Obj, described, name_of, namespace_of
 from trainwright.api.schema.check import ROOT
 from trainwright.api.source_map import SourceMap, source_maps
-from trainwright.cli.errors import BAD_INPUT, bad_input_exits, one_line
+from trainwright.cli.errors import BAD_INPUT, WarningPrinter, bad_input_exits, one_line
 from trainwright.cli.manifests import read_text
 from trainwright.cli.materialize import materialize_trainjob
 from trainwright.cli.upgrade_hints import print_upgrade_hints
@@ -58,6 +58,7 @@ def register(app: typer.Typer) -> None:
 def validate_command(filename: Files, output: Output = "text") -> None:
     """Validate manifests with the rules of a cluster, and by building their JobSets; exit code 2 if there are problems.
 
+    Problems are printed on standard output, warnings on standard error; with -o json both are in the document.
     Runtimes are looked up among the given documents, then among the bundled runtimes.
     """
     with bad_input_exits():
@@ -69,8 +70,9 @@ def validate_command(filename: Files, output: Output = "text") -> None:
     else:
         for finding in problems:
             print(finding)
+        printer = WarningPrinter()
         for finding in warnings:
-            print(f"warning: {finding}")
+            printer.print(str(finding))
         if not problems:
             print(f"{len(documents)} object{'' if len(documents) == 1 else 's'}, no problems found")
     if problems:

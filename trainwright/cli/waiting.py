@@ -22,7 +22,9 @@ from trainwright.cluster.protocol import Cluster
 from trainwright.jobs import Deadlines, TrainJobError
 from trainwright.jobs.diagnosis.exit_codes import ExitCode, exit_code_of
 from trainwright.jobs.logs.live_logs import TOTAL_BYTES, LogStreamOptions
+from trainwright.jobs.state.deadline_timer import START_TIMEOUT_SECONDS
 from trainwright.jobs.wait.cancel import POD_TERMINATION_SECONDS, CancelPolicy, cancel_job
+from trainwright.jobs.wait.job_observer import WaitSettings
 from trainwright.jobs.wait.run import Cancelled, follow_to_end
 
 _SECONDS = "In seconds; 0: no limit."
@@ -32,7 +34,28 @@ QueueTimeout = Annotated[
 ]
 StartTimeout = Annotated[
     float,
-    typer.Option("--start-timeout-seconds", "--start-timeout", help=f"Maximum time until training starts. {_SECONDS}", min=0),
+    typer.Option(
+        "--start-timeout-seconds",
+        "--start-timeout",
+        help=f"Maximum time until training starts; time in which an initializer runs does not count. {_SECONDS}",
+        min=0,
+    ),
+]
+FailIfStuck = Annotated[
+    bool,
+    typer.Option(
+        "--fail-if-stuck/--no-fail-if-stuck",
+        help="Fail as soon as the job can never start (an invalid image name, a Job that the API server refuses).",
+    ),
+]
+LostNodeTimeout = Annotated[
+    float,
+    typer.Option(
+        "--lost-node-timeout-seconds",
+        "--lost-node-timeout",
+        help=f"Maximum time for which pods may not end on a lost node. {_SECONDS}",
+        min=0,
+    ),
 ]
 RunTimeout = Annotated[
     float, typer.Option("--run-timeout-seconds", "--run-timeout", help=f"Maximum time of training. {_SECONDS}", min=0)
@@ -56,6 +79,7 @@ OnInterruptOption = Annotated[
     OnInterrupt, typer.Option("--on-cancel", "--stopping", help="What to do with the job when the wait ends early.")
 ]
 NO_LIMIT, RANK_0 = 0.0, "0"
+START_LIMIT = float(START_TIMEOUT_SECONDS)
 
 
 @dataclass(frozen=True)
@@ -65,6 +89,7 @@ class Wait:
     deadlines: Deadlines
     log_options: LogStreamOptions | None
     on_interrupt: OnInterrupt
+    settings: WaitSettings = WaitSettings()  # noqa: RUF009  (frozen)
 
     @classmethod
     def of(
@@ -77,11 +102,16 @@ class Wait:
         logs_of: str,
         log_bytes: int,
         on_interrupt: OnInterrupt,
+        fail_if_stuck: bool = True,
+        lost_node: float = NO_LIMIT,
     ) -> Wait:
         """Create the options from the command line. Raises ValueError."""
         log_options = LogStreamOptions.parse(logs_of, log_bytes)
         return cls(
-            Deadlines(queue or None, start or None, run or None, timeout or None), log_options if logs else None, on_interrupt
+            Deadlines(queue or None, start or None, run or None, timeout or None),
+            log_options if logs else None,
+            on_interrupt,
+            WaitSettings(fail_if_stuck, lost_node or None),
         )
 
 
@@ -93,8 +123,10 @@ def wait(
     name: Annotated[str, typer.Argument(help="Name of the TrainJob.")],
     timeout: Timeout = NO_LIMIT,
     queue_timeout: QueueTimeout = NO_LIMIT,
-    start_timeout: StartTimeout = NO_LIMIT,
+    start_timeout: StartTimeout = START_LIMIT,
     run_timeout: RunTimeout = NO_LIMIT,
+    fail_if_stuck: FailIfStuck = True,
+    lost_node_timeout: LostNodeTimeout = NO_LIMIT,
     logs: Logs = False,
     logs_of: LogsOf = RANK_0,
     log_bytes: LogBytes = TOTAL_BYTES,
@@ -107,7 +139,18 @@ def wait(
 ) -> None:
     """Wait until a TrainJob has succeeded. The exit code depends on the outcome, see docs/exit-codes.md."""
     with cluster_errors_exit():
-        wait_options = Wait.of(timeout, queue_timeout, start_timeout, run_timeout, logs, logs_of, log_bytes, on_interrupt)
+        wait_options = Wait.of(
+            timeout,
+            queue_timeout,
+            start_timeout,
+            run_timeout,
+            logs,
+            logs_of,
+            log_bytes,
+            on_interrupt,
+            fail_if_stuck,
+            lost_node_timeout,
+        )
         cluster = jobs_cluster_for(kubeconfig, home, submission_mode)
         trainjob = cluster.get(TRAINJOB, name, namespace or cluster.default_namespace)
         raise typer.Exit(wait_and_report(cluster, trainjob, wait_options, output))
@@ -122,6 +165,7 @@ def wait_and_report(cluster: Cluster, trainjob: Obj, wait_options: Wait, output:
                 cluster,
                 trainjob,
                 deadlines=wait_options.deadlines,
+                settings=wait_options.settings,
                 on_event=show,
                 logs=wait_options.log_options,
                 on_signal=on_interrupt,

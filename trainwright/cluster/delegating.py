@@ -7,7 +7,7 @@ from typing import Any, Unpack
 
 from trainwright.api.kinds import Kind
 from trainwright.api.objects import Obj
-from trainwright.cluster.options import DeleteOptions, ListOptions, LogOptions, PatchOptions, WatchOptions
+from trainwright.cluster.options import CreateOptions, DeleteOptions, ListOptions, LogOptions, PatchOptions, WatchOptions
 from trainwright.cluster.protocol import Cluster, Listing, WatchEvent
 
 
@@ -26,8 +26,8 @@ class DelegatingCluster:
     def watch(self, kind: Kind, namespace: str | None = None, **options: Unpack[WatchOptions]) -> Iterator[WatchEvent]:
         return self._cluster.watch(kind, namespace, **options)
 
-    def create(self, obj: Obj) -> Obj:
-        return self._cluster.create(obj)
+    def create(self, obj: Obj, **options: Unpack[CreateOptions]) -> Obj:
+        return self._cluster.create(obj, **options)
 
     def update(self, obj: Obj) -> Obj:
         return self._cluster.update(obj)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import builtins
+import os
 from collections.abc import Callable, Iterator
 from typing import Any, TypedDict, Unpack
 
@@ -16,15 +17,18 @@ import orjson
 from trainwright.api.errors import ApiError, BadRequest, ServiceUnavailable, Unauthorized, error_from_status
 from trainwright.api.kinds import POD, Kind, kind_of
 from trainwright.api.objects import Obj, name_of, namespace_of
-from trainwright.cluster.options import DeleteOptions, ListOptions, LogOptions, PatchOptions, WatchOptions
-from trainwright.cluster.permissions import with_missing_permission
+from trainwright.cluster.options import CreateOptions, DeleteOptions, ListOptions, LogOptions, PatchOptions, WatchOptions
+from trainwright.cluster.permissions import with_missing_permission, with_quota_hint
 from trainwright.cluster.protocol import Listing, WatchEvent
+from trainwright.cluster.warning_headers import OnWarning, report_warnings
 
 CONNECT_SECONDS = 10
 READ_SECONDS = 60
 SILENCE_SECONDS = 15
 """Seconds after the end of its timeout at which a silent watch is aborted."""
 PAGE = 500
+FIELD_MANAGER = "trainwright"
+"""The manager of written fields in `metadata.managedFields`; without one the server would record the name of the Python client."""
 _MAX_RENEWALS = 3
 Query = list[tuple[str, Any]]
 _CONTENT = {
@@ -41,6 +45,7 @@ class _Request(TypedDict, total=False):
     query: Query
     content_type: str
     read_seconds: float | None
+    on_warning: OnWarning | None
 
 
 class KubernetesCluster:
@@ -55,17 +60,13 @@ class KubernetesCluster:
         seconds: float | None = None,
         renew: Callable[[], Any] = lambda: None,
     ):
-        from kubernetes.client import ApiClient  # type: ignore[import-untyped]
-        from kubernetes.dynamic import DynamicClient  # type: ignore[import-untyped]
-
         self.default_namespace = default_namespace
         self._connect_seconds = min(CONNECT_SECONDS, seconds or CONNECT_SECONDS)
         self._read_seconds = seconds or READ_SECONDS
         self.origin = origin
         """Source of the credentials, for logs and messages."""
         self._renew = renew
-        configuration.retries = _retries()
-        self._client = DynamicClient(ApiClient(configuration), discoverer=_no_discovery)
+        self._connect(configuration)
 
     @property
     def host(self) -> str:
@@ -120,22 +121,26 @@ class KubernetesCluster:
         finally:
             _close(response)
 
-    def create(self, obj: Obj, *, dry_run: bool = False) -> Obj:
-        """Create an object; with `dry_run` the server only returns what it would store."""
-        kind = _known_kind(obj)
-        return self._json("post", kind.path(namespace_of(obj)), body=obj, query=_query(dryRun="All" if dry_run else ""))
+    def create(self, obj: Obj, **options: Unpack[CreateOptions]) -> Obj:
+        path = _known_kind(obj).path(namespace_of(obj))
+        query = _query(
+            dryRun="All" if options.get("dry_run") else "",
+            fieldManager=FIELD_MANAGER,
+            fieldValidation=options.get("field_validation"),
+        )
+        return self._json("post", path, body=obj, query=query, on_warning=options.get("on_warning"))
 
     def update(self, obj: Obj) -> Obj:
-        return self._json("put", _object_path(_known_kind(obj), name_of(obj), namespace_of(obj)), body=obj)
+        return self._put(obj, _object_path(_known_kind(obj), name_of(obj), namespace_of(obj)))
 
     def update_status(self, obj: Obj) -> Obj:
-        return self._json("put", _object_path(_known_kind(obj), name_of(obj), namespace_of(obj)) + "/status", body=obj)
+        return self._put(obj, _object_path(_known_kind(obj), name_of(obj), namespace_of(obj)) + "/status")
 
     def patch(self, kind: Kind, name: str, patch: Any, namespace: str | None = None, **options: Unpack[PatchOptions]) -> Obj:
         subresource, patch_type = options.get("subresource"), options.get("patch_type", "merge")
         path = _object_path(kind, name, namespace) + (f"/{subresource}" if subresource else "")
         force = options.get("force", False) and patch_type == "apply"
-        query = _query(fieldManager=options.get("field_manager", "trainwright"), force="true" if force else "")
+        query = _query(fieldManager=options.get("field_manager", FIELD_MANAGER), force="true" if force else "")
         return self._json("patch", path, body=patch, query=query, content_type=_CONTENT[patch_type])
 
     def delete(self, kind: Kind, name: str, namespace: str | None = None, **options: Unpack[DeleteOptions]) -> None:
@@ -173,6 +178,9 @@ class KubernetesCluster:
         """Send one request by URL path, for access reviews and discovery. Raises ApiError."""
         return self._json(method, path, body=body)
 
+    def _put(self, obj: Obj, path: str) -> Obj:
+        return self._json("put", path, body=obj, query=_query(fieldManager=FIELD_MANAGER))
+
     def _json(self, method: str, path: str, **request: Unpack[_Request]) -> Obj:
         from urllib3.exceptions import HTTPError
 
@@ -181,7 +189,9 @@ class KubernetesCluster:
             body = response.data
         except (HTTPError, OSError) as error:
             raise ServiceUnavailable(f"the connection to {self.host} was lost: {_root_cause(error)}") from error
-        return self._decode(body)
+        answer = self._decode(body)
+        report_warnings(response.headers, request.get("on_warning"))
+        return answer
 
     def _decode(self, text: bytes) -> Obj:
         try:
@@ -195,7 +205,7 @@ class KubernetesCluster:
     def _request(self, method: str, path: str, **request: Unpack[_Request]) -> Any:
         """Send an HTTP request; returns the raw response. Retries a 401 if the credentials have been renewed since."""
         for _ in range(_MAX_RENEWALS):  # a credential plugin may keep returning new credentials that are rejected
-            sent = dict(self._client.configuration.api_key)
+            sent = self._credentials()
             try:
                 return self._exchange(method, path, **request)
             except Unauthorized:
@@ -203,12 +213,28 @@ class KubernetesCluster:
                     raise
         return self._exchange(method, path, **request)
 
-    def _has_new_credentials(self, sent: dict[str, str]) -> bool:
-        configuration = self._client.configuration
-        if dict(configuration.api_key) == sent and (fresh := self._renew()) is not None:
-            configuration.refresh_api_key_hook = fresh.refresh_api_key_hook  # the old hook would restore the old token
-            configuration.api_key = fresh.api_key
-        return dict(configuration.api_key) != sent
+    def _credentials(self) -> tuple[dict[str, str], object]:
+        return dict(self._client.configuration.api_key), self._certificate
+
+    def _has_new_credentials(self, sent: tuple[dict[str, str], object]) -> bool:
+        """Whether the credentials differ from those sent, after reading them again from their source if needed."""
+        if self._credentials() == sent and (fresh := self._renew()) is not None:
+            if _certificate_of(fresh) != self._certificate:
+                self._connect(fresh)
+            elif fresh.api_key or not sent[0]:  # without a token, the credential plugin failed: requests would be anonymous
+                configuration = self._client.configuration
+                configuration.refresh_api_key_hook = fresh.refresh_api_key_hook  # the old hook would restore the old token
+                configuration.api_key = fresh.api_key
+        return self._credentials() != sent
+
+    def _connect(self, configuration: Any) -> None:
+        """Create the client; connections are bound to the client certificate."""
+        from kubernetes.client import ApiClient  # type: ignore[import-untyped]
+        from kubernetes.dynamic import DynamicClient  # type: ignore[import-untyped]
+
+        configuration.retries = _retries()
+        self._client = DynamicClient(ApiClient(configuration), discoverer=_no_discovery)
+        self._certificate = _certificate_of(configuration)
 
     def _exchange(
         self,
@@ -237,9 +263,10 @@ class KubernetesCluster:
         except (ApiException, DynamicApiError) as error:
             if not error.status:  # TLS error: there is no response
                 raise ServiceUnavailable(f"cannot reach the Kubernetes API at {self.host}: {_root_cause(error)}") from None
-            raise with_missing_permission(
-                self._api_error(error), method, path, query
-            ) from None  # the client's error contains headers, and no other information
+            report_warnings(error.headers, request.get("on_warning"))
+            converted = with_quota_hint(self._api_error(error))
+            # The client's error contains headers, and no other information.
+            raise with_missing_permission(converted, method, path, query) from None
         except ConfigException as error:
             raise Unauthorized(f"the credentials for {self.host} cannot be renewed: {_root_cause(error)}") from error
         except (HTTPError, OSError) as error:
@@ -251,6 +278,15 @@ class KubernetesCluster:
             converted.message = converted.message.replace(secret, "***")
         converted.args = (converted.message,)
         return converted
+
+
+def _certificate_of(configuration: Any) -> object:
+    """Return what identifies the client certificate, also if its file was replaced; None without one."""
+    path = configuration.cert_file
+    try:
+        return (path, os.stat(path).st_mtime_ns) if path else None
+    except OSError:
+        return path
 
 
 def _secrets(configuration: Any) -> list[str]:

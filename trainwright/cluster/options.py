@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Literal, Required, TypedDict
 
+from trainwright.cluster.warning_headers import OnWarning
+
 PatchType = Literal["merge", "json", "apply"]
 Propagation = Literal["Background", "Foreground", "Orphan"]
+FieldValidation = Literal["Strict", "Warn", "Ignore"]
 
 
 class ListOptions(TypedDict, total=False):
@@ -20,6 +23,16 @@ class WatchOptions(ListOptions, total=False):
 
     resource_version: Required[str]
     timeout_seconds: int
+
+
+class CreateOptions(TypedDict, total=False):
+    """With `dry_run` the server only returns what it would store. `field_validation` is what it does with unknown and duplicate
+    fields: reject the object, drop them with a warning (its default), or drop them. `on_warning` receives its warnings, one by one.
+    """
+
+    dry_run: bool
+    field_validation: FieldValidation
+    on_warning: OnWarning | None
 
 
 class PatchOptions(TypedDict, total=False):

@@ -18,6 +18,7 @@ _PATH = re.compile(
 )
 _VERBS = {"post": "create", "put": "update", "patch": "patch", "delete": "delete"}
 _RULES = re.compile(r"admission webhook|denied the request|violates PodSecurity|ValidatingAdmissionPolicy")
+_QUOTA = re.compile(r"exceeded quota: (?P<quota>[^\s,]+)")
 _OTHER_REASONS = re.compile(rf"{_RULES.pattern}|exceeded quota|unable to create new content")
 
 
@@ -42,9 +43,32 @@ class AccessDenied(Forbidden):
         self.permission = permission
 
 
+class QuotaExceeded(Forbidden):
+    """A ResourceQuota of the namespace does not allow the object."""
+
+
 def is_admission_denial(error: BaseException) -> bool:
     """Whether an admission webhook or policy denied the request because of its content, which may be a 403 error."""
     return isinstance(error, Forbidden) and bool(_RULES.search(error.message))
+
+
+def is_admission_rejection(error: BaseException) -> bool:
+    """Whether a 403 error is a rejection by admission, no missing permission: also by a quota, or by a namespace that is deleted.
+
+    Unlike an `is_admission_denial`, another try of the same request may succeed.
+    """
+    return isinstance(error, Forbidden) and bool(_OTHER_REASONS.search(error.message))
+
+
+def with_quota_hint(error: ApiError) -> ApiError:
+    """Return a Forbidden because of a quota as QuotaExceeded, which says what to do; other errors unchanged."""
+    quota = _QUOTA.search(error.message) if isinstance(error, Forbidden) else None
+    if quota is None:
+        return error
+    hint = (
+        f"the ResourceQuota {quota['quota']} is used up: delete what counts against it, such as finished jobs, or have it raised"
+    )
+    return QuotaExceeded(f"{error.message} ({hint})", details=error.details, code=error.code, retry_after=error.retry_after)
 
 
 def permission_for(method: str, path: str, query: Sequence[tuple[str, Any]] = ()) -> Permission | None:

@@ -11,7 +11,7 @@ from typing import Any, Protocol, Unpack
 
 from trainwright.api.kinds import Kind
 from trainwright.api.objects import Obj
-from trainwright.cluster.options import DeleteOptions, ListOptions, LogOptions, PatchOptions, WatchOptions
+from trainwright.cluster.options import CreateOptions, DeleteOptions, ListOptions, LogOptions, PatchOptions, WatchOptions
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Cluster(Protocol):
         """
         ...
 
-    def create(self, obj: Obj) -> Obj:
+    def create(self, obj: Obj, **options: Unpack[CreateOptions]) -> Obj:
         """Create an object; returns it as stored. Raises AlreadyExists, Invalid, Forbidden."""
         ...
 

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
-from trainwright.api.errors import ApiError, Expired, Forbidden
+from trainwright.api.errors import ApiError, Expired, Forbidden, Unauthorized
 from trainwright.api.kinds import Kind
 from trainwright.api.objects import Obj, name_of, namespace_of
 from trainwright.cluster.protocol import Listing, WatchEvent
@@ -71,6 +71,8 @@ class Reflector:
         """Set after the first list; `known` is complete from then on."""
         self.failure: tuple[float, ApiError] | None = None
         """When the current series of errors began (monotonic clock), and the latest error; None after a success."""
+        self.denied_since: float | None = None
+        """When the current series of 401 and 403 errors began; None after a success or another error."""
         self.stop = stop or threading.Event()
         self._cluster, self._kind, self._namespace = cluster, kind, namespace
         self._labels, self._fields = label_selector, field_selector
@@ -93,7 +95,9 @@ class Reflector:
                 log.debug("event=watch_expired kind=%s", self._kind.kind)
                 self._pause()
             except ApiError as error:
-                self.failure = (self.failure[0] if self.failure else time.monotonic(), error)
+                now = time.monotonic()
+                self.failure = (self.failure[0] if self.failure else now, error)
+                self.denied_since = (self.denied_since or now) if isinstance(error, Forbidden | Unauthorized) else None
                 log.warning("event=watch_failed kind=%s error=%s", self._kind.kind, error.message)
                 self._backoff = max(self._backoff, INITIAL_BACKOFF_SECONDS)
                 self._pause(error.retry_after)
@@ -116,7 +120,7 @@ class Reflector:
     def _list(self) -> str:
         """List and apply the differences; returns the version. The list itself is not kept, only transformed objects."""
         listing = self._cluster.list(self._kind, self._namespace, label_selector=self._labels, field_selector=self._fields)
-        self.failure = None
+        self.failure = self.denied_since = None
         self._replace(listing.items)
         self.synced.set()
         return listing.resource_version

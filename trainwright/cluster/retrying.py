@@ -18,7 +18,7 @@ from trainwright.api.errors import AlreadyExists, ApiError, NotFound
 from trainwright.api.kinds import Kind, kind_of
 from trainwright.api.objects import Obj, name_of, namespace_of
 from trainwright.cluster.delegating import DelegatingCluster
-from trainwright.cluster.options import DeleteOptions, ListOptions, LogOptions, PatchOptions
+from trainwright.cluster.options import CreateOptions, DeleteOptions, ListOptions, LogOptions, PatchOptions
 from trainwright.cluster.protocol import Cluster, Listing
 
 RETRY_SECONDS = 30.0
@@ -44,9 +44,11 @@ class RetryingCluster(DelegatingCluster):
     def list(self, kind: Kind, namespace: str | None = None, **options: Unpack[ListOptions]) -> Listing:
         return self.with_retries(lambda: self._cluster.list(kind, namespace, **options))
 
-    def create(self, obj: Obj) -> Obj:
+    def create(self, obj: Obj, **options: Unpack[CreateOptions]) -> Obj:
         """Create an object. Returns the existing one if a previous try lost its response; the caller checks its owner."""
-        return self.create_once(obj, lambda: self._cluster.create(obj))
+        if options.get("dry_run"):
+            return self.with_retries(lambda: self._cluster.create(obj, **options))
+        return self.create_once(obj, lambda: self._cluster.create(obj, **options))
 
     def create_once(self, obj: Obj, send: Callable[[], Obj]) -> Obj:
         """As `create`, for an object that is created by calling `send`."""

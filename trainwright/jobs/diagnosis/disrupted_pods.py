@@ -7,7 +7,8 @@ deleted, and the remaining pods show only lost connections.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from trainwright.api.objects import Obj, name_of
 from trainwright.jobs.diagnosis.pod_failure import PodFailure
@@ -20,6 +21,8 @@ _DISRUPTION_REASONS = {
     "Evicted": "Evicted",
 }
 """Event reason to the reason that the pod's DisruptionTarget condition would have."""
+_POD_FAILURE_POLICY = re.compile(r"Pod (?:\S+/)?(\S+) has condition DisruptionTarget")
+"""In the message of a Job that its podFailurePolicy ended: the only trace of a pod that was evicted through the Eviction API."""
 _DELETION_CANCELLED = "Cancelling deletion"
 """The taint manager reports a cancelled deletion with the same event reason."""
 
@@ -27,11 +30,9 @@ _DELETION_CANCELLED = "Cancelling deletion"
 def disrupted_pods(trainjob: Obj, events: list[Obj], pods: list[Obj]) -> Iterator[PodFailure]:
     """Yield the disrupted pods of the last attempt that no longer exist. `events` are the job's, sorted by time."""
     since = min(map(_created, pods), default="")
-    last = {involved_object(event): event for event in events if event.get("reason") in _DISRUPTION_REASONS}
-    for name, event in last.items():
+    for name, event in _disruptions(events).items():
         match = re.fullmatch(rf"{re.escape(name_of(trainjob))}-(.+)-\d+-(\d+)-[a-z0-9]+", name)
-        message = str(event.get("message") or "")
-        if match is None or event_time(event) < since or message.startswith(_DELETION_CANCELLED):
+        if match is None or event_time(event) < since:
             continue
         step, index = match[1], int(match[2])
         if any(name_of(pod) == name or _replaces(pod, step, index, event_time(event)) for pod in pods):
@@ -40,10 +41,40 @@ def disrupted_pods(trainjob: Obj, events: list[Obj], pods: list[Obj]) -> Iterato
             name=name,
             step=step,
             index=index,
-            message=message,
+            message=str(event.get("message") or ""),
             finished=event_time(event),
-            disruption=_DISRUPTION_REASONS[str(event["reason"])],
+            disruption=_disruption_of(event),
+            is_gone=True,
         )
+
+
+def with_told_disruptions(failures: Iterable[PodFailure], events: list[Obj]) -> list[PodFailure]:
+    """Add the disruptions that events report to failures of pods whose condition was not seen."""
+    told = _disruptions(events)
+    return [
+        replace(failure, disruption=_disruption_of(told[failure.name]), disrupted=event_time(told[failure.name]))
+        if failure.name in told and not failure.disruption
+        else failure
+        for failure in failures
+    ]
+
+
+def _disruptions(events: list[Obj]) -> dict[str, Obj]:
+    """Return the last event about a disruption of each pod, by the pod's name."""
+    found: dict[str, Obj] = {}
+    for event in events:
+        message = str(event.get("message") or "")
+        if event.get("reason") in _DISRUPTION_REASONS and not message.startswith(_DELETION_CANCELLED):
+            found[involved_object(event)] = event
+        elif event.get("reason") == "PodFailurePolicy" and (match := _POD_FAILURE_POLICY.search(message)):
+            found.setdefault(match[1], event)
+        elif event.get("reason") in _DISRUPTION_REASONS:
+            found.pop(involved_object(event), None)
+    return found
+
+
+def _disruption_of(event: Obj) -> str:
+    return _DISRUPTION_REASONS.get(str(event["reason"]), "DisruptionTarget")
 
 
 def _replaces(pod: Obj, step: str, index: int, disruption: str) -> bool:

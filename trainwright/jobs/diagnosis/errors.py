@@ -74,6 +74,12 @@ class StartTimeout(TrainJobDeadline):
     """Training did not start in time. The message states what the pods were waiting for."""
 
 
+class CannotStart(StartTimeout):
+    """The job can never start as it is: waiting longer is pointless, so the start deadline is not waited for."""
+
+    retryable = False
+
+
 class RunTimeout(TrainJobDeadline):
     """The job trained for too long. A retry resumes from its last complete checkpoint."""
 
@@ -100,6 +106,21 @@ class ImagePullFailure(ImagePullFailed, TrainJobFailed):
     """The job failed while an image could not be pulled."""
 
 
+class ImageCannotBePulled(ImagePullFailed, CannotStart):
+    """An image can never be pulled: its name is invalid, or it may not be pulled and is not on the node."""
+
+
+class CommandNotFound(CannotStart):
+    """The command of the container does not exist in its image, on any node."""
+
+
+class NodeLost(TrainJobDeadline):
+    """Pods of the job have not ended on a lost node for too long. Nothing is wrong with the request."""
+
+    def __init__(self, message: str):
+        super().__init__(message, "node")
+
+
 class TrainJobNameTaken(TrainJobError):
     """A TrainJob of that name exists, but has another owner or was created from another request."""
 
@@ -124,3 +145,19 @@ def deadline_error(message: str, what: str, *, image_missing: bool = False) -> T
     if what == "start" and image_missing:
         return ImagePullTimeout(message, what)
     return _DEADLINES.get(what, TrainJobDeadline)(message, what)
+
+
+_CANNOT_START: dict[str, type[CannotStart]] = {"image": ImageCannotBePulled, "container": CommandNotFound}
+
+
+def cannot_start(message: str, part: str) -> CannotStart:
+    """Return the error of a job that can never start because of an `image`, a `container`, or anything else."""
+    return _CANNOT_START.get(part, CannotStart)(message, "start")
+
+
+def stuck_error(class_name: str, message: str) -> CannotStart | NodeLost:
+    """Return the error of that class, CannotStart for an unknown one. For errors that another process has raised."""
+    if class_name == NodeLost.__name__:
+        return NodeLost(message)
+    kinds = {kind.__name__: kind for kind in _CANNOT_START.values()}
+    return kinds.get(class_name, CannotStart)(message, "start")

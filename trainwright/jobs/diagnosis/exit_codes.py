@@ -6,9 +6,12 @@ import enum
 
 from trainwright.api.errors import ApiError, BadRequest, Forbidden, Invalid, Unauthorized
 from trainwright.cluster import NoCluster
-from trainwright.cluster.permissions import AccessDenied, is_admission_denial
+from trainwright.cluster.permissions import AccessDenied, is_admission_denial, is_admission_rejection
 from trainwright.jobs.diagnosis.errors import (
+    CannotStart,
+    CommandNotFound,
     ImagePullFailed,
+    NodeLost,
     OutOfMemory,
     Preempted,
     QueueTimeout,
@@ -45,8 +48,10 @@ class ExitCode(enum.IntEnum):
 _CODES: tuple[tuple[type[BaseException], ExitCode], ...] = (
     (OutOfMemory, ExitCode.out_of_memory),
     (Preempted, ExitCode.preempted),
+    (NodeLost, ExitCode.preempted),
     (ImagePullFailed, ExitCode.image_pull_failed),
     (QueueTimeout, ExitCode.queue_timeout),
+    (CommandNotFound, ExitCode.failed),
     (StartTimeout, ExitCode.start_timeout),
     (RunTimeout, ExitCode.run_timeout),
     (TrainJobDeadline, ExitCode.timeout),
@@ -61,6 +66,7 @@ _CODES: tuple[tuple[type[BaseException], ExitCode], ...] = (
 """The first match counts: a RunTimeout may also be a TrainJobFailed, and an ImagePullFailed a StartTimeout."""
 _PERMANENT_ERRORS = (
     OutOfMemory,
+    CannotStart,
     ImagePullFailed,
     TrainJobNameTaken,
     Invalid,
@@ -75,7 +81,7 @@ _PERMANENT_PATTERNS = frozenset({"data-loader-shared-memory", "disk-full"})
 
 def exit_code_of(error: BaseException) -> ExitCode:
     """Return the exit code for an error."""
-    if is_admission_denial(error):
+    if is_admission_rejection(error):
         return ExitCode.bad_input
     for kind, code in _CODES:
         if isinstance(error, kind):

@@ -14,31 +14,31 @@ from trainwright.jobs.diagnosis.errors import (
     TrainJobFailed,
     deadline_error,
 )
-from trainwright.jobs.diagnosis.report import FailureReport, is_waiting_for_image, last_seen, report_of, usage_summary
+from trainwright.jobs.diagnosis.report import FailureReport, last_seen, report_of, usage_summary
+from trainwright.jobs.state.pod_history import PodHistory
 
 
-def failure_of(cluster: Cluster, trainjob: Obj) -> TrainJobFailed:
-    """Return the error of a failed job, with its report."""
-    report = report_of(cluster, trainjob)
+def failure_of(cluster: Cluster, trainjob: Obj, history: PodHistory | None = None) -> TrainJobFailed:
+    """Return the error of a failed job, with its report; `history` is what was observed of its pods while it ran."""
+    report = report_of(cluster, trainjob, history=history)
     return error_class(report)(str(report), trainjob, report)
 
 
 def deadline_of(cluster: Cluster, trainjob: Obj, message: str, what: str, *, after: str = "") -> TrainJobDeadline:
     """Return the error of an expired deadline, with the last observed state and what was done `after` it."""
-    image_missing = what == "start" and is_waiting_for_image(cluster, trainjob)
+    seen, reason = last_seen(cluster, trainjob)
     used = usage_summary(cluster, trainjob) if what in ("run", "total") else ""
-    text = "; ".join(filter(None, (message, last_seen(cluster, trainjob), used, after)))
-    return deadline_error(text, what, image_missing=image_missing)
+    text = "; ".join(filter(None, (message, seen, used, after)))
+    return deadline_error(text, what, image_missing=reason is not None and reason.part == "image")
 
 
 def error_class(report: FailureReport) -> type[TrainJobFailed]:
     """Return the error class for a report. Pure."""
     cause = report.cause
-    if report.reason == "DeadlineExceeded":
+    if report.exceeded_deadline:
         return DeadlineExceeded
     if cause is None:
-        no_image = report.waiting is not None and report.waiting[1].part == "image"
-        return ImagePullFailure if no_image else TrainJobFailed
+        return ImagePullFailure if report.waiting is not None and report.waiting.part == "image" else TrainJobFailed
     if cause.out_of_memory:
         return OutOfMemory
     if cause.disruption and not cause.exceeded_own_limit:

@@ -5,11 +5,16 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import NamedTuple
 
 from trainwright.api.objects import Obj, name_of
 from trainwright.jobs.logs.log_patterns import GPU_MEMORY, LogPattern
+from trainwright.jobs.state.pod_history import SeenPod, container_states, deletion_requested
 from trainwright.jobs.state.pods import index_of, step_of
 
+STOPPED_CODES = (128 + signal.SIGTERM, 128 + signal.SIGKILL)
+"""Exit codes of a container that was stopped; 137 if it ignored SIGTERM, as a shell that is PID 1 does."""
 _IMAGE_REASONS = frozenset(
     {"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError", "RegistryUnavailable"}
 )
@@ -31,6 +36,15 @@ class Waiting:
 
 
 @dataclass(frozen=True)
+class Disruption:
+    """Why a pod was taken from its node, since when, empty if it was not."""
+
+    reason: str = ""
+    message: str = ""
+    since: str = ""
+
+
+@dataclass(frozen=True)
 class PodFailure:
     """A failed pod: how it failed, and its last log lines. Numbers are None if the status does not contain them."""
 
@@ -45,10 +59,22 @@ class PodFailure:
     finished: str = ""
     disruption: str = ""
     """Reason of the disruption (preempted, evicted, lost with its node); empty for a pod that ended by itself."""
+    disrupted: str = ""
+    """RFC 3339 time of the disruption."""
+    deletion_requested: str = ""
+    """RFC 3339 time at which the deletion of the pod was requested; empty for a pod that is not being deleted."""
+    is_consequence: bool = False
+    """Whether controllers ended the pod because the job was failing already."""
+    is_gone: bool = False
+    """Whether the pod no longer exists: this is what was last seen of it."""
     restarts: int = 0
     """Sum over its containers."""
+    earlier_runs: tuple[str, ...] = ()
+    """How earlier runs of the container failed, oldest first, such as `exited 7`."""
     is_previous_run: bool = False
     """Whether the container has restarted since: exit code and log are those of its previous run."""
+    runs_again: bool = False
+    """Whether it was running again when it was last seen."""
     other_containers: tuple[PodFailure, ...] = ()
     """Other failed containers of the same pod."""
     memory_limit: str = ""
@@ -78,31 +104,56 @@ class PodFailure:
         return self.evicted and ("exceeds" in self.message or "exceeded" in self.message)
 
     @property
-    def is_consequence(self) -> bool:
-        """Whether the pod was ended by SIGTERM, as the others are when one pod fails."""
-        return self.exit_code == 128 + signal.SIGTERM and not self.disruption
+    def is_own_failure(self) -> bool:
+        """Whether the container ended by itself, and not because its pod was deleted."""
+        ended = {"finishedAt": self.finished, "exitCode": self.exit_code}
+        return self.exit_code is not None and not was_stopped(ended, self.deletion_requested)
+
+    @property
+    def began(self) -> str:
+        """When the failure began: the end of the container, or the disruption or deletion that ended it, if that came first."""
+        return min(filter(None, (self.finished, self.disrupted, self.deletion_requested)), default="")
 
     def describe(self) -> str:
         """Return the exit code and its meaning as text."""
+        text = self._how_it_ended()
+        if self.earlier_runs:
+            runs = ", ".join(self.earlier_runs)
+            number = len(self.earlier_runs)
+            text += f"; it was restarted {number} time{'s' if number > 1 else ''} before ({runs})"
+        return text
+
+    def _how_it_ended(self) -> str:
         if self.exit_code is None:
-            return (
-                f"was {self._disruption_description()}: {self.message}"
-                if self.message
-                else f"was {self._disruption_description()}"
-            )
+            if self.disruption:
+                text = f"was {self._disruption_description()}"
+                return f"{text}: {self.message}" if self.message else text
+            return self._deletion_description()
         what = f"exited {self.exit_code}"
         if self.reason == "OOMKilled":
             return f"{what} (out of memory{f', limit {self.memory_limit}' if self.memory_limit else ''})"
         if self.disruption:
             what += f" ({self._disruption_description()})"
+        elif self.is_consequence:
+            return f"{what} (stopped by its Job)"
+        elif self.deletion_requested and self.began == self.deletion_requested:
+            what += f" ({self._deletion_description()})"
         elif self.log_patterns:
             what += f" ({'; '.join(pattern.description for pattern in self.log_patterns)})"
         elif self.signal is not None:
             return f"{what} (ended by signal {self.signal})"
         return f"{what}: {self.message}" if self.message else what
 
+    def _deletion_description(self) -> str:
+        if self.is_consequence:
+            return "was stopped by its Job"
+        return f"was deleted at {self.deletion_requested}, not by its Job" if self.deletion_requested else "vanished"
+
     def _disruption_description(self) -> str:
-        text = "preempted" if self.preempted else "evicted" if self.evicted else "lost with its node"
+        if self.preempted or self.evicted:
+            text = "preempted" if self.preempted else "evicted"
+        else:
+            text = "lost with its node" if self.disruption in _LOSSES else "disrupted"
         return f"{text}, {self.disruption}"
 
     def with_log(self, lines: list[str], log_patterns: tuple[LogPattern, ...]) -> PodFailure:
@@ -124,43 +175,89 @@ class PodFailure:
             "preempted": self.preempted,
             "evicted": self.evicted,
             "takenAway": self.disruption,
+            "deletedAt": self.deletion_requested,
+            "consequence": self.is_consequence,
+            "gone": self.is_gone,
             "restarts": self.restarts,
+            "earlierRuns": list(self.earlier_runs),
             "signs": [pattern.name for pattern in self.log_patterns],
             "log": list(self.lines),
             "alsoFailed": [other.as_dict() for other in self.other_containers],
         }
 
 
-def pod_failure(pod: Obj) -> PodFailure | None:
-    """Return how a pod failed; None for a pod that did not fail, or that recovered."""
+def pod_failure(pod: Obj, seen: SeenPod | None = None) -> PodFailure | None:
+    """Return how a pod failed; None for a pod that did not fail, or that recovered. `seen` adds what was observed before."""
     status = pod.get("status") or {}
-    disruption, message = _disruption_of(status)
-    ended = [
-        _container_failure(pod, container, state, disruption, message, is_previous)
-        for container, state, is_previous in _failed_containers(status)
-    ]
-    if not ended and disruption and status.get("phase") != "Succeeded":
-        return _container_failure(pod, "", {}, disruption, message)
-    return replace(ended[0], other_containers=tuple(ended[1:])) if ended else None
+    disruption = _disruption_of(status)
+    ended = [_container_failure(pod, disruption, run) for run in _failed_containers(status)]
+    if ended:
+        failure = replace(ended[0], other_containers=tuple(ended[1:]))
+    elif (disruption.reason or deletion_requested(pod)) and status.get("phase") != "Succeeded":
+        failure = _container_failure(pod, disruption, _FailedRun())
+    else:
+        return None
+    return failure if seen is None else _with_observations(failure, seen)
 
 
-def _container_failure(
-    pod: Obj, container: str, state: Obj, disruption: str, message: str, is_previous_run: bool = False
-) -> PodFailure:
+def _with_observations(failure: PodFailure, seen: SeenPod) -> PodFailure:
+    """Add what is no longer in the status. The run that was stopped with the pod gives way to the last one that failed by itself."""
+    failure = replace(failure, deletion_requested=seen.deletion_requested, is_gone=seen.is_gone)
+    runs = [(key, state) for key, state in seen.failed_runs.items() if key.container == failure.container]
+    own = [(key, state) for key, state in runs if not was_stopped(state, seen.deletion_requested)]
+    if own and failure.exit_code is not None and failure.finished != own[-1][0].finished:
+        state = own[-1][1]
+        failure = replace(
+            failure,
+            exit_code=state["exitCode"],
+            reason=str(state.get("reason") or ""),
+            message=" ".join(str(state.get("message") or "").split()),
+            finished=own[-1][0].finished,
+            is_previous_run=True,
+            runs_again=True,
+        )
+    earlier = [state for key, state in own if key.finished != failure.finished]
+    return replace(failure, earlier_runs=tuple(map(describe_exit, earlier)))
+
+
+def was_stopped(terminated: Obj, requested: str) -> bool:
+    """Whether a container ended because the deletion of its pod was requested at that time, and not by itself.
+
+    Times have whole seconds, so within one of them the exit code decides.
+    """
+    finished = str(terminated.get("finishedAt") or "")
+    if not requested or not finished:
+        return False
+    late = (datetime.fromisoformat(finished) - datetime.fromisoformat(requested)).total_seconds()
+    return late > 1 or (late >= 0 and terminated.get("exitCode") in STOPPED_CODES)
+
+
+def describe_exit(terminated: Obj) -> str:
+    """Return `exited CODE`, with the reason if that says more."""
+    reason = str(terminated.get("reason") or "")
+    code = f"exited {terminated.get('exitCode')}"
+    return f"{code}, {reason}" if reason not in ("", "Error", "Completed") else code
+
+
+def _container_failure(pod: Obj, disruption: Disruption, run: _FailedRun) -> PodFailure:
+    state = run.state
     return PodFailure(
         name=name_of(pod),
         step=step_of(pod),
         index=index_of(pod),
         node=str((pod.get("spec") or {}).get("nodeName") or ""),
-        container=container,
+        container=run.container,
         exit_code=state.get("exitCode"),
         reason=str(state.get("reason") or ""),
-        message=str(state.get("message") or message),
+        message=" ".join(str(state.get("message") or disruption.message).split()),
         finished=str(state.get("finishedAt") or ""),
-        disruption=disruption,
-        restarts=sum(int(entry.get("restartCount") or 0) for entry in _statuses(pod.get("status") or {})),
-        is_previous_run=is_previous_run,
-        memory_limit=_memory_limit(pod, container),
+        disruption=disruption.reason,
+        disrupted=disruption.since,
+        deletion_requested=deletion_requested(pod),
+        restarts=sum(int(entry.get("restartCount") or 0) for entry in container_states(pod)),
+        is_previous_run=run.is_previous,
+        runs_again=run.runs_again,
+        memory_limit=_memory_limit(pod, run.container),
     )
 
 
@@ -171,7 +268,7 @@ def waiting_of(pod: Obj) -> Waiting | None:
         if entry.get("type") == "PodScheduled" and entry.get("status") == "False":
             reason = str(entry.get("reason") or "")
             return Waiting("scheduling", reason, str(entry.get("message") or reason))
-    for container in _statuses(status):
+    for container in container_states(pod):
         waiting = (container.get("state") or {}).get("waiting")
         if waiting and waiting.get("message"):
             reason = str(waiting.get("reason") or "")
@@ -179,31 +276,37 @@ def waiting_of(pod: Obj) -> Waiting | None:
     return None
 
 
-def _statuses(status: Obj) -> Iterator[Obj]:
-    yield from status.get("initContainerStatuses") or []
-    yield from status.get("containerStatuses") or []
+class _FailedRun(NamedTuple):
+    """The failed run of a container; `is_previous` if it has restarted since."""
+
+    container: str = ""
+    state: Obj = {}
+    is_previous: bool = False
+    runs_again: bool = False
 
 
-def _failed_containers(status: Obj) -> Iterator[tuple[str, Obj, bool]]:
-    """Yield `(name, terminated state, whether it is the previous run)` of each container that failed and has not recovered."""
-    for container in _statuses(status):
-        for is_previous, state in enumerate((container.get("state") or {}, container.get("lastState") or {})):
+def _failed_containers(status: Obj) -> Iterator[_FailedRun]:
+    """Yield the last run of each container if it failed."""
+    for container in container_states({"status": status}):
+        current = container.get("state") or {}
+        for is_previous, state in enumerate((current, container.get("lastState") or {})):
             ended = state.get("terminated")
             if ended and ended.get("exitCode"):
-                yield str(container["name"]), ended, bool(is_previous)
+                yield _FailedRun(str(container["name"]), ended, bool(is_previous), "running" in current)
             if ended:
                 break
 
 
-def _disruption_of(status: Obj) -> tuple[str, str]:
-    """Return reason and message of a disruption: from the DisruptionTarget condition (Kubernetes 1.26), else the pod's reason."""
+def _disruption_of(status: Obj) -> Disruption:
+    """Return the disruption of a pod: from the DisruptionTarget condition (Kubernetes 1.26), else from the pod's reason."""
     for entry in status.get("conditions") or []:
         if entry.get("type") == "DisruptionTarget" and entry.get("status") == "True":
-            return str(entry.get("reason") or "Evicted"), str(entry.get("message") or status.get("message") or "")
+            message = str(entry.get("message") or status.get("message") or "")
+            return Disruption(str(entry.get("reason") or "Evicted"), message, str(entry.get("lastTransitionTime") or ""))
     reason = str(status.get("reason") or "")
     if reason in _PREEMPTIONS | _LOSSES | _EVICTIONS:
-        return reason, str(status.get("message") or "")
-    return "", ""
+        return Disruption(reason, str(status.get("message") or ""))
+    return Disruption()
 
 
 def _memory_limit(pod: Obj, container: str) -> str:

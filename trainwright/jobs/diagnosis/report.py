@@ -2,37 +2,32 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 
-from trainwright.api import names
 from trainwright.api.conditions import condition
 from trainwright.api.errors import ApiError, BadRequest, NotFound
-from trainwright.api.kinds import EVENT, JOBSET
+from trainwright.api.kinds import JOBSET
 from trainwright.api.objects import Obj, name_of, namespace_of, uid_of
-from trainwright.api.phase import Phase, phase_of
 from trainwright.cluster.protocol import Cluster
 from trainwright.cluster.retrying import RetryingCluster
-from trainwright.jobs.diagnosis.disrupted_pods import disrupted_pods
-from trainwright.jobs.diagnosis.pod_failure import PodFailure, Waiting, pod_failure, waiting_of
+from trainwright.jobs.diagnosis.causes import deletions_in, failures_of, ordered, split_by_attempt
+from trainwright.jobs.diagnosis.disrupted_pods import disrupted_pods, with_told_disruptions
+from trainwright.jobs.diagnosis.pod_failure import PodFailure
+from trainwright.jobs.diagnosis.waiting_reason import NOTHING_SEEN, ReasonFinder, WaitingReason, claims_of
+from trainwright.jobs.logs.last_lines import LOG_LINES, last_printed
 from trainwright.jobs.logs.log_patterns import LogPattern, patterns_in
-from trainwright.jobs.logs.log_tail import LAUNCHER_LINES, log_tail
+from trainwright.jobs.logs.log_tail import log_tail
 from trainwright.jobs.state.attempts import preemptions_before
-from trainwright.jobs.state.kubernetes_events import (
-    event_time,
-    events_of,
-    queue_message,
-    reason_and_message,
-    since_creation,
-    steps_of,
-)
+from trainwright.jobs.state.jobs_of import BACKOFF_LIMIT_EXCEEDED, DEADLINE_EXCEEDED, FailingJob, failing_jobs, jobs_of
+from trainwright.jobs.state.kubernetes_events import events_of, reason_and_message, steps_of
+from trainwright.jobs.state.pod_history import PodHistory, SeenPod
 from trainwright.jobs.state.pods import pods_of, step_of
 from trainwright.jobs.state.restarts import Restarts, restarts_of
 from trainwright.jobs.state.usage import NO_USAGE, Usage, usage_of
 
-LOG_LINES = 20
-_LOG_BYTES = 64 * 1024
 _MAX_PODS = 4
 _RETRY_SECONDS = 15
 """Reads for the report are retried, since the cause decides whether the job is retried."""
@@ -50,23 +45,30 @@ class FailureReport:
     message: str
     jobset: str = ""
     """`Reason: message` of the JobSet, if it differs from the TrainJob's."""
+    jobs: tuple[FailingJob, ...] = ()
+    """The Jobs that have failed, the first one first."""
     pods: tuple[PodFailure, ...] = ()
-    """The failed pods, the cause before its consequences; the logs of the first four are read."""
-    waiting: tuple[str, Waiting] | None = None
-    """The first pod that is waiting, and what it is waiting for."""
+    """The failed pods, the cause before its consequences, also those that no longer exist; the logs of the first four are read."""
+    earlier: tuple[PodFailure, ...] = ()
+    """Failures before the last restart, or of pods that were replaced, oldest first."""
+    waiting: WaitingReason | None = None
+    """What the job was waiting for, if no pod has failed; None if that could not be read."""
     events: tuple[str, ...] = ()
     restarts: Restarts | None = None
     usage: Usage = NO_USAGE
     preemptions: int = 0
     """Number of earlier attempts of the step that were preempted."""
     unread: tuple[str, ...] = ()
-    seen: str = ""
-    """The last observed state, if no pod has failed."""
 
     @property
     def cause(self) -> PodFailure | None:
         """The pod that failed first."""
         return self.pods[0] if self.pods else None
+
+    @property
+    def exceeded_deadline(self) -> bool:
+        """Whether the cluster ended the job at an activeDeadlineSeconds."""
+        return DEADLINE_EXCEEDED in (self.reason, *(job.reason for job in self.jobs[:1]))
 
     @property
     def log_patterns(self) -> tuple[LogPattern, ...]:
@@ -89,8 +91,10 @@ class FailureReport:
             "trainjob": {"namespace": self.namespace, "name": self.name, "uid": self.uid},
             "condition": {"reason": self.reason, "message": self.message},
             "jobset": self.jobset,
+            "jobs": [asdict(job) for job in self.jobs],
             "pods": [pod.as_dict() for pod in self.pods],
-            "waiting": {"pod": self.waiting[0], **asdict(self.waiting[1])} if self.waiting else None,
+            "earlier": [pod.as_dict() for pod in self.earlier],
+            "waiting": asdict(self.waiting) if self.waiting else None,
             "signs": [pattern.name for pattern in self.log_patterns],
             "events": list(self.events),
             "restarts": asdict(self.restarts) if self.restarts else None,
@@ -104,18 +108,18 @@ class FailureReport:
         yield f"TrainJob {self.namespace}/{self.name} failed: {self.reason}: {self.message}"
         if self.jobset:
             yield f"JobSet: {self.jobset}"
+        yield from (f"Job {job}" for job in self.jobs[:1] if job.reason != BACKOFF_LIMIT_EXCEEDED)
         for pod in self.pods[:_MAX_PODS]:
             for failure in (pod, *pod.other_containers):
-                container = f", container {failure.container}" if failure.container else ""
-                yield f"pod {pod.name} (step {pod.step}{container}) {failure.describe()}"
+                yield _failure_line(failure)
                 yield from (f"    {line}" for line in failure.lines)
         if len(self.pods) > _MAX_PODS:
             yield f"... and {len(self.pods) - _MAX_PODS} more pods"
-        if self.seen:
-            yield self.seen
-        elif self.waiting is not None:
-            yield f"pod {self.waiting[0]} is waiting: {self.waiting[1]}"
-        yield from (f"event: {event}" for event in self.events if self.pods)
+        yield from (f"before a restart: {_failure_line(pod)}" for pod in self.earlier[-_MAX_PODS:])
+        seen = self.waiting.text if self.waiting and not self.pods else ""
+        if seen:
+            yield f"last seen: {seen}"
+        yield from (f"event: {event}" for event in self.events if event not in seen)
         if used := self._used():
             yield f"used: {used}"
         yield from (f"({text})" for text in self.unread)
@@ -129,57 +133,160 @@ class FailureReport:
         return ", ".join([*parts, *_hours(self.usage)])
 
 
-def report_of(cluster: Cluster, trainjob: Obj, now: datetime | None = None) -> FailureReport:
-    """Create the report of a failed job. Does not raise: parts that cannot be read (deleted, forbidden) are listed in it."""
-    cluster = RetryingCluster(cluster, seconds=_RETRY_SECONDS)
-    failed = condition(trainjob, "Failed") or {}
-    report = FailureReport(
-        namespace=namespace_of(trainjob),
-        name=name_of(trainjob),
-        uid=uid_of(trainjob),
-        reason=str(failed.get("reason", "unknown")),
-        message=str(failed.get("message", "")),
-        preemptions=preemptions_before(trainjob),
+def report_of(
+    cluster: Cluster, trainjob: Obj, now: datetime | None = None, *, history: PodHistory | None = None
+) -> FailureReport:
+    """Create the report of a failed job. Does not raise: parts that cannot be read (deleted, forbidden) are listed in it.
+
+    `history` is what was observed of the pods while the job ran: without it, pods that no longer exist are known only by events.
+    """
+    return _Report(RetryingCluster(cluster, seconds=_RETRY_SECONDS), trainjob, history or PodHistory()).read(
+        now or datetime.now(UTC)
     )
-    report = _with_jobset(report, cluster, trainjob)
+
+
+class _Report:
+    """Reads the parts of a report, one after another; `unread` are those that could not be read."""
+
+    def __init__(self, cluster: Cluster, trainjob: Obj, history: PodHistory):
+        self._cluster, self._trainjob, self._history = cluster, trainjob, history
+        self._unread: list[str] = []
+        self._steps, self._claims = steps_of(trainjob), set[str]()
+
+    def read(self, now: datetime) -> FailureReport:
+        failed = condition(self._trainjob, "Failed") or {}
+        report = FailureReport(
+            namespace=namespace_of(self._trainjob),
+            name=name_of(self._trainjob),
+            uid=uid_of(self._trainjob),
+            reason=str(failed.get("reason", "unknown")),
+            message=str(failed.get("message", "")),
+            preemptions=preemptions_before(self._trainjob),
+        )
+        report = replace(self._with_jobset(report), jobs=tuple(self._jobs()))
+        pods = self._pods()
+        if pods is None:
+            return replace(report, unread=tuple(self._unread))
+        events = self._events(pods)
+        report = self._with_failures(report, pods, events)
+        if not report.pods:
+            report = replace(report, waiting=self._waiting(pods))
+        warnings = [reason_and_message(event) for event in events or [] if self._is_warning(event)]
+        distinct = {_without_random_names(text): text for text in warnings}
+        return replace(
+            report,
+            usage=usage_of([seen.pod for seen in self._history.pods()], now),
+            events=tuple(distinct.values())[-_MAX_EVENTS:],
+            unread=tuple(self._unread),
+        )
+
+    def _with_jobset(self, report: FailureReport) -> FailureReport:
+        try:
+            jobset = self._cluster.get(JOBSET, report.name, report.namespace)
+        except NotFound:
+            return report
+        except ApiError as error:
+            self._unread.append(f"the JobSet cannot be read: {error.message}")
+            return report
+        for entry in jobset["spec"].get("replicatedJobs") or []:
+            self._steps.add(str(entry["name"]))
+            self._claims |= claims_of(((entry.get("template") or {}).get("spec") or {}).get("template") or {})
+        failed = condition(jobset, "Failed") or {}
+        differs = failed and (failed.get("reason"), failed.get("message")) != (report.reason, report.message)
+        text = f"{failed.get('reason')}: {failed.get('message')}" if differs else ""
+        return replace(report, jobset=text, restarts=restarts_of(jobset))
+
+    def _is_warning(self, event: Obj) -> bool:
+        """Whether an event is a warning that still holds. Trainer fails to change the JobSet of a job that is being suspended."""
+        is_past = bool(self._steps) and event.get("reason") == "TrainJobResourcesCreationFailed"
+        return event.get("type") == "Warning" and not is_past
+
+    def _jobs(self) -> list[FailingJob]:
+        try:
+            return failing_jobs(jobs_of(self._cluster, self._trainjob))
+        except ApiError as error:
+            self._unread.append(f"the Jobs cannot be listed: {error.message}")
+            return []
+
+    def _pods(self) -> list[Obj] | None:
+        try:
+            pods = pods_of(self._cluster, self._trainjob)
+        except ApiError as error:
+            self._unread.append(f"the pods cannot be listed: {error.message}")
+            return None
+        self._history.observe(pods)
+        return pods
+
+    def _events(self, pods: list[Obj]) -> list[Obj] | None:
+        try:
+            return events_of(self._cluster, self._trainjob, {step_of(pod) for pod in pods} | self._steps, self._claims)
+        except ApiError as error:
+            self._unread.append(f"the events cannot be listed: {error.message}")
+            return None
+
+    def _with_failures(self, report: FailureReport, pods: list[Obj], events: list[Obj] | None) -> FailureReport:
+        """Find the pods that failed, also those that are gone, and read the last lines of the first ones."""
+        seen = self._history.pods()
+        current, replaced = split_by_attempt(seen)
+        deletions = deletions_in(events, report.jobs[0].since if report.jobs else "")
+        told = [*(events or []), *(job.as_event() for job in report.jobs)]
+        gone = disrupted_pods(self._trainjob, told, [pod.pod for pod in seen])
+        failures = ordered([*with_told_disruptions(failures_of(current, deletions), told), *gone], deletions)
+        earlier = failures_of(replaced, deletions)
+        if not failures:
+            failures, earlier = earlier, []
+        by_name = {name_of(pod): pod for pod in pods}
+        observed = {pod.name: pod for pod in seen}
+        read = [
+            self._with_log(failure, by_name.get(failure.name), observed.get(failure.name)) for failure in failures[:_MAX_PODS]
+        ]
+        own = tuple(failure for failure in earlier if not failure.is_consequence)
+        return replace(report, pods=(*read, *failures[_MAX_PODS:]), earlier=own)
+
+    def _with_log(self, failure: PodFailure, pod: Obj | None, seen: SeenPod | None) -> PodFailure:
+        others = tuple(self._with_log(other, pod, seen) for other in failure.other_containers[:_MAX_PODS])
+        failure = replace(failure, other_containers=others)
+        lines, problem = self._live_lines(failure, pod)
+        if not lines and seen is not None:
+            lines = _observed_lines(failure, seen)
+        if not lines and not (failure.container or failure.is_gone):  # evicted before a container started
+            return failure
+        told = problem or ("(the log was deleted with its pod)" if pod is None else "(the log is empty)")
+        return failure.with_log(log_tail(lines, LOG_LINES) or [told], patterns_in(lines))
+
+    def _live_lines(self, failure: PodFailure, pod: Obj | None) -> tuple[list[str], str]:
+        """Return the last lines of the failed run, and why they cannot be read. If it printed nothing, those of the other run."""
+        if pod is None or not failure.container:
+            return [], ""
+        problem = ""
+        for previous in (failure.is_previous_run, not failure.is_previous_run):
+            if previous and not failure.restarts:
+                continue
+            try:
+                if lines := last_printed(self._cluster, pod, failure.container, previous=previous):
+                    return lines, ""
+            except BadRequest:  # not kept, or not started
+                continue
+            except ApiError as error:
+                problem = problem or f"(the log cannot be read: {error.message})"
+        return [], problem
+
+    def _waiting(self, pods: list[Obj]) -> WaitingReason | None:
+        try:
+            found = ReasonFinder(self._cluster, self._trainjob).reason(self._trainjob, pods)
+            return found or WaitingReason(NOTHING_SEEN, "")
+        except ApiError as error:
+            self._unread.append(f"what the job was waiting for cannot be read: {error.message}")
+            return None
+
+
+def last_seen(cluster: Cluster, trainjob: Obj) -> tuple[str, WaitingReason | None]:
+    """Return why a job makes no progress, as text and as data (None if nothing says so)."""
     try:
-        pods = pods_of(cluster, trainjob)
+        reason = ReasonFinder(cluster, trainjob).reason(trainjob, pods_of(cluster, trainjob))
     except ApiError as error:
-        return _add_unread(report, f"the pods cannot be listed: {error.message}")
-    return _with_events(_with_pods(report, cluster, pods, now or datetime.now(UTC)), cluster, trainjob, pods)
-
-
-def last_seen(cluster: Cluster, trainjob: Obj) -> str:
-    """Return why a job makes no progress: it is too large, its pods or its queue wait, else its latest warning event."""
-    try:
-        too_large = condition(trainjob, names.FITS_CLUSTER)
-        if too_large is not None and too_large.get("status") == "False":
-            return f"last seen: {reason_and_message(too_large)}"
-        pods = pods_of(cluster, trainjob)
-        for pod in pods:
-            if (waiting := waiting_of(pod)) is not None:
-                return f"last seen: pod {name_of(pod)} is waiting: {waiting}"
-        if phase_of(trainjob) is Phase.Queued and (message := queue_message(cluster, trainjob)):
-            return f"last seen: queue: {message}"
-        about = f"involvedObject.name={name_of(trainjob)}"
-        events = since_creation(trainjob, cluster.list(EVENT, namespace_of(trainjob), field_selector=about).items)
-    except ApiError as error:
-        return f"last seen: nothing ({error.message})"
-    warnings = [event for event in events if event.get("type") == "Warning"]
-    if warnings:
-        return f"last seen: {reason_and_message(max(warnings, key=event_time))}"
-    if not trainjob.get("status") and not pods:
-        return "last seen: no controller has processed it (check with `trainwright doctor`)"
-    return "last seen: no pod is waiting and there is no warning event"
-
-
-def is_waiting_for_image(cluster: Cluster, trainjob: Obj) -> bool:
-    """Whether a pod of the job is waiting for an image that cannot be pulled."""
-    try:
-        found = [waiting_of(pod) for pod in pods_of(cluster, trainjob)]
-    except ApiError:
-        return False
-    return any(waiting is not None and waiting.part == "image" for waiting in found)
+        return f"last seen: nothing ({error.message})", None
+    return f"last seen: {reason.text if reason else NOTHING_SEEN}", reason
 
 
 def usage_summary(cluster: Cluster, trainjob: Obj) -> str:
@@ -196,84 +303,16 @@ def _hours(usage: Usage) -> list[str]:
     return [f"{hours:.2f} {name}" for name, hours in named if hours]
 
 
-def _with_jobset(report: FailureReport, cluster: Cluster, trainjob: Obj) -> FailureReport:
-    try:
-        jobset = cluster.get(JOBSET, report.name, report.namespace)
-    except NotFound:
-        return report
-    except ApiError as error:
-        return _add_unread(report, f"the JobSet cannot be read: {error.message}")
-    failed = condition(jobset, "Failed") or {}
-    differs = failed and (failed.get("reason"), failed.get("message")) != (report.reason, report.message)
-    text = f"{failed.get('reason')}: {failed.get('message')}" if differs else ""
-    return replace(report, jobset=text, restarts=restarts_of(jobset))
+def _failure_line(failure: PodFailure) -> str:
+    container = f", container {failure.container}" if failure.container else ""
+    return f"pod {failure.name} (step {failure.step}{container}) {failure.describe()}"
 
 
-def _with_pods(report: FailureReport, cluster: Cluster, pods: list[Obj], now: datetime) -> FailureReport:
-    failed = [(pod, failure) for pod in pods if (failure := pod_failure(pod)) is not None]
-    failed.sort(key=lambda entry: _failure_order(entry[1]))
-    read = [_with_log(cluster, pod, failure) for pod, failure in failed[:_MAX_PODS]]
-    first_waiting = next(((name_of(pod), waiting) for pod in pods if (waiting := waiting_of(pod)) is not None), None)
-    failures = (*read, *(failure for _, failure in failed[_MAX_PODS:]))
-    return replace(report, pods=failures, waiting=first_waiting, usage=usage_of(pods, now))
+def _observed_lines(failure: PodFailure, seen: SeenPod) -> list[str]:
+    if failure.container:
+        return list(seen.lines_of(failure.container, failure.finished))
+    return next((list(lines) for lines in seen.lines.values() if lines), [])
 
 
-def _failure_order(failure: PodFailure) -> tuple[bool, str]:
-    """Sort key: the cause before its consequences, then by time."""
-    return failure.is_consequence, failure.finished
-
-
-def _with_events(report: FailureReport, cluster: Cluster, trainjob: Obj, pods: list[Obj]) -> FailureReport:
-    events: list[Obj] = []
-    try:
-        events = events_of(cluster, trainjob, {step_of(pod) for pod in pods} | steps_of(trainjob))
-    except ApiError as error:
-        report = _add_unread(report, f"the events cannot be listed: {error.message}")
-    if gone := list(disrupted_pods(trainjob, events, pods)):
-        report = replace(report, pods=tuple(sorted([*gone, *report.pods], key=_failure_order)))
-    if not report.pods:
-        report = replace(report, seen=last_seen(cluster, trainjob))
-    warnings = [reason_and_message(event) for event in events if event.get("type") == "Warning"]
-    return replace(report, events=tuple(dict.fromkeys(warnings))[-_MAX_EVENTS:])
-
-
-def _add_unread(report: FailureReport, text: str) -> FailureReport:
-    return replace(report, unread=(*report.unread, text))
-
-
-def _with_log(cluster: Cluster, pod: Obj, failure: PodFailure) -> PodFailure:
-    others = tuple(_with_log(cluster, pod, other) for other in failure.other_containers[:_MAX_PODS])
-    failure = replace(failure, other_containers=others)
-    if not failure.container:  # evicted before a container started, or without container states
-        return failure
-    try:
-        lines = _last_lines(cluster, pod, failure)
-    except ApiError as error:
-        return failure.with_log([f"(the log cannot be read: {error.message})"], ())
-    return failure.with_log(log_tail(lines, LOG_LINES) or ["(the log is empty)"], patterns_in(lines))
-
-
-def _last_lines(cluster: Cluster, pod: Obj, failure: PodFailure) -> list[str]:
-    """Return the last lines of the failed run; if it printed nothing or its log is not kept, of the other run."""
-    for previous in (failure.is_previous_run, not failure.is_previous_run):
-        if previous and not failure.restarts:
-            continue
-        try:
-            lines = _read_lines(cluster, pod, failure.container, previous=previous)
-        except BadRequest:  # not kept, or not started
-            continue
-        if lines:
-            return lines
-    return []
-
-
-def _read_lines(cluster: Cluster, pod: Obj, container: str, *, previous: bool) -> list[str]:
-    chunks = cluster.logs(
-        name_of(pod),
-        namespace_of(pod),
-        container=container,
-        tail_lines=LOG_LINES + LAUNCHER_LINES,
-        limit_bytes=_LOG_BYTES,
-        previous=previous,
-    )
-    return b"".join(chunks).decode("utf-8", "replace").splitlines()
+def _without_random_names(text: str) -> str:
+    return re.sub(r"-[bcdfghjklmnpqrstvwxz2456789]{5}\b", "", text)

@@ -11,6 +11,7 @@ from trainwright.api.errors import ApiError, BadRequest, Forbidden, NotFound
 from trainwright.api.kinds import POD
 from trainwright.api.objects import Obj, name_of, namespace_of, uid_of
 from trainwright.cluster.protocol import Cluster
+from trainwright.jobs.logs.kubelet_messages import is_kubelet_message
 from trainwright.jobs.logs.log_cursor import LogCursor, split_stamp
 
 POLL_SECONDS = 0.5
@@ -112,6 +113,8 @@ class ContainerLog:
             pending = _limit_pending(pending)
             for line in complete:
                 stamp, shown, text = split_stamp(line)
+                if stamp is None and is_kubelet_message(line):
+                    continue
                 if self._cursor.accept(stamp):
                     yield shown.decode(), _decode(text)
         self._partial = pending
@@ -119,7 +122,8 @@ class ContainerLog:
     def _flush(self) -> Iterator[tuple[str, str]]:
         """Yield the incomplete last line of a log that has ended."""
         stamp, shown, text = split_stamp(self._partial)
-        if self._partial and self._cursor.accept(stamp):
+        is_printed = bool(self._partial) and not (stamp is None and is_kubelet_message(self._partial))
+        if is_printed and self._cursor.accept(stamp):
             yield shown.decode(), _decode(text)
         self._partial = b""
 

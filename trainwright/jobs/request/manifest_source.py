@@ -5,10 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from trainwright.api.admission.admit import admit
+from pydantic import ValidationInfo
+
+from trainwright.api.admission.admit import AdmissionContext, admit
 from trainwright.api.documents import load_documents
 from trainwright.api.errors import ApiError
 from trainwright.api.objects import Obj, copy_of
+from trainwright.cluster.options import FieldValidation
 from trainwright.jobs.request.secret_detection import LiteralSecret, reject_literals
 from trainwright.jobs.request.setting_values import floats_to_integers
 from trainwright.migration import is_legacy, migrate
@@ -17,18 +20,19 @@ _NAME = "trainjob"
 """Placeholder name for validation; the step determines the real name."""
 
 
-def checked_manifest(given: Any) -> Obj | None:
+def checked_manifest(given: Any, info: ValidationInfo) -> Obj | None:
     """Return the TrainJob of an object, of YAML or JSON text, or of a file path; None for an empty value.
 
     Manifests of earlier versions are migrated. The name is dropped, as the step determines it; labels, annotations and
-    namespace are kept. Raises ValueError with every problem that the API server would report.
+    namespace are kept. The validation context may set `field_validation` to Ignore, to leave unknown fields to the API server.
+    Raises ValueError with every problem that the API server would report.
     """
     if given is None or given in ("", {}):
         return None
     try:
         document = floats_to_integers(_only_trainjob(_documents(given)))
         reject_literals({"manifest": document})  # before any error message can contain a value
-        return _checked(document)
+        return _checked(document, (info.context or {}).get("field_validation", "Strict"))
     except LiteralSecret:
         raise
     except (ApiError, ValueError) as error:
@@ -57,7 +61,7 @@ def _only_trainjob(documents: list[Obj]) -> Obj:
     return documents[0]
 
 
-def _checked(document: Obj) -> Obj:
+def _checked(document: Obj, strictness: FieldValidation) -> Obj:
     if is_legacy(document):
         document = migrate(document).objects[-1]
     metadata = document.get("metadata") or {}
@@ -65,5 +69,6 @@ def _checked(document: Obj) -> Obj:
         raise ValueError("metadata: expected an object")
     kept = {key: metadata[key] for key in ("namespace", "labels", "annotations") if metadata.get(key)}
     manifest: Obj = {key: value for key, value in document.items() if key not in ("metadata", "status")}
-    admit({**copy_of(manifest), "metadata": {"namespace": "default", **kept, "name": _NAME}})
+    checked = {**copy_of(manifest), "metadata": {"namespace": "default", **kept, "name": _NAME}}
+    admit(checked, context=AdmissionContext(strictness=strictness))
     return {**manifest, "metadata": kept}

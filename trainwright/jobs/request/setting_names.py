@@ -42,6 +42,8 @@ SETTINGS = (
     "queue_timeout_seconds",
     "start_timeout_seconds",
     "run_timeout_seconds",
+    "fail_if_stuck",
+    "lost_node_timeout_seconds",
     "logs",
     "log_bytes",
     "resume",

@@ -14,6 +14,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_valida
 
 from trainwright.api.hub_names import with_scheme
 from trainwright.api.names import QUEUE_LABEL
+from trainwright.cluster.options import FieldValidation
 from trainwright.jobs.diagnosis.preemption import BUDGET
 from trainwright.jobs.logs.live_logs import TOTAL_BYTES
 from trainwright.jobs.logs.read_logs import LogSelector
@@ -25,6 +26,7 @@ from trainwright.jobs.request.secret_detection import reject_literals
 from trainwright.jobs.request.setting_values import normalize_resources, optional_number, parse_structure
 from trainwright.jobs.request.variables import Variables, reference_problems
 from trainwright.jobs.request.workspace import Workspace
+from trainwright.jobs.state.deadline_timer import START_TIMEOUT_SECONDS
 from trainwright.jobs.state.run_folder import prepared_folder
 
 Group = Literal["what", "data", "workspace", "placement", "deadlines", "logs", "resume", "cancellation", "secrets"]
@@ -140,11 +142,27 @@ class TrainRequest(BaseModel):
     queue_timeout_seconds: Number = _setting(
         "deadlines", None, "Maximum seconds that the job may be queued or suspended. 0: no limit."
     )
-    start_timeout_seconds: Number = _setting("deadlines", None, "Maximum seconds until training starts. 0: no limit.")
+    start_timeout_seconds: Number = _setting(
+        "deadlines",
+        START_TIMEOUT_SECONDS,
+        "Maximum seconds until training starts; time in which an initializer runs does not count. 0: no limit.",
+    )
     run_timeout_seconds: Number = _setting(
         "deadlines",
         None,
         "Maximum seconds of training; also set as activeDeadlineSeconds, which the cluster enforces. 0: no limit.",
+    )
+
+    fail_if_stuck: bool = _setting(
+        "deadlines",
+        True,
+        "Whether to fail as soon as the job can never start: an invalid image name, an image that may not be pulled, a command that "
+        "the image does not have, a Job that the API server refuses.",
+    )
+    lost_node_timeout_seconds: Number = _setting(
+        "deadlines",
+        None,
+        "Maximum seconds for which pods may not end on a lost node; the job is then cancelled as on_cancel says. 0: no limit.",
     )
 
     # logs
@@ -289,13 +307,13 @@ class TrainRequest(BaseModel):
         return self
 
     @classmethod
-    def from_parameters(cls, parameters: Mapping[str, Any]) -> TrainRequest:
+    def from_parameters(cls, parameters: Mapping[str, Any], *, field_validation: FieldValidation = "Strict") -> TrainRequest:
         """Create a request from the parameters of a component or an operator; unknown names and None values are ignored.
 
-        Raises pydantic's ValidationError, LiteralSecret.
+        `field_validation` Ignore leaves unknown fields of a manifest to the cluster. Raises pydantic's ValidationError, LiteralSecret.
         """
         known = {name: value for name, value in parameters.items() if name in cls.model_fields and value is not None}
-        return cls.model_validate(known)
+        return cls.model_validate(known, context={"field_validation": field_validation})
 
     @cached_property
     def workspace_volume(self) -> Workspace | None:

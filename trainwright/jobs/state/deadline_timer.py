@@ -6,14 +6,19 @@ import math
 import time
 from dataclasses import dataclass
 
+from trainwright.api import names
+from trainwright.api.objects import Obj
 from trainwright.api.phase import Phase
+
+START_TIMEOUT_SECONDS = 21600
+"""Default for `start_timeout_seconds`: six hours. What can never start fails earlier; this ends a wait that nobody looks at."""
 
 
 @dataclass(frozen=True, slots=True)
 class Deadlines:
     """Maximum seconds that a job may be queued or suspended, starting (until it trains), running, and in `total`.
 
-    None means no limit.
+    Time in which an initializer runs counts only for `total`. None means no limit.
     """
 
     queue: float | None = None
@@ -32,31 +37,37 @@ class DeadlineTimer:
 
     def __init__(self, deadlines: Deadlines):
         self._deadlines = deadlines
-        self._spent = {"queue": 0.0, "start": 0.0, "run": 0.0}
+        self._spent = {"queue": 0.0, "initialization": 0.0, "start": 0.0, "run": 0.0}
         self._counting, self._last_update = "queue", time.monotonic()
         self._started = self._last_update
 
-    def seconds_left(self, phase: Phase) -> float:
+    def seconds_left(self, phase: Phase, *, is_initializing: bool = False) -> float:
         """Return the seconds until the deadline of this phase; infinity if it has none."""
         now = time.monotonic()
         self._spent[self._counting] += now - self._last_update
         self._last_update = now
-        self._counting, limit = self._limit(phase)
+        self._counting, limit = self._limit(phase, is_initializing)
         left = math.inf if limit is None else limit - self._spent[self._counting]
         return min(left, math.inf if self._deadlines.total is None else self._started + self._deadlines.total - now)
 
-    def expired(self, phase: Phase) -> tuple[str, float] | None:
+    def expired(self, phase: Phase, *, is_initializing: bool = False) -> tuple[str, float] | None:
         """Return the expired deadline (`queue`, `start`, `run` or `total`) and its limit in seconds; None if none has expired."""
-        if self.seconds_left(phase) > 0:
+        if self.seconds_left(phase, is_initializing=is_initializing) > 0:
             return None
-        what, limit = self._limit(phase)
+        what, limit = self._limit(phase, is_initializing)
         if limit is not None and self._spent[what] >= limit:
             return what, limit
         return "total", self._deadlines.total or 0.0
 
-    def _limit(self, phase: Phase) -> tuple[str, float | None]:
+    def _limit(self, phase: Phase, is_initializing: bool) -> tuple[str, float | None]:
         if phase in (Phase.Queued, Phase.Suspended):
             return "queue", self._deadlines.queue
-        if phase is Phase.Starting:
-            return "start", self._deadlines.start
+        if phase in (Phase.Starting, Phase.Restarting):
+            return ("initialization", None) if is_initializing else ("start", self._deadlines.start)
         return "run", self._deadlines.run
+
+
+def is_initializing(trainjob: Obj) -> bool:
+    """Whether an initializer of the job is running: it may load a dataset or a model for hours. Pure."""
+    steps = (trainjob.get("status") or {}).get("jobsStatus") or []
+    return any(step.get("ready") for step in steps if step.get("name") in (names.ANCESTOR_DATASET, names.ANCESTOR_MODEL))

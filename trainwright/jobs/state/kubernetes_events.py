@@ -12,17 +12,19 @@ from trainwright.api.objects import Obj, name_of, namespace_of
 from trainwright.cluster.protocol import Cluster
 
 
-def events_of(cluster: Cluster, trainjob: Obj, steps: Iterable[str]) -> list[Obj]:
-    """Return the events of the job, sorted by time, including those of deleted pods. Raises ApiError."""
-    name = name_of(trainjob)
-    prefixes = tuple(f"{name}-{step}-" for step in steps)
-    workload = _workload(trainjob)
+def events_of(cluster: Cluster, trainjob: Obj, steps: Iterable[str], claims: Iterable[str] = ()) -> list[Obj]:
+    """Return the events of the job and of these claims, sorted by time, including those of deleted pods. Raises ApiError."""
+    steps, claims = tuple(steps), frozenset(claims)
     events = since_creation(trainjob, cluster.list(EVENT, namespace_of(trainjob)).items)
-    return sorted((e for e in events if _belongs(involved_object(e), name, prefixes, workload)), key=event_time)
+    ours = (event for event in events if belongs_to(event, trainjob, steps) or involved_object(event) in claims)
+    return sorted(ours, key=event_time)
 
 
-def _belongs(subject: str, name: str, prefixes: tuple[str, ...], workload: re.Pattern[str]) -> bool:
-    return subject == name or subject.startswith(prefixes) or workload.fullmatch(subject) is not None
+def belongs_to(event: Obj, trainjob: Obj, steps: Iterable[str]) -> bool:
+    """Whether an event is about the TrainJob, its JobSet, a Job or a pod of these steps, or its Workload. Pure."""
+    name, subject = name_of(trainjob), involved_object(event)
+    prefixes = tuple(f"{name}-{step}-" for step in steps)
+    return subject == name or subject.startswith(prefixes) or _workload(trainjob).fullmatch(subject) is not None
 
 
 def queue_message(cluster: Cluster, trainjob: Obj) -> str:
@@ -50,8 +52,9 @@ def steps_of(trainjob: Obj) -> set[str]:
 
 
 def reason_and_message(event: Obj) -> str:
-    """Return `Reason: message` of an event or a condition."""
-    return f"{event.get('reason')}: {event.get('message')}"
+    """Return `Reason: message` of an event or a condition, in one line."""
+    message = " ".join(str(event.get("message") or "").split()).removesuffix(":")
+    return f"{event.get('reason')}: {message}"
 
 
 def event_time(event: Obj) -> str:

@@ -8,7 +8,7 @@ from trainwright.api.errors import ApiError
 from trainwright.api.kinds import JOBSET
 from trainwright.api.objects import Obj, name_of, namespace_of
 from trainwright.cluster.protocol import Cluster
-from trainwright.jobs.state.pods import pods_of
+from trainwright.jobs.state.pod_history import container_states
 
 
 @dataclass(frozen=True)
@@ -33,18 +33,15 @@ def restarts_of(jobset: Obj) -> Restarts:
     return Restarts(int((jobset.get("status") or {}).get("restarts") or 0), int(policy.get("maxRestarts") or 0))
 
 
-def count_restarts(cluster: Cluster, trainjob: Obj) -> RestartCounts:
-    """Read the restart counts in two requests. A count that cannot be read is None or 0."""
-    try:
-        jobset = restarts_of(cluster.get(JOBSET, name_of(trainjob), namespace_of(trainjob)))
-    except ApiError:
-        jobset = None
-    try:
-        statuses = [status for pod in pods_of(cluster, trainjob) for status in _containers(pod)]
-    except ApiError:
-        statuses = []
-    return RestartCounts(jobset, sum(int(status.get("restartCount") or 0) for status in statuses))
+def count_restarts(cluster: Cluster, trainjob: Obj, pods: list[Obj], *, known: Restarts | None = None) -> RestartCounts:
+    """Return the restart counts of a job with these pods; reads the JobSet unless its restarts are `known`.
 
-
-def _containers(pod: Obj) -> list[Obj]:
-    return (pod.get("status") or {}).get("containerStatuses") or []
+    The JobSet's count is None if it cannot be read.
+    """
+    jobset = known
+    if jobset is None:
+        try:
+            jobset = restarts_of(cluster.get(JOBSET, name_of(trainjob), namespace_of(trainjob)))
+        except ApiError:
+            jobset = None
+    return RestartCounts(jobset, sum(int(status.get("restartCount") or 0) for pod in pods for status in container_states(pod)))

@@ -1,6 +1,6 @@
 """Node-hours and GPU-hours of a job, computed from its pods. Pure.
 
-Only existing pods count; those from before a restart are deleted, so the figures are lower bounds.
+Pods that were deleted before they were observed do not count, so the figures are lower bounds.
 """
 
 from __future__ import annotations
@@ -34,18 +34,22 @@ def usage_of(pods: list[Obj], now: datetime) -> Usage:
     for pod in pods:
         if step_of(pod) in _INITIALIZERS:
             continue
-        hours = _hours(pod.get("status") or {}, now)
+        hours = _hours(pod, now)
         nodes += hours
         gpus += hours * sum(gpu_count(c.get("resources") or {}) for c in pod["spec"].get("containers") or [])
     return Usage(nodes, gpus)
 
 
-def _hours(status: Obj, now: datetime) -> float:
+def _hours(pod: Obj, now: datetime) -> float:
+    status = pod.get("status") or {}
     if not status.get("startTime"):
         return 0.0
     ends = [_ended(entry) for entry in status.get("containerStatuses") or []]
-    is_finished = bool(ends) and all(ends)
-    end = max(parse_time(text) for text in ends if text) if is_finished else now
+    deleted = pod["metadata"].get("deletionTimestamp")
+    if ends and all(ends):
+        end = max(parse_time(text) for text in ends if text)
+    else:
+        end = min(now, parse_time(str(deleted))) if deleted else now
     return max(0.0, (end - parse_time(str(status["startTime"]))).total_seconds()) / _HOUR
 
 

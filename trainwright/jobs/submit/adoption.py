@@ -24,8 +24,8 @@ def check_digest(existing: Obj, desired: Obj) -> None:
     key = names.SPEC_DIGEST_ANNOTATION
     if annotations_of(existing).get(key) != annotations_of(desired)[key]:
         raise TrainJobNameTaken(
-            f"the TrainJob {name_of(existing)!r} of this step was created from another request and has not failed; "
-            "delete it, or use another run name"
+            f"the TrainJob {name_of(existing)!r} was created from another request and has not failed; "
+            "delete it, or use another run id"
         )
 
 

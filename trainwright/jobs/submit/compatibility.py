@@ -15,6 +15,7 @@ from trainwright.jobs.request.builtin_trainers import Program, program_of, train
 from trainwright.jobs.request.resume import resume_problems
 from trainwright.jobs.request.train_request import TrainRequest
 from trainwright.jobs.request.training_steps import initializer_container, replicated_jobs, step_of_job, trainer_container
+from trainwright.jobs.request.volume_types import volume_type_problems
 from trainwright.jobs.request.workspace_mounts import mounted_inputs, workspace_problems
 from trainwright.materialize.resources import gpu_count
 
@@ -49,6 +50,7 @@ def check_compatible(request: TrainRequest, runtime: Obj) -> list[str]:
         *_resource_problems(request.resources_per_node),
         *resume_problems(request.resume, runtime),
         *(Problem("workspace", words) for words in (workspace_problems(runtime) if request.workspace else ())),
+        *volume_type_problems(request, runtime),
     ]
     if problems:
         raise IncompatibleRuntime.of("TrainRequest", name_of(runtime), problems)

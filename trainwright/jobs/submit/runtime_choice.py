@@ -6,15 +6,13 @@ import logging
 from dataclasses import dataclass
 
 from trainwright.api import names
-from trainwright.api.errors import ApiError, Invalid
-from trainwright.api.kinds import CLUSTER_TRAINING_RUNTIME, TRAINING_RUNTIME
 from trainwright.api.objects import Obj, labels_of, name_of
 from trainwright.cluster.protocol import Cluster
 from trainwright.jobs.request.builtin_trainers import runtime_of
 from trainwright.jobs.request.train_request import TrainRequest
 from trainwright.jobs.submit.compatibility import check_compatible, steps_of_runtime
-from trainwright.runtimes import ResolvedRuntime, resolve_runtime
-from trainwright.submission.runtime_lookup import runtime_lookup
+from trainwright.runtimes import ResolvedRuntime
+from trainwright.submission.runtime_lookup import resolve_in_cluster
 
 log = logging.getLogger(__name__)
 
@@ -55,18 +53,5 @@ def find_runtime(cluster: Cluster, request: TrainRequest, namespace: str, *, bun
 
     Raises RuntimeNotFound with the existing names, and NoSuchTrainer.
     """
-    lookup = runtime_lookup(cluster, namespace)
     ref = {"kind": request.kind_of_runtime, "name": runtime_of(request)}
-    try:
-        return resolve_runtime(ref, lookup, bundled=bundled)
-    except Invalid:
-        return resolve_runtime(ref, lookup, bundled=bundled, known=_known_runtimes(cluster, request.kind_of_runtime, namespace))
-
-
-def _known_runtimes(cluster: Cluster, kind: str, namespace: str) -> list[str]:
-    try:
-        namespaced = kind == "TrainingRuntime"
-        listing = cluster.list(TRAINING_RUNTIME, namespace) if namespaced else cluster.list(CLUSTER_TRAINING_RUNTIME)
-    except ApiError:  # reading one runtime may be allowed while listing is not
-        return []
-    return [name_of(runtime) for runtime in listing.items]
+    return resolve_in_cluster(cluster, ref, namespace, bundled=bundled)

@@ -12,11 +12,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from trainwright.api.conditions import is_finished
-from trainwright.api.errors import AlreadyExists, Invalid, Problem
+from trainwright.api.errors import AlreadyExists, Invalid, Problem, Undecodable
 from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import Obj, name_of, uid_of
 from trainwright.cluster.protocol import Cluster
 from trainwright.cluster.retrying import RetryingCluster
+from trainwright.cluster.warning_headers import OnWarning
 from trainwright.jobs.diagnosis.errors import TrainJobNameTaken
 from trainwright.jobs.diagnosis.preemption import jobsets_to_resume_from, mark_if_preempted, was_preempted
 from trainwright.jobs.request.code_package import PackedCode, pack_code
@@ -71,6 +72,7 @@ def submit_or_adopt(
     latest_checkpoint: LatestCheckpoint | None = None,
     previous_identities: Sequence[Identity] = (),
     stop: threading.Event | None = None,
+    on_warning: OnWarning | None = None,
 ) -> Submitted:
     """Return the TrainJob for this step of this run, created at most once.
 
@@ -80,7 +82,8 @@ def submit_or_adopt(
     cleared. With `resume` = auto a new job gets the export that `latest_checkpoint` returns, for a volume without
     checkpoints. A workspace claim is created on request. The runtime is resolved, the objects are built and node capacity
     is checked before a job is created, so that an invalid request fails here. Transient API errors are retried for half a
-    minute, unless `stop` is set; a job whose create response was lost is found.
+    minute, unless `stop` is set; a job whose create response was lost is found. `on_warning` receives the warnings of the API
+    server about the job; by default they are logged.
     Raises RuntimeNotFound, IncompatibleRuntime, Invalid, ValueError (bad workspace, BadCode), WorkspaceMismatch,
     TrainJobNameTaken, RunFolderTaken.
     """
@@ -88,7 +91,9 @@ def submit_or_adopt(
     code = pack_code(request.code) if request.code else None
     retrying = RetryingCluster(client, stop=stop)
     runtime, choice = choose_runtime(retrying, request, namespace, bundled=client.uses_bundled_runtimes)
-    submission = _Submission(request, identity, namespace, previous_identities, latest_checkpoint, stop, code, runtime, choice)
+    submission = _Submission(
+        request, identity, namespace, previous_identities, latest_checkpoint, stop, on_warning, code, runtime, choice
+    )
     submitted = submission.run(client)
     retrying = RetryingCluster(submitted.cluster or client, stop=stop)
     if request.workspace_volume is not None:
@@ -110,6 +115,7 @@ class _Submission:
     previous_identities: Sequence[Identity]
     latest_checkpoint: LatestCheckpoint | None
     stop: threading.Event | None
+    on_warning: OnWarning | None
     code: PackedCode | None
     runtime: Obj
     choice: RuntimeChoice
@@ -185,10 +191,14 @@ class _Submission:
             ensure_claim(cluster, self.request.workspace_volume, self.identity, self.namespace, plan.nodes)
         if self.code is not None:
             ensure_code(cluster, plan.trainjob, self.code)
+        on_warning = self.on_warning or _log_warning(plan.name)
         try:
-            created = cluster.create_once(form.trainjob, lambda: client.submit(built))
+            created = cluster.create_once(form.trainjob, lambda: client.submit(built, on_warning=on_warning))
         except AlreadyExists:
             return None
+        except Undecodable:
+            forget_served(client.cluster_in_mode)  # it may be of a version that has been replaced
+            raise
         check_owner(created, self.identity)  # it may be an existing job, if a create response was lost
         _check_nothing_dropped(cluster, form.trainjob, created, client)
         check_digest(created, plan.trainjob)
@@ -199,6 +209,10 @@ class _Submission:
         event = "trainjob_adopted" if adopted else "trainjob_created"
         log.info("event=%s namespace=%s name=%s step=%s mode=%s", event, self.namespace, name_of(job), self.identity, client.mode)
         return Submitted(job, adopted, attempt, self.choice, form.run_deadline, client.mode, client)
+
+
+def _log_warning(name: str) -> OnWarning:
+    return lambda text: log.warning("event=api_server_warning name=%s warning=%s", name, text)
 
 
 def _check_nothing_dropped(cluster: Cluster, sent: Obj, created: Obj, client: JobsClient) -> None:

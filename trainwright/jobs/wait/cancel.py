@@ -35,7 +35,7 @@ class CancelPolicy(enum.StrEnum):
 class CancelOutcome(enum.StrEnum):
     """What was done with the job, as text."""
 
-    suspended = "it is suspended and resumes when this step runs again"
+    suspended = "it is suspended, and resumes when it is submitted again or when spec.suspend is set to false"
     deleted = "it is deleted"
     kept = "it keeps running"
     ended = "it had already ended"

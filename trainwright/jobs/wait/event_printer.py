@@ -8,7 +8,7 @@ from trainwright.jobs.logs.log_line import LogLine
 from trainwright.jobs.logs.result_lines import is_result_line
 from trainwright.jobs.state.progress import Progress
 from trainwright.jobs.state.progress_line import progress_line
-from trainwright.jobs.wait.job_events import JobEvents, LogOutput, Restarted, apply_event
+from trainwright.jobs.wait.job_events import JobEvents, LogOutput, PodFailed, Restarted, apply_event
 
 
 class EventPrinter:
@@ -29,6 +29,8 @@ class EventPrinter:
                 self._write(format_log_line(event.line))
             elif isinstance(event, Restarted):
                 self._write(format_restart(event))
+            elif isinstance(event, PodFailed):
+                self._write(event.text)
         if self.progress is not None and (line := progress_line(self.progress)) != self._last_line:
             self._last_line = line
             self._write(line)
@@ -37,7 +39,7 @@ class EventPrinter:
 def format_restart(restarted: Restarted) -> str:
     """Return a line such as `Restarting: restart 1 of 3`."""
     if restarted.container:
-        return f"Restarting: {restarted.count} restarts of containers so far"
+        return f"Restarting: {restarted.count} restart{'s' if restarted.count > 1 else ''} of containers so far"
     return f"Restarting: restart {restarted.count}" + (f" of {restarted.allowed}" if restarted.allowed else "")
 
 

@@ -1,7 +1,7 @@
 """Job events: one stream for all waiting clients, which are operators, components and the command line.
 
-Derived from the job's status, from the log of rank 0 if the training reports no progress itself, and from the JobSet after a
-restart. `EventTracker` does no I/O, so that threads and event loops can both use it.
+Derived from the job's status, from the log of rank 0 if the training reports no progress itself, and from looks at its pods.
+`EventTracker` does no I/O, so that threads and event loops can both use it.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from trainwright.jobs.logs.log_line import LogLine
 from trainwright.jobs.logs.log_metrics import ParsedProgress, parse_progress
 from trainwright.jobs.state.progress import Progress, progress_of
 from trainwright.jobs.state.restarts import RestartCounts
+from trainwright.jobs.wait.job_observer import Observation
 
 _INITIALIZERS = ("dataset-initializer-", "model-initializer-")
 
@@ -52,6 +53,13 @@ class Restarted:
 
 
 @dataclass(frozen=True)
+class PodFailed:
+    """A pod failed or was taken from its node, while the job goes on or is about to fail."""
+
+    text: str
+
+
+@dataclass(frozen=True)
 class StatusMessage:
     """Why the job is waiting; empty when it no longer waits."""
 
@@ -65,7 +73,7 @@ class LogOutput:
     line: LogLine
 
 
-JobEvent = PhaseChanged | Progressed | Metrics | Restarted | StatusMessage | LogOutput
+JobEvent = PhaseChanged | Progressed | Metrics | Restarted | PodFailed | StatusMessage | LogOutput
 JobEvents = tuple[JobEvent, ...]
 """The events between two observations, in order."""
 OnJobEvents = Callable[[JobEvents], None]
@@ -90,29 +98,17 @@ def apply_event(progress: Progress | None, event: JobEvent) -> Progress:
     return progress
 
 
-_NO_RESTARTS = RestartCounts()
-
-
 class EventTracker:
     """Turns observations of one job into the events since the previous observation."""
 
-    __slots__ = (
-        "_has_trainer_status",
-        "_is_restart_unconfirmed",
-        "_largest_total",
-        "_observed_restarts",
-        "_restarts",
-        "needs_restart_check",
-        "progress",
-    )
+    __slots__ = ("_has_trainer_status", "_is_running", "_largest_total", "_reason", "_restarts", "progress")
 
     def __init__(self) -> None:
         self.progress: Progress | None = None
-        self.needs_restart_check = False
-        """Whether the job may have restarted, so that the counts should be read and passed to `record_restarts`."""
-        self._has_trainer_status = self._is_restart_unconfirmed = False
-        self._restarts = _NO_RESTARTS
-        self._observed_restarts = self._largest_total = 0
+        self._has_trainer_status = self._is_running = False
+        self._reason = ""
+        self._restarts = RestartCounts()
+        self._largest_total = 0
 
     def observe_status(self, trainjob: Obj) -> JobEvents:
         """Process the current state of the job."""
@@ -122,23 +118,38 @@ class EventTracker:
         """Process a line of the job's log."""
         return tuple(self._observe_line(line))
 
-    def observe_restarts(self, restarts: int) -> None:
-        """Process the container restarts seen so far; an increase sets `needs_restart_check`."""
-        self.needs_restart_check = self.needs_restart_check or restarts > self._observed_restarts
-        self._observed_restarts = restarts
-
-    def record_restarts(self, restarts: RestartCounts) -> JobEvents:
-        """Process restart counts. If they show no restart, `needs_restart_check` is set again at the next change."""
-        return tuple(self._record_restarts(restarts))
+    def observe_pods(self, observation: Observation) -> JobEvents:
+        """Process what a look at the job's pods has found."""
+        return tuple(self._observe_pods(observation))
 
     def _observe_status(self, trainjob: Obj) -> Iterator[JobEvent]:
         current, known = progress_of(trainjob), self.progress
         self._has_trainer_status = bool((trainjob.get("status") or {}).get("trainerStatus"))
         if known is not None and not self._has_trainer_status:
             current = _keep_log_progress(current, known)
-        if known is not None and known.phase is Phase.Running and current.phase in (Phase.Starting, Phase.Restarting):
-            self.needs_restart_check, self._largest_total = True, 0
-        self.needs_restart_check = self.needs_restart_check or (self._is_restart_unconfirmed and current != known)
+        if self._is_running and current.phase is Phase.Starting:
+            self._largest_total = 0
+        self._is_running = current.phase is Phase.Running
+        was_queued = known is not None and known.phase in (Phase.Queued, Phase.Suspended)
+        if self._is_running or current.phase.is_final or (was_queued and current.phase is Phase.Starting):
+            self._reason = ""
+        if known is not None and known.phase in (Phase.Running, Phase.Restarting) and current.phase is Phase.Starting:
+            current = replace(current, phase=known.phase)  # no pod is ready: between two runs, or before the end
+        yield from self._update(replace(current, note=current.note or self._reason))
+
+    def _observe_pods(self, observation: Observation) -> Iterator[JobEvent]:
+        yield from map(PodFailed, observation.failures)
+        if observation.restarts is not None:
+            yield from self._record_restarts(observation.restarts)
+        if self.progress is None or self.progress.phase.is_final:
+            return
+        current = self.progress
+        if observation.is_pending and current.phase is Phase.Running and not self._is_running:
+            current = replace(current, phase=Phase.Restarting)
+        if observation.reason is not None:
+            if current.note in ("", self._reason):
+                current = replace(current, note=observation.reason)
+            self._reason = observation.reason
         yield from self._update(current)
 
     def _observe_line(self, line: LogLine) -> Iterator[JobEvent]:
@@ -149,14 +160,11 @@ class EventTracker:
             yield from self._update(self._merge_progress(self.progress, parsed))
 
     def _record_restarts(self, restarts: RestartCounts) -> Iterator[JobEvent]:
-        before, self._restarts = self._restarts, restarts
-        self.needs_restart_check = self._is_restart_unconfirmed = False
-        if restarts.jobset is not None and restarts.jobset.used > (before.jobset.used if before.jobset else 0):
+        known, self._restarts = self._restarts, restarts
+        if restarts.jobset is not None and restarts.jobset.used > (known.jobset.used if known.jobset else 0):
             yield Restarted(restarts.jobset.used, restarts.jobset.allowed)
-        elif restarts.containers > before.containers:
+        elif restarts.containers > known.containers:
             yield Restarted(restarts.containers, container=True)
-        else:
-            self._is_restart_unconfirmed = self.progress is not None and self.progress.phase is Phase.Starting
 
     def _update(self, current: Progress) -> Iterator[JobEvent]:
         """Yield the differences, the phase first, so that the other events refer to a known phase."""

@@ -27,12 +27,14 @@ from trainwright.jobs.state.identity import Identity
 from trainwright.jobs.submit.submit_or_adopt import LatestCheckpoint, Submitted, submit_or_adopt
 from trainwright.jobs.wait.cancel import cancel_by_suspending
 from trainwright.jobs.wait.job_events import OnJobEvents, ignore_events
+from trainwright.jobs.wait.job_observer import WaitSettings
 from trainwright.jobs.wait.wait_for import wait_for
 
 CancelHandler = Callable[[Cluster, Obj], str]
 """Cancels a job when its wait ends early; returns the outcome as text."""
 log = logging.getLogger(__name__)
 _NO_DEADLINES = Deadlines()
+_SETTINGS = WaitSettings()
 
 
 class Cancelled(TrainJobError):
@@ -51,6 +53,7 @@ def run_to_end(
     previous_identities: Sequence[Identity] = (),
     preemption_budget: int = BUDGET,
     deadlines: Deadlines = _NO_DEADLINES,
+    settings: WaitSettings = _SETTINGS,
     on_event: OnJobEvents = ignore_events,
     logs: LogStreamOptions | None = None,
     on_signal: CancelHandler = cancel_by_suspending,
@@ -78,7 +81,7 @@ def run_to_end(
             )
             return _attempt_of(submitted, cluster, deadlines)
 
-        return _run_attempts(submit, submit, preemption_budget, _WaitOptions(stop, on_event, logs, on_signal, on_error))
+        return _run_attempts(submit, submit, preemption_budget, _WaitOptions(stop, on_event, logs, on_signal, on_error, settings))
 
 
 def follow_to_end(
@@ -88,6 +91,7 @@ def follow_to_end(
     resubmit: Callable[[], Submitted] | None = None,
     preemption_budget: int = BUDGET,
     deadlines: Deadlines = _NO_DEADLINES,
+    settings: WaitSettings = _SETTINGS,
     on_event: OnJobEvents = ignore_events,
     logs: LogStreamOptions | None = None,
     on_signal: CancelHandler = cancel_by_suspending,
@@ -101,7 +105,7 @@ def follow_to_end(
             return _attempt_of(resubmit(), cluster, deadlines)
 
         budget = preemption_budget if resubmit is not None else 0
-        options = _WaitOptions(stop, on_event, logs, on_signal, on_error)
+        options = _WaitOptions(stop, on_event, logs, on_signal, on_error, settings)
         return _run_attempts(lambda: Attempt(cluster, trainjob, deadlines), next_attempt, budget, options)
 
 
@@ -121,6 +125,7 @@ class _WaitOptions(NamedTuple):
     logs: LogStreamOptions | None
     on_signal: CancelHandler
     on_error: CancelHandler
+    settings: WaitSettings
 
 
 def _attempt_of(submitted: Submitted, cluster: Cluster, deadlines: Deadlines) -> Attempt:
@@ -147,7 +152,15 @@ def _run_attempts(first: Callable[[], Attempt], resubmit: Callable[[], Attempt],
 def _wait_for_attempt(attempt: Attempt, options: _WaitOptions) -> Obj:
     cluster, trainjob, deadlines = attempt
     try:
-        seen = wait_for(cluster, trainjob, deadlines=deadlines, on_event=options.on_event, logs=options.logs, stop=options.stop)
+        seen = wait_for(
+            cluster,
+            trainjob,
+            deadlines=deadlines,
+            on_event=options.on_event,
+            logs=options.logs,
+            stop=options.stop,
+            settings=options.settings,
+        )
     except (TrainJobFailed, TrainJobDeleted):
         raise
     except BaseException as error:

@@ -17,6 +17,7 @@ from trainwright.jobs.state.progress import progress_of
 from trainwright.jobs.submit.submit_or_adopt import LatestCheckpoint
 from trainwright.jobs.wait.cancel import CancelPolicy, cancel_owned_job
 from trainwright.jobs.wait.event_printer import EventPrinter
+from trainwright.jobs.wait.job_observer import WaitSettings
 from trainwright.jobs.wait.run import CancelHandler, run_to_end
 
 
@@ -73,6 +74,7 @@ def run_step(
         previous_identities=previous_identities,
         preemption_budget=request.preemption_budget,
         deadlines=deadlines_of(request),
+        settings=wait_settings_of(request),
         on_event=event_printer,
         logs=LogStreamOptions.parse(request.logs, request.log_bytes),
         on_signal=on_signal or on_cancel,
@@ -97,6 +99,10 @@ def result_of(
 
 def deadlines_of(request: TrainRequest) -> Deadlines:
     return Deadlines(queue=request.queue_timeout_seconds, start=request.start_timeout_seconds, run=request.run_timeout_seconds)
+
+
+def wait_settings_of(request: TrainRequest) -> WaitSettings:
+    return WaitSettings(request.fail_if_stuck, request.lost_node_timeout_seconds)
 
 
 def cancel_handler(request: TrainRequest) -> CancelHandler:

@@ -15,15 +15,17 @@ from trainwright.jobs.diagnosis.errors import TrainJobDeadline, TrainJobDeleted,
 from trainwright.jobs.diagnosis.failure_class import deadline_of, failure_of
 from trainwright.jobs.logs.live_logs import LOG_POLL_SECONDS, LiveLogs, LogStreamOptions
 from trainwright.jobs.logs.log_line import LogLine
-from trainwright.jobs.state.deadline_timer import Deadlines, DeadlineTimer
-from trainwright.jobs.state.restarts import count_restarts
+from trainwright.jobs.state.deadline_timer import Deadlines, DeadlineTimer, is_initializing
+from trainwright.jobs.state.pod_history import PodHistory
 from trainwright.jobs.wait.job_events import EventTracker, JobEvents, OnJobEvents, ignore_events
+from trainwright.jobs.wait.job_observer import JobObserver, WaitSettings
 from trainwright.jobs.wait.watching import JobWatch
 
 _POLL_SECONDS, _MAX_POLL_SECONDS = 1.0, 20.0
 
 
 _NO_DEADLINES = Deadlines()
+_SETTINGS = WaitSettings()
 
 
 def wait_for(
@@ -34,32 +36,33 @@ def wait_for(
     on_event: OnJobEvents = ignore_events,
     logs: LogStreamOptions | None = None,
     stop: threading.Event | None = None,
+    settings: WaitSettings = _SETTINGS,
 ) -> Obj:
     """Wait until the TrainJob has succeeded; returns it.
 
     `on_event` is called in this thread with the events of every change, with `logs` also with all lines of the job's log.
     Setting `stop` ends the wait; the job is then returned in its last observed state. Raises TrainJobFailed with a
-    report, TrainJobDeleted, TrainJobDeadline (subclasses distinguish causes), and ApiError if the job may not be read or
-    the API server has been unreachable for half an hour.
+    report, TrainJobDeleted, TrainJobDeadline (subclasses distinguish causes: CannotStart and NodeLost depend on `settings`), and
+    ApiError if the job may not be read or the API server has been unreachable for half an hour.
     """
+    observer = JobObserver(cluster, trainjob, settings)
     with JobWatch(cluster, trainjob) as watch, LiveLogs(cluster, trainjob, logs) as logs_reader:
-        return _follow(cluster, JobState(trainjob, deadlines), watch, EventPublisher(on_event, logs_reader), stop)
+        return _follow(cluster, JobState(trainjob, deadlines), watch, EventPublisher(on_event, logs_reader, observer), stop)
 
 
 def _follow(cluster: Cluster, state: JobState, watch: JobWatch, publisher: EventPublisher, stop: threading.Event | None) -> Obj:
     poll_seconds = publisher.poll_seconds
     while stop is None or not stop.is_set():
-        publisher.observe_status(cluster, state.trainjob)
-        phase = phase_of(state.trainjob)
+        phase = state.phase = publisher.observe_status(state.trainjob)
         if phase.is_final:
-            publisher.end(cluster, state.trainjob)
+            publisher.end(state.trainjob)
         if phase is Phase.Succeeded:
             return state.trainjob
         if phase is Phase.Failed:
-            raise failure_of(cluster, state.trainjob)
+            raise failure_of(cluster, state.trainjob, publisher.history)
         if expired := state.expired_deadline():
             raise deadline_of(cluster, state.trainjob, str(expired), expired.what)
-        change = watch.next_change(min(poll_seconds, max(state.seconds_left(), 0.01)))
+        change = watch.next_change(min(poll_seconds, max(state.seconds_left(), 0.01), max(publisher.seconds_left(), 0.01)))
         if stop is None and not publisher.has_logs:  # no need to react to `stop`; thousands of waits may share a process
             poll_seconds = min(poll_seconds * random.uniform(1.5, 2.0), _MAX_POLL_SECONDS)
         if change is not None:
@@ -72,29 +75,41 @@ def _follow(cluster: Cluster, state: JobState, watch: JobWatch, publisher: Event
 class EventPublisher:
     """Passes the events since the last observation, and new log lines, to the callback."""
 
-    def __init__(self, on_event: OnJobEvents, logs_reader: LiveLogs):
-        self._on_event, self._logs, self._tracker = on_event, logs_reader, EventTracker()
+    def __init__(self, on_event: OnJobEvents, logs_reader: LiveLogs, observer: JobObserver):
+        self._on_event, self._logs, self._observer, self._tracker = on_event, logs_reader, observer, EventTracker()
         self.has_logs = logs_reader.selector is not None
         self._seen: Obj | None = None
         self.poll_seconds = LOG_POLL_SECONDS if self.has_logs else _POLL_SECONDS
 
-    def observe_status(self, cluster: Cluster, trainjob: Obj) -> None:
-        """Publish the current state of the job, new log lines and, if it may have restarted, its restart counts."""
-        if trainjob is self._seen and not self.has_logs:
-            return
-        self._seen, events = trainjob, self._tracker.observe_status(trainjob)
-        self._logs.observe_status(trainjob)
-        self._publish(events + self._restart_events(cluster, trainjob), self._logs.lines())
+    @property
+    def history(self) -> PodHistory:
+        """What was observed of the job's pods."""
+        return self._observer.history
 
-    def end(self, cluster: Cluster, trainjob: Obj) -> None:
-        """Publish the rest of a finished job's log."""
+    def seconds_left(self) -> float:
+        """Return the seconds until the job's pods are to be observed."""
+        return self._observer.seconds_left()
+
+    def observe_status(self, trainjob: Obj) -> Phase:
+        """Publish the current state of the job, new log lines, and what a look at its pods shows; returns the phase."""
+        if trainjob is not self._seen:
+            self._seen = trainjob
+            self._logs.observe_status(trainjob)
+            self._publish(self._tracker.observe_status(trainjob), ())
+        self._publish((), self._logs.lines())
+        self._observer.observe_log(self._logs.restarts)
+        if (observation := self._observer.observe(trainjob)) is not None:
+            self._publish(self._tracker.observe_pods(observation), ())
+        assert self._tracker.progress is not None
+        return self._tracker.progress.phase
+
+    def end(self, trainjob: Obj) -> None:
+        """Publish the rest of a finished job's log, and the restarts that it shows."""
         for line in self._logs.remaining_lines():
             self._publish((), [line])
-        self._publish(self._restart_events(cluster, trainjob), ())
-
-    def _restart_events(self, cluster: Cluster, trainjob: Obj) -> JobEvents:
-        self._tracker.observe_restarts(self._logs.restarts)
-        return self._tracker.record_restarts(count_restarts(cluster, trainjob)) if self._tracker.needs_restart_check else ()
+        self._observer.observe_log(self._logs.restarts)
+        if (observation := self._observer.observe_end(trainjob)) is not None:
+            self._publish(self._tracker.observe_pods(observation), ())
 
     def _publish(self, events: JobEvents, lines: Iterable[LogLine]) -> None:
         published = [*events, *(event for line in lines for event in self._tracker.observe_line(line))]
@@ -125,10 +140,12 @@ def _read_current(cluster: Cluster, state: JobState) -> Obj:
 class JobState:
     """The last observed state of the awaited job. Does no I/O, so that threads and event loops can both use it."""
 
-    __slots__ = ("_timer", "trainjob")
+    __slots__ = ("_timer", "phase", "trainjob")
 
     def __init__(self, trainjob: Obj, deadlines: Deadlines):
         self.trainjob = trainjob
+        self.phase = phase_of(trainjob)
+        """The phase as shown: a job that has run is not `Starting` again because no pod is ready for a moment."""
         self._timer = DeadlineTimer(deadlines)
 
     def observe_status(self, event: str, seen: Obj) -> None:
@@ -142,18 +159,17 @@ class JobState:
 
     def seconds_left(self) -> float:
         """Return the seconds until the deadline of the job's phase; infinity if it has none."""
-        return self._timer.seconds_left(phase_of(self.trainjob))
+        return self._timer.seconds_left(self.phase, is_initializing=is_initializing(self.trainjob))
 
     def expired_deadline(self) -> TrainJobDeadline | None:
         """Return the error of an expired deadline; None if none has expired."""
-        phase = phase_of(self.trainjob)
-        expired = self._timer.expired(phase)
+        expired = self._timer.expired(self.phase, is_initializing=is_initializing(self.trainjob))
         if expired is None:
             return None
         what, limit = expired
         if what == "total":
-            return deadline_error(f"{_describe(self.trainjob)} has not ended within {limit:g} s: it is {phase.value}", what)
-        return deadline_error(f"{_describe(self.trainjob)} was {phase.value} for more than {limit:g} s", what)
+            return deadline_error(f"{_describe(self.trainjob)} has not ended within {limit:g} s: it is {self.phase.value}", what)
+        return deadline_error(f"{_describe(self.trainjob)} was {self.phase.value} for more than {limit:g} s", what)
 
 
 def _describe(trainjob: Obj) -> str:

@@ -12,7 +12,7 @@ import time
 from collections import Counter
 from typing import Protocol
 
-from trainwright.api.errors import Forbidden, Unauthorized
+from trainwright.api.errors import ApiError, Forbidden, Unauthorized
 from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import Obj, name_of, namespace_of
 from trainwright.cluster.protocol import Cluster
@@ -23,6 +23,8 @@ _CONNECTION_SECONDS = 30
 """Maximum seconds for which the watch of one job outlives its wait."""
 CLUSTER_LOST_SECONDS = 1800
 """Seconds of an unreachable API server after which the wait fails."""
+ACCESS_LOST_SECONDS = 180
+"""Seconds of rejected credentials, or of a withdrawn permission, after which the wait fails."""
 _shared = SharedWatches()
 _waiting: Counter[tuple[int, str]] = Counter()
 _lock = threading.Lock()
@@ -133,7 +135,7 @@ class JobWatch:
     def _check(self) -> None:
         try:
             check_reachable(self._source.reflector)
-        except (Forbidden, Unauthorized):
+        except Forbidden:
             if isinstance(self._source, _SingleWatch):
                 raise
             self._source.close()  # without permission to watch the namespace, watching one name may be allowed
@@ -141,10 +143,25 @@ class JobWatch:
 
 
 def check_reachable(reflector: Reflector) -> None:
-    """Raise the watch's ApiError if waiting on is pointless: no permission, or unreachable for CLUSTER_LOST_SECONDS."""
-    if reflector.failure is None:
+    """Raise the watch's ApiError if waiting on is pointless.
+
+    That is: no permission, credentials that are rejected or a permission that is gone for ACCESS_LOST_SECONDS (a renewed token is
+    used as soon as there is one), or an API server that is unreachable for CLUSTER_LOST_SECONDS.
+    """
+    failure, denied_since, now = reflector.failure, reflector.denied_since, time.monotonic()
+    if failure is None:
         return
-    since, error = reflector.failure
-    is_forbidden = isinstance(error, Forbidden | Unauthorized) and not reflector.synced.is_set()
-    if is_forbidden or time.monotonic() - since > CLUSTER_LOST_SECONDS:
+    since, error = failure
+    if denied_since is not None and now - denied_since > ACCESS_LOST_SECONDS:
+        raise _access_lost(error, now - denied_since)
+    if (isinstance(error, Forbidden) and not reflector.synced.is_set()) or now - since > CLUSTER_LOST_SECONDS:
         raise error
+
+
+def _access_lost(error: ApiError, seconds: float) -> ApiError:
+    if not isinstance(error, Unauthorized):
+        return error
+    return Unauthorized(
+        f"the API server has rejected the credentials for {seconds:.0f} s ({error.message}): renew them, then wait again; "
+        "the job is not affected"
+    )

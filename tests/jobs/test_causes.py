@@ -1,0 +1,209 @@
+"""Which pod made a job fail: by itself, by a disruption, deleted by somebody; and which ones were only stopped because of it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trainwright.jobs import Identity, OutOfMemory, Preempted, StepFailed, submit_or_adopt
+from trainwright.jobs.diagnosis.causes import Deletions, deletions_in, failures_of, split_by_attempt
+from trainwright.jobs.diagnosis.failure_class import failure_of
+from trainwright.jobs.state.pod_history import MAX_GONE_PODS, PodHistory, deletion_requested
+
+NOON = "2026-01-01T12:00:{:02}Z"
+
+
+def state(code: int | None, at: int = 0, reason: str = "Error") -> dict[str, Any]:
+    if code is None:
+        return {"running": {"startedAt": NOON.format(0)}}
+    return {"terminated": {"exitCode": code, "reason": reason, "finishedAt": NOON.format(at)}}
+
+
+def pod(
+    index: int,
+    now: dict[str, Any],
+    *,
+    last: dict[str, Any] | None = None,
+    restarts: int = 0,
+    deleted: int | None = None,
+    disrupted: int | None = None,
+    attempt: int = 0,
+    born: int = 0,
+) -> dict[str, Any]:
+    """`deleted` is the second at which the deletion was requested, with a grace of 5 s."""
+    metadata: dict[str, Any] = {
+        "name": f"j-node-0-{index}-{attempt}{born:02}xx",
+        "uid": f"{index}-{attempt}-{born}",
+        "creationTimestamp": NOON.format(born),
+        "labels": {
+            "jobset.sigs.k8s.io/replicatedjob-name": "node",
+            "jobset.sigs.k8s.io/restart-attempt": str(attempt),
+            "batch.kubernetes.io/job-completion-index": str(index),
+        },
+    }
+    if deleted is not None:
+        metadata |= {"deletionTimestamp": NOON.format(deleted + 5), "deletionGracePeriodSeconds": 5}
+    conditions = []
+    if disrupted is not None:
+        since = NOON.format(disrupted)
+        conditions = [
+            {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI", "lastTransitionTime": since}
+        ]
+    container = {"name": "node", "restartCount": restarts, "state": now, "lastState": last or {}}
+    phase = "Failed" if "terminated" in now else "Running"
+    return {
+        "metadata": metadata,
+        "spec": {"containers": [{"name": "node"}]},
+        "status": {"phase": phase, "conditions": conditions, "containerStatuses": [container]},
+    }
+
+
+def ranked(pods: list[dict[str, Any]], deletions: Deletions) -> list[str]:
+    history = PodHistory()
+    history.observe(pods)
+    return [f"{f.index}{'c' if f.is_consequence else ''}" for f in failures_of(history.pods(), deletions)]
+
+
+@pytest.mark.parametrize(
+    ("pods", "by_job", "failing_since", "expected"),
+    [
+        # a rank fails, its Job stops the other, which ignores SIGTERM
+        ([pod(0, state(137, 9), deleted=4), pod(1, state(7, 3))], {0}, 4, ["1", "0c"]),
+        # somebody deletes a pod, its Job then the other
+        ([pod(0, state(137, 9), deleted=3), pod(1, state(137, 9), deleted=4)], {1}, 4, ["0", "1c"]),
+        # the same without rights to read events: the Job was failing only after the first deletion
+        ([pod(0, state(137, 9), deleted=3), pod(1, state(137, 9), deleted=4)], None, 4, ["0", "1c"]),
+        # evicted; the peer loses its connection and fails by itself before it is stopped
+        ([pod(0, state(1, 5)), pod(1, state(143, 8), deleted=3, disrupted=3)], set(), 6, ["1", "0"]),
+        # it fails in the second in which its deletion is requested
+        ([pod(0, state(None), deleted=4), pod(1, state(7, 4), deleted=4)], {0, 1}, 4, ["1", "0c"]),
+        # told to stop, a program exits with a code of its own, some time later
+        ([pod(0, state(1, 8), deleted=4), pod(1, state(7, 3))], {0}, 4, ["1", "0c"]),
+        # at the back-off limit, the pod that was restarted too often is stopped as well
+        ([pod(0, state(None), deleted=9), pod(1, state(None), last=state(7, 6), restarts=2, deleted=9)], {0, 1}, 9, ["1", "0c"]),
+        (
+            [pod(0, state(137, 12), deleted=9), pod(1, state(137, 12), last=state(7, 6), restarts=2, deleted=9)],
+            {0, 1},
+            9,
+            ["1", "0c"],
+        ),
+        # a container that failed once and runs again is not the cause of what follows
+        ([pod(0, state(None), last=state(3, 1), restarts=1), pod(1, state(7, 5))], set(), 6, ["1", "0"]),
+    ],
+)
+def test_the_cause_comes_first(
+    pods: list[dict[str, Any]], by_job: set[int] | None, failing_since: int, expected: list[str]
+) -> None:
+    named = [one["metadata"]["name"] for one in pods if by_job and int(one["metadata"]["uid"][0]) in by_job]
+    events = None if by_job is None else [{"reason": "SuccessfulDelete", "message": f"Deleted pod: {name}"} for name in named]
+    assert ranked(pods, deletions_in(events, NOON.format(failing_since))) == expected
+
+
+def test_what_was_observed_before_a_pod_was_deleted_is_reported() -> None:
+    history = PodHistory()
+    history.observe([pod(0, state(137, 2, "OOMKilled"), restarts=0)])
+    history.observe([pod(0, state(None), last=state(137, 2, "OOMKilled"), restarts=1)])
+    history.observe([pod(0, state(143, 9), last=state(137, 7, "OOMKilled"), restarts=2, deleted=8)])
+    history.observe([])
+    (failure,) = failures_of(history.pods(), Deletions(frozenset({"j-node-0-0-000xx"}), NOON.format(8)))
+    assert failure.out_of_memory
+    assert failure.is_gone
+    assert failure.describe() == "exited 137 (out of memory); it was restarted 1 time before (exited 137, OOMKilled)"
+
+
+def test_only_the_last_attempt_counts() -> None:
+    history = PodHistory()
+    history.observe([pod(0, state(1, 1)), pod(1, state(2, 2))])
+    history.observe([pod(0, state(3, 5), attempt=1, born=3), pod(1, state(4, 6), attempt=1, born=3)])
+    history.observe([pod(0, state(3, 5), attempt=1, born=3), pod(1, state(5, 9), attempt=1, born=8)])
+    current, replaced = split_by_attempt(history.pods())
+    assert [failure.exit_code for failure in failures_of(current, Deletions())] == [3, 5]
+    assert sorted(failure.exit_code or 0 for failure in failures_of(replaced, Deletions())) == [1, 2, 4]
+
+
+def test_a_deletion_is_as_old_as_its_request() -> None:
+    assert deletion_requested(pod(0, state(None), deleted=7)) == NOON.format(7)
+    assert deletion_requested(pod(0, state(None))) == ""
+    history = PodHistory()
+    history.observe([pod(0, state(None), deleted=7)])
+    at_once = pod(0, state(137, 12), deleted=12)
+    at_once["metadata"] |= {"deletionTimestamp": NOON.format(12), "deletionGracePeriodSeconds": 0}
+    history.observe([at_once])
+    assert history.pods()[0].deletion_requested == NOON.format(7), "the kubelet moves the time when it has stopped the pod"
+
+
+PODS = st.builds(
+    pod,
+    st.integers(0, 5),
+    st.sampled_from([state(None), state(0, 3), state(1, 3), state(137, 9)]),
+    last=st.sampled_from([None, state(3, 1)]),
+    restarts=st.integers(0, 2),
+    deleted=st.sampled_from([None, 2, 8]),
+    disrupted=st.sampled_from([None, 2]),
+    attempt=st.integers(0, 2),
+    born=st.integers(0, 3),
+)
+
+
+@given(st.lists(st.lists(PODS, max_size=6, unique_by=lambda one: one["metadata"]["uid"]), max_size=6))
+def test_property_a_history_survives_its_transfer_and_stays_small(looks: list[list[dict[str, Any]]]) -> None:
+    history = PodHistory()
+    for pods in looks:
+        history.observe(pods)
+    sent = history.as_dict(max_pods=4, max_lines=20, max_width=300)
+    received = PodHistory.from_dict(json.loads(json.dumps(sent)))
+    wanted = [seen for seen in history.pods() if seen.is_of_interest][:4]
+    assert [(seen.pod, seen.failed_runs, seen.deletion_requested) for seen in received.pods()] == [
+        (seen.pod, seen.failed_runs, seen.deletion_requested) for seen in wanted
+    ]
+    for seen in history.pods():
+        assert not seen.is_gone or seen.is_of_interest
+    assert len(json.dumps(sent)) < 16_000
+
+
+def test_a_job_of_many_pods_is_remembered_in_part() -> None:
+    history = PodHistory()
+    for number in range(3):
+        history.observe([pod(index, state(1, 3), attempt=number) for index in range(MAX_GONE_PODS)])
+    history.observe([])
+    assert len(history.pods()) == MAX_GONE_PODS
+
+
+def test_a_pod_failure_policy_tells_of_an_eviction_that_nobody_saw(
+    cluster: Any, request_of: Any, set_status: Any, add_pod: Any
+) -> None:
+    trainjob = submit_or_adopt(cluster, request_of(), Identity("o", "r", "s"), "default").trainjob
+    trainjob = set_status(
+        trainjob, "Failed", jobsStatus=[{"name": "node", "ready": 0, "succeeded": 0, "failed": 1, "active": 0, "suspended": 0}]
+    )
+    name = trainjob["metadata"]["name"]
+    peer = {"name": "node", "image": "i", "imageID": "", "ready": False, "restartCount": 0, "state": state(143, 9)}
+    add_pod(trainjob, 1, phase="Failed", containerStatuses=[peer])
+    assert isinstance(failure_of(cluster, trainjob), StepFailed)
+    message = f"Pod default/{name}-node-0-0-bcdfg has condition DisruptionTarget matching FailJob rule at index 0"
+    event = {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": "e", "namespace": "default"},
+        "involvedObject": {"kind": "Job", "name": f"{name}-node-0", "namespace": "default"},
+        "type": "Warning",
+        "reason": "PodFailurePolicy",
+        "message": message,
+        "lastTimestamp": "2100-01-01T00:00:00Z",
+    }
+    cluster.create(event)
+    error = failure_of(cluster, trainjob)
+    assert isinstance(error, Preempted)
+    assert f"pod {name}-node-0-0-bcdfg (step node) was disrupted" in str(error)
+
+
+def test_out_of_memory_before_the_back_off_limit_is_out_of_memory(cluster: Any, request_of: Any, set_status: Any) -> None:
+    trainjob = submit_or_adopt(cluster, request_of(), Identity("o", "r", "s"), "default").trainjob
+    trainjob = set_status(trainjob, "Failed")
+    history = PodHistory()
+    history.observe([pod(0, state(None), last=state(137, 6, "OOMKilled"), restarts=2, deleted=9)])
+    assert isinstance(failure_of(cluster, trainjob, history), OutOfMemory)

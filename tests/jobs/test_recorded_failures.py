@@ -1,0 +1,148 @@
+"""TrainJobs that were recorded on a real cluster: what the command line, a component and an Airflow task say of each.
+
+Each recording says itself what must be told. All are replayed as a user would run them, on a virtual clock.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import re
+from pathlib import Path
+
+import pytest
+from recorded_cluster import Recording
+from recording_archives import recordings_of
+from replay import Replayed, replay
+
+CASES = sorted(path.name for path in (recordings_of("failures") / "cases").iterdir())
+CALLERS = ("cli", *(pytest.param(by, marks=pytest.mark.medium) for by in ("component", "operator", "trigger")))
+# What the API shows of a reason to wait, as it stands in an event or in a status, and must be said ten seconds later.
+REASONS = {
+    "claim-missing": 'persistentvolumeclaim "nope" not found',
+    "configmap-volume-missing": 'configmap "nope" not found',
+    "image-missing": "ErrImagePull",
+    "image-never": "ErrImageNeverPull",
+    "job-refused": "may not specify more than 1 volume type",
+    "kueue-no-queue": "LocalQueue nobody doesn't exist",
+    "kueue-too-large": "insufficient quota for cpu",
+    "kueue-preempted": "Preempted to accommodate",
+    "kueue-waits": "insufficient unused quota",
+    "limitrange": "maximum memory usage per Container",
+    "node-lost": "Node is not ready|DeletionByTaintManager",
+    "evicted-api-restarts": "EvictionByEvictionAPI",
+    "pull-secret": "ErrImagePull",
+    "quota-pods": "exceeded quota",
+    "readiness": "Readiness probe failed",
+    "unschedulable-cpu": "Insufficient cpu",
+}
+SECONDS = 10.5
+"""Ten, and what whole seconds of recorded times leave open."""
+_PHASES = ("Queued", "Starting", "Running", "Restarting", "Suspended", "Succeeded", "Failed")
+
+
+@functools.cache
+def replayed(case: str, by: str = "cli", **options: object) -> Replayed:
+    return replay(recordings_of("failures") / "cases" / case, by, **options)
+
+
+def phases(case: str) -> list[str]:
+    """The phases that were shown, one after another."""
+    lines = [line for _, line in replayed(case).lines if not re.match(r"Restarting: (\d+ )?restart", line)]
+    shown = [word for line in lines if (word := re.split(r"[: ]", line)[0]) in _PHASES]
+    return [word for word, _ in itertools.groupby(shown)]
+
+
+@pytest.mark.parametrize("by", CALLERS)
+@pytest.mark.parametrize("case", CASES)
+def test_what_is_told_of_a_job(case: str, by: str) -> None:
+    told = replayed(case, by)
+    assert not told.problems, f"{told.problems}\n{told.text}"
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case != "quota-trainjobs"])
+def test_a_job_that_runs_is_not_starting_again(case: str) -> None:
+    shown = phases(case)
+    assert shown.count("Running") <= (2 if case in ("evicted-api-restarts", "jobset-restart", "kueue-preempted") else 1), shown
+    assert ("Running", "Starting") not in itertools.pairwise(shown), shown
+
+
+@pytest.mark.parametrize("by", ["cli", pytest.param("trigger", marks=pytest.mark.medium)])
+@pytest.mark.parametrize("case", [case for case in REASONS if case in CASES])
+def test_why_a_job_waits_is_said_within_ten_seconds(case: str, by: str) -> None:
+    recording = Recording(recordings_of("failures") / "cases" / case)
+    since = recording.job.at if recording.job else 0.0
+    visible = next(
+        change.at for change in recording.changes if re.search(REASONS[case], str(change.object)) and change.at >= since
+    )
+    said = replayed(case, by).said_at(REASONS[case])
+    assert said is not None
+    assert said - visible <= SECONDS, replayed(case, by).text
+
+
+def test_the_same_reason_is_not_repeated() -> None:
+    for case in ("image-missing", "quota-pods", "unschedulable-cpu", "configmap-volume-missing"):
+        reasons = [line for _, line in replayed(case).lines if line.startswith("Starting: ")]
+        assert len(reasons) == 1, reasons
+
+
+def test_an_expired_deadline_of_the_cluster_is_said_at_once() -> None:
+    recording = Recording(recordings_of("failures") / "cases" / "deadline")
+    failing = next(
+        change.at for change in recording.changes if change.plural == "jobs" and "DeadlineExceeded" in str(change.object)
+    )
+    said = replayed("deadline").said_at("activeDeadlineSeconds")
+    assert said is not None
+    assert said - failing < 1.0
+
+
+def test_a_lost_node_is_named_while_waiting_and_may_end_the_wait() -> None:
+    assert re.search(r"node node-1 has been lost since 2026-11-22T14:44:00Z", replayed("node-lost").text)
+    ended = replayed("node-lost", lost_node_timeout_seconds=5)
+    assert ended.exit_code == 12
+    assert ended.seconds < 70, "the node comes back after 77 s"
+    assert "does not end: pod" in ended.text
+
+
+def test_a_job_that_can_never_start_may_be_waited_for() -> None:
+    assert replayed("image-never").seconds < 20
+    patient = replayed("image-never", "component", fail_if_stuck=False)
+    assert patient.exit_code == 13
+    assert "was Starting for more than 30 s" in patient.text
+
+
+def test_the_kubelets_own_words_are_not_the_programs_output() -> None:
+    for case in CASES:
+        if case != "quota-trainjobs":
+            assert "unable to retrieve container logs" not in replayed(case).text
+
+
+def test_a_wait_asks_for_little() -> None:
+    for case in CASES:
+        told = replayed(case)
+        reads = [request for _, request in told.requests if request.startswith(("list pods", "list events", "list workloads"))]
+        assert len(reads) <= 60, (case, len(reads))  # at most 30 changes of a status, in at most 80 seconds
+
+
+@pytest.mark.parametrize("case", ["exit-onfailure", "jobset-restart"])
+def test_restarts_are_named_with_their_exit_codes(case: str) -> None:
+    code = {"exit-onfailure": 7, "jobset-restart": 5}[case]
+    report = replayed(case).text.partition(" failed: ")[2]
+    assert re.search(rf"(restarted \d+ time|before a restart).*exited {code}", report)
+
+
+def test_who_deleted_a_pod_and_who_was_stopped_because_of_it() -> None:
+    lines = [line for line in replayed("pod-deleted").text.splitlines() if line.startswith("pod ")]
+    assert re.match(r"pod job-node-0-0-\w+ .*was deleted at \S+, not by its Job", lines[0])
+    assert re.match(r"pod job-node-0-1-\w+ .*was stopped by its Job", lines[1])
+
+
+def test_a_folder_is_replayed_from_the_command_line(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    import replay as program
+
+    folder: Path = recordings_of("failures") / "cases" / "exit-never"
+    monkeypatch.setattr("sys.argv", ["replay", str(folder)])
+    assert program.main() == 0
+    out = capsys.readouterr().out
+    assert out.startswith("== exit-never: exit code 10 after ")
+    assert "ValueError: bad batch" in out

@@ -1,0 +1,136 @@
+"""A volume of two types is refused before anything is sent: the API server would refuse it only when the Job is created."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from trainwright.api import AdmissionContext, admit
+from trainwright.api.errors import Invalid
+from trainwright.api.kinds import CLAIM, CLUSTER_TRAINING_RUNTIME, TRAINJOB
+from trainwright.api.objects import copy_of
+from trainwright.controlplane.embedded import EmbeddedCluster
+from trainwright.jobs import Identity, IncompatibleRuntime, TrainRequest, submit_or_adopt
+from trainwright.jobs.request.manifest import trainjob_manifest
+from trainwright.jobs.submit.compatibility import check_compatible
+from trainwright.materialize import materialize
+from trainwright.runtimes import bundled_runtime
+
+STEP = Identity("kfp", "run", "train")
+WORKSPACE = "pvc://claim?size=1Gi"
+
+
+def runtime_with(*volumes: dict[str, Any], name: str = "torch-distributed") -> dict[str, Any]:
+    """A runtime whose training pods have these volumes and mount the first at /scratch."""
+    runtime = copy_of(bundled_runtime("torch-distributed") or {})
+    runtime["metadata"]["name"] = name
+    for job in runtime["spec"]["template"]["spec"]["replicatedJobs"]:
+        pod = job["template"]["spec"]["template"]["spec"]
+        pod["volumes"] = list(volumes)
+        for container in pod["containers"] if volumes else []:
+            container["volumeMounts"] = [{"name": volumes[0]["name"], "mountPath": "/scratch"}]
+    return runtime
+
+
+def patch(*volumes: dict[str, Any]) -> dict[str, Any]:
+    jobs = [{"name": "node", "template": {"spec": {"template": {"spec": {"volumes": list(volumes)}}}}}]
+    return {"manager": "example.com/me", "trainingRuntimeSpec": {"template": {"spec": {"replicatedJobs": jobs}}}}
+
+
+def manifest(*patches: dict[str, Any]) -> dict[str, Any]:
+    spec = {"runtimeRef": {"name": "torch-distributed"}, "trainer": {"command": ["true"]}, "runtimePatches": list(patches)}
+    return {"apiVersion": TRAINJOB.api_version, "kind": "TrainJob", "metadata": {"name": "m"}, "spec": spec}
+
+
+EMPTY = {"name": "initializer", "emptyDir": {}}
+CONFIG = {"name": "initializer", "configMap": {"name": "c"}}
+CLAIMED = {"name": "initializer", "persistentVolumeClaim": {"claimName": "other"}}
+
+
+@pytest.mark.parametrize(
+    ("runtime", "fields", "field", "words"),
+    [
+        (
+            runtime_with(EMPTY),
+            {"workspace": WORKSPACE},
+            "workspace",
+            "the runtime 'torch-distributed' has emptyDir, and the works",
+        ),
+        (
+            runtime_with(CONFIG),
+            {"workspace": WORKSPACE},
+            "workspace",
+            "the runtime 'torch-distributed' has configMap, and the wo",
+        ),
+        (
+            runtime_with(),
+            {"workspace": WORKSPACE, "runtime_patches": [patch(EMPTY)]},
+            "workspace",
+            "runtime_patches[0] has emptyDir, and the workspace is a persistentVolumeClaim",
+        ),
+        (
+            runtime_with(),
+            {"workspace": WORKSPACE, "manifest": manifest(patch(CONFIG)), "runtime": "", "command": []},
+            "workspace",
+            "spec.runtimePatches[0] of the manifest has configMap, and the workspace is a persistentVolumeClaim",
+        ),
+        (
+            runtime_with({"name": "cache", "persistentVolumeClaim": {"claimName": "c"}}),
+            {"runtime_patches": [patch({"name": "cache", "emptyDir": {}})]},
+            "runtime_patches",
+            "the runtime 'torch-distributed' has persistentVolumeClaim, and runtime_patches[0] has emptyDir",
+        ),
+        (
+            runtime_with(EMPTY),
+            {"manifest": manifest(patch(CONFIG)), "runtime": "", "command": []},
+            "manifest",
+            "the runtime 'torch-distributed' has emptyDir, and spec.runtimePatches[0] of the manifest has configMap",
+        ),
+    ],
+)
+def test_two_types_are_refused_and_both_are_named(runtime: Any, fields: Any, field: str, words: str) -> None:
+    request = TrainRequest(**{"runtime": "torch-distributed", "command": ["true"], **fields})
+    with pytest.raises(IncompatibleRuntime) as raised:
+        check_compatible(request, runtime)
+    (problem,) = raised.value.problems
+    assert problem.field == field
+    assert words in problem.message
+    assert "'torch-distributed'" in problem.message
+    assert "rename it" in problem.message
+    made = materialize(trainjob_manifest(request, STEP, "default", runtime), runtime)[-1]
+    with pytest.raises(Invalid, match="may not specify more than 1 volume type"):  # what the API server says, later
+        admit(job_of(made), context=AdmissionContext(strictness="Strict"))
+
+
+def job_of(jobset: dict[str, Any]) -> dict[str, Any]:
+    """The Job that JobSet creates from the last replicated job."""
+    spec = copy_of(jobset["spec"]["replicatedJobs"][-1]["template"]["spec"])
+    spec["template"]["spec"].setdefault("restartPolicy", "OnFailure")  # as JobSet does
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j", "namespace": "default"}, "spec": spec}
+
+
+@pytest.mark.parametrize(
+    ("runtime", "fields"),
+    [
+        (runtime_with(CLAIMED), {"workspace": WORKSPACE}),
+        (runtime_with({"name": "initializer"}), {"workspace": WORKSPACE}),
+        (runtime_with({"name": "cache", "emptyDir": {}}), {"workspace": WORKSPACE}),
+        (runtime_with(EMPTY), {}),
+        (runtime_with(EMPTY), {"runtime_patches": [patch({"name": "initializer", "emptyDir": {"medium": "Memory"}})]}),
+        (runtime_with(CLAIMED), {"workspace": WORKSPACE, "runtime_patches": [patch(CLAIMED)]}),
+    ],
+)
+def test_one_type_is_fine(runtime: Any, fields: Any) -> None:
+    request = TrainRequest(**{"runtime": "torch-distributed", "command": ["true"], **fields})
+    check_compatible(request, runtime)
+    made = materialize(trainjob_manifest(request, STEP, "default", runtime), runtime)[-1]
+    admit(job_of(made), context=AdmissionContext(strictness="Strict"))
+
+
+def test_nothing_is_created(cluster: EmbeddedCluster, request_of: Callable[..., TrainRequest]) -> None:
+    cluster.create({**runtime_with(EMPTY, name="scratch"), "kind": CLUSTER_TRAINING_RUNTIME.kind})
+    with pytest.raises(IncompatibleRuntime, match="the runtime 'scratch' has emptyDir"):
+        submit_or_adopt(cluster, request_of(runtime="scratch", workspace=WORKSPACE), STEP, "default")
+    assert cluster.list(TRAINJOB).items == cluster.list(CLAIM).items == []

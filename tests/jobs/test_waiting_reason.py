@@ -1,0 +1,248 @@
+"""Why a job makes no progress: from its queue, its pods, and the events of what could not be created."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from recorded_cluster import RecordedCluster, Recording
+from recording_archives import recordings_of
+from virtual_time import VirtualClock
+
+from trainwright.api.errors import Forbidden, NotFound
+from trainwright.api.kinds import TRAINJOB
+from trainwright.cluster.delegating import DelegatingCluster
+from trainwright.cluster.protocol import Listing
+from trainwright.jobs import Identity, submit_or_adopt
+from trainwright.jobs.diagnosis.waiting_reason import ReasonFinder, WaitingReason, pods_reason
+from trainwright.jobs.state.pods import pods_of
+
+OLD = "2020-01-01T00:00:00Z"
+
+
+def container(state: dict[str, Any], name: str = "node", last: dict[str, Any] | None = None, restarts: int = 0) -> dict[str, Any]:
+    return {"name": name, "state": state, "lastState": last or {}, "restartCount": restarts}
+
+
+def pod(*containers: dict[str, Any], name: str = "p", phase: str = "Pending", **metadata: Any) -> dict[str, Any]:
+    status = {"phase": phase, "containerStatuses": list(containers)}
+    return {"metadata": {"name": name, **metadata}, "spec": {"nodeName": "n1"}, "status": status}
+
+
+def waiting(reason: str, message: str = "m") -> dict[str, Any]:
+    return {"waiting": {"reason": reason, "message": message}}
+
+
+def ended(code: int, reason: str = "Error", message: str = "") -> dict[str, Any]:
+    return {"terminated": {"exitCode": code, "reason": reason, "message": message, "finishedAt": OLD}}
+
+
+NO_COMMAND = ended(128, "StartError", 'exec: "/no": stat /no: no such file or directory')
+
+
+@pytest.mark.parametrize(
+    ("pods", "words", "part", "cannot_recover"),
+    [
+        ([pod(container(waiting("ImagePullBackOff")))], "ImagePullBackOff: m", "image", False),
+        ([pod(container(waiting("InvalidImageName")))], "InvalidImageName: m", "image", True),
+        ([pod(container(waiting("ErrImageNeverPull")))], "ErrImageNeverPull", "image", True),
+        ([pod(container(waiting("CreateContainerConfigError")))], "CreateContainerConfigError: m", "container", False),
+        (
+            [pod(container(waiting("CrashLoopBackOff"), last=ended(7), restarts=2), phase="Running")],
+            "after 3 runs: container node exited 7",
+            "container",
+            False,
+        ),
+        ([pod(container(ended(7)), phase="Running")], "after its first run: container node exited 7", "container", False),
+        ([pod(container(waiting("CrashLoopBackOff"), last=NO_COMMAND), phase="Running")], "stat /no", "container", True),
+        (
+            [
+                pod(container(waiting("CrashLoopBackOff"), last=NO_COMMAND), phase="Running"),
+                pod(container({"running": {}}), phase="Running"),
+            ],
+            "stat /no",
+            "container",
+            False,  # another node has the command
+        ),
+        (
+            [pod(container({"running": {}}), phase="Running", deletionTimestamp=OLD)],
+            f"its node n1 has been lost since {OLD}",
+            "node",
+            False,
+        ),
+    ],
+)
+def test_the_reason_in_the_status_of_a_pod(pods: list[dict[str, Any]], words: str, part: str, cannot_recover: bool) -> None:
+    reason = pods_reason(pods)
+    assert reason is not None
+    assert words in reason.text
+    assert (reason.part, reason.cannot_recover) == (part, cannot_recover)
+
+
+@pytest.mark.parametrize(
+    "pods",
+    [
+        [],
+        [pod(container(waiting("ContainerCreating", "")))],
+        [pod(container(ended(7)), phase="Failed")],
+        [pod(container({"running": {}}), phase="Running", deletionTimestamp="2100-01-01T00:00:00Z")],
+        [pod(container(ended(0)), phase="Succeeded", deletionTimestamp=OLD)],
+    ],
+)
+def test_a_pod_that_starts_ends_or_has_ended_says_nothing(pods: list[dict[str, Any]]) -> None:
+    assert pods_reason(pods) is None
+
+
+def test_the_key_of_a_reason_is_without_what_changes() -> None:
+    first, second = (
+        WaitingReason(f'Job j: FailedCreate: pods "j-node-0-0-{name}" is forbidden: used {number}', "event").key
+        for name, number in (("bcdfg", 1), ("xvz24", 2))
+    )
+    assert first == second
+    pulls = ('ErrImagePull: failed to pull "a/b:1"', 'ImagePullBackOff: Back-off pulling image "a/b:1": x')
+    assert len({WaitingReason(text, "image").key for text in pulls}) == 1
+
+
+@pytest.fixture
+def job(cluster: Any, request_of: Any) -> dict[str, Any]:
+    submitted: dict[str, Any] = submit_or_adopt(cluster, request_of(), Identity("o", "r", "s"), "default").trainjob
+    return submitted
+
+
+def add_event(cluster: Any, kind: str, name: str, reason: str, message: str, *, warning: bool = True, second: int = 0) -> None:
+    cluster.create(
+        {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"name": f"{name}.{reason.lower()}{second}", "namespace": "default"},
+            "involvedObject": {"kind": kind, "name": name, "namespace": "default"},
+            "type": "Warning" if warning else "Normal",
+            "reason": reason,
+            "message": message,
+            "lastTimestamp": f"2100-01-01T00:00:{second:02}Z",
+        }
+    )
+
+
+def found(cluster: Any, job: dict[str, Any]) -> WaitingReason | None:
+    return ReasonFinder(cluster, job).reason(job, pods_of(cluster, job))
+
+
+def test_events_of_a_pod_that_is_being_created(cluster: Any, job: dict[str, Any], add_pod: Any) -> None:
+    name = add_pod(job, phase="Pending")["metadata"]["name"]
+    assert found(cluster, job) is None
+    add_event(cluster, "Pod", name, "Pulling", 'Pulling image "a/b:1"', warning=False, second=1)
+    reason = found(cluster, job)
+    assert reason is not None
+    assert reason.text == f'pod {name} is waiting: Pulling: Pulling image "a/b:1"'
+    add_event(cluster, "Pod", name, "Pulled", "Successfully pulled image", warning=False, second=2)
+    assert found(cluster, job) is None, "the pull is over"
+    add_event(cluster, "Pod", name, "FailedMount", 'secret "s" not found', second=3)
+    reason = found(cluster, job)
+    assert reason is not None
+    assert reason.text == f'pod {name} is waiting: FailedMount: secret "s" not found'
+
+
+def test_events_of_the_tree_where_there_is_no_pod(cluster: Any, job: dict[str, Any], set_status: Any) -> None:
+    name = job["metadata"]["name"]
+    assert "no controller has processed it" in str(found(cluster, job))
+    counts = {"name": "node", "ready": 0, "succeeded": 0, "failed": 0, "active": 0, "suspended": 0}
+    job = set_status(job, jobsStatus=[counts])
+    add_event(cluster, "Job", "another-node-0", "FailedCreate", "of another job", second=9)
+    add_event(cluster, "Pod", f"{name}-node-0-0-bcdfg", "BackOff", "of a pod that is gone", second=8)
+    assert found(cluster, job) is None
+    add_event(cluster, "Job", f"{name}-node-0", "FailedCreate", "exceeded quota: q", second=1)
+    reason = found(cluster, job)
+    assert reason is not None
+    assert (reason.text, reason.cannot_recover) == (f"Job {name}-node-0: FailedCreate: exceeded quota: q", False)
+    refused = 'Job.batch "j" is invalid: spec.template.spec.volumes[0]: Forbidden'
+    add_event(cluster, "JobSet", name, "JobCreationFailed", refused, second=2)
+    reason = found(cluster, job)
+    assert reason is not None
+    assert reason.cannot_recover
+
+
+def test_events_of_claims_that_the_pods_mount(cluster: Any, job: dict[str, Any], set_status: Any) -> None:
+    counts = {"name": "node", "ready": 0, "succeeded": 0, "failed": 0, "active": 1, "suspended": 0}
+    job = set_status(job, jobsStatus=[counts])
+    volumes = [{"name": "w", "persistentVolumeClaim": {"claimName": "data"}}]
+    template = {"spec": {"template": {"spec": {"volumes": volumes, "containers": [{"name": "node", "image": "i"}]}}}}
+    cluster.create(
+        {
+            "apiVersion": "jobset.x-k8s.io/v1alpha2",
+            "kind": "JobSet",
+            "metadata": {"name": job["metadata"]["name"], "namespace": "default"},
+            "spec": {"replicatedJobs": [{"name": "node", "template": template}]},
+        }
+    )
+    add_event(cluster, "PersistentVolumeClaim", "data", "ProvisioningFailed", "no such storage class")
+    add_event(cluster, "PersistentVolumeClaim", "other", "ProvisioningFailed", "not ours", second=5)
+    reason = found(cluster, job)
+    assert reason is not None
+    assert reason.text == "PersistentVolumeClaim data: ProvisioningFailed: no such storage class"
+
+
+class Restricted(DelegatingCluster):
+    """A cluster where some kinds are forbidden, or only an older version is served."""
+
+    def __init__(self, cluster: Any, forbidden: tuple[str, ...] = (), absent: tuple[str, ...] = ()):
+        super().__init__(cluster)
+        self.forbidden, self.absent = forbidden, absent
+        self.asked: list[str] = []
+
+    def list(self, kind: Any, namespace: str | None = None, **options: Any) -> Listing:
+        self.asked.append(kind.plural)
+        if kind.plural in self.forbidden:
+            raise Forbidden(f"{kind.plural} is forbidden")
+        if kind.version in self.absent:
+            raise NotFound("the server could not find the requested resource")
+        return self._cluster.list(kind, namespace, **options)
+
+
+def at(case: str, second: float) -> tuple[VirtualClock, RecordedCluster]:
+    recording = Recording(recordings_of("failures") / "cases" / case)
+    clock = VirtualClock(recording.epoch())
+    cluster = RecordedCluster(recording, clock)
+    with clock.installed():
+        cluster.create(recording.trainjob)
+    clock.jump(second)
+    return clock, cluster
+
+
+@pytest.mark.parametrize(
+    ("case", "second", "words"),
+    [
+        ("kueue-no-queue", 10.0, "queue nobody: Misconfigured: LocalQueue nobody doesn't exist"),
+        ("kueue-too-large", 10.0, "queue team: ExceedsMaxQuota: couldn't assign flavors"),
+        ("kueue-waits", 10.0, "queue team: WaitingForQuota"),
+        ("kueue-preempted", 10.0, r"queue team: Preempted by TrainJob urgent: .*; WaitingForQuota"),
+    ],
+)
+def test_the_reason_of_a_queue(case: str, second: float, words: str) -> None:
+    clock, cluster = at(case, second)
+    with clock.installed():
+        trainjob = cluster.get(TRAINJOB, "job", "train")
+        reason = found(cluster, trainjob)
+        assert reason is not None
+        assert re.match(words, reason.text)
+        restricted = Restricted(cluster, forbidden=("workloads",))
+        finder = ReasonFinder(restricted, trainjob)
+        told = [finder.reason(trainjob, []) for _ in range(3)]
+        assert restricted.asked.count("workloads") == 1, "what is forbidden is asked for once"
+        assert told[0] is not None or case == "kueue-no-queue", "its events say it, except that the queue is missing"
+
+
+def test_an_admitted_job_is_not_told_to_wait_and_a_missing_api_is_no_error() -> None:
+    clock, cluster = at("kueue-preempted", 3.8)
+    with clock.installed():
+        trainjob = cluster.get(TRAINJOB, "job", "train")
+        assert found(cluster, trainjob) is None
+        without = found(Restricted(cluster, absent=("v1beta2", "v1beta1")), trainjob)
+        assert without is not None, "its events still tell"
+        assert without.text.startswith("queue: Admitted")
+    clock, cluster = at("kueue-no-queue", 4.0)
+    with clock.installed():
+        trainjob = cluster.get(TRAINJOB, "job", "train")
+        reason = found(Restricted(cluster, absent=("v1beta2",)), trainjob)
+        assert reason is not None, "an older Kueue serves v1beta1"

@@ -1,0 +1,232 @@
+"""Replays recorded TrainJobs against what users call: `python -m tests.replay FOLDER...` prints exit code and text of each.
+
+A FOLDER is one of `failures/cases`. The job is submitted and awaited as by `trainwright submit -f ... --wait --start-timeout 30
+--queue-timeout 30`, with `--by component` as a pipeline's step, with `--by operator` or `--by trigger` as an Airflow task that waits
+in its worker or in the triggerer. No time passes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import json
+import re
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from unittest import mock
+
+import yaml
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from recorded_cluster import RecordedCluster, Recording
+from virtual_time import VirtualClock, run_on_clock
+
+from trainwright.api.objects import name_of
+from trainwright.submission.jobs_client import JobsClient
+from trainwright.submission.mode import Choice, Mode
+
+LIMITS = {"start_timeout_seconds": 30, "queue_timeout_seconds": 30}
+
+
+class _Timed(io.TextIOBase):
+    """Text with the time of each line."""
+
+    def __init__(self, clock: VirtualClock):
+        self._clock, self._partial = clock, ""
+        self.lines: list[tuple[float, str]] = []
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, text: str) -> int:
+        *complete, self._partial = (self._partial + text).split("\n")
+        self.lines += [(self._clock.now, line) for line in complete]
+        return len(text)
+
+    def end(self) -> None:
+        if self._partial:
+            self.write("\n")
+
+
+@dataclass
+class Replayed:
+    """What a user was told: `lines` with their seconds since the begin of the recording."""
+
+    exit_code: int
+    seconds: float
+    lines: list[tuple[float, str]]
+    told: dict[str, Any]
+    requests: list[tuple[float, str]] = field(default_factory=list)
+
+    @property
+    def text(self) -> str:
+        return "\n".join(line for _, line in self.lines)
+
+    def said_at(self, pattern: str) -> float | None:
+        """When a regular expression was first found in what was said; None if never."""
+        return next((at for at, line in self.lines if re.search(pattern, line, re.IGNORECASE)), None)
+
+    @property
+    def problems(self) -> list[str]:
+        """What was not told as it must be."""
+        expected = self.told["exitCode"]
+        found = [] if self.exit_code == expected else [f"exit code {self.exit_code}, must be {expected}"]
+        missing = [pattern for pattern in self.told["contains"] if not re.search(pattern, self.text, re.IGNORECASE)]
+        return found + [f"not said: {pattern}" for pattern in missing]
+
+
+def replay(folder: Path, by: str = "cli", **options: Any) -> Replayed:
+    """Replay one recording; `options` are parameters of the component, or long options of the command line."""
+    recording = Recording(folder)
+    clock = VirtualClock(recording.epoch(), limit=recording.last + 7200)
+    cluster = RecordedCluster(recording, clock)
+    client = JobsClient.in_mode(cluster, Choice(Mode.trainjob, "recorded", forced=True), default_namespace="train")
+    out = _Timed(clock)
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out), clock.installed():
+        code = {"cli": _by_cli, "component": _by_component, "operator": _by_operator, "trigger": _by_trigger}[by](
+            recording, client, options
+        )
+        out.end()
+        seconds = clock.now
+    return Replayed(code, seconds, out.lines, recording.case["told"], cluster.requests)
+
+
+def _by_cli(recording: Recording, client: JobsClient, options: dict[str, Any]) -> int:
+    from trainwright.cli import submit
+    from trainwright.cli.app import app
+
+    limits = [f"--{name.replace('_', '-')}={value}" for name, value in {**LIMITS, **options}.items()]
+    with tempfile.TemporaryDirectory() as scratch, mock.patch.object(submit, "jobs_cluster_for", return_value=client):
+        path = Path(scratch) / "job.yaml"
+        objects = [obj for obj in recording.case["objects"] if obj["kind"] in ("TrainingRuntime", "TrainJob")]
+        path.write_text(yaml.safe_dump_all([obj for obj in objects if obj["kind"] != "TrainJob" or name_of(obj) == "job"]))
+        arguments = ["submit", "-f", str(path), "--wait", "--logs", "--logs-of", "all", *limits]
+        try:
+            return int(app(arguments, standalone_mode=False) or 0)
+        except SystemExit as ended:
+            return int(ended.code or 0)
+
+
+def _prepare(recording: Recording, client: JobsClient) -> dict[str, Any]:
+    for obj in recording.case["objects"]:
+        if obj["kind"] == "TrainingRuntime":
+            client.create(obj)
+    return {**LIMITS, "manifest": recording.trainjob, "logs": "all", "preemption_budget": 0}
+
+
+def _by_component(recording: Recording, client: JobsClient, options: dict[str, Any]) -> int:
+    from trainwright import submission
+    from trainwright.components.train.component import train
+
+    parameters = {**_prepare(recording, client), **options}
+    with mock.patch.object(submission, "connect_for_jobs", return_value=client):
+        try:
+            train.python_func(run_id="recorded", metrics=mock.Mock(metadata={}), **parameters)
+        except SystemExit as ended:
+            return int(ended.code or 0)
+    return 0
+
+
+def _by_operator(recording: Recording, client: JobsClient, options: dict[str, Any]) -> int:
+    """As a task that waits in its worker."""
+    from trainwright.jobs.diagnosis.exit_codes import exit_code_of
+    from trainwright.operators import train_job
+
+    parameters = {**_prepare(recording, client), **options}
+    operator = train_job.TrainJobOperator(task_id="train", run_id="recorded", **parameters)
+    with _task_of(train_job, client):
+        try:
+            train_job.TrainJobOperator.execute.__wrapped__(operator, _context())
+        except Exception as error:
+            print(error)
+            return int(exit_code_of(error.__cause__ or error))
+    return 0
+
+
+def _by_trigger(recording: Recording, client: JobsClient, options: dict[str, Any]) -> int:
+    """As a task that waits in the triggerer: what the trigger has seen reaches the worker as the JSON of its event."""
+    from airflow.sdk.exceptions import TaskDeferred
+
+    from trainwright.jobs.diagnosis.exit_codes import exit_code_of
+    from trainwright.operators import train_job, trigger
+
+    async def event_of(waiting: Any) -> dict[str, Any]:
+        events = [event.payload async for event in waiting.run()]
+        (payload,) = events
+        return payload
+
+    parameters = {**_prepare(recording, client), "deferrable": True, **options}
+    operator = train_job.TrainJobOperator(task_id="train", run_id="recorded", **parameters)
+    with _task_of(train_job, client), mock.patch.object(trigger.TrainJobTrigger, "log", _PrintedLog()):
+        try:
+            train_job.TrainJobOperator.execute.__wrapped__(operator, _context())
+        except TaskDeferred as deferred:
+            _, arguments = deferred.trigger.serialize()
+            waiting = trigger.TrainJobTrigger(**json.loads(json.dumps(arguments)))
+            event = json.loads(json.dumps(run_on_clock(event_of(waiting))))
+            try:
+                operator.execute_complete(_context(), event)
+            except Exception as error:
+                print(error)
+                return int(exit_code_of(error.__cause__ or error))
+        except Exception as error:
+            print(error)
+            return int(exit_code_of(error.__cause__ or error))
+    return 0
+
+
+@contextlib.contextmanager
+def _task_of(module: Any, client: JobsClient) -> Iterator[None]:
+    """A task whose log is printed and whose hook returns the client."""
+    with (
+        mock.patch.object(module.TrainwrightHook, "get_conn", return_value=client),
+        mock.patch.object(module.TrainJobOperator, "log", _PrintedLog()),
+    ):
+        yield
+
+
+class _PrintedLog:
+    def __getattr__(self, _level: str) -> Any:
+        return lambda text, *arguments: print(text % arguments if arguments else text)
+
+
+def _context() -> dict[str, Any]:
+    task = SimpleNamespace(dag_id="d", task_id="train", run_id="r", map_index=-1, try_number=1, max_tries=0)
+    return {"ti": task, "task": SimpleNamespace(retries=0)}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path, nargs="+")
+    parser.add_argument("--by", choices=("cli", "component", "operator", "trigger"), default="cli")
+    parser.add_argument("--times", action="store_true", help="print the time of each line")
+    parser.add_argument("--requests", action="store_true", help="print the requests, too")
+    parser.add_argument("--table", action="store_true", help="one line for each recording")
+    arguments = parser.parse_args()
+    failed = 0
+    for folder in arguments.folder:
+        replayed = replay(folder, arguments.by)
+        failed += bool(replayed.problems)
+        if arguments.table:
+            problems = "; ".join(replayed.problems) or "as told"
+            print(f"{folder.name:26} exit {replayed.exit_code:3} after {replayed.seconds:6.1f} s  {problems}")
+            continue
+        print(f"== {folder.name}: exit code {replayed.exit_code} after {replayed.seconds:.1f} s")
+        for at, line in replayed.lines:
+            print(f"{at:7.2f} {line}" if arguments.times else line)
+        for at, request in replayed.requests if arguments.requests else []:
+            print(f"{at:7.2f} {request}")
+        for problem in replayed.problems:
+            print(f"!! {problem}")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

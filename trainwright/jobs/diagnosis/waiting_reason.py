@@ -1,0 +1,252 @@
+"""Finds why a TrainJob makes no progress: its queue, its pods, or the events of whatever could not be created.
+
+The status of a TrainJob does not say it. A pod that is refused (quota, PodSecurity, LimitRange) exists only as an event of its Job,
+and a volume that cannot be mounted only as an event of its pod.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TypeVar
+
+from trainwright.api import names
+from trainwright.api.conditions import condition, is_finished
+from trainwright.api.errors import ApiError, Forbidden
+from trainwright.api.kinds import EVENT, JOBSET
+from trainwright.api.objects import Obj, labels_of, name_of, namespace_of
+from trainwright.api.phase import Phase, phase_of
+from trainwright.cluster.protocol import Cluster
+from trainwright.jobs.diagnosis.pod_failure import describe_exit, waiting_of
+from trainwright.jobs.state.kubernetes_events import (
+    belongs_to,
+    event_time,
+    involved_object,
+    queue_message,
+    reason_and_message,
+    since_creation,
+    steps_of,
+)
+from trainwright.jobs.state.pod_history import container_states
+from trainwright.jobs.state.workloads import queue_reason, workload_of
+
+T = TypeVar("T")
+_FINAL_IMAGE_REASONS = frozenset({"InvalidImageName", "ErrImageNeverPull"})
+NOTHING_SEEN = "no pod is waiting and there is no warning event"
+_COMMAND_NOT_FOUND = re.compile(r"executable file not found|no such file or directory|permission denied")
+_REFUSED = re.compile(r" is invalid: |\bForbidden: |Invalid value")
+_LATE_DELETION_SECONDS = 10
+"""Seconds after its grace period for which a pod may exist before its node counts as lost."""
+
+
+@dataclass(frozen=True)
+class WaitingReason:
+    """Why a job waits; `part` is `queue`, `scheduling`, `image`, `container`, `node`, `event` or `cluster`."""
+
+    text: str
+    part: str
+    cannot_recover: bool = False
+    """Whether waiting longer cannot help: the job has to be changed."""
+    since: str = ""
+    """RFC 3339 time since when a node is lost."""
+
+    @property
+    def key(self) -> str:
+        """The reason without what changes while it stays the same: numbers, the random part of names, and back-off of a pull."""
+        if self.part == "image" and (image := re.search(r'"([^"]+)"', self.text)):
+            return image[1]
+        return re.sub(r"-[bcdfghjklmnpqrstvwxz2456789]{5}\b|\d+", "", self.text)
+
+
+class ReasonFinder:
+    """Finds the reason of one job. Reads only what the answer needs; what is forbidden is asked for once. Not thread-safe."""
+
+    def __init__(self, cluster: Cluster, trainjob: Obj):
+        self._cluster, self._namespace = cluster, namespace_of(trainjob)
+        self._forbidden: set[str] = set()
+        self._steps: set[str] | None = None
+        self._claims: set[str] = set()
+
+    def reason(self, trainjob: Obj, pods: list[Obj]) -> WaitingReason | None:
+        """Return why the job waits; None if nothing says so. Raises ApiError if the cluster cannot be read."""
+        too_large = condition(trainjob, names.FITS_CLUSTER)
+        if too_large is not None and too_large.get("status") == "False":
+            return WaitingReason(reason_and_message(too_large), "scheduling")
+        if phase_of(trainjob) in (Phase.Queued, Phase.Suspended):
+            return self._queue(trainjob)
+        return pods_reason(pods) or self._pod_events(trainjob, pods) or self._events(trainjob, pods)
+
+    def _queue(self, trainjob: Obj) -> WaitingReason | None:
+        if names.QUEUE_LABEL not in labels_of(trainjob):
+            return None
+        reserved = condition(trainjob, names.QUOTA_RESERVED)
+        if reserved is not None and reserved.get("status") == "False":
+            return WaitingReason(f"queue: {reason_and_message(reserved)}", "queue")
+        workload = self._permitted("workloads", lambda: workload_of(self._cluster, trainjob))
+        if workload is not None:
+            text = queue_reason(self._cluster, trainjob, workload)
+        else:
+            message = self._permitted("events", lambda: queue_message(self._cluster, trainjob))
+            text = f"queue: {message}" if message else ""
+        return WaitingReason(text, "queue") if text else None
+
+    def _pod_events(self, trainjob: Obj, pods: list[Obj]) -> WaitingReason | None:
+        """Find the reason of a pod that has been created, in its events: mounts, pulls, probes."""
+        for pod in pods:
+            if _is_over(pod) or _is_ready(pod):
+                continue
+            events = self._list_events(f"involvedObject.name={name_of(pod)}")
+            if events and (event := _latest_relevant(events, is_running=_is_running(pod))) is not None:
+                count = f" ({event['count']} times)" if int(event.get("count") or 0) > 1 else ""
+                what = "is not ready" if _is_running(pod) else "is waiting"
+                return WaitingReason(f"pod {name_of(pod)} {what}: {reason_and_message(event)}{count}", "event")
+            if any(
+                "running" in (entry.get("state") or {}) for entry in (pod.get("status") or {}).get("initContainerStatuses") or []
+            ):
+                return WaitingReason(f"pod {name_of(pod)}: an init container is running", "container")
+        return None
+
+    def _events(self, trainjob: Obj, pods: list[Obj]) -> WaitingReason | None:
+        """Find the latest warning about the job, its JobSet, Jobs and claims."""
+        found = self._permitted("events", lambda: self._cluster.list(EVENT, self._namespace, field_selector="type=Warning").items)
+        if found is None:
+            return None
+        steps, has_jobset = self._tree(trainjob)
+        current = {name_of(pod) for pod in pods if not (_is_over(pod) or _is_ready(pod))}
+        relevant = [
+            event
+            for event in since_creation(trainjob, found)
+            if (belongs_to(event, trainjob, steps) or involved_object(event) in self._claims)
+            and not (_kind(event) == "Pod" and involved_object(event) not in current)
+            and not (has_jobset and event.get("reason") == "TrainJobResourcesCreationFailed")  # passes by itself
+        ]
+        if relevant:
+            event = max(relevant, key=event_time)
+            refused = event.get("reason") == "JobCreationFailed" and _REFUSED.search(str(event.get("message"))) is not None
+            return WaitingReason(f"{_kind(event)} {involved_object(event)}: {reason_and_message(event)}", "event", refused)
+        if not trainjob.get("status") and not pods and not is_finished(trainjob):
+            return WaitingReason("no controller has processed it (check with `trainwright doctor`)", "cluster")
+        return None
+
+    def _tree(self, trainjob: Obj) -> tuple[set[str], bool]:
+        """Return the steps of the job, and whether its JobSet exists. The claims that its pods use are remembered."""
+        if self._steps is None:
+            try:
+                jobset = self._cluster.get(JOBSET, name_of(trainjob), self._namespace)
+            except ApiError:
+                return steps_of(trainjob), False
+            entries = jobset["spec"].get("replicatedJobs") or []
+            self._steps = {str(entry["name"]) for entry in entries}
+            self._claims = {claim for entry in entries for claim in claims_of(entry["template"]["spec"]["template"])}
+        return self._steps | steps_of(trainjob), True
+
+    def _list_events(self, selector: str) -> list[Obj]:
+        found = self._permitted("events", lambda: self._cluster.list(EVENT, self._namespace, field_selector=selector).items)
+        return found or []
+
+    def _permitted(self, what: str, read: Callable[[], T]) -> T | None:
+        """Return what was read; None if it may not be read."""
+        if what in self._forbidden:
+            return None
+        try:
+            return read()
+        except Forbidden:
+            self._forbidden.add(what)
+            return None
+
+
+def claims_of(pod_template: Obj) -> set[str]:
+    """Return the names of the PersistentVolumeClaims that a pod template mounts. Pure."""
+    volumes = (pod_template.get("spec") or {}).get("volumes") or []
+    claims = (volume.get("persistentVolumeClaim") or {} for volume in volumes)
+    return {str(claim["claimName"]) for claim in claims if claim.get("claimName")}
+
+
+def pods_reason(pods: Iterable[Obj]) -> WaitingReason | None:
+    """Return the reason that the status of a pod shows: a lost node first, then the first pod that waits. Pure."""
+    waiting = [pod for pod in pods if not _is_over(pod)]
+    found = [reason for pod in waiting if (reason := _pod_reason(pod)) is not None]
+    if found and all(map(_lacks_command, waiting)):
+        return WaitingReason(found[0].text, "container", cannot_recover=True)
+    return min(found, key=lambda reason: reason.part != "node", default=None)
+
+
+def _pod_reason(pod: Obj) -> WaitingReason | None:
+    if (since := lost_since(pod)) is not None:
+        node = (pod.get("spec") or {}).get("nodeName") or "?"
+        text = (
+            f"pod {name_of(pod)} cannot be stopped: its node {node} has been lost since {since}; "
+            "the job fails only when the node comes back or is deleted"
+        )
+        return WaitingReason(text, "node", since=since)
+    for entry in container_states(pod):
+        if (ended := _ended_before_restart(entry)) is not None:
+            number, message = int(entry.get("restartCount") or 0) + 1, " ".join(str(ended.get("message") or "").split())
+            text = f"container {entry['name']} {describe_exit(ended)}{f': {message}' if message else ''}"
+            runs = f"{number} runs" if number > 1 else "its first run"
+            return WaitingReason(f"pod {name_of(pod)} waits to be restarted (CrashLoopBackOff) after {runs}: {text}", "container")
+    if (waiting := waiting_of(pod)) is None:
+        return None
+    is_final = waiting.reason in _FINAL_IMAGE_REASONS
+    return WaitingReason(f"pod {name_of(pod)} is waiting: {waiting}", waiting.part, is_final)
+
+
+def _ended_before_restart(entry: Obj) -> Obj | None:
+    """Return the failed run of a container that its kubelet restarts after a back-off; None if it does not wait for that."""
+    state: Obj = entry.get("state") or {}
+    ended: Obj | None = state.get("terminated")
+    if (state.get("waiting") or {}).get("reason") == "CrashLoopBackOff":
+        ended = (entry.get("lastState") or {}).get("terminated")
+    return ended if ended and ended.get("exitCode") else None
+
+
+def lost_since(pod: Obj) -> str | None:
+    """Return since when a pod that is being deleted has not answered: it still exists long after its grace period. None if it ends."""
+    deadline = pod["metadata"].get("deletionTimestamp")
+    if not deadline or _is_over(pod) or time.time() < datetime.fromisoformat(deadline).timestamp() + _LATE_DELETION_SECONDS:
+        return None
+    ready = _condition(pod, "Ready")
+    return str(ready.get("lastTransitionTime") or deadline) if ready.get("status") != "True" else deadline
+
+
+def _lacks_command(pod: Obj) -> bool:
+    """Whether a container of the pod cannot be started, because its command does not exist in the image."""
+    for entry in container_states(pod):
+        for state in (entry.get("state") or {}, entry.get("lastState") or {}):
+            ended = state.get("terminated") or {}
+            if ended.get("reason") in ("StartError", "ContainerCannotRun"):
+                return _COMMAND_NOT_FOUND.search(str(ended.get("message"))) is not None
+    return False
+
+
+def _latest_relevant(events: list[Obj], *, is_running: bool) -> Obj | None:
+    """Return the latest warning of a pod, or the pull that is under way; of a running one, what says that it is not ready."""
+    warnings = [event for event in events if event.get("type") == "Warning" or event.get("reason") == "Pulling"]
+    if is_running:
+        warnings = [event for event in warnings if event.get("reason") in ("Unhealthy", "NodeNotReady")]
+    pulled = max((event_time(event) for event in events if event.get("reason") == "Pulled"), default="")
+    current = [event for event in warnings if event.get("reason") != "Pulling" or event_time(event) > pulled]
+    return max(current, key=event_time, default=None)
+
+
+def _is_over(pod: Obj) -> bool:
+    return (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
+
+
+def _is_running(pod: Obj) -> bool:
+    return (pod.get("status") or {}).get("phase") == "Running"
+
+
+def _is_ready(pod: Obj) -> bool:
+    return _condition(pod, "Ready").get("status") == "True"
+
+
+def _condition(pod: Obj, kind: str) -> Obj:
+    return next((entry for entry in (pod.get("status") or {}).get("conditions") or [] if entry.get("type") == kind), {})
+
+
+def _kind(event: Obj) -> str:
+    return str((event.get("involvedObject") or {}).get("kind") or "")

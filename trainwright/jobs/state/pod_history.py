@@ -1,0 +1,189 @@
+"""The pods of a TrainJob as they were last seen. Pure.
+
+Controllers delete pods that failed or were evicted, and with them exit codes, reasons and logs: a Job at its back-off limit, the
+Eviction API, a preemption. What was observed while the job ran is then all that is left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from trainwright.api import names
+from trainwright.api.objects import Obj, copy_of, labels_of, name_of, uid_of
+from trainwright.jobs.state.pods import index_of, step_of
+
+MAX_GONE_PODS = 50
+"""Deleted pods that are remembered; pods that ended well are forgotten first."""
+_STATUS_FIELDS = ("phase", "reason", "message", "startTime")
+_CONDITIONS = ("DisruptionTarget", "PodScheduled", "Ready")
+_CONTAINER_FIELDS = ("name", "ready", "restartCount", "state", "lastState")
+_LABELS = (names.REPLICATED_JOB_LABEL, names.JOB_INDEX_LABEL, names.COMPLETION_INDEX, names.RESTART_ATTEMPT_LABEL)
+
+
+@dataclass(frozen=True)
+class RunKey:
+    """One ended run of a container."""
+
+    container: str
+    finished: str
+
+
+@dataclass
+class SeenPod:
+    """A pod, reduced to what a report needs."""
+
+    pod: Obj
+    is_gone: bool = False
+    deletion_requested: str = ""
+    """RFC 3339 time of the first deletion request that was seen."""
+    failed_runs: dict[RunKey, Obj] = field(default_factory=dict)
+    """The `terminated` states of all failed runs of its containers, oldest first."""
+    lines: dict[RunKey, tuple[str, ...]] = field(default_factory=dict)
+    """The last log lines that were read of each run; the key of a run that had not ended has no time."""
+
+    @property
+    def name(self) -> str:
+        return name_of(self.pod)
+
+    @property
+    def place(self) -> tuple[str, str, int]:
+        """Step, index of the Job in it, and completion index: what a replacement has in common with the pod."""
+        return step_of(self.pod), labels_of(self.pod).get(names.JOB_INDEX_LABEL, "0"), index_of(self.pod)
+
+    @property
+    def restart_attempt(self) -> int:
+        """The restarts of the JobSet before this pod was created."""
+        text = labels_of(self.pod).get(names.RESTART_ATTEMPT_LABEL, "0")
+        return int(text) if text.isdigit() else 0
+
+    @property
+    def created(self) -> str:
+        return str(self.pod["metadata"].get("creationTimestamp") or "")
+
+    @property
+    def is_disrupted(self) -> bool:
+        return any(
+            entry["type"] == "DisruptionTarget" and entry["status"] == "True" for entry in self.pod["status"]["conditions"]
+        )
+
+    @property
+    def is_of_interest(self) -> bool:
+        """Whether it failed, was disrupted, or was being deleted."""
+        return bool(self.failed_runs or self.deletion_requested) or self.is_disrupted or self.pod["status"]["phase"] == "Failed"
+
+    def lines_of(self, container: str, finished: str) -> tuple[str, ...]:
+        """Return the lines that were read of a run, or of the container before it ended."""
+        return self.lines.get(RunKey(container, finished)) or self.lines.get(RunKey(container, ""), ())
+
+
+class PodHistory:
+    """What was observed of the pods of one TrainJob. Not thread-safe."""
+
+    def __init__(self) -> None:
+        self._pods: dict[str, SeenPod] = {}
+
+    def observe(self, pods: Iterable[Obj]) -> None:
+        """Record the current pods, as a list returned them; pods that it does not contain are gone."""
+        current = {uid_of(pod): pod for pod in pods}
+        for uid, pod in current.items():
+            seen = self._pods.setdefault(uid, SeenPod(pod))
+            seen.pod = reduced(pod)
+            seen.is_gone = False
+            requested = deletion_requested(pod)
+            seen.deletion_requested = min(filter(None, (seen.deletion_requested, requested)), default="")
+            seen.failed_runs.update(_failed_runs(pod))
+        for uid in self._pods.keys() - current.keys():
+            self._pods[uid].is_gone = True
+        self._forget()
+
+    def pods(self) -> list[SeenPod]:
+        """Return all remembered pods, sorted by step, index and age."""
+        return sorted(self._pods.values(), key=lambda seen: (seen.place, seen.created, seen.name))
+
+    def of(self, pod: Obj) -> SeenPod | None:
+        """Return what was seen of a pod."""
+        return self._pods.get(uid_of(pod))
+
+    def as_dict(self, *, max_pods: int, max_lines: int, max_width: int) -> Obj:
+        """Return the pods of interest as a JSON object of bounded size, for another process."""
+        kept = [seen for seen in self.pods() if seen.is_of_interest][:max_pods]
+        return {"pods": [_as_dict(seen, max_lines, max_width) for seen in kept]}
+
+    @classmethod
+    def from_dict(cls, value: Obj) -> PodHistory:
+        """Return the history that `as_dict` wrote."""
+        history = cls()
+        for entry in value.get("pods") or []:
+            lines = {RunKey(container, finished): tuple(text) for container, finished, text in entry["lines"]}
+            seen = SeenPod(entry["pod"], is_gone=True, deletion_requested=entry["deletionRequested"], lines=lines)
+            seen.failed_runs = {RunKey(container, state["finishedAt"]): state for container, state in entry["failedRuns"]}
+            history._pods[uid_of(seen.pod)] = seen
+        return history
+
+    def _forget(self) -> None:
+        gone = [uid for uid, seen in self._pods.items() if seen.is_gone]
+        unimportant = [uid for uid in gone if not self._pods[uid].is_of_interest]
+        surplus = [uid for uid in gone if uid not in set(unimportant)][:-MAX_GONE_PODS]
+        for uid in (*unimportant, *surplus):
+            del self._pods[uid]
+
+
+def reduced(pod: Obj) -> Obj:
+    """Return a copy of a pod with only the fields that say how it ended."""
+    metadata, spec, status = pod["metadata"], pod.get("spec") or {}, pod.get("status") or {}
+    kept = {
+        key: metadata[key] for key in ("name", "namespace", "uid", "creationTimestamp", "deletionTimestamp") if key in metadata
+    }
+    kept["labels"] = {key: value for key, value in labels_of(pod).items() if key in _LABELS}
+    containers = [{"name": c["name"], "resources": c.get("resources") or {}} for c in spec.get("containers") or []]
+    states = {
+        kind: [{key: entry[key] for key in _CONTAINER_FIELDS if key in entry} for entry in status.get(kind) or []]
+        for kind in ("initContainerStatuses", "containerStatuses")
+    }
+    reduced_status = {
+        **{key: status.get(key, "") for key in _STATUS_FIELDS},
+        "conditions": [entry for entry in status.get("conditions") or [] if entry.get("type") in _CONDITIONS],
+        **states,
+    }
+    return copy_of(
+        {"metadata": kept, "spec": {"nodeName": spec.get("nodeName", ""), "containers": containers}, "status": reduced_status}
+    )
+
+
+def deletion_requested(pod: Obj) -> str:
+    """Return when the deletion of a pod was requested: its deletionTimestamp is that time plus the grace period. "" if it was not."""
+    metadata = pod["metadata"]
+    if not metadata.get("deletionTimestamp"):
+        return ""
+    grace = int(metadata.get("deletionGracePeriodSeconds") or 0)
+    moment = datetime.fromisoformat(metadata["deletionTimestamp"]) - timedelta(seconds=grace)
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def container_states(pod: Obj) -> Iterator[Obj]:
+    """Yield the states of the init containers, then those of the containers."""
+    status = pod.get("status") or {}
+    yield from status.get("initContainerStatuses") or []
+    yield from status.get("containerStatuses") or []
+
+
+def _failed_runs(pod: Obj) -> Iterator[tuple[RunKey, Obj]]:
+    for entry in container_states(pod):
+        for state in (entry.get("lastState") or {}, entry.get("state") or {}):
+            ended = state.get("terminated")
+            if ended and ended.get("exitCode"):
+                yield RunKey(str(entry["name"]), str(ended.get("finishedAt") or "")), ended
+
+
+def _as_dict(seen: SeenPod, max_lines: int, max_width: int) -> dict[str, Any]:
+    return {
+        "pod": seen.pod,
+        "deletionRequested": seen.deletion_requested,
+        "failedRuns": [[key.container, {**state, "finishedAt": key.finished}] for key, state in seen.failed_runs.items()],
+        "lines": [
+            [key.container, key.finished, [line[:max_width] for line in lines[-max_lines:]]] for key, lines in seen.lines.items()
+        ],
+    }

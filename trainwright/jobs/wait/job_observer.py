@@ -1,0 +1,240 @@
+"""Decides when to look beyond the status of an awaited TrainJob, and what to read: its pods, its JobSet, why it waits.
+
+The status of a TrainJob has neither exit codes nor reasons. Pods are listed whenever the status changes, since a failed or evicted
+pod may be deleted a moment later, and now and then in between.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from trainwright.api import names
+from trainwright.api.errors import ApiError, Forbidden
+from trainwright.api.objects import Obj, is_deleting, name_of, namespace_of
+from trainwright.api.phase import Phase, phase_of
+from trainwright.cluster.protocol import Cluster
+from trainwright.jobs.diagnosis.errors import NodeLost, cannot_start
+from trainwright.jobs.diagnosis.pod_failure import pod_failure
+from trainwright.jobs.diagnosis.pod_observer import PodObserver
+from trainwright.jobs.diagnosis.waiting_reason import ReasonFinder, WaitingReason
+from trainwright.jobs.state.jobs_of import failing_jobs, jobs_of
+from trainwright.jobs.state.pod_history import PodHistory
+from trainwright.jobs.state.pods import step_of
+from trainwright.jobs.state.restarts import RestartCounts, count_restarts
+
+STALLED_SECONDS = 9.0
+"""Seconds without progress after which the reason is looked for, so that it is shown within ten."""
+_CONFIRMED_SECONDS = 4.0
+"""Seconds for which a state that cannot recover must have been observed: more than one look."""
+_INITIALIZERS = (names.ANCESTOR_DATASET, names.ANCESTOR_MODEL)
+_FIRST_REPEAT_SECONDS = 300.0
+"""After this time the same reason is shown again, then after twice as long, and so on."""
+_MAX_FAILURES = 20
+"""Failures of pods that are shown as they happen, for one job."""
+log = logging.getLogger(__name__)
+
+
+def interval_for(phase: Phase) -> float:
+    """Return the seconds between two looks at a job whose status does not change."""
+    return 10.0 if phase is Phase.Running else 5.0
+
+
+@dataclass(frozen=True)
+class WaitSettings:
+    """How a wait reacts to what it observes."""
+
+    fail_if_stuck: bool = True
+    """Whether the wait fails as soon as the job can never start: an invalid image name, a Job that the API server refuses."""
+    lost_node_seconds: float | None = None
+    """Maximum seconds for which pods may not end on a lost node; None waits until the node returns or is deleted."""
+    interval: Callable[[Phase], float] = interval_for
+
+
+@dataclass(frozen=True)
+class Observation:
+    """What was found; None for what was not looked at."""
+
+    is_pending: bool = False
+    """Whether a pod of the training has yet to start."""
+    failures: tuple[str, ...] = ()
+    """How pods have failed since the last look."""
+    restarts: RestartCounts | None = None
+    reason: str | None = None
+    """Why the job waits; empty if it no longer does."""
+
+
+_DEFAULTS = WaitSettings()
+
+
+class JobObserver:
+    """Observes one job. Not thread-safe; reads from the cluster when `observe` is due."""
+
+    def __init__(self, cluster: Cluster, trainjob: Obj, settings: WaitSettings = _DEFAULTS):
+        self._cluster, self._settings = cluster, settings
+        self._pods, self._reasons = PodObserver(cluster, trainjob), ReasonFinder(cluster, trainjob)
+        self._status: object = None
+        self._changed = self._due = time.monotonic()
+        self._has_run = self._is_blind = False
+        self._restarts, self._log_restarts = RestartCounts(), 0
+        self._shown: set[tuple[str, str]] = set()
+        self._reason: WaitingReason | None = None
+        self._reason_since = self._reason_repeat = 0.0
+
+    @property
+    def history(self) -> PodHistory:
+        """What was observed of the pods so far."""
+        return self._pods.history
+
+    def seconds_left(self) -> float:
+        """Return the seconds until the next look."""
+        return max(0.0, self._due - time.monotonic())
+
+    def observe_log(self, restarts: int) -> None:
+        """Note the container restarts that a reader of the log has seen; an increase makes a look due."""
+        if restarts > self._log_restarts:
+            self._log_restarts, self._due = restarts, time.monotonic()
+
+    def is_due(self, trainjob: Obj) -> bool:
+        """Whether `observe` would read from the cluster, or has to note a change. Does no I/O."""
+        if phase_of(trainjob).is_final:
+            return False
+        return time.monotonic() >= self._due or _status_of(trainjob) != self._status
+
+    def observe(self, trainjob: Obj) -> Observation | None:
+        """Look if it is due, after any change of the job's status; None if it is not, if the job has ended, or on an error.
+
+        Raises CannotStart and NodeLost, according to the settings.
+        """
+        if not self.is_due(trainjob):
+            return None
+        now, phase, status = time.monotonic(), phase_of(trainjob), _status_of(trainjob)
+        if status != self._status:
+            is_first, self._status, self._changed = self._status is None, status, now
+            if is_first and phase in (Phase.Starting, Phase.Queued, Phase.Suspended):
+                self._due = now + STALLED_SECONDS
+                return None
+        self._due = now + self._settings.interval(phase)
+        if now < self._changed + STALLED_SECONDS:
+            self._due = min(self._due, self._changed + STALLED_SECONDS)
+        try:
+            observation = self._look(trainjob, phase)
+        except ApiError as error:
+            log.debug("event=job_not_observed name=%s error=%s", name_of(trainjob), error.message)
+            return None
+        self._has_run = self._has_run or phase is Phase.Running
+        self._check(trainjob)
+        return observation
+
+    def observe_end(self, trainjob: Obj) -> Observation | None:
+        """Look once more at a job that has ended, if its log has shown a restart that no look has; None if nothing is new."""
+        if self._log_restarts <= self._restarts.containers:
+            return None
+        try:
+            return self._look(trainjob, phase_of(trainjob))
+        except ApiError as error:
+            log.debug("event=job_not_observed name=%s error=%s", name_of(trainjob), error.message)
+            return None
+
+    def _look(self, trainjob: Obj, phase: Phase) -> Observation:
+        pods = self._list_pods()
+        restarts = self._count_restarts(trainjob, pods)
+        found = Observation(restarts=restarts, is_pending=any(map(_is_pending, pods)), failures=self._new_failures(phase))
+        if phase is Phase.Running:
+            self._reason = None
+            return replace(found, reason="")
+        if phase.is_final:
+            return found
+        self._set_reason(self._find_reason(trainjob, phase, pods))
+        return replace(found, reason=self._reason_text())
+
+    def _list_pods(self) -> list[Obj]:
+        if self._is_blind:
+            return []
+        try:
+            return self._pods.observe()
+        except Forbidden as error:
+            log.debug("event=pods_not_observed error=%s", error.message)
+            self._is_blind = True
+            return []
+
+    def _count_restarts(self, trainjob: Obj, pods: list[Obj]) -> RestartCounts | None:
+        """Read the restarts of the JobSet if its pods show one; those of containers are in the pods."""
+        attempt = max((seen.restart_attempt for seen in self.history.pods()), default=0)
+        known = self._restarts.jobset.used if self._restarts.jobset else 0
+        is_unknown = self._is_blind and self._has_run and phase_of(trainjob) is Phase.Starting
+        self._restarts = count_restarts(
+            self._cluster, trainjob, pods, known=None if attempt > known or is_unknown else self._restarts.jobset
+        )
+        return self._restarts
+
+    def _new_failures(self, phase: Phase) -> tuple[str, ...]:
+        """Describe failures that were not shown yet. Pods that are only being deleted may be stopped on purpose."""
+        texts = []
+        for seen in self.history.pods():
+            failure = pod_failure(seen.pod, seen)
+            if failure is None or phase.is_final or not (failure.disruption or failure.is_own_failure):
+                continue
+            key = (failure.name, failure.disruption or f"{failure.container} {failure.finished}")
+            if key not in self._shown and len(self._shown) < _MAX_FAILURES:
+                self._shown.add(key)
+                texts.append(f"pod {failure.name} {failure.describe()}")
+        return tuple(texts)
+
+    def _find_reason(self, trainjob: Obj, phase: Phase, pods: list[Obj]) -> WaitingReason | None:
+        """Find why the job waits; at once if it was running before, else only after some time."""
+        if self._has_run and phase is Phase.Starting and not _has_active(trainjob):
+            failing = failing_jobs(jobs_of(self._cluster, trainjob))
+            if failing and (reason := self._reasons.reason(trainjob, pods)) is not None and reason.part == "node":
+                return reason
+            if failing:
+                return WaitingReason(f"its pods are being stopped, because a Job fails: {failing[0]}", "job")
+        was_stopped = self._has_run and phase in (Phase.Queued, Phase.Suspended)
+        if not was_stopped and time.monotonic() < self._changed + STALLED_SECONDS:
+            return self._reason if self._reason is not None and self._reason.part not in ("job", "queue") else None
+        return self._reasons.reason(trainjob, pods)
+
+    def _set_reason(self, reason: WaitingReason | None) -> None:
+        now = time.monotonic()
+        if reason is not None and (self._reason is None or self._reason.key != reason.key):
+            self._reason_since, self._reason_repeat = now, _FIRST_REPEAT_SECONDS
+            self._reason = reason
+        elif reason is None:
+            self._reason = None
+        elif self._reason is not None:  # keep the first wording, so that it is not shown again
+            self._reason = replace(self._reason, cannot_recover=reason.cannot_recover, since=reason.since)
+        if now - self._reason_since >= 2 * self._reason_repeat:
+            self._reason_repeat *= 2
+
+    def _reason_text(self) -> str:
+        if self._reason is None:
+            return ""
+        seconds = time.monotonic() - self._reason_since
+        minutes = f" (for {self._reason_repeat / 60:.0f} min)" if seconds >= self._reason_repeat else ""
+        return f"{self._reason.text}{minutes}"
+
+    def _check(self, trainjob: Obj) -> None:
+        if self._reason is None:
+            return
+        name, lasted = f"TrainJob {namespace_of(trainjob)}/{name_of(trainjob)}", time.monotonic() - self._reason_since
+        limit = self._settings.lost_node_seconds
+        if self._reason.part == "node" and limit is not None and lasted >= limit:
+            raise NodeLost(f"{name} does not end: {self._reason.text}")
+        if self._settings.fail_if_stuck and self._reason.cannot_recover and lasted >= _CONFIRMED_SECONDS:
+            raise cannot_start(f"{name} can never start: {self._reason.text}", self._reason.part)
+
+
+def _status_of(trainjob: Obj) -> object:
+    status = trainjob.get("status") or {}
+    return trainjob["spec"].get("suspend"), status.get("conditions"), status.get("jobsStatus")
+
+
+def _has_active(trainjob: Obj) -> bool:
+    return any(entry.get("active") for entry in (trainjob.get("status") or {}).get("jobsStatus") or [])
+
+
+def _is_pending(pod: Obj) -> bool:
+    is_waiting = (pod.get("status") or {}).get("phase", "Pending") == "Pending"
+    return is_waiting and not is_deleting(pod) and step_of(pod) not in _INITIALIZERS
