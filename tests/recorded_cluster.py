@@ -91,7 +91,10 @@ class Recording:
 
 
 class RecordedCluster:
-    """A `Cluster`. The TrainJob `job` of the recording exists once it was created, under the name that it was given then."""
+    """A `Cluster`. The TrainJob `job` of the recording exists once it was created, under the name that it was given then.
+
+    A later attempt of its step, which has another name, begins the recording anew.
+    """
 
     default_namespace = "train"
     host = "recorded"
@@ -101,6 +104,8 @@ class RecordedCluster:
         self._written: dict[tuple[str, str], Obj] = {}
         self._patches: list[tuple[str, str, Obj]] = []
         self._name, self._is_created = "job", recording.job is None
+        self._begin = 0.0
+        """When the stream begins, on the clock."""
         self.deleted: list[str] = []
         self.requests: list[tuple[float, str]] = []
         """When what was asked."""
@@ -132,9 +137,9 @@ class RecordedCluster:
         for change in self._recording.changes:
             if change.plural != kind.plural or change.version <= int(resource_version or 0):
                 continue
-            if change.at > end:
+            if self._begin + change.at > end:
                 break
-            time.sleep(max(0.0, change.at - time.monotonic()))
+            time.sleep(max(0.0, self._begin + change.at - time.monotonic()))
             obj = self._as_written(change.plural, change.object)
             if _selects(obj, label_selector, field_selector):
                 yield WatchEvent(change.type, obj)
@@ -201,10 +206,13 @@ class RecordedCluster:
         job = self._recording.job
         self._raise_recorded("TrainJob", "job")
         assert job is not None
-        if self._is_created:
+        if self._is_created and name_of(obj) == self._name:
             raise AlreadyExists(f'trainjobs.trainer.kubeflow.org "{self._name}" already exists')
+        if self._is_created:
+            self._begin = time.monotonic() - job.at
+        else:
+            self._clock.jump(job.at)
         self._is_created, self._name = True, name_of(obj)
-        self._clock.jump(job.at)
         sent = {key: obj["metadata"][key] for key in ("labels", "annotations") if key in obj["metadata"]}
         self._patches.append(("trainjobs", self._name, {"metadata": sent}))
         return self.get(TRAINJOB, self._name)
@@ -220,7 +228,7 @@ class RecordedCluster:
         if not self._is_created:
             return found
         for change in self._recording.changes:
-            if change.at > time.monotonic():
+            if self._begin + change.at > time.monotonic():
                 break
             if change.plural == plural:
                 obj = self._as_written(plural, change.object)
@@ -231,7 +239,8 @@ class RecordedCluster:
         return found
 
     def _version(self) -> int:
-        return max((change.version for change in self._recording.changes if change.at <= time.monotonic()), default=1)
+        past = (change.version for change in self._recording.changes if self._begin + change.at <= time.monotonic())
+        return max(past, default=1)
 
     def _as_written(self, plural: str, obj: Obj) -> Obj:
         """The object under the name that the job was given, with what was patched."""

@@ -14,8 +14,9 @@ import json
 import re
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -123,7 +124,7 @@ def _prepare(recording: Recording, client: JobsClient) -> dict[str, Any]:
 
 def _by_component(recording: Recording, client: JobsClient, options: dict[str, Any]) -> int:
     from trainwright import submission
-    from trainwright.components.train.component import train
+    from trainwright.components import train
 
     parameters = {**_prepare(recording, client), **options}
     with mock.patch.object(submission, "connect_for_jobs", return_value=client):
@@ -164,22 +165,21 @@ def _by_trigger(recording: Recording, client: JobsClient, options: dict[str, Any
 
     parameters = {**_prepare(recording, client), "deferrable": True, **options}
     operator = train_job.TrainJobOperator(task_id="train", run_id="recorded", **parameters)
+    work: Callable[[], Any] = partial(train_job.TrainJobOperator.execute.__wrapped__, operator, _context())
     with _task_of(train_job, client), mock.patch.object(trigger.TrainJobTrigger, "log", _PrintedLog()):
-        try:
-            train_job.TrainJobOperator.execute.__wrapped__(operator, _context())
-        except TaskDeferred as deferred:
-            _, arguments = deferred.trigger.serialize()
-            waiting = trigger.TrainJobTrigger(**json.loads(json.dumps(arguments)))
-            event = json.loads(json.dumps(run_on_clock(event_of(waiting))))
+        while True:
             try:
-                operator.execute_complete(_context(), event)
+                work()
+            except TaskDeferred as deferred:
+                _, arguments = deferred.trigger.serialize()
+                waiting = trigger.TrainJobTrigger(**json.loads(json.dumps(arguments)))
+                event = json.loads(json.dumps(run_on_clock(event_of(waiting))))
+                work = partial(operator.execute_complete, _context(), event)
             except Exception as error:
                 print(error)
                 return int(exit_code_of(error.__cause__ or error))
-        except Exception as error:
-            print(error)
-            return int(exit_code_of(error.__cause__ or error))
-    return 0
+            else:
+                return 0
 
 
 @contextlib.contextmanager

@@ -94,6 +94,14 @@ def test_restarts_are_told_once() -> None:
     assert tracker.observe_pods(Observation(failures=("pod p exited 1",))) == (PodFailed("pod p exited 1"),)
 
 
+def test_a_jobset_that_restarts_with_its_initializers_is_restarting() -> None:
+    tracker = EventTracker()
+    tracker.observe_status(job())
+    tracker.observe_status(job(0))
+    told = tracker.observe_pods(Observation(restarts=RestartCounts(Restarts(1, 3))))
+    assert told == (Restarted(1, 3), PhaseChanged(Phase.Restarting, Phase.Running))
+
+
 def test_a_reason_stays_until_the_job_runs_or_leaves_its_queue() -> None:
     tracker = EventTracker()
     tracker.observe_status(job(0))

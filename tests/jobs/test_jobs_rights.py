@@ -109,7 +109,7 @@ def test_the_table_is_what_is_asked(
     lines.close()  # type: ignore[attr-defined]
 
     recorder.during("cancel")
-    assert cancel_owned_job(cluster, sleeping, CancelPolicy.suspend, timeout_seconds=30).endswith("runs again")
+    assert cancel_owned_job(cluster, sleeping, CancelPolicy.suspend, timeout_seconds=30).endswith("is set to false")
     recorder.during("resume")
     assert submitted("sleeping", "echo hello; sleep 1000")["spec"]["suspend"] is False
     recorder.during("cancel")

@@ -104,6 +104,16 @@ def test_a_lost_node_is_named_while_waiting_and_may_end_the_wait() -> None:
     assert "does not end: pod" in ended.text
 
 
+@pytest.mark.medium
+@pytest.mark.parametrize("by", ["component", "operator", "trigger"])
+@pytest.mark.parametrize("case", ["evicted-api", "preempted", "node-lost"])
+def test_a_disrupted_job_is_resubmitted_within_its_budget(case: str, by: str) -> None:
+    told = replayed(case, by, preemption_budget=1)
+    assert told.exit_code == 12
+    assert "its preemption budget of 1 resubmissions is exhausted" in told.text
+    assert [request for _, request in told.requests].count("create TrainJob") == 2
+
+
 def test_a_job_that_can_never_start_may_be_waited_for() -> None:
     assert replayed("image-never").seconds < 20
     patient = replayed("image-never", "component", fail_if_stuck=False)
@@ -129,6 +139,10 @@ def test_restarts_are_named_with_their_exit_codes(case: str) -> None:
     code = {"exit-onfailure": 7, "jobset-restart": 5}[case]
     report = replayed(case).text.partition(" failed: ")[2]
     assert re.search(rf"(restarted \d+ time|before a restart).*exited {code}", report)
+
+
+def test_a_pod_that_failed_before_its_container_started_is_not_in_use_since() -> None:
+    assert "used: 0.00 node-hours" in replayed("init-fails").text
 
 
 def test_who_deleted_a_pod_and_who_was_stopped_because_of_it() -> None:

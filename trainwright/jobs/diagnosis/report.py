@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
@@ -140,9 +141,7 @@ def report_of(
 
     `history` is what was observed of the pods while the job ran: without it, pods that no longer exist are known only by events.
     """
-    return _Report(RetryingCluster(cluster, seconds=_RETRY_SECONDS), trainjob, history or PodHistory()).read(
-        now or datetime.now(UTC)
-    )
+    return _Report(RetryingCluster(cluster, seconds=_RETRY_SECONDS), trainjob, history or PodHistory()).read(now or _now())
 
 
 class _Report:
@@ -292,10 +291,14 @@ def last_seen(cluster: Cluster, trainjob: Obj) -> tuple[str, WaitingReason | Non
 def usage_summary(cluster: Cluster, trainjob: Obj) -> str:
     """Return node-hours and GPU-hours as text; empty if the pods cannot be read."""
     try:
-        usage = usage_of(pods_of(cluster, trainjob), datetime.now(UTC))
+        usage = usage_of(pods_of(cluster, trainjob), _now())
     except ApiError:
         return ""
     return f"used: {', '.join(parts)}" if (parts := _hours(usage)) else ""
+
+
+def _now() -> datetime:
+    return datetime.fromtimestamp(time.time(), UTC)
 
 
 def _hours(usage: Usage) -> list[str]:

@@ -10,6 +10,7 @@ from datetime import datetime
 
 from trainwright.api.objects import Obj
 from trainwright.api.times import parse_time
+from trainwright.jobs.state.pod_history import container_states
 from trainwright.jobs.state.pods import step_of
 from trainwright.materialize.resources import gpu_count
 
@@ -44,13 +45,19 @@ def _hours(pod: Obj, now: datetime) -> float:
     status = pod.get("status") or {}
     if not status.get("startTime"):
         return 0.0
-    ends = [_ended(entry) for entry in status.get("containerStatuses") or []]
+    started = parse_time(str(status["startTime"]))
+    return max(0.0, (_end(pod, started, now) - started).total_seconds()) / _HOUR
+
+
+def _end(pod: Obj, started: datetime, now: datetime) -> datetime:
+    """Return when the pod released its resources: in a pod that has ended, containers may never have started."""
+    status = pod["status"]
+    ended = [parse_time(text) for entry in container_states(pod) if (text := _ended(entry))]
+    has_ended = status.get("phase") in ("Succeeded", "Failed") or all(map(_ended, status.get("containerStatuses") or [{}]))
+    if has_ended:
+        return max(ended, default=started)
     deleted = pod["metadata"].get("deletionTimestamp")
-    if ends and all(ends):
-        end = max(parse_time(text) for text in ends if text)
-    else:
-        end = min(now, parse_time(str(deleted))) if deleted else now
-    return max(0.0, (end - parse_time(str(status["startTime"]))).total_seconds()) / _HOUR
+    return min(now, parse_time(str(deleted))) if deleted else now
 
 
 def _ended(container: Obj) -> str:

@@ -139,12 +139,13 @@ class EventTracker:
 
     def _observe_pods(self, observation: Observation) -> Iterator[JobEvent]:
         yield from map(PodFailed, observation.failures)
-        if observation.restarts is not None:
-            yield from self._record_restarts(observation.restarts)
+        restarted = () if observation.restarts is None else tuple(self._record_restarts(observation.restarts))
+        yield from restarted
         if self.progress is None or self.progress.phase.is_final:
             return
         current = self.progress
-        if observation.is_pending and current.phase is Phase.Running and not self._is_running:
+        is_restarting = observation.is_pending or any(not event.container for event in restarted)
+        if is_restarting and current.phase is Phase.Running and not self._is_running:
             current = replace(current, phase=Phase.Restarting)
         if observation.reason is not None:
             if current.note in ("", self._reason):
@@ -159,7 +160,7 @@ class EventTracker:
         if (parsed := parse_progress(line.text)) is not None:
             yield from self._update(self._merge_progress(self.progress, parsed))
 
-    def _record_restarts(self, restarts: RestartCounts) -> Iterator[JobEvent]:
+    def _record_restarts(self, restarts: RestartCounts) -> Iterator[Restarted]:
         known, self._restarts = self._restarts, restarts
         if restarts.jobset is not None and restarts.jobset.used > (known.jobset.used if known.jobset else 0):
             yield Restarted(restarts.jobset.used, restarts.jobset.allowed)
