@@ -172,3 +172,10 @@ def test_a_generated_name(plane: ControlPlane, run: Run, write: Any, job: Any, t
     made = [one for one in plane.cluster.list(TRAINJOB).items if labels_of(one).get("of") == "generated"]
     assert [name_of(one) for one in made] == [name_of(json.loads(done.stdout))]
     run("delete", name_of(made[0]))
+
+
+def test_an_unknown_runtime_is_rejected_with_those_that_exist(plane: ControlPlane, run: Run, write: Any, job: Any) -> None:
+    done = run("submit", "-f", write(job("nowhere", runtimeRef={"name": "torch-distribute"})))
+    assert done.exit_code == 2, done.output
+    assert "torch-distributed" in done.stderr.partition('torch-distribute"')[2]
+    assert "trl-sft" in done.stderr

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from trainwright.api.errors import AlreadyExists, ApiError, BadRequest, Invalid, Undecodable
+from trainwright.api.errors import AlreadyExists, ApiError, BadRequest, Forbidden, Invalid, Undecodable
 from trainwright.api.kinds import TRAINJOB, kind_of
 from trainwright.api.objects import Obj, described, name_of, namespace_of
 from trainwright.cli.connection import HomeChoice, Kubeconfig, Namespace, SubmissionMode, jobs_cluster_for
@@ -41,6 +41,7 @@ from trainwright.jobs.logs.live_logs import TOTAL_BYTES
 from trainwright.jobs.request.manifest import with_resume
 from trainwright.jobs.request.resume import AUTO, resume_problems, resume_warnings, validate_resume
 from trainwright.jobs.submit.create_object import LostAnswer, create_object
+from trainwright.runtimes import RuntimeNotFound
 from trainwright.submission.jobs_client import JobsClient
 from trainwright.submission.runtime_lookup import resolve_in_cluster
 
@@ -150,6 +151,8 @@ def submit(
         print_objects(created, output)
 
 
+_RUNTIME_MISSING = "must be created before the TrainJob is created"
+"""In the rejection by Trainer's webhook."""
 _DRY = {DryRun.none: "", DryRun.client: " (client dry run)", DryRun.server: " (server dry run)"}
 
 
@@ -169,6 +172,17 @@ def _with_resume(cluster: JobsClient, document: Obj, resume: str, secret: str) -
     for warning in resume_warnings(runtime, resume, attempt=1):
         print(one_line(f"{name_of(document)}: {warning}"), file=sys.stderr)
     return with_resume(document, runtime, resume=resume, secret=secret)
+
+
+def _known_runtimes(cluster: JobsClient, document: Obj) -> str:
+    """Return the message about a runtime that does not exist, which lists those that do; "" if it exists, or cannot be read."""
+    try:
+        resolve_in_cluster(cluster, document["spec"]["runtimeRef"], namespace_of(document), bundled=False)
+    except RuntimeNotFound as error:
+        return str(error)
+    except ApiError as error:
+        log.debug("event=runtimes_not_listed name=%s error=%s", name_of(document), error.message)
+    return ""
 
 
 def _check_unknown_fields(cluster: JobsClient, documents: list[Obj], printer: WarningPrinter) -> None:
@@ -201,6 +215,10 @@ def _create(cluster: JobsClient, document: Obj, dry_run: DryRun, validate: Valid
                 on_warning=printer.of(document),
             )
     except LostAnswer:
+        raise
+    except Forbidden as error:
+        if _RUNTIME_MISSING in error.message and (known := _known_runtimes(cluster, document)):
+            raise Invalid(f"{error.message} ({known})") from None
         raise
     except AlreadyExists:
         raise AlreadyExists(
