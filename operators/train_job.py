@@ -244,11 +244,16 @@ class TrainJobOperator(BaseOperator):
         if outcome == "failed":
             history = PodHistory.from_dict(event.get("observed") or {})
             return self._after_failure(context, cluster, failure_of(cluster, trainjob, history), event.get("until"))
-        result = cancel_unwatched_job(cluster, trainjob, cancellation.on_error(self.on_cancel))
         if outcome == "deadline":
-            raise deadline_of(cluster, trainjob, event["message"], event.get("what") or "run", after=result)
-        if outcome == "stuck":
-            raise stuck_error(event["what"], f"{event['message']}; {result}")
+            stuck = deadline_of(cluster, trainjob, event["message"], event.get("what") or "run")
+        elif outcome == "stuck":
+            stuck = stuck_error(event["what"], event["message"])
+        else:
+            stuck = None
+        result = cancel_unwatched_job(cluster, trainjob, cancellation.on_error(self.on_cancel))
+        if stuck is not None:
+            stuck.add_outcome(result)
+            raise stuck
         raise TrainJobError(f"TrainJob {namespace}/{name} could not be followed: {event['message']}; {result}")
 
     def _after_success(self, context: Any, event: dict[str, Any]) -> Any:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from trainwright.api.errors import Forbidden
 from trainwright.jobs import Identity, OutOfMemory, Preempted, StepFailed, submit_or_adopt
 from trainwright.jobs.diagnosis.causes import Deletions, deletions_in, failures_of, split_by_attempt
 from trainwright.jobs.diagnosis.failure_class import failure_of
@@ -207,3 +208,23 @@ def test_out_of_memory_before_the_back_off_limit_is_out_of_memory(cluster: Any, 
     history = PodHistory()
     history.observe([pod(0, state(None), last=state(137, 6, "OOMKilled"), restarts=2, deleted=9)])
     assert isinstance(failure_of(cluster, trainjob, history), OutOfMemory)
+
+
+def test_what_was_observed_is_reported_also_where_pods_cannot_be_read_any_more(
+    cluster: Any, request_of: Any, set_status: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trainjob = submit_or_adopt(cluster, request_of(), Identity("o", "r", "s"), "default").trainjob
+    trainjob = set_status(trainjob, "Failed")
+    history = PodHistory()
+    history.observe([pod(0, state(7, 3))])
+    read = cluster.list
+
+    def refuse_pods(kind: Any, *arguments: Any, **options: Any) -> Any:
+        if kind.plural == "pods":
+            raise Forbidden("pods is forbidden")
+        return read(kind, *arguments, **options)
+
+    monkeypatch.setattr(cluster, "list", refuse_pods)
+    text = str(failure_of(cluster, trainjob, history))
+    assert "exited 7" in text
+    assert "(the pods cannot be listed: pods is forbidden)" in text

@@ -75,6 +75,8 @@ def test_whether_another_try_may_help(error: Any, retryable: bool, in_vain: bool
 def test_a_run_that_took_too_long_says_what_it_has_used(cluster: EmbeddedCluster, request_of: Any, add_pod: Any) -> None:
     job = submit_or_adopt(cluster, request_of(), Identity("o", "r", "s"), "default").trainjob
     add_pod(job, phase="Running", startTime=datetime.now(UTC).replace(year=2020).strftime("%Y-%m-%dT%H:%M:%SZ"))
-    told = str(deadline_of(cluster, job, "too long", "run", after="it is suspended"))
+    error = deadline_of(cluster, job, "too long", "run")
+    error.add_outcome("it is suspended")
+    told = str(error)
     assert told.startswith("too long; last seen: no pod is waiting and there is no warning event; used: ")
     assert told.endswith(" node-hours; it is suspended")

@@ -96,6 +96,14 @@ def test_an_expired_deadline_of_the_cluster_is_said_at_once() -> None:
     assert said - failing < 1.0
 
 
+def test_a_deadline_of_the_client_ends_with_the_last_lines() -> None:
+    told = replayed("kueue-waits", run_timeout_seconds=5)
+    assert told.exit_code == 22
+    message, _, lines = told.text.partition("was Running for more than 5 s")[2].partition("\n")
+    assert message.endswith("it keeps running")
+    assert lines == "    up"
+
+
 def test_a_lost_node_is_named_while_waiting_and_may_end_the_wait() -> None:
     assert re.search(r"node node-1 has been lost since 2026-11-22T14:44:00Z", replayed("node-lost").text)
     ended = replayed("node-lost", lost_node_timeout_seconds=5)

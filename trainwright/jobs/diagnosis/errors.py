@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from trainwright.api.objects import Obj
@@ -60,10 +61,19 @@ class TrainJobDeadline(TrainJobError):
     """A deadline expired: `what` is `queue`, `start`, `run` or `total`. The job still exists; the caller decides what to do next."""
 
     retryable = True
+    lines: tuple[str, ...] = ()
+    """The last lines of the training's log, if it was running."""
 
-    def __init__(self, message: str, what: str):
+    def __init__(self, message: str, what: str, lines: Sequence[str] = ()):
         super().__init__(message)
-        self.what = what
+        self.what, self.lines = what, tuple(lines)
+
+    def add_outcome(self, text: str) -> None:
+        """Add what was done with the job to the message."""
+        self.args = (f"{self.args[0]}; {text}",)
+
+    def __str__(self) -> str:
+        return "\n".join([str(self.args[0]), *(f"    {line}" for line in self.lines)])
 
 
 class QueueTimeout(TrainJobDeadline):
@@ -140,11 +150,11 @@ class WorkspaceMismatch(TrainJobError):
 _DEADLINES: dict[str, type[TrainJobDeadline]] = {"queue": QueueTimeout, "start": StartTimeout, "run": RunTimeout}
 
 
-def deadline_error(message: str, what: str, *, image_missing: bool = False) -> TrainJobDeadline:
-    """Return the error for the deadline `queue`, `start`, `run` or `total`."""
+def deadline_error(message: str, what: str, *, image_missing: bool = False, lines: Sequence[str] = ()) -> TrainJobDeadline:
+    """Return the error for the deadline `queue`, `start`, `run` or `total`; `lines` are the last ones of the log."""
     if what == "start" and image_missing:
         return ImagePullTimeout(message, what)
-    return _DEADLINES.get(what, TrainJobDeadline)(message, what)
+    return _DEADLINES.get(what, TrainJobDeadline)(message, what, lines)
 
 
 _CANNOT_START: dict[str, type[CannotStart]] = {"image": ImageCannotBePulled, "container": CommandNotFound}

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from trainwright.api.objects import Obj
+import logging
+
+from trainwright.api.errors import ApiError
+from trainwright.api.objects import Obj, name_of
 from trainwright.cluster.protocol import Cluster
 from trainwright.jobs.diagnosis.errors import (
     DeadlineExceeded,
@@ -15,7 +18,11 @@ from trainwright.jobs.diagnosis.errors import (
     deadline_error,
 )
 from trainwright.jobs.diagnosis.report import FailureReport, last_seen, report_of, usage_summary
+from trainwright.jobs.logs.last_lines import LOG_LINES
+from trainwright.jobs.logs.read_logs import LogSelector, read_logs
 from trainwright.jobs.state.pod_history import PodHistory
+
+log = logging.getLogger(__name__)
 
 
 def failure_of(cluster: Cluster, trainjob: Obj, history: PodHistory | None = None) -> TrainJobFailed:
@@ -24,12 +31,22 @@ def failure_of(cluster: Cluster, trainjob: Obj, history: PodHistory | None = Non
     return error_class(report)(str(report), trainjob, report)
 
 
-def deadline_of(cluster: Cluster, trainjob: Obj, message: str, what: str, *, after: str = "") -> TrainJobDeadline:
-    """Return the error of an expired deadline, with the last observed state and what was done `after` it."""
+def deadline_of(cluster: Cluster, trainjob: Obj, message: str, what: str) -> TrainJobDeadline:
+    """Return the error of an expired deadline, with the last observed state and, of a job that runs, the last lines of its log."""
     seen, reason = last_seen(cluster, trainjob)
-    used = usage_summary(cluster, trainjob) if what in ("run", "total") else ""
-    text = "; ".join(filter(None, (message, seen, used, after)))
-    return deadline_error(text, what, image_missing=reason is not None and reason.part == "image")
+    may_run = what in ("run", "total")
+    text = "; ".join(filter(None, (message, seen, usage_summary(cluster, trainjob) if may_run else "")))
+    lines = _last_lines(cluster, trainjob) if may_run else []
+    return deadline_error(text, what, image_missing=reason is not None and reason.part == "image", lines=lines)
+
+
+def _last_lines(cluster: Cluster, trainjob: Obj) -> list[str]:
+    """Return the last lines of rank 0; none if its log cannot be read."""
+    try:
+        return [line.text for line in read_logs(cluster, trainjob, LogSelector(tail=LOG_LINES))]
+    except ApiError as error:
+        log.debug("event=last_lines_not_read name=%s error=%s", name_of(trainjob), error.message)
+        return []
 
 
 def error_class(report: FailureReport) -> type[TrainJobFailed]:

@@ -163,12 +163,13 @@ class _Report:
             preemptions=preemptions_before(self._trainjob),
         )
         report = replace(self._with_jobset(report), jobs=tuple(self._jobs()))
-        pods = self._pods()
-        if pods is None:
+        listed = self._pods()
+        if listed is None and not self._history.pods():
             return replace(report, unread=tuple(self._unread))
+        pods = listed or []
         events = self._events(pods)
         report = self._with_failures(report, pods, events)
-        if not report.pods:
+        if not report.pods and listed is not None:
             report = replace(report, waiting=self._waiting(pods))
         warnings = [reason_and_message(event) for event in events or [] if self._is_warning(event)]
         distinct = {_without_random_names(text): text for text in warnings}

@@ -6,6 +6,7 @@ and a volume that cannot be mounted only as an event of its pod.
 
 from __future__ import annotations
 
+import itertools
 import re
 import time
 from collections.abc import Callable, Iterable
@@ -38,6 +39,8 @@ _FINAL_IMAGE_REASONS = frozenset({"InvalidImageName", "ErrImageNeverPull"})
 NOTHING_SEEN = "no pod is waiting and there is no warning event"
 _COMMAND_NOT_FOUND = re.compile(r"executable file not found|no such file or directory|permission denied")
 _REFUSED = re.compile(r" is invalid: |\bForbidden: |Invalid value")
+_MAX_PODS = 3
+"""Pods whose events are read: the others of a large job most likely wait for the same."""
 _LATE_DELETION_SECONDS = 10
 """Seconds after its grace period for which a pod may exist before its node counts as lost."""
 
@@ -95,9 +98,7 @@ class ReasonFinder:
 
     def _pod_events(self, trainjob: Obj, pods: list[Obj]) -> WaitingReason | None:
         """Find the reason of a pod that has been created, in its events: mounts, pulls, probes."""
-        for pod in pods:
-            if _is_over(pod) or _is_ready(pod):
-                continue
+        for pod in itertools.islice((pod for pod in pods if not (_is_over(pod) or _is_ready(pod))), _MAX_PODS):
             events = self._list_events(f"involvedObject.name={name_of(pod)}")
             if events and (event := _latest_relevant(events, is_running=_is_running(pod))) is not None:
                 count = f" ({event['count']} times)" if int(event.get("count") or 0) > 1 else ""

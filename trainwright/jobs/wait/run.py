@@ -166,7 +166,7 @@ def _wait_for_attempt(attempt: Attempt, options: _WaitOptions) -> Obj:
     except BaseException as error:
         outcome = cancel_unwatched_job(cluster, trainjob, options.on_error)
         if isinstance(error, TrainJobDeadline):
-            error.args = (f"{error}; {outcome}",)
+            error.add_outcome(outcome)
         raise
     if phase_of(seen) is Phase.Succeeded:
         return seen

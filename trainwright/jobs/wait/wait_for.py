@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
 
 from trainwright.api.errors import ApiError, Forbidden, NotFound, Unauthorized
 from trainwright.api.kinds import TRAINJOB
@@ -24,6 +27,9 @@ from trainwright.jobs.wait.watching import JobWatch
 _POLL_SECONDS, _MAX_POLL_SECONDS = 1.0, 20.0
 
 
+_MAX_LOOKS_PER_SECOND = 10
+_waits = 0
+_lock = threading.Lock()
 _NO_DEADLINES = Deadlines()
 _SETTINGS = WaitSettings()
 
@@ -45,9 +51,26 @@ def wait_for(
     report, TrainJobDeleted, TrainJobDeadline (subclasses distinguish causes: CannotStart and NodeLost depend on `settings`), and
     ApiError if the job may not be read or the API server has been unreachable for half an hour.
     """
-    observer = JobObserver(cluster, trainjob, settings)
-    with JobWatch(cluster, trainjob) as watch, LiveLogs(cluster, trainjob, logs) as logs_reader:
+    observer = JobObserver(cluster, trainjob, replace(settings, interval=partial(_interval, settings)))
+    with _counted(), JobWatch(cluster, trainjob) as watch, LiveLogs(cluster, trainjob, logs) as logs_reader:
         return _follow(cluster, JobState(trainjob, deadlines), watch, EventPublisher(on_event, logs_reader, observer), stop)
+
+
+@contextmanager
+def _counted() -> Iterator[None]:
+    global _waits
+    with _lock:
+        _waits += 1
+    try:
+        yield
+    finally:
+        with _lock:
+            _waits -= 1
+
+
+def _interval(settings: WaitSettings, phase: Phase) -> float:
+    """Return the seconds between two looks at a job, so that all waits of the process together look at a bounded rate."""
+    return max(settings.interval(phase), _waits / _MAX_LOOKS_PER_SECOND)
 
 
 def _follow(cluster: Cluster, state: JobState, watch: JobWatch, publisher: EventPublisher, stop: threading.Event | None) -> Obj:
