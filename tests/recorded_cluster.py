@@ -99,11 +99,11 @@ class RecordedCluster:
     default_namespace = "train"
     host = "recorded"
 
-    def __init__(self, recording: Recording, clock: Any):
+    def __init__(self, recording: Recording, clock: Any, *, is_created: bool = False):
         self._recording, self._clock = recording, clock
         self._written: dict[tuple[str, str], Obj] = {}
         self._patches: list[tuple[str, str, Obj]] = []
-        self._name, self._is_created = "job", recording.job is None
+        self._name, self._is_created = "job", is_created or recording.job is None
         self._begin = 0.0
         """When the stream begins, on the clock."""
         self.deleted: list[str] = []

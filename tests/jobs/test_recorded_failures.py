@@ -11,9 +11,14 @@ import re
 from pathlib import Path
 
 import pytest
-from recorded_cluster import Recording
+from recorded_cluster import RecordedCluster, Recording
 from recording_archives import recordings_of
 from replay import Replayed, replay
+from virtual_time import VirtualClock
+
+from trainwright.api.kinds import TRAINJOB
+from trainwright.jobs import Deadlines, TrainJobError, wait_for
+from trainwright.jobs.diagnosis.exit_codes import exit_code_of
 
 CASES = sorted(path.name for path in (recordings_of("failures") / "cases").iterdir())
 CALLERS = ("cli", *(pytest.param(by, marks=pytest.mark.medium) for by in ("component", "operator", "trigger")))
@@ -78,6 +83,26 @@ def test_why_a_job_waits_is_said_within_ten_seconds(case: str, by: str) -> None:
     said = replayed(case, by).said_at(REASONS[case])
     assert said is not None
     assert said - visible <= SECONDS, replayed(case, by).text
+
+
+@pytest.mark.medium
+@pytest.mark.parametrize("case", [case for case in CASES if case != "quota-trainjobs"])
+def test_a_wait_that_begins_late_ends_alike(case: str) -> None:
+    """Only an eviction through the Eviction API leaves no trace, unless the runtime has a podFailurePolicy."""
+    recording = Recording(recordings_of("failures") / "cases" / case)
+    assert recording.job is not None
+    expected = {recording.case["told"]["exitCode"]} | ({10} if case == "evicted-api" else set())
+    for part in range(8):
+        clock = VirtualClock(recording.epoch(), limit=recording.last + 7200)
+        cluster = RecordedCluster(recording, clock, is_created=True)
+        with clock.installed():
+            clock.jump(recording.job.at + (recording.last + 1 - recording.job.at) * part / 7)
+            try:
+                wait_for(cluster, cluster.get(TRAINJOB, "job", "train"), deadlines=Deadlines(queue=30, start=30))
+                code = 0
+            except TrainJobError as error:
+                code = int(exit_code_of(error))
+        assert code in expected, part
 
 
 def test_the_same_reason_is_not_repeated() -> None:

@@ -147,6 +147,8 @@ class EventTracker:
         is_restarting = observation.is_pending or any(not event.container for event in restarted)
         if is_restarting and current.phase is Phase.Running and not self._is_running:
             current = replace(current, phase=Phase.Restarting)
+        elif observation.is_stopping and current.phase is Phase.Starting:  # it ran before it was waited for
+            current = replace(current, phase=Phase.Running)
         if observation.reason is not None:
             if current.note in ("", self._reason):
                 current = replace(current, note=observation.reason)

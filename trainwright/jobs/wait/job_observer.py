@@ -59,6 +59,8 @@ class Observation:
 
     is_pending: bool = False
     """Whether a pod of the training has yet to start."""
+    is_stopping: bool = False
+    """Whether pods of the training that have run are being stopped, and none has yet to start."""
     failures: tuple[str, ...] = ()
     """How pods have failed since the last look."""
     restarts: RestartCounts | None = None
@@ -141,7 +143,9 @@ class JobObserver:
     def _look(self, trainjob: Obj, phase: Phase) -> Observation:
         pods = self._list_pods()
         restarts = self._count_restarts(trainjob, pods)
-        found = Observation(restarts=restarts, is_pending=any(map(_is_pending, pods)), failures=self._new_failures(phase))
+        is_pending = any(map(_is_pending, pods))
+        is_stopping = not is_pending and any(map(_is_stopping, pods))
+        found = Observation(is_pending, is_stopping, self._new_failures(phase), restarts)
         if phase is Phase.Running:
             self._reason = None
             return replace(found, reason="")
@@ -233,6 +237,10 @@ def _status_of(trainjob: Obj) -> object:
 
 def _has_active(trainjob: Obj) -> bool:
     return any(entry.get("active") for entry in (trainjob.get("status") or {}).get("jobsStatus") or [])
+
+
+def _is_stopping(pod: Obj) -> bool:
+    return is_deleting(pod) and (pod.get("status") or {}).get("phase") == "Running" and step_of(pod) not in _INITIALIZERS
 
 
 def _is_pending(pod: Obj) -> bool:
