@@ -14,9 +14,10 @@ from rich.console import Console
 from rich.table import Table
 
 from trainwright.api.errors import ApiError
+from trainwright.api.one_line import one_line
 from trainwright.cli.cluster_checks import check_access, check_apis, check_cluster, check_controller, check_mode
 from trainwright.cli.connection import HomeChoice, Kubeconfig, Namespace, SubmissionMode, cluster_for
-from trainwright.cli.errors import FAILURE, one_line
+from trainwright.cli.errors import FAILURE
 from trainwright.cli.findings import Finding, Level, as_document, missing, overall_level
 from trainwright.cli.job_checks import check_claim, check_queue, check_runtimes, check_store
 from trainwright.cli.output import Format, print_object

@@ -11,6 +11,7 @@ import typer
 
 from trainwright.api.errors import ApiError, Invalid, Problem
 from trainwright.api.objects import Obj
+from trainwright.api.one_line import one_line
 from trainwright.api.schema.check import ROOT
 from trainwright.cluster.connect import NoCluster
 from trainwright.cluster.warning_headers import OnWarning
@@ -75,7 +76,3 @@ def fail(message: str, code: int = FAILURE) -> NoReturn:
     """Print a message in one line and exit."""
     print(one_line(message), file=sys.stderr)
     raise typer.Exit(code)
-
-
-def one_line(text: str) -> str:
-    return " ".join(text.split())

@@ -18,7 +18,8 @@ from trainwright.api.documents import load_documents
 from trainwright.api.errors import BadRequest, Invalid
 from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import Obj, name_of
-from trainwright.cli.errors import WarningPrinter, one_line
+from trainwright.api.one_line import one_line
+from trainwright.cli.errors import WarningPrinter
 from trainwright.cluster.options import FieldValidation
 from trainwright.migration import MigrationResult, is_legacy, migrate
 

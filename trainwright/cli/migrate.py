@@ -10,8 +10,9 @@ import typer
 
 from trainwright.api import admit
 from trainwright.api.objects import Obj
+from trainwright.api.one_line import one_line
 from trainwright.api.yaml_writer import to_yaml
-from trainwright.cli.errors import bad_input_exits, one_line
+from trainwright.cli.errors import bad_input_exits
 from trainwright.cli.manifests import read_manifests
 from trainwright.cli.output import Format
 from trainwright.materialize import materialize

@@ -12,8 +12,9 @@ import typer
 from trainwright.api.errors import AlreadyExists, ApiError, BadRequest, Forbidden, Invalid, Undecodable
 from trainwright.api.kinds import TRAINJOB, kind_of
 from trainwright.api.objects import Obj, described, name_of, namespace_of
+from trainwright.api.one_line import one_line
 from trainwright.cli.connection import HomeChoice, Kubeconfig, Namespace, SubmissionMode, jobs_cluster_for
-from trainwright.cli.errors import WarningPrinter, bad_input_exits, cluster_errors_exit, one_line
+from trainwright.cli.errors import WarningPrinter, bad_input_exits, cluster_errors_exit
 from trainwright.cli.manifests import Validate, ValidateOption, checked_documents, has_unknown_fields, with_field_hints
 from trainwright.cli.output import Format, print_objects
 from trainwright.cli.request_options import with_settings

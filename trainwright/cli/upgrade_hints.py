@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import typer
 
 from trainwright.api.objects import Obj
-from trainwright.cli.errors import one_line
+from trainwright.api.one_line import one_line
 from trainwright.migration import is_outdated
 
 

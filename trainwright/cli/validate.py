@@ -14,9 +14,10 @@ from trainwright.api.admission.admit import Lookup
 from trainwright.api.documents import load_documents
 from trainwright.api.errors import ApiError, Invalid, Problem
 from trainwright.api.objects import Obj, described, name_of, namespace_of
+from trainwright.api.one_line import one_line
 from trainwright.api.schema.check import ROOT
 from trainwright.api.source_map import SourceMap, source_maps
-from trainwright.cli.errors import BAD_INPUT, WarningPrinter, bad_input_exits, one_line
+from trainwright.cli.errors import BAD_INPUT, WarningPrinter, bad_input_exits
 from trainwright.cli.manifests import read_text
 from trainwright.cli.materialize import materialize_trainjob
 from trainwright.cli.upgrade_hints import print_upgrade_hints

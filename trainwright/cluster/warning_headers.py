@@ -9,6 +9,8 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from trainwright.api.one_line import one_line
+
 OnWarning = Callable[[str], None]
 _WARNING = re.compile(r'(?P<code>\d{3}) +\S+ +"(?P<text>(?:\\.|[^"\\])*)"')
 _CODE = "299"
@@ -27,7 +29,7 @@ def report_warnings(headers: Any, on_warning: OnWarning | None) -> None:
 def parse_warnings(values: Iterable[str]) -> list[str]:
     """Return the texts in the values of `Warning` headers, each as one line; what is no warning of an API server is skipped."""
     found = [match for value in values for match in _WARNING.finditer(value) if match["code"] == _CODE]
-    texts = [" ".join(_printable(_ESCAPE.sub(r"\1", _decoded(match["text"]))).split()) for match in found]
+    texts = [one_line(_ESCAPE.sub(r"\1", _decoded(match["text"]))) for match in found]
     return [text for text in texts if text]
 
 
@@ -37,7 +39,3 @@ def _decoded(text: str) -> str:
         return text.encode("latin-1").decode("utf-8")
     except UnicodeError:
         return text
-
-
-def _printable(text: str) -> str:
-    return "".join(letter if letter.isprintable() else " " for letter in text)

@@ -63,7 +63,9 @@ class PodWorker:
         return self._thread.is_alive()
 
     def join(self, seconds: float) -> None:
-        self._thread.join(seconds)
+        """Wait for the end of the worker. One that is not started yet, and was told to stop watching, does nothing when it is."""
+        if self._thread.ident is not None:
+            self._thread.join(seconds)
 
     def _run(self) -> None:
         while not self._stopping.is_set():

@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from trainwright.api.objects import Obj, name_of
+from trainwright.api.one_line import one_line
 from trainwright.jobs.logs.log_patterns import GPU_MEMORY, LogPattern
 from trainwright.jobs.state.pod_history import SeenPod, container_states, deletion_requested
 from trainwright.jobs.state.pods import index_of, step_of
@@ -211,7 +212,7 @@ def _with_observations(failure: PodFailure, seen: SeenPod) -> PodFailure:
             failure,
             exit_code=state["exitCode"],
             reason=str(state.get("reason") or ""),
-            message=" ".join(str(state.get("message") or "").split()),
+            message=one_line(state.get("message")),
             finished=own[-1][0].finished,
             is_previous_run=True,
             runs_again=True,
@@ -249,7 +250,7 @@ def _container_failure(pod: Obj, disruption: Disruption, run: _FailedRun) -> Pod
         container=run.container,
         exit_code=state.get("exitCode"),
         reason=str(state.get("reason") or ""),
-        message=" ".join(str(state.get("message") or disruption.message).split()),
+        message=one_line(state.get("message") or disruption.message),
         finished=str(state.get("finishedAt") or ""),
         disruption=disruption.reason,
         disrupted=disruption.since,
@@ -267,12 +268,12 @@ def waiting_of(pod: Obj) -> Waiting | None:
     for entry in status.get("conditions") or []:
         if entry.get("type") == "PodScheduled" and entry.get("status") == "False":
             reason = str(entry.get("reason") or "")
-            return Waiting("scheduling", reason, str(entry.get("message") or reason))
+            return Waiting("scheduling", reason, one_line(entry.get("message") or reason))
     for container in container_states(pod):
         waiting = (container.get("state") or {}).get("waiting")
         if waiting and waiting.get("message"):
             reason = str(waiting.get("reason") or "")
-            return Waiting("image" if reason in _IMAGE_REASONS else "container", reason, str(waiting["message"]))
+            return Waiting("image" if reason in _IMAGE_REASONS else "container", reason, one_line(waiting["message"]))
     return None
 
 

@@ -19,6 +19,7 @@ from trainwright.api.conditions import condition, is_finished
 from trainwright.api.errors import ApiError, Forbidden
 from trainwright.api.kinds import EVENT, JOBSET
 from trainwright.api.objects import Obj, labels_of, name_of, namespace_of
+from trainwright.api.one_line import one_line
 from trainwright.api.phase import Phase, phase_of
 from trainwright.cluster.protocol import Cluster
 from trainwright.jobs.diagnosis.pod_failure import describe_exit, waiting_of
@@ -185,7 +186,7 @@ def _pod_reason(pod: Obj) -> WaitingReason | None:
         return WaitingReason(text, "node", since=since)
     for entry in container_states(pod):
         if (ended := _ended_before_restart(entry)) is not None:
-            number, message = int(entry.get("restartCount") or 0) + 1, " ".join(str(ended.get("message") or "").split())
+            number, message = int(entry.get("restartCount") or 0) + 1, one_line(ended.get("message"))
             text = f"container {entry['name']} {describe_exit(ended)}{f': {message}' if message else ''}"
             runs = f"{number} runs" if number > 1 else "its first run"
             return WaitingReason(f"pod {name_of(pod)} waits to be restarted (CrashLoopBackOff) after {runs}: {text}", "container")

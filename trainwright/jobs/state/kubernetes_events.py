@@ -9,6 +9,7 @@ from trainwright.api import names
 from trainwright.api.conditions import condition
 from trainwright.api.kinds import EVENT
 from trainwright.api.objects import Obj, name_of, namespace_of
+from trainwright.api.one_line import one_line
 from trainwright.cluster.protocol import Cluster
 
 
@@ -53,8 +54,7 @@ def steps_of(trainjob: Obj) -> set[str]:
 
 def reason_and_message(event: Obj) -> str:
     """Return `Reason: message` of an event or a condition, in one line."""
-    message = " ".join(str(event.get("message") or "").split()).removesuffix(":")
-    return f"{event.get('reason')}: {message}"
+    return f"{one_line(event.get('reason'))}: {one_line(event.get('message')).removesuffix(':')}"
 
 
 def event_time(event: Obj) -> str:
