@@ -105,6 +105,10 @@ def test_a_wait_that_begins_late_ends_alike(case: str) -> None:
         assert code in expected, part
 
 
+def test_a_missing_pull_secret_is_named() -> None:
+    assert "Unable to retrieve some image pull secrets (nope)" in replayed("pull-secret").text
+
+
 def test_the_same_reason_is_not_repeated() -> None:
     for case in ("image-missing", "quota-pods", "unschedulable-cpu", "configmap-volume-missing"):
         reasons = [line for _, line in replayed(case).lines if line.startswith("Starting: ")]

@@ -10,7 +10,7 @@ import itertools
 import re
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TypeVar
 
@@ -56,6 +56,8 @@ class WaitingReason:
     """Whether waiting longer cannot help: the job has to be changed."""
     since: str = ""
     """RFC 3339 time since when a node is lost."""
+    pod: str = ""
+    """The pod that waits for its image."""
 
     @property
     def key(self) -> str:
@@ -81,7 +83,15 @@ class ReasonFinder:
             return WaitingReason(reason_and_message(too_large), "scheduling")
         if phase_of(trainjob) in (Phase.Queued, Phase.Suspended):
             return self._queue(trainjob)
-        return pods_reason(pods) or self._pod_events(trainjob, pods) or self._events(trainjob, pods)
+        if (reason := pods_reason(pods)) is not None:
+            return self._with_pull_secret(reason) if reason.part == "image" else reason
+        return self._pod_events(trainjob, pods) or self._events(trainjob, pods)
+
+    def _with_pull_secret(self, reason: WaitingReason) -> WaitingReason:
+        """Add that a pull secret is missing: the registry's answer only says that access was denied."""
+        events = self._list_events(f"involvedObject.name={reason.pod}")
+        missing = next((event for event in events if event.get("reason") == "FailedToRetrieveImagePullSecret"), None)
+        return replace(reason, text=f"{reason.text} ({reason_and_message(missing)})") if missing is not None else reason
 
     def _queue(self, trainjob: Obj) -> WaitingReason | None:
         if names.QUEUE_LABEL not in labels_of(trainjob):
@@ -193,7 +203,7 @@ def _pod_reason(pod: Obj) -> WaitingReason | None:
     if (waiting := waiting_of(pod)) is None:
         return None
     is_final = waiting.reason in _FINAL_IMAGE_REASONS
-    return WaitingReason(f"pod {name_of(pod)} is waiting: {waiting}", waiting.part, is_final)
+    return WaitingReason(f"pod {name_of(pod)} is waiting: {waiting}", waiting.part, is_final, pod=name_of(pod))
 
 
 def _ended_before_restart(entry: Obj) -> Obj | None:
