@@ -20,13 +20,14 @@ import yaml
 
 from trainwright.api.errors import AlreadyExists, ApiError, BadRequest, NotFound, error_from_status
 from trainwright.api.kinds import TRAINJOB, Kind
-from trainwright.api.objects import Obj, copy_of, name_of
+from trainwright.api.objects import Obj, copy_of, described, name_of
 from trainwright.api.patching.merge_patch import merge
 from trainwright.api.selectors.selection import field_selector, label_selector
 from trainwright.cluster.protocol import Listing, WatchEvent
 
 _STAMP = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,6})?)\d*Z ")
-_KUBELETS_OWN = ("unable to retrieve container logs", "failed to try resolving symlinks")
+_NO_LOG = "unable to retrieve container logs for containerd://0\n"
+"""What a kubelet sends in place of a log that it has removed."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +94,7 @@ class Recording:
 class RecordedCluster:
     """A `Cluster`. The TrainJob `job` of the recording exists once it was created, under the name that it was given then.
 
-    A later attempt of its step, which has another name, begins the recording anew.
+    A later attempt of its step, which has another name, starts the recording again.
     """
 
     default_namespace = "train"
@@ -167,7 +168,7 @@ class RecordedCluster:
         return self.get(kind, name)
 
     def update(self, obj: Obj) -> Obj:
-        raise NotImplementedError
+        raise AssertionError(f"a client replaced {described(obj)}: clients of TrainJobs patch")
 
     update_status = update
 
@@ -189,7 +190,7 @@ class RecordedCluster:
             if not restarts:
                 raise BadRequest(f'previous terminated container "{container}" in pod "{name}" not found')
             key = f"{self._in_recording(name)}/{container}/previous"
-            yield from _printed(self._recording.logs.get(key, f"{_KUBELETS_OWN[0]} for containerd://0\n"), options, None)
+            yield from _printed(self._recording.logs.get(key, _NO_LOG), options, None)
             return
         text = self._recording.logs.get(f"{self._in_recording(name)}/{container}", "")
         shown = ""
