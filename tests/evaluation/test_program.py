@@ -21,6 +21,8 @@ from trainwright.evaluation import program
 from trainwright.evaluation.encoding import encode_rows
 from trainwright.quickstart.base_model import ensure_base_model
 
+pytestmark = pytest.mark.medium
+
 ROWS = [
     {"prompt": "Who commands the Étoile?\n", "completion": "Søren Dahl.", "more": 1},
     {"prompt": "Where does the Kestrel lie?\n", "completion": "The Kestrel is at pier four."},

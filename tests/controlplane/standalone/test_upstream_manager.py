@@ -106,7 +106,7 @@ def held(duration: int) -> dict[str, Any]:
     return {"apiVersion": LEASE.api_version, "kind": LEASE.kind, "metadata": metadata, "spec": spec}
 
 
-@pytest.mark.medium
+@pytest.mark.slow
 @pytest.mark.parametrize("is_released", [True, False], ids=["released", "expired"])
 def test_the_controller_waits_not_ready_and_then_works(cluster: Any, is_released: bool) -> None:
     there = cluster.create(held(600 if is_released else 1))
@@ -125,7 +125,7 @@ def test_the_controller_waits_not_ready_and_then_works(cluster: Any, is_released
     assert codes == [STOPPED]
 
 
-@pytest.mark.medium
+@pytest.mark.slow
 def test_a_manager_that_starts_while_it_waits_for_its_own_lease_is_let_go_first(cluster: Any) -> None:
     other = held(600)
     own = {**other, "metadata": {"name": "trainwright-controller", "namespace": "default"}}
@@ -146,7 +146,7 @@ def test_a_manager_that_starts_while_it_waits_for_its_own_lease_is_let_go_first(
     assert not running.is_alive()
 
 
-@pytest.mark.medium
+@pytest.mark.slow
 def test_a_stop_ends_the_wait(cluster: Any) -> None:
     cluster.create(held(600))
     process, stop = Process(cluster, Options(metrics_port=0, health_port=0)), threading.Event()
