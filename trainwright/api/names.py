@@ -12,6 +12,7 @@ QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 ANCESTOR_DATASET = "dataset-initializer"
 ANCESTOR_MODEL = "model-initializer"
 ANCESTOR_TRAINER = "trainer"
+INITIALIZERS = (ANCESTOR_DATASET, ANCESTOR_MODEL)
 NODE = "node"
 """The container (and, by convention, the replicated job) that runs the training program."""
 RUNTIME_IN_USE = "trainer.kubeflow.org/resource-in-use"

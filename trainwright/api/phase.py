@@ -34,6 +34,6 @@ def phase_of(trainjob: Obj, jobset: Obj | None = None) -> Phase:
     if jobset is not None and is_true(jobset, "RestartingJobSet"):
         return Phase.Restarting
     for entry in (trainjob.get("status") or {}).get("jobsStatus") or []:
-        if entry.get("name") not in ("dataset-initializer", "model-initializer") and entry.get("ready"):
+        if entry.get("name") not in names.INITIALIZERS and entry.get("ready"):
             return Phase.Running
     return Phase.Starting

@@ -2,32 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
-
-import pytest
 
 from trainwright.api.errors import Forbidden
 from trainwright.api.kinds import CLUSTER_TRAINING_RUNTIME, EVENT, TRAINING_RUNTIME, TRAINJOB
 from trainwright.api.objects import name_of
 from trainwright.cluster.delegating import DelegatingCluster
-from trainwright.controlplane.apiserver.storage.store import Store
-from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer
 from trainwright.controlplane.controllers.trainjob import TrainJobReconciler
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.materialize import Settings
 from trainwright.runtimes import bundled_runtimes
-
-
-@pytest.fixture
-def cluster() -> Iterator[EmbeddedCluster]:
-    store = Store(":memory:")
-    cluster = EmbeddedCluster(ResourceServer(store))
-    for runtime in bundled_runtimes():
-        cluster.create(runtime)
-    yield cluster
-    cluster.close()
-    store.close()
 
 
 class Narrow(DelegatingCluster):

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import NamedTuple
 
+from trainwright.api.conditions import condition
 from trainwright.api.objects import Obj, name_of
 from trainwright.api.one_line import one_line
 from trainwright.jobs.logs.log_patterns import GPU_MEMORY, LogPattern
@@ -190,7 +191,7 @@ class PodFailure:
 def pod_failure(pod: Obj, seen: SeenPod | None = None) -> PodFailure | None:
     """Return how a pod failed; None for a pod that did not fail, or that recovered. `seen` adds what was observed before."""
     status = pod.get("status") or {}
-    disruption = _disruption_of(status)
+    disruption = _disruption_of(pod)
     ended = [_container_failure(pod, disruption, run) for run in _failed_containers(status)]
     if ended:
         failure = replace(ended[0], other_containers=tuple(ended[1:]))
@@ -264,11 +265,10 @@ def _container_failure(pod: Obj, disruption: Disruption, run: _FailedRun) -> Pod
 
 def waiting_of(pod: Obj) -> Waiting | None:
     """Return what a pod is waiting for; None if its status does not say."""
-    status = pod.get("status") or {}
-    for entry in status.get("conditions") or []:
-        if entry.get("type") == "PodScheduled" and entry.get("status") == "False":
-            reason = str(entry.get("reason") or "")
-            return Waiting("scheduling", reason, one_line(entry.get("message") or reason))
+    scheduled = condition(pod, "PodScheduled")
+    if scheduled is not None and scheduled.get("status") == "False":
+        reason = str(scheduled.get("reason") or "")
+        return Waiting("scheduling", reason, one_line(scheduled.get("message") or reason))
     for container in container_states(pod):
         waiting = (container.get("state") or {}).get("waiting")
         if waiting and waiting.get("message"):
@@ -298,12 +298,12 @@ def _failed_containers(status: Obj) -> Iterator[_FailedRun]:
                 break
 
 
-def _disruption_of(status: Obj) -> Disruption:
+def _disruption_of(pod: Obj) -> Disruption:
     """Return the disruption of a pod: from the DisruptionTarget condition (Kubernetes 1.26), else from the pod's reason."""
-    for entry in status.get("conditions") or []:
-        if entry.get("type") == "DisruptionTarget" and entry.get("status") == "True":
-            message = str(entry.get("message") or status.get("message") or "")
-            return Disruption(str(entry.get("reason") or "Evicted"), message, str(entry.get("lastTransitionTime") or ""))
+    status, target = pod.get("status") or {}, condition(pod, "DisruptionTarget")
+    if target is not None and target.get("status") == "True":
+        message = str(target.get("message") or status.get("message") or "")
+        return Disruption(str(target.get("reason") or "Evicted"), message, str(target.get("lastTransitionTime") or ""))
     reason = str(status.get("reason") or "")
     if reason in _PREEMPTIONS | _LOSSES | _EVICTIONS:
         return Disruption(reason, str(status.get("message") or ""))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
@@ -10,6 +9,7 @@ from datetime import UTC, datetime
 
 from trainwright.api.conditions import condition
 from trainwright.api.errors import ApiError, BadRequest, NotFound
+from trainwright.api.generated_names import without_suffixes
 from trainwright.api.kinds import JOBSET
 from trainwright.api.objects import Obj, name_of, namespace_of, uid_of
 from trainwright.cluster.protocol import Cluster
@@ -172,7 +172,7 @@ class _Report:
         if not report.pods and listed is not None:
             report = replace(report, waiting=self._waiting(pods))
         warnings = [reason_and_message(event) for event in events or [] if self._is_warning(event)]
-        distinct = {_without_random_names(text): text for text in warnings}
+        distinct = {without_suffixes(text): text for text in warnings}
         return replace(
             report,
             usage=usage_of([seen.pod for seen in self._history.pods()], now),
@@ -316,7 +316,3 @@ def _observed_lines(failure: PodFailure, seen: SeenPod) -> list[str]:
     if failure.container:
         return list(seen.lines_of(failure.container, failure.finished))
     return next((list(lines) for lines in seen.lines.values() if lines), [])
-
-
-def _without_random_names(text: str) -> str:
-    return re.sub(r"-[bcdfghjklmnpqrstvwxz2456789]{5}\b", "", text)

@@ -15,8 +15,9 @@ from datetime import datetime
 from typing import TypeVar
 
 from trainwright.api import names
-from trainwright.api.conditions import condition, is_finished
+from trainwright.api.conditions import condition, is_finished, is_true
 from trainwright.api.errors import ApiError, Forbidden
+from trainwright.api.generated_names import without_suffixes
 from trainwright.api.kinds import EVENT, JOBSET
 from trainwright.api.objects import Obj, labels_of, name_of, namespace_of
 from trainwright.api.one_line import one_line
@@ -64,7 +65,7 @@ class WaitingReason:
         """The reason without what changes while it stays the same: numbers, the random part of names, and back-off of a pull."""
         if self.part == "image" and (image := re.search(r'"([^"]+)"', self.text)):
             return image[1]
-        return re.sub(r"-[bcdfghjklmnpqrstvwxz2456789]{5}\b|\d+", "", self.text)
+        return re.sub(r"\d+", "", without_suffixes(self.text))
 
 
 class ReasonFinder:
@@ -220,7 +221,7 @@ def lost_since(pod: Obj) -> str | None:
     deadline = pod["metadata"].get("deletionTimestamp")
     if not deadline or _is_over(pod) or time.time() < datetime.fromisoformat(deadline).timestamp() + _LATE_DELETION_SECONDS:
         return None
-    ready = _condition(pod, "Ready")
+    ready = condition(pod, "Ready") or {}
     return str(ready.get("lastTransitionTime") or deadline) if ready.get("status") != "True" else deadline
 
 
@@ -253,11 +254,7 @@ def _is_running(pod: Obj) -> bool:
 
 
 def _is_ready(pod: Obj) -> bool:
-    return _condition(pod, "Ready").get("status") == "True"
-
-
-def _condition(pod: Obj, kind: str) -> Obj:
-    return next((entry for entry in (pod.get("status") or {}).get("conditions") or [] if entry.get("type") == kind), {})
+    return is_true(pod, "Ready")
 
 
 def _kind(event: Obj) -> str:

@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from trainwright.api import names
 from trainwright.api.objects import Obj, labels_of, named
 
-_INITIALIZERS = (names.ANCESTOR_DATASET, names.ANCESTOR_MODEL)
-
 
 def replicated_jobs(runtime: Obj) -> list[Obj]:
     """Return all replicated jobs of a runtime."""
@@ -28,7 +26,7 @@ def step_of_job(job: Obj) -> str:
 
 
 def is_initializer(job: Obj) -> bool:
-    return step_of_job(job) in _INITIALIZERS or job["name"] in _INITIALIZERS
+    return step_of_job(job) in names.INITIALIZERS or job["name"] in names.INITIALIZERS
 
 
 def training_jobs(runtime: Obj) -> Iterator[Obj]:

@@ -70,4 +70,4 @@ class DeadlineTimer:
 def is_initializing(trainjob: Obj) -> bool:
     """Whether an initializer of the job is running: it may load a dataset or a model for hours. Pure."""
     steps = (trainjob.get("status") or {}).get("jobsStatus") or []
-    return any(step.get("ready") for step in steps if step.get("name") in (names.ANCESTOR_DATASET, names.ANCESTOR_MODEL))
+    return any(step.get("ready") for step in steps if step.get("name") in names.INITIALIZERS)

@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from trainwright.api import names
+from trainwright.api.conditions import is_true
 from trainwright.api.objects import Obj, copy_of, labels_of, name_of, uid_of
 from trainwright.jobs.state.pods import index_of, step_of
 
@@ -65,9 +66,7 @@ class SeenPod:
 
     @property
     def is_disrupted(self) -> bool:
-        return any(
-            entry["type"] == "DisruptionTarget" and entry["status"] == "True" for entry in self.pod["status"]["conditions"]
-        )
+        return is_true(self.pod, "DisruptionTarget")
 
     @property
     def is_of_interest(self) -> bool:

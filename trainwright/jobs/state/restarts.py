@@ -33,15 +33,14 @@ def restarts_of(jobset: Obj) -> Restarts:
     return Restarts(int((jobset.get("status") or {}).get("restarts") or 0), int(policy.get("maxRestarts") or 0))
 
 
-def count_restarts(cluster: Cluster, trainjob: Obj, pods: list[Obj], *, known: Restarts | None = None) -> RestartCounts:
-    """Return the restart counts of a job with these pods; reads the JobSet unless its restarts are `known`.
+def read_restarts(cluster: Cluster, trainjob: Obj) -> Restarts | None:
+    """Return the restarts of the job's JobSet; None if it cannot be read."""
+    try:
+        return restarts_of(cluster.get(JOBSET, name_of(trainjob), namespace_of(trainjob)))
+    except ApiError:
+        return None
 
-    The JobSet's count is None if it cannot be read.
-    """
-    jobset = known
-    if jobset is None:
-        try:
-            jobset = restarts_of(cluster.get(JOBSET, name_of(trainjob), namespace_of(trainjob)))
-        except ApiError:
-            jobset = None
-    return RestartCounts(jobset, sum(int(status.get("restartCount") or 0) for pod in pods for status in container_states(pod)))
+
+def container_restarts(pods: list[Obj]) -> int:
+    """Return the restarts of all containers of these pods. Pure."""
+    return sum(int(status.get("restartCount") or 0) for pod in pods for status in container_states(pod))

@@ -8,13 +8,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
+from trainwright.api import names
 from trainwright.api.objects import Obj
 from trainwright.api.times import parse_time
 from trainwright.jobs.state.pod_history import container_states
 from trainwright.jobs.state.pods import step_of
 from trainwright.materialize.resources import gpu_count
 
-_INITIALIZERS = ("dataset-initializer", "model-initializer")
 _HOUR = 3600.0
 
 
@@ -33,7 +33,7 @@ def usage_of(pods: list[Obj], now: datetime) -> Usage:
     """Return the usage of the training pods, from their start to the end of their last container, or to `now`."""
     nodes = gpus = 0.0
     for pod in pods:
-        if step_of(pod) in _INITIALIZERS:
+        if step_of(pod) in names.INITIALIZERS:
             continue
         hours = _hours(pod, now)
         nodes += hours

@@ -11,6 +11,7 @@ from typing import Any, Unpack
 
 from trainwright.api import names
 from trainwright.api.errors import AlreadyExists, ApiError, Forbidden, NotFound, ServiceUnavailable, TooManyRequests
+from trainwright.api.generated_names import SUFFIX_LENGTH, SUFFIX_LETTERS, generated_name
 from trainwright.api.kinds import Kind, kind_of
 from trainwright.api.objects import Obj, annotations_of, described, name_of, namespace_of
 from trainwright.api.quantities import parse_quantity
@@ -18,10 +19,6 @@ from trainwright.cluster.options import CreateOptions
 from trainwright.cluster.protocol import Cluster
 from trainwright.cluster.retrying import RETRY_SECONDS, RetryingCluster
 from trainwright.jobs.submit.spec_diff import comparable
-
-_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
-_PREFIX_LENGTH, _SUFFIX_LENGTH = 58, 5
-"""Of names that an API server generates."""
 
 
 class LostAnswer(AlreadyExists):
@@ -67,8 +64,8 @@ def _named(obj: Obj) -> Obj:
     metadata = obj["metadata"]
     if metadata.get("name") or not metadata.get("generateName"):
         return obj
-    suffix = "".join(random.choices(_LETTERS, k=_SUFFIX_LENGTH))
-    return {**obj, "metadata": {**metadata, "name": f"{metadata['generateName'][:_PREFIX_LENGTH]}{suffix}"}}
+    suffix = "".join(random.choices(SUFFIX_LETTERS, k=SUFFIX_LENGTH))
+    return {**obj, "metadata": {**metadata, "name": generated_name(metadata["generateName"], suffix)}}
 
 
 def _check_absent(cluster: Cluster, kind: Kind, obj: Obj) -> None:

@@ -19,17 +19,16 @@ from trainwright.cluster.protocol import Cluster
 from trainwright.jobs.diagnosis.errors import NodeLost, cannot_start
 from trainwright.jobs.diagnosis.pod_failure import pod_failure
 from trainwright.jobs.diagnosis.pod_observer import PodObserver
-from trainwright.jobs.diagnosis.waiting_reason import ReasonFinder, WaitingReason
+from trainwright.jobs.diagnosis.waiting_reason import ReasonFinder, WaitingReason, pods_reason
 from trainwright.jobs.state.jobs_of import failing_jobs, jobs_of
 from trainwright.jobs.state.pod_history import PodHistory
 from trainwright.jobs.state.pods import step_of
-from trainwright.jobs.state.restarts import RestartCounts, count_restarts
+from trainwright.jobs.state.restarts import RestartCounts, container_restarts, read_restarts
 
 STALLED_SECONDS = 9.0
 """Seconds without progress after which the reason is looked for, so that it is shown within ten."""
 _CONFIRMED_SECONDS = 4.0
 """Seconds for which a state that cannot recover must have been observed: more than one look."""
-_INITIALIZERS = (names.ANCESTOR_DATASET, names.ANCESTOR_MODEL)
 _FIRST_REPEAT_SECONDS = 300.0
 """After this time the same reason is shown again, then after twice as long, and so on."""
 _MAX_FAILURES = 20
@@ -164,14 +163,15 @@ class JobObserver:
             self._is_blind = True
             return []
 
-    def _count_restarts(self, trainjob: Obj, pods: list[Obj]) -> RestartCounts | None:
-        """Read the restarts of the JobSet if its pods show one; those of containers are in the pods."""
+    def _count_restarts(self, trainjob: Obj, pods: list[Obj]) -> RestartCounts:
+        """Read the restarts of the JobSet if they are not known, or its pods show a new one; those of containers are in the pods."""
         attempt = max((seen.restart_attempt for seen in self.history.pods()), default=0)
         known = self._restarts.jobset.used if self._restarts.jobset else 0
         is_unknown = self._is_blind and self._has_run and phase_of(trainjob) is Phase.Starting
-        self._restarts = count_restarts(
-            self._cluster, trainjob, pods, known=None if attempt > known or is_unknown else self._restarts.jobset
-        )
+        jobset = self._restarts.jobset
+        if jobset is None or attempt > known or is_unknown:
+            jobset = read_restarts(self._cluster, trainjob)
+        self._restarts = RestartCounts(jobset, container_restarts(pods))
         return self._restarts
 
     def _new_failures(self, phase: Phase) -> tuple[str, ...]:
@@ -191,7 +191,7 @@ class JobObserver:
         """Find why the job waits; at once if it was running before, else only after some time."""
         if self._has_run and phase is Phase.Starting and not _has_active(trainjob):
             failing = failing_jobs(jobs_of(self._cluster, trainjob))
-            if failing and (reason := self._reasons.reason(trainjob, pods)) is not None and reason.part == "node":
+            if failing and (reason := pods_reason(pods)) is not None and reason.part == "node":
                 return reason
             if failing:
                 return WaitingReason(f"its pods are being stopped, because a Job fails: {failing[0]}", "job")
@@ -240,9 +240,9 @@ def _has_active(trainjob: Obj) -> bool:
 
 
 def _is_stopping(pod: Obj) -> bool:
-    return is_deleting(pod) and (pod.get("status") or {}).get("phase") == "Running" and step_of(pod) not in _INITIALIZERS
+    return is_deleting(pod) and (pod.get("status") or {}).get("phase") == "Running" and step_of(pod) not in names.INITIALIZERS
 
 
 def _is_pending(pod: Obj) -> bool:
     is_waiting = (pod.get("status") or {}).get("phase", "Pending") == "Pending"
-    return is_waiting and not is_deleting(pod) and step_of(pod) not in _INITIALIZERS
+    return is_waiting and not is_deleting(pod) and step_of(pod) not in names.INITIALIZERS

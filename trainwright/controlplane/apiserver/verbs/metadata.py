@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from trainwright.api.errors import BadRequest, Invalid, Problem, Undecodable
+from trainwright.api.generated_names import generated_name
 from trainwright.api.kinds import EVENT, Kind
 from trainwright.api.objects import Obj, name_of, uid_of
 from trainwright.api.rules.metadata import changed_metadata_problems, metadata_problems
@@ -17,10 +18,6 @@ from trainwright.controlplane.apiserver.resources.registry import strategy_of
 from trainwright.controlplane.apiserver.storage.records import Record
 from trainwright.controlplane.apiserver.wire.api_errors import conflict_error, modified_error, status_details
 from trainwright.controlplane.apiserver.wire.limits import check_depth
-
-SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
-"""Characters of generated name suffixes: no vowels, to avoid words, and no digits that look like letters; as in Kubernetes."""
-SUFFIX_LENGTH = 5
 
 _OWNED = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation", "selfLink")
 """Fields that an update cannot change."""
@@ -108,7 +105,7 @@ def generate_name(obj: Obj, suffix: str) -> None:
     """Generate the name of a new object from `generateName`, in place."""
     metadata = obj["metadata"]
     if not metadata.get("name") and metadata.get("generateName"):
-        metadata["name"] = metadata["generateName"][: 63 - SUFFIX_LENGTH] + suffix
+        metadata["name"] = generated_name(metadata["generateName"], suffix)
 
 
 def validate(kind: Kind, obj: Obj, *, changed: bool = False) -> None:

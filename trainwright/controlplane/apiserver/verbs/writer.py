@@ -14,6 +14,7 @@ from typing import Any
 from trainwright.api import kinds
 from trainwright.api.admission.admit import governs
 from trainwright.api.errors import AlreadyExists
+from trainwright.api.generated_names import SUFFIX_LENGTH, SUFFIX_LETTERS
 from trainwright.api.kinds import Kind
 from trainwright.api.objects import Obj, copy_of, is_deleting, name_of
 from trainwright.api.times import rfc3339
@@ -154,7 +155,7 @@ class ObjectWriter:
             return
         for _ in range(_NAME_ATTEMPTS):
             new["metadata"].pop("name", None)
-            metadata.generate_name(new, "".join(self._random.choices(metadata.SUFFIX_LETTERS, k=metadata.SUFFIX_LENGTH)))
+            metadata.generate_name(new, "".join(self._random.choices(SUFFIX_LETTERS, k=SUFFIX_LENGTH)))
             if self.store.get(kind.resource, new["metadata"].get("namespace", ""), name_of(new)) is None:
                 return
 

@@ -1,0 +1,21 @@
+"""The random suffixes that Kubernetes appends to a `generateName`, also for the pods of a Job."""
+
+from __future__ import annotations
+
+import re
+
+SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
+"""No vowels, to avoid words, and no digits that look like letters; as in Kubernetes."""
+SUFFIX_LENGTH = 5
+_MAX_LENGTH = 63
+_SUFFIX = re.compile(rf"-[{SUFFIX_LETTERS}]{{{SUFFIX_LENGTH}}}\b")
+
+
+def generated_name(prefix: str, suffix: str) -> str:
+    """Return the name for a `generateName`, cut to the 63 characters of a DNS label."""
+    return prefix[: _MAX_LENGTH - SUFFIX_LENGTH] + suffix
+
+
+def without_suffixes(text: str) -> str:
+    """Return a text without the random suffixes of the names in it, to compare texts about objects that were created again."""
+    return _SUFFIX.sub("", text)
