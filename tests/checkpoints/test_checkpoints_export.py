@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -277,12 +278,12 @@ def test_a_name_that_is_no_text_is_refused_before_anything_is_sent(
     assert not (target / "checkpoint-5").exists()
 
 
-def test_files_behind_links_are_exported_as_files(
-    tmp_path: Path, output: Path, target: Path, write_checkpoint: Callable[..., Path]
+def test_files_behind_links_inside_the_checkpoint_are_exported_as_files(
+    output: Path, target: Path, write_checkpoint: Callable[..., Path]
 ) -> None:
     folder = write_checkpoint(5)
-    shutil.move(folder / "adapter_config.json", tmp_path / "blob")
-    (folder / "adapter_config.json").symlink_to(tmp_path / "blob")
+    shutil.move(folder / "adapter_config.json", folder / "blob")
+    (folder / "adapter_config.json").symlink_to("blob")
     exported = export(output, target)
     assert not (target / "checkpoint-5" / "adapter_config.json").is_symlink()
     assert verify_export(exported.uri)
@@ -293,3 +294,61 @@ def test_three_hundred_files_are_exported(output: Path, target: Path, write_chec
     exported = export(output, target)
     assert len(exported.manifest.files) == 307
     assert verify_export(exported.uri)
+
+
+@pytest.mark.parametrize("kind", ["environment", "elsewhere", "folder", "dangling", "pipe"])
+def test_what_is_no_regular_file_of_the_checkpoint_is_refused_by_name_before_anything_is_sent(
+    tmp_path: Path, output: Path, target: Path, write_checkpoint: Callable[..., Path], kind: str
+) -> None:
+    planted = write_checkpoint(5) / "extra.json"
+    (tmp_path / "secret").write_bytes(b"canary")
+    leads_to = {
+        "environment": Path("/proc/self/environ"),
+        "elsewhere": tmp_path / "secret",
+        "folder": tmp_path,
+        "dangling": tmp_path / "nothing",
+    }
+    if kind == "pipe":
+        os.mkfifo(planted)
+    else:
+        planted.symlink_to(leads_to[kind])
+    with pytest.raises(CheckpointError, match=r"only regular files inside the folder are read: extra\.json is a .*; remove them"):
+        export(output, target)
+    assert not list(target.rglob("*.json"))
+    assert [path.name for path in output.iterdir()] == ["checkpoint-5"]
+
+
+def test_a_link_that_appears_while_the_files_are_pinned_is_not_exported(
+    tmp_path: Path, output: Path, target: Path, write_checkpoint: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = write_checkpoint(5)
+    (tmp_path / "secret").write_bytes(b"canary")
+    real = os.link
+
+    def link(source: Path, *args: Any, **options: Any) -> None:
+        if source.name == "adapter_config.json":
+            (folder / source.name).unlink()
+            (folder / source.name).symlink_to(tmp_path / "secret")
+        real(source, *args, **options)
+
+    monkeypatch.setattr(os, "link", link)
+    with pytest.raises(CheckpointError, match=r"removed or changed|adapter_config\.json is a link"):
+        export(output, target)
+    assert not any(path.read_bytes() == b"canary" for path in target.rglob("*") if path.is_file())
+
+
+@pytest.mark.parametrize("name", ["trainer_state.json", "adapter_model.safetensors", "optimizer.pt", "adapter_config.json"])
+def test_a_pipe_in_place_of_a_file_stops_nobody(
+    output: Path, target: Path, write_checkpoint: Callable[..., Path], name: str
+) -> None:
+    folder = write_checkpoint(5)
+    (folder / name).unlink()
+    os.mkfifo(folder / name)
+    with pytest.raises(CheckpointError, match=f"{name}.* is a named pipe|{name}.*missing|{name}: its header cannot be read"):
+        export(output, target)
+
+
+def test_a_link_is_no_checkpoint(output: Path, target: Path, write_checkpoint: Callable[..., Path]) -> None:
+    write_checkpoint(5)
+    (output / "checkpoint-9").symlink_to("checkpoint-5")
+    assert export(output, target).manifest.step == 5

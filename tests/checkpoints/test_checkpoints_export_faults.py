@@ -59,11 +59,11 @@ def fails_at(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[int, BaseExc
         for name, position in (("put", 1), ("create", 0), ("replace", 0)):
             real = getattr(FileStore, name)
 
-            def write(self: FileStore, *args: Any, real: Any = real, position: int = position) -> Any:
+            def write(self: FileStore, *args: Any, real: Any = real, position: int = position, **options: Any) -> Any:
                 if len(written) >= number:
                     raise error
                 written.append(args[position])
-                return real(self, *args)
+                return real(self, *args, **options)
 
             monkeypatch.setattr(FileStore, name, write)
         return written
@@ -147,12 +147,12 @@ def test_a_checkpoint_that_is_rotated_away_meanwhile_is_exported_whole_or_not_at
         monkeypatch.setattr(os, "link", _fails(errno.EPERM))
     real, count = FileStore.put, 0
 
-    def put(self: FileStore, *args: Any) -> Any:
+    def put(self: FileStore, *args: Any, **options: Any) -> Any:
         nonlocal count
         if count == rotated_at:
             shutil.rmtree(folder)
         count += 1
-        return real(self, *args)
+        return real(self, *args, **options)
 
     monkeypatch.setattr(FileStore, "put", put)
     if links or rotated_at >= FILES:
@@ -179,9 +179,9 @@ def test_a_rotation_that_has_begun_before_the_files_are_pinned_is_noticed(
     folder = write_checkpoint(5)
     real = os.link
 
-    def link(source: Path, *args: Any) -> None:
+    def link(source: Path, *args: Any, **options: Any) -> None:
         (folder / goes).unlink(missing_ok=True)
-        real(source, *args)
+        real(source, *args, **options)
 
     monkeypatch.setattr(os, "link", link)
     with pytest.raises(CheckpointError, match="checkpoint-5 was removed or changed during the export"):
@@ -195,8 +195,8 @@ def test_a_rotation_that_took_an_optional_file_before_anybody_looked_is_noticed_
     folder = write_checkpoint(5, **{"optimizer.pt": None})
     real = os.link
 
-    def link(source: Path, *args: Any) -> None:
-        real(source, *args)
+    def link(source: Path, *args: Any, **options: Any) -> None:
+        real(source, *args, **options)
         (folder / "adapter_config.json").unlink(missing_ok=True)  # pinned already
 
     monkeypatch.setattr(os, "link", link)
@@ -211,8 +211,8 @@ def test_a_checkpoint_that_is_written_anew_meanwhile_is_not_published(
     folder = write_checkpoint(5)
     real = FileStore.put
 
-    def put(self: FileStore, source: Path, key: str, *args: Any) -> Any:
-        stored = real(self, source, key, *args)
+    def put(self: FileStore, source: Path, key: str, *args: Any, **options: Any) -> Any:
+        stored = real(self, source, key, *args, **options)
         if key == "adapter_model.safetensors":  # in place: a hard link does not protect from that
             with open(folder / key, "r+b") as file:
                 file.seek(-1, os.SEEK_END)
@@ -232,8 +232,8 @@ def test_what_a_store_lost_on_the_way_is_noticed(
     write_checkpoint(5)
     real = FileStore.put
 
-    def put(self: FileStore, source: Path, key: str, *args: Any) -> Any:
-        stored = real(self, source, key, *args)
+    def put(self: FileStore, source: Path, key: str, *args: Any, **options: Any) -> Any:
+        stored = real(self, source, key, *args, **options)
         (target / "checkpoint-5" / key).write_bytes(b"")
         return stored
 

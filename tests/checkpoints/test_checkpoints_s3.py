@@ -114,11 +114,11 @@ def fail_after(most: int, written: list[str], patch: pytest.MonkeyPatch) -> None
     for name, position in (("put", 1), ("create", 0), ("compare_and_swap", 0)):
         real = getattr(S3Store, name)
 
-        def write(self: S3Store, *args: Any, real: Any = real, position: int = position) -> Any:
+        def write(self: S3Store, *args: Any, real: Any = real, position: int = position, **options: Any) -> Any:
             if len(written) >= most:
                 raise Dead
             written.append(args[position])
-            return real(self, *args)
+            return real(self, *args, **options)
 
         patch.setattr(S3Store, name, write)
 

@@ -10,6 +10,7 @@ import pytest
 from trainwright.initializers import InitializerError, Receipt, initialize_model
 from trainwright.initializers import source as source_module
 from trainwright.storage.errors import NoSpace, StorageError
+from trainwright.storage.scratch import scratch_folder
 from trainwright.storage.uri import StorageUri
 
 INDEX = "model.safetensors.index.json"
@@ -105,11 +106,11 @@ def test_a_copy_that_a_full_disk_cut_off_goes_on(source: Path, target: Path, mon
     real, copied = source_module.copy_file, []
 
     def copy(limit: int) -> Callable[..., object]:
-        def call(path: Path, *rest: object) -> object:
+        def call(path: Path, *rest: object, **options: object) -> object:
             if len(copied) == limit:
                 raise NoSpace("full")
             copied.append(path.name)
-            return real(path, *rest)  # type: ignore[arg-type]
+            return real(path, *rest, **options)  # type: ignore[arg-type]
 
         return call
 
@@ -128,10 +129,10 @@ def test_what_an_earlier_attempt_fetched_with_other_patterns_is_not_taken(
 ) -> None:
     real = source_module.copy_file
 
-    def all_but_the_last(path: Path, *rest: object) -> object:
+    def all_but_the_last(path: Path, *rest: object, **options: object) -> object:
         if path.name == "tokenizer.json":
             raise StorageError("lost")
-        return real(path, *rest)  # type: ignore[arg-type]
+        return real(path, *rest, **options)  # type: ignore[arg-type]
 
     (source / "extra.txt").write_bytes(b"x")
     os.utime(source / "extra.txt", ns=(1, 1))
@@ -153,3 +154,29 @@ def test_a_progress_is_told_of_every_byte(source: Path, target: Path) -> None:
 
     receipt = initialize_model(str(StorageUri.from_path(source)), target, start_progress=start_progress)
     assert totals == [sum(counted)] == [receipt.details["bytes"]]
+
+
+def test_a_link_out_of_the_source_is_refused_by_name(source: Path, target: Path) -> None:
+    (source / "generation_config.json").symlink_to("/proc/self/environ")
+    (source / "sub").symlink_to("/etc")
+    with pytest.raises(StorageError, match=r"generation_config\.json is a link to /proc/.*; sub is a link to .*; remove them"):
+        prepare(source, target)
+    assert not target.exists()
+
+
+def test_links_of_the_source_that_nobody_asked_for_are_no_reason_to_refuse_it(source: Path, target: Path) -> None:
+    (source / ".cache").symlink_to("/etc")
+    (source / "notes.md").symlink_to("/etc/passwd")
+    prepare(source, target)
+    assert names(target) == {"config.json", "tokenizer.json", "model.safetensors"}
+
+
+def test_a_prepared_link_of_an_earlier_attempt_is_removed_not_followed(source: Path, target: Path, tmp_path: Path) -> None:
+    """The scratch folder was writable to others; its link to a folder elsewhere must not be cleaned through."""
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "file").write_bytes(b"precious")
+    with pytest.raises(StorageError), scratch_folder(target, "another purpose") as scratch:  # noqa: PT012
+        (scratch / "linked").symlink_to(tmp_path / "elsewhere")
+        raise StorageError
+    prepare(source, target)
+    assert (tmp_path / "elsewhere" / "file").read_bytes() == b"precious"

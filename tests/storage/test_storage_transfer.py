@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from trainwright.storage.digests import files_below
 from trainwright.storage.errors import NoSpace, StorageError
+from trainwright.storage.plain_files import files_below
 from trainwright.storage.transfer import check_space, copy_file, disk_errors
 
 MIB = 1024 * 1024

@@ -17,9 +17,10 @@ from trainwright.checkpoints.latest import update_latest
 from trainwright.checkpoints.manifest import MANIFEST, Manifest, ManifestFile
 from trainwright.checkpoints.origin import recorded_origin
 from trainwright.checkpoints.pin import pin_checkpoint
-from trainwright.storage.digests import ProgressCallback, file_digest, files_below, no_progress
+from trainwright.storage.digests import ProgressCallback, file_digest, no_progress
 from trainwright.storage.errors import AlreadyExists, NotFound
 from trainwright.storage.open import open_store
+from trainwright.storage.plain_files import files_below
 from trainwright.storage.store import Store, StoredFile
 from trainwright.storage.transfer import check_space, disk_errors
 
@@ -131,7 +132,7 @@ def _send(store: Store, folder: Path, key: str, size: int, on_progress: Progress
     """Upload a file unless the store has it already, and check the stored size."""
     stored_file = store.head(key)
     if stored_file is not None and stored_file.size == size:
-        local_digest = file_digest(folder / key, on_progress)
+        local_digest = file_digest(folder / key, on_progress, within=folder)
         if (stored_file.sha256 or store.digest(key)) == local_digest:
             return ManifestFile(path=key, size=size, sha256=local_digest)
         on_progress = no_progress  # already reported
@@ -139,7 +140,7 @@ def _send(store: Store, folder: Path, key: str, size: int, on_progress: Progress
 
 
 def _put(store: Store, folder: Path, key: str, on_progress: ProgressCallback) -> ManifestFile:
-    stored = store.put(folder / key, key, on_progress)
+    stored = store.put(folder / key, key, on_progress, within=folder)
     arrived = store.head(key)
     if arrived is None or arrived.size != stored.size:
         raise CheckpointError(f"{store.uri.join(key)}: sent {stored.size} bytes, stored {arrived.size if arrived else 'none'}")
@@ -155,7 +156,7 @@ def _existing_manifest(store: Store) -> Manifest | None:
 
 def _check_same(existing: Manifest, folder: Path, keys: list[str], store: Store, on_progress: ProgressCallback) -> None:
     """Check that the existing export has the same files. Upload files again whose stored copy differs from the manifest."""
-    local = {key: file_digest(folder / key, on_progress) for key in keys}
+    local = {key: file_digest(folder / key, on_progress, within=folder) for key in keys}
     exported = {file.path: file.sha256 for file in existing.files}
     if local != exported:
         differing = sorted(set(local.items()) ^ set(exported.items()))[0][0]

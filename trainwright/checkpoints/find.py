@@ -9,7 +9,7 @@ from pathlib import Path
 
 from trainwright.checkpoints.errors import NoCheckpoint
 from trainwright.checkpoints.hf_trainer import incomplete_reason, step_of
-from trainwright.storage.digests import files_below
+from trainwright.storage.plain_files import files_below
 from trainwright.storage.transfer import disk_errors
 
 log = logging.getLogger(__name__)
@@ -32,7 +32,7 @@ def find_checkpoints(folder: Path) -> list[Checkpoint]:
     with disk_errors(folder):
         if not folder.is_dir():
             return []
-        found = [(step, path) for path in folder.iterdir() if (step := step_of(path)) is not None and path.is_dir()]
+        found = [(step, path) for path in folder.iterdir() if (step := step_of(path)) is not None and _is_folder(path)]
         return [Checkpoint(path, step, incomplete_reason(path) or "") for step, path in sorted(found)]
 
 
@@ -57,6 +57,14 @@ def fingerprint(folder: Path) -> list[tuple[str, int, int]]:
         return [(path.as_posix(), (stat := (folder / path).stat()).st_size, stat.st_mtime_ns) for path in files_below(folder)]
     except FileNotFoundError:
         return []
+
+
+def _is_folder(path: Path) -> bool:
+    """A link is not a checkpoint: it may lead to a folder that nobody meant to export."""
+    if path.is_symlink():
+        log.warning("a link is not read as a checkpoint path=%s", path)
+        return False
+    return path.is_dir()
 
 
 def _is_quiet(checkpoint: Checkpoint, seconds: float) -> bool:

@@ -11,10 +11,14 @@ import re
 import zipfile
 from pathlib import Path
 
+from trainwright.storage.errors import UnsafeFile
 from trainwright.storage.model_weights import weights_error
+from trainwright.storage.plain_files import open_plain, read_plain
 
 _NAME = re.compile(r"checkpoint-(0|[1-9][0-9]*)")
 STATE = "trainer_state.json"
+_MAX_BYTES = 256 * 1024 * 1024
+"""The state contains the whole log history."""
 _CONFIGS = ("config.json", "adapter_config.json")
 
 
@@ -26,22 +30,32 @@ def step_of(folder: Path) -> int | None:
 
 def incomplete_reason(folder: Path, step: int | None = None) -> str | None:
     """Return why the checkpoint is incomplete, or None. `step` defaults to the one in the folder's name. Raises OSError."""
+    try:
+        return _state_error(folder, step) or weights_error(folder) or _config_error(folder) or _states_error(folder)
+    except UnsafeFile as error:
+        return str(error)
+
+
+def training_state(folder: Path) -> dict[str, object]:
+    """Return the contents of `trainer_state.json`, or an empty dict if it is missing or invalid."""
+    try:
+        return _state(folder) or {}
+    except UnsafeFile:
+        return {}
+
+
+def _state_error(folder: Path, step: int | None) -> str | None:
     state = _state(folder)
     if state is None:
         return f"{STATE} is missing or incomplete"
     if state.get("global_step") != (step_of(folder) if step is None else step):
         return f"{STATE} is of step {state.get('global_step')}"
-    return weights_error(folder) or _config_error(folder) or _states_error(folder) or _missing_random_states(folder)
-
-
-def training_state(folder: Path) -> dict[str, object]:
-    """Return the contents of `trainer_state.json`, or an empty dict if it is missing or invalid."""
-    return _state(folder) or {}
+    return None
 
 
 def _state(folder: Path) -> dict[str, object] | None:
     try:
-        state = json.loads((folder / STATE).read_bytes())
+        state = json.loads(read_plain(folder / STATE, _MAX_BYTES, folder))
     except (OSError, ValueError, RecursionError):
         return None
     return state if isinstance(state, dict) else None
@@ -50,7 +64,7 @@ def _state(folder: Path) -> dict[str, object] | None:
 def _config_error(folder: Path) -> str | None:
     for name in _CONFIGS:
         try:
-            json.loads((folder / name).read_bytes())
+            json.loads(read_plain(folder / name, _MAX_BYTES, folder))
         except FileNotFoundError:
             continue
         except (OSError, ValueError, RecursionError):
@@ -61,9 +75,10 @@ def _config_error(folder: Path) -> str | None:
 def _states_error(folder: Path) -> str | None:
     """torch writes zip files, whose directory is at the end, so a truncated file is not a valid zip file."""
     for path in sorted(folder.glob("*.pt")) + sorted(folder.glob("*.pth")):
-        if not zipfile.is_zipfile(path):
-            return f"{path.name} is truncated"
-    return None
+        with open_plain(path, folder) as file:
+            if not zipfile.is_zipfile(file):
+                return f"{path.name} is truncated"
+    return _missing_random_states(folder)
 
 
 def _missing_random_states(folder: Path) -> str | None:

@@ -13,10 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from trainwright.api.names import RESUME_JOB_VARIABLE
+from trainwright.storage.plain_files import read_plain
 from trainwright.storage.transfer import disk_errors, write_bytes
 
 JOBS = ".trainwright-jobs.json"
 log = logging.getLogger(__name__)
+_MAX_BYTES = 16 * 1024 * 1024
 
 
 @dataclass(frozen=True)
@@ -45,9 +47,10 @@ def recorded_writers(output: Path) -> list[Writer] | None:
     """Return the jobs that have written to `output`, newest last, or None without a record. Raises StorageError."""
     path = output / JOBS
     with disk_errors(path):
-        if not path.is_file():
+        try:
+            content = read_plain(path, _MAX_BYTES, output)
+        except FileNotFoundError:
             return None
-        content = path.read_bytes()
     try:
         entries: Any = json.loads(content)
     except (ValueError, RecursionError):

@@ -10,11 +10,13 @@ import os
 from pathlib import Path
 
 from trainwright.storage.errors import StorageError
+from trainwright.storage.plain_files import read_plain
 from trainwright.storage.transfer import disk_errors, write_bytes
 from trainwright.workspace.receipt import NAME, read_receipt
 
 ORIGIN = ".trainwright-origin.json"
 INITIAL_JOB = ".trainwright-job.json"
+_MAX_BYTES = 1024 * 1024
 Origin = dict[str, str]
 """Maps `dataset` and `model` to the digest of the prepared data, if known."""
 
@@ -67,8 +69,8 @@ def archive(folder: Path) -> Path:
 def _read(path: Path) -> dict[str, str] | None:
     try:
         with disk_errors(path):
-            content = json.loads(path.read_bytes()) if path.exists() else None
-    except ValueError:
+            content = json.loads(read_plain(path, _MAX_BYTES)) if path.exists() else None
+    except (ValueError, RecursionError):
         content = ()
     if content is None or isinstance(content, dict):
         return content

@@ -11,7 +11,8 @@ from pathlib import Path
 from trainwright.checkpoints.errors import CheckpointError
 from trainwright.checkpoints.find import Checkpoint, fingerprint
 from trainwright.checkpoints.hf_trainer import incomplete_reason
-from trainwright.storage.digests import files_below
+from trainwright.storage.errors import UnsafeFile
+from trainwright.storage.plain_files import folder_files
 from trainwright.storage.scratch import scratch_folder
 
 
@@ -20,10 +21,14 @@ def pin_checkpoint(checkpoint: Checkpoint) -> Iterator[Path]:
     """Yield a folder with hard links to the checkpoint's files, which rotation cannot remove.
 
     Without support for hard links the checkpoint folder itself is used. Raises CheckpointError if the files are not a complete
-    checkpoint or change until the block ends; OSError.
+    checkpoint, are not all regular files inside the folder, or change until the block ends; OSError.
     """
     with contextlib.ExitStack() as stack:
-        folder = stack.enter_context(_links(checkpoint)) or checkpoint.path
+        try:
+            folder = stack.enter_context(_links(checkpoint)) or checkpoint.path
+            folder_files(folder).require_none_refused(checkpoint.path)
+        except UnsafeFile as error:
+            raise CheckpointError(str(error)) from error
         before = fingerprint(folder)
         reason = incomplete_reason(folder, checkpoint.step) if before else "it does not exist"
         if reason:
@@ -50,11 +55,13 @@ def _link_all(folder: Path, work: Path) -> bool:
     try:
         shutil.rmtree(work)  # links of a killed export
         work.mkdir()
-        paths = files_below(folder)
-        for path in paths:
+        found = folder_files(folder)
+        found.require_none_refused(folder)
+        for path in found.files:
             (work / path).parent.mkdir(parents=True, exist_ok=True)
-            os.link((folder / path).resolve(strict=True), work / path)
-        complete = paths == files_below(folder)
+            # A link that appears just now is linked itself, and refused in `work`.
+            os.link((folder / path).resolve(strict=True), work / path, follow_symlinks=False)
+        complete = found == folder_files(folder)
     except FileNotFoundError:
         complete = False
     except OSError:

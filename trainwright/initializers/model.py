@@ -11,7 +11,7 @@ from trainwright.initializers.errors import InitializerError
 from trainwright.initializers.file_filter import FileFilter, StartProgress
 from trainwright.initializers.prepare import Preparation, prepare_folder, prepare_in_workspace
 from trainwright.initializers.source import fetch
-from trainwright.storage.digests import files_below, no_progress
+from trainwright.storage.digests import no_progress
 from trainwright.storage.model_weights import weights_error
 from trainwright.storage.uri import StorageUri
 from trainwright.workspace.prepared import Prepared
@@ -65,10 +65,12 @@ def _preparation(uri: str, ignore: tuple[str, ...], start_progress: StartProgres
 
 def _remove_others(folder: Path, paths: list[Path]) -> None:
     """Remove the metadata of the hub's client, and files of an earlier attempt with other patterns."""
-    for path in files_below(folder):
-        if path not in paths:
-            (folder / path).unlink()
-    for parent, _, _ in os.walk(folder, topdown=False):
+    kept = {folder / path for path in paths}
+    for parent, folders, names in os.walk(folder, topdown=False):
+        links = [name for name in folders if os.path.islink(os.path.join(parent, name))]
+        for path in (Path(parent, name) for name in (*links, *names)):
+            if path not in kept:
+                path.unlink()
         if not os.listdir(parent):
             os.rmdir(parent)
 

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from trainwright.initializers.errors import InitializerError
 from trainwright.initializers.file_filter import FileFilter, StartProgress
-from trainwright.storage.digests import file_digest, files_below
+from trainwright.storage.digests import file_digest
+from trainwright.storage.plain_files import FolderFiles, folder_files
 from trainwright.storage.transfer import check_space, copy_file
 from trainwright.storage.uri import StorageUri
 
@@ -53,21 +54,35 @@ def fetch(
     if not paths:
         raise InitializerError(f"{uri} has no file that matches {', '.join(file_filter.allow)}")
     root = source if source.is_dir() else source.parent
+    within = root if source.is_dir() else None  # a single file is what the user named, link or not
     sizes = {path: (root / path).stat().st_size for path in paths}
     check_space(target, sum(size for path, size in sizes.items() if not _has(target / path, size)))
     on_progress = start_progress(sum(sizes.values()))
     for path, size in sizes.items():
-        if _has(target / path, size) and file_digest(target / path) == file_digest(root / path):
+        if _has(target / path, size) and file_digest(target / path) == file_digest(root / path, within=within):
             on_progress(size)
         else:
-            copy_file(root / path, target / path, on_progress)  # not a link: the source may change or be deleted during training
+            # Not a link: the source may change or be deleted during training.
+            copy_file(root / path, target / path, on_progress, within=within)
     return paths
 
 
 def _local_files(source: Path, file_filter: FileFilter) -> list[Path]:
     if not source.is_dir():
         return [Path(source.name)]
-    return [path for path in files_below(source) if file_filter.matches(path.as_posix())]
+    found = folder_files(source)
+    # A link to a folder would leave out all files in it without a word.
+    refused = {
+        path: reason
+        for path, reason in found.refused.items()
+        if file_filter.matches(path.as_posix()) or ((source / path).is_dir() and not _is_hidden(path))
+    }
+    FolderFiles((), refused).require_none_refused(source)
+    return [path for path in found.files if file_filter.matches(path.as_posix())]
+
+
+def _is_hidden(path: Path) -> bool:
+    return any(part.startswith(".") for part in path.parts)
 
 
 def _has(path: Path, size: int) -> bool:

@@ -23,6 +23,10 @@ class ChecksumMismatch(StorageError):
     """The size or the digest of the data differs from the recorded one."""
 
 
+class UnsafeFile(StorageError):
+    """The file is not a regular one, or a link leads out of its folder."""
+
+
 class NoSpace(StorageError):
     """The disk has too little free space."""
 

@@ -11,7 +11,8 @@ from trainwright.storage.atomic_file import create_atomically
 from trainwright.storage.digests import ProgressCallback, file_digest, no_progress
 from trainwright.storage.errors import AlreadyExists, NotFound, StorageError
 from trainwright.storage.locks import file_lock
-from trainwright.storage.store import StoredFile
+from trainwright.storage.plain_files import read_plain
+from trainwright.storage.store import MAX_SMALL_FILE, StoredFile
 from trainwright.storage.transfer import copy_file, disk_errors, write_bytes
 from trainwright.storage.uri import StorageUri
 
@@ -26,8 +27,10 @@ class FileStore:
     def below(self, name: str) -> FileStore:
         return FileStore(self.uri.join(name))
 
-    def put(self, source: Path, key: str, on_progress: ProgressCallback = no_progress) -> StoredFile:
-        return copy_file(source, self._path(key), on_progress)
+    def put(
+        self, source: Path, key: str, on_progress: ProgressCallback = no_progress, *, within: Path | None = None
+    ) -> StoredFile:
+        return copy_file(source, self._path(key), on_progress, within=within)
 
     def get(self, key: str, target: Path, on_progress: ProgressCallback = no_progress) -> StoredFile:
         return copy_file(self._existing(key), target, on_progress)
@@ -45,7 +48,7 @@ class FileStore:
     def read(self, key: str) -> bytes:
         path = self._existing(key)
         with disk_errors(path):
-            return path.read_bytes()
+            return read_plain(path, MAX_SMALL_FILE)
 
     def create(self, key: str, content: bytes) -> None:
         path = self._path(key)

@@ -6,11 +6,12 @@ import contextlib
 import errno
 import fcntl
 import os
+import stat
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from trainwright.storage.errors import StorageError
+from trainwright.storage.errors import StorageError, UnsafeFile
 
 _TIMEOUT_SECONDS = 600.0
 """Maximum wait for another holder: longer than an export of tens of gigabytes takes on a slow disk."""
@@ -51,17 +52,19 @@ def file_lock(
         os.close(descriptor)
 
 
-def try_lock_file(path: Path) -> int | None:
+def try_lock_file(path: Path, *, directory: int | None = None) -> int | None:
     """Lock a file, creating it if missing. Returns the descriptor to close, or None if it is held elsewhere.
 
-    Raises LocksNotSupported, OSError.
+    `directory` is the descriptor of an open folder that a relative `path` is in. A link is not followed: others may write to the
+    folder, and a lock must not create or open a file elsewhere.
+    Raises UnsafeFile for a link or a special file, LocksNotSupported, OSError.
     """
     while True:
         # Group-writable if the umask allows it: a process of another user must be able to lock a file that was left behind.
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        descriptor = _open_lock(path, directory)
         try:
             is_held = not try_lock(descriptor)
-            is_removed = not is_held and not _is_still(path, descriptor)  # its last holder removed it after it was opened here
+            is_removed = not is_held and not _is_still(path, descriptor, directory)  # removed by its last holder
         except BaseException:
             os.close(descriptor)
             raise
@@ -97,8 +100,22 @@ def _flock(descriptor: int, operation: int) -> None:
         raise
 
 
-def _is_still(path: Path, descriptor: int) -> bool:
+def _open_lock(path: Path, directory: int | None) -> int:
+    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
-        return os.path.samestat(os.stat(path), os.fstat(descriptor))
+        descriptor = os.open(path, flags, 0o666, dir_fd=directory)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENXIO):
+            raise UnsafeFile(f"{path} is a link or not a regular file, so it cannot be locked; remove it") from error
+        raise
+    if stat.S_ISREG(os.fstat(descriptor).st_mode):
+        return descriptor
+    os.close(descriptor)
+    raise UnsafeFile(f"{path} is not a regular file, so it cannot be locked; remove it")
+
+
+def _is_still(path: Path, descriptor: int, directory: int | None) -> bool:
+    try:
+        return os.path.samestat(os.stat(path, dir_fd=directory, follow_symlinks=False), os.fstat(descriptor))
     except FileNotFoundError:
         return False

@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 from pathlib import Path, PurePosixPath
 
+from trainwright.storage.errors import UnsafeFile
+from trainwright.storage.plain_files import read_plain
 from trainwright.storage.safetensors_file import safetensors_error
 
 INDEX = "model.safetensors.index.json"
+_MAX_BYTES = 100 * 1024 * 1024
 _SINGLE = ("model.safetensors", "adapter_model.safetensors")
 
 
@@ -31,8 +34,8 @@ def weights_error(folder: Path) -> str | None:
 def _shards(index: Path) -> list[str]:
     """Return the files in an index; an empty list for an index without files, or with a path outside of the folder."""
     try:
-        shards = set(json.loads(index.read_bytes())["weight_map"].values())
-    except (OSError, ValueError, KeyError, AttributeError, TypeError, RecursionError):
+        shards = set(json.loads(read_plain(index, _MAX_BYTES, index.parent))["weight_map"].values())
+    except (OSError, UnsafeFile, ValueError, KeyError, AttributeError, TypeError, RecursionError):
         return []
     inside = [name for name in shards if isinstance(name, str) and PurePosixPath(name).name == name]
     return sorted(inside) if len(inside) == len(shards) else []

@@ -19,12 +19,13 @@ from typing import Any, BinaryIO
 from trainwright.storage.atomic_file import atomic_write
 from trainwright.storage.digests import CHUNK, ProgressCallback, file_digest, no_progress
 from trainwright.storage.errors import AlreadyExists, ChecksumMismatch, NotFound, NotSupported, StorageError
+from trainwright.storage.plain_files import open_plain
 from trainwright.storage.s3_errors import obstore_errors
 from trainwright.storage.s3_incomplete_uploads import abort_incomplete_uploads
 from trainwright.storage.s3_lease import LEASE_SECONDS, hold_lease
 from trainwright.storage.s3_listing import ListedObject
 from trainwright.storage.s3_settings import S3Settings
-from trainwright.storage.store import StoredFile
+from trainwright.storage.store import MAX_SMALL_FILE, StoredFile
 from trainwright.storage.transfer import disk_errors
 from trainwright.storage.uri import StorageUri
 
@@ -52,15 +53,17 @@ class S3Store:
         store.uri = self.uri.join(name)
         return store
 
-    def put(self, source: Path, key: str, on_progress: ProgressCallback = no_progress) -> StoredFile:
+    def put(
+        self, source: Path, key: str, on_progress: ProgressCallback = no_progress, *, within: Path | None = None
+    ) -> StoredFile:
         import obstore
 
         path, uri = self._path(key), self.uri.join(key)
-        with disk_errors(source), open(source, "rb") as file:
+        with disk_errors(source), open_plain(source, within) as file:
             size = file.seek(0, 2)
             file.seek(0)
             # Metadata is sent before the contents, so the digest must be known first: a large file is read twice.
-            claim = file_digest(source) if size > PART else ""
+            claim = file_digest(source, within=within) if size > PART else ""
             if size <= PART:
                 content = file.read(PART + 1)
                 claim = hashlib.sha256(content).hexdigest()
@@ -177,6 +180,8 @@ class S3Store:
 
     def _read_with_etag(self, key: str) -> tuple[bytes, str]:
         found = self._get(key)
+        if found.meta["size"] > MAX_SMALL_FILE:
+            raise StorageError(f"{self.uri.join(key)} is larger than {MAX_SMALL_FILE} bytes")
         with obstore_errors(self.uri.join(key)):
             return bytes(found.bytes()), str(found.meta["e_tag"] or "")
 

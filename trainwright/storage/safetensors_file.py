@@ -10,13 +10,16 @@ import os
 from pathlib import Path
 from typing import Any
 
+from trainwright.storage.errors import UnsafeFile
+from trainwright.storage.plain_files import open_plain
+
 _MAX_HEADER_BYTES = 100 * 1024 * 1024
 
 
 def safetensors_error(path: Path) -> str | None:
     """Return what is wrong with the file's structure, or None if it is complete."""
     try:
-        with open(path, "rb") as file:
+        with open_plain(path) as file:
             size = os.fstat(file.fileno()).st_size
             length = int.from_bytes(file.read(8), "little")
             if size < 8 or length > _MAX_HEADER_BYTES or 8 + length > size:
@@ -24,7 +27,7 @@ def safetensors_error(path: Path) -> str | None:
             header = json.loads(file.read(length))
     except FileNotFoundError:
         return "it is missing"
-    except (OSError, ValueError, RecursionError) as error:
+    except (OSError, UnsafeFile, ValueError, RecursionError) as error:
         return f"its header cannot be read: {error}"
     end = _end_of_data(header)
     if end is None:

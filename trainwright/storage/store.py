@@ -10,6 +10,9 @@ from typing import Protocol
 from trainwright.storage.digests import ProgressCallback, no_progress
 from trainwright.storage.uri import StorageUri
 
+MAX_SMALL_FILE = 256 * 1024 * 1024
+"""A larger file is not read into memory. The manifest of a million files is smaller."""
+
 
 @dataclass(frozen=True)
 class StoredFile:
@@ -28,8 +31,13 @@ class Store(Protocol):
         """The part of this store below a name, over the same connections."""
         ...
 
-    def put(self, source: Path, key: str, on_progress: ProgressCallback = no_progress) -> StoredFile:
-        """Upload a local file. Returns size and digest of the data that was read. Raises StorageError."""
+    def put(
+        self, source: Path, key: str, on_progress: ProgressCallback = no_progress, *, within: Path | None = None
+    ) -> StoredFile:
+        """Upload a local regular file, none outside of the folder `within`. Returns size and digest of the data that was read.
+
+        Raises StorageError.
+        """
         ...
 
     def get(self, key: str, target: Path, on_progress: ProgressCallback = no_progress) -> StoredFile:
@@ -45,7 +53,7 @@ class Store(Protocol):
         ...
 
     def read(self, key: str) -> bytes:
-        """Read a small file. Raises NotFound."""
+        """Read a small file, of at most MAX_SMALL_FILE bytes. Raises NotFound, StorageError."""
         ...
 
     def create(self, key: str, content: bytes) -> None:

@@ -12,16 +12,22 @@ from pathlib import Path
 from trainwright.storage.atomic_file import atomic_write
 from trainwright.storage.digests import CHUNK, ProgressCallback, no_progress
 from trainwright.storage.errors import NoSpace, StorageError
+from trainwright.storage.plain_files import open_plain
 from trainwright.storage.store import StoredFile
 
 _HEADROOM = 16 * 1024 * 1024
 """Bytes to keep free: other programs fail on a completely full disk."""
 
 
-def copy_file(source: Path, target: Path, on_progress: ProgressCallback = no_progress) -> StoredFile:
-    """Copy a file atomically. Returns size and digest of the data that was read. Raises StorageError, NoSpace."""
+def copy_file(
+    source: Path, target: Path, on_progress: ProgressCallback = no_progress, *, within: Path | None = None
+) -> StoredFile:
+    """Copy a regular file atomically; `within` as for `open_plain`. Returns size and digest of the data that was read.
+
+    Raises StorageError, NoSpace.
+    """
     size, digest = 0, hashlib.sha256()
-    with disk_errors(target), open(source, "rb") as reading, atomic_write(target) as writing:
+    with disk_errors(target), open_plain(source, within) as reading, atomic_write(target) as writing:
         while chunk := reading.read(CHUNK):
             size += len(chunk)
             digest.update(chunk)

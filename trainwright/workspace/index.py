@@ -15,12 +15,15 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from trainwright.storage.errors import UnsafeFile
+from trainwright.storage.plain_files import read_plain
 from trainwright.storage.transfer import disk_errors, write_bytes
 from trainwright.workspace.layout import Kind, store_path
 from trainwright.workspace.receipt import Receipt
 
 log = logging.getLogger(__name__)
 INDEX = ".index"
+_MAX_BYTES = 1024 * 1024
 
 
 class Entry(BaseModel):
@@ -89,10 +92,10 @@ def _entries(workspace: Path, kind: Kind, pattern: str) -> Iterator[Entry]:
 def _read(path: Path) -> Entry | None:
     """Return None for an invalid or deleted entry, since entries are only hints."""
     try:
-        return Entry.model_validate_json(path.read_bytes())
+        return Entry.model_validate_json(read_plain(path, _MAX_BYTES))
     except FileNotFoundError:
         return None
-    except ValidationError:
+    except (ValidationError, UnsafeFile):
         log.warning("an index entry is invalid and is ignored path=%s", path)
         return None
 

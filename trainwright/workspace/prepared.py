@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from trainwright.storage.digests import files_below
 from trainwright.storage.errors import StorageError
 from trainwright.storage.locks import file_lock
+from trainwright.storage.plain_files import files_below
 from trainwright.storage.transfer import disk_errors
 from trainwright.workspace.deletion import mark_deleted, remove_tree
 from trainwright.workspace.errors import PreparedMismatch

@@ -16,10 +16,14 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 
 from trainwright.storage.digests import file_digest
+from trainwright.storage.errors import UnsafeFile
+from trainwright.storage.plain_files import read_plain
 from trainwright.storage.transfer import disk_errors, write_bytes
 
 NAME = ".trainwright-receipt.json"
 """Hidden, so that libraries that read the whole folder skip it."""
+_MAX_BYTES = 256 * 1024 * 1024
+"""More than a million files."""
 
 
 def _inside(path: str) -> str:
@@ -95,9 +99,9 @@ def _content_mismatch(folder: Path, file: ReceiptFile) -> str:
 def read_receipt(folder: Path) -> Receipt | None:
     """Return the receipt of a folder, or None if it is missing or invalid. Raises StorageError if it cannot be read."""
     try:
-        with disk_errors(folder), contextlib.suppress(FileNotFoundError):  # another process may remove the folder
-            return Receipt.model_validate_json((folder / NAME).read_bytes()) if (folder / NAME).is_file() else None
-    except ValidationError:
+        with disk_errors(folder), contextlib.suppress(FileNotFoundError, NotADirectoryError, IsADirectoryError):
+            return Receipt.model_validate_json(read_plain(folder / NAME, _MAX_BYTES, folder))
+    except (ValidationError, UnsafeFile):
         pass
     return None
 
