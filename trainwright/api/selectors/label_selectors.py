@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from trainwright.api.errors import BadRequest
 from trainwright.api.rules.metadata import key_faults, label_value_fault
 
-_TOKEN = re.compile(r"\s*(==|!=|[=!(),<>]|[^\s=!(),<>]+)")
+_TOKEN = re.compile(r"(==|!=|[=!(),<>]|[^\s=!(),<>]+)")
 _WHOLE = re.compile(r"[+-]?[0-9]{1,18}")
 _SYMBOLS = ("==", "!=", "=", "!", "(", ")", ",", "<", ">")
 _BINARY = {"in", "notin", "=", "==", "!=", ">", "<"}

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from trainwright.api import names
 from trainwright.api.conditions import is_true
+from trainwright.api.integers import parse_count
 from trainwright.api.objects import Obj, labels_of, name_of, named
 from trainwright.controlplane.controllers.controller import TerminalError
 
@@ -119,6 +120,7 @@ def _is_outdated(job: Obj, status: Obj) -> bool:
 
 def _label_number(job: Obj, label: str) -> int:
     text = labels_of(job).get(label, "")
-    if not text.isdigit():
+    number = parse_count(text)
+    if number is None:
         raise TerminalError(f"the label {label} of Job {name_of(job)} must be a number, not {text!r}")
-    return int(text)
+    return number

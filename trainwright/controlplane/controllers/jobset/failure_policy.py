@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import logging
-import re
 from dataclasses import dataclass
 from typing import Literal
 
 from trainwright.api.conditions import condition
 from trainwright.api.objects import Obj, name_of
 from trainwright.controlplane.controllers.jobset.children import counted_single_restarts, replicated_job_of
+from trainwright.controlplane.controllers.jobset.message_patterns import is_found
 
 FAIL, RESTART, RESTART_JOB = "FailJobSet", "RestartJobSet", "RestartJob"
 _UNCOUNTED = "AndIgnoreMaxRestarts"
-log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -73,17 +71,8 @@ def _matches(rule: Obj, job: Obj) -> bool:
     return (
         (not targets or replicated_job_of(job) in targets)
         and (not reasons or failed.get("reason") in reasons)
-        and (not patterns or any(_is_found(pattern, failed.get("message", "")) for pattern in patterns))
+        and (not patterns or any(is_found(pattern, failed.get("message", "")) for pattern in patterns))
     )
-
-
-def _is_found(pattern: str, message: str) -> bool:
-    """Whether the pattern matches. Admission does not validate patterns; an invalid one matches nothing."""
-    try:
-        return re.search(pattern, message) is not None
-    except re.error as error:
-        log.warning("invalid failure policy pattern pattern=%r error=%s", pattern, error)
-        return False
 
 
 def _failed_at(job: Obj) -> tuple[str, str]:

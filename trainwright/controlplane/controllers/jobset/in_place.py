@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from trainwright.api.integers import parse_count
 from trainwright.api.objects import Obj, annotations_of, name_of
 from trainwright.controlplane.controllers.controller import TerminalError
 
@@ -54,9 +55,10 @@ def _max_restarts(pod: Obj) -> int:
 
 def _attempt(pod: Obj) -> int:
     text = annotations_of(pod)[ATTEMPT]
-    if not text.isdigit():
+    number = parse_count(text)
+    if number is None:
         raise TerminalError(f"the annotation {ATTEMPT} of Pod {name_of(pod)} must be a number, not {text!r}")
-    return int(text)
+    return number
 
 
 def _expected(jobset: Obj) -> int:

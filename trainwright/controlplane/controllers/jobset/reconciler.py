@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime
+from itertools import islice
 
 from trainwright.api import names
 from trainwright.api.conditions import is_finished
@@ -44,6 +45,8 @@ from trainwright.controlplane.controllers.queue import Key
 from trainwright.controlplane.gates import FeatureGates
 
 SOURCE = "jobset-controller"
+MAX_JOBS_PER_PASS = 500
+"""Jobs of one replicated job that a reconcile creates: `replicas` may be two thousand million, and other objects wait meanwhile."""
 
 
 def jobset_controller(cluster: Cluster, gates: FeatureGates | None = None) -> Controller:
@@ -185,10 +188,11 @@ class JobSetReconciler:
             mark_completed(state)
 
     def _create_missing(self, state: ReconcileState, replicated: Obj) -> None:
-        """Create missing Jobs. Raises the first error after all have been attempted."""
+        """Create missing Jobs, MAX_JOBS_PER_PASS at most; they enqueue the JobSet again. Raises the first error after all attempts."""
         taken = {name_of(job) for job in state.children.all}
         failed: list[tuple[str, ApiError]] = []
-        for job in child_jobs(state.jobset, replicated, single_restarts=self._gates.RestartJob, exclude=taken):
+        missing = child_jobs(state.jobset, replicated, single_restarts=self._gates.RestartJob, exclude=taken)
+        for job in islice(missing, MAX_JOBS_PER_PASS):
             try:
                 self._cluster.create(job)
             except ApiError as error:
