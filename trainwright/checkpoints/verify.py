@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 from trainwright.checkpoints.errors import CheckpointError, NoCheckpoint
 from trainwright.checkpoints.manifest import MANIFEST, Manifest
-from trainwright.storage.digests import ProgressCallback, no_progress
+from trainwright.storage.digests import ProgressCallback, file_digest, no_progress
 from trainwright.storage.errors import NotFound
 from trainwright.storage.open import open_store
+from trainwright.storage.plain_files import folder_files
 from trainwright.storage.store import Store
+from trainwright.storage.transfer import disk_errors
 
 
 def verify_export(
@@ -34,6 +37,25 @@ def verify_export(
     if wrong:
         raise CheckpointError(f"{uri} is corrupt: {'; '.join(wrong)}")
     return manifest
+
+
+def folder_mismatch(folder: Path, manifest: Manifest) -> str:
+    """Return how a restored copy differs from the manifest, or an empty string. Reads every file. Raises StorageError.
+
+    A file that the manifest does not list counts too: a library that loads the folder would read it.
+    """
+    listed = {Path(file.path): file for file in manifest.files}
+    with disk_errors(folder):
+        found = folder_files(folder)
+        others = sorted({*found.files, *found.refused} - set(listed))
+        if others:
+            return f"{others[0]} is not in the manifest"
+        for path, file in listed.items():
+            if path not in found.files:
+                return f"{path} is missing or not a regular file"
+            if (folder / path).stat().st_size != file.size or file_digest(folder / path, within=folder) != file.sha256:
+                return f"{path} has a different size or SHA-256 than in the manifest"
+    return ""
 
 
 def read_manifest(store: Store, digest: str = "") -> Manifest:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import json
+import logging
 import re
 from collections.abc import Sequence
 from dataclasses import replace
@@ -12,19 +15,25 @@ from typing import Any
 from trainwright.checkpoints import Manifest, restore_checkpoint, verify_export
 from trainwright.checkpoints.errors import CheckpointError
 from trainwright.checkpoints.hf_trainer import training_state
+from trainwright.checkpoints.verify import folder_mismatch
 from trainwright.cluster.protocol import Cluster
 from trainwright.evaluation.loss_curve import loss_curve_html
 from trainwright.evaluation.summary import markdown_summary
 from trainwright.jobs import EventPrinter, Identity, TrainRequest, run_step
 from trainwright.jobs.wait.run import CancelHandler
-from trainwright.storage.transfer import write_bytes
+from trainwright.storage.errors import UnsafeFile
+from trainwright.storage.plain_files import read_plain
+from trainwright.storage.transfer import disk_errors, write_bytes
 from trainwright.workspace import run_folder
+from trainwright.workspace.deletion import mark_deleted, remove_tree
 from trainwright.workspace.run_record import DATASET, MODEL
 
+log = logging.getLogger(__name__)
 RUNTIME = "causal-lm-evaluation"
 FOLDER = "evaluation"
 """The subfolder of the run's folder for restored checkpoints and evaluation results."""
 RESULT, SUMMARY, CURVE = "result.json", "summary.md", "loss-curve.html"
+_MAX_RESULT_BYTES = 64 * 1024 * 1024
 
 
 def evaluate_export(
@@ -51,7 +60,9 @@ def evaluate_export(
 
     `workspace` is the volume for the job (`pvc://...`), `workspace_path` its mount path in this process. The export's manifest
     names the prepared dataset and model. `was` are the owners of the step before it was cleared.
-    `settings` are those of EVALUATION_SETTINGS. An existing evaluation of the same export is returned.
+    `settings` are those of EVALUATION_SETTINGS. An existing evaluation of the same export with the same parameters is returned.
+    The local copy is compared with the manifest before and after the job, and restored again if it differs. The job writes to a
+    file named by what was asked, so that an earlier result is never taken for that of this evaluation.
     Raises ValueError, CheckpointError, StorageError, and the errors of `run_step`.
     """
     short = digest.removeprefix("sha256:")[:12]
@@ -63,7 +74,9 @@ def evaluate_export(
     inputs = _inputs(manifest, checkpoint_uri)
     for kind in (DATASET, MODEL):  # mount points, as in the run's own folder
         (folder / kind).mkdir(exist_ok=True)
-    arguments = ["--checkpoint", "/workspace/checkpoint", "--out", f"/workspace/{RESULT}", "--sample-row", str(sample_row)]
+    asked = [digest, inputs, runtime, sample_row, max_rows, settings or {}, owner, run_id, map_index]
+    written = f".result-{_short_digest(asked)}.json"
+    arguments = ["--checkpoint", "/workspace/checkpoint", "--out", f"/workspace/{written}", "--sample-row", str(sample_row)]
     if max_rows:
         arguments += ["--max-rows", str(max_rows)]
     request = TrainRequest.from_parameters(
@@ -72,15 +85,29 @@ def evaluate_export(
     identity = Identity(owner, run_id, f"evaluate-{short}", map_index, within)
     earlier = [replace(identity, owner=one) for one in was]
     run_step(cluster, request, identity, namespace, previous_identities=earlier, event_printer=event_printer, on_signal=on_signal)
-    result = _read(folder / RESULT)
+    if mismatch := folder_mismatch(folder / "checkpoint", manifest):
+        raise CheckpointError(f"{folder / 'checkpoint'} was changed while it was evaluated: {mismatch}; evaluate it again")
+    result = _read(folder / written)
+    _write_if_new(folder / RESULT, json.dumps(result, ensure_ascii=False, indent=2).encode() + b"\n")
     about = {"run": run_id, "folder": identity.folder, "checkpoint_uri": checkpoint_uri, "checkpoint_digest": digest}
     return _summarize({**result, **about, "dataset_digest": inputs["dataset_digest"]}, folder)
 
 
 def _restore_or_verify(uri: str, digest: str, target: Path) -> Manifest:
-    if target.is_dir():
-        return verify_export(uri, digest=digest)
+    if target.is_symlink() or not target.is_dir():
+        return restore_checkpoint(uri, target, digest=digest)
+    manifest = verify_export(uri, digest=digest)
+    mismatch = folder_mismatch(target, manifest)
+    if not mismatch:
+        return manifest
+    log.warning("event=restored_checkpoint_differs path=%s reason=%r", target, mismatch)
+    with disk_errors(target):
+        remove_tree(mark_deleted(target))
     return restore_checkpoint(uri, target, digest=digest)
+
+
+def _short_digest(asked: list[Any]) -> str:
+    return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:12]
 
 
 def _inputs(manifest: Manifest, uri: str) -> dict[str, str]:
@@ -97,10 +124,21 @@ def _inputs(manifest: Manifest, uri: str) -> dict[str, str]:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        result: dict[str, Any] = json.loads(path.read_bytes())
-    except (OSError, ValueError) as error:
+        result = json.loads(read_plain(path, _MAX_RESULT_BYTES, path.parent))
+    except (OSError, UnsafeFile, ValueError, RecursionError) as error:
         raise CheckpointError(f"the evaluation job succeeded but wrote no valid result to {path}: {error}") from error
-    return result
+    match result:
+        case {"before": {"loss": int() | float()}, "after": {"loss": int() | float()}}:
+            return dict(result)
+        case _:
+            raise CheckpointError(f"the evaluation job succeeded but its result in {path} has no losses before and after")
+
+
+def _write_if_new(path: Path, content: bytes) -> None:
+    with contextlib.suppress(OSError, UnsafeFile):
+        if read_plain(path, len(content), path.parent) == content:
+            return
+    write_bytes(path, content)
 
 
 def _summarize(result: dict[str, Any], folder: Path) -> dict[str, Any]:

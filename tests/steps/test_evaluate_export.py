@@ -1,0 +1,122 @@
+"""An evaluation is of the files that were exported, and its result is of this evaluation: on a cluster that is only pretended."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from trainwright.checkpoints.errors import CheckpointError
+from trainwright.checkpoints.manifest import MANIFEST, Manifest, ManifestFile
+from trainwright.steps import evaluate
+from trainwright.storage.uri import StorageUri
+
+FILES = {"adapter_config.json": b"{}", "adapter_model.safetensors": b"weights", "trainer_state.json": b'{"global_step": 5}'}
+LOSSES = {"before": {"loss": 4.0, "perplexity": 54.6}, "after": {"loss": 1.0, "perplexity": 2.7}}
+SAMPLE = {"prompt": "p", "expected": "e", "before": "b", "after": "a"}
+RESULT = {**LOSSES, "rows": 2, "held_out": True, "sample": SAMPLE}
+JobPlay = Callable[[Path, Path], None]
+
+
+@pytest.fixture
+def exported(tmp_path: Path) -> tuple[str, str]:
+    """URI and digest of an export."""
+    folder = tmp_path / "exports" / "checkpoint-5"
+    folder.mkdir(parents=True)
+    files = []
+    for name, content in FILES.items():
+        (folder / name).write_bytes(content)
+        files.append(ManifestFile(path=name, size=len(content), sha256=hashlib.sha256(content).hexdigest()))
+    origin = {kind: f"sha256:{letter * 64}" for kind, letter in (("dataset", "d"), ("model", "e"))}
+    manifest = Manifest(format="hf-trainer", step=5, source="r", created="t", files=tuple(files), metadata={"origin": origin})
+    (folder / MANIFEST).write_bytes(manifest.text())
+    return str(StorageUri.from_path(folder)), manifest.digest
+
+
+def write_result(checkpoint: Path, out: Path) -> None:
+    del checkpoint
+    out.write_text(json.dumps(RESULT))
+
+
+@pytest.fixture
+def evaluated(tmp_path: Path, exported: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, Any]]:
+    def make(job: JobPlay = write_result, **options: Any) -> dict[str, Any]:
+        def run_step(_cluster: Any, request: Any, *_: Any, **__: Any) -> None:
+            told = dict(zip(request.args[::2], request.args[1::2], strict=True))
+            job(place(tmp_path) / "checkpoint", place(tmp_path) / Path(told["--out"]).name)
+
+        monkeypatch.setattr(evaluate, "run_step", run_step)
+        uri, digest = exported
+        given = {"workspace": "pvc://c", "workspace_path": tmp_path / "w", "owner": "kfp", "run_id": "run-7", "namespace": "n"}
+        return evaluate.evaluate_export(None, uri, digest, **{**given, **options})  # type: ignore[arg-type]
+
+    return make
+
+
+def place(tmp_path: Path) -> Path:
+    return next((tmp_path / "w/runs/run-7/evaluation").iterdir())
+
+
+@pytest.mark.parametrize("how", ["changed", "removed", "linked", "added", "pipe"])
+def test_a_local_copy_that_differs_is_restored_before_the_job_sees_it(
+    tmp_path: Path, evaluated: Callable[..., dict[str, Any]], how: str
+) -> None:
+    evaluated()
+    weights = place(tmp_path) / "checkpoint" / "adapter_model.safetensors"
+    if how == "changed":
+        weights.write_bytes(b"planted")
+    elif how == "added":
+        (weights.parent / "model.safetensors").write_bytes(b"planted")
+    else:
+        weights.unlink()
+        if how == "linked":
+            (tmp_path / "elsewhere").write_bytes(b"weights")
+            weights.symlink_to(tmp_path / "elsewhere")
+        elif how == "pipe":
+            os.mkfifo(weights)
+    seen: list[dict[str, bytes]] = []
+
+    def look(checkpoint: Path, out: Path) -> None:
+        seen.append({path.name: path.read_bytes() for path in checkpoint.iterdir()})
+        write_result(checkpoint, out)
+
+    evaluated(look, max_rows=3)
+    assert seen == [FILES]
+
+
+def test_a_copy_that_is_changed_during_the_evaluation_is_an_error(tmp_path: Path, evaluated: Callable[..., Any]) -> None:
+    def change(checkpoint: Path, out: Path) -> None:
+        (checkpoint / "adapter_model.safetensors").write_bytes(b"planted")
+        write_result(checkpoint, out)
+
+    with pytest.raises(CheckpointError, match=r"was changed while it was evaluated: adapter_model\.safetensors has a different"):
+        evaluated(change)
+    assert not (place(tmp_path) / evaluate.RESULT).exists()
+
+
+@pytest.mark.parametrize("options", [{"max_rows": 3}, {"sample_row": 1}, {"owner": "kfp@2"}, {"settings": {"cpu": "2"}}])
+def test_an_earlier_result_is_not_taken_for_that_of_another_question(
+    evaluated: Callable[..., dict[str, Any]], options: dict[str, Any]
+) -> None:
+    assert evaluated()["after"]["loss"] == 1.0
+    with pytest.raises(CheckpointError, match="succeeded but wrote no valid result"):
+        evaluated(lambda *_: None, **options)
+    assert evaluated(lambda *_: None)["after"]["loss"] == 1.0  # the same question has its answer
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{", '{"before": {}}', '{"before": {"loss": "x"}, "after": {"loss": 1}}', "[" * 100_000]
+)
+def test_a_result_without_losses_is_an_error_that_names_the_file(evaluated: Callable[..., Any], text: str) -> None:
+    with pytest.raises(CheckpointError, match=r"\.result-[0-9a-f]{12}\.json"):
+        evaluated(lambda _checkpoint, out: out.write_text(text))
+
+
+def test_a_result_that_is_a_link_is_not_read(evaluated: Callable[..., Any]) -> None:
+    with pytest.raises(CheckpointError, match=r"outside of"):
+        evaluated(lambda _checkpoint, out: out.symlink_to("/proc/self/environ"))
