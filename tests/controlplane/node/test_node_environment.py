@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainwright.controlplane.node.environment import base_environment, expand_references
+from trainwright.cluster.protocol import Cluster
+from trainwright.controlplane.node.environment import VariableResolver, base_environment, expand_references
 
 VARIABLES = {"A": "1", "B": "2", "a-b.c": "3", "": "nothing", "X Y": "4", "A$(B": "5", "LOOP": "$(A)"}
 
@@ -79,39 +81,36 @@ def user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def environment(tmp_path: Path) -> dict[str, str]:
-    return base_environment({"metadata": {"uid": "1"}}, "host", tmp_path, threads=1)
+    return base_environment({"metadata": {"uid": "1"}}, "host", tmp_path, tmp_path / "pod-home", threads=1)
 
 
 @pytest.mark.parametrize(
-    ("file", "variables"),
-    [
-        (".cache/huggingface/token", {}),
-        ("hub/token", {"HF_HOME": "hub"}),
-        ("cache/huggingface/token", {"XDG_CACHE_HOME": "cache"}),
-        ("login", {"HF_TOKEN_PATH": "login", "HF_HOME": "hub"}),
-    ],
+    "variables", [{}, {"HF_HOME": "hub"}, {"XDG_CACHE_HOME": "cache"}, {"HF_TOKEN_PATH": "login", "AWS_CONFIG_FILE": "aws"}]
 )
-def test_the_login_to_the_hub_is_passed_on_as_a_path(
-    user: Path, monkeypatch: pytest.MonkeyPatch, file: str, variables: dict[str, str]
+def test_credentials_that_the_user_has_stored_are_not_found_from_a_pod(
+    user: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variables: dict[str, str]
 ) -> None:
-    for name, folder in variables.items():
-        monkeypatch.setenv(name, str(user / folder))
-    assert "HF_TOKEN_PATH" not in environment(user)
-    (user / file).parent.mkdir(parents=True, exist_ok=True)
-    (user / file).write_text("hf_secret")
-    found = environment(user)
-    assert found["HF_TOKEN_PATH"] == str(user / file)
-    assert found.get("HF_HOME") == (str(user / "hub") if "HF_HOME" in variables else None)
-    assert "hf_secret" not in "".join(found.values())
-
-
-def test_a_profile_for_s3_is_passed_on_as_a_path(user: Path) -> None:
-    assert not [name for name in environment(user) if name.startswith("AWS_")]
-    (user / ".aws").mkdir()
-    (user / ".aws" / "credentials").write_text("[default]")
-    assert environment(user)["AWS_SHARED_CREDENTIALS_FILE"] == str(user / ".aws" / "credentials")
+    for name, place in variables.items():
+        monkeypatch.setenv(name, str(user / place))
+    for stored in (".cache/huggingface/token", "hub/token", "cache/huggingface/token", "login", ".aws/credentials", "aws"):
+        (user / stored).parent.mkdir(parents=True, exist_ok=True)
+        (user / stored).write_text("secret")
+    found = environment(tmp_path)
+    assert found["HOME"] == str(tmp_path / "pod-home")
+    assert not [name for name in found if name.startswith(("AWS_", "HF_HOME", "HF_TOKEN", "XDG_"))]
 
 
 def test_a_token_in_the_nodes_own_environment_is_not_passed_on(user: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_TOKEN", "hf_secret")
     assert "HF_TOKEN" not in environment(user)
+
+
+@pytest.mark.parametrize(
+    ("amount", "divisor", "value"),
+    [("1500m", "0", "2"), ("1Gi", "1Mi", "1024"), ("1e40", "1n", "1" + "0" * 49), (None, "1", "0")],
+)
+def test_resources_by_reference(amount: str | None, divisor: str, value: str) -> None:
+    source = {"resourceFieldRef": {"resource": "limits.cpu", "divisor": divisor}}
+    container = {"env": [{"name": "A", "valueFrom": source}], "resources": {"limits": {"cpu": amount} if amount else {}}}
+    resolver = VariableResolver(cast(Cluster, None), {"metadata": {"namespace": "default"}})
+    assert resolver.variables(container, {}, str) == {"A": value}

@@ -47,12 +47,13 @@ def create_context(pod: Obj, container: Obj, folder: Path, services: NodeService
     Raises VolumeError for a missing volume, object or key, OSError.
     """
     volume_paths = services.volumes.make(pod, folder)
-    work, temporary = folder / "work", folder / "tmp"
-    for host_path in (work, temporary):
+    work, temporary, user_home = folder / "work", folder / "tmp", folder / "home"
+    for host_path in (work, temporary, user_home):
         host_path.mkdir(mode=0o700, parents=True, exist_ok=True)
     mapping = _path_mapping(pod, container, volume_paths, services)
     hostname = str(pod["spec"].get("hostname") or name_of(pod))
-    base = base_environment(pod, hostname, temporary, threads=services.threads_for(pod))
+    port = rendezvous_port(pod, services.ports)
+    base = base_environment(pod, hostname, temporary, user_home, threads=services.threads_for(pod), port=port)
     env = VariableResolver(services.cluster, pod).variables(container, base, mapping.rewrite)
     directory = container.get("workingDir")
     cwd = (mapping.host_path(directory) or Path(directory)) if directory else work

@@ -7,6 +7,8 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from fractions import Fraction
+from math import ceil
 from pathlib import Path
 
 from trainwright.api.errors import NotFound
@@ -19,41 +21,41 @@ from trainwright.controlplane.node.downward import field_text
 from trainwright.controlplane.node.volumes import VolumeError, decode_data
 
 _INHERITED = re.compile(
-    r"^(HOME|USER|LOGNAME|LANG|LC_\w+|TZ|SHELL|SSL_CERT_(FILE|DIR)|REQUESTS_CA_BUNDLE|HF_HOME|HF_HUB_OFFLINE|HF_DATASETS_OFFLINE"
+    r"^(USER|LOGNAME|LANG|LC_\w+|TZ|SHELL|SSL_CERT_(FILE|DIR)|REQUESTS_CA_BUNDLE|HF_HUB_OFFLINE|HF_DATASETS_OFFLINE"
     r"|HF_ENDPOINT|TRANSFORMERS_OFFLINE|(HTTPS?|NO|ALL)_PROXY|(https?|no|all)_proxy|LD_LIBRARY_PATH|CUDA_HOME)$"
 )
 _REFERENCE = re.compile(r"\$(?:\$|\(([^)]*)\))")
 
 
-def base_environment(pod: Obj, hostname: str, temporary: Path, *, threads: int) -> dict[str, str]:
+def base_environment(
+    pod: Obj, hostname: str, temporary: Path, user_home: Path, *, threads: int, port: int | None = None
+) -> dict[str, str]:
     """Return the base environment of every process of a pod.
 
-    The programs of this installation come first in PATH. Credentials in the node's environment are not inherited.
-    `threads` is the default for OpenMP, so that pods share the machine.
+    The programs of this installation come first in PATH. Credentials in the node's environment are not inherited, and HOME is
+    the pod's own empty folder, so that no library finds those that the node's user has stored (`~/.aws`, the hub's token).
+    `threads` is the default for OpenMP, so that pods share the machine. `port` is that of the rendezvous, if the pod has one.
     """
     env = {name: value for name, value in os.environ.items() if _INHERITED.match(name)}
     programs = str(Path(sys.executable).parent)
     env["PATH"] = os.pathsep.join([programs, os.environ.get("PATH", os.defpath)])
     env["HOSTNAME"] = hostname
     env["TMPDIR"] = str(temporary)
+    env["HOME"] = str(user_home)
     env["PYTHONUNBUFFERED"] = "1"
     env["OMP_NUM_THREADS"] = str(max(threads, 1))
-    env["GLOO_SOCKET_IFNAME"] = "lo0" if sys.platform == "darwin" else "lo"
     env[POD_MARK] = uid_of(pod)
-    env |= _login_files()
-    return env
+    return env | _loopback(port)
 
 
-def _login_files() -> dict[str, str]:
-    """Return paths of the user's credential files, so that a pod with a different HOME finds them."""
-    caches = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    defaults = {
-        "HF_TOKEN_PATH": os.path.join(os.environ.get("HF_HOME") or f"{caches}/huggingface", "token"),
-        "AWS_SHARED_CREDENTIALS_FILE": "~/.aws/credentials",
-        "AWS_CONFIG_FILE": "~/.aws/config",
-    }
-    paths = {name: Path(os.environ.get(name) or default).expanduser() for name, default in defaults.items()}
-    return {name: str(path.absolute()) for name, path in paths.items() if path.is_file()}
+def _loopback(port: int | None) -> dict[str, str]:
+    """Return variables by which the frameworks listen on the loopback interface only, as all pods are on this machine.
+
+    Gloo, NCCL and TensorPipe (torch's RPC) are told the interface, JAX the address. torch's own store has no such setting.
+    """
+    interface = "lo0" if sys.platform == "darwin" else "lo"
+    found = {f"{name}_SOCKET_IFNAME": interface for name in ("GLOO", "NCCL", "TP")}
+    return found if port is None else {**found, "JAX_COORDINATOR_BIND_ADDRESS": f"127.0.0.1:{port}"}
 
 
 @dataclass(frozen=True)
@@ -119,7 +121,7 @@ class VariableResolver:
             container = named(self.pod["spec"].get("containers"), reference["containerName"]) or container
         amount = ((container.get("resources") or {}).get(group) or {}).get(resource, 0)
         divisor = parse_quantity(reference.get("divisor") or 1).value or 1
-        return str(int(-(-parse_quantity(amount).value // divisor)))
+        return str(ceil(Fraction(parse_quantity(amount).value) / Fraction(divisor)))  # decimals divide to 28 digits only
 
 
 def expand_references(text: str, variables: dict[str, str]) -> str:

@@ -18,11 +18,13 @@ from trainwright.api.errors import ApiError, Conflict, NotFound
 from trainwright.api.kinds import POD
 from trainwright.api.objects import Obj, is_deleting, name_of, namespace_of, uid_of
 from trainwright.api.times import now
+from trainwright.controlplane.controllers.events import record_event
 from trainwright.controlplane.node.container import ContainerRun, kill_exec_processes, kill_pod_processes, latest_run, run_of
 from trainwright.controlplane.node.container_context import NodeServices, create_context
 from trainwright.controlplane.node.environment import expand_references
 from trainwright.controlplane.node.images import command_of_image
 from trainwright.controlplane.node.pod_status import ContainerState, pod_status
+from trainwright.controlplane.node.unenforced import REASON, unenforced_message
 from trainwright.controlplane.node.volumes import VolumeError
 
 POLL_SECONDS = 0.05
@@ -155,6 +157,8 @@ class PodWorker:
                 f"container {container['name']!r} has no command, and the image {container.get('image')!r} cannot be run: "
                 "an embedded cluster runs commands as local processes"
             )
+        if not self._latest_runs():
+            self._report_unenforced()
         run = run_of(container["name"], attempt, self.folder)
         if attempt:
             kill_exec_processes(run_of(run.name, attempt - 1, self.folder), self.uid)
@@ -163,6 +167,11 @@ class PodWorker:
         log.info(
             "container started pod=%s/%s container=%s attempt=%d", namespace_of(pod), name_of(pod), container["name"], attempt
         )
+
+    def _report_unenforced(self) -> None:
+        if message := unenforced_message(self._pod):
+            pod = {"apiVersion": POD.api_version, "kind": POD.kind, **self._pod}
+            record_event(self._services.cluster, pod, "Normal", REASON, message, "trainwright-node")
 
     def _refresh_volumes(self) -> None:
         """Periodically rewrite volumes, because tokens expire and ConfigMaps change."""
@@ -202,7 +211,7 @@ class PodWorker:
             if run.termination() is None:
                 run.signal(signal.SIGKILL)
         kill_pod_processes(self.uid)
-        for scratch in ("work", "tmp"):
+        for scratch in ("work", "tmp", "home"):
             shutil.rmtree(self.folder / scratch, ignore_errors=True)
 
     def _publish(self, init: list[ContainerState], main: list[ContainerState]) -> None:

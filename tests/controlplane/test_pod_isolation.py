@@ -1,0 +1,121 @@
+"""What a pod on the node finds and leaves open: no stored credentials, no port that others reach, and a word on what is not kept."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from waiting import eventually
+
+from trainwright.api.kinds import EVENT, POD
+from trainwright.api.objects import name_of
+from trainwright.controlplane.plane import ControlPlane
+from trainwright.jobs import wait_for
+from trainwright.jobs.logs.read_logs import LogSelector, read_logs
+
+pytestmark = pytest.mark.medium
+
+LISTENING = """
+import json, os, torch.distributed
+torch.distributed.init_process_group("gloo")
+torch.distributed.barrier()
+sockets = {}
+for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+    for line in open(table).read().splitlines()[1:]:
+        fields = line.split()
+        if fields[3] == "0A":
+            sockets[f"socket:[{fields[9]}]"] = fields[1]
+own = {os.readlink(f"/proc/{pid}/fd/{fd}") for pid in (os.getpid(), os.getppid()) for fd in os.listdir(f"/proc/{pid}/fd")
+       if os.path.islink(f"/proc/{pid}/fd/{fd}")}
+print("listening", json.dumps(sorted(address for name, address in sockets.items() if name in own)), flush=True)
+torch.distributed.barrier()
+"""
+
+
+LOOKING = """
+import os, boto3, huggingface_hub
+print(huggingface_hub.get_token(), boto3.Session().get_credentials())
+print(os.listdir(os.path.expanduser("~")))
+"""
+
+
+def trainjob(script: str, nodes: int = 1) -> dict[str, Any]:
+    return {
+        "apiVersion": "trainer.kubeflow.org/v1alpha1",
+        "kind": "TrainJob",
+        "metadata": {"name": "demo", "namespace": "default"},
+        "spec": {
+            "runtimeRef": {"name": "torch-distributed"},
+            "trainer": {"numNodes": nodes, "command": ["bash", "-c", script]},
+        },
+    }
+
+
+def lines_of(plane: ControlPlane, job: dict[str, Any]) -> list[str]:
+    wait_for(plane.cluster, job)
+    return [line.text for line in read_logs(plane.cluster, job, LogSelector(rank=None))]
+
+
+def test_the_home_of_a_pod_is_its_own_and_goes_with_it(
+    plane: ControlPlane, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for stored in (".aws/credentials", ".cache/huggingface/token", "hf/token"):
+        (tmp_path / stored).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / stored).write_text("canary-credential")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / ".aws/credentials"))
+    program = tmp_path / "look.py"
+    program.write_text(LOOKING)
+    job = plane.cluster.create(trainjob(f'echo kept > ~/file; echo "mode $(stat -c %a ~)"; {sys.executable} {program}'))
+    assert lines_of(plane, job)[-3:] == ["mode 700", "None None", "['file']"]
+    (pod,) = plane.cluster.list(POD, "default").items
+    assert not (plane._home.path / "node/pods" / pod["metadata"]["uid"] / "home").exists()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc/net/tcp")
+def test_only_torchs_own_store_listens_on_more_than_the_loopback_interface(plane: ControlPlane, tmp_path: Path) -> None:
+    program = tmp_path / "listening.py"
+    program.write_text(LISTENING)
+    job = plane.cluster.create(trainjob(f"torchrun {program}", nodes=2))
+    told = [json.loads(line.removeprefix("listening ")) for line in lines_of(plane, job) if line.startswith("listening ")]
+    addresses = [address.split(":") for each in told for address in each]
+    loopback = [port for host, port in addresses if host in ("0100007F", "00000000000000000000000001000000")]
+    others = [port for host, port in addresses if host not in ("0100007F", "00000000000000000000000001000000")]
+    assert len(told) == 2
+    assert len(loopback) >= 2  # one of gloo in each process
+    assert len(others) <= 1  # the store of rank 0
+
+
+def test_an_event_says_what_is_not_enforced(plane: ControlPlane) -> None:
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "hardened", "namespace": "default"},
+        "spec": {
+            "restartPolicy": "Never",
+            "containers": [
+                {
+                    "name": "main",
+                    "image": "example.com/x:1",
+                    "command": ["true"],
+                    "securityContext": {"readOnlyRootFilesystem": True},
+                }
+            ],
+        },
+    }
+    made = plane.cluster.create(pod)
+    eventually(lambda: events_about(plane, made), what="an event")
+    (event,) = events_about(plane, made)
+    assert event["type"] == "Normal"
+    assert "spec.containers{main}.securityContext.readOnlyRootFilesystem" in event["message"]
+
+
+def events_about(plane: ControlPlane, obj: dict[str, Any]) -> list[dict[str, Any]]:
+    events = plane.cluster.list(EVENT, "default").items
+    return [
+        event for event in events if event["involvedObject"]["name"] == name_of(obj) and event["reason"] == "SecurityNotEnforced"
+    ]
