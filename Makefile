@@ -65,6 +65,7 @@ docs: .venv/.ready-dev
 	$(PY) docs/parameters_page.py
 	.venv/bin/trainwright rbac --for kfp --namespace kubeflow > deploy/rbac.yaml
 	.venv/bin/trainwright rbac --for kfp --namespace kubeflow --mode jobset > deploy/rbac-jobset.yaml
+	.venv/bin/trainwright rbac --for kfp --namespace kubeflow --mode jobset --mpi-flux > deploy/rbac-jobset-mpi-flux.yaml
 
 # The interfaces of components and pipelines, which tests compare.
 interfaces: .venv/.ready-dev

@@ -43,7 +43,14 @@ def applied(*manifests: str) -> list[dict[str, Any]]:
     return list(there.values())
 
 
-@pytest.mark.parametrize(("file", "options"), [("rbac.yaml", ()), ("rbac-jobset.yaml", ("--mode", "jobset"))])
+@pytest.mark.parametrize(
+    ("file", "options"),
+    [
+        ("rbac.yaml", ()),
+        ("rbac-jobset.yaml", ("--mode", "jobset")),
+        ("rbac-jobset-mpi-flux.yaml", ("--mode", "jobset", "--mpi-flux")),
+    ],
+)
 def test_the_files_are_what_the_command_prints(printed: Print, file: str, options: tuple[str, ...]) -> None:
     fresh = printed("--for", "kfp", "--namespace", "kubeflow", *options)
     assert (DEPLOY / file).read_text("utf-8") == fresh, "stale: run `make docs`"
@@ -81,6 +88,14 @@ def test_each_mode_gets_its_calls_and_no_more(printed: Print, mode: str, calls: 
     rbac = Rbac(documents(printed("-n", "team", "--service-account", "runner", "--mode", mode)))
     assert all(may(rbac, "team:runner", call, "team") == call.is_granted for call in calls)
     assert rbac.granted() == rbac.used
+
+
+@pytest.mark.parametrize("mode", ["trainjob", "jobset", "auto"])
+def test_secrets_are_created_only_where_it_is_asked_for_and_never_read(printed: Print, mode: str) -> None:
+    options = ("-n", "team", "--service-account", "runner", "--mode", mode)
+    for more, granted in (((), set()), (("--mpi-flux",), {"create"} if mode != "trainjob" else set())):
+        rbac = Rbac(documents(printed(*options, *more)))
+        assert {verb for verb, _, resource in rbac.granted() if resource == "secrets"} == granted
 
 
 @pytest.mark.parametrize(

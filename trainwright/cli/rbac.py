@@ -48,6 +48,9 @@ def rbac(
         Orchestrator | None, typer.Option("--for", help="Default of --service-account: the accounts of this orchestrator.")
     ] = None,
     mode: Annotated[RoleMode, typer.Option(help="Submission mode; auto grants both.")] = RoleMode.trainjob,
+    mpi_flux: Annotated[
+        bool, typer.Option("--mpi-flux", help="For MPI and Flux runtimes in jobset mode: also allow creating Secrets for their keys.")
+    ] = False,
     output: Annotated[Format, typer.Option("-o", "--output", help="Documents in YAML, or one List in JSON.")] = Format.yaml,
 ) -> None:
     """Print the permissions that clients need to run jobs in a namespace, for `kubectl apply -f -`.
@@ -61,9 +64,9 @@ def rbac(
         fail("--service-account NAME is required, or --for kfp or --for airflow", BAD_INPUT)
     accounts = [_account(name, namespace) for name in names]
     if output is Format.json:
-        print_objects(rbac_manifests(namespace, accounts, Mode(mode.value)), output)
+        print_objects(rbac_manifests(namespace, accounts, Mode(mode.value), mpi_flux=mpi_flux), output)
     else:
-        sys.stdout.write(rbac_yaml(namespace, accounts, Mode(mode.value)))
+        sys.stdout.write(rbac_yaml(namespace, accounts, Mode(mode.value), mpi_flux=mpi_flux))
 
 
 def _account(text: str, namespace: str) -> ServiceAccount:

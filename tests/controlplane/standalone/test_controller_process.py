@@ -223,7 +223,7 @@ def test_a_restart_in_the_middle_changes_nothing(others_plane: ControlPlane, sta
 
 
 def test_rights_that_are_missing_are_all_told_at_once(start: Start) -> None:
-    denied = ("patch trainjobs.trainer.kubeflow.org/status", "create secrets", "update leases.coordination.k8s.io")
+    denied = ("patch trainjobs.trainer.kubeflow.org/status", "create events", "update leases.coordination.k8s.io")
     controller = start(denied=denied)
     assert controller.process.wait(30) == 1
     assert (

@@ -36,6 +36,7 @@ from trainwright.controlplane.standalone.requirements import RequirementsNotMet,
 
 FOLDER = Path(__file__).parents[3] / "deploy" / "controller"
 ACCOUNT = "trainwright-system:trainwright-controller"
+OPTIONAL = "mpi-flux.yaml"
 UNASKED = {("update", "trainjobs/finalizers.trainer.kubeflow.org")}
 """Granted although never asked for: see the comment there."""
 ANYBODYS = {("create", "selfsubjectaccessreviews.authorization.k8s.io")}
@@ -44,18 +45,25 @@ Permission = tuple[str, str]
 
 
 def manifests(kind: str = "") -> list[dict[str, Any]]:
-    objects = [obj for file in sorted(FOLDER.glob("*.yaml")) for obj in yaml.safe_load_all(file.read_text("utf-8"))]
+    """The objects that are applied together."""
+    files = [file for file in sorted(FOLDER.glob("*.yaml")) if file.name != OPTIONAL]
+    objects = [obj for file in files for obj in yaml.safe_load_all(file.read_text("utf-8"))]
     return [obj for obj in objects if not kind or obj["kind"] == kind]
+
+
+def optional_manifests() -> list[dict[str, Any]]:
+    return list(yaml.safe_load_all((FOLDER / OPTIONAL).read_text("utf-8")))
 
 
 def named(group: str, resource: str) -> str:
     return f"{resource}.{group}" if group else resource
 
 
-def granted() -> set[Permission]:
+def granted(objects: list[dict[str, Any]] | None = None) -> set[Permission]:
     return {
         (verb, named(group, resource))
-        for role in (*manifests("ClusterRole"), *manifests("Role"))
+        for role in (manifests() if objects is None else objects)
+        if role["kind"] in ("ClusterRole", "Role")
         for rule in role["rules"]
         for group in rule["apiGroups"]
         for resource in rule["resources"]
@@ -88,7 +96,8 @@ def test_the_rights_are_those_that_a_run_asks_for(others_plane: ControlPlane, st
     create(others_plane, "unknown", runtimeRef={"name": "torch-distribute"})
     cluster.delete(CLUSTER_TRAINING_RUNTIME, "torch-distribute")
     cluster.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "trainwright-system"}})
-    rbac = Rbac(manifests())
+    objects = [*manifests(), *optional_manifests()]
+    rbac = Rbac(objects)
     controller = start("--lease-namespace", "trainwright-system", rbac=rbac, account=ACCOUNT)
 
     create(others_plane, "own", runtimeRef={"name": "own", "kind": "TrainingRuntime"})
@@ -112,7 +121,7 @@ def test_the_rights_are_those_that_a_run_asks_for(others_plane: ControlPlane, st
     eventually(lambda: is_finished(cluster.get(TRAINJOB, "late", "default")))
     eventually(lambda: not cluster.get(TRAINING_RUNTIME, "own", "default")["metadata"].get("finalizers"))
 
-    wanted = granted() - UNASKED
+    wanted = granted(objects) - UNASKED
     eventually(lambda: wanted <= asked_by(controller), 20, f"granted and not asked for: {wanted - asked_by(controller)}")
     said = [event["message"] for event in cluster.list(EVENT, "default").items if event["reason"].startswith("TrainJob")]
     assert any("did you mean 'torch-distributed'? known: " in message for message in said), said
@@ -196,14 +205,17 @@ def test_whatever_rule_is_missing_is_told_by_the_self_check(kind: str) -> None:
 def test_bindings_name_what_is_there() -> None:
     (account,) = manifests("ServiceAccount")
     roles = {(role["kind"], role["metadata"]["name"]) for role in (*manifests("ClusterRole"), *manifests("Role"))}
-    for binding in (*manifests("ClusterRoleBinding"), *manifests("RoleBinding")):
+    optional_role, optional_binding = optional_manifests()
+    roles.add((optional_role["kind"], optional_role["metadata"]["name"]))
+    for binding in (*manifests("ClusterRoleBinding"), *manifests("RoleBinding"), optional_binding):
         assert (binding["roleRef"]["kind"], binding["roleRef"]["name"]) in roles
         (subject,) = binding["subjects"]
         assert (subject["name"], subject["namespace"]) == (account["metadata"]["name"], account["metadata"]["namespace"])
 
 
-def test_secrets_are_never_listed() -> None:
-    assert {verb for verb, resource in granted() if resource == "secrets"} == {"get", "create"}
+def test_secrets_are_never_read_and_created_only_with_the_optional_file() -> None:
+    assert not [right for right in granted() if right[1] == "secrets"]
+    assert granted(optional_manifests()) == {("create", "secrets")}
 
 
 def test_the_pod_is_a_pod_that_restricted_namespaces_take() -> None:

@@ -183,3 +183,25 @@ def test_a_job_that_a_user_has_suspended_meanwhile_is_not_let_go(cluster: JobSet
     inner.before = suspend
     assert cluster.create(mpi())["spec"]["suspend"] is True
     assert inner.get(JOBSET, "demo", "default")["spec"]["suspend"] is True
+
+
+class WithoutSecrets(Inner):
+    """An API server on which Secrets may be created, and not read."""
+
+    def get(self, kind: Any, *more: Any) -> Any:
+        if kind == SECRET:
+            raise Forbidden("secrets cannot be read")
+        return super().get(kind, *more)
+
+
+def test_secrets_need_not_be_read(inner: Inner) -> None:
+    blind = WithoutSecrets(inner._server)
+    cluster = JobSetCluster(blind)
+    made = cluster.create(mpi())
+    assert made["spec"]["suspend"] is False
+    key = inner.get(SECRET, "demo-mpi-ssh-auth", "default")["data"]
+    suspend_job(cluster, made)
+    inner.delete(CONFIG_MAP, "demo-mpi-hostfile", "default")
+    cluster.patch(TRAINJOB, "demo", {"spec": {"suspend": False}}, "default")
+    assert len(companions(inner)) == 2
+    assert inner.get(SECRET, "demo-mpi-ssh-auth", "default")["data"] == key, "one that exists is taken for the job's"

@@ -41,10 +41,9 @@ REQUIREMENTS = (
     Requirement("trainer.kubeflow.org", "clustertrainingruntimes", ("get",), everywhere=True),
     Requirement("jobset.x-k8s.io", "jobsets", ("list", "watch", "create", "patch", "delete")),
     Requirement("", "configmaps", ("get", "create", "patch")),
-    Requirement("", "secrets", ("get", "create")),
     Requirement("", "events", ("get", "create", "patch")),
 )
-"""Permissions that are always required. PodGroups are required only for runtimes that use them."""
+"""Permissions that are always required. PodGroups and Secrets are required only for runtimes that use them."""
 WHOLE_CLUSTER = Requirement("trainer.kubeflow.org", "clustertrainingruntimes", ("list", "watch", "patch"), everywhere=True)
 
 

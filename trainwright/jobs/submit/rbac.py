@@ -130,6 +130,8 @@ CALLS = (
 _OF_TRAINER = (TRAINJOB, TRAINING_RUNTIME, CLUSTER_TRAINING_RUNTIME, DEFINITION, LEASE)
 _NO_KEYS = "jobs of MPI and Flux runtimes cannot be submitted"
 _NO_CONFIG = f"{_NO_KEYS}, and {_NO_CODE}"
+CREATE_KEYS = ApiCall("create", SECRET, ("submit",), _NO_KEYS, is_granted=False)
+"""Granted by `trainwright rbac --mpi-flux` only. Secrets are not read: one that exists is taken for the job's."""
 JOBSET_MODE_CALLS = (
     ApiCall("create", JOBSET, ("submit",)),
     ApiCall("get", JOBSET, ("submit", "wait", "logs", "cancel", "report", "resume")),
@@ -137,7 +139,7 @@ JOBSET_MODE_CALLS = (
     ApiCall("watch", JOBSET, ("wait",)),
     ApiCall("patch", JOBSET, ("cancel", "resume")),
     ApiCall("delete", JOBSET, ("cancel", _VOLUME), _NO_DELETION),
-    *(ApiCall(verb, SECRET, ("submit",), _NO_KEYS) for verb in ("create", "get")),
+    CREATE_KEYS,
     *(ApiCall(verb, CONFIG_MAP, ("submit", _CODE), _NO_CONFIG) for verb in ("create", "get")),
     ApiCall("patch", CONFIG_MAP, (_CODE,), _NO_CODE),
     *(call for call in CALLS if call.kind not in (*_OF_TRAINER, JOBSET, CONFIG_MAP)),

@@ -11,8 +11,8 @@ from collections.abc import Callable
 
 from trainwright.api import names
 from trainwright.api.admission.admit import admit
-from trainwright.api.errors import AlreadyExists, ApiError, Conflict, Invalid, NotFound, ServiceUnavailable
-from trainwright.api.kinds import JOBSET, kind_of
+from trainwright.api.errors import AlreadyExists, ApiError, Conflict, Forbidden, Invalid, NotFound, ServiceUnavailable
+from trainwright.api.kinds import JOBSET, SECRET, kind_of
 from trainwright.api.objects import Obj, controller_of, is_controlled_by, is_deleting, name_of, namespace_of, uid_of
 from trainwright.cluster.protocol import Cluster
 from trainwright.submission.jobset_mode.build import Built, awaits_companions, companion_key, owned_by
@@ -59,11 +59,14 @@ class CompanionCreator:
         try:
             self._cluster.create(owned_by(jobset, companion))
         except AlreadyExists:
-            if not self._has(jobset, companion_key(companion)):  # deleted in the meantime
+            if self._has(jobset, companion_key(companion)) is False:  # deleted in the meantime
                 raise _predecessor_terminating(companion["kind"], name_of(companion)) from None
 
-    def _has(self, jobset: Obj, key: tuple[str, str, str]) -> bool:
-        """Whether the companion exists. Raises Invalid if an object with its name has another owner."""
+    def _has(self, jobset: Obj, key: tuple[str, str, str]) -> bool | None:
+        """Whether the companion exists, or None for a Secret that this client may not read: then one that exists is taken for it.
+
+        Raises Invalid if an object with its name has another owner.
+        """
         version, kind_name, name = key
         kind = kind_of({"apiVersion": version, "kind": kind_name})
         assert kind is not None, key
@@ -71,6 +74,10 @@ class CompanionCreator:
             found = self._cluster.get(kind, name, namespace_of(jobset))
         except NotFound:
             return False
+        except Forbidden:
+            if kind is not SECRET:
+                raise
+            return None
         if is_controlled_by(found, jobset):
             return True
         owner = controller_of(found) or {}
