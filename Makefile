@@ -13,9 +13,13 @@ help:
 	@echo "make retrain-demo"
 	@echo "make test | test-fast | test-slow | goldens | behaviour | conformance | chaos | fuzz | bench | docs | interfaces | coverage | lint | format | clean | clean-runs"
 
-finetune: .venv/.ready-$(if $(filter airflow,$(ORCHESTRATOR)),airflow,quickstart)
-	@$(PY) -m trainwright.quickstart --name "$(NAME)" --model "$(MODEL)" --dataset "$(DATASET)" --export "$(EXPORT)" \
-	  --settings '$(SETTINGS)' --orchestrator "$(or $(ORCHESTRATOR),kfp)" $(if $(KEEP),--keep)
+# Passed by the environment and unexpanded: no shell sees them, and neither does a list of processes.
+INPUTS := NAME MODEL DATASET EXPORT SETTINGS ORCHESTRATOR KEEP
+unexport $(INPUTS)
+$(foreach input,$(INPUTS),$(eval export TRAINWRIGHT_FINETUNE_$(input) = $$(value $(input))))
+
+finetune: .venv/.ready-$(if $(filter airflow,$(value ORCHESTRATOR)),airflow,quickstart)
+	@$(PY) -m trainwright.quickstart
 
 # The weekly retraining, three times in a row: with new, unchanged and extended data.
 retrain-demo: .venv/.ready-airflow

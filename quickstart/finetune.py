@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 
 from trainwright.checkpoints.hf_trainer import training_state
 from trainwright.checkpoints.manifest import LATEST
@@ -23,7 +24,8 @@ from trainwright.quickstart import airflow_run, kfp_run
 from trainwright.quickstart.bundled import QUICKSTART_SETTINGS, SAMPLE_ROW, base_model, bundled_dataset
 from trainwright.quickstart.local_cluster import LocalCluster, local_cluster
 from trainwright.quickstart.orchestrator import Orchestrator, Parameters
-from trainwright.quickstart.run_folder import Request, RunError, RunFolder, open_run
+from trainwright.quickstart.request_checks import check_request
+from trainwright.quickstart.run_folder import Request, RunError, RunFolder, check_name, open_run
 from trainwright.quickstart.steps_view import StepsView
 from trainwright.quickstart.summary import collect_result, show_summary
 from trainwright.steps.evaluate import FOLDER, RESULT
@@ -59,16 +61,16 @@ def finetune(options: Options, console: Console) -> int:
     try:
         folder = _open_run_folder(options)
     except RunError as error:
-        console.print(f"[red]{error}[/red]", highlight=False)
+        console.print(str(error), style="red", markup=False, highlight=False, soft_wrap=True)
         return 2
     if (result := folder.result()) is not None:
         console.print(f"Run {folder.name} has already finished.")
         show_summary(result, console)
         return 0
-    console.print(f"[bold]Fine-tuning[/bold] in {folder.path}", highlight=False)
+    console.print(f"[bold]Fine-tuning[/bold] in {escape(str(folder.path))}", highlight=False)
     run_lock = folder.lock()
     if run_lock is None:
-        console.print(f"[red]{folder.path} is in use by another command; wait for it, or choose another NAME[/red]")
+        console.print(f"[red]{escape(str(folder.path))} is in use by another command; wait for it, or choose another NAME[/red]")
         return 2
     try:
         with local_cluster(options.runs, console, keep=options.keep) as cluster:
@@ -79,7 +81,7 @@ def finetune(options: Options, console: Console) -> int:
                 cluster.suspend_all(folder.name)
                 return INTERRUPTED
     except StartFailed as error:
-        console.print(f"[red]{error}[/red]", highlight=False)
+        console.print(str(error), style="red", markup=False, highlight=False, soft_wrap=True)
         return 1
     finally:
         os.close(run_lock)
@@ -101,7 +103,7 @@ def _run(options: Options, folder: RunFolder, cluster: LocalCluster, console: Co
             f"  [dim]the nodes started {view.nodes_started - began:.1f} s after the start{first}[/dim]", highlight=False
         )
     if not succeeded:
-        console.print(f"[red]The pipeline failed.[/red] Last lines of {folder.log}:", highlight=False)
+        console.print(f"[red]The pipeline failed.[/red] Last lines of {escape(str(folder.log))}:", highlight=False)
         console.print(orchestrator.failure_log(folder.log), markup=False, highlight=False, soft_wrap=True)
         return 1
     result = _collect(folder, request, view.durations)
@@ -118,12 +120,14 @@ def _open_run_folder(options: Options) -> RunFolder:
         orchestrator=options.orchestrator,
         dataset=_as_uri(options.dataset) or bundled_dataset(),
         model=_as_uri(options.model),
-        export=options.export,
+        export=_as_uri(options.export),
         settings=options.settings or _default_settings(options),
         nodes=options.nodes,
     )
+    check_name(options.name)
+    check_request(request)
     try:
-        options.runs.mkdir(parents=True, exist_ok=True)
+        options.runs.mkdir(mode=0o700, parents=True, exist_ok=True)
         free = shutil.disk_usage(options.runs).free
         if free < MIN_FREE_BYTES:
             raise RunError(f"{options.runs}: only {free // 2**20} MiB are free; a run needs {MIN_FREE_BYTES // 2**20} MiB")
@@ -141,7 +145,10 @@ def _default_settings(options: Options) -> str:
 
 def _as_uri(text: str) -> str:
     """Convert a path to a file URI; URIs are returned unchanged."""
-    return text if not text or "://" in text else str(StorageUri.from_path(Path(text).expanduser()))
+    try:
+        return text if not text or "://" in text else str(StorageUri.from_path(Path(text).expanduser()))
+    except (RuntimeError, ValueError) as error:  # ~nobody
+        raise RunError(f"{text}: {error}") from None
 
 
 def _parameters(folder: RunFolder, request: Request, model: str, claim: str) -> Parameters:

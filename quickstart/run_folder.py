@@ -79,20 +79,26 @@ class RunFolder:
             return None
 
 
+def check_name(name: str) -> None:
+    """Raise RunError for a name that cannot be that of a run; an empty one means the default."""
+    if name and not _NAME.fullmatch(name):
+        raise RunError(f"NAME={name!r}: use at most 40 lower case letters, digits and dashes")
+
+
 def open_run(runs: Path, name: str, request: Request) -> RunFolder:
     """The folder for this request: the named one, else the newest unfinished run with an equal request, else a new one.
 
-    Raises RunError for an invalid name, or a run of that name with another request.
+    Only this user can read it. Raises RunError for a run of that name with another request.
     """
     if name:
-        if not _NAME.match(name):
-            raise RunError(f"NAME={name}: use at most 40 lower case letters, digits and dashes")
         folder = RunFolder(runs / name)
         if folder.request() not in (None, request):
             raise RunError(f"{folder.path} is a run of another request; choose another NAME, or remove that folder")
     else:
         folder = _unfinished(runs, request) or RunFolder(runs / _next_name(runs))
-    folder.workspace.mkdir(parents=True, exist_ok=True)
+    folder.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    folder.path.chmod(0o700)
+    folder.workspace.mkdir(exist_ok=True)
     _write(folder.path / "request.json", asdict(request))
     return folder
 
