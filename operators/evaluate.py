@@ -99,10 +99,17 @@ class EvaluateOperator(BaseOperator):
     @fail_fast()
     def execute(self, context: Any) -> dict[str, Any]:
         from trainwright.jobs import EventPrinter
+        from trainwright.operators.allowed_places import check_places
         from trainwright.steps.evaluate import CURVE, evaluate_export
         from trainwright.steps.retire import retire_run
         from trainwright.workspace import parse_retention
 
+        check_places(
+            (self.conn_id, self.store_conn_id),
+            checkpoint_uri=self.checkpoint_uri,
+            workspace=self.workspace,
+            workspace_path=self.workspace_path,
+        )
         parse_retention(self.retention)  # fail on an invalid value before the evaluation
         cluster = TrainwrightHook(self.conn_id).get_conn()
         identity, namespace = task_identity(context, self.run_id), self.namespace or cluster.default_namespace

@@ -43,8 +43,10 @@ class ExportCheckpointOperator(BaseOperator):
 
     @fail_fast()
     def execute(self, context: Any) -> dict[str, Any]:
+        from trainwright.operators.allowed_places import check_places
         from trainwright.steps.export import export_run_checkpoint
 
+        check_places((self.store_conn_id,), export_uri=self.export_uri, workspace_path=self.workspace_path)
         identity = task_identity(context, self.run_id)
         with credentials(self.store_conn_id, None):
             exported = export_run_checkpoint(

@@ -58,8 +58,10 @@ class InitializeDatasetOperator(BaseOperator):
     @fail_fast()
     def execute(self, context: Any) -> dict[str, Any]:
         from trainwright.initializers import DatasetOptions
+        from trainwright.operators.allowed_places import check_places
         from trainwright.steps.prepare import prepare_run_dataset
 
+        check_places((self.store_conn_id, self.hub_conn_id), dataset_uri=self.dataset_uri, workspace_path=self.workspace_path)
         identity = task_identity(context, self.run_id)
         options = DatasetOptions(layout=self.layout, test_fraction=float(self.test_fraction), max_rows=int(self.max_rows))
         with credentials(self.store_conn_id, self.hub_conn_id):

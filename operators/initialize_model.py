@@ -41,8 +41,10 @@ class InitializeModelOperator(BaseOperator):
 
     @fail_fast()
     def execute(self, context: Any) -> dict[str, Any]:
+        from trainwright.operators.allowed_places import check_places
         from trainwright.steps.prepare import prepare_run_model
 
+        check_places((self.store_conn_id, self.hub_conn_id), model_uri=self.model_uri, workspace_path=self.workspace_path)
         identity = task_identity(context, self.run_id)
         with credentials(self.store_conn_id, self.hub_conn_id):
             receipt = prepare_run_model(

@@ -43,8 +43,10 @@ class StartRunOperator(BaseOperator):
 
     @fail_fast()
     def execute(self, context: Any) -> dict[str, Any]:
+        from trainwright.operators.allowed_places import check_places
         from trainwright.steps.start import start_run
 
+        check_places((self.conn_id,), workspace=self.workspace, workspace_path=self.workspace_path)
         cluster = TrainwrightHook(self.conn_id).get_conn()
         identity = task_identity(context, self.run_id)
         started = start_run(

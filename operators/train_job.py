@@ -21,6 +21,8 @@ from trainwright.operators.task_identity import earlier_identities, task_identit
 from trainwright.operators.task_state import TaskId
 from trainwright.operators.trigger import LOG_POLL_INTERVAL_SECONDS, MIN_DEFER_SECONDS, TrainJobTrigger
 
+PLACES = ("workspace", "dataset_uri", "model_uri", "export_uri", "resume", "code", "manifest")
+"""Settings that name paths, buckets and claims; see `allowed_places`."""
 _BACKSTOP_SECONDS = 120
 """Margin of Airflow's trigger timeout over the trigger's own deadline: Airflow's timeout cancels the trigger without an event."""
 
@@ -190,7 +192,9 @@ class TrainJobOperator(BaseOperator):
     def execute(self, context: Any) -> Any:
         from trainwright.jobs import run_step
         from trainwright.jobs.wait.run import stop_on_signals
+        from trainwright.operators.allowed_places import check_places
 
+        check_places((self.conn_id,), **{name: getattr(self, name) for name in PLACES})
         request, identity = self.request(), task_identity(context, self.run_id)
         cluster = self._cluster()
         namespace = self._namespace(cluster, request)

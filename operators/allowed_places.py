@@ -1,0 +1,142 @@
+"""Checks paths, buckets and claims of a task against an allow-list, since whoever may trigger a DAG may set them as parameters.
+
+The list is the Variable `trainwright_allowed_places`, and `allowed_places` in the extra of the task's connection: prefixes such as
+`s3://bucket/team`, `hf://org`, `file:///data` and `pvc://claim`, as a JSON list or separated by commas. With both, both must allow a
+place; with neither, all are allowed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, unquote
+
+from airflow.sdk import BaseHook, Variable
+from airflow.sdk.exceptions import AirflowFailException
+
+from trainwright.api.documents import load_documents
+from trainwright.api.errors import ApiError
+from trainwright.api.hub_names import with_scheme
+
+VARIABLE = "trainwright_allowed_places"
+EXTRA = "allowed_places"
+
+
+class PlaceNotAllowed(AirflowFailException):
+    """A parameter names a place that is not on the list. A retry cannot succeed."""
+
+
+def check_places(conn_ids: Iterable[str | None], **places: Any) -> None:
+    """Raise PlaceNotAllowed for the first place that a list does not allow.
+
+    `conn_ids` are the connections of the task; empty ones are skipped. `places` are parameters of the operators with their values,
+    rendered: URIs, claims, local paths, code, or a TrainJob manifest, whose sources and claims are checked. Empty ones are skipped.
+    """
+    lists = dict(_lists(conn_ids))
+    if not lists:
+        return
+    for parameter, uri in ((name, uri) for name, given in places.items() for uri in _uris(name, given)):
+        for source, allowed in lists.items():
+            if not any(_is_below(uri, prefix) for prefix in allowed):
+                raise PlaceNotAllowed(
+                    f"{parameter}: {_without_password(uri)} is not allowed by {source}; allowed: {', '.join(allowed) or 'nothing'}"
+                )
+
+
+def _lists(conn_ids: Iterable[str | None]) -> Iterator[tuple[str, list[str]]]:
+    given = Variable.get(VARIABLE, default=None)
+    if given is not None:
+        yield f"the Variable {VARIABLE}", _parsed(given, f"the Variable {VARIABLE}")
+    for conn_id in dict.fromkeys(filter(None, conn_ids)):
+        extra = dict(BaseHook.get_connection(conn_id).extra_dejson or {})
+        if EXTRA in extra:
+            yield f"the connection {conn_id!r}", _parsed(extra[EXTRA], f"{EXTRA} of the connection {conn_id!r}")
+
+
+def _parsed(given: Any, source: str) -> list[str]:
+    """Return the prefixes. A list that cannot be read allows nothing: raises PlaceNotAllowed."""
+    if isinstance(given, str) and given.lstrip().startswith("["):
+        try:
+            given = json.loads(given)
+        except (ValueError, RecursionError):
+            given = None
+    if isinstance(given, str):
+        given = [entry.strip() for entry in given.split(",") if entry.strip()]
+    if not isinstance(given, list) or not all(isinstance(entry, str) and "://" in entry for entry in given):
+        raise PlaceNotAllowed(f"{source} is not a list of prefixes like s3://bucket/team, so no place is allowed; correct it")
+    return given
+
+
+def _uris(parameter: str, given: Any) -> Iterator[str]:
+    """Yield the places that a parameter names, as URIs."""
+    if not given or (parameter == "resume" and given in ("auto", "never")):
+        return
+    if parameter == "manifest":
+        yield from _manifest_uris(given)
+        return
+    text = with_scheme(str(given).strip())
+    if "://" in text:
+        yield text
+    elif parameter == "workspace":
+        yield f"pvc://{text}"
+    else:
+        yield f"file://{quote(str(Path(text).expanduser().absolute()))}"
+
+
+def _manifest_uris(given: Any) -> Iterator[str]:
+    """Yield the file of a manifest, and the sources and claims in it. An unreadable manifest is rejected later, with its reason."""
+    documents: list[Any] = [given]
+    if isinstance(given, str):
+        try:
+            if "\n" not in given and given.endswith((".yaml", ".yml", ".json")):
+                yield from _uris("manifest file", given)
+                documents = load_documents(Path(given).read_bytes(), given)
+            else:
+                documents = load_documents(given, "manifest")
+        except (ApiError, ValueError, OSError):
+            return
+    for document in documents:
+        yield from _sources_and_claims(document)
+
+
+def _sources_and_claims(value: Any) -> Iterator[str]:
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            if key == "storageUri":
+                yield with_scheme(str(inner))
+            elif key == "claimName":
+                yield f"pvc://{inner}"
+            else:
+                yield from _sources_and_claims(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _sources_and_claims(inner)
+
+
+def _without_password(uri: str) -> str:
+    scheme, separator, rest = uri.partition("://")
+    authority, slash, path = rest.partition("/")
+    return f"{scheme}{separator}{authority.rpartition('@')[2]}{slash}{path}"
+
+
+def _is_below(uri: str, prefix: str) -> bool:
+    place, above = _parts(uri), _parts(prefix)
+    return bool(place) and place[: len(above)] == above
+
+
+def _parts(uri: str) -> list[str]:
+    """Return scheme and path segments; empty for a URI that leads upwards. Links in a local path are resolved."""
+    scheme, _, rest = uri.partition("://")
+    scheme = scheme.lower()
+    if scheme == "file":
+        path = unquote(rest.removeprefix("localhost"))
+        return ["file", *(part for part in os.path.realpath(f"/{path.lstrip('/')}").split("/") if part)]
+    segments = [segment for segment in rest.partition("?")[0].split("/") if segment]
+    if any(unquote(segment) in (".", "..") for segment in segments):
+        return []
+    if scheme != "s3":  # a revision is not part of the place; a key of S3 may contain @
+        segments = [segment.partition("@")[0] if number else segment for number, segment in enumerate(segments)]
+    return [scheme, *segments]

@@ -1,0 +1,151 @@
+"""Whoever triggers a DAG names only places that the list allows: by prefix of segments, after links and `..` are resolved."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from trainwright.operators import (
+    EvaluateOperator,
+    ExportCheckpointOperator,
+    InitializeDatasetOperator,
+    InitializeModelOperator,
+    StartRunOperator,
+    TrainJobOperator,
+)
+from trainwright.operators.allowed_places import PlaceNotAllowed, check_places
+
+pytestmark = pytest.mark.medium
+ALLOWED = "s3://bucket/team, hf://org, pvc://claim, git+https://example.com/org, file://{}"
+MANIFEST: dict[str, Any] = {
+    "apiVersion": "trainer.kubeflow.org/v1alpha1",
+    "kind": "TrainJob",
+    "spec": {
+        "runtimeRef": {"name": "trl-sft"},
+        "initializer": {"dataset": {"storageUri": "s3://bucket/team/x"}, "model": {"storageUri": "hf://other/model"}},
+    },
+}
+
+
+@pytest.fixture(autouse=True)
+def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The local folder that is allowed."""
+    folder = tmp_path / "data"
+    folder.mkdir()
+    (folder / "out").symlink_to(tmp_path)
+    monkeypatch.setenv("AIRFLOW_VAR_TRAINWRIGHT_ALLOWED_PLACES", ALLOWED.format(folder))
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("parameter", "place"),
+    [
+        ("dataset_uri", "s3://bucket/team"),
+        ("dataset_uri", "s3://bucket/team/sub/rows.jsonl"),
+        ("dataset_uri", "S3://bucket/team"),
+        ("model_uri", "hf://org/name@abc"),
+        ("model_uri", "org/name"),
+        ("workspace", "claim"),
+        ("workspace", "pvc://claim/folder"),
+        ("workspace", "pvc://claim?size=20Gi"),
+        ("code", "git+https://example.com/org/repo@main#subdirectory=x"),
+        ("export_uri", "file://{data}/exports"),
+        ("workspace_path", "{data}"),
+        ("code", "{data}/code"),
+        ("resume", "auto"),
+        ("resume", "never"),
+        ("resume", "s3://bucket/team/checkpoint-5"),
+        ("model_uri", ""),
+    ],
+)
+def test_what_is_below_a_prefix_is_allowed(data: Path, parameter: str, place: str) -> None:
+    check_places((), **{parameter: place.format(data=data)})
+
+
+@pytest.mark.parametrize(
+    ("parameter", "place"),
+    [
+        ("dataset_uri", "s3://bucket/teamwork"),
+        ("dataset_uri", "s3://bucket"),
+        ("dataset_uri", "s3://bucket/team/../secret"),
+        ("dataset_uri", "s3://bucket/team/%2e%2e/secret"),
+        ("dataset_uri", "file:///etc/passwd"),
+        ("dataset_uri", "file://{data}/../x"),
+        ("dataset_uri", "file://{data}/out/x"),
+        ("dataset_uri", "file://localhost/etc/passwd"),
+        ("model_uri", "hf://organisation/name"),
+        ("model_uri", "other/name"),
+        ("workspace", "claims"),
+        ("workspace", "pvc://other/claim"),
+        ("workspace_path", "/"),
+        ("workspace_path", "{data}/.."),
+        ("export_uri", "gs://bucket/team"),
+        ("code", "git+https://example.com/organisation/repo@main"),
+        ("code", "git+https://user:pw@example.com/org/repo@main"),
+        ("code", "/etc"),
+        ("resume", "s3://other/checkpoint-5"),
+        ("manifest", MANIFEST),
+        ("manifest", "/etc/job.yaml"),
+    ],
+)
+def test_everything_else_is_refused_with_the_parameter_and_the_list(data: Path, parameter: str, place: Any) -> None:
+    given = place.format(data=data) if isinstance(place, str) else place
+    with pytest.raises(
+        PlaceNotAllowed, match=rf"^{parameter}( file)?: .* is not allowed by the Variable trainwright_allowed_places; allowed: s3"
+    ):
+        check_places((), **{parameter: given})
+
+
+def test_the_claims_of_a_manifest_are_checked() -> None:
+    pod = {"volumes": [{"persistentVolumeClaim": {"claimName": "other"}}]}
+    with pytest.raises(PlaceNotAllowed, match="pvc://other is not allowed"):
+        check_places((), manifest={"spec": {"runtimePatches": [{"trainingRuntimeSpec": pod}]}})
+
+
+def test_the_list_of_a_connection_counts_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    from airflow.sdk import BaseHook
+
+    extras: dict[str, Any] = {"narrow": {"allowed_places": ["s3://bucket/team/own"]}, "open": {}, "none": {"allowed_places": []}}
+    monkeypatch.setattr(
+        BaseHook, "get_connection", classmethod(lambda _cls, conn_id: SimpleNamespace(extra_dejson=extras[conn_id]))
+    )
+    check_places(("open", None, ""), dataset_uri="s3://bucket/team/other")
+    check_places(("narrow",), dataset_uri="s3://bucket/team/own/x")
+    with pytest.raises(PlaceNotAllowed, match="by the connection 'narrow'; allowed: s3://bucket/team/own"):
+        check_places(("narrow",), dataset_uri="s3://bucket/team/other")
+    with pytest.raises(PlaceNotAllowed, match="allowed: nothing"):
+        check_places(("none",), dataset_uri="s3://bucket/team/other")
+
+
+@pytest.mark.parametrize("given", ["[", "[1]", '["/data"]', "bucket", '{"a": 1}'])
+def test_a_list_that_cannot_be_read_allows_nothing(monkeypatch: pytest.MonkeyPatch, given: str) -> None:
+    monkeypatch.setenv("AIRFLOW_VAR_TRAINWRIGHT_ALLOWED_PLACES", given)
+    with pytest.raises(PlaceNotAllowed, match="so no place is allowed; correct it"):
+        check_places((), dataset_uri="s3://bucket/team")
+
+
+def test_without_a_list_everything_is_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("AIRFLOW_VAR_TRAINWRIGHT_ALLOWED_PLACES")
+    check_places((), dataset_uri="file:///etc", manifest=MANIFEST)
+
+
+@pytest.mark.parametrize(
+    "operator",
+    [
+        StartRunOperator(task_id="t", workspace="other"),
+        StartRunOperator(task_id="t", workspace="claim", workspace_path="/etc"),
+        InitializeDatasetOperator(task_id="t", dataset_uri="s3://other/x"),
+        InitializeModelOperator(task_id="t", model_uri="hf://other/x"),
+        TrainJobOperator(task_id="t", dataset_uri="s3://other/x", workspace="pvc://claim"),
+        TrainJobOperator(task_id="t", manifest=MANIFEST),
+        ExportCheckpointOperator(task_id="t", export_uri="s3://other/x"),
+        EvaluateOperator(task_id="t", checkpoint_uri="s3://other/x", checkpoint_digest="sha256:0", workspace="pvc://claim"),
+    ],
+    ids=lambda operator: type(operator).__name__,
+)
+def test_every_operator_checks_before_it_does_anything(operator: Any) -> None:
+    with pytest.raises(PlaceNotAllowed):
+        operator.execute({})
