@@ -96,10 +96,39 @@ def test_placement_and_secrets_of_the_operator_reach_the_request() -> None:
     assert {field: getattr(request, field) for field in fields} == fields
 
 
-def test_a_literal_credential_in_an_operator_is_refused() -> None:
+@pytest.mark.parametrize(
+    ("fields", "field"),
+    [
+        ({"env": {"HF_TOKEN": "hf_" + "a1" * 17}}, r"env\.HF_TOKEN"),
+        ({"env": {"PGPASSWORD": "hunter2-of-the-test"}}, r"env\.PGPASSWORD"),
+        ({"args": ["--api-key", "hunter2-of-the-test"]}, r"args\[0\]"),
+        ({"manifest": {"spec": {"trainer": {"env": [{"name": "DB_PASS", "value": "hunter2-of-the-test"}]}}}}, "DB_PASS"),
+    ],
+)
+def test_a_literal_credential_is_refused_before_the_dag_is_serialized(
+    monkeypatch: pytest.MonkeyPatch, fields: dict[str, Any], field: str
+) -> None:
     from trainwright.jobs.request.secret_detection import LiteralSecret
 
-    task = trainwright.operators.TrainJobOperator(task_id="train", workspace="pvc://w", env={"HF_TOKEN": "hf_" + "a1" * 17})
+    masked: list[str] = []
+    monkeypatch.setattr("airflow.sdk.log.mask_secret", masked.append)
+    with DAG("refused", schedule=None), pytest.raises(LiteralSecret, match=field) as raised:
+        trainwright.operators.TrainJobOperator(task_id="train", workspace="pvc://w", **fields)
+    assert len(masked) == 1
+    assert masked[0] not in str(raised.value)
+    if "env" in fields:
+        with pytest.raises(LiteralSecret, match=field):
+            trainwright.operators.EvaluateOperator(
+                task_id="evaluate", workspace="pvc://w", checkpoint_uri="s3://a/b", checkpoint_digest="x", **fields
+            )
+
+
+def test_a_template_is_checked_when_it_is_rendered() -> None:
+    from trainwright.jobs.request.secret_detection import LiteralSecret
+
+    env = {"HF_TOKEN": "{{ conn.hub.password }}", "DATABASE": "postgres://me:{{conn.db.password}}@db/x", "TOKENIZERS_PARALLELISM": "no"}
+    task = trainwright.operators.TrainJobOperator(task_id="train", workspace="pvc://w", env=env)
+    task.env = {**env, "HF_TOKEN": "hf_" + "a1" * 17}
     with pytest.raises(LiteralSecret, match=r"env\.HF_TOKEN"):
         task.request()
 

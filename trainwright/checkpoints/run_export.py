@@ -39,6 +39,8 @@ def export_run(
     output = _output(workspace, run_folder)
     _check_written_by(output, trainjob)
     target = StorageUri.parse(export_uri).join(run_name(run_folder))
+    if target.scheme == "file" and target.path.is_symlink():
+        raise CheckpointError(f"{target} is a link; remove it: a run exports only to its own folder")
     return export_checkpoint(
         output, str(target), source=f"{run}/{trainjob}", resumable=resumable, metadata=metadata, start_progress=start_progress
     )

@@ -18,14 +18,18 @@ from trainwright.storage.uri import StorageUri
 
 
 class FileStore:
-    """Implements `Store`. Keys that resolve to a path outside of the folder are rejected."""
+    """Implements `Store`. Keys that resolve to a path outside of the folder are rejected.
 
-    def __init__(self, uri: StorageUri):
+    `base` is the folder that the user named, `uri` or above it: only that one may be a link.
+    """
+
+    def __init__(self, uri: StorageUri, base: Path | None = None):
         self.uri = uri
         self._root = uri.path
+        self._base = base or self._root
 
     def below(self, name: str) -> FileStore:
-        return FileStore(self.uri.join(name))
+        return FileStore(self.uri.join(name), self._base)
 
     def put(
         self, source: Path, key: str, on_progress: ProgressCallback = no_progress, *, within: Path | None = None
@@ -108,9 +112,11 @@ class FileStore:
 
     def _path(self, key: str) -> Path:
         try:
-            root, path = self._root.resolve(), (self._root / key).resolve()
+            base, root, path = self._base.resolve(), self._root.resolve(), (self._root / key).resolve()
         except (OSError, RuntimeError, ValueError) as error:  # circular links, a NUL byte
             raise StorageError(f"{key!r} is not a valid key in {self.uri}: {error}") from error
+        if not root.is_relative_to(base):
+            raise StorageError(f"{self._root} is or contains a link out of {self._base}; remove it")
         if path == root or not path.is_relative_to(root):
             raise StorageError(f"the key {key!r} is outside of {self.uri}")
         return path

@@ -18,11 +18,10 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from trainwright.storage.errors import UnsafeFile
 from trainwright.storage.plain_files import read_plain
 from trainwright.storage.transfer import disk_errors, write_bytes
-from trainwright.workspace.layout import Kind, store_path
+from trainwright.workspace.layout import Kind, index_path
 from trainwright.workspace.receipt import Receipt
 
 log = logging.getLogger(__name__)
-INDEX = ".index"
 _MAX_BYTES = 1024 * 1024
 
 
@@ -55,7 +54,7 @@ def record_entry(workspace: Path, kind: Kind, receipt: Receipt) -> None:
         details=receipt.details,
     )
     variant = _hex(json.dumps([receipt.revision, receipt.options], sort_keys=True))
-    path = store_path(workspace, kind) / INDEX / f"{_hex(receipt.source)}-{variant}.json"
+    path = index_path(workspace, kind) / f"{_hex(receipt.source)}-{variant}.json"
     write_bytes(path, entry.model_dump_json(indent=1).encode() + b"\n")
 
 
@@ -72,15 +71,15 @@ def find_entries(
 
 def remove_entries(workspace: Path, kind: Kind, digests: set[str]) -> None:
     """Remove the entries with these digests. Raises StorageError."""
-    with disk_errors(store_path(workspace, kind) / INDEX):
-        for path in sorted((store_path(workspace, kind) / INDEX).glob("*.json")):
+    with disk_errors(index_path(workspace, kind)):
+        for path in sorted(index_path(workspace, kind).glob("*.json")):
             entry = _read(path)
             if entry is not None and entry.digest in digests:
                 path.unlink(missing_ok=True)
 
 
 def _entries(workspace: Path, kind: Kind, pattern: str) -> Iterator[Entry]:
-    folder = store_path(workspace, kind) / INDEX
+    folder = index_path(workspace, kind)
     with disk_errors(folder):
         dated = [(path.stat().st_mtime_ns, path) for path in folder.glob(pattern) if path.is_file()]
         for _, path in sorted(dated, reverse=True):

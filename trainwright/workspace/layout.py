@@ -11,6 +11,7 @@ from pathlib import Path
 from trainwright.jobs.state.run_folder import DATASETS, MODELS, RUNS, Kind, prepared_folder, run_folder
 from trainwright.workspace.errors import WorkspaceError
 
+INDEX = ".index"
 OUTPUT = "output"
 """The subfolder of a run's folder that training writes to."""
 KINDS: tuple[Kind, ...] = ("dataset", "model")
@@ -21,8 +22,13 @@ _STEP = re.compile(rf"{RUNS}/({_PART})(?:/{_PART})*")
 
 
 def store_path(workspace: Path, kind: Kind) -> Path:
-    """Return the folder with all prepared datasets or models."""
-    return workspace / _STORES[kind]
+    """Return the folder with all prepared datasets or models. Raises WorkspaceError for a link, which may point anywhere."""
+    return _no_link(workspace / _STORES[kind], "prepared inputs")
+
+
+def index_path(workspace: Path, kind: Kind) -> Path:
+    """Return the folder with the index of a store. Raises WorkspaceError for a link."""
+    return _no_link(store_path(workspace, kind) / INDEX, "an index")
 
 
 def prepared_path(workspace: Path, kind: Kind, digest: str) -> Path:
@@ -54,20 +60,26 @@ def step_path(workspace: Path, folder: str) -> Path:
     containing_run(folder)
     path = workspace
     for part in (RUNS, *folder.removeprefix(f"{RUNS}/").split("/")):
-        path /= part
-        if path.is_symlink():
-            raise WorkspaceError(f"{path} is a link; remove it: a run's folder must be inside the workspace")
+        path = _no_link(path / part, "a run's folder")
+    return path
+
+
+def _no_link(path: Path, what: str) -> Path:
+    if path.is_symlink():
+        raise WorkspaceError(f"{path} is a link; remove it: {what} must be inside the workspace")
     return path
 
 
 __all__ = [
     "DATASETS",
+    "INDEX",
     "KINDS",
     "MODELS",
     "OUTPUT",
     "RUNS",
     "Kind",
     "containing_run",
+    "index_path",
     "prepared_folder",
     "prepared_path",
     "run_folder",

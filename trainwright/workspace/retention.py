@@ -19,7 +19,7 @@ from trainwright.storage.transfer import disk_errors
 from trainwright.workspace.deletion import mark_deleted, purge_deleted, remove_tree
 from trainwright.workspace.errors import WorkspaceError
 from trainwright.workspace.index import remove_entries
-from trainwright.workspace.layout import KINDS, RUNS, Kind, containing_run, run_name, store_path
+from trainwright.workspace.layout import KINDS, RUNS, Kind, containing_run, index_path, run_name, store_path
 from trainwright.workspace.prepared import lock_path
 from trainwright.workspace.run_record import RunRecord, lock_run, read_run
 
@@ -147,8 +147,13 @@ def _delete(workspace: Path, run: _Run, idle_since: float | None) -> bool:
 
 def _prune_prepared(workspace: Path, kind: Kind, idle_since: float) -> None:
     """Remove prepared folders that no record refers to and no run has used recently, and leftovers of killed processes."""
-    store = store_path(workspace, kind)
-    if store.is_symlink() or not store.is_dir():
+    try:
+        store = store_path(workspace, kind)
+        index_path(workspace, kind)
+    except WorkspaceError as error:
+        log.warning("prepared inputs are not pruned reason=%s", error)
+        return
+    if not store.is_dir():
         return
     purge_deleted(store)
     _remove_scratch(store, idle_since)
