@@ -7,6 +7,7 @@ extras=$1
 python=${PYTHON:-python3}
 torch=2.13.0
 cuda_build_gib=6
+uv=0.13.9
 
 "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || {
     echo "Trainwright requires Python 3.11 or newer, but found $("$python" --version). To use another: make PYTHON=python3.12" >&2
@@ -16,7 +17,7 @@ if [ ! -x .venv/bin/python ]; then
     echo "creating .venv with $("$python" --version)"
     "$python" -m venv .venv
 fi
-[ -x .venv/bin/uv ] || .venv/bin/python -m pip install --quiet --disable-pip-version-check uv
+[ -x .venv/bin/uv ] || .venv/bin/python -m pip install --quiet --disable-pip-version-check "uv==$uv"
 
 # uv does not read pip's configuration: pass on the relevant variables.
 links=${UV_FIND_LINKS:-${PIP_FIND_LINKS:-}}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 import typer
 import yaml
 from controller_doors import Running, create, jobset, jobset_of_somebody, reviewed
+from packaging.requirements import Requirement
 from rbac_evaluator import Rbac
 from waiting import eventually
 
@@ -265,3 +267,21 @@ def test_kustomize_puts_it_together() -> None:
     assert done.returncode == 0, done.stderr
     built = [obj["kind"] for obj in yaml.safe_load_all(done.stdout)]
     assert sorted(built) == sorted(obj["kind"] for obj in manifests() if obj["kind"] != "Kustomization")
+
+
+def test_the_image_installs_fixed_versions_that_the_package_accepts() -> None:
+    root = FOLDER.parents[1]
+    project = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))["project"]
+    lines = (FOLDER / "requirements.txt").read_text("utf-8").splitlines()
+    fixed = {
+        Requirement(line.rstrip(" \\")).name: Requirement(line.rstrip(" \\")) for line in lines if "==" in line and line[0] != "#"
+    }
+    for text in (*project["dependencies"], *project["optional-dependencies"]["controller"], "setuptools>=77"):
+        wanted = Requirement(text)
+        (version,) = fixed[wanted.name].specifier
+        assert wanted.specifier.contains(version.version), f"{text}: renew requirements.txt, its first lines say how"
+    hashes = [line for line in lines if line.strip().startswith("--hash=sha256:")]
+    assert len(hashes) >= len(fixed)
+    dockerfile = (FOLDER / "Dockerfile").read_text("utf-8")
+    assert "--require-hashes" in dockerfile
+    assert all(line.split()[1].count(".") >= 2 for line in dockerfile.splitlines() if line.startswith("FROM"))
