@@ -55,9 +55,33 @@ def test_canonical_form(text: str | int | float, printed: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", ".", "+", "abc", "1.2.3", "1 Gi", "Gi", "1gi", "1KI", "1e", "1e1.5", "--1", "0x10", "1e99999", "\u0661"]
+    "text",
+    [
+        "9" * 101,
+        "9" * 5000,
+        "0." + "1" * 5000,
+        "1E" + "9" * 5000,
+        float("inf"),
+        float("nan"),
+        1e308,
+        "",
+        ".",
+        "+",
+        "abc",
+        "1.2.3",
+        "1 Gi",
+        "Gi",
+        "1gi",
+        "1KI",
+        "1e",
+        "1e1.5",
+        "--1",
+        "0x10",
+        "1e99999",
+        "\u0661",
+    ],
 )
-def test_what_is_no_quantity_is_named(text: str) -> None:
+def test_what_is_no_quantity_is_named(text: str | float) -> None:
     with pytest.raises(ValueError, match="is not a quantity"):
         parse_quantity(text)
 
@@ -109,6 +133,23 @@ def test_property_arithmetic_is_exact(one: str, other: str, third: str, times: i
     assert (a + b) - b == a
     assert (a + b) * times == a * times + b * times
     assert parse_quantity(str(a + b)) == a + b
+
+
+digits = st.from_regex(r"[+-]?[0-9]{0,99}\.?[0-9]{0,99}", fullmatch=True)
+suffixes = st.sampled_from(["", "n", "m", "E", "Ki", "Ei"]) | st.from_regex(r"[eE][+-]?[0-9]{1,10}", fullmatch=True)
+
+
+@given(st.text() | st.builds(lambda number, suffix: number + suffix, digits, suffixes) | st.floats() | st.integers())
+def test_property_any_text_is_a_quantity_or_an_error(text: str | float) -> None:
+    """Whatever is accepted can be printed, read back, added up and multiplied."""
+    try:
+        printed = canonical(text)
+    except ValueError:
+        return
+    quantity = parse_quantity(printed)
+    assert canonical(printed) == printed
+    assert str(quantity * 2**62 + quantity - quantity * 3)
+    assert abs(quantity.ceiling()) < 10**200
 
 
 @given(texts)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sqlite3
 import stat
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -39,6 +42,27 @@ def store(home: Home) -> Iterator[Store]:
 
 def thing(number: int) -> dict[str, object]:
     return {"metadata": {"name": f"t{number}"}, "value": number}
+
+
+@pytest.mark.medium
+@pytest.mark.parametrize("limit", [4096, 40_000, 150_000])
+def test_a_disk_that_is_full_gets_one_line_and_nothing_is_left(home: Home, tmp_path: Path, limit: int) -> None:
+    """The largest size of a file stands for the disk."""
+    store = Store(home.database)
+    for number in range(50):
+        store.put("things", "", f"t{number}", {**thing(number), "text": os.urandom(5000).hex()})
+    store.close()
+    folder = tmp_path / "backups"
+    folder.mkdir()
+    command = [sys.executable, "-m", "trainwright.cli", "backup", str(folder / "copy.db"), "--home", str(home.path)]
+    done = subprocess.run(
+        ["bash", "-c", f'ulimit -f {limit // 1024}; exec "$@"', "bash", *command], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1
+    assert f"state.db cannot be copied to {folder}: " in done.stderr
+    assert "is there enough space?" in done.stderr
+    assert list(folder.iterdir()) == []
 
 
 def test_a_running_cluster_is_copied_whole(home: Home, store: Store, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import shutil
@@ -11,6 +12,7 @@ import stat
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,8 +25,9 @@ from trainwright.api.conditions import is_true
 from trainwright.api.kinds import POD, TRAINJOB
 from trainwright.cli import app
 from trainwright.cluster import connect
-from trainwright.controlplane.home import Home
-from trainwright.controlplane.lifecycle import stop
+from trainwright.controlplane.home import Home, Running
+from trainwright.controlplane.lifecycle import StartFailed, start, stop
+from trainwright.controlplane.processes import control_planes
 from trainwright.jobs import wait_for
 from trainwright.jobs.state.pods import pods_of
 from trainwright.jobs.state.progress import progress_of
@@ -248,3 +251,135 @@ def test_kills_at_random_moments_never_lose_or_double_a_job(home: Home, tmp_path
     assert not list(tmp_path.glob("*-running"))
     for pod in cluster.list(POD, "default").items:
         assert pod["status"]["containerStatuses"][0]["restartCount"] == 0, pod["metadata"]["name"]
+
+
+def processes(home: Home) -> list[int]:
+    return [process.pid for process in control_planes(home)]
+
+
+def ends_soon(home: Home) -> str:
+    """What `down` prints; it takes ten seconds at most, and nothing of the home is left."""
+    began = time.monotonic()
+    done = trainwright("down", "--home", str(home.path))
+    assert done.returncode == 0, done.stderr
+    assert time.monotonic() - began < 10 + 2  # and the start of Python
+    assert processes(home) == []
+    assert not home.is_locked()
+    return done.stderr.split(":")[0]
+
+
+def pod_of(home: Home, tmp_path: Path, script: str = "") -> int:
+    """The process of a pod that runs until it is killed."""
+    pid = tmp_path / "pid"
+    submit(home, f"{script} echo $BASHPID > {pid}.new; mv {pid}.new {pid}; while true; do sleep 0.2; done")
+    eventually(pid.exists)
+    return int(pid.read_text())
+
+
+def has_ended(pid: int) -> bool:
+    """Whether a process is gone, or is a zombie that nobody has waited for."""
+    state = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True, check=False).stdout
+    return state.strip()[:1] in ("", "Z")
+
+
+def test_down_ends_a_stopped_control_plane_with_its_pods(home: Home, tmp_path: Path) -> None:
+    up(home)
+    pod = pod_of(home, tmp_path)
+    (pid,) = processes(home)
+    os.kill(pid, signal.SIGSTOP)
+    assert ends_soon(home) == "stopped"
+    assert has_ended(pid)
+    assert has_ended(pod)
+
+
+def test_down_kills_what_does_not_listen(home: Home, tmp_path: Path) -> None:
+    """A control plane whose interpreter is busy, and a pod that ignores SIGTERM."""
+    up(home)
+    pod = pod_of(home, tmp_path, "trap '' TERM;")
+    (pid,) = processes(home)
+    stopped = threading.Event()
+
+    def keep_stopped() -> None:
+        while not stopped.wait(0.001):
+            if has_ended(pid):
+                return
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGSTOP)
+
+    thread = threading.Thread(target=keep_stopped)
+    thread.start()
+    try:
+        assert ends_soon(home) == "stopped"
+    finally:
+        stopped.set()
+        thread.join()
+    assert has_ended(pod)
+
+
+def test_down_ends_what_a_killed_control_plane_left(home: Home, tmp_path: Path) -> None:
+    up(home)
+    pod = pod_of(home, tmp_path)
+    kill(home)
+    assert not has_ended(pod)
+    assert ends_soon(home) == "stopped"
+    assert has_ended(pod)
+    assert ends_soon(home) == "not running"
+
+
+def test_down_ends_only_its_own(home: Home, tmp_path: Path) -> None:
+    """Not another home's, nor a process that took over an announced process id."""
+    other = Home(tmp_path / "home")
+    up(other)
+    bystander = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(300)", "--home", str(home.path)])
+    try:
+        home.make()
+        home.announce(Running(bystander.pid, 1, "https://127.0.0.1:1", ""))
+        assert ends_soon(home) == "not running"
+        assert bystander.poll() is None
+        assert len(processes(other)) == 1
+    finally:
+        bystander.kill()
+        bystander.wait()
+        stop(other)
+
+
+def test_down_ends_a_start_that_is_not_finished(home: Home) -> None:
+    starting = subprocess.Popen([sys.executable, "-m", "trainwright.cli", "up", "--home", str(home.path)], stderr=subprocess.PIPE)
+    (pid,) = eventually(lambda: processes(home))
+    os.kill(pid, signal.SIGSTOP)
+    assert ends_soon(home) == "stopped"
+    assert starting.wait(30) == 1
+    assert starting.stderr is not None
+    starting.stderr.close()
+
+
+def test_a_start_that_takes_too_long_leaves_nothing(home: Home) -> None:
+    failed: list[StartFailed] = []
+
+    def begin() -> None:
+        try:
+            start(home, seconds=3)
+        except StartFailed as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=begin)
+    thread.start()
+    (pid,) = eventually(lambda: processes(home))
+    while thread.is_alive() and not has_ended(pid):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGSTOP)
+        thread.join(0.001)
+    thread.join()
+    assert "was not ready after 3 s" in str(failed[0])
+    assert processes(home) == []
+    assert up(home)
+
+
+def test_a_state_that_cannot_be_read_leaves_nothing(home: Home) -> None:
+    home.make()
+    home.database.write_bytes(b"no database" * 1000)
+    done = trainwright("up", "--home", str(home.path))
+    assert done.returncode == 1
+    assert "state.db: file is not a database" in done.stderr
+    assert processes(home) == []
+    home.database.unlink()

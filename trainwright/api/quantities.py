@@ -17,12 +17,15 @@ _BINARY = {"Ki": 1, "Mi": 2, "Gi": 3, "Ti": 4, "Pi": 5, "Ei": 6}
 _DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _DECIMAL_SUFFIX = {power: suffix for suffix, power in _DECIMAL.items()}
 _BINARY_SUFFIX = ["", *_BINARY]
-_PATTERN = re.compile(r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+))([numkMGTPE]|[KMGTPE]i|[eE][+-]?[0-9]{1,9})?", re.ASCII)
+_PATTERN = re.compile(r"([+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+))([numkMGTPE]|[KMGTPE]i|[eE][+-]?[0-9]{1,9})?", re.ASCII)
 _EXACT = Context(prec=200)
 _NANO = Decimal("1e-9")
 _MOST_BINARY = Decimal(2**63 - 1)
 _HIGHEST_POWER = 90
 """The largest exponent that is accepted, because printing a larger one would take unbounded memory."""
+_LONGEST = 100
+"""Characters of the longest accepted text: with the largest exponent, a number that `_EXACT` still holds exactly. Longer ones fill the
+caches, and Python refuses to print numbers with thousands of digits."""
 
 
 @total_ordering
@@ -81,15 +84,22 @@ def parse_quantity(text: str | int | float) -> Quantity:
 
     Raises ValueError with the text if it is invalid.
     """
-    found = _parsed(str(text).strip())
+    written = _written(text)
+    found = _parsed(written.strip())
     if found is None:
-        raise ValueError(f"{text!r} is not a quantity: expected a number with an optional suffix such as m, k, Mi, Gi or e3")
+        raise ValueError(f"{written!r} is not a quantity: expected a number with an optional suffix such as m, k, Mi, Gi or e3")
     return found
 
 
 def canonical(text: str | int | float) -> str:
     """The canonical form, as the API server writes it: `1.5Gi` -> `1536Mi`, `1000m` -> `1`."""
-    return _canonical(str(text))
+    return _canonical(_written(text))
+
+
+def _written(text: str | int | float) -> str:
+    if isinstance(text, str) and len(text) > _LONGEST:
+        raise ValueError(f"{text[:20]}... is not a quantity: it has {len(text)} characters, at most {_LONGEST} are accepted")
+    return str(text)
 
 
 @lru_cache(maxsize=4096)

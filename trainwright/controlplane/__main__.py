@@ -15,19 +15,26 @@ from trainwright.controlplane.apiserver.http.serve import PortInUse
 from trainwright.controlplane.apiserver.storage.journal_schema import UnknownSchema
 from trainwright.controlplane.cycles import tune_gc
 from trainwright.controlplane.gates import parse_gates
+from trainwright.controlplane.heap import tune_heap
 from trainwright.controlplane.home import Home, HomeLocked
+from trainwright.controlplane.log_file import log_handler
 from trainwright.controlplane.plane import ControlPlane
 
+_LOOK_SECONDS = 0.5
+"""Python runs signal handlers in the main thread only: it has to run now and then, for signals that another thread receives, as after
+SIGCONT."""
 PORT_IN_USE, HOME_LOCKED, DATABASE_UNREADABLE = 3, 4, 5
 
 
 def main() -> int:
     """Run until SIGTERM or SIGINT. Exit codes: 3 port in use, 4 home locked by another control plane, 5 database not readable."""
     arguments = _arguments()
+    tune_heap()
     home = Home.chosen(arguments.home)
     home.make()
     level = logging.DEBUG if os.environ.get("TRAINWRIGHT_DEBUG") else logging.INFO
-    logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s %(message)s", stream=sys.stderr)
+    handlers = [log_handler(home.log)]
+    logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s %(message)s", handlers=handlers)
     queues = arguments.queues.read_text("utf-8") if arguments.queues is not None else None
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -54,7 +61,8 @@ def main() -> int:
     try:
         plane.start(arguments.port)
         tune_gc()
-        stop.wait()
+        while not stop.wait(_LOOK_SECONDS):
+            continue
     except PortInUse as error:
         taken = error
     finally:

@@ -17,6 +17,7 @@ from trainwright.controlplane.home import Home
 
 _BUSY_SECONDS = 30.0
 _KEPT_ASIDE = "state.db.before-restore"
+_SIDE_FILES = ("-wal", "-shm")
 
 
 class BackupFailed(Exception):
@@ -101,7 +102,8 @@ def _copy(source: Path, target: Path) -> None:
             db.backup(copy)
             copy.execute("PRAGMA journal_mode = DELETE")  # a single file without -wal and -shm
     except sqlite3.Error as error:
-        raise BackupFailed(f"{source} cannot be copied: {error}") from error
+        hint = "; is there enough space?" if "disk" in str(error) else ""
+        raise BackupFailed(f"{source} cannot be copied to {target.parent}: {error}{hint}") from error
 
 
 def _revision_of(database: Path) -> int:
@@ -119,7 +121,7 @@ def _go_on_from(database: Path, revision: int) -> None:
 
 
 def _set_aside(home: Home) -> None:
-    for suffix in ("", "-wal", "-shm"):
+    for suffix in ("", *_SIDE_FILES):
         present = home.database.with_name(home.database.name + suffix)
         if present.exists():
             os.replace(present, home.path / (_KEPT_ASIDE + suffix))
@@ -127,10 +129,11 @@ def _set_aside(home: Home) -> None:
 
 @contextmanager
 def _new_file(beside: Path) -> Iterator[Path]:
-    """A temporary file that only its owner can read, removed on exit unless it was moved."""
+    """A temporary file that only its owner can read, removed on exit, with what SQLite kept beside it, unless it was moved."""
     handle, name = tempfile.mkstemp(dir=beside.parent, prefix=f".{beside.name}.")  # mode 0600
     os.close(handle)
     try:
         yield Path(name)
     finally:
-        Path(name).unlink(missing_ok=True)
+        for suffix in ("", *_SIDE_FILES, "-journal"):
+            Path(name + suffix).unlink(missing_ok=True)

@@ -12,11 +12,16 @@ from pathlib import Path
 from trainwright.controlplane.controllers.local_queue.settings import CONFIG_MAP_NAME, parse_queues
 from trainwright.controlplane.gates import parse_gates
 from trainwright.controlplane.home import Home, Running
+from trainwright.controlplane.log_file import open_log
+from trainwright.controlplane.processes import MODULE, POD_GRACE_SECONDS, end_control_planes, end_pods
 
-START_SECONDS = 60.0
-STOP_SECONDS = 45.0
+START_SECONDS = 45.0
+"""Together with the time to end what did not get ready less than the minute that callers of `trainwright up` wait."""
 POLL_SECONDS = 0.02
-_KILL_SECONDS = 5.0
+_TERMINATE_SECONDS = 7.0
+"""From SIGTERM to SIGKILL; longer than POD_GRACE_SECONDS, which a control plane gives its pods."""
+_KILL_SECONDS, _PODS_SECONDS = 1.5, 1.0
+"""For the end of what was killed."""
 
 
 class StartFailed(Exception):
@@ -31,10 +36,12 @@ def start(
     feature_gates: str = "",
     durability: str = "normal",
     queues: Path | None = None,
+    seconds: float = START_SECONDS,
 ) -> tuple[Running, bool]:
     """Start a control plane in the home unless one is running; returns it and whether it was started.
 
-    The process has its own session, so that Ctrl-C in the terminal does not reach it.
+    The process has its own session, so that Ctrl-C in the terminal does not reach it. One that is not ready after `seconds`
+    is ended.
     Raises StartFailed, OSError for a home that is not writable or a file that is not readable, GateError, QueueError.
     """
     parse_gates(feature_gates)
@@ -53,18 +60,40 @@ def start(
             )
         return running, False
     command = command_line(home, port=port, node=node, feature_gates=feature_gates, durability=durability, queues=queues)
-    with open(home.log, "ab", opener=lambda path, flags: os.open(path, flags, 0o600)) as log:
+    with open_log(home.log) as log:
         began = log.tell()
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
-    deadline = time.monotonic() + START_SECONDS
+    try:
+        return _wait_until_ready(home, process, began, seconds)
+    except BaseException:
+        _abort(home, process)
+        raise
+
+
+def _wait_until_ready(home: Home, process: subprocess.Popen[bytes], began: int, seconds: float) -> tuple[Running, bool]:
+    deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         if (running := home.running()) is not None:
             return running, running.pid == process.pid
         if process.poll() is not None and not home.is_locked():
             raise StartFailed(_last_words(home, began) or f"the control plane ended with exit code {process.returncode}")
         time.sleep(POLL_SECONDS)
+    raise StartFailed(f"the control plane in {home.path} was not ready after {seconds:.0f} s; see {home.log}")
+
+
+def _abort(home: Home, process: subprocess.Popen[bytes]) -> None:
+    """End a control plane that did not get ready, and the pods that it has started."""
+    if process.poll() is not None:
+        return
+    process.send_signal(signal.SIGCONT)
     process.terminate()
-    raise StartFailed(f"the control plane in {home.path} was not ready after {START_SECONDS:.0f} s; see {home.log}")
+    try:
+        process.wait(_TERMINATE_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+    if not home.is_locked():
+        end_pods(home, 0, _PODS_SECONDS)
 
 
 def command_line(
@@ -77,45 +106,30 @@ def command_line(
     queues: Path | None = None,
 ) -> list[str]:
     """The command line of the control plane process."""
-    command = [sys.executable, "-P", "-m", "trainwright.controlplane", "--home", str(home.path), "--feature-gates", feature_gates]
+    command = [sys.executable, "-P", "-m", MODULE, "--home", str(home.path), "--feature-gates", feature_gates]
     command += ["--port", str(port)] if port is not None else []
     command += ["--durability", durability]
     command += ["--queues", str(queues.absolute())] if queues is not None else []
     return command if node else [*command, "--no-node"]
 
 
-def stop(home: Home, seconds: float = STOP_SECONDS) -> bool:
-    """Stop the control plane of the home and everything that it runs. Returns False if none is running.
+def stop(home: Home) -> bool:
+    """Stop the control plane of the home, ready or not, and everything that it runs, within ten seconds.
 
+    Also ends pods that a killed control plane has left behind. Returns False if nothing was running.
     Raises TimeoutError if it does not end after SIGKILL.
     """
-    if not home.is_locked():
-        return False
-    asked: Running | None = None
-    deadline = time.monotonic() + seconds
-    while home.is_locked() and time.monotonic() < deadline:
-        if asked is None and (asked := home.running()) is not None:  # None while it is still starting
-            _signal(asked.pid, signal.SIGTERM)
-        time.sleep(POLL_SECONDS)
-    if home.is_locked() and asked is not None:
-        _signal(asked.pid, signal.SIGKILL)
-        deadline = time.monotonic() + _KILL_SECONDS
-        while home.is_locked() and time.monotonic() < deadline:
-            time.sleep(POLL_SECONDS)
+    was_running = end_control_planes(home, _TERMINATE_SECONDS, _KILL_SECONDS)
     if home.is_locked():
         raise TimeoutError(f"the control plane in {home.path} did not stop; see {home.log}")
-    return True
-
-
-def _signal(pid: int, number: signal.Signals) -> None:
-    try:
-        os.kill(pid, number)
-    except ProcessLookupError:
-        return
+    # A control plane that ended in order has ended its pods, with a grace period.
+    had_pods = end_pods(home, 0 if was_running else POD_GRACE_SECONDS, _PODS_SECONDS)
+    home.withdraw()
+    return was_running or had_pods
 
 
 def _last_words(home: Home, began: int) -> str:
     with open(home.log, "rb") as log:
-        log.seek(began)
+        log.seek(began if log.seek(0, os.SEEK_END) >= began else 0)  # the file may have been rotated
         lines = log.read().decode("utf-8", "replace").strip().splitlines()
     return lines[-1] if lines else ""

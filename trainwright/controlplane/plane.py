@@ -45,6 +45,7 @@ from trainwright.controlplane.gates import FeatureGates
 from trainwright.controlplane.home import Home, Running
 from trainwright.controlplane.node.agent import NodeAgent
 from trainwright.controlplane.node.container_logs import ContainerLogs
+from trainwright.controlplane.processes import POD_GRACE_SECONDS
 from trainwright.materialize import ProgressReports, Settings
 from trainwright.runtimes import bundled_runtimes
 
@@ -130,7 +131,7 @@ class ControlPlane:
         log.info("event=control_plane_ready url=%s home=%s", running.url, self._home.path)
         return running
 
-    def stop(self, grace_seconds: float = 10.0) -> None:
+    def stop(self, grace_seconds: float = POD_GRACE_SECONDS) -> None:
         """Stop in order: controllers, pods, API server, store."""
         self._home.withdraw()
         if self._rotation is not None:

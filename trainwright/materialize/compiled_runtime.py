@@ -16,6 +16,8 @@ from trainwright.materialize.go_types import JOBSET_SPEC
 
 _CACHE_SIZE = 64
 """A cluster has a few dozen runtimes; a compiled one takes a few kilobytes."""
+_LARGEST_CACHED = 64 * 1024
+"""Bytes of the largest runtime that is cached: one can have megabytes."""
 
 
 @dataclass(frozen=True)
@@ -33,10 +35,15 @@ class CompiledRuntime:
 
 def compile_runtime(runtime: Obj) -> CompiledRuntime:
     """Compile a runtime. Raises Invalid if it is not admitted."""
-    return _compile(orjson.dumps(runtime, option=orjson.OPT_SORT_KEYS))
+    content = orjson.dumps(runtime, option=orjson.OPT_SORT_KEYS)
+    return _compile_cached(content) if len(content) <= _LARGEST_CACHED else _compile(content)
 
 
 @lru_cache(maxsize=_CACHE_SIZE)
+def _compile_cached(content: bytes) -> CompiledRuntime:
+    return _compile(content)
+
+
 def _compile(content: bytes) -> CompiledRuntime:
     loaded: Any = orjson.loads(content)
     runtime = admit(loaded).object

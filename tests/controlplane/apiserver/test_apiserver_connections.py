@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import socket
 import ssl
 import threading
@@ -189,6 +190,73 @@ def test_many_connections_make_room_for_new_ones(port: Port) -> None:
         connection.close()
 
 
+def test_blank_lines_do_not_keep_a_connection(port: Port) -> None:
+    with port.open() as connection:
+        connection.sendall(head("GET", "/readyz"))
+        assert connection.recv(20).startswith(b"HTTP/1.1 200")
+        with pytest.raises((BrokenPipeError, ConnectionResetError)):
+            drip(connection, b"\r\n", 100, 0.05)
+
+
+@pytest.fixture
+def secure(server: ResourceServer, tmp_path: Path) -> Iterator[tuple[Port, ssl.SSLContext]]:
+    """A server behind TLS with room for 64 handshakes and 40 connections."""
+    credentials = load_credentials(tmp_path)
+    context = ssl.create_default_context(cadata=credentials.authority.read_text())
+    timeouts = ConnectionTimeouts(handshake=1.0, head=5.0, handshakes=64, connections=40)
+    app = create_app(server, Tokens(ADMIN, b"k" * 32))
+    with serve(app, cert=credentials.certificate, key=credentials.key, timeouts=timeouts) as serving:
+        yield Port(serving.port, server, serving), context
+
+
+def entered(port: Port, context: ssl.SSLContext) -> ssl.SSLSocket:
+    """A connection that has finished its TLS handshake."""
+    return context.wrap_socket(port.open(), server_hostname="localhost")
+
+
+def is_ready(connection: ssl.SSLSocket) -> bool:
+    connection.sendall(head("GET", "/readyz"))
+    return connection.recv(65536).startswith(b"HTTP/1.1 200")
+
+
+def test_connections_that_begin_no_tls(secure: tuple[Port, ssl.SSLContext]) -> None:
+    """The oldest make room for new ones at once, the others are closed at their timeout."""
+    port, context = secure
+    silent = [port.open() for _ in range(400)]
+    began = time.monotonic()
+    with entered(port, context) as connection:
+        assert is_ready(connection)
+        assert time.monotonic() - began < 2
+        assert [until_closed(other) for other in silent[: 400 - 64]] == [b""] * (400 - 64)
+        assert time.monotonic() - began < 1  # sooner than the timeout
+        assert [until_closed(other) for other in silent] == [b""] * 400
+        assert 0.5 < time.monotonic() - began < SOON
+        assert is_ready(connection)
+    for other in silent:
+        other.close()
+
+
+@pytest.mark.parametrize("sent", [b"\x16", b"\x16\x03\x01\x02\x00\x01\x00", b"GET /readyz HTTP/1.1\r\n\r\n", b"\0" * 500])
+def test_handshakes_that_do_not_end(secure: tuple[Port, ssl.SSLContext], sent: bytes) -> None:
+    port, context = secure
+    with port.open() as broken, entered(port, context) as connection:
+        broken.sendall(sent)
+        assert is_ready(connection)
+        until_closed(broken)
+
+
+def test_connections_without_a_request_make_room_first(secure: tuple[Port, ssl.SSLContext]) -> None:
+    port, context = secure
+    with entered(port, context) as known:
+        assert is_ready(known)
+        silent = [entered(port, context) for _ in range(60)]
+        with entered(port, context) as connection:
+            assert is_ready(connection)
+        assert is_ready(known)
+        for other in silent:
+            other.close()
+
+
 @pytest.mark.parametrize(
     ("request_", "code"),
     [
@@ -264,3 +332,67 @@ def test_property_torn_requests(lasting_port: Port, requests: list[bytes]) -> No
         connection.close()
     assert quick(lasting_port)
     assert not lasting_port.server.store.watchers()
+
+
+UPGRADE = {
+    b"Host": b"a",
+    b"Authorization": b"Bearer " + ADMIN.encode(),
+    b"Connection": b"Upgrade",
+    b"Upgrade": b"websocket",
+    b"Sec-WebSocket-Version": b"13",
+    b"Sec-WebSocket-Key": b"dGhlIHNhbXBsZSBub25jZQ==",
+    b"Sec-WebSocket-Protocol": b"v4.channel.k8s.io",
+    b"Sec-WebSocket-Extensions": b"permessage-deflate",
+    b"X-Stream-Protocol-Version": b"v4.channel.k8s.io",
+    b"X-Other": b"a",
+}
+SESSIONS = [b"exec?command=x&stdout=1", b"attach?stdin=1", b"portforward?ports=1"]
+
+
+def handshake(session: bytes, headers: dict[bytes, bytes]) -> bytes:
+    lines = [b"GET /api/v1/namespaces/default/pods/a/" + session + b" HTTP/1.1", *map(b": ".join, headers.items())]
+    return b"\r\n".join(lines) + b"\r\n\r\n"
+
+
+@pytest.mark.parametrize("session", SESSIONS)
+@pytest.mark.parametrize(
+    ("header", "value"),
+    [
+        (b"Sec-WebSocket-Protocol", b"\xe9"),
+        (b"Sec-WebSocket-Protocol", b"v4.channel.k8s.io, \xff"),
+        (b"Sec-WebSocket-Extensions", b"\xe9"),
+        (b"Connection", b"Upgrade, \xe9"),
+        (b"Host", b"\xe9"),
+        (b"Host", b"xn--\xff"),
+    ],
+)
+def test_a_websocket_handshake_that_is_not_ascii(lasting_port: Port, session: bytes, header: bytes, value: bytes) -> None:
+    said = lasting_port.answer(handshake(session, {**UPGRADE, header: value}))
+    status = orjson.loads(said.partition(b"\r\n\r\n")[2])
+    assert said.startswith(b"HTTP/1.1 400 ")
+    assert (status["kind"], status["code"]) == ("Status", 400)
+
+
+_HEADERS = st.dictionaries(
+    st.sampled_from(sorted(UPGRADE)),
+    st.binary(max_size=20) | st.sampled_from([b"SPDY/3.1", b"websocket", b"Upgrade", b"xn--a", b"a." * 300, b",", b"13"]),
+    min_size=1,
+    max_size=3,
+)
+
+
+@settings(suppress_health_check=list(HealthCheck))
+@given(session=st.sampled_from(SESSIONS), changed=_HEADERS, removed=st.sets(st.sampled_from(sorted(UPGRADE)), max_size=1))
+def test_property_any_handshake_is_answered(
+    lasting_port: Port, caplog: pytest.LogCaptureFixture, session: bytes, changed: dict[bytes, bytes], removed: set[bytes]
+) -> None:
+    """Promptly, and without a traceback in the log."""
+    headers = {name: value for name, value in {**UPGRADE, **changed}.items() if name not in removed}
+    began = time.monotonic()
+    with lasting_port.open() as connection:
+        connection.sendall(handshake(session, headers))
+        said = connection.recv(65536)  # the connection stays open if it was no handshake
+    assert said.startswith(b"HTTP/1.1 "), said[:100]
+    assert b" 500 " not in said.partition(b"\r\n")[0]
+    assert time.monotonic() - began < 5
+    assert not [record for record in caplog.records if record.levelno >= logging.ERROR]

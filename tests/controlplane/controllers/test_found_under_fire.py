@@ -7,10 +7,11 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from stepped import Stepped, jobset
+from stepped import Obj, Stepped, jobset, pod
 
 from trainwright.api.kinds import JOB, NODE, POD
 from trainwright.controlplane.apiserver.wire.api_errors import StorageFailed
+from trainwright.controlplane.controllers.store_informer import StoreInformer
 
 
 def test_a_job_that_expires_does_not_spin_while_its_pods_go() -> None:
@@ -65,3 +66,36 @@ def test_a_finalizer_that_could_not_be_taken_off_is_taken_off_later() -> None:
         world.writing.before = lambda _what: None
         world.settle_in_time(10)
         assert world.pods()[0]["metadata"].get("finalizers") is None
+
+
+def test_a_jobset_of_two_thousand_million_jobs_leaves_time_for_others() -> None:
+    """Each reconcile creates a part of the Jobs, and the scheduler looks only at those that exist."""
+    with Stepped() as world:
+        huge = jobset("huge")
+        huge["spec"]["replicatedJobs"][0] |= {"replicas": 2**31 - 1}
+        huge["spec"]["replicatedJobs"][0]["template"]["spec"] |= {"parallelism": 1, "completions": 1}
+        world.cluster.create(huge)
+        world.cluster.create(pod("other"))
+        for number in range(12):
+            while world.deliver():
+                pass
+            world.step(number)
+        assert [found["metadata"]["name"] for found in world.pods() if found["spec"].get("nodeName")] == ["other"]
+        assert 0 < world.store.size(JOB.resource) <= 500 * 12
+
+
+def test_a_handler_that_fails_on_one_object_gets_the_others() -> None:
+    with Stepped() as world:
+        seen: list[str] = []
+
+        def handle(_event: str, obj: Obj) -> None:
+            if obj["metadata"]["name"] == "broken":
+                raise ValueError("a number of 5,000 digits")
+            seen.append(obj["metadata"]["name"])
+
+        world.cluster.create(pod("broken"))
+        informer = StoreInformer(world.server, POD, [handle], lambda _: None)
+        world.cluster.create(pod("later"))
+        informer.deliver()
+        informer.close()
+        assert seen == ["later"]

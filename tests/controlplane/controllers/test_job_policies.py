@@ -66,7 +66,22 @@ def test_index_texts(indexes: list[int], text: str) -> None:
 
 @given(st.sets(st.integers(0, 60)))
 def test_property_index_texts_can_be_read_back(indexes: set[int]) -> None:
-    assert parse_indexes(indexes_text(indexes)) == indexes
+    assert parse_indexes(indexes_text(indexes), 61) == indexes
+
+
+@pytest.mark.parametrize(
+    ("text", "indexes"),
+    [
+        ("0-999999999999999", {0, 1, 2}),
+        ("1,2-9,x,-1,4-", {1, 2}),
+        ("9" * 5000, set()),
+        ("²", set()),
+        ("7-3", set()),
+        (None, set()),
+    ],
+)
+def test_index_texts_that_no_controller_wrote(text: str | None, indexes: set[int]) -> None:
+    assert parse_indexes(text, 3) == indexes
 
 
 @pytest.mark.parametrize(
@@ -148,7 +163,7 @@ def test_rules_of_pod_failures(rule: dict[str, Any], ended: dict[str, Any], acti
     ],
 )
 def test_rules_of_success(rules: list[dict[str, Any]], completed: set[int], met: int | None) -> None:
-    assert met_success_rule({"successPolicy": {"rules": rules}}, completed) == met
+    assert met_success_rule({"completions": 10, "successPolicy": {"rules": rules}}, completed) == met
 
 
 def test_back_off_doubles_up_to_ten_minutes() -> None:

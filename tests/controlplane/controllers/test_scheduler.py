@@ -178,6 +178,8 @@ def term(key: str, operator: str, *values: str, part: str = "matchExpressions") 
         (affinity(term("cores", "Gt", "4")), ""),
         (affinity(term("cores", "Lt", "8")), "affinity/selector"),
         (affinity(term("zone", "Gt", "1")), "affinity/selector"),
+        (affinity(term("cores", "Gt", "²")), "affinity/selector"),
+        (affinity(term("cores", "Lt", "9" * 5000)), "affinity/selector"),
         (affinity(term("zone", "In", "y"), term("zone", "In", "x")), ""),
         (affinity(term("metadata.name", "In", "a", part="matchFields")), ""),
         (affinity(term("metadata.name", "NotIn", "a", part="matchFields")), "affinity/selector"),
@@ -338,6 +340,30 @@ def test_what_a_group_needs_at_least_has_to_be_free(world: Stepped) -> None:
     world.end_pod(world.cluster.get(POD, "other", "default"), 0)
     world.settle()
     assert placed(world) == ["a", "other"]
+
+
+@pytest.mark.parametrize(
+    ("spec", "why"),
+    [
+        ({"minMember": "x"}, "spec.minMember must be an integer"),
+        ({"minMember": 1, "minResources": {"cpu": "lots"}}, "spec.minResources: 'lots' is not a quantity"),
+        ({"minMember": 1, "minResources": {"cpu": "1e999"}}, "spec.minResources: '1e999' is not a quantity"),
+        ({"minMember": 1, "minResources": ["cpu"]}, "spec.minResources must be an object"),
+    ],
+)
+def test_a_group_that_cannot_be_read_stops_its_own_pods_only(world: Stepped, spec: dict[str, Any], why: str) -> None:
+    create(world, group("volcano", **spec), member("volcano", "a"), pod("other"))
+    assert placed(world) == ["other"]
+    assert f'PodGroup "gang" is invalid: {why}' in message(world, "a")
+
+
+def test_a_pod_with_a_quantity_that_is_no_longer_accepted_stops_nothing_else(world: Stepped) -> None:
+    """An earlier version stored it."""
+    stored = world.cluster.create(pod("old"))
+    stored["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "9" * 5000}}
+    world.store.put(POD.resource, "default", "old", stored)
+    create(world, pod("other"))
+    assert placed(world) == ["other"]
 
 
 # -- too large

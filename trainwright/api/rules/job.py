@@ -8,6 +8,7 @@ from typing import Any
 
 from trainwright.api import names
 from trainwright.api.errors import Problem
+from trainwright.api.integers import parse_count
 from trainwright.api.objects import Obj, labels_of, name_of, uid_of
 from trainwright.api.rules.metadata import labelling_problems
 from trainwright.api.rules.pod import not_negative, pod_spec_problems
@@ -135,15 +136,15 @@ def _indexes_fault(text: str, completions: int) -> str:
     """Returns the error in a list of indexes such as `1,3-5`, or an empty string."""
     previous = -1
     for part in text.split(",") if text else []:
-        ends = part.split("-")
-        if len(ends) > 2 or not all(end.isascii() and end.isdigit() for end in ends):
+        ends = [end for text in part.split("-") if (end := parse_count(text)) is not None]
+        if len(ends) > 2 or len(ends) <= part.count("-"):
             return f'cannot convert string to integer for index: "{part}"'
         for end in ends:
-            if int(end) >= completions:
+            if end >= completions:
                 return f'too large index: "{end}"'
-            if int(end) <= previous:
-                return f"non-increasing order, previous: {previous}, current: {int(end)}"
-            previous = int(end)
+            if end <= previous:
+                return f"non-increasing order, previous: {previous}, current: {end}"
+            previous = end
     return ""
 
 

@@ -56,6 +56,7 @@ _LOOKED_AT_AS_A_WHOLE = (LIMIT_RANGE, ENDPOINT_SLICE)
 _LOOKED_AT_AS_A_CHANGE = (LEASE, POD_TEMPLATE, RESOURCE_QUOTA, PRIORITY_CLASS, RUNTIME_CLASS)
 """Kinds whose update validation checks only the change of the metadata."""
 _ANNOTATIONS_LIMIT = 256 * 1024
+_LONGEST_KEY = 253 + len("/") + 63
 """Maximum bytes of all annotations of an object, as in Kubernetes."""
 
 
@@ -128,11 +129,14 @@ def label_fault(name: str) -> str:
     return "" if _DNS_1035.match(name) else _NOT_DNS_1035
 
 
-@lru_cache(4096)
 def label_value_fault(value: str) -> str:
     """Why a text is not a valid label value, or an empty string."""
-    if len(value) > 63:
-        return "must be no more than 63 bytes"
+    # Only short texts are cached: clients choose them, up to megabytes.
+    return "must be no more than 63 bytes" if len(value) > 63 else _short_value_fault(value)
+
+
+@lru_cache(4096)
+def _short_value_fault(value: str) -> str:
     return "" if not value or _NAME_PART.match(value) else _NOT_VALUE
 
 
@@ -143,9 +147,13 @@ def container_name_fault(name: str) -> str:
     return "" if _LABEL.match(name) else _NOT_LABEL
 
 
-@lru_cache(4096)
 def key_faults(key: str) -> tuple[str, ...]:
-    """Why a text is not a valid label key. Cached, because controllers always write the same keys."""
+    """Why a text is not a valid label key. Short ones are cached, because controllers always write the same keys."""
+    return _short_key_faults(key) if len(key) <= _LONGEST_KEY else tuple(_key_faults(key))
+
+
+@lru_cache(4096)
+def _short_key_faults(key: str) -> tuple[str, ...]:
     return tuple(_key_faults(key))
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from trainwright.api.errors import Problem
 from trainwright.api.paths import child, element
+from trainwright.api.quantities import parse_quantity
 from trainwright.api.schema.types import (
     STRING,
     AnyValue,
@@ -211,6 +212,11 @@ def _int_or_text(schema: Schema, value: Any, _old: Any, path: str, found: Findin
         return False
     if isinstance(schema, Quantity) and isinstance(value, str) and expression(QUANTITY_PATTERN).search(value) is None:
         _bad(found, path, f"Invalid value: {as_json(value)}: {path} in body should match '{QUANTITY_PATTERN}'")
+    elif isinstance(schema, Quantity):
+        try:
+            parse_quantity(value)
+        except ValueError as error:
+            _bad(found, path, f"Invalid value: {error}")
     return True
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from trainwright.api.errors import Problem
 from trainwright.api.paths import child, element
+from trainwright.api.quantities import parse_quantity
 from trainwright.api.schema.check import as_json, fits, is_base64, type_of
 from trainwright.api.schema.types import (
     STRING,
@@ -131,8 +132,6 @@ def _go_type(schema: Schema) -> str:
 
 
 def _quantity(value: Any, path: str) -> Iterator[Problem]:
-    from trainwright.api.quantities import parse_quantity
-
     try:
         if isinstance(value, bool) or not isinstance(value, str | int | float):
             raise ValueError

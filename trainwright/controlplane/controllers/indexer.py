@@ -6,6 +6,7 @@ import threading
 from collections import deque
 
 from trainwright.api import names
+from trainwright.api.integers import parse_count
 from trainwright.api.objects import Obj, is_deleting, labels_of, name_of, namespace_of, uid_of
 from trainwright.api.times import now
 
@@ -90,5 +91,4 @@ class Indexer:
 
 def _version(obj: Obj) -> int:
     """Return the resource version, which increases with every write and can be compared as a number."""
-    text = str(obj["metadata"].get("resourceVersion") or "0")
-    return int(text) if text.isdigit() else 0
+    return parse_count(str(obj["metadata"].get("resourceVersion") or "")) or 0

@@ -5,6 +5,7 @@ Same guarantees as a reflector, without its own thread: all existing objects, th
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable
 
 from trainwright.api.kinds import Kind
@@ -12,6 +13,8 @@ from trainwright.cluster.reflector import Handler
 from trainwright.controlplane.apiserver.storage.events import Subscription
 from trainwright.controlplane.apiserver.storage.records import Key, Record
 from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer
+
+log = logging.getLogger(__name__)
 
 
 class StoreInformer:
@@ -54,4 +57,7 @@ class StoreInformer:
 
     def _notify(self, change: str, record: Record) -> None:
         for handle in self._handlers:
-            handle(change, record.object)
+            try:
+                handle(change, record.object)
+            except Exception:  # one broken object must not stop the controllers for all others
+                log.exception("event=handler_failed kind=%s key=%s/%s", self._kind.kind, *record.key)

@@ -23,6 +23,7 @@ from trainwright.controlplane.apiserver.endpoints.trainer_status import MAX_BODY
 from trainwright.controlplane.apiserver.http.forbidden import forbidden_error
 from trainwright.controlplane.apiserver.http.metrics import Metrics
 from trainwright.controlplane.apiserver.http.object_handlers import ObjectHandlers
+from trainwright.controlplane.apiserver.http.pieces import in_pieces
 from trainwright.controlplane.apiserver.http.request_metrics import Stopwatch, request_labels
 from trainwright.controlplane.apiserver.http.routes import Routes
 from trainwright.controlplane.apiserver.http.subresource_handlers import SubresourceHandlers
@@ -99,7 +100,7 @@ class Api:
         request = Request(scope if scope["type"] == "http" else {**scope, "type": "http", "method": "GET"}, receive)
         if scope["type"] == "websocket":
             scope["query_string"] = b""  # uvicorn logs the query string, and a command may contain a secret
-        watch = Stopwatch(send)
+        watch = Stopwatch(in_pieces(send))
         try:
             await self._answered(request, scope, receive, watch)
         finally:

@@ -13,12 +13,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, cast
 
-import orjson
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from trainwright.controlplane.apiserver.http.pieces import PIECE_BYTES
+from trainwright.controlplane.apiserver.http.raw_responses import raw_error
+from trainwright.controlplane.apiserver.http.throttled_warning import ThrottledWarning
 from trainwright.controlplane.apiserver.wire.responses import METHOD_NOT_ALLOWED
 
 log = logging.getLogger(__name__)
+_warn = ThrottledWarning(log)
 
 HEAD_BYTES = 1024 * 1024
 """Maximum bytes of request line and headers; kube-apiserver's limit."""
@@ -26,13 +29,14 @@ _REQUEST_LINE = re.compile(rb"(?<![A-Z])([A-Z]{1,20}) /[!-~]*( HTTP/1\.[01]\r\n|
 """A possibly incomplete request line: the parser fails at the first letters of an unknown method. The unread rest of an earlier
 body may precede it."""
 _KNOWN = (b"GET", b"HEAD", b"POST", b"PUT", b"PATCH", b"DELETE", b"OPTIONS", b"CONNECT", b"TRACE")
-_PHRASES = {400: b"Bad Request", 405: b"Method Not Allowed", 408: b"Request Timeout", 431: b"Request Header Fields Too Large"}
 
 
 @dataclass(frozen=True)
 class ConnectionTimeouts:
     """Timeouts of client connections in seconds, and their maximum number."""
 
+    handshake: float = 10.0
+    """For a client to complete the TLS handshake; Go's default timeout for it."""
     head: float = 32.0
     """From the start of a connection, or the first byte of a request, until the headers are complete; kube-apiserver's timeout.
     Also for the rest of a body after its response was sent."""
@@ -40,10 +44,21 @@ class ConnectionTimeouts:
     """For a client to read pending data of a response, for example of a watch."""
     connections: int = 0
     """Maximum number; 0 for half of the process's file descriptor limit."""
+    handshakes: int = 0
+    """Maximum number of connections before the end of their TLS handshake, not counted in `connections`; 0 for an eighth of the
+    process's file descriptor limit."""
 
     @property
     def max_connections(self) -> int:
-        return self.connections or max(64, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2)
+        return self.connections or max(64, _descriptors() // 2)
+
+    @property
+    def max_handshakes(self) -> int:
+        return self.handshakes or max(32, _descriptors() // 8)
+
+
+def _descriptors() -> int:
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
 
 DEFAULT_TIMEOUTS = ConnectionTimeouts()
@@ -55,7 +70,7 @@ def connection(timeouts: ConnectionTimeouts) -> type[Connection]:
 
 
 class _Gathered:
-    """A transport that merges all writes of one event loop iteration, for example response headers and body."""
+    """A transport that merges small writes of one event loop iteration, for example response headers and body."""
 
     def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop):
         self._transport, self._loop = transport, loop
@@ -68,15 +83,17 @@ class _Gathered:
         if not self._parts:
             self._loop.call_soon(self._flush)
         self._parts.append(data)
+        if len(data) >= PIECE_BYTES:
+            self._flush()  # now, so that the next write knows whether it has to wait
 
     def close(self) -> None:
         self._flush()
         self._transport.close()
 
     def _flush(self) -> None:
-        if self._parts:
-            data = b"".join(self._parts)
-            self._parts.clear()
+        data = b"".join(self._parts)
+        self._parts.clear()
+        if data and not self._transport.is_closing():
             self._transport.write(data)
 
 
@@ -89,6 +106,7 @@ class Connection(HttpToolsProtocol):
         super().__init__(*arguments, **settings)
         self._is_in_head, self._head, self._received = False, 0, b""
         self._is_in_body = False
+        self._idle_since = self.loop.time()
         self._overdue = _Timer(self.loop, self._late)
         self._reading = _Timer(self.loop, self._cut)
 
@@ -103,6 +121,8 @@ class Connection(HttpToolsProtocol):
             self._received = data
         super().data_received(data)
         if not self._is_in_head:
+            if self.is_idle:  # blank lines: they begin no request, but have ended the timeout of an idle connection
+                self._overdue.start(self.timeouts.head)
             return
         self._head += len(data)
         if self._head > HEAD_BYTES:
@@ -126,6 +146,7 @@ class Connection(HttpToolsProtocol):
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
+        self._idle_since = self.loop.time()
         if self._is_in_body:
             self._overdue.start(self.timeouts.head)
         if self.transport.is_closing():
@@ -144,6 +165,11 @@ class Connection(HttpToolsProtocol):
     def is_idle(self) -> bool:
         """Whether no request is in progress."""
         return self.cycle is None or self.cycle.response_complete
+
+    @property
+    def idle_rank(self) -> tuple[bool, float]:
+        """Order in which idle connections make room: those that never sent a request first, then the longest idle."""
+        return self.cycle is not None, self._idle_since
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._headed()
@@ -167,10 +193,7 @@ class Connection(HttpToolsProtocol):
         self._headed()
         if self.transport.is_closing():
             return
-        status = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": message}
-        body = orjson.dumps({**status, "reason": reason, "details": {}, "code": code})
-        head = b"HTTP/1.1 %d %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\nConnection: close\r\n\r\n"
-        self.transport.write(head % (code, _PHRASES[code], len(body)) + body)
+        self.transport.write(raw_error(code, reason, message))
         self.transport.close()
 
     def _late(self) -> None:
@@ -187,9 +210,9 @@ class Connection(HttpToolsProtocol):
 
     def _make_room(self) -> None:
         """Abort an idle connection, or this one if all others are busy."""
-        idle = next((other for other in self.connections if other is not self and getattr(other, "is_idle", False)), self)
-        log.warning("event=too_many_connections most=%d", self.timeouts.max_connections)
-        idle.transport.abort()
+        idle = [other for other in self.connections if other is not self and isinstance(other, Connection) and other.is_idle]
+        _warn("event=too_many_connections most=%d", self.timeouts.max_connections)
+        min(idle, key=lambda other: other.idle_rank, default=self).transport.abort()
 
 
 class _Timer:

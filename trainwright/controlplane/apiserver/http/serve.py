@@ -17,12 +17,16 @@ from typing import Any, Protocol, Self
 import uvicorn
 from starlette.types import Receive, Scope, Send
 
+from trainwright.controlplane.apiserver.http.acceptor import Acceptor
 from trainwright.controlplane.apiserver.http.connections import DEFAULT_TIMEOUTS, ConnectionTimeouts, connection
+from trainwright.controlplane.apiserver.http.websocket_connections import WebSocketConnection
 from trainwright.controlplane.apiserver.streaming.open_streams import OpenStreams
 
 log = logging.getLogger(__name__)
 
 LOOPBACK = "127.0.0.1"
+_BACKLOG = 2048
+"""Connections that the system holds until they are accepted: beyond it, a client tries again after a second."""
 _START_SECONDS = 30.0
 _STOP_SECONDS = 10.0
 _GOODBYE_SECONDS = 0.1
@@ -105,19 +109,39 @@ class Serving:
 class _Server(uvicorn.Server):
     """A uvicorn server that signals when startup has finished or failed, and aborts idle connections on shutdown."""
 
-    def __init__(self, config: uvicorn.Config):
+    def __init__(self, config: uvicorn.Config, timeouts: ConnectionTimeouts):
         super().__init__(config)
         self.ready = threading.Event()
         self.loop: asyncio.AbstractEventLoop
+        self._timeouts = timeouts
+        self._acceptors: list[Acceptor] = []
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         self.loop = asyncio.get_running_loop()
         try:
-            await super().startup(sockets)
+            self._acceptors = [self._acceptor(listener) for listener in sockets or []]
+            await super().startup([])
         finally:
             self.ready.set()
 
+    def _acceptor(self, listener: socket.socket) -> Acceptor:
+        return Acceptor(
+            listener,
+            self._connection,
+            self.config.ssl,
+            handshake_seconds=self._timeouts.handshake,
+            most_handshakes=self._timeouts.max_handshakes,
+        )
+
+    def _connection(self) -> asyncio.Protocol:
+        made: asyncio.Protocol = self.config.http_protocol_class(  # type: ignore[call-arg]
+            config=self.config, server_state=self.server_state, app_state=self.lifespan.state, _loop=self.loop
+        )
+        return made
+
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        for acceptor in self._acceptors:
+            acceptor.close()
         # uvicorn closes WebSockets twice; over TLS such a transport can no longer be aborted, but its socket can be shut down.
         known = [(one, one.transport.get_extra_info("socket")) for one in self.server_state.connections if one.transport]
         dismissal = asyncio.ensure_future(self._dismiss(dict(known)))
@@ -166,7 +190,7 @@ def serve(
         http=connection(timeouts),
         lifespan="off",
         proxy_headers=False,
-        ws="wsproto",  # `websockets` rejects the name of kubectl's port-forward subprotocol
+        ws=WebSocketConnection,  # of wsproto: `websockets` rejects the name of kubectl's port-forward subprotocol
         ws_max_size=MESSAGE_BYTES,
         ws_ping_interval=None,  # clients waiting for a slow command do not answer pings; TCP detects disconnected ones
         ws_per_message_deflate=False,
@@ -175,7 +199,7 @@ def serve(
         timeout_graceful_shutdown=_DRAIN_SECONDS,
     )
     logging.getLogger("uvicorn.error").addFilter(_is_news)  # adding the same filter again has no effect
-    server = _Server(config)
+    server = _Server(config, timeouts)
     thread = threading.Thread(target=_run, args=(server, listener), name="apiserver", daemon=True)
     thread.start()
     if not server.ready.wait(_START_SECONDS) or not server.started:
@@ -207,7 +231,7 @@ def _listen(host: str, port: int) -> socket.socket:
         # Allows binding while old connections are in TIME_WAIT, but not while another process listens.
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((host, port))
-        listener.listen(256)
+        listener.listen(_BACKLOG)
     except OSError as error:
         listener.close()
         if error.errno == errno.EADDRINUSE:

@@ -176,24 +176,44 @@ def _compare_parts(schema: Schema, old: Fields, new: Fields, found: Changes) -> 
             found.removed[element] = _whole(_below(schema, element), value)
 
 
-_REMEMBERED: dict[tuple[int, bytes], Fields] = {}
-_MOST_REMEMBERED = 4096
+class _Remembered:
+    """Field sets by schema and value, bounded by the JSON bytes of the values; starts anew when it is full.
+
+    Field sets of small maps take ten times the memory of their JSON. Large values are seldom repeated.
+    """
+
+    most_bytes, largest = 2 * 1024 * 1024, 16 * 1024
+
+    def __init__(self) -> None:
+        self._fields: dict[tuple[int, bytes], Fields] = {}
+        self._bytes = 0
+
+    def get(self, schema: Schema, value: Any) -> Fields:
+        # The id identifies a schema, because schemas live as long as the process.
+        key = (id(schema), orjson.dumps(value))
+        known = self._fields.get(key)
+        if known is None:
+            known, size = _whole(schema, value), len(key[1])
+            if size <= self.largest:
+                if self._bytes + size > self.most_bytes:
+                    self._fields.clear()
+                    self._bytes = 0
+                self._fields[key] = known
+                self._bytes += size
+        return known
+
+
+_remembered = _Remembered()
 
 
 def _added(schema: Schema, value: Any) -> Fields:
     """Cached `_whole`: controllers often create objects with identical containers.
 
-    The key includes the schema's id, because schemas live as long as the process. Field sets are immutable, so they can be shared.
+    Field sets are immutable, so they can be shared.
     """
     if not value or not isinstance(value, dict | list):
         return {}
-    key = (id(schema), orjson.dumps(value))
-    known = _REMEMBERED.get(key)
-    if known is None:
-        if len(_REMEMBERED) >= _MOST_REMEMBERED:
-            _REMEMBERED.clear()
-        known = _REMEMBERED[key] = _whole(schema, value)
-    return known
+    return _remembered.get(schema, value)
 
 
 def _below(schema: Schema, element: str) -> Schema:

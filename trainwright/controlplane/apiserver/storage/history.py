@@ -21,7 +21,10 @@ class History:
         self._floor = floor
 
     def append(self, event: Event) -> None:
-        for forgotten in self._events.append(event, len(event.record.data)):
+        size, previous = event.record.size, event.previous
+        if previous is not None and previous.revision <= self._floor:  # no event in the history counts it
+            size += previous.size
+        for forgotten in self._events.append(event, size):
             self._floor = forgotten.revision
 
     def since(self, revision: int, current: int) -> Events:

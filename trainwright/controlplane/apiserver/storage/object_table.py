@@ -13,6 +13,8 @@ RECENT_BYTES = 16 * 1024 * 1024
 """Maximum JSON bytes of those records."""
 SMALL_COLLECTION = 1000
 """Collections up to this size always stay parsed: every write reads runtimes and namespaces."""
+LARGE_RECORD = 16 * 1024
+"""JSON bytes from which a record is compressed in a small collection, too: parsed, it may take ten times as much."""
 
 
 class ObjectTable:
@@ -26,7 +28,7 @@ class ObjectTable:
         sizes = journal.sizes()
         for resource, namespace, name, revision, data in journal.objects():
             record = Record(revision, (namespace, name), data, labels=labels_in(data))
-            if sizes[resource] > SMALL_COLLECTION:
+            if sizes[resource] > SMALL_COLLECTION or len(data) > LARGE_RECORD:
                 record.pack()
             self._collection(resource).put(record)
 
@@ -64,5 +66,6 @@ class ObjectTable:
     def _pack_old(self, collection: Collection, record: Record) -> None:
         """Compress records that are no longer recent, unless they were replaced or their collection is small."""
         for its_collection, old in self._recent.append((collection, record), len(record.data)):
-            if len(its_collection) > SMALL_COLLECTION and its_collection.get(old.key) is old:
+            is_large = len(its_collection) > SMALL_COLLECTION or old.size > LARGE_RECORD
+            if is_large and its_collection.get(old.key) is old:
                 old.pack()

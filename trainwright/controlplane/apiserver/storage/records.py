@@ -36,6 +36,11 @@ class Record:
         self._is_recent = True
 
     @property
+    def size(self) -> int:
+        """Bytes that the JSON takes in memory, compressed or not."""
+        return len(self._data)
+
+    @property
     def data(self) -> bytes:
         data = self._data  # read once: another thread may compress it concurrently
         return data if data[:1] == b"{" else zstandard.decompress(data)

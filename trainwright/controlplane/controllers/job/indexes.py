@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from trainwright.api.integers import parse_count
+
 
 def indexes_text(indexes: Iterable[int]) -> str:
     """Format indexes. Intervals of three or more are written `a-b`, two consecutive ones `a,b`."""
@@ -19,10 +21,16 @@ def indexes_text(indexes: Iterable[int]) -> str:
     return ",".join(parts)
 
 
-def parse_indexes(text: str | None) -> set[int]:
-    """Parse a text of indexes; empty for an empty text."""
+def parse_indexes(text: str | None, completions: int) -> set[int]:
+    """Parse a text of indexes below `completions`; empty for an empty text.
+
+    Anyone with write access to the status can write the text. Like the Job controller, ignores intervals that are not numbers,
+    and cuts those that exceed `completions`.
+    """
     indexes: set[int] = set()
     for part in filter(None, (text or "").split(",")):
         first, _, last = part.partition("-")
-        indexes.update(range(int(first), int(last or first) + 1))
+        begin, end = parse_count(first), parse_count(last or first)
+        if begin is not None and end is not None:
+            indexes.update(range(begin, min(end + 1, completions)))
     return indexes

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from trainwright.api.integers import parse_count
 from trainwright.api.objects import Obj, annotations_of
 from trainwright.controlplane.controllers.job import pod_failure_policy
 from trainwright.controlplane.controllers.job.indexes import parse_indexes
@@ -15,7 +16,7 @@ IGNORED_FAILURES = "batch.kubernetes.io/job-index-ignored-failure-count"
 
 def failed_indexes(job: Obj, pods: list[Obj], has_failed: Callable[[Obj], bool]) -> set[int]:
     """Return the permanently failed indexes: those in the status, and those of pods that failed since."""
-    known, spec = parse_indexes((job.get("status") or {}).get("failedIndexes")), job["spec"]
+    known, spec = parse_indexes((job.get("status") or {}).get("failedIndexes"), int(job["spec"]["completions"])), job["spec"]
     for pod in pods:
         index = index_of(pod)
         if index is None or index >= int(spec["completions"]) or not is_tracked(pod) or not has_failed(pod):
@@ -60,5 +61,4 @@ def _ends_index(spec: Obj, pod: Obj) -> bool:
 
 
 def _count(pod: Obj, key: str) -> int:
-    text = annotations_of(pod).get(key, "0")
-    return int(text) if text.isdigit() else 0
+    return parse_count(annotations_of(pod).get(key, "")) or 0

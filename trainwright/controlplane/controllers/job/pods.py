@@ -5,13 +5,14 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from trainwright.api import names
+from trainwright.api.integers import parse_count
 from trainwright.api.objects import Obj, annotations_of, is_deleting, labels_of
 from trainwright.api.times import parse_time
 
 
 def index_of(pod: Obj) -> int | None:
     text = annotations_of(pod).get(names.COMPLETION_INDEX) or labels_of(pod).get(names.COMPLETION_INDEX)
-    return int(text) if text is not None and text.isdigit() else None
+    return parse_count(text) if text is not None else None
 
 
 def phase_of(pod: Obj) -> str:

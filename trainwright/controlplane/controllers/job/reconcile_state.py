@@ -68,7 +68,7 @@ class ReconcileState:
     def _completed_before(self) -> set[int]:
         if not self.is_indexed:
             return set()
-        return {index for index in parse_indexes(self.status.get("completedIndexes")) if index < int(self.spec["completions"])}
+        return parse_indexes(self.status.get("completedIndexes"), int(self.spec["completions"]))
 
     def _newly_completed(self) -> set[int]:
         if not self.is_indexed:

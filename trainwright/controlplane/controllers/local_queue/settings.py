@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import yaml
-
 from trainwright.api.objects import Obj
 from trainwright.api.quantities import parse_quantity
+from trainwright.api.text_input import Unreadable
+from trainwright.api.yaml_reader import read_yaml
 from trainwright.materialize.pod_requests import Requests
 
 CONFIG_MAP_NAME = ("kubeflow-system", "trainwright-queues")
@@ -31,9 +31,9 @@ class Queue:
 def parse_queues(text: str) -> dict[str, Queue]:
     """Parse `queues: [{name: research, quota: {cpu: 4}}]`. Raises QueueError."""
     try:
-        found = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise QueueError(f"the queues are not valid YAML: {error}") from error
+        found = next(iter(read_yaml(text)), None)
+    except Unreadable as error:
+        raise QueueError(f"the queues are not valid YAML: {error}") from None
     entries = found.get("queues") if isinstance(found, dict) else None
     if not isinstance(entries, list):
         raise QueueError("queues: expected a list of {name, quota}")

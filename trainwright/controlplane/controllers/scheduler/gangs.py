@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from trainwright.api.conditions import is_finished, is_true
+from trainwright.api.integers import parse_count
 from trainwright.api.objects import Obj, is_controlled_by, is_deleting, name_of, named, uid_of
 from trainwright.api.quantities import parse_quantity
 from trainwright.controlplane.controllers.jobset.construct import job_name
@@ -83,17 +84,19 @@ def stages(jobset: Obj) -> Iterator[list[tuple[str, int, Requests]]]:
 
 
 def _of_replicas(jobset: Obj, replicated: Obj, own: dict[str, Obj]) -> Iterator[PodDemand]:
-    step = replicated["name"]
-    planned = 0
-    for index in range(int(replicated.get("replicas", 1))):
-        job = own.get(job_name(jobset, replicated, index))
-        if job is None:
-            planned += 1
-        elif not is_finished(job) and not any(is_true(job, kind) for kind in _ENDING):
+    step, replicas = replicated["name"], int(replicated.get("replicas", 1))
+    # Goes through the Jobs that exist, because `replicas` may be two thousand million.
+    indexes = [parse_count(name.rpartition("-")[2]) for name in own]
+    existing = {
+        index for index in indexes if index is not None and index < replicas and job_name(jobset, replicated, index) in own
+    }
+    for index in sorted(existing):
+        job = own[job_name(jobset, replicated, index)]
+        if not is_finished(job) and not any(is_true(job, kind) for kind in _ENDING):
             spec = job["spec"]
             count = _pods_of(spec, int((job.get("status") or {}).get("succeeded") or 0))
             yield PodDemand(step, uid_of(job), count, _requests(spec), spec["template"]["spec"])
-    if planned:
+    if planned := replicas - len(existing):
         spec = replicated["template"]["spec"]
         yield PodDemand(step, "", planned * _pods_of(spec, 0), _requests(spec), spec["template"]["spec"])
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from trainwright.api.integers import parse_int64
 from trainwright.api.objects import Obj, labels_of, name_of
 
 _UNSCHEDULABLE = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
@@ -77,5 +78,5 @@ def _holds(requirement: Obj, values: dict[str, str]) -> bool:
 
 def _numbers(texts: Iterable[str | None]) -> Iterator[int]:
     for text in texts:
-        if text is not None and text.removeprefix("-").removeprefix("+").isdigit():
-            yield int(text)
+        if text is not None and (number := parse_int64(text)) is not None:
+            yield number

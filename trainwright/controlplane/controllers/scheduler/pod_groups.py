@@ -19,6 +19,22 @@ def gates_pods(group: Obj) -> bool:
     return (controller_of(group) or {}).get("kind") != "TrainJob"
 
 
+def problem(group: Obj) -> str:
+    """Return why the spec of a group cannot be used, or an empty string: these kinds are stored without validation."""
+    spec = group.get("spec")
+    if not isinstance(spec, dict):
+        return "spec must be an object"
+    if not isinstance(spec.get("minMember") or 0, int):
+        return "spec.minMember must be an integer"
+    if not isinstance(spec.get("minResources") or {}, dict):
+        return "spec.minResources must be an object"
+    try:
+        min_resources(group)
+    except ValueError as error:
+        return f"spec.minResources: {error}"
+    return ""
+
+
 def min_resources(group: Obj) -> Requests:
     """Return the resources that must be free, or used by its own pods, before any of them starts."""
     return {name: parse_quantity(amount) for name, amount in (group["spec"].get("minResources") or {}).items()}

@@ -5,12 +5,13 @@ There is a single key: every change triggers one scheduling cycle over all pendi
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from trainwright.api import names
 from trainwright.api.conditions import condition, set_condition
-from trainwright.api.errors import Conflict, NotFound
+from trainwright.api.errors import Conflict, Invalid, NotFound
 from trainwright.api.kinds import CLAIM, COSCHEDULING_GROUP, JOB, JOBSET, NODE, POD, VOLCANO_GROUP, Kind
 from trainwright.api.objects import (
     Obj,
@@ -34,6 +35,7 @@ from trainwright.controlplane.controllers.scheduler.node_resources import NodeRe
 from trainwright.controlplane.controllers.scheduler.scheduler_cache import PodInfo, SchedulerCache, group_of
 from trainwright.materialize.pod_requests import Requests
 
+log = logging.getLogger(__name__)
 PASS: Key = ("", "pass")
 SOURCE = "default-scheduler"
 _GROUPS = {"coscheduling": COSCHEDULING_GROUP, "volcano": VOLCANO_GROUP}
@@ -163,9 +165,13 @@ class Scheduler:
             jobset = self._cluster.get(JOBSET, name, namespace)
         except NotFound:
             return []
-        capacity_check.report(self._cluster, jobset, node)
         selector = f"{names.JOBSET_NAME_LABEL}={name}"
-        return pod_demands(jobset, self._cluster.list(JOB, namespace, label_selector=selector).items)
+        try:
+            capacity_check.report(self._cluster, jobset, node)
+            return pod_demands(jobset, self._cluster.list(JOB, namespace, label_selector=selector).items)
+        except ValueError as error:  # stored by a version that accepted such quantities; its pods are reported as unschedulable
+            log.warning("event=jobset_unreadable namespace=%s name=%s error=%s", namespace, name, error)
+            return []
 
     def _group(self, group: GroupKey) -> Obj | None:
         try:
@@ -248,6 +254,10 @@ class Scheduler:
             for entry in entries:
                 self._report_unschedulable(entry, messages.unbound(f'PodGroup "{key[2]}" not found'))
             return
+        if why := pod_groups.problem(group):
+            for entry in entries:
+                self._report_unschedulable(entry, messages.unbound(f'PodGroup "{key[2]}" is invalid: {why}'))
+            return
         members = [entry for entry in self._cache.by_group[group_key].values() if not entry.is_terminating]
         bound = [entry for entry in members if entry.is_bound]
         needed = max(pod_groups.min_members(group) - len(bound), 0)
@@ -298,6 +308,8 @@ class Scheduler:
                 record_event(self._cluster, entry.pod, "Warning", "FailedScheduling", message, SOURCE)
         except NotFound:
             return
+        except Invalid as error:  # what an earlier version stored; the others are scheduled all the same
+            log.warning("event=pod_not_writable namespace=%s name=%s error=%s", namespace, name, error.message)
         entry.message = message
 
     def _mark(self, pod: Obj, scheduled: bool, reason: str, message: str) -> bool:
@@ -314,7 +326,7 @@ class Scheduler:
         """Update the status of PodGroups whose pods have changed."""
         for key in list(self._stale_groups):
             group = self._group(key)
-            if group is not None:
+            if group is not None and not pod_groups.problem(group):
                 pending = [entry for entry in self._cache.by_group.get(key, {}).values() if entry.key in self._cache.pending]
                 why = pending[0].message if pending else ""
                 status = pod_groups.status_after(key[0], group, self._members(key, group), why, now())
@@ -349,6 +361,8 @@ class _Cycle:
     def misplaced(self, entry: PodInfo) -> str:
         """Return why this pod cannot run on the node regardless of resources, or an empty string."""
         spec = entry.pod["spec"]
+        if entry.invalid:
+            return messages.unbound(f"the requests of the pod cannot be read: {entry.invalid}")
         for volume in spec.get("volumes") or []:
             claim = (volume.get("persistentVolumeClaim") or {}).get("claimName")
             if claim is not None and not self._has_claim((entry.key[0], claim)):

@@ -1,0 +1,23 @@
+"""Makes the C library return freed memory to the operating system.
+
+By default glibc learns from the first large blocks to keep such blocks: after a burst of large objects the process stays large.
+"""
+
+from __future__ import annotations
+
+import ctypes
+
+_M_MMAP_THRESHOLD, _M_ARENA_MAX = -3, -8
+"""Parameters of glibc's mallopt(3)."""
+_LARGE = 128 * 1024
+"""Bytes from which a block is mapped, and unmapped when it is freed: glibc's initial value, which is then no longer raised."""
+_ARENAS = 2
+"""Heaps that threads share; each keeps free memory of its own. glibc's default is eight for each CPU."""
+
+
+def tune_heap() -> None:
+    """Call before threads are started. Affects the whole process; does nothing with a C library other than glibc."""
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(_M_MMAP_THRESHOLD, _LARGE)
+        mallopt(_M_ARENA_MAX, _ARENAS)
