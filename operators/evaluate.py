@@ -11,6 +11,7 @@ from trainwright.operators import cancellation
 from trainwright.operators.credentials import credentials
 from trainwright.operators.errors import fail_fast
 from trainwright.operators.hook import TrainwrightHook
+from trainwright.operators.literal_secrets import reject_literal_secrets
 from trainwright.operators.settings import EVALUATION_SETTINGS
 from trainwright.operators.task_identity import earlier_identities, task_identity
 
@@ -88,6 +89,7 @@ class EvaluateOperator(BaseOperator):
         **kwargs: Any,
     ):
         given = dict(locals())
+        reject_literal_secrets({name: given[name] for name in EVALUATION_SETTINGS})
         super().__init__(**kwargs)
         for name in EVALUATION_SETTINGS:
             setattr(self, name, given[name])

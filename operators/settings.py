@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from trainwright.jobs.request.setting_names import EVALUATION_SETTINGS, SETTINGS
 
-__all__ = ["EVALUATION_SETTINGS", "SETTINGS", "TEMPLATED"]
+__all__ = ["EVALUATION_SETTINGS", "PLACES", "SETTINGS", "TEMPLATED"]
+PLACES = ("workspace", "dataset_uri", "model_uri", "export_uri", "resume", "code", "manifest")
+"""Settings of a training step that name paths, buckets and claims; see `allowed_places`."""
 NOT_TEMPLATED = ("func",)
 """A function is not text; everything else is rendered."""
 TEMPLATED = tuple(name for name in SETTINGS if name not in NOT_TEMPLATED)

@@ -16,13 +16,12 @@ from airflow.sdk.bases.operator import TRIGGER_FAIL_REPR, TriggerFailureReason
 from trainwright.operators import cancellation
 from trainwright.operators.errors import fail_fast
 from trainwright.operators.hook import TrainwrightHook
-from trainwright.operators.settings import SETTINGS, TEMPLATED
+from trainwright.operators.literal_secrets import reject_literal_secrets
+from trainwright.operators.settings import PLACES, SETTINGS, TEMPLATED
 from trainwright.operators.task_identity import earlier_identities, task_identity
 from trainwright.operators.task_state import TaskId
 from trainwright.operators.trigger import LOG_POLL_INTERVAL_SECONDS, MIN_DEFER_SECONDS, TrainJobTrigger
 
-PLACES = ("workspace", "dataset_uri", "model_uri", "export_uri", "resume", "code", "manifest")
-"""Settings that name paths, buckets and claims; see `allowed_places`."""
 _BACKSTOP_SECONDS = 120
 """Margin of Airflow's trigger timeout over the trigger's own deadline: Airflow's timeout cancels the trigger without an event."""
 
@@ -180,6 +179,7 @@ class TrainJobOperator(BaseOperator):
         **kwargs: Any,
     ):
         given = dict(locals())
+        reject_literal_secrets({name: given[name] for name in SETTINGS})
         super().__init__(**kwargs)
         for name in SETTINGS:
             setattr(self, name, given[name])

@@ -103,7 +103,7 @@ def _stop_quietly(home: Home, console: Console) -> None:
     try:
         stop(home)
     except TimeoutError as error:
-        console.print(f"[red]{error}[/red]", highlight=False)
+        console.print(str(error), style="red", markup=False, highlight=False)
 
 
 @contextlib.contextmanager

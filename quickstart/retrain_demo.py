@@ -54,7 +54,7 @@ def main() -> int:
                     cluster.suspend_all(f"{folder.name}-{scenario}")
                 return INTERRUPTED
     except StartFailed as error:
-        console.print(f"[red]{error}[/red]", highlight=False)
+        console.print(str(error), style="red", markup=False, highlight=False)
         return 1
     show(results, console)
     console.print(f"[dim]{time.monotonic() - began:.1f} s in all[/dim]", highlight=False)
@@ -67,7 +67,7 @@ def new_folder(runs: Path) -> Path:
     while True:
         folder = runs / f"retrain-{number:03d}"
         try:
-            folder.mkdir(parents=True)
+            folder.mkdir(mode=0o700, parents=True)
         except FileExistsError:
             number += 1
         else:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from pathlib import Path
 
 import pytest
+import typer.testing
 from hypothesis import HealthCheck, settings
 from s3_server import s3, s3_folder, s3_server  # noqa: F401  fixtures
+
+# Typer builds the whole tree of commands at each invocation, which takes longer than most commands do.
+typer.testing._get_command = functools.cache(typer.testing._get_command)
 
 # The same examples every time, so that a run says something about the change at hand; `make fuzz` looks for new ones,
 # TRAINWRIGHT_FUZZ_EXAMPLES of them in each test.

@@ -71,11 +71,11 @@ def test_an_unknown_runtime_names_the_nearest(run: Run, write: Any, trainjob: An
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (b"a: 1\nb: [1\n", "manifest:3: not YAML"),
-        (b"a: b: c\n", "manifest:1: not YAML"),
+        (b"a: 1\nb: [1\n", "manifest:3:1: not YAML"),
+        (b"a: b: c\n", "manifest:1:5: not YAML"),
         (b"kind: \xff\xfe\n", "manifest: not UTF-8 text (byte 6)"),
         (b"- 1\n", "manifest: document 1 is a list, not an object"),
-        (b"", "no TrainJob among the documents"),
+        (b"", "manifest: no objects"),
         (
             b"kind: TrainJob\nmetadata: {name: a}\nspec: {trainer: {numNodes: 99999999999999999999999}}\n",
             "that JSON does not support",

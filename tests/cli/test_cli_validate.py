@@ -102,14 +102,59 @@ def test_what_could_never_start_is_a_warning(run: Any, manifest: Any) -> None:
         ("- 1\n", "is a list"),
         ("kind: TrainJob\nmetadata:\n", ":1: (object): BadRequest: metadata: must be an object"),
         ("kind: List\nitems:\n- kind: TrainJob\n  metadata: {name: A}\n", ":4: metadata.name: "),
-        ("spec: 2026-11-20\n", "kind: Required value"),
-        ("kind: TrainJob\nmetadata: {name: a}\nspec: {x: 99999999999999999999999999}\n", "JSON does not have"),
+        ("spec: 2026-11-20\n", ":1: "),
+        ("", "manifest.yaml: contains no objects"),
+        ("# nothing\n---\n", "manifest.yaml: contains no objects"),
+        ("kind: TrainJob\nkind: TrainJob\n", "manifest.yaml:2:1: duplicate key 'kind'"),
+        ("kind: TrainJob\nmetadata: {name: a}\n", ":1: apiVersion: FieldValueRequired: Required value"),
+        (
+            "apiVersion: trainer.kubeflow.org/v1alpha1\nkind: TrainJobb\nmetadata: {name: a}\n",
+            ":2: kind: FieldValueNotSupported: "
+            'no kind "TrainJobb" in version "trainer.kubeflow.org/v1alpha1" (did you mean TrainJob?)',
+        ),
+        (
+            "apiVersion: batch/v1beta1\nkind: Job\nmetadata: {name: a}\n",
+            'no kind "Job" in version "batch/v1beta1" (did you mean batch/v1?)',
+        ),
+        ("apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a}\n", "nothing was validated"),
+        ("apiVersion: [1]\nkind: {a: b}\nmetadata: 3\n", "kind: Required value"),
+        ("kind: TrainJob\nmetadata: {name: a}\nspec: {x: 99999999999999999999999999}\n", "JSON does not support"),
     ],
 )
 def test_what_cannot_be_read(run: Any, manifest: Any, text: str, said: str) -> None:
     answer = run("validate", "-f", manifest(text))
     assert answer.exit_code == 2
     assert said in answer.stdout + answer.stderr
+
+
+def test_objects_of_other_kinds_are_said_to_be_unchecked(run: Any, manifest: Any) -> None:
+    answer = run(
+        "validate", "-f", manifest(RUNTIME + TRAINJOB + "---\napiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a}\n")
+    )
+    assert answer.exit_code == 0
+    assert "kind: Unchecked: Trainwright does not know Deployment in apps/v1: only its metadata was checked" in answer.stderr
+
+
+@pytest.mark.parametrize("quantity", ["1e99", "1e" + "9" * 400, "9" * 5000, "NaN", "inf", "0x10"])
+def test_huge_and_odd_quantities_are_problems(run: Any, manifest: Any, quantity: str) -> None:
+    answer = run("validate", "-f", manifest(RUNTIME + TRAINJOB + f'    resourcesPerNode: {{limits: {{cpu: "{quantity}"}}}}\n'))
+    assert answer.exit_code in (0, 2)  # kubectl takes an exponent of any size for the largest quantity
+    assert (answer.exit_code == 0) == ("no problems found" in answer.stdout)
+
+
+def test_credentials_in_a_manifest_are_warnings_of_validate_and_migrate_and_refused_by_submit(run: Any, manifest: Any) -> None:
+    file = manifest(RUNTIME + TRAINJOB + "    env: [{name: PGPASSWORD, value: hunter2}]\n    args: [--api-key, hunter2]\n")
+    validated, migrated = run("validate", "-f", file), run("migrate", "-f", file)
+    assert (validated.exit_code, migrated.exit_code) == (0, 0)
+    assert f"warning: {file}:34: spec.trainer.env[0].PGPASSWORD: LiteralSecret: looks like a credential" in validated.stderr
+    assert "warning: demo: spec.trainer.args[0]: looks like an option with a credential" in migrated.stderr
+    refused = run("submit", "--dry-run", "client", "-f", file)
+    assert refused.exit_code == 2
+    assert "spec.trainer.args[0]: looks like an option" in refused.stderr
+    assert "(--allow-literal-secrets submits it anyway)" in refused.stderr
+    allowed = run("submit", "--dry-run", "client", "--allow-literal-secrets", "-f", file)
+    assert allowed.exit_code == 0, allowed.stderr
+    assert "hunter2" not in validated.output + migrated.stderr + refused.output + allowed.output
 
 
 def test_materialize_tells_the_problems_of_all_documents(run: Any, manifest: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import traceback
 from typing import Any
 
@@ -12,7 +13,7 @@ from pydantic import ValidationError
 
 from trainwright.api import admit
 from trainwright.jobs import Identity, TrainRequest, trainjob_manifest
-from trainwright.jobs.request.secret_detection import LiteralSecret, credential_kind
+from trainwright.jobs.request.secret_detection import LiteralSecret, credential_kind, literal_problems, manifest_problems
 from trainwright.runtimes import bundled_runtime
 
 LETTERS = "Abcdefghij0123456789"
@@ -28,6 +29,15 @@ TOKENS = {
     "-----BEGIN RSA PRIVATE KEY-----": "a private key",
     "postgresql://me:hunter2@db/x": "a URI with a password",
     f"https://a/b?x=1&sig={LETTERS}": "a signed URI",
+    f"sv=2022-11-02&ss=b&sig={LETTERS}": "a signed URI",
+    "postgres://u:p@h": "a URI with a password",
+    f"AccountName=a;AccountKey={LETTERS}==;": "a connection string with a key",
+    f"Endpoint=sb://a/;SharedAccessKey={LETTERS}": "a connection string with a key",
+    "Server=db;User=me;Password=hunter2": "a connection string with a password",
+    "host=db user=me password=hunter2": "a connection string with a password",
+    f"Authorization: Bearer {LETTERS}": "a bearer token",
+    "Authorization: Basic bWU6aHVudGVyMg==": "a password in a header",
+    f"sk-ant-api03-{LETTERS}": "an API key",
 }
 
 
@@ -39,10 +49,91 @@ def test_a_form_is_known(token: str, what: str) -> None:
 @pytest.mark.parametrize(
     "text",
     ["", "hf://org/name", "s3://bucket/key", "https://host:8080/path", "hf_transfer", "git@host:a/b", "sk-learn", "eyJ", "1e-4",
-     "postgresql://me:$(PASSWORD)@db/x", "http://user@host/", "sha256:" + "ab" * 32],
+     "postgresql://me:$(PASSWORD)@db/x", "http://user@host/", "sha256:" + "ab" * 32,
+     "Authorization: Bearer $(TOKEN)", "Bearer authentication-is-required", "host=db user=me password=$(PW)", "x;pwd=$PWD",
+     "connect(password=os.environ['PW'])", "a?sig=$(SIGNATURE_OF_THE_DAY)", "basic-training", "--lr=1e-4 --max_tokens=512"],
 )  # fmt: skip
 def test_what_is_none_passes(text: str) -> None:
     assert credential_kind(text) is None
+
+
+NAMES = [
+    "PASSWORD",
+    "PGPASSWORD",
+    "DB_PASS",
+    "DB_PASSWORD",
+    "SMTP_PASS",
+    "MYSQL_PWD",
+    "SSH_PASSPHRASE",
+    "APIKEY",
+    "WANDB_API_KEY",
+    "OPENAI_APIKEY",
+    "HF_TOKEN",
+    "hf_token",
+    "HUGGING_FACE_HUB_TOKEN",
+    "HUGGINGFACE_TOKEN",
+    "SAS_TOKEN",
+    "AWS_SESSION_TOKEN",
+    "AWS_SECRET_ACCESS_KEY",
+    "MINIO_SECRET_KEY",
+    "CLIENT_SECRET",
+    "JWT_SECRET",
+    "GITHUB_TOKEN",
+    "GH_TOKEN",
+    "MLFLOW_TRACKING_TOKEN",
+    "AZURE_STORAGE_KEY",
+    "SIGNING_KEY",
+    "ACCESS_TOKEN",
+    "AUTH_TOKEN",
+]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_names_of_credentials_are_known(name: str) -> None:
+    with pytest.raises(LiteralSecret, match=f"env.{name}: looks like a credential, by its name"):
+        TrainRequest(runtime="x", env={name: "hunter2"})
+    option = name.lower().replace("_", "-")
+    for args, field in (
+        ([f"--{option}=hunter2"], r"args\[0\]"),
+        (["--lr", "1", f"--{option}", "hunter2"], r"args\[2\]"),
+    ):
+        with pytest.raises(LiteralSecret, match=f"{field}: looks like an option with a credential"):
+            TrainRequest(runtime="x", args=args)
+
+
+def test_what_is_no_credential_passes() -> None:
+    variables = {
+        "TOKENIZERS_PARALLELISM": "false", "HF_TOKEN_PATH": "/run/token", "PASSWORD_FILE": "/run/password", "MAX_TOKENS": "512",
+        "PAD_TOKEN": "<pad>", "EOS_TOKEN": "</s>", "PASS_THROUGH": "1", "ALLOW_EMPTY_PASSWORD": "yes", "SINGLE_PASS": "1",
+        "HF_TOKEN": "$(HUB)", "API_KEY": "EMPTY", "PASSWORD": "", "DB_PASSWORD": "${PW}", "PWD": "/work", "OLDPWD": "/home",
+        "PUBLIC_KEY": "abc", "CACHE_KEY": "abc", "STORE_SECRET": "name-of-a-secret", "TOKEN_BUDGET": "100000", "KEY": "value",
+        "VOCAB_TOKEN": "hello", "GOOGLE_APPLICATION_CREDENTIALS": "/run/key.json", "DATABASE_URL": "postgres://me@db/x",
+    }  # fmt: skip
+    args = ["--max_tokens", "512", "--pad-token", "<pad>", "--pad-token=<pad>", "--hf-token", "$(HF_TOKEN)", "--api-key=EMPTY",
+            "--password-file=/run/x", "--password", "--verbose", "--add-bos-token", "true", "--special-token", "word"]  # fmt: skip
+    request = TrainRequest(runtime="x", env=variables, args=args)
+    assert request.args == args
+
+
+SHAPES = ("a", "a://", "://a:", "a:", "eyJ-", ".eyJ", "sk-a-", " sk-aaaa-aaaa-", "hf_", "&sig=", "bearer ", "-----BEGIN ", "://*",
+          "host=a ", ";password=$", "authorization:", " ", "$(", "--password")  # fmt: skip
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_megabyte_of_any_shape_is_searched_in_linear_time(shape: str) -> None:
+    text = (shape * (1_000_000 // len(shape) + 1))[:1_000_000]
+    begun = time.perf_counter()
+    list(literal_problems({"args": [text], "env": {"HF_TOKEN": text, text: "a"}}))
+    assert time.perf_counter() - begun < 2
+
+
+def test_a_manifest_is_searched_at_any_depth_but_a_secret_is_not() -> None:
+    container = {"name": "node", "command": ["sh", "-c", "curl -H 'Authorization: Bearer " + LETTERS + "'"],
+                 "env": [{"name": "PGPASSWORD", "value": "hunter2"}, {"name": "HF_TOKEN", "valueFrom": {}}]}  # fmt: skip
+    manifest = {"kind": "TrainJob", "spec": {"template": [{"containers": [container]}]}, "status": {"note": SECRET}}
+    where = "spec.template[0].containers[0]"
+    assert [problem.field for problem in manifest_problems(manifest)] == [f"{where}.command[2]", f"{where}.env[0].PGPASSWORD"]
+    assert not manifest_problems({"kind": "Secret", "stringData": {"token": SECRET}})
 
 
 SECRET = "hf_" + LETTERS * 2

@@ -171,8 +171,8 @@ def pods(cluster: KubernetesCluster, recorder: Recorder, job: Any) -> list[Any]:
     ("file", "calls", "others"),
     [
         ("rbac.yaml", CALLS, {"list nodes"}),
-        ("rbac-jobset.yaml", JOBSET_MODE_CALLS, {"list nodes", "create secrets"}),
-        ("rbac-jobset-mpi-flux.yaml", JOBSET_MODE_CALLS, {"list nodes"}),
+        ("rbac-jobset.yaml", JOBSET_MODE_CALLS, {"list nodes", "create secrets", "get secrets"}),
+        ("rbac-jobset-mpi-flux.yaml", JOBSET_MODE_CALLS, {"list nodes", "get secrets"}),
     ],
 )
 def test_the_role_grants_the_table_and_nothing_else(file: str, calls: tuple[ApiCall, ...], others: set[str]) -> None:

@@ -135,10 +135,27 @@ def test_dates_stay_text() -> None:
 
 
 @pytest.mark.parametrize(
-    "odd", ["!!timestamp x", "!!bool x", "!!int ''", "!!int x", "*hf_abc", "!x y", "[", "2026-99-99: {", "\0", "\ud800"]
+    ("odd", "said"),
+    [
+        ("!!bool x", "neither JSON nor YAML: line 1, column 1: a value of the type '!!bool'"),
+        ("!!int ''", "neither JSON nor YAML"),
+        ("!!int x", "neither JSON nor YAML"),
+        ("*hf_abc", "neither JSON nor YAML"),
+        ("!x y", "neither JSON nor YAML"),
+        ("[", "neither JSON nor YAML"),
+        ("2026-99-99: {", "neither JSON nor YAML"),
+        ("\0", r"U\+0000"),
+        ("\ud800", r"U\+D800"),
+        ("a: 1\n---\nb: 2", "expected one YAML document, found 2"),
+        ('{"lr": NaN}', "line 1, column 8: a number that JSON does not support: NaN"),
+        ('{"lr": 1, "lr": 2}', "line 1, column 11: duplicate key 'lr'"),
+        ("lr: .inf", "a number that JSON does not support"),
+        ("[" * 200_000, "more than 120 levels deep"),
+        ("9" * 5_000, "too large"),
+    ],
 )
-def test_odd_yaml_is_a_valueerror(odd: str) -> None:
-    with pytest.raises(ValueError, match="neither JSON nor YAML"):
+def test_odd_yaml_is_a_valueerror(odd: str, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
         parse_text(odd)
 
 
@@ -201,7 +218,7 @@ def test_a_manifest_with_whole_floats(as_text: bool) -> None:
         (yaml.safe_dump_all([MANIFEST, MANIFEST]), "expected one TrainJob, found TrainJob, TrainJob"),
         ("nowhere/job.yaml", "nowhere/job.yaml: No such file or directory"),
         ("- a", "document 1 is a list, not an object"),
-        ("a: [", "manifest:2: not YAML"),
+        ("a: [", "manifest:2:1: not YAML"),
         ({**MANIFEST, "spec": {}}, "runtimeRef"),
         ({**MANIFEST, "metadata": 3}, "metadata"),
         ({**MANIFEST, "specs": {}}, "specs"),

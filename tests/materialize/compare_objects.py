@@ -22,7 +22,7 @@ NEED_A_CLUSTER = {  # the answer depends on objects that are not in the input (a
 }
 
 
-class Loader(yaml.SafeLoader):
+class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
     pass
 
 

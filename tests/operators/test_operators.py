@@ -126,7 +126,7 @@ def test_a_literal_credential_is_refused_before_the_dag_is_serialized(
 def test_a_template_is_checked_when_it_is_rendered() -> None:
     from trainwright.jobs.request.secret_detection import LiteralSecret
 
-    env = {"HF_TOKEN": "{{ conn.hub.password }}", "DATABASE": "postgres://me:{{conn.db.password}}@db/x", "TOKENIZERS_PARALLELISM": "no"}
+    env = {"HF_TOKEN": "{{ conn.hub.password }}", "DATABASE": "postgres://me:{{conn.db.password}}@db/x", "MAX_TOKENS": "5"}
     task = trainwright.operators.TrainJobOperator(task_id="train", workspace="pvc://w", env=env)
     task.env = {**env, "HF_TOKEN": "hf_" + "a1" * 17}
     with pytest.raises(LiteralSecret, match=r"env\.HF_TOKEN"):

@@ -4,39 +4,22 @@ from __future__ import annotations
 
 from typing import Any
 
-import yaml
-
 from trainwright.api.errors import BadRequest
+from trainwright.api.json_reader import NotJson, read_json
 from trainwright.api.objects import Obj
-
-_Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-
-
-class ManifestLoader(_Base):  # type: ignore[misc]
-    """YAML 1.1 without timestamps: `2026-11-20` stays a string, as in JSON."""
-
-
-ManifestLoader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
-    for first, resolvers in _Base.yaml_implicit_resolvers.items()
-}
+from trainwright.api.yaml_reader import read_yaml
 
 
 def load_documents(text: str | bytes, source: str = "input") -> list[Obj]:
     """Return the objects of a manifest, in order; empty documents are skipped, and a `List` is replaced by its items.
 
-    Raises BadRequest naming `source` (and the line) for invalid YAML, or a document that is not an object.
+    Raises Unreadable with `source`, line and column for text that `read_yaml` rejects, and BadRequest naming `source` for a
+    document that is not an object.
     """
-    try:
-        documents = [document for document in yaml.load_all(text, ManifestLoader) if document is not None]
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f"{source}:{mark.line + 1}" if mark else source
-        raise BadRequest(f"{where}: not YAML: {getattr(error, 'problem', None) or error}") from error
-    except (ValueError, TypeError, LookupError, AttributeError, RecursionError):  # a tag that does not match its value
-        raise BadRequest(f"{source}: not YAML") from None
     objects: list[Obj] = []
-    for index, document in enumerate(documents):
+    for index, document in enumerate(_values(text, source)):
+        if document is None:
+            continue
         if not isinstance(document, dict):
             raise BadRequest(f"{source}: document {index + 1} is a {type(document).__name__}, not an object")
         if document.get("kind") == "List":
@@ -47,3 +30,13 @@ def load_documents(text: str | bytes, source: str = "input") -> list[Obj]:
         else:
             objects.append(document)
     return objects
+
+
+def _values(text: str | bytes, source: str) -> list[Any]:
+    """Parse JSON first, as kubectl does: it may contain escapes that YAML does not know."""
+    if text[:1] in ("{", b"{"):
+        try:
+            return [read_json(text, source)]
+        except NotJson:
+            pass
+    return read_yaml(text, source)

@@ -1,6 +1,6 @@
 """The line of every field path in a YAML file, to report the position of a problem.
 
-The file is deliberately parsed twice: objects come from the usual loader, lines from the nodes, and only if a problem is reported.
+The file is deliberately parsed twice: objects come from the usual reader, and lines are only collected to report problems.
 """
 
 from __future__ import annotations
@@ -9,13 +9,12 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-import yaml
-
 from trainwright.api.paths import child, element
+from trainwright.api.text_input import Unreadable
+from trainwright.api.yaml_reader import YamlDocument, read_yaml_documents
 
-_Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-_DEEPEST, _MOST = 100, 200_000
-"""Maximum number of fields, because anchors can expand a short document beyond any memory."""
+_MOST = 200_000
+"""Maximum number of fields, because aliases repeat fields."""
 _TAIL = re.compile(r"(\.[^.\[\]]+|\[[^\]]*\])\Z")
 
 
@@ -37,42 +36,37 @@ class SourceMap:
         return self.first
 
 
-def source_maps(text: str) -> list[SourceMap]:
-    """One source map for each object of the text, in the order of `load_documents`."""
-    found: list[SourceMap] = []
-    for node in yaml.compose_all(text, _Base):
-        if node is None or node.tag == "tag:yaml.org,2002:null":
-            continue
-        found.extend(_of(item) for item in _objects(node))
-    return found
+def source_maps(text: str | bytes) -> list[SourceMap]:
+    """One source map for each object of the text, in the order of `load_documents`; none for JSON that is not also YAML."""
+    try:
+        documents = read_yaml_documents(text, with_lines=True)
+    except Unreadable:
+        return []
+    return [found for document in documents if document.value is not None for found in _maps(document)]
 
 
-def _objects(node: Any) -> Iterator[Any]:
-    """The node, or the items of a List."""
-    fields = {key.value: value for key, value in node.value} if isinstance(node, yaml.MappingNode) else {}
-    kind = fields.get("kind")
-    if kind is not None and kind.value == "List" and isinstance(fields.get("items"), yaml.SequenceNode):
-        yield from fields["items"].value
-    elif kind is None or kind.value != "List":
-        yield node
-
-
-def _of(node: Any) -> SourceMap:
-    lines: dict[str, int] = {}
-    _walk(node, "", lines, 0)
-    return SourceMap(lines, node.start_mark.line + 1)
-
-
-def _walk(node: Any, path: str, lines: dict[str, int], depth: int) -> None:
-    if depth > _DEEPEST or len(lines) > _MOST:
+def _maps(document: YamlDocument) -> Iterator[SourceMap]:
+    """The map of a document, or those of the items of a List."""
+    value = document.value
+    if not isinstance(value, dict) or value.get("kind") != "List":
+        yield _map_of(document, value, document.line)
         return
-    if isinstance(node, yaml.MappingNode):
-        for key, value in node.value:
-            inner = child(path, str(key.value))
-            lines[inner] = key.start_mark.line + 1
-            _walk(value, inner, lines, depth + 1)
-    elif isinstance(node, yaml.SequenceNode):
-        for index, value in enumerate(node.value):
-            inner = element(path, index)
-            lines[inner] = value.start_mark.line + 1
-            _walk(value, inner, lines, depth + 1)
+    items = value.get("items")
+    for index, item in enumerate(items if isinstance(items, list) else []):
+        yield _map_of(document, item, document.lines[id(items)][index])
+
+
+def _map_of(document: YamlDocument, value: Any, first: int) -> SourceMap:
+    lines: dict[str, int] = {}
+    _walk(document, value, "", lines)
+    return SourceMap(lines, first)
+
+
+def _walk(document: YamlDocument, value: Any, path: str, lines: dict[str, int]) -> None:
+    if not isinstance(value, dict | list) or len(lines) > _MOST:
+        return
+    own = document.lines[id(value)]
+    for key, entry in value.items() if isinstance(value, dict) else enumerate(value):
+        inner = element(path, key) if isinstance(key, int) else child(path, key)
+        lines[inner] = own.get(key, document.line)
+        _walk(document, entry, inner, lines)

@@ -23,6 +23,8 @@ _OTHER_TYPE = re.compile(
 """Texts that some reader takes for another type, and some that none does: quotes do no harm."""
 _OTHER_BREAKS = re.compile("[\x85\u2028\u2029]")
 """Line breaks in YAML 1.1 only; PyYAML escapes them in double quotes only."""
+_REORDERING = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+"""Marks that let a text look like another; PyYAML would write them as they are."""
 _NO_WRAPPING = 2**31 - 1
 
 
@@ -36,7 +38,8 @@ def to_yaml_documents(values: Iterable[Any], *, sort_keys: bool = False) -> str:
     import yaml
 
     dumper = _dumper()
-    return str(yaml.dump_all(values, Dumper=dumper, sort_keys=sort_keys, allow_unicode=True, width=_NO_WRAPPING))
+    text = str(yaml.dump_all(values, Dumper=dumper, sort_keys=sort_keys, allow_unicode=True, width=_NO_WRAPPING))
+    return _REORDERING.sub(lambda found: f"\\u{ord(found[0]):04X}", text)
 
 
 @cache
@@ -52,7 +55,7 @@ def _dumper() -> Any:
             return True
 
     def represent_text(dumper: Any, text: str) -> Any:
-        style = "'" if _OTHER_TYPE.fullmatch(text) else '"' if _OTHER_BREAKS.search(text) else None
+        style = "'" if _OTHER_TYPE.fullmatch(text) else '"' if _OTHER_BREAKS.search(text) or _REORDERING.search(text) else None
         return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
     Dumper.add_representer(str, represent_text)

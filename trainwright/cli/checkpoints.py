@@ -13,7 +13,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, Trans
 
 from trainwright.checkpoints import CheckpointError, Manifest, export_checkpoint, restore_checkpoint, verify_export
 from trainwright.cli.errors import BAD_INPUT, fail
-from trainwright.cli.output import ViewFormat, print_object
+from trainwright.cli.output import ViewFormat, print_lines, print_object
 from trainwright.storage import BadUri, StorageError
 from trainwright.storage.digests import ProgressCallback
 
@@ -79,7 +79,7 @@ def _show(summary: dict[str, Any], output: ViewFormat) -> None:
         print_object(summary, output)
         return
     for name, value in summary.items():
-        print(f"{name:<9} {value}")
+        print_lines(f"{name:<9} {value}")
 
 
 @contextmanager

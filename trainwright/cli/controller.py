@@ -13,6 +13,7 @@ import typer
 
 from trainwright.cli.connection import Kubeconfig
 from trainwright.cli.errors import BAD_INPUT, cluster_errors_exit, fail
+from trainwright.cli.waiting import finite_seconds
 
 
 def register(app: typer.Typer) -> None:
@@ -35,9 +36,12 @@ def controller(
         int, typer.Option(help="Seconds after which another controller may take over from a failed leader.")
     ] = 15,
     renew_deadline: Annotated[
-        float, typer.Option(help="Seconds for which the leader retries renewing the Lease before it exits.")
+        float,
+        typer.Option(help="Seconds for which the leader retries renewing the Lease before it exits.", callback=finite_seconds),
     ] = 10,
-    retry_period: Annotated[float, typer.Option(help="Seconds between tries to acquire or renew the Lease.")] = 2,
+    retry_period: Annotated[
+        float, typer.Option(help="Seconds between tries to acquire or renew the Lease.", callback=finite_seconds)
+    ] = 2,
     workers: Annotated[int, typer.Option(help="Number of TrainJobs reconciled concurrently.", min=1, max=64)] = 2,
     bind_address: Annotated[str, typer.Option(help="Address for metrics and health; 0.0.0.0 in a pod.")] = "127.0.0.1",
     metrics_port: Annotated[int, typer.Option(help="Port of /metrics (HTTP); 0 uses any free port.", min=0, max=65535)] = 8080,

@@ -10,8 +10,10 @@ from typing import Annotated, Any
 
 import typer
 
+from trainwright.api.terminal_text import printable
+from trainwright.cli.connection import home_folder
 from trainwright.cli.errors import fail
-from trainwright.cli.output import ViewFormat, print_object
+from trainwright.cli.output import ViewFormat, print_lines, print_object
 
 
 class Durability(StrEnum):
@@ -22,7 +24,10 @@ class Durability(StrEnum):
 
 
 HomeOption = Annotated[
-    Path | None, typer.Option("--home", help="Folder of the control plane; default: TRAINWRIGHT_HOME or ~/.trainwright.")
+    Path | None,
+    typer.Option(
+        "--home", help="Folder of the control plane; default: TRAINWRIGHT_HOME or ~/.trainwright.", callback=home_folder
+    ),
 ]
 
 
@@ -81,7 +86,7 @@ def up(
     except OSError as error:
         fail(f"{error.filename or chosen.path}: {error.strerror or error}")
     print(f"{'started' if fresh else 'already running'}: {running.url}", file=sys.stderr)
-    print(chosen.kubeconfig)
+    print_lines(chosen.kubeconfig)
 
 
 def down(home: HomeOption = None) -> None:
@@ -94,7 +99,7 @@ def down(home: HomeOption = None) -> None:
         was_running = stop(chosen)
     except TimeoutError as error:
         fail(str(error))
-    print(f"{'stopped' if was_running else 'not running'}: {chosen.path}", file=sys.stderr)
+    print_lines(f"{'stopped' if was_running else 'not running'}: {chosen.path}", error=True)
 
 
 def backup(
@@ -111,7 +116,7 @@ def backup(
     except OSError as error:
         fail(f"{error.filename or target}: {error.strerror or error}")
     print(f"{contents.objects} objects at version {contents.revision}", file=sys.stderr)
-    print(target)
+    print_lines(target)
 
 
 def status(home: HomeOption = None, output: Annotated[ViewFormat, typer.Option("-o", "--output")] = ViewFormat.table) -> None:
@@ -120,14 +125,14 @@ def status(home: HomeOption = None, output: Annotated[ViewFormat, typer.Option("
 
     chosen = Home.chosen(home)
     running = chosen.running()
-    state: dict[str, Any] = {"home": str(chosen.path), "running": running is not None}
+    state: dict[str, Any] = {"home": printable(chosen.path), "running": running is not None}
     if running is not None:
         state |= {"url": running.url, "pid": running.pid, "since": running.started, "kubeconfig": str(chosen.kubeconfig)}
         state["objects"] = _counts(chosen.kubeconfig)
     if output is ViewFormat.table:
         for name, value in state.items():
             shown = ", ".join(f"{count} {kind}" for kind, count in value.items()) if isinstance(value, dict) else value
-            print(f"{name:<11} {shown}")
+            print_lines(f"{name:<11} {shown}")
     else:
         print_object(state, output)
     if running is None:

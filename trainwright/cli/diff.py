@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import difflib
 import secrets
+import sys
 
 import typer
 
 from trainwright.api.errors import NotFound
 from trainwright.api.kinds import kind_of
 from trainwright.api.objects import Obj, described, name_of, namespace_of
+from trainwright.api.terminal_text import printable
 from trainwright.api.yaml_writer import to_yaml
 from trainwright.cli.connection import HomeChoice, Kubeconfig, Namespace, SubmissionMode, jobs_cluster_for
 from trainwright.cli.errors import BAD_INPUT, FAILURE, WarningPrinter, bad_input_exits, cluster_errors_exit
@@ -46,7 +48,7 @@ def diff(
                 if kind is None or kind.namespaced:
                     document["metadata"].setdefault("namespace", namespace or cluster.default_namespace)
                 text = _diff(cluster, document, warnings.of(document))
-                print(text, end="")
+                sys.stdout.write(printable(text))
                 differs = differs or bool(text)
     except typer.Exit as ended:
         raise typer.Exit(BAD_INPUT if ended.exit_code == FAILURE else ended.exit_code) from ended

@@ -104,7 +104,7 @@ def _run_check(check: str, check_function: Callable[[], Iterable[Finding]]) -> I
 
 def _print(findings: list[Finding]) -> None:
     """Print a table in a terminal, else plain lines."""
-    console = Console(markup=False, highlight=False)
+    console = Console(markup=False, emoji=False, highlight=False)
     if not console.is_terminal:
         for each in findings:
             line = one_line(f"{each.subject}: {each.message}" + (f" -> {each.advice}" if each.advice else ""))
@@ -114,5 +114,6 @@ def _print(findings: list[Finding]) -> None:
     for column in ("", "CHECK", "SUBJECT", "FOUND", "WHAT TO DO"):
         table.add_column(column, overflow="fold")
     for each in findings:
-        table.add_row(each.level.value, each.check, each.subject, each.message, each.advice, style=_STYLES[each.level])
+        cells = map(one_line, (each.level.value, each.check, each.subject, each.message, each.advice))
+        table.add_row(*cells, style=_STYLES[each.level])
     console.print(table)

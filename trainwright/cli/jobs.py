@@ -12,7 +12,8 @@ from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import Obj, name_of, namespace_of
 from trainwright.cli.connection import HomeChoice, Kubeconfig, Namespace, SubmissionMode, jobs_cluster_for
 from trainwright.cli.errors import cluster_errors_exit, fail
-from trainwright.cli.output import ViewFormat, print_object, print_table
+from trainwright.cli.output import ViewFormat, print_lines, print_object, print_table
+from trainwright.cli.waiting import finite_seconds
 from trainwright.jobs import delete_job, phase_of
 from trainwright.jobs.state.describe import description_of
 from trainwright.jobs.wait.cancel import CancelOutcome, CancelPolicy, cancel_job
@@ -79,7 +80,7 @@ def describe(
     """Show one TrainJob with its steps, pods and events."""
     with cluster_errors_exit():
         cluster = jobs_cluster_for(kubeconfig, home, submission_mode)
-        print(description_of(cluster, cluster.get(TRAINJOB, name, namespace or cluster.default_namespace)))
+        print_lines(description_of(cluster, cluster.get(TRAINJOB, name, namespace or cluster.default_namespace)))
 
 
 def cancel(
@@ -87,7 +88,7 @@ def cancel(
     by: Annotated[
         CancelMode, typer.Option(help="suspend: checkpoints are kept, and the job can be resumed. delete: the job is deleted.")
     ] = (CancelMode.suspend),
-    wait: Annotated[float, typer.Option(help="Seconds to wait for its pods to end.", min=0)] = 60,
+    wait: Annotated[float, typer.Option(help="Seconds to wait for its pods to end.", min=0, callback=finite_seconds)] = 60,
     namespace: Namespace = "",
     kubeconfig: Kubeconfig = None,
     home: HomeChoice = None,
@@ -105,7 +106,7 @@ def cancel(
             fail(f"TrainJob {name}: {result.outcome.value}")
     if result.pods_message():
         fail(f"TrainJob {name} {result.outcome.name}, but after {wait:g} s {result.pods_message()}")
-    print(f"TrainJob {name} is already suspended" if already else f"TrainJob {name} {result.outcome.name}")
+    print_lines(f"TrainJob {name} is already suspended" if already else f"TrainJob {name} {result.outcome.name}")
 
 
 def delete(
@@ -121,4 +122,4 @@ def delete(
         trainjob = cluster.get(TRAINJOB, name, namespace or cluster.default_namespace)
         if not delete_job(cluster, trainjob):
             raise NotFound(f"TrainJob {name} no longer exists")
-    print(f"TrainJob {name} deleted")
+    print_lines(f"TrainJob {name} deleted")

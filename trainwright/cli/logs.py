@@ -13,6 +13,7 @@ from trainwright.api.kinds import TRAINJOB
 from trainwright.api.times import is_moment, rfc3339
 from trainwright.cli.connection import HomeChoice, Kubeconfig, Namespace, SubmissionMode, jobs_cluster_for
 from trainwright.cli.errors import BAD_INPUT, cluster_errors_exit, fail
+from trainwright.cli.output import log_text
 from trainwright.jobs.logs.log_line import LogLine
 from trainwright.jobs.logs.read_logs import LogSelector, follow_logs, read_logs
 
@@ -41,7 +42,10 @@ def logs(
     home: HomeChoice = None,
     submission_mode: SubmissionMode = None,
 ) -> None:
-    """Print the log of rank 0 of a step, of another rank, or of all."""
+    """Print the log of rank 0 of a step, of another rank, or of all.
+
+    In a terminal, colours are shown and other control sequences dropped; otherwise the log is printed as it is.
+    """
     if follow and previous:
         fail("--previous cannot be followed, since that container has ended", BAD_INPUT)
     selector = LogSelector(step, None if all_ranks else rank, _since_time(since), tail)
@@ -54,7 +58,7 @@ def logs(
         for line in lines:
             stamp = f"{line.stamp} " if timestamps and line.stamp else ""
             source = f"[{line.source}] " if all_ranks and line.source else ""
-            print(f"{source}{stamp}{line.text}", flush=True)
+            print(log_text(f"{source}{stamp}{line.text}"), flush=True)
 
 
 def _since_time(since: str) -> str:

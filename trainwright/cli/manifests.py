@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
-import orjson
 import typer
 
 from trainwright.api import AdmissionContext, admit
@@ -19,8 +18,10 @@ from trainwright.api.errors import BadRequest, Invalid
 from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import Obj, name_of
 from trainwright.api.one_line import one_line
+from trainwright.api.text_input import MAX_BYTES, decoded
 from trainwright.cli.errors import WarningPrinter
 from trainwright.cluster.options import FieldValidation
+from trainwright.jobs.request.secret_detection import LiteralSecret, manifest_problems
 from trainwright.migration import MigrationResult, is_legacy, migrate
 
 _UNKNOWN = "FieldUnknown"
@@ -54,26 +55,29 @@ ValidateOption = Annotated[
 
 
 def read_manifests(files: list[str]) -> list[Obj]:
-    """Return all objects of all files, in order. Raises BadRequest naming a file that cannot be read."""
-    objects: list[Obj] = []
-    for file in files:
-        loaded = load_documents(read_text(file), file)
-        try:
-            orjson.dumps(loaded)
-        except TypeError as error:  # dates, binary data, integers above 64 bits: supported by YAML, but not by the API
-            raise BadRequest(f"{file}: contains a value that JSON does not support: {error}") from error
-        objects.extend(loaded)
+    """Return all objects of all files, in order.
+
+    Raises BadRequest naming a file that cannot be read, or the files if they contain no objects.
+    """
+    objects = [obj for file in files for obj in load_documents(read_text(file), file)]
+    if files and not objects:
+        raise BadRequest(f"{', '.join(files)}: no objects")
     return objects
 
 
 def read_text(file: str) -> str:
-    """Return the text of a file. Raises BadRequest naming it if it cannot be read."""
+    """Return the text of a file, as far as `decoded` accepts it. Raises BadRequest naming it if it cannot be read."""
     try:
-        return sys.stdin.read() if file == "-" else Path(file).read_text("utf-8")
+        if file == "-":
+            data = sys.stdin.buffer.read(MAX_BYTES + 1)
+        else:
+            with Path(file).open("rb") as stream:
+                data = stream.read(MAX_BYTES + 1)
     except OSError as error:
         raise BadRequest(f"{file}: {error.strerror or error}") from error
-    except UnicodeDecodeError as error:
-        raise BadRequest(f"{file}: not UTF-8 text (byte {error.start})") from error
+    except ValueError:  # a null character
+        raise BadRequest(f"{file!r}: not a file name") from None
+    return decoded(data, file)
 
 
 def checked_documents(files: list[str], warnings: WarningPrinter, field_validation: FieldValidation = "Ignore") -> list[Obj]:
@@ -88,6 +92,17 @@ def checked_documents(files: list[str], warnings: WarningPrinter, field_validati
     if not any(document["kind"] == TRAINJOB.kind for document in documents):
         raise BadRequest("kind: no TrainJob among the documents")
     return documents
+
+
+def reject_literal_secrets(documents: list[Obj]) -> None:
+    """Raise LiteralSecret if manifests contain credentials: whoever may read the objects could read them."""
+    problems = [
+        replace(problem, hint="--allow-literal-secrets submits it anyway")
+        for one in documents
+        for problem in manifest_problems(one)
+    ]
+    if problems:
+        raise LiteralSecret("; ".join(map(str, problems)), problems=problems)
 
 
 def has_unknown_fields(document: Obj) -> bool:

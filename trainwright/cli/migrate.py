@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from typing import Annotated
 
 import typer
 
 from trainwright.api import admit
+from trainwright.api.errors import BadRequest
 from trainwright.api.objects import Obj
 from trainwright.api.one_line import one_line
 from trainwright.api.yaml_writer import to_yaml
-from trainwright.cli.errors import bad_input_exits
+from trainwright.cli.errors import WarningPrinter, bad_input_exits
 from trainwright.cli.manifests import read_manifests
-from trainwright.cli.output import Format
+from trainwright.cli.output import Format, json_text
+from trainwright.jobs.request.secret_detection import manifest_problems
 from trainwright.materialize import materialize
 from trainwright.migration import MigrationResult, Note, migrate
 
@@ -34,15 +35,26 @@ def migrate_command(
     Objects are printed on standard output, ready for `kubectl apply -f -`; notes on fields that were not kept on standard error.
     """
     with bad_input_exits():
-        results = [migrate(document) for document in read_manifests(filename)]
+        results = [_migrated(document) for document in read_manifests(filename)]
         _check_with_runtimes([obj for result in results for obj in result.objects])
+    warnings = WarningPrinter()
+    for obj in (obj for result in results for obj in result.objects):
+        for problem in manifest_problems(obj):
+            warnings.of(obj)(str(problem))
     if output is Format.json:
         objects = [obj for result in results for obj in result.objects]
         notes = [{"path": note.path, "text": note.text} for result in results for note in result.notes]
-        print(json.dumps({"objects": objects, "notes": notes}, indent=2, ensure_ascii=False))
+        sys.stdout.write(json_text({"objects": objects, "notes": notes}))
         return
     for result in results:
         _print(result)
+
+
+def _migrated(document: Obj) -> MigrationResult:
+    for field in ("metadata", "spec"):
+        if not isinstance(document.get(field) or {}, dict):
+            raise BadRequest(f"{document.get('kind')}: {field}: must be an object")
+    return migrate(document)
 
 
 def _print(result: MigrationResult) -> None:
@@ -56,8 +68,10 @@ def _check_with_runtimes(objects: list[Obj]) -> None:
     """Materialize TrainJobs whose runtimes are among the files. Raises Invalid if the two are incompatible."""
     runtimes = {(obj["kind"], _name_of(obj)): obj for obj in objects if obj["kind"].endswith("TrainingRuntime")}
     for trainjob in objects:
-        reference = (trainjob.get("spec") or {}).get("runtimeRef") or {} if trainjob["kind"] == "TrainJob" else {}
-        runtime = runtimes.get((reference.get("kind", "ClusterTrainingRuntime"), str(reference.get("name"))))
+        reference = (trainjob.get("spec") or {}).get("runtimeRef") if trainjob["kind"] == "TrainJob" else None
+        if not isinstance(reference, dict):
+            continue
+        runtime = runtimes.get((str(reference.get("kind", "ClusterTrainingRuntime")), str(reference.get("name"))))
         if runtime is not None and (trainjob.get("metadata") or {}).get("name"):
             materialize(admit(trainjob).object, admit(runtime).object)
 

@@ -11,6 +11,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from trainwright.api.one_line import one_line
+from trainwright.api.terminal_text import json_printable, printable, with_colours_only
 from trainwright.api.yaml_writer import to_yaml
 
 _NO_LIMIT = 10_000
@@ -32,9 +34,24 @@ class ViewFormat(enum.StrEnum):
 def print_object(value: Any, form: Format | ViewFormat) -> None:
     """Print JSON-shaped data on standard output, without line wrapping."""
     if form.value == "json":
-        sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+        sys.stdout.write(json_text(value))
     else:
         sys.stdout.write(to_yaml(value))
+
+
+def json_text(value: Any) -> str:
+    """Return indented JSON that is safe to print: control characters in strings are escapes."""
+    return json_printable(json.dumps(value, indent=2, ensure_ascii=False)) + "\n"
+
+
+def print_lines(text: object, *, error: bool = False) -> None:
+    """Print text that others may have written, with control characters as escapes."""
+    print(printable(text), file=sys.stderr if error else sys.stdout)
+
+
+def log_text(text: str) -> str:
+    """Return a line of a log as it is printed: unchanged, as by kubectl, except that a terminal gets colours only."""
+    return with_colours_only(text) if sys.stdout.isatty() else text
 
 
 def print_objects(items: list[Any], form: Format | ViewFormat) -> None:
@@ -44,12 +61,12 @@ def print_objects(items: list[Any], form: Format | ViewFormat) -> None:
 
 def print_table(columns: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> None:
     """Print a table; cells are not truncated if the output is not a terminal."""
-    console = Console(markup=False)
+    console = Console(markup=False, emoji=False, highlight=False)
     if not console.is_terminal:
-        console = Console(markup=False, width=_NO_LIMIT, soft_wrap=True)
+        console = Console(markup=False, emoji=False, highlight=False, width=_NO_LIMIT, soft_wrap=True)
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in columns:
         table.add_column(column, no_wrap=True)
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*map(one_line, row))
     console.print(table)

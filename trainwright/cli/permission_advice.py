@@ -8,8 +8,8 @@ from trainwright.submission.mode import Mode
 
 
 def calls_of(mode: Mode) -> tuple[ApiCall, ...]:
-    """Return the API calls of a job in a submission mode."""
-    return JOBSET_MODE_CALLS if mode is Mode.jobset else CALLS
+    """Return the API calls of a job in a submission mode, without those that are not to be granted for it."""
+    return tuple(call for call in (JOBSET_MODE_CALLS if mode is Mode.jobset else CALLS) if call.is_advised)
 
 
 def rule_advice(call: ApiCall, namespace: str, mode: Mode = Mode.trainjob) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+from trainwright.cli.output import log_text
 from trainwright.jobs.logs.result_lines import is_result_line
 from trainwright.jobs.state.progress_line import progress_line
 from trainwright.jobs.wait.event_printer import EventPrinter, format_log_line
@@ -33,7 +34,7 @@ class ProgressDisplay:
     def __call__(self, events: JobEvents) -> None:
         for event in events:
             if isinstance(event, LogOutput) and not is_result_line(event.line.text):
-                print(format_log_line(event.line), flush=True)
+                print(log_text(format_log_line(event.line)), flush=True)
         self._event_printer(tuple(event for event in events if not isinstance(event, LogOutput)))
 
     def _line(self, line: str) -> None:

@@ -49,7 +49,8 @@ def rbac(
     ] = None,
     mode: Annotated[RoleMode, typer.Option(help="Submission mode; auto grants both.")] = RoleMode.trainjob,
     mpi_flux: Annotated[
-        bool, typer.Option("--mpi-flux", help="For MPI and Flux runtimes in jobset mode: also allow creating Secrets for their keys.")
+        bool,
+        typer.Option("--mpi-flux", help="For MPI and Flux runtimes in jobset mode: also allow creating Secrets for their keys."),
     ] = False,
     output: Annotated[Format, typer.Option("-o", "--output", help="Documents in YAML, or one List in JSON.")] = Format.yaml,
 ) -> None:

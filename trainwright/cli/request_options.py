@@ -6,7 +6,6 @@ from __future__ import annotations
 import ast
 import functools
 import inspect
-import json
 import shlex
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Annotated, Any, get_origin
 import typer
 
 from trainwright.api.errors import BadRequest
+from trainwright.api.json_reader import NotJson, read_json
 from trainwright.jobs.request.function_source import NamedSource, lines_of, source_of
 from trainwright.jobs.request.setting_values import parse_text
 from trainwright.jobs.request.train_request import groups
@@ -104,8 +104,8 @@ def _mapping(name: str, texts: list[str]) -> dict[str, Any]:
 
 def _json_or_text(value: str) -> Any:
     try:
-        return json.loads(value)
-    except (ValueError, RecursionError):
+        return read_json(value)
+    except NotJson:
         return value
 
 

@@ -13,7 +13,7 @@ from trainwright.api.names import FRAMEWORK_LABEL
 from trainwright.api.objects import Obj, labels_of, name_of
 from trainwright.cli.connection import HomeChoice, Kubeconfig, cluster_for
 from trainwright.cli.errors import bad_input_exits, cluster_errors_exit
-from trainwright.cli.output import Format, ViewFormat, print_object, print_table
+from trainwright.cli.output import Format, ViewFormat, print_lines, print_object, print_table
 from trainwright.cluster.protocol import Cluster
 from trainwright.runtimes import bundled_runtime, bundled_runtimes
 
@@ -67,7 +67,7 @@ def apply_runtimes(
     with cluster_errors_exit():
         cluster = cluster_for(kubeconfig, home)
         for runtime in runtimes:
-            print(f"clustertrainingruntime/{name_of(runtime)} {_apply(cluster, runtime)}")
+            print_lines(f"clustertrainingruntime/{name_of(runtime)} {_apply(cluster, runtime)}")
 
 
 def _apply(cluster: Cluster, runtime: Obj) -> str:

@@ -15,8 +15,15 @@ from trainwright.api.objects import Obj, described, name_of, namespace_of
 from trainwright.api.one_line import one_line
 from trainwright.cli.connection import HomeChoice, Kubeconfig, Namespace, SubmissionMode, jobs_cluster_for
 from trainwright.cli.errors import WarningPrinter, bad_input_exits, cluster_errors_exit
-from trainwright.cli.manifests import Validate, ValidateOption, checked_documents, has_unknown_fields, with_field_hints
-from trainwright.cli.output import Format, print_objects
+from trainwright.cli.manifests import (
+    Validate,
+    ValidateOption,
+    checked_documents,
+    has_unknown_fields,
+    reject_literal_secrets,
+    with_field_hints,
+)
+from trainwright.cli.output import Format, print_lines, print_objects
 from trainwright.cli.request_options import with_settings
 from trainwright.cli.submit_step import DryRun, Submission, submit_step
 from trainwright.cli.waiting import (
@@ -69,6 +76,12 @@ def submit(
         DryRun, typer.Option(help="client: only validate locally; server: let the cluster validate, without creating anything.")
     ] = (DryRun.none),
     validate: ValidateOption = Validate.strict,
+    allow_literal_secrets: Annotated[
+        bool,
+        typer.Option(
+            "--allow-literal-secrets", help="Submit manifests of -f that contain credentials; everyone who reads them can."
+        ),
+    ] = False,
     wait: Annotated[bool, typer.Option("--wait", help="Wait until the jobs have succeeded; see docs/exit-codes.md.")] = False,
     logs: Logs = False,
     logs_of: LogsOf = RANK_0,
@@ -111,6 +124,8 @@ def submit(
                 raise BadRequest("nothing to submit: use -f FILE, or settings such as --runtime, --code or --func")
             if validate is not Validate.strict:
                 raise BadRequest(f"--validate {validate}: with settings or --run-id a manifest is always validated strictly")
+            if allow_literal_secrets:
+                raise BadRequest("--allow-literal-secrets: settings, and manifests with settings or --run-id, cannot contain any")
         with cluster_errors_exit():
             wait_options = wait_options_of()
             settings_given = {
@@ -130,6 +145,8 @@ def submit(
     with bad_input_exits():
         _check_resume(resume)
         documents = checked_documents(filename, printer, validate.field_validation if dry_run is DryRun.client else "Ignore")
+        if not allow_literal_secrets:
+            reject_literal_secrets(documents)
     with cluster_errors_exit():
         wait_options = wait_options_of()
         cluster = jobs_cluster_for(kubeconfig, home, submission_mode) if dry_run is not DryRun.client else None
@@ -144,7 +161,7 @@ def submit(
                 document = _with_resume(cluster, document, resume, resume_secret)
             created.append(document if cluster is None else _create(cluster, document, dry_run, validate, printer))
             if output is None:
-                print(f"{described(created[-1])} created{_DRY[dry_run]}")
+                print_lines(f"{described(created[-1])} created{_DRY[dry_run]}")
         if wait and cluster is not None and dry_run is DryRun.none:
             codes = [wait_and_report(cluster, item, wait_options, output) for item in created if item["kind"] == TRAINJOB.kind]
             raise typer.Exit(next(filter(None, codes), 0))

@@ -17,7 +17,7 @@ from trainwright.api.objects import Obj, described
 from trainwright.checkpoints.resume_source import latest_export_lookup
 from trainwright.cli.errors import WarningPrinter, bad_input_exits
 from trainwright.cli.manifests import read_manifests, with_field_hints
-from trainwright.cli.output import Format, print_object
+from trainwright.cli.output import Format, print_lines, print_object
 from trainwright.cli.request_options import setting_values
 from trainwright.cli.waiting import Wait, wait_and_report
 from trainwright.cluster.retrying import RetryingCluster
@@ -62,7 +62,7 @@ def submit_step(submission: Submission, wait_options: Wait, connect: Callable[[]
     hints = with_field_hints(documents[0]) if documents else nullcontext()
     identity = Identity(OWNER, submission.run_id or f"{_user()}-{time.strftime('%Y%m%d-%H%M%S')}", "train")
     if submission.dry_run is DryRun.client:
-        print(f"run {identity.run}: the request is valid (client dry run)")
+        print_lines(f"run {identity.run}: the request is valid (client dry run)")
         return 0
     cluster = connect()
     namespace = submission.namespace or request.namespace or cluster.default_namespace
@@ -87,7 +87,7 @@ def submit_step(submission: Submission, wait_options: Wait, connect: Callable[[]
         _show(submitted.trainjob, text, submission.output)
         return 0
     if submission.output is None:
-        print(text)
+        print_lines(text)
     code = wait_and_report(job_cluster, submitted.trainjob, wait_options, submission.output)
     if code == 0 and submission.output is None and (request.func or request.code):
         results = results_of(job_cluster, submitted.trainjob)
@@ -142,6 +142,6 @@ def _server_dry_run(
 
 def _show(trainjob: Obj, text: str, output: Format | None) -> None:
     if output is None:
-        print(text)
+        print_lines(text)
     else:
         print_object(trainjob, output)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Annotated, Any, Literal
 
 import typer
@@ -12,16 +11,19 @@ import typer
 from trainwright.api import AdmissionContext, admit
 from trainwright.api.admission.admit import Lookup
 from trainwright.api.documents import load_documents
-from trainwright.api.errors import ApiError, Invalid, Problem
+from trainwright.api.errors import ApiError, BadRequest, Invalid, Problem
 from trainwright.api.objects import Obj, described, name_of, namespace_of
 from trainwright.api.one_line import one_line
 from trainwright.api.schema.check import ROOT
 from trainwright.api.source_map import SourceMap, source_maps
-from trainwright.cli.errors import BAD_INPUT, WarningPrinter, bad_input_exits
+from trainwright.api.unknown_kinds import is_known, kind_problem
+from trainwright.cli.errors import BAD_INPUT, WarningPrinter, bad_input_exits, fail
 from trainwright.cli.manifests import read_text
 from trainwright.cli.materialize import materialize_trainjob
+from trainwright.cli.output import json_text
 from trainwright.cli.upgrade_hints import print_upgrade_hints
-from trainwright.migration import KINDS
+from trainwright.jobs.request.secret_detection import manifest_problems
+from trainwright.migration import KINDS, is_legacy
 from trainwright.runtimes import bundled_runtimes
 
 Files = Annotated[list[str], typer.Option("-f", "--filename", help="Manifest file; repeatable. '-' is standard input.")]
@@ -60,14 +62,16 @@ def validate_command(filename: Files, output: Output = "text") -> None:
     """Validate manifests with the rules of a cluster, and by building their JobSets; exit code 2 if there are problems.
 
     Problems are printed on standard output, warnings on standard error; with -o json both are in the document.
-    Runtimes are looked up among the given documents, then among the bundled runtimes.
+    Runtimes are looked up among the given documents, then among the bundled runtimes. A file without objects is an error. Of an
+    object whose kind Trainwright does not know, only the metadata is checked, with a warning; if no other object is given, that
+    is an error.
     """
     with bad_input_exits():
         documents = [document for file in filename for document in _read(file)]
     problems, warnings = report(documents)
     if output == "json":
         listed = {"problems": [asdict(p) for p in problems], "warnings": [asdict(w) for w in warnings]}
-        sys.stdout.write(json.dumps(listed, indent=2, ensure_ascii=False) + "\n")
+        sys.stdout.write(json_text(listed))
     else:
         for finding in problems:
             print(finding)
@@ -79,11 +83,15 @@ def validate_command(filename: Files, output: Output = "text") -> None:
     if problems:
         print_upgrade_hints(document.obj for document in documents)
         raise typer.Exit(BAD_INPUT)
+    if not any(is_known(document.obj) for document in documents):
+        fail("nothing was validated: no object is of a kind that Trainwright knows", BAD_INPUT)
 
 
 def _read(file: str) -> list[_Document]:
     text = read_text(file)
     objects = load_documents(text, file)
+    if not objects:
+        raise BadRequest(f"{file}: contains no objects")
     positions = source_maps(text)
     unknown = SourceMap({}, 1)
     return [_Document(file, obj, positions[i] if i < len(positions) else unknown) for i, obj in enumerate(objects)]
@@ -108,12 +116,16 @@ def report(documents: list[_Document]) -> tuple[list[Finding], list[Finding]]:
 def _check(document: _Document, admitted: list[Obj], given: set[tuple[Any, Any]]) -> tuple[list[Problem], list[Problem]]:
     """Return the problems and warnings of one object; a valid one is added to `admitted`. `given` are kinds and names of all."""
     obj = _with_namespace(document.obj)
-    if (obj.get("apiVersion"), obj.get("kind")) in KINDS:
+    if (str(obj.get("apiVersion")), str(obj.get("kind"))) in KINDS:
         return [
             Problem("kind", f"Unsupported value: {obj['kind']} is a kind of the training operator", "FieldValueNotSupported")
         ], []
     lookup: Lookup | None = _lookup(admitted)
-    warnings: list[Problem] = []
+    warnings: list[Problem] = [replace(problem, reason="LiteralSecret") for problem in manifest_problems(obj)]
+    unknown = None if is_legacy(obj) else kind_problem(obj)
+    if unknown is None and not is_known(obj) and not is_legacy(obj):
+        text = f"Trainwright does not know {obj.get('kind')} in {obj.get('apiVersion')}: only its metadata was checked"
+        warnings.append(Problem("kind", text, "Unchecked"))
     reference = _runtime_of(obj)
     if reference and lookup is not None and lookup(*reference) is None:
         lookup = None
@@ -123,7 +135,12 @@ def _check(document: _Document, admitted: list[Obj], given: set[tuple[Any, Any]]
     try:
         answer = admit(obj, context=AdmissionContext(lookup=lookup))
     except ApiError as error:
-        return _problems(error), warnings
+        if unknown is None:
+            return _problems(error), warnings
+        own_fields = unknown.reason == "FieldValueNotSupported"  # of another kind or version
+        return ([unknown] if own_fields else [unknown, *_problems(error)]), warnings
+    if unknown is not None:
+        return [unknown], warnings
     admitted.append(answer.object)
     warnings += [Problem("", text, "Warning") for text in answer.warnings]
     if answer.object["kind"] != "TrainJob" or lookup is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated
@@ -16,7 +17,7 @@ from trainwright.api.objects import Obj, name_of, namespace_of
 from trainwright.api.phase import Phase
 from trainwright.cli.connection import HomeChoice, Kubeconfig, Namespace, SubmissionMode, jobs_cluster_for
 from trainwright.cli.errors import cluster_errors_exit
-from trainwright.cli.output import Format, print_object
+from trainwright.cli.output import Format, print_lines, print_object
 from trainwright.cli.progress_display import ProgressDisplay
 from trainwright.cluster.protocol import Cluster
 from trainwright.jobs import Deadlines, TrainJobError
@@ -28,9 +29,27 @@ from trainwright.jobs.wait.job_observer import WaitSettings
 from trainwright.jobs.wait.run import Cancelled, follow_to_end
 
 _SECONDS = "In seconds; 0: no limit."
-Timeout = Annotated[float, typer.Option(help=f"Maximum total time. {_SECONDS}", min=0)]
+_LONGEST_SECONDS = 10 * 366 * 86400
+"""Ten years; clocks of operating systems overflow beyond a few hundred."""
+
+
+def finite_seconds(value: float) -> float:
+    """Callback of options in seconds: rejects infinity and what is no number, which would wait for ever or overflow a clock."""
+    if not math.isfinite(value) or value > _LONGEST_SECONDS:
+        raise typer.BadParameter(f"not a number of seconds up to {_LONGEST_SECONDS} (ten years)")
+    return value
+
+
+Timeout = Annotated[float, typer.Option(help=f"Maximum total time. {_SECONDS}", min=0, callback=finite_seconds)]
 QueueTimeout = Annotated[
-    float, typer.Option("--queue-timeout-seconds", "--queue-timeout", help=f"Maximum time queued or suspended. {_SECONDS}", min=0)
+    float,
+    typer.Option(
+        "--queue-timeout-seconds",
+        "--queue-timeout",
+        help=f"Maximum time queued or suspended. {_SECONDS}",
+        min=0,
+        callback=finite_seconds,
+    ),
 ]
 StartTimeout = Annotated[
     float,
@@ -39,6 +58,7 @@ StartTimeout = Annotated[
         "--start-timeout",
         help=f"Maximum time until training starts; time in which an initializer runs does not count. {_SECONDS}",
         min=0,
+        callback=finite_seconds,
     ),
 ]
 FailIfStuck = Annotated[
@@ -55,10 +75,14 @@ LostNodeTimeout = Annotated[
         "--lost-node-timeout",
         help=f"Maximum time for which pods may not end on a lost node. {_SECONDS}",
         min=0,
+        callback=finite_seconds,
     ),
 ]
 RunTimeout = Annotated[
-    float, typer.Option("--run-timeout-seconds", "--run-timeout", help=f"Maximum time of training. {_SECONDS}", min=0)
+    float,
+    typer.Option(
+        "--run-timeout-seconds", "--run-timeout", help=f"Maximum time of training. {_SECONDS}", min=0, callback=finite_seconds
+    ),
 ]
 Logs = Annotated[bool, typer.Option("--logs", help="Print the job's logs on standard output.")]
 LogsOf = Annotated[str, typer.Option(help="With --logs: a rank of the training nodes, all, STEP:RANK or STEP:all.")]
@@ -160,7 +184,7 @@ def wait_and_report(cluster: Cluster, trainjob: Obj, wait_options: Wait, output:
     """Wait for a job and print the outcome; returns the exit code."""
     on_interrupt = _interrupt_handler(wait_options.on_interrupt)
     try:
-        with ProgressDisplay(Console(stderr=True)) as show:
+        with ProgressDisplay(Console(stderr=True, markup=False, emoji=False)) as show:
             ended = follow_to_end(
                 cluster,
                 trainjob,
@@ -173,14 +197,14 @@ def wait_and_report(cluster: Cluster, trainjob: Obj, wait_options: Wait, output:
             )
     except (TrainJobError, ApiError) as error:
         code = ExitCode.interrupted if isinstance(error, Cancelled) else exit_code_of(error)
-        typer.echo(str(error), err=True)
+        print_lines(error, error=True)
         if output is not None:
             print_object(_error_document(trainjob, error, code), output)
         return int(code)
     if output is not None:
         print_object(ended, output)
     else:
-        print(f"TrainJob {namespace_of(trainjob)}/{name_of(trainjob)} {Phase.Succeeded.value}")
+        print_lines(f"TrainJob {namespace_of(trainjob)}/{name_of(trainjob)} {Phase.Succeeded.value}")
     return int(ExitCode.succeeded)
 
 

@@ -14,8 +14,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from trainwright.api.one_line import one_line
+from trainwright.cluster.credential_plugin import plugin_failure, plugin_watch
+from trainwright.cluster.kubeconfig import InvalidKubeconfig, check_configuration, exists, proxy_of, read_kubeconfigs, user_of
 from trainwright.cluster.kubernetes_cluster import KubernetesCluster
-from trainwright.cluster.proxies import proxy_of, set_proxy
+from trainwright.cluster.proxies import set_proxy
 
 _SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _USER_FILE = Path("~/.kube/config")
@@ -46,7 +49,7 @@ def connect(
         return _from_file(os.environ["KUBECONFIG"], context, "KUBECONFIG")
     if (_SERVICE_ACCOUNT / "token").exists() and os.environ.get("KUBERNETES_SERVICE_HOST"):
         return _in_cluster()
-    if _USER_FILE.expanduser().exists():
+    if exists(str(_USER_FILE)):
         return _from_file(str(_USER_FILE.expanduser()), context, str(_USER_FILE))
     raise NoCluster(
         "no cluster is configured: KUBECONFIG is not set, no in-cluster service account was found, and ~/.kube/config does not "
@@ -90,31 +93,46 @@ def _read(files: str, context: str | None, origin: str) -> tuple[Any, str]:
     """Return the configuration in these files and its namespace. Raises NoCluster."""
     from kubernetes import config  # type: ignore[import-untyped]
     from kubernetes.client import Configuration  # type: ignore[import-untyped]
-    from yaml import YAMLError
 
     readable = [name for name in files.split(os.pathsep) if name]
-    missing = [name for name in readable if not os.access(Path(name).expanduser(), os.R_OK)]
+    missing = [name for name in readable if not exists(name)]
     if not readable or missing:
         raise NoCluster(f"the kubeconfig {', '.join(missing) or repr(files)} ({origin}) cannot be read")
     configuration = Configuration()
     try:
-        config.load_kube_config(config_file=files, context=context, client_configuration=configuration)
+        contents = read_kubeconfigs(readable)
+        with plugin_watch() as watch:
+            config.load_kube_config(config_file=files, context=context, client_configuration=configuration)
         contexts, active = config.list_kube_config_contexts(config_file=files)
-    except config.ConfigException as error:
-        raise NoCluster(f"the kubeconfig {files} ({origin}) cannot be used: {' '.join(str(error).split())}") from None
-    except YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f"line {mark.line + 1} is not YAML" if mark else "it is not YAML"
-        # without the text of the YAML error, which may contain a token
-        raise NoCluster(f"the kubeconfig {files} ({origin}) cannot be used: {where}") from None
+        chosen: dict[str, Any] = next((c for c in contexts if c["name"] == context), active) or {}
+        active_context = chosen.get("context") or {}
+        if failure := plugin_failure(user_of(contents, str(active_context.get("user"))), configuration, watch):
+            raise InvalidKubeconfig(failure)
+        set_proxy(configuration, proxy_of(contents, str(active_context.get("cluster"))))
+        check_configuration(configuration)
+    except (config.ConfigException, InvalidKubeconfig) as error:
+        raise NoCluster(f"the kubeconfig {files} ({origin}) cannot be used: {one_line(error)}") from None
     except OSError as error:
-        raise NoCluster(f"the kubeconfig {files} ({origin}) cannot be read: {error.strerror or error}") from error
-    except (ValueError, TypeError, AttributeError, KeyError) as error:  # the client does not validate the file
-        raise NoCluster(f"the kubeconfig {files} ({origin}) cannot be used: it is not a valid kubeconfig") from error
-    chosen: dict[str, Any] = next((c for c in contexts if c["name"] == context), active) or {}
-    active_context = chosen.get("context") or {}
-    set_proxy(configuration, proxy_of(readable, str(active_context.get("cluster"))))
+        raise NoCluster(f"the kubeconfig {files} ({origin}) cannot be read: {error.strerror or type(error).__name__}") from None
+    except (ValueError, TypeError, AttributeError, KeyError):  # the client does not validate the file; its error may quote it
+        raise NoCluster(f"the kubeconfig {files} ({origin}) cannot be used: it is not a valid kubeconfig") from None
+    _guard_renewal(configuration)
     return configuration, active_context.get("namespace") or "default"
+
+
+def _guard_renewal(configuration: Any) -> None:
+    """Check a token also after the client has renewed it by itself, and keep the output of a failed plugin out of the log."""
+    renew = configuration.refresh_api_key_hook
+
+    def renew_and_check(renewed: Any) -> None:
+        with plugin_watch() as watch:
+            renew(renewed)
+        for reason in watch.reasons:
+            log.warning("event=credential_plugin_failed reason=%s", reason)
+        check_configuration(renewed)
+
+    if renew is not None:
+        configuration.refresh_api_key_hook = renew_and_check
 
 
 def _in_cluster() -> KubernetesCluster:
@@ -132,6 +150,11 @@ def _read_in_cluster() -> tuple[Any, str]:
     try:
         config.load_incluster_config(client_configuration=configuration)
         namespace = (_SERVICE_ACCOUNT / "namespace").read_text("utf-8").strip() or "default"
-    except (config.ConfigException, OSError) as error:
-        raise NoCluster(f"this pod's service account cannot be used: {error}") from error
+        set_proxy(configuration, "")
+        check_configuration(configuration)
+    except (config.ConfigException, InvalidKubeconfig, OSError) as error:
+        raise NoCluster(f"this pod's service account cannot be used: {one_line(error)}") from None
+    except ValueError:  # such as a token that is not text
+        raise NoCluster("this pod's service account cannot be used: its files are not valid") from None
+    _guard_renewal(configuration)
     return configuration, namespace

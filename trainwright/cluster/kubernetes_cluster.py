@@ -17,6 +17,8 @@ import orjson
 from trainwright.api.errors import ApiError, BadRequest, ServiceUnavailable, Unauthorized, error_from_status
 from trainwright.api.kinds import POD, Kind, kind_of
 from trainwright.api.objects import Obj, name_of, namespace_of
+from trainwright.cluster.connection_failure import connection_failure, lost_connection
+from trainwright.cluster.kubeconfig import InvalidKubeconfig
 from trainwright.cluster.options import CreateOptions, DeleteOptions, ListOptions, LogOptions, PatchOptions, WatchOptions
 from trainwright.cluster.permissions import with_missing_permission, with_quota_hint
 from trainwright.cluster.protocol import Listing, WatchEvent
@@ -91,7 +93,7 @@ class KubernetesCluster:
         query = [*_selectors(options), *_query(limit=PAGE)]
         token, version = "", ""
         while True:
-            page = self._json("get", kind.path(namespace), query=[*query, *_query(**{"continue": token})])
+            page = self._json("get", _collection_path(kind, namespace), query=[*query, *_query(**{"continue": token})])
             items, metadata = page.get("items") or [], page.get("metadata") or {}
             for item in items:  # omitted in lists of built-in kinds
                 item.setdefault("apiVersion", kind.api_version)
@@ -108,7 +110,7 @@ class KubernetesCluster:
             watch="true", allowWatchBookmarks="true", resourceVersion=options["resource_version"], timeoutSeconds=seconds
         )
         query += _selectors(options)
-        response = self._request("get", kind.path(namespace), query=query, read_seconds=seconds + SILENCE_SECONDS)
+        response = self._request("get", _collection_path(kind, namespace), query=query, read_seconds=seconds + SILENCE_SECONDS)
         try:
             for line in _lines(_chunks(response)):
                 event = self._decode(line)
@@ -122,7 +124,7 @@ class KubernetesCluster:
             _close(response)
 
     def create(self, obj: Obj, **options: Unpack[CreateOptions]) -> Obj:
-        path = _known_kind(obj).path(namespace_of(obj))
+        path = _collection_path(_known_kind(obj), namespace_of(obj))
         query = _query(
             dryRun="All" if options.get("dry_run") else "",
             fieldManager=FIELD_MANAGER,
@@ -188,7 +190,7 @@ class KubernetesCluster:
         try:
             body = response.data
         except (HTTPError, OSError) as error:
-            raise ServiceUnavailable(f"the connection to {self.host} was lost: {_root_cause(error)}") from error
+            raise lost_connection(self.host, error) from None
         answer = self._decode(body)
         report_warnings(response.headers, request.get("on_warning"))
         return answer
@@ -262,15 +264,16 @@ class KubernetesCluster:
             )
         except (ApiException, DynamicApiError) as error:
             if not error.status:  # TLS error: there is no response
-                raise ServiceUnavailable(f"cannot reach the Kubernetes API at {self.host}: {_root_cause(error)}") from None
+                raise connection_failure(self.host, error) from None
             report_warnings(error.headers, request.get("on_warning"))
             converted = with_quota_hint(self._api_error(error))
             # The client's error contains headers, and no other information.
             raise with_missing_permission(converted, method, path, query) from None
-        except ConfigException as error:
-            raise Unauthorized(f"the credentials for {self.host} cannot be renewed: {_root_cause(error)}") from error
-        except (HTTPError, OSError) as error:
-            raise ServiceUnavailable(f"cannot reach the Kubernetes API at {self.host}: {_root_cause(error)}") from error
+        except (ConfigException, InvalidKubeconfig) as error:
+            reason = f": {error}" if isinstance(error, InvalidKubeconfig) else ""
+            raise Unauthorized(f"the credentials for {self.host} cannot be renewed{reason}") from None
+        except (HTTPError, OSError, ValueError) as error:  # ValueError: a header that HTTP does not allow
+            raise connection_failure(self.host, error) from None
 
     def _api_error(self, error: Any) -> ApiError:
         converted = _api_error_of(error)
@@ -298,10 +301,20 @@ def _secrets(configuration: Any) -> list[str]:
 
 def _object_path(kind: Kind, name: str, namespace: str | None) -> str:
     """Return the URL path of one object. Rejects an empty name, whose path would be that of the collection."""
-    for what, value in (("name", name), ("namespace", namespace or "default")):
-        if not value or value in (".", "..") or any(c in "/%?#" or c.isspace() or not c.isprintable() for c in value):
-            raise BadRequest(f"{what}: {value!r} is not the name of a {kind.kind if what == 'name' else 'namespace'}")
-    return kind.path(namespace, name)
+    if not _is_segment(name):
+        raise BadRequest(f"name: {name!r} is not the name of a {kind.kind}")
+    return f"{_collection_path(kind, namespace)}/{name}"
+
+
+def _collection_path(kind: Kind, namespace: str | None) -> str:
+    """Return the URL path of a collection. Rejects a namespace that would be another path."""
+    if namespace and not _is_segment(namespace):
+        raise BadRequest(f"namespace: {namespace!r} is not the name of a namespace")
+    return kind.path(namespace)
+
+
+def _is_segment(text: str) -> bool:
+    return bool(text) and text not in (".", "..") and not any(c in "/%?#" or c.isspace() or not c.isprintable() for c in text)
 
 
 def _retries() -> Any:
@@ -349,12 +362,6 @@ def _api_error_of(error: Any) -> ApiError:
     return converted
 
 
-def _root_cause(error: BaseException) -> str:
-    """Return the innermost cause as one line: `Connection refused`, not five wrapped exceptions."""
-    inner = getattr(error, "reason", None)
-    return " ".join(str(inner or error).split())[:300]
-
-
 def _chunks(response: Any) -> Iterator[bytes]:
     """Yield the body as it arrives. Raises ServiceUnavailable if the connection is lost."""
     from urllib3.exceptions import HTTPError
@@ -368,7 +375,7 @@ def _chunks(response: Any) -> Iterator[bytes]:
         else:  # urllib3 1
             yield from response.stream(65536)
     except (HTTPError, OSError) as error:
-        raise ServiceUnavailable(f"the connection was lost: {_root_cause(error)}") from error
+        raise lost_connection("", error) from None
 
 
 def _lines(chunks: Iterator[bytes]) -> Iterator[bytes]:

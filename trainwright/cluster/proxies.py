@@ -6,33 +6,31 @@ The official Python client supports only the environment, and would use its prox
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit, urlunsplit
 
-import yaml
-
-
-def proxy_of(files: Iterable[str], cluster: str) -> str:
-    """Return the `proxy-url` of a cluster, from the first of these kubeconfigs that contains the cluster; empty if it has none.
-
-    The files must be valid kubeconfigs.
-    """
-    for name in files:
-        content = yaml.safe_load(Path(name).expanduser().read_bytes()) or {}
-        for entry in content.get("clusters") or []:
-            if entry.get("name") == cluster:
-                return str((entry.get("cluster") or {}).get("proxy-url") or "")
-    return ""
+from trainwright.cluster.kubeconfig import check_address
 
 
 def set_proxy(configuration: Any, url: str) -> None:
-    """Set the proxy of a `kubernetes.client.Configuration`, regardless of the environment. The password is not part of the URL."""
+    """Set the proxy of a `kubernetes.client.Configuration`, else that of the environment. The password is not part of the URL.
+
+    Raises InvalidKubeconfig for a proxy of the environment that cannot be used.
+    """
     if not url:
         if _is_loopback(configuration.host):
             configuration.proxy = None  # a proxy would resolve the loopback address to its own machine
+        if not configuration.proxy:
+            return
+        without = configuration.no_proxy
+        check_address(str(configuration.proxy), "the proxy of the environment", ("https", "http", "socks5"), password=True)
+        _set(configuration, str(configuration.proxy))
+        configuration.no_proxy = without
         return
+    _set(configuration, url)
+
+
+def _set(configuration: Any, url: str) -> None:
     parts = urlsplit(url)
     host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname or ""
     netloc = f"{host}:{parts.port}" if parts.port else host

@@ -18,6 +18,7 @@ from trainwright.initializers.errors import InitializerError
 from trainwright.initializers.file_filter import FileFilter
 from trainwright.storage.digests import file_digest
 from trainwright.storage.errors import ChecksumMismatch, StorageError
+from trainwright.storage.foreign_texts import without_credentials
 from trainwright.storage.transfer import check_space
 from trainwright.storage.uri import StorageUri
 
@@ -103,22 +104,22 @@ def _hub_errors(uri: StorageUri, kind: str) -> Iterator[None]:
     transport_error: type[BaseException] = HfHubHTTPError.__bases__[0]
     try:
         yield
-    except GatedRepoError as error:
+    except GatedRepoError:
         raise InitializerError(
             f"{uri} is gated: accept its terms on the hub, and set a token in ACCESS_TOKEN or HF_TOKEN"
-        ) from error
-    except RepositoryNotFoundError as error:
+        ) from None
+    except RepositoryNotFoundError:
         raise InitializerError(
             f"{uri}: the hub has no such {kind}, or it is private and no token with access to it was given"
-        ) from error
-    except RevisionNotFoundError as error:
-        raise InitializerError(f"{uri}: there is no revision {uri.revision!r}") from error
+        ) from None
+    except RevisionNotFoundError:
+        raise InitializerError(f"{uri}: there is no revision {uri.revision!r}") from None
     except HFValidationError as error:
-        raise InitializerError(f"{uri}: {_first_line(error)}") from error
+        raise InitializerError(f"{uri}: {without_credentials(error)}") from None
     except HfHubHTTPError as error:
-        raise StorageError(f"{uri}: the hub answers: {_first_line(error)}") from error
+        raise StorageError(f"{uri}: the hub answers: {without_credentials(error)}") from None
     except (transport_error, ConnectionError, FileNotFoundError) as error:
-        raise StorageError(f"{uri}: the hub cannot be reached: {_first_line(error)}") from error
+        raise StorageError(f"{uri}: the hub cannot be reached: {without_credentials(error)}") from None
 
 
 def _literal(name: str) -> str:
@@ -137,7 +138,3 @@ def _library() -> Any:
     except ImportError as error:
         raise InitializerError("hf:// needs the package huggingface_hub: install trainwright[hub]") from error
     return huggingface_hub
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -14,6 +14,7 @@ from trainwright.api import names
 from trainwright.api.admission.admit import admit
 from trainwright.api.errors import Invalid, Problem
 from trainwright.api.objects import Obj, is_controlled_by, name_of, namespace_of, owner_reference
+from trainwright.api.text_input import Unreadable
 from trainwright.api.yaml_writer import to_yaml
 from trainwright.materialize.go_serialization import serialize
 from trainwright.materialize.go_types import RUNTIME
@@ -21,6 +22,8 @@ from trainwright.materialize.go_types import RUNTIME
 KEY = "runtime"
 _CACHE_SIZE = 64
 """Conversions to and from YAML are cached: they take milliseconds, and all jobs of a runtime have the same snapshot."""
+_LARGEST_CACHED = 64 * 1024
+"""Characters or bytes of the largest snapshot that is cached: one can have megabytes."""
 _KINDS = ("TrainingRuntime", "ClusterTrainingRuntime")
 
 
@@ -37,12 +40,22 @@ def build_snapshot(trainjob: Obj, runtime: Obj) -> Obj:
         "namespace": namespace_of(trainjob) or "default",
         "ownerReferences": [owner_reference(owner)],
     }
-    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {KEY: _as_yaml(orjson.dumps(serialized))}}
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": metadata,
+        "data": {KEY: _cached(_as_yaml, orjson.dumps(serialized))},
+    }
 
 
 @lru_cache(_CACHE_SIZE)
 def _as_yaml(data: bytes) -> str:
     return to_yaml(orjson.loads(data), sort_keys=True)
+
+
+def _cached(convert: Any, content: bytes | str) -> Any:
+    """Call a cached conversion; a large content, of which there can be megabytes, does not enter its cache."""
+    return convert(content) if len(content) <= _LARGEST_CACHED else convert.__wrapped__(content)
 
 
 def load_snapshot(snapshot: Obj, trainjob: Obj) -> Obj:
@@ -69,11 +82,9 @@ def load_snapshot(snapshot: Obj, trainjob: Obj) -> Obj:
 
 
 def _loaded(text: str, trainjob: Obj) -> Obj:
-    import yaml
-
     try:
-        runtime: Any = orjson.loads(_as_json(text))
-    except (yaml.YAMLError, TypeError, ValueError) as error:
+        runtime: Any = orjson.loads(_cached(_as_json, text))
+    except Unreadable as error:
         raise _invalid(trainjob, f"it is not valid YAML: {error}") from None
     if not isinstance(runtime, dict) or runtime.get("kind") not in _KINDS:
         raise _invalid(trainjob, "it contains no runtime")
@@ -82,9 +93,9 @@ def _loaded(text: str, trainjob: Obj) -> Obj:
 
 @lru_cache(_CACHE_SIZE)
 def _as_json(text: str) -> bytes:
-    import yaml
+    from trainwright.api.yaml_reader import read_yaml  # imports PyYAML
 
-    return orjson.dumps(yaml.safe_load(text))
+    return orjson.dumps(next(iter(read_yaml(text)), None))
 
 
 def _invalid(trainjob: Obj, reason: str) -> Invalid:

@@ -28,7 +28,7 @@ KINDS: dict[tuple[str, str], Callable[[Obj], MigrationResult]] = {
 
 def is_outdated(obj: Obj) -> bool:
     """Whether `migrate` would change the object."""
-    return is_legacy(obj) or (obj.get("apiVersion"), obj.get("kind")) in KINDS
+    return is_legacy(obj) or (str(obj.get("apiVersion")), str(obj.get("kind"))) in KINDS
 
 
 def migrate(obj: Obj) -> MigrationResult:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from trainwright.storage.errors import AlreadyExists, NoAccess, NoBucket, NotFound, NotSupported, StorageError, Unreachable
+from trainwright.storage.foreign_texts import without_credentials
 
 if TYPE_CHECKING:
     from trainwright.storage.uri import StorageUri
@@ -27,20 +28,20 @@ _CHECK_CREDENTIALS = "check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSIO
 
 @contextlib.contextmanager
 def obstore_errors(uri: StorageUri) -> Iterator[None]:
-    """Convert the errors of one obstore call for `uri`."""
+    """Convert the errors of one obstore call for `uri`. They are not chained: a log of the chain would quote requests."""
     from obstore import exceptions
 
     try:
         yield
-    except (exceptions.AlreadyExistsError, exceptions.PreconditionError) as error:
-        raise AlreadyExists(f"{uri} exists, or has changed since it was read") from error
+    except (exceptions.AlreadyExistsError, exceptions.PreconditionError):
+        raise AlreadyExists(f"{uri} exists, or has changed since it was read") from None
     except (FileNotFoundError, NotImplementedError, ValueError, exceptions.BaseError) as error:
         if isinstance(error, OSError) and error.errno is not None:  # of a local file
             raise
         text = str(error)
         code, status = _CODE.search(text), _STATUS.search(text)
         missing = isinstance(error, FileNotFoundError)
-        raise _translated(uri, code[1] if code else "", status[1] if status else "404" if missing else "", text) from error
+        raise _translated(uri, code[1] if code else "", status[1] if status else "404" if missing else "", text) from None
 
 
 @contextlib.contextmanager
@@ -53,11 +54,11 @@ def boto3_errors(uri: StorageUri) -> Iterator[None]:
     except ClientError as error:
         answer = error.response
         status = str(answer.get("ResponseMetadata", {}).get("HTTPStatusCode", ""))
-        raise _translated(uri, str(answer.get("Error", {}).get("Code", "")), status, "") from error
-    except NoCredentialsError as error:
-        raise NoAccess(f"{uri}: no credentials; {_CHECK_CREDENTIALS}") from error
+        raise _translated(uri, str(answer.get("Error", {}).get("Code", "")), status, "") from None
+    except NoCredentialsError:
+        raise NoAccess(f"{uri}: no credentials; {_CHECK_CREDENTIALS}") from None
     except BotoCoreError as error:
-        raise _translated(uri, "", "", f"HTTP error: {error}") from error
+        raise _translated(uri, "", "", f"HTTP error: {error}") from None
 
 
 def _translated(uri: StorageUri, code: str, status: str, text: str) -> StorageError:
@@ -77,4 +78,4 @@ def _translated(uri: StorageUri, code: str, status: str, text: str) -> StorageEr
         return Unreachable(f"{uri}: the store's certificate is not trusted; set AWS_CA_BUNDLE to the CA file")
     if "HTTP error" in text:
         return Unreachable(f"{uri}: the store cannot be reached; check AWS_ENDPOINT_URL and the network, then try again")
-    return StorageError(f"{uri}: {text.splitlines()[0][:300] if text else 'the request failed'}")
+    return StorageError(f"{uri}: {without_credentials(text) if text else 'the request failed'}")

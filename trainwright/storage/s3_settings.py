@@ -11,6 +11,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from trainwright.storage.errors import NoAccess, StorageError
+from trainwright.storage.foreign_texts import without_credentials
 from trainwright.storage.uri import StorageUri
 
 _DEFAULT_REGION = "us-east-1"
@@ -96,7 +97,7 @@ class S3Settings:
                 uri.bucket, config=config, client_options=client, retry_config=retry, credential_provider=provider
             )
         except (ValueError, library.exceptions.BaseError) as error:  # a CA file without certificates, an invalid endpoint
-            raise StorageError(f"{uri}: {str(error).splitlines()[0]}; check AWS_CA_BUNDLE and AWS_ENDPOINT_URL") from error
+            raise StorageError(f"{uri}: {without_credentials(error)}; check AWS_CA_BUNDLE and AWS_ENDPOINT_URL") from None
 
     def boto3_client(self) -> Any:
         """Return a boto3 S3 client, for operations that obstore lacks. Raises StorageError."""
@@ -133,7 +134,9 @@ class S3Settings:
         try:
             credentials = session.get_credentials()
         except Exception as error:  # botocore has dozens, for an unknown profile, a missing token file and so on
-            raise NoAccess(f"{uri}: no credentials: {str(error).splitlines()[0]}; {_SET_CREDENTIALS}") from error
+            # The output of a credential process may be a part of the text.
+            reason = type(error).__name__ if "custom-process" in str(error) else without_credentials(error)
+            raise NoAccess(f"{uri}: no credentials: {reason}; {_SET_CREDENTIALS}") from None
         if credentials is None:
             raise NoAccess(f"{uri}: no credentials; {_SET_CREDENTIALS}")
 

@@ -6,6 +6,7 @@ import enum
 
 from trainwright.api.errors import ApiError, BadRequest, Forbidden, Invalid, Unauthorized
 from trainwright.cluster import NoCluster
+from trainwright.cluster.connection_failure import CannotConnect
 from trainwright.cluster.permissions import AccessDenied, is_admission_denial, is_admission_rejection
 from trainwright.jobs.diagnosis.errors import (
     CannotStart,
@@ -61,6 +62,7 @@ _CODES: tuple[tuple[type[BaseException], ExitCode], ...] = (
     (Forbidden, ExitCode.forbidden),
     (Unauthorized, ExitCode.forbidden),
     (NoCluster, ExitCode.unreachable),
+    (CannotConnect, ExitCode.unreachable),
     (ValueError, ExitCode.bad_input),
 )
 """The first match counts: a RunTimeout may also be a TrainJobFailed, and an ImagePullFailed a StartTimeout."""
@@ -72,6 +74,7 @@ _PERMANENT_ERRORS = (
     Invalid,
     BadRequest,
     AccessDenied,
+    CannotConnect,
     ValueError,
 )
 """Does not contain Forbidden: without a missing permission it may be an exceeded quota, which can be freed."""

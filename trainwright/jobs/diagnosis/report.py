@@ -12,6 +12,7 @@ from trainwright.api.errors import ApiError, BadRequest, NotFound
 from trainwright.api.generated_names import without_suffixes
 from trainwright.api.kinds import JOBSET
 from trainwright.api.objects import Obj, name_of, namespace_of, uid_of
+from trainwright.api.terminal_text import plain
 from trainwright.cluster.protocol import Cluster
 from trainwright.cluster.retrying import RetryingCluster
 from trainwright.jobs.diagnosis.causes import deletions_in, failures_of, ordered, split_by_attempt
@@ -84,7 +85,7 @@ class FailureReport:
         return bool(log_patterns) and all(pattern.is_transient for pattern in log_patterns)
 
     def __str__(self) -> str:
-        return "\n".join(self._lines())
+        return plain("\n".join(self._lines()))
 
     def as_dict(self) -> Obj:
         """Return the report as a JSON object."""

@@ -5,12 +5,11 @@ KFP passes numbers inside dicts and lists as floats and has no None; Airflow tem
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
-import yaml
-
-from trainwright.api.documents import ManifestLoader
+from trainwright.api.json_reader import NotJson, read_json
+from trainwright.api.text_input import Unreadable
+from trainwright.api.yaml_reader import read_yaml
 
 _MAX_DEPTH = 100
 
@@ -28,17 +27,18 @@ def parse_text(text: str) -> Any:
     if not text.strip():
         return None
     try:
-        return json.loads(text)
-    except ValueError:
+        return read_json(text)
+    except NotJson:
         pass
-    except RecursionError:
-        raise ValueError("neither JSON nor YAML: nested too deeply") from None
+    except Unreadable as error:
+        raise ValueError(error.message) from None
     try:
-        return yaml.load(text, ManifestLoader)  # noqa: S506  a safe loader
-    except yaml.YAMLError as error:
-        raise ValueError(f"neither JSON nor YAML: {getattr(error, 'problem', None) or type(error).__name__}") from None
-    except (ValueError, TypeError, LookupError, AttributeError, RecursionError):  # a tag that does not match its value
-        raise ValueError("neither JSON nor YAML") from None
+        values = read_yaml(text)
+    except Unreadable as error:
+        raise ValueError(f"neither JSON nor YAML: {error.message}") from None
+    if len(values) > 1:
+        raise ValueError(f"expected one YAML document, found {len(values)}")
+    return values[0] if values else None
 
 
 def floats_to_integers(value: Any, depth: int = 0) -> Any:

@@ -6,6 +6,7 @@ from trainwright.api.errors import NotFound
 from trainwright.api.kinds import JOBSET
 from trainwright.api.objects import Obj, name_of, namespace_of
 from trainwright.api.phase import phase_of
+from trainwright.api.terminal_text import printable
 from trainwright.cluster.protocol import Cluster
 from trainwright.jobs.state.kubernetes_events import event_time, events_of, reason_and_message, steps_of
 from trainwright.jobs.state.pods import index_of, pods_of, step_of
@@ -38,7 +39,7 @@ def description_of(cluster: Cluster, trainjob: Obj) -> str:
         "Events:",
         *_events(cluster, trainjob, {step_of(pod) for pod in pods} | steps_of(trainjob)),
     ]
-    return "\n".join(lines)
+    return "\n".join(printable(line).replace("\n", " ") for line in lines)
 
 
 def _conditions(trainjob: Obj) -> list[str]:

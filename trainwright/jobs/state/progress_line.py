@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from trainwright.api.terminal_text import printable
 from trainwright.jobs.state.progress import Progress
 
 _SHOWN = ("loss", "eval_loss", "mean_token_accuracy", "epoch")
@@ -16,7 +17,7 @@ def progress_line(progress: Progress) -> str:
     metrics = dict(progress.metrics)
     parts += [f"{name}={_short(metrics[name])}" for name in _SHOWN if name in metrics]
     line = " ".join(parts)
-    return f"{line}: {progress.note}" if progress.note else line
+    return printable(f"{line}: {progress.note}" if progress.note else line).replace("\n", " ")
 
 
 def _short(value: str) -> str:

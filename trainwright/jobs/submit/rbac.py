@@ -49,6 +49,8 @@ class ApiCall:
     """Set if the object is in this namespace, whatever the namespace of the job."""
     is_granted: bool = True
     """False for what service accounts of jobs usually may not do: it is not part of the manifests."""
+    is_advised: bool = True
+    """False for what should not be granted for this purpose alone: a missing permission is not reported."""
 
     @property
     def resource(self) -> str:
@@ -131,7 +133,16 @@ _OF_TRAINER = (TRAINJOB, TRAINING_RUNTIME, CLUSTER_TRAINING_RUNTIME, DEFINITION,
 _NO_KEYS = "jobs of MPI and Flux runtimes cannot be submitted"
 _NO_CONFIG = f"{_NO_KEYS}, and {_NO_CODE}"
 CREATE_KEYS = ApiCall("create", SECRET, ("submit",), _NO_KEYS, is_granted=False)
-"""Granted by `trainwright rbac --mpi-flux` only. Secrets are not read: one that exists is taken for the job's."""
+"""Granted by `trainwright rbac --mpi-flux` only."""
+READ_KEYS = ApiCall(
+    "get",
+    SECRET,
+    ("submit",),
+    "a Secret that an earlier job of the same name has left is taken for the job's",
+    is_granted=False,
+    is_advised=False,
+)
+"""Read only if a Secret of this name exists, and if this is permitted: it would allow to read any Secret."""
 JOBSET_MODE_CALLS = (
     ApiCall("create", JOBSET, ("submit",)),
     ApiCall("get", JOBSET, ("submit", "wait", "logs", "cancel", "report", "resume")),
@@ -140,6 +151,7 @@ JOBSET_MODE_CALLS = (
     ApiCall("patch", JOBSET, ("cancel", "resume")),
     ApiCall("delete", JOBSET, ("cancel", _VOLUME), _NO_DELETION),
     CREATE_KEYS,
+    READ_KEYS,
     *(ApiCall(verb, CONFIG_MAP, ("submit", _CODE), _NO_CONFIG) for verb in ("create", "get")),
     ApiCall("patch", CONFIG_MAP, (_CODE,), _NO_CODE),
     *(call for call in CALLS if call.kind not in (*_OF_TRAINER, JOBSET, CONFIG_MAP)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from trainwright.api.terminal_text import plain
 from trainwright.jobs.logs.log_line import LogLine
 from trainwright.jobs.logs.result_lines import is_result_line
 from trainwright.jobs.state.progress import Progress
@@ -30,7 +31,7 @@ class EventPrinter:
             elif isinstance(event, Restarted):
                 self._write(format_restart(event))
             elif isinstance(event, PodFailed):
-                self._write(event.text)
+                self._write(plain(event.text))
         if self.progress is not None and (line := progress_line(self.progress)) != self._last_line:
             self._last_line = line
             self._write(line)

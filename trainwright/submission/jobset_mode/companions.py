@@ -46,9 +46,9 @@ class CompanionCreator:
         return self._resume_if_ready(jobset)
 
     def make_companions(self, jobset: Obj, built: Built | None = None) -> None:
-        """Create the missing companions; without `built`, checks first which exist. Raises ApiError."""
+        """Create the missing companions; without `built`, checks first which exist, except Secrets. Raises ApiError."""
         keys = record_of(jobset).companions
-        missing = [key for key in keys if built is not None or not self._has(jobset, key)]
+        missing = [key for key in keys if built is not None or key[1] == SECRET.kind or not self._has(jobset, key)]
         if not missing:
             return
         for companion in (built or self._build(_original_trainjob(jobset))).companions:

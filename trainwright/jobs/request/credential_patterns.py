@@ -1,0 +1,141 @@
+"""Recognises literal credentials, by their format or by the name of their variable or option. Pure, and imports nothing of ours,
+since Airflow operators use it when a DAG is parsed.
+
+Any input is searched in linear time: repetitions are bounded, or possessive and ended by a character that no start contains.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+_NO_REFERENCE = r"(?![\"']?[$*{<(\[%])"
+_PATTERNS = (
+    ("a Hugging Face token", "hf_", r"\bhf_[A-Za-z0-9]{20}"),
+    ("an AWS access key", "a", r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b"),
+    ("a GitHub token", "gh", r"\bgh[pousr]_[A-Za-z0-9]{30}"),
+    ("a GitHub token", "github_pat_", r"\bgithub_pat_[A-Za-z0-9_]{22}"),
+    ("a GitLab token", "glpat-", r"\bglpat-[A-Za-z0-9_-]{20}"),
+    ("a Slack token", "xox", r"\bxox[abeprs]-[A-Za-z0-9-]{10}"),
+    ("a Google API key", "aiza", r"\bAIza[A-Za-z0-9_-]{35}"),
+    ("an API key", "sk-", r"\bsk-(?:[a-z]{1,16}-){0,3}[A-Za-z0-9_]{20}"),
+    ("an API key", "sk-ant-", r"\bsk-ant-[a-z0-9]{1,10}-[A-Za-z0-9_-]{20}"),
+    (
+        "a JSON web token",
+        ".eyj",
+        r"(?<![A-Za-z0-9_-])eyJ[A-Za-z0-9_-]{8,100000}+\.eyJ[A-Za-z0-9_-]{8,100000}+\.[A-Za-z0-9_-]{8}",
+    ),
+    ("a private key", "private key", r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----"),
+    ("a URI with a password", "://", r"(?<=[A-Za-z0-9+.-])://[^/\s:@?#]{0,256}+:(?!\$[({]|\*{1,256}+@)[^/\s@?#]{1,4096}+@"),
+    (
+        "a signed URI",
+        "sig",
+        r"(?:^|[?&;\"'\s])(?:sig|X-Amz-Signature|X-Goog-Signature)=" + _NO_REFERENCE + r"[^&\s\"']{16}",
+    ),
+    (
+        "a connection string with a key",
+        "shared",
+        r"(?i)\b(?:SharedAccessKey|SharedAccessSignature)=" + _NO_REFERENCE + r"[^;\s]{16}",
+    ),
+    ("a connection string with a key", "accountkey", r"(?i)\bAccountKey=" + _NO_REFERENCE + r"[^;\s]{16}"),
+    ("a connection string with a password", "p", r"(?i);\s{0,4}(?:password|pwd)=" + _NO_REFERENCE + r"[^;\s]{3}"),
+    (
+        "a connection string with a password",
+        "password",
+        r"(?i)\b(?:user|host|dbname)=[^\s;=]{1,128} {1,4}password=" + _NO_REFERENCE + r"[^;\s]{3}",
+    ),
+    (
+        "a bearer token",
+        "bearer",
+        r"(?i)\bbearer\s{1,4}(?=[A-Z._~+/=-]{0,64}[0-9])[A-Z0-9._~+/=-]{16}",
+    ),
+    ("a password in a header", "basic", r"(?i)\bauthorization[\"']?:\s{0,4}[\"']?basic\s{1,4}[A-Z0-9+/]{8}"),
+)
+"""What, a text in lower case that it contains, and a pattern."""
+_COMPILED_PATTERNS = tuple((what, part, re.compile(pattern)) for what, part, pattern in _PATTERNS)
+_CREDENTIAL_NAMES = re.compile(
+    r"""
+      (?:PASSWORD|PASSWD|PASSPHRASE|APIKEY)$
+    | (?:^|_)(?:DB|DATABASE|PG|POSTGRES|MYSQL|MONGO|REDIS|SMTP|FTP|SSH|USER|ADMIN|ROOT|PROXY|HTTP|AUTH|REGISTRY)_?PASS$
+    | (?:^|_)(?:DB|DATABASE|PG|POSTGRES|MYSQL|MONGO|REDIS)_PWD$
+    | (?:^|_)(?:API_KEY|SECRET_KEY|SECRET_ACCESS_KEY|PRIVATE_KEY|STORAGE_KEY|ACCOUNT_KEY|ENCRYPTION_KEY|SIGNING_KEY)$
+    | (?:^|_)(?:CLIENT|APP|API|AUTH|JWT|OAUTH|CONSUMER|WEBHOOK|COOKIE|SESSION|SHARED)_SECRET$
+    | (?:^|_)(?:API|ACCESS|AUTH|BEARER|REFRESH|SAS|SESSION|SECURITY|HF|HUB|HUGGINGFACE|HUGGING_FACE|GITHUB|GH|GITLAB|SLACK|BOT
+        |TRACKING|WANDB|VAULT|DOCKER|REGISTRY|DATABRICKS|NPM|PYPI|DEPLOY|OAUTH|OAUTH2|JUPYTER|PRIVATE)_?TOKEN$
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
+_REFERENCE = re.compile(
+    r"""
+      \$[({]?[A-Za-z_][A-Za-z0-9_]*+[)}]? | \*+ | <[^<>]*+> | \{\{.*\}\} |
+    | (?:true|false|yes|no|on|off|none|null|empty|dummy|unused|[0-9]{1,4})
+    """,
+    re.IGNORECASE | re.VERBOSE | re.DOTALL,
+)
+"""Placeholders, which are not credentials: `$(VARIABLE)`, asterisks, `<pad>`, a template, an empty text, switches, `EMPTY`."""
+_OPTION = re.compile(r"--?([A-Za-z][A-Za-z0-9_.-]{0,100}+)(?:=(.*))?", re.DOTALL)
+_VARIABLES = ("env", "dataset_env", "model_env")
+"""Settings that map names to values."""
+
+
+class Literal(NamedTuple):
+    """A credential that was found."""
+
+    path: str
+    what: str
+    value: str
+    variable: str = ""
+    """The name of its environment variable."""
+
+
+def credential_kind(text: str) -> str | None:
+    """Return what kind of credential a text contains, such as `a GitHub token`; None if there is none."""
+    lower = text.lower()
+    return next((what for what, part, pattern in _COMPILED_PATTERNS if part in lower and pattern.search(text)), None)
+
+
+def find_literals(path: str, value: Any) -> Iterator[Literal]:
+    """Yield the credentials in a setting or a field of a manifest, at any depth; `path` is its name."""
+    if isinstance(value, str):
+        if what := credential_kind(value):
+            yield Literal(path, what, value)
+    elif isinstance(value, dict):
+        if path in _VARIABLES:
+            entries = value.items()
+        elif isinstance(value.get("name"), str) and isinstance(value.get("value"), str):  # a variable of a container
+            entries = {value["name"]: value["value"]}.items()
+        else:
+            for key, entry in value.items():
+                yield from find_literals(f"{path}.{key}", entry)
+            return
+        for name, entry in entries:
+            yield from _in_variable(f"{path}.{name}", str(name), entry)
+    elif isinstance(value, list | tuple):
+        for index, entry in enumerate(value):
+            found = list(find_literals(f"{path}[{index}]", entry))
+            if not found and isinstance(entry, str) and (secret := _option_value(entry, value[index + 1 : index + 2])):
+                found = [Literal(f"{path}[{index}]", "an option with a credential, by its name", secret)]
+            yield from found
+
+
+def _in_variable(path: str, name: str, value: Any) -> Iterator[Literal]:
+    if not isinstance(value, str):
+        yield from find_literals(path, value)
+    elif what := credential_kind(value) or ("a credential, by its name" if _is_literal(name, value) else None):
+        yield Literal(path, what, value, name)
+
+
+def _is_literal(name: str, value: str) -> bool:
+    return bool(_CREDENTIAL_NAMES.search(name)) and not _REFERENCE.fullmatch(value)
+
+
+def _option_value(word: str, following: Sequence[Any]) -> str:
+    """Return the credential in a word of a command line such as `--password=VALUE`, or in the word after it; else an empty text."""
+    option = _OPTION.fullmatch(word)
+    if option is None:
+        return ""
+    value = option[2]
+    if value is None:
+        value = following[0] if following and isinstance(following[0], str) and not following[0].startswith("-") else ""
+    return value if _is_literal(option[1].replace("-", "_"), value) else ""

@@ -1,0 +1,21 @@
+"""Texts of other libraries' errors, made fit for our own: they may quote addresses with passwords, signatures or tokens."""
+
+from __future__ import annotations
+
+import re
+
+from trainwright.api.one_line import one_line
+
+_MAX = 300
+_USER = re.compile(r"(?<=://)[^/\s@]{1,512}+@")
+_QUERY = re.compile(r"\?[^\s'\"<>]++")
+_HEADER = re.compile(r"(?i)\b(bearer|basic|authorization:?|x-amz-security-token:?)\s{1,4}\S++")
+_FIRST = 4096
+"""Characters that are looked at."""
+
+
+def without_credentials(error: object) -> str:
+    """Return the first line of an error's text without user names and queries of addresses, tokens and control characters."""
+    lines = str(error)[:_FIRST].strip().splitlines()
+    text = _QUERY.sub("", _USER.sub("", lines[0] if lines else ""))
+    return one_line(_HEADER.sub(r"\1 ***", text))[:_MAX] or type(error).__name__
