@@ -22,8 +22,7 @@ from trainwright.operators.task_identity import earlier_identities, task_identit
 from trainwright.operators.task_state import TaskId
 from trainwright.operators.trigger import LOG_POLL_INTERVAL_SECONDS, MIN_DEFER_SECONDS, TrainJobTrigger
 
-_BACKSTOP_SECONDS = 120
-"""Margin of Airflow's trigger timeout over the trigger's own deadline: Airflow's timeout cancels the trigger without an event."""
+_BACKSTOP_SECONDS = 120  # between the trigger's own deadline and Airflow's timeout, which cancels it without an event
 
 
 class TrainJobOperator(BaseOperator):
@@ -111,8 +110,7 @@ class TrainJobOperator(BaseOperator):
     """
 
     template_fields = (*TEMPLATED, "namespace", "run_id", "submission_mode", "conn_id")
-    # Set with all other settings of the step.
-    on_cancel: str
+    on_cancel: str  # set with all other settings of the step
     export_uri: str
     template_fields_renderers = {"settings": "json", "env": "json", "func_args": "json", "manifest": "yaml"}
 
@@ -200,11 +198,8 @@ class TrainJobOperator(BaseOperator):
         namespace = self._namespace(cluster, request)
         cancellation.stop_superseded_jobs(cluster, identity, namespace, self.on_cancel)
         if not self.deferrable:
-            more = {
-                **self._submission_arguments(identity),
-                "event_printer": self._event_printer(),
-                "on_signal": self._on_signal(context),
-            }
+            more = {"event_printer": self._event_printer(), "on_signal": self._on_signal(context)}
+            more |= self._submission_arguments(identity)
             return self.xcom_value(run_step(cluster, request, identity, namespace, **more))
         limit = self.execution_timeout.total_seconds() if self.execution_timeout else None
         with stop_on_signals() as stop:
@@ -337,8 +332,8 @@ class TrainJobOperator(BaseOperator):
         from trainwright.jobs import submit_or_adopt
 
         request, identity = self.request(), task_identity(context, self.run_id)
-        namespace = self._namespace(cluster, request)
-        return submit_or_adopt(cluster, request, identity, namespace, **self._submission_arguments(identity))
+        more = self._submission_arguments(identity)
+        return submit_or_adopt(cluster, request, identity, self._namespace(cluster, request), **more)
 
     def _defer(self, context: Any, trainjob: dict[str, Any], until: float | None, mode: str) -> NoReturn:
         """`until` is the end of the task's execution_timeout, in seconds since the epoch. Raises TaskDeferred."""

@@ -24,6 +24,7 @@ OWN_OF_COMMAND = {
     "run_id",
     "dry_run",
     "validate",
+    "allow_literal_secrets",
     "wait",
     "timeout",
     "namespace",

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 from checkpoint_files import checkpoint_files
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trainwright.checkpoints import restore_checkpoint, verify_export
@@ -37,6 +37,8 @@ from trainwright.workspace.errors import WorkspaceError
 from trainwright.workspace.run_record import begin_run
 
 TYPED = (StorageError, CheckpointError, WorkspaceError, InitializerError, BadCode, FileExistsError)
+FEW = 20
+"""Examples of the everyday test; `make fuzz` has its own number."""
 CANARY = b"canary-6f1d"
 KINDS = ("outside", "outside-folder", "environment", "dangling", "circle", "pipe", "socket", "empty", "folder", "zero")
 
@@ -152,6 +154,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.medium
 @pytest.mark.parametrize("step", STEPS)
+@settings(max_examples=settings().max_examples if settings().max_examples > 100 else FEW)
 @given(data=st.data())
 def test_property_nothing_elsewhere_is_changed_read_out_or_waited_for(
     whole: Path, tmp_path_factory: pytest.TempPathFactory, step: str, data: st.DataObject

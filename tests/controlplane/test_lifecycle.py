@@ -292,6 +292,7 @@ def test_down_ends_a_stopped_control_plane_with_its_pods(home: Home, tmp_path: P
     assert has_ended(pod)
 
 
+@pytest.mark.slow
 def test_down_kills_what_does_not_listen(home: Home, tmp_path: Path) -> None:
     """A control plane whose interpreter is busy, and a pod that ignores SIGTERM."""
     up(home)

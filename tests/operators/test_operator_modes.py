@@ -63,7 +63,7 @@ def test_a_deferred_task_follows_its_job_where_it_is(cluster: EmbeddedCluster, a
     assert result["trainjob"] == jobset["metadata"]["name"]
 
 
-@pytest.mark.medium
+@pytest.mark.slow
 def test_the_report_of_a_deferred_job_is_asked_for_where_it_is(cluster: EmbeddedCluster, asked: list[str]) -> None:
     trigger = deferred(operator()).trigger
     cluster.delete(JOBSET, trigger.name, "default")

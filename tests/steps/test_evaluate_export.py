@@ -15,6 +15,7 @@ from trainwright.checkpoints.errors import CheckpointError
 from trainwright.checkpoints.manifest import MANIFEST, Manifest, ManifestFile
 from trainwright.steps import evaluate
 from trainwright.storage.uri import StorageUri
+from trainwright.workspace.errors import WorkspaceError
 
 FILES = {"adapter_config.json": b"{}", "adapter_model.safetensors": b"weights", "trainer_state.json": b'{"global_step": 5}'}
 LOSSES = {"before": {"loss": 4.0, "perplexity": 54.6}, "after": {"loss": 1.0, "perplexity": 2.7}}
@@ -120,3 +121,14 @@ def test_a_result_without_losses_is_an_error_that_names_the_file(evaluated: Call
 def test_a_result_that_is_a_link_is_not_read(evaluated: Callable[..., Any]) -> None:
     with pytest.raises(CheckpointError, match=r"outside of"):
         evaluated(lambda _checkpoint, out: out.symlink_to("/proc/self/environ"))
+
+
+@pytest.mark.parametrize("planted", ["runs", "runs/run-7", "runs/run-7/evaluation"])
+def test_a_link_that_a_training_pod_has_left_leads_nowhere(tmp_path: Path, evaluated: Callable[..., Any], planted: str) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (tmp_path / "w" / planted).parent.mkdir(parents=True)
+    (tmp_path / "w" / planted).symlink_to(elsewhere)
+    with pytest.raises(WorkspaceError, match=f"{planted} is a link; remove it"):
+        evaluated()
+    assert not list(elsewhere.iterdir())

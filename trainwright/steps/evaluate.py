@@ -26,6 +26,7 @@ from trainwright.storage.plain_files import read_plain
 from trainwright.storage.transfer import disk_errors, write_bytes
 from trainwright.workspace import run_folder
 from trainwright.workspace.deletion import mark_deleted, remove_tree
+from trainwright.workspace.layout import step_path
 from trainwright.workspace.run_record import DATASET, MODEL
 
 log = logging.getLogger(__name__)
@@ -63,13 +64,13 @@ def evaluate_export(
     `settings` are those of EVALUATION_SETTINGS. An existing evaluation of the same export with the same parameters is returned.
     The local copy is compared with the manifest before and after the job, and restored again if it differs. The job writes to a
     file named by what was asked, so that an earlier result is never taken for that of this evaluation.
-    Raises ValueError, CheckpointError, StorageError, and the errors of `run_step`.
+    Raises ValueError, CheckpointError, StorageError, WorkspaceError (a link in place of a folder), and the errors of `run_step`.
     """
     short = digest.removeprefix("sha256:")[:12]
     if not re.fullmatch(r"[0-9a-f]{12}", short):  # it becomes a folder name
         raise CheckpointError(f"{digest!r} is not the digest of an export; expected sha256: and 64 hexadecimal digits")
     within = f"{FOLDER}/{short}"
-    folder = workspace_path / run_folder(run_id, map_index) / within
+    folder = step_path(workspace_path, f"{run_folder(run_id, map_index)}/{within}")
     manifest = _restore_or_verify(checkpoint_uri, digest, folder / "checkpoint")
     inputs = _inputs(manifest, checkpoint_uri)
     for kind in (DATASET, MODEL):  # mount points, as in the run's own folder

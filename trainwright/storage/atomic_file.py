@@ -72,7 +72,7 @@ def _locked_file(folder: Path, prefix: str) -> tuple[int, Path]:
 
 def _remove_if_abandoned(left: Path) -> None:
     with contextlib.suppress(OSError):  # it has been renamed or removed, or the file system has no locks
-        descriptor = os.open(left, os.O_RDWR)
+        descriptor = os.open(left, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
             if try_lock(descriptor):
                 os.unlink(left)

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
@@ -15,9 +17,10 @@ from manifests import manifest
 from starlette.types import Message
 
 from trainwright.api import kinds
-from trainwright.api.kinds import Kind
+from trainwright.api.kinds import TRAINING_RUNTIME, Kind
 from trainwright.controlplane.apiserver.auth.tokens import Tokens
 from trainwright.controlplane.apiserver.http.app import create_app
+from trainwright.controlplane.apiserver.storage.store import Store
 from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer
 from trainwright.controlplane.apiserver.wire import patch_types
 
@@ -579,3 +582,15 @@ def strays(draw: st.DrawFn) -> Ask:
     query = draw(st.one_of(_WRITE_QUERIES, st.text(st.characters(max_codepoint=126, min_codepoint=33), max_size=30)))
     who = draw(st.sampled_from([ADMIN, ADMIN, ADMIN, None, "", "wrong", "a.b.c", "é", "x" * 9000, "eyJhbGciOiJub25lIn0.e30."]))
     return Ask(method, path, query, draw(st.one_of(st.just(b""), _RAW)), headers, who)
+
+
+@contextmanager
+def served() -> Iterator[InProcess]:
+    """An API server in memory with a runtime that jobs can name."""
+    store = Store(":memory:")
+    server = ResourceServer(store)
+    server.create(TRAINING_RUNTIME, "default", valid(TRAINING_RUNTIME, "rt"))
+    peer = InProcess(server)
+    yield peer
+    peer.close()
+    store.close()

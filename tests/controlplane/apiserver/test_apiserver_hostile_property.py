@@ -8,14 +8,13 @@ from collections.abc import Iterator
 import hostile
 import orjson
 import pytest
-from hostile import ADMIN, WRITTEN, Ask, InProcess, path_of, valid
+from hostile import ADMIN, WRITTEN, Ask, InProcess, path_of, served, valid
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from trainwright.api.kinds import NAMESPACE, TRAINING_RUNTIME
+from trainwright.api.kinds import NAMESPACE
 from trainwright.controlplane.apiserver.storage.store import Store
 from trainwright.controlplane.apiserver.storage.views import stored_kind
-from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer
 
 MOST_OBJECTS, LARGE_OBJECT = 400, 50_000
 PER_EXAMPLE = 5
@@ -30,13 +29,8 @@ hostile_settings = settings(
 
 @pytest.fixture(scope="module")
 def peer() -> Iterator[InProcess]:
-    store = Store(":memory:")
-    server = ResourceServer(store)
-    server.create(TRAINING_RUNTIME, "default", valid(TRAINING_RUNTIME, "rt"))
-    peer = InProcess(server)
-    yield peer
-    peer.close()
-    store.close()
+    with served() as peer:
+        yield peer
 
 
 def furnish(peer: InProcess) -> None:

@@ -76,7 +76,7 @@ _CASES = {
 }
 
 
-@pytest.mark.medium
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 @pytest.mark.parametrize("case", _CASES)
 def test_large_objects_leave_the_memory(case: str, tmp_path: Path) -> None:

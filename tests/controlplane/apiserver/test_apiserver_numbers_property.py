@@ -8,15 +8,13 @@ from typing import Any
 import hostile
 import orjson
 import pytest
-from hostile import Ask, InProcess, path_of, valid
+from hostile import Ask, InProcess, path_of, served, valid
 from hypothesis import given
 from hypothesis import strategies as st
 
 from trainwright.api.admission.specs import ADMISSION_SPECS
 from trainwright.api.kinds import CONFIG_MAP, JOB, POD, TRAINING_RUNTIME, TRAINJOB, Kind
 from trainwright.api.schema.types import Integer, IntOrString, ListOf, MapOf, Quantity, Schema, Struct
-from trainwright.controlplane.apiserver.storage.store import Store
-from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer
 
 Place = tuple[str | int, ...]
 TABLE = {"accept": "application/json;as=Table;v=v1;g=meta.k8s.io"}
@@ -66,13 +64,8 @@ def with_value(obj: Any, path: Place, value: Any) -> Any:
 
 @pytest.fixture(scope="module")
 def peer() -> Iterator[InProcess]:
-    store = Store(":memory:")
-    server = ResourceServer(store)
-    server.create(TRAINING_RUNTIME, "default", valid(TRAINING_RUNTIME, "rt"))
-    peer = InProcess(server)
-    yield peer
-    peer.close()
-    store.close()
+    with served() as peer:
+        yield peer
 
 
 def body(kind: Kind, path: Place, literal: str) -> bytes:

@@ -8,11 +8,9 @@ from typing import Any
 
 import orjson
 import pytest
-from hostile import WRITTEN, Ask, InProcess, valid
+from hostile import WRITTEN, Ask, InProcess, served, valid
 
-from trainwright.api.kinds import TRAINING_RUNTIME, Kind
-from trainwright.controlplane.apiserver.storage.store import Store
-from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer
+from trainwright.api.kinds import Kind
 from trainwright.controlplane.apiserver.wire import patch_types
 
 EVERY = (5, "x", [5], {"a": 5}, None, -1, 1.5, "", True, [], ["x"], [[]], [None], {}, {"a": {}}, {"a": None}, 2**63)
@@ -39,13 +37,8 @@ def changed(obj: Any, path: tuple[str | int, ...], value: Any) -> Any:
 
 @pytest.fixture
 def peer() -> Iterator[InProcess]:
-    store = Store(":memory:")
-    server = ResourceServer(store)
-    server.create(TRAINING_RUNTIME, "default", valid(TRAINING_RUNTIME, "rt"))
-    peer = InProcess(server)
-    yield peer
-    peer.close()
-    store.close()
+    with served() as peer:
+        yield peer
 
 
 @pytest.mark.medium

@@ -14,7 +14,7 @@ RUNTIME = "trl-sft"
 class SftSettings(BaseModel):
     """Common settings. With `steps` 0 training runs for `epochs`; `extra` arguments are appended unchanged."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     method: Literal["lora", "full"] = "lora"
     epochs: Annotated[float, Field(gt=0)] = 1.0
