@@ -1,7 +1,9 @@
 """What comes back is what was exported, byte for byte and whole; anything else comes back as an error and no folder."""
 
 import json
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -54,8 +56,15 @@ def test_every_byte_comes_back(uri: str, exported: Path, target: Path, there: bo
     assert target.stat().st_mode & 0o055 == 0o055  # others read the model too
 
 
-@pytest.mark.parametrize("there", ["file", "filled-folder", "dangling-link"])
-def test_what_is_at_the_target_is_not_touched(uri: str, target: Path, there: str) -> None:
+@pytest.mark.parametrize(
+    ("there", "words"),
+    [
+        ("file", "is not a folder"),
+        ("filled-folder", "is not empty, and is not this export: file is not in the manifest"),
+        ("dangling-link", "is not a folder"),
+    ],
+)
+def test_what_is_at_the_target_is_not_touched(uri: str, target: Path, there: str, words: str) -> None:
     target.parent.mkdir(parents=True)
     match there:
         case "file":
@@ -65,7 +74,7 @@ def test_what_is_at_the_target_is_not_touched(uri: str, target: Path, there: str
             (target / "file").write_bytes(b"precious")
         case _:
             target.symlink_to("nowhere")
-    with pytest.raises(FileExistsError, match="exists and is not empty"):
+    with pytest.raises(FileExistsError, match=f"exists and {words}"):
         restore_checkpoint(uri, target)
     assert [path.name for path in target.parent.iterdir()] == [target.name]
 
@@ -160,3 +169,75 @@ def test_a_restore_that_a_full_disk_cut_off_goes_on(
     assert sorted(fetched + again) == sorted(file.path for file in manifest.files)
     assert sum(counted) == manifest.size
     assert [path.name for path in target.parent.iterdir()] == [target.name]
+
+
+class FetchCount:
+    """Counts which files are read from a store."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch):
+        self.fetched: list[str] = []
+        real = FileStore.get
+
+        def get(store: FileStore, key: str, *args: Any) -> Any:
+            self.fetched.append(key)
+            return real(store, key, *args)
+
+        monkeypatch.setattr(FileStore, "get", get)
+
+
+@pytest.mark.parametrize("interruption", [KeyboardInterrupt, SystemExit, RuntimeError])
+def test_what_an_interrupted_restore_has_fetched_is_kept(
+    uri: str, target: Path, monkeypatch: pytest.MonkeyPatch, interruption: type[BaseException]
+) -> None:
+    count = FetchCount(monkeypatch)
+
+    def interrupt(done: int) -> None:
+        if len(count.fetched) == 4:
+            raise interruption
+
+    with pytest.raises(interruption):
+        restore_checkpoint(uri, target, start_progress=lambda _total: interrupt)
+    before = count.fetched[:3]
+    count.fetched.clear()
+    restore_checkpoint(uri, target)
+    assert set(count.fetched).isdisjoint(before)
+    assert [path.name for path in target.parent.iterdir()] == [target.name]
+
+
+def test_a_corrupt_file_does_not_throw_the_others_away(
+    uri: str, exported: Path, target: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = (exported / "trainer_state.json").read_bytes()
+    flip_last_byte(exported / "trainer_state.json")
+    with pytest.raises(CheckpointError, match="is corrupt"):
+        restore_checkpoint(uri, target)
+    (exported / "trainer_state.json").write_bytes(whole)
+    count = FetchCount(monkeypatch)
+    restore_checkpoint(uri, target)
+    assert count.fetched == ["trainer_state.json"]
+
+
+def test_of_two_restores_to_one_folder_one_works_and_one_waits(uri: str, target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    count, started, go_on = FetchCount(monkeypatch), threading.Event(), threading.Event()
+
+    def hold(_done: int) -> None:
+        started.set()
+        assert go_on.wait(20)
+
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(restore_checkpoint, uri, target, start_progress=lambda _total: hold)
+        assert started.wait(20)
+        second = pool.submit(restore_checkpoint, uri, target)
+        assert not second.done()
+        go_on.set()
+        assert first.result(20) == second.result(20)
+    assert len(count.fetched) == len(set(count.fetched))
+
+
+def test_a_folder_that_has_the_export_already_is_left_as_it_is(uri: str, target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    restore_checkpoint(uri, target)
+    before = {path: path.stat().st_mtime_ns for path in target.rglob("*")}
+    count = FetchCount(monkeypatch)
+    restore_checkpoint(uri, target)
+    assert count.fetched == []
+    assert {path: path.stat().st_mtime_ns for path in target.rglob("*")} == before

@@ -60,6 +60,9 @@ def test_a_checkpoint_goes_out_is_verified_and_comes_back(tmp_path: Path, output
     ).read_bytes()
     assert json.loads((tmp_path / "exports" / "checkpoint-10" / "manifest.json").read_bytes())["source"] == "run/job"
     assert facts("export", output, target) == {**exported, "existed": True}
+    again = run("restore", exported["uri"], output)
+    assert (again.exit_code, again.stderr.count("\n")) == (1, 1)
+    assert "exists and is not empty, and is not this export" in again.stderr
 
 
 def test_people_get_one_line_for_each_fact(output: Path, target: str) -> None:
@@ -85,7 +88,6 @@ def test_weights_only_leaves_states_behind(output: Path, target: str) -> None:
         (("export", "/nothing", "TARGET"), 1, "no complete checkpoint in /nothing"),
         (("verify", "TARGET/checkpoint-10"), 1, "contains no export: it has no manifest.json"),
         (("verify", "nothing"), 2, "'nothing' is not a URI"),
-        (("restore", "TARGET/checkpoint-10", "OUTPUT"), 1, "exists and is not empty"),
         (("restore", "TARGET/checkpoint-10", "OUTPUT/new"), 1, "contains no export"),
     ],
 )

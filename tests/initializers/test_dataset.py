@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from trainwright.initializers import DatasetOptions, InitializerError, Receipt, initialize_dataset, initialize_model
+from trainwright.initializers import DatasetOptions, InitializerError, Receipt, initialize_dataset, initialize_model, placement
 from trainwright.initializers import dataset as dataset_module
 from trainwright.initializers.rows import read_rows
 from trainwright.storage import transfer
@@ -370,9 +370,8 @@ def test_a_source_that_is_not_there_or_holds_nothing_is_said(source: Path, targe
     assert not list(target.parent.iterdir())
 
 
-@pytest.mark.parametrize(
-    ("before", "number"), [*((False, number) for number in range(1, 8)), *((True, number) for number in range(1, 9))]
-)
+@pytest.mark.parametrize("before", [False, True])
+@pytest.mark.parametrize("number", range(1, 8))
 def test_a_full_disk_at_any_time_leaves_what_was_there_and_the_next_run_finishes(
     source: Path, target: Path, rows: Rows, monkeypatch: pytest.MonkeyPatch, before: bool, number: int
 ) -> None:
@@ -395,8 +394,8 @@ def test_a_full_disk_at_any_time_leaves_what_was_there_and_the_next_run_finishes
 
     failed = False
     with monkeypatch.context() as patched:
-        for name in ("fsync", "replace"):
-            patched.setattr(os, name, full(getattr(os, name)))
+        for place, name in ((os, "fsync"), (os, "replace"), (placement, "exchange")):
+            patched.setattr(place, name, full(getattr(place, name)))
         try:
             prepare(source, target)
         except NoSpace:

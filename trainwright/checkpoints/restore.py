@@ -2,39 +2,74 @@
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import os
 from collections.abc import Callable
 from pathlib import Path
 
 from trainwright.checkpoints.errors import CheckpointError
 from trainwright.checkpoints.manifest import Manifest, ManifestFile
-from trainwright.checkpoints.verify import read_manifest
+from trainwright.checkpoints.verify import folder_mismatch, read_manifest
 from trainwright.storage.digests import ProgressCallback, file_digest, no_progress
+from trainwright.storage.locks import file_lock
 from trainwright.storage.open import open_store
 from trainwright.storage.scratch import scratch_folder
 from trainwright.storage.store import Store, StoredFile
 from trainwright.storage.transfer import check_space, disk_errors
 
+log = logging.getLogger(__name__)
+_WAIT_SECONDS = 6 * 3600.0
+"""For another restore to the same folder: longer than hundreds of gigabytes take."""
+
 
 def restore_checkpoint(
     uri: str, target: Path, *, digest: str = "", start_progress: Callable[[int], ProgressCallback] = lambda _total: no_progress
 ) -> Manifest:
-    """Copy the export at `uri` to the new folder `target`. Returns its manifest. Resumes an interrupted copy.
+    """Copy the export at `uri` to the folder `target`. Returns its manifest.
 
-    Raises NoCheckpoint, CheckpointError for files that differ from the manifest, StorageError, FileExistsError.
+    What an interrupted or failed restore has fetched is kept and verified; only files that differ are fetched again. A second
+    restore to the same folder waits for the first. A folder that already has exactly these files is left as it is.
+    Raises NoCheckpoint, CheckpointError for files that differ from the manifest, StorageError, FileExistsError for a folder with
+    other contents.
     """
-    if os.path.lexists(target) and (not target.is_dir() or any(target.iterdir())):
-        raise FileExistsError(f"{target} exists and is not empty")
+    _require_replaceable(target)
     store = open_store(uri)
     manifest = read_manifest(store, digest)
-    with disk_errors(target), scratch_folder(target, manifest.digest) as partial:
+    with contextlib.ExitStack() as stack:
+        with disk_errors(target):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            stack.enter_context(file_lock(target.with_name(f".{target.name}.lock"), timeout=_WAIT_SECONDS))
+        if not _is_there(target, manifest):
+            with disk_errors(target):
+                _restore(store, manifest, target, start_progress)
+    return manifest
+
+
+def _restore(store: Store, manifest: Manifest, target: Path, start_progress: Callable[[int], ProgressCallback]) -> None:
+    with scratch_folder(target, manifest.digest, keep=True) as partial:
         fetched = {file.path for file in manifest.files if _size_of(partial / file.path) == file.size}
         check_space(target, sum(file.size for file in manifest.files if file.path not in fetched))
         on_progress = start_progress(manifest.size)
         for file in manifest.files:
             _fetch(store, file, partial / file.path, on_progress)
         os.replace(partial, target)
-    return manifest
+
+
+def _is_there(target: Path, manifest: Manifest) -> bool:
+    """Whether an earlier or a concurrent restore has made the folder. Raises FileExistsError for other contents."""
+    if not target.is_dir() or not any(target.iterdir()):
+        _require_replaceable(target)
+        return False
+    if mismatch := folder_mismatch(target, manifest):
+        raise FileExistsError(f"{target} exists and is not empty, and is not this export: {mismatch}")
+    log.info("event=already_restored path=%s manifest=%s", target, manifest.digest)
+    return True
+
+
+def _require_replaceable(target: Path) -> None:
+    if os.path.lexists(target) and (target.is_symlink() or not target.is_dir()):
+        raise FileExistsError(f"{target} exists and is not a folder")
 
 
 def _fetch(store: Store, file: ManifestFile, local_path: Path, on_progress: ProgressCallback) -> None:
@@ -42,6 +77,7 @@ def _fetch(store: Store, file: ManifestFile, local_path: Path, on_progress: Prog
         on_progress(file.size)
         return
     if store.get(file.path, local_path, on_progress) != StoredFile(file.size, file.sha256):
+        local_path.unlink(missing_ok=True)  # the others are kept for the next attempt
         raise CheckpointError(f"{store.uri.join(file.path)} is corrupt: its SHA-256 differs from the manifest")
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from trainwright.initializers.errors import InitializerError
+from trainwright.storage.exchange import exchange
 from trainwright.storage.locks import file_lock
 from trainwright.workspace.receipt import Receipt, read_receipt
 
@@ -39,12 +40,18 @@ def find_existing(kind: str, target: Path, source: str, revision: str | None, op
 
 
 def swap_into_place(kind: str, prepared: Path, target: Path) -> None:
-    """Move a prepared folder to `target`, replacing an earlier result. Raises the errors of `check_replaceable`, OSError."""
+    """Move a prepared folder to `target`, replacing an earlier result, which is then at `prepared` or removed.
+
+    There is always a whole folder at `target`, except for a moment on systems that cannot exchange two folders.
+    Raises the errors of `check_replaceable`, OSError.
+    """
     old = target.with_name(f".{target.name}.old")
     with file_lock(target.with_name(f".{target.name}.lock")):
         check_replaceable(kind, target)
         shutil.rmtree(old, ignore_errors=True)
         replaced = target.exists()
+        if replaced and exchange(prepared, target):
+            return
         if replaced:
             os.replace(target, old)
         try:

@@ -28,12 +28,12 @@ _LOCK, _WORK = "lock", "work"
 
 
 @contextlib.contextmanager
-def scratch_folder(target: Path, purpose: str) -> Iterator[Path]:
+def scratch_folder(target: Path, purpose: str, *, keep: bool = False) -> Iterator[Path]:
     """Yield a folder on the disk of `target` that only this process uses.
 
     It keeps the work of an earlier process of the same user with the same `purpose` that was killed or ended in a StorageError
-    (a full disk, a lost connection). Folders with another purpose are removed. It is removed when the block ends in any other
-    way. Raises StorageError, OSError.
+    (a full disk, a lost connection), with `keep` in any error, an interruption included. Folders with another purpose are
+    removed. It is removed when the block ends in any other way, or has left nothing in it. Raises StorageError, OSError.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
     stem = f".{_short(target.name)}-"  # a hash, because the name may already have the maximum length
@@ -43,12 +43,10 @@ def scratch_folder(target: Path, purpose: str) -> Iterator[Path]:
     work = folder / _WORK
     try:
         yield work
-    except StorageError:
-        if not (work.is_dir() and any(work.iterdir())):
+    except BaseException as error:
+        is_kept = keep or isinstance(error, StorageError)
+        if not (is_kept and work.is_dir() and any(work.iterdir())):
             _remove(folder, stem)
-        raise
-    except BaseException:
-        _remove(folder, stem)
         raise
     else:
         _remove(folder, stem)
