@@ -352,3 +352,15 @@ def test_a_link_is_no_checkpoint(output: Path, target: Path, write_checkpoint: C
     write_checkpoint(5)
     (output / "checkpoint-9").symlink_to("checkpoint-5")
     assert export(output, target).manifest.step == 5
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "manifest.json/nested"])
+def test_a_file_with_the_name_of_the_manifest_is_refused_before_anything_is_sent(
+    output: Path, target: Path, write_checkpoint: Callable[..., Path], name: str
+) -> None:
+    write_checkpoint(5, **{name: b"{}"})
+    with pytest.raises(
+        CheckpointError, match=r"checkpoint-5/manifest\.json has the name of the export's own manifest; rename it"
+    ):
+        export(output, target)
+    assert not (target / "checkpoint-5").exists()

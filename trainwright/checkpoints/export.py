@@ -84,6 +84,8 @@ def _export(
 ) -> ExportResult:
     with pin_checkpoint(checkpoint) as folder:
         paths = [path for path in files_below(folder) if _is_exported(path, resumable)]
+        if any(path.parts[0] == MANIFEST for path in paths):
+            raise CheckpointError(f"{checkpoint.path / MANIFEST} has the name of the export's own manifest; rename it")
         local = {_key(path): (folder / path).stat().st_size for path in paths}
         existing = _existing_manifest(store)
         on_progress = start_progress(sum(local.values()))
@@ -115,7 +117,7 @@ def _select_checkpoint(folder: Path, step: int | None) -> Checkpoint:
 
 
 def _is_exported(path: Path, resumable: bool) -> bool:
-    if path.name in _NOT_EXPORTED or path == Path(MANIFEST):
+    if path.name in _NOT_EXPORTED:
         return False
     return resumable or not (path.name in _RESUME_STATE or path.name.startswith("rng_state"))
 

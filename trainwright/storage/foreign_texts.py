@@ -1,4 +1,4 @@
-"""Texts of other libraries' errors, made fit for our own: they may quote addresses with passwords, signatures or tokens."""
+"""Texts of others, made fit for our messages: URIs and the errors of libraries may contain passwords, signatures or tokens."""
 
 from __future__ import annotations
 
@@ -8,10 +8,16 @@ from trainwright.api.one_line import one_line
 
 _MAX = 300
 _USER = re.compile(r"(?<=://)[^/\s@]{1,512}+@")
+_PASSWORD = re.compile(r"(?<=://)[^/\s@:]{0,256}+:[^/\s@]{0,512}+@")
 _QUERY = re.compile(r"\?[^\s'\"<>]++")
 _HEADER = re.compile(r"(?i)\b(bearer|basic|authorization:?|x-amz-security-token:?)\s{1,4}\S++")
 _FIRST = 4096
 """Characters that are looked at."""
+
+
+def shown_uri(text: str) -> str:
+    """Return a URI that a user has given, quoted for a message: without a password and without a query, which may be a signature."""
+    return repr(_QUERY.sub("?...", _PASSWORD.sub("***@", text[:_FIRST])))
 
 
 def without_credentials(error: object) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 from urllib.parse import quote, unquote_to_bytes
 
 from trainwright.storage.errors import BadUri, StorageError
+from trainwright.storage.foreign_texts import shown_uri
 
 SCHEMES = ("file", "hf", "s3")
 _SYNTAX = re.compile(r"^([a-z][a-z0-9+.-]*)://(.*)$", re.IGNORECASE | re.DOTALL)
@@ -33,17 +34,17 @@ class StorageUri:
         """Parse a URI. Raises BadUri, which quotes the text, if it is malformed or its scheme is unknown."""
         match = _SYNTAX.match(text.strip())
         if not match:
-            raise BadUri(f"{text!r} is not a URI; expected one of {', '.join(s + '://' for s in SCHEMES)}")
+            raise BadUri(f"{shown_uri(text)} is not a URI; expected one of {', '.join(s + '://' for s in SCHEMES)}")
         scheme, rest = match[1].lower(), match[2]
         if scheme not in SCHEMES:
-            raise BadUri(f"{text!r}: the scheme {scheme!r} is not supported yet; supported: {', '.join(SCHEMES)}")
+            raise BadUri(f"{shown_uri(text)}: the scheme {scheme!r} is not supported yet; supported: {', '.join(SCHEMES)}")
         if scheme == "file":
             return cls("file", _file_path(text, rest))
         if scheme == "s3":
             return cls("s3", _object(text, rest))
         name, _, revision = rest.strip("/").partition("@")
         if not _HUB_NAME.fullmatch(name):
-            raise BadUri(f"{text!r}: expected hf://org/name or hf://org/name@revision")
+            raise BadUri(f"{shown_uri(text)}: expected hf://org/name or hf://org/name@revision")
         return cls("hf", name, revision)
 
     @classmethod
@@ -79,9 +80,9 @@ def _file_path(text: str, rest: str) -> str:
     host, slash, quoted = rest.partition("/")
     path = os.fsdecode(unquote_to_bytes(quoted))
     if host not in ("", "localhost") or not slash:
-        raise BadUri(f"{text!r}: a file URI needs an absolute path, as in file:///data/set (three slashes)")
+        raise BadUri(f"{shown_uri(text)}: a file URI needs an absolute path, as in file:///data/set (three slashes)")
     if "\0" in path or ".." in path.split("/"):
-        raise BadUri(f"{text!r}: a path cannot contain .. or a NUL byte")
+        raise BadUri(f"{shown_uri(text)}: a path cannot contain .. or a NUL byte")
     return posixpath.normpath("/" + path.lstrip("/"))
 
 
@@ -89,9 +90,9 @@ def _object(text: str, rest: str) -> str:
     bucket, _, key = rest.partition("/")
     key = key.strip("/")
     if not _BUCKET.fullmatch(bucket):
-        raise BadUri(f"{text!r}: expected s3://bucket/key, but {bucket!r} is not a valid bucket name")
+        raise BadUri(f"{shown_uri(text)}: expected s3://bucket/key, but this is not a valid bucket name")
     if key and any(part in ("", ".", "..") for part in key.split("/")):
-        raise BadUri(f"{text!r}: a key cannot contain empty parts, . or ..")
+        raise BadUri(f"{shown_uri(text)}: a key cannot contain empty parts, . or ..")
     if any(ord(letter) < 32 or ord(letter) == 127 for letter in key):
-        raise BadUri(f"{text!r}: a key cannot contain control characters")
+        raise BadUri(f"{shown_uri(text)}: a key cannot contain control characters")
     return f"{bucket}/{key}" if key else bucket
