@@ -5,6 +5,7 @@ matcher slow: long repetitions of what the expression accepts, and an end that i
 """
 
 import ast
+import gc
 import importlib
 import pkgutil
 import re
@@ -115,7 +116,16 @@ def test_the_expressions_are_found() -> None:
     assert len(list(expressions("trainwright.jobs"))) > 30
 
 
+@pytest.fixture
+def no_collection() -> Iterator[None]:
+    """Time that the garbage collector takes with all that other tests have left is not that of an expression."""
+    gc.disable()
+    yield
+    gc.enable()
+
+
 @pytest.mark.medium
+@pytest.mark.usefixtures("no_collection")
 @pytest.mark.parametrize("package", PACKAGES)
 def test_property_every_expression_takes_linear_time(package: str) -> None:
     for name, expression, method in expressions(package):
