@@ -1,5 +1,6 @@
 """What comes back is what was exported, byte for byte and whole; anything else comes back as an error and no folder."""
 
+import hashlib
 import json
 import threading
 from collections.abc import Callable
@@ -114,11 +115,12 @@ def test_every_damaged_file_is_named(uri: str, exported: Path) -> None:
 
 def test_a_file_and_its_manifest_changed_together_are_betrayed_by_the_digest(uri: str, exported: Path, target: Path) -> None:
     digest = verify_export(uri).digest
-    (exported / "trainer_state.json").write_bytes(b"{}")
+    changed = b'{"global_step": 5}'
+    (exported / "trainer_state.json").write_bytes(changed)
 
     def adapt(document: dict[str, Any]) -> None:
         (entry,) = (f for f in document["files"] if f["path"] == "trainer_state.json")
-        entry.update(size=2, sha256="44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a")
+        entry.update(size=len(changed), sha256=hashlib.sha256(changed).hexdigest())
 
     rewrite(exported / "manifest.json", adapt)
     assert verify_export(uri)
@@ -241,3 +243,11 @@ def test_a_folder_that_has_the_export_already_is_left_as_it_is(uri: str, target:
     restore_checkpoint(uri, target)
     assert count.fetched == []
     assert {path: path.stat().st_mtime_ns for path in target.rglob("*")} == before
+
+
+def test_a_manifest_of_another_step_than_its_content_is_refused(uri: str, exported: Path, target: Path) -> None:
+    rewrite(exported / "manifest.json", lambda document: document.update(step=6))
+    for read in (lambda: verify_export(uri), lambda: restore_checkpoint(uri, target)):
+        with pytest.raises(CheckpointError, match=r"the manifest is of step 6, but trainer_state\.json of step 5"):
+            read()
+    assert not target.exists()

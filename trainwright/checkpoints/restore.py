@@ -9,13 +9,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 from trainwright.checkpoints.errors import CheckpointError
+from trainwright.checkpoints.hf_trainer import STATE
 from trainwright.checkpoints.manifest import Manifest, ManifestFile
-from trainwright.checkpoints.verify import folder_mismatch, read_manifest
+from trainwright.checkpoints.verify import check_step, folder_mismatch, read_manifest
 from trainwright.storage.digests import ProgressCallback, file_digest, no_progress
 from trainwright.storage.locks import file_lock
 from trainwright.storage.open import open_store
+from trainwright.storage.plain_files import read_plain
 from trainwright.storage.scratch import scratch_folder
-from trainwright.storage.store import Store, StoredFile
+from trainwright.storage.store import MAX_SMALL_FILE, Store, StoredFile
 from trainwright.storage.transfer import check_space, disk_errors
 
 log = logging.getLogger(__name__)
@@ -53,6 +55,8 @@ def _restore(store: Store, manifest: Manifest, target: Path, start_progress: Cal
         on_progress = start_progress(manifest.size)
         for file in manifest.files:
             _fetch(store, file, partial / file.path, on_progress)
+        if (partial / STATE).is_file():
+            check_step(manifest, read_plain(partial / STATE, MAX_SMALL_FILE, partial), str(store.uri))
         os.replace(partial, target)
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
 from trainwright.checkpoints.errors import CheckpointError, NoCheckpoint
+from trainwright.checkpoints.hf_trainer import STATE
 from trainwright.checkpoints.manifest import MANIFEST, Manifest
 from trainwright.storage.digests import ProgressCallback, file_digest, no_progress
 from trainwright.storage.errors import NotFound
@@ -20,7 +22,8 @@ def verify_export(
 ) -> Manifest:
     """Read every file of the export at `uri` and compare it with the manifest; with `digest`, check the manifest too.
 
-    Returns the manifest. Raises NoCheckpoint without an export, CheckpointError with all files that differ, StorageError.
+    The manifest's step is compared with the content, too. Returns the manifest.
+    Raises NoCheckpoint without an export, CheckpointError with all files that differ, StorageError.
     """
     store = open_store(uri)
     manifest = read_manifest(store, digest)
@@ -36,7 +39,22 @@ def verify_export(
             wrong.append(f"{file.path} has a different SHA-256 than in the manifest")
     if wrong:
         raise CheckpointError(f"{uri} is corrupt: {'; '.join(wrong)}")
+    if any(file.path == STATE for file in manifest.files):
+        check_step(manifest, store.read(STATE), uri)
     return manifest
+
+
+def check_step(manifest: Manifest, state: bytes, where: str) -> None:
+    """Compare the manifest's step with that in `trainer_state.json`. Raises CheckpointError, which names `where`.
+
+    Resuming, retention and `latest.json` go by the manifest's step, and training by that of the state.
+    """
+    try:
+        found = json.loads(state)["global_step"]
+    except (ValueError, TypeError, KeyError, RecursionError):
+        raise CheckpointError(f"{where} is not a checkpoint: {STATE} has no global_step") from None
+    if found != manifest.step:
+        raise CheckpointError(f"{where}: the manifest is of step {manifest.step}, but {STATE} of step {found!r}")
 
 
 def folder_mismatch(folder: Path, manifest: Manifest) -> str:
