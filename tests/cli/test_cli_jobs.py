@@ -14,6 +14,7 @@ import yaml
 from waiting import eventually
 
 from trainwright.api.kinds import CLUSTER_TRAINING_RUNTIME, POD, TRAINJOB
+from trainwright.cluster.retrying import RetryingCluster
 from trainwright.controlplane.plane import ControlPlane
 from trainwright.jobs.state.pods import pods_of
 
@@ -144,7 +145,10 @@ def test_runtimes_of_the_cluster(plane: ControlPlane, run: Run) -> None:
 @pytest.mark.parametrize(
     "command", [["get"], ["get", "x"], ["wait", "x"], ["delete", "x"], ["logs", "x"], ["runtimes", "list", "--cluster"]]
 )
-def test_a_dead_cluster_is_one_line(plane: ControlPlane, run: Run, tmp_path: Path, command: list[str]) -> None:
+def test_a_dead_cluster_is_one_line(
+    plane: ControlPlane, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: list[str]
+) -> None:
+    monkeypatch.setitem(RetryingCluster.__init__.__kwdefaults__, "seconds", 0.3)  # half a minute otherwise
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         port = taken.getsockname()[1]
