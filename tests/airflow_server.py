@@ -62,6 +62,9 @@ class AirflowServer:
         found: dict[str, Any] = self.call("GET", f"dags/{dag}/dagRuns/{quote(run)}/taskInstances/{task}")
         return found
 
+    def run_state(self, dag: str, run: str) -> str:
+        return str(self.call("GET", f"dags/{dag}/dagRuns/{quote(run)}")["state"])
+
     def clear(self, dag: str, run: str) -> None:
         body = {"dry_run": False, "dag_run_id": run, "only_failed": False, "reset_dag_runs": True}
         self.call("POST", f"dags/{dag}/clearTaskInstances", body)
