@@ -17,9 +17,9 @@ from urllib.parse import quote, unquote
 from airflow.sdk import BaseHook, Variable
 from airflow.sdk.exceptions import AirflowFailException
 
-from trainwright.api.documents import load_documents
 from trainwright.api.errors import ApiError
 from trainwright.api.hub_names import with_scheme
+from trainwright.storage.foreign_texts import without_user
 
 VARIABLE = "trainwright_allowed_places"
 EXTRA = "allowed_places"
@@ -42,7 +42,7 @@ def check_places(conn_ids: Iterable[str | None], **places: Any) -> None:
         for source, allowed in lists.items():
             if not any(_is_below(uri, prefix) for prefix in allowed):
                 raise PlaceNotAllowed(
-                    f"{parameter}: {_without_password(uri)} is not allowed by {source}; allowed: {', '.join(allowed) or 'nothing'}"
+                    f"{parameter}: {without_user(uri)} is not allowed by {source}; allowed: {', '.join(allowed) or 'nothing'}"
                 )
 
 
@@ -88,16 +88,14 @@ def _uris(parameter: str, given: Any) -> Iterator[str]:
 
 def _manifest_uris(given: Any) -> Iterator[str]:
     """Yield the file of a manifest, and the sources and claims in it. An unreadable manifest is rejected later, with its reason."""
-    documents: list[Any] = [given]
-    if isinstance(given, str):
-        try:
-            if "\n" not in given and given.endswith((".yaml", ".yml", ".json")):
-                yield from _uris("manifest file", given)
-                documents = load_documents(Path(given).read_bytes(), given)
-            else:
-                documents = load_documents(given, "manifest")
-        except (ApiError, ValueError, OSError):
-            return
+    from trainwright.jobs.request.manifest_source import manifest_documents, manifest_file
+
+    if file := manifest_file(given):
+        yield from _uris("manifest file", file)
+    try:
+        documents = manifest_documents(given)
+    except (ApiError, ValueError):
+        return
     for document in documents:
         yield from _sources_and_claims(document)
 
@@ -114,12 +112,6 @@ def _sources_and_claims(value: Any) -> Iterator[str]:
     elif isinstance(value, list):
         for inner in value:
             yield from _sources_and_claims(inner)
-
-
-def _without_password(uri: str) -> str:
-    scheme, separator, rest = uri.partition("://")
-    authority, slash, path = rest.partition("/")
-    return f"{scheme}{separator}{authority.rpartition('@')[2]}{slash}{path}"
 
 
 def _is_below(uri: str, prefix: str) -> bool:

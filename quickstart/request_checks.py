@@ -12,6 +12,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from trainwright.api.json_reader import read_json
+from trainwright.api.one_line import one_line
 from trainwright.api.text_input import Unreadable
 from trainwright.initializers import InitializerError
 from trainwright.initializers.file_filter import FileFilter
@@ -42,7 +43,7 @@ def _check_settings(text: str) -> None:
     try:
         settings = read_json(text)
     except Unreadable as error:
-        raise RunError(f"SETTINGS is not valid JSON: {_one_line(error)}") from None
+        raise RunError(f"SETTINGS is not valid JSON: {one_line(error)}") from None
     if not isinstance(settings, dict):
         raise RunError('SETTINGS must be a JSON object, as in {"steps": 100, "learning_rate": 0.001}')
     try:
@@ -62,7 +63,7 @@ def _check_source(variable: str, text: str) -> None:
         elif uri.scheme == "s3":
             resolve_revision(uri, FileFilter("dataset" if variable == "DATASET" else "model"))
     except (InitializerError, StorageError) as error:
-        raise RunError(f"{variable}: {_one_line(error)}") from None
+        raise RunError(f"{variable}: {one_line(error)}") from None
     except OSError as error:
         raise RunError(f"{variable}={text}: {error.strerror}") from None
 
@@ -82,18 +83,14 @@ def _check_export(text: str) -> None:
     try:
         open_store(str(uri)).supports_conditional_writes(f".trainwright-check-{secrets.token_hex(8)}")
     except (StorageError, OSError) as error:
-        raise RunError(f"EXPORT={text} cannot be written to: {_one_line(error)}") from None
+        raise RunError(f"EXPORT={text} cannot be written to: {one_line(error)}") from None
 
 
 def _parsed(variable: str, text: str, schemes: tuple[str, ...]) -> StorageUri:
     try:
         uri = StorageUri.parse(text)
     except StorageError as error:
-        raise RunError(f"{variable}: {_one_line(error)}") from None
+        raise RunError(f"{variable}: {one_line(error)}") from None
     if uri.scheme not in schemes:
         raise RunError(f"{variable}={text}: expected one of {', '.join(f'{scheme}://' for scheme in schemes)}")
     return uri
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())

@@ -3,6 +3,10 @@
 import pytest
 
 from trainwright.api.integers import parse_count, parse_int64
+from trainwright.api.names import COMPLETION_INDEX
+from trainwright.api.patching.json_patch import PatchFailed, apply_json_patch
+from trainwright.controlplane.apiserver.streaming.port_forward import BadRequest, parse_ports
+from trainwright.jobs.state.pods import index_of
 
 
 @pytest.mark.parametrize(
@@ -30,3 +34,12 @@ from trainwright.api.integers import parse_count, parse_int64
 def test_integers(text: str, number: int | None) -> None:
     assert parse_int64(text) == number
     assert parse_count(text) == (None if text[:1] in ("+", "-") else number)
+
+
+@pytest.mark.parametrize("text", ["9" * 5000, "9" * 30, "\u00b2"])
+def test_whoever_reads_a_number_from_a_text_takes_none_that_python_cannot(text: str) -> None:
+    with pytest.raises(PatchFailed):
+        apply_json_patch([1], [{"op": "remove", "path": f"/{text}"}])
+    with pytest.raises(BadRequest, match="as a port"):
+        parse_ports([text])
+    assert index_of({"metadata": {"labels": {COMPLETION_INDEX: text}}}) == 0

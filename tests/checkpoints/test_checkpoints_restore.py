@@ -251,3 +251,10 @@ def test_a_manifest_of_another_step_than_its_content_is_refused(uri: str, export
         with pytest.raises(CheckpointError, match=r"the manifest is of step 6, but trainer_state\.json of step 5"):
             read()
     assert not target.exists()
+
+
+def test_the_name_of_a_target_may_be_as_long_as_names_can_be(uri: str, tmp_path: Path) -> None:
+    target = tmp_path / ("ü" * 127)
+    assert restore_checkpoint(uri, target) == restore_checkpoint(uri, target)
+    assert {path.name for path in tmp_path.iterdir()} >= {target.name}
+    assert not list(tmp_path.glob("*.lock"))

@@ -224,7 +224,7 @@ def values_of(parameter: Parameter) -> list[str]:
 
 
 @contextmanager
-def surroundings(folder: Path) -> Iterator[None]:
+def isolated_environment(folder: Path) -> Iterator[None]:
     """Work in a folder with the hostile files, with a cluster that accepts nobody, and without starting processes."""
     for name, content in FILES.items():
         (folder / name).write_bytes(content)

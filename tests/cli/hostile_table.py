@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from hostile_inputs import outcome, parameters, surroundings, values_of
+from hostile_inputs import isolated_environment, outcome, parameters, values_of
 
 SECONDS, BYTES = 10, 4 * 2**30
 COLUMNS = ("accepted", "clear error", "traceback", "crash", "hang", "silent", "escapes", "undocumented code")
@@ -28,7 +28,7 @@ Case = tuple[str, list[str]]
 
 def main(commands: list[str]) -> None:
     counts: dict[str, Counter[str]] = defaultdict(Counter)
-    with tempfile.TemporaryDirectory() as folder, surroundings(Path(folder)):
+    with tempfile.TemporaryDirectory() as folder, isolated_environment(Path(folder)):
         for parameter in parameters():
             command = " ".join(parameter.command)
             if commands and command not in commands:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 
 import pytest
-from hostile_inputs import FILES, NUMBERS, TEXTS, Parameter, outcome, parameters, surroundings, values_of
+from hostile_inputs import FILES, NUMBERS, TEXTS, Parameter, isolated_environment, outcome, parameters, values_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
@@ -17,8 +17,8 @@ RUNNER = CliRunner()
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _surroundings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    with surroundings(tmp_path_factory.mktemp("hostile")):
+def _isolated_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    with isolated_environment(tmp_path_factory.mktemp("hostile")):
         yield
 
 

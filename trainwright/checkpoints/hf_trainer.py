@@ -31,7 +31,8 @@ def step_of(folder: Path) -> int | None:
 def incomplete_reason(folder: Path, step: int | None = None) -> str | None:
     """Return why the checkpoint is incomplete, or None. `step` defaults to the one in the folder's name. Raises OSError."""
     try:
-        return _state_error(folder, step) or weights_error(folder) or _config_error(folder) or _states_error(folder)
+        problem = _state_error(folder, step) or weights_error(folder) or _config_error(folder)
+        return problem or _states_error(folder) or _missing_random_states(folder)
     except UnsafeFile as error:
         return str(error)
 
@@ -55,8 +56,16 @@ def _state_error(folder: Path, step: int | None) -> str | None:
 
 def _state(folder: Path) -> dict[str, object] | None:
     try:
-        state = json.loads(read_plain(folder / STATE, _MAX_BYTES, folder))
-    except (OSError, ValueError, RecursionError):
+        return parse_state(read_plain(folder / STATE, _MAX_BYTES, folder))
+    except OSError:
+        return None
+
+
+def parse_state(content: bytes) -> dict[str, object] | None:
+    """Return the contents of a `trainer_state.json`, or None if they are invalid."""
+    try:
+        state = json.loads(content)
+    except (ValueError, RecursionError):
         return None
     return state if isinstance(state, dict) else None
 
@@ -78,7 +87,7 @@ def _states_error(folder: Path) -> str | None:
         with open_plain(path, folder) as file:
             if not zipfile.is_zipfile(file):
                 return f"{path.name} is truncated"
-    return _missing_random_states(folder)
+    return None
 
 
 def _missing_random_states(folder: Path) -> str | None:

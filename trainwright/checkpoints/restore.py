@@ -9,15 +9,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 from trainwright.checkpoints.errors import CheckpointError
-from trainwright.checkpoints.hf_trainer import STATE
+from trainwright.checkpoints.hf_trainer import STATE, training_state
 from trainwright.checkpoints.manifest import Manifest, ManifestFile
 from trainwright.checkpoints.verify import check_step, folder_mismatch, read_manifest
 from trainwright.storage.digests import ProgressCallback, file_digest, no_progress
-from trainwright.storage.locks import file_lock
+from trainwright.storage.locks import file_lock, lock_path
 from trainwright.storage.open import open_store
-from trainwright.storage.plain_files import read_plain
 from trainwright.storage.scratch import scratch_folder
-from trainwright.storage.store import MAX_SMALL_FILE, Store, StoredFile
+from trainwright.storage.store import Store, StoredFile
 from trainwright.storage.transfer import check_space, disk_errors
 
 log = logging.getLogger(__name__)
@@ -41,7 +40,7 @@ def restore_checkpoint(
     with contextlib.ExitStack() as stack:
         with disk_errors(target):
             target.parent.mkdir(parents=True, exist_ok=True)
-            stack.enter_context(file_lock(target.with_name(f".{target.name}.lock"), timeout=_WAIT_SECONDS))
+            stack.enter_context(file_lock(lock_path(target), timeout=_WAIT_SECONDS))
         if not _is_there(target, manifest):
             with disk_errors(target):
                 _restore(store, manifest, target, start_progress)
@@ -56,7 +55,7 @@ def _restore(store: Store, manifest: Manifest, target: Path, start_progress: Cal
         for file in manifest.files:
             _fetch(store, file, partial / file.path, on_progress)
         if (partial / STATE).is_file():
-            check_step(manifest, read_plain(partial / STATE, MAX_SMALL_FILE, partial), str(store.uri))
+            check_step(manifest, training_state(partial), str(store.uri))
         os.replace(partial, target)
 
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 
 from trainwright.checkpoints.errors import CheckpointError, NoCheckpoint
-from trainwright.checkpoints.hf_trainer import STATE
+from trainwright.checkpoints.hf_trainer import STATE, parse_state
 from trainwright.checkpoints.manifest import MANIFEST, Manifest
 from trainwright.storage.digests import ProgressCallback, file_digest, no_progress
 from trainwright.storage.errors import NotFound
@@ -40,19 +39,18 @@ def verify_export(
     if wrong:
         raise CheckpointError(f"{uri} is corrupt: {'; '.join(wrong)}")
     if any(file.path == STATE for file in manifest.files):
-        check_step(manifest, store.read(STATE), uri)
+        check_step(manifest, parse_state(store.read(STATE)), uri)
     return manifest
 
 
-def check_step(manifest: Manifest, state: bytes, where: str) -> None:
-    """Compare the manifest's step with that in `trainer_state.json`. Raises CheckpointError, which names `where`.
+def check_step(manifest: Manifest, state: dict[str, object] | None, where: str) -> None:
+    """Compare the manifest's step with that in the contents of `trainer_state.json`. Raises CheckpointError, which names `where`.
 
     Resuming, retention and `latest.json` go by the manifest's step, and training by that of the state.
     """
-    try:
-        found = json.loads(state)["global_step"]
-    except (ValueError, TypeError, KeyError, RecursionError):
-        raise CheckpointError(f"{where} is not a checkpoint: {STATE} has no global_step") from None
+    found = (state or {}).get("global_step")
+    if found is None:
+        raise CheckpointError(f"{where} is not a checkpoint: {STATE} has no global_step")
     if found != manifest.step:
         raise CheckpointError(f"{where}: the manifest is of step {manifest.step}, but {STATE} of step {found!r}")
 

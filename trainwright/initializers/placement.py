@@ -10,7 +10,7 @@ from typing import Any
 
 from trainwright.initializers.errors import InitializerError
 from trainwright.storage.exchange import exchange
-from trainwright.storage.locks import file_lock
+from trainwright.storage.locks import file_lock, lock_path
 from trainwright.workspace.receipt import Receipt, read_receipt
 
 log = logging.getLogger(__name__)
@@ -46,7 +46,7 @@ def swap_into_place(kind: str, prepared: Path, target: Path) -> None:
     Raises the errors of `check_replaceable`, OSError.
     """
     old = target.with_name(f".{target.name}.old")
-    with file_lock(target.with_name(f".{target.name}.lock")):
+    with file_lock(lock_path(target)):
         check_replaceable(kind, target)
         shutil.rmtree(old, ignore_errors=True)
         replaced = target.exists()

@@ -9,7 +9,7 @@ from pathlib import Path
 from trainwright.initializers.errors import InitializerError
 from trainwright.initializers.file_filter import FileFilter, StartProgress
 from trainwright.storage.digests import file_digest
-from trainwright.storage.plain_files import FolderFiles, folder_files
+from trainwright.storage.plain_files import folder_files
 from trainwright.storage.transfer import check_space, copy_file
 from trainwright.storage.uri import StorageUri
 
@@ -70,14 +70,13 @@ def fetch(
 def _local_files(source: Path, file_filter: FileFilter) -> list[Path]:
     if not source.is_dir():
         return [Path(source.name)]
+
+    def is_wanted(path: Path) -> bool:
+        """Also a link to a folder, which would leave out all files in it without a word."""
+        return file_filter.matches(path.as_posix()) or ((source / path).is_dir() and not _is_hidden(path))
+
     found = folder_files(source)
-    # A link to a folder would leave out all files in it without a word.
-    refused = {
-        path: reason
-        for path, reason in found.refused.items()
-        if file_filter.matches(path.as_posix()) or ((source / path).is_dir() and not _is_hidden(path))
-    }
-    FolderFiles((), refused).require_none_refused(source)
+    found.require_none_refused(source, is_wanted)
     return [path for path in found.files if file_filter.matches(path.as_posix())]
 
 

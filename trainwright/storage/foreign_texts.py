@@ -20,8 +20,13 @@ def shown_uri(text: str) -> str:
     return repr(_QUERY.sub("?...", _PASSWORD.sub("***@", text[:_FIRST])))
 
 
+def without_user(text: str) -> str:
+    """Return a text whose URIs have no user name and password."""
+    return _USER.sub("", text)
+
+
 def without_credentials(error: object) -> str:
     """Return the first line of an error's text without user names and queries of addresses, tokens and control characters."""
     lines = str(error)[:_FIRST].strip().splitlines()
-    text = _QUERY.sub("", _USER.sub("", lines[0] if lines else ""))
+    text = _QUERY.sub("", without_user(lines[0] if lines else ""))
     return one_line(_HEADER.sub(r"\1 ***", text))[:_MAX] or type(error).__name__

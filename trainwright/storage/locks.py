@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import hashlib
 import os
 import stat
 import time
@@ -16,11 +17,21 @@ from trainwright.storage.errors import StorageError, UnsafeFile
 _TIMEOUT_SECONDS = 600.0
 """Maximum wait for another holder: longer than an export of tens of gigabytes takes on a slow disk."""
 _POLL = 0.1
+_MAX_NAME = 255
+"""Bytes of a file name on common file systems."""
 _HELD_ELSEWHERE = (errno.EWOULDBLOCK, errno.EACCES)
 
 
 class LocksNotSupported(OSError):
     """The file system does not support locks (some object-store mounts)."""
+
+
+def lock_path(target: Path) -> Path:
+    """Return the lock file beside a file or folder, held while that is created, replaced or deleted."""
+    name = f".{target.name}.lock"
+    if len(os.fsencode(name)) > _MAX_NAME:
+        name = f".{hashlib.sha256(os.fsencode(target.name)).hexdigest()}.lock"
+    return target.with_name(name)
 
 
 @contextlib.contextmanager

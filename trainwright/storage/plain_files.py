@@ -9,12 +9,14 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
 from trainwright.storage.errors import UnsafeFile
 
+_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
 _NAMED = 5
 """Refused files that an error names."""
 _KINDS = {
@@ -33,11 +35,11 @@ class FolderFiles:
     files: tuple[Path, ...]
     refused: dict[Path, str]
 
-    def require_none_refused(self, folder: Path) -> None:
-        """Raise UnsafeFile, which names the refused files, if there are any."""
-        if self.refused:
-            named = [f"{path} is {reason}" for path, reason in list(self.refused.items())[:_NAMED]]
-            more = f"; {len(self.refused) - _NAMED} more" if len(self.refused) > _NAMED else ""
+    def require_none_refused(self, folder: Path, is_wanted: Callable[[Path], bool] = lambda _path: True) -> None:
+        """Raise UnsafeFile, which names the refused files, if there are any that are wanted."""
+        refused = [f"{path} is {reason}" for path, reason in self.refused.items() if is_wanted(path)]
+        if refused:
+            named, more = refused[:_NAMED], f"; {len(refused) - _NAMED} more" if len(refused) > _NAMED else ""
             raise UnsafeFile(f"{folder}: only regular files inside the folder are read: {'; '.join(named)}{more}; remove them")
 
 
@@ -87,9 +89,6 @@ def read_plain(path: Path, limit: int, within: Path | None = None) -> bytes:
     if len(content) > limit:
         raise UnsafeFile(f"{path} is larger than {limit} bytes")
     return content
-
-
-_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
 
 
 def _open_within(path: Path, within: Path) -> int:

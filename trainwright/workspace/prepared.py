@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from trainwright.storage.errors import StorageError
-from trainwright.storage.locks import file_lock
+from trainwright.storage.locks import file_lock, lock_path
 from trainwright.storage.plain_files import files_below
 from trainwright.storage.transfer import disk_errors
 from trainwright.workspace.deletion import mark_deleted, remove_tree
@@ -96,11 +96,6 @@ def touch_prepared(folder: Path) -> None:
     """Mark a prepared folder as in use, so that `prune_runs` keeps it for a while. Ignored without write permission."""
     with contextlib.suppress(OSError):
         os.utime(folder)
-
-
-def lock_path(target: Path) -> Path:
-    """Return the lock file of a prepared folder, held while it is created, replaced or deleted."""
-    return target.with_name(f".{target.name}.lock")
 
 
 def _find_intact(workspace: Path, kind: Kind, entry: Entry) -> Prepared | None:

@@ -6,6 +6,8 @@ from typing import Any
 
 import orjson
 
+from trainwright.api.integers import parse_count
+
 
 class PatchFailed(ValueError):
     """An operation failed: it is unknown, its pointer does not resolve, or a `test` failed."""
@@ -131,9 +133,9 @@ def _remove(document: Any, path: list[str]) -> Any:
 def _index(items: list[Any], text: str, *, end: bool = False) -> int:
     if not text.isascii() or not text.isdigit() or (len(text) > 1 and text[0] == "0"):
         raise PatchFailed(f"{text!r} is no index")
-    index = int(text)
-    if index >= len(items) + end:
-        raise PatchFailed(f"index {index} is out of range")
+    index = parse_count(text)
+    if index is None or index >= len(items) + end:
+        raise PatchFailed(f"index {text:.100} is out of range")
     return index
 
 

@@ -30,7 +30,7 @@ def checked_manifest(given: Any, info: ValidationInfo) -> Obj | None:
     if given is None or given in ("", {}):
         return None
     try:
-        document = floats_to_integers(_only_trainjob(_documents(given)))
+        document = floats_to_integers(_only_trainjob(manifest_documents(given)))
         reject_literals({"manifest": document})  # before any error message can contain a value
         return _checked(document, (info.context or {}).get("field_validation", "Strict"))
     except LiteralSecret:
@@ -40,18 +40,25 @@ def checked_manifest(given: Any, info: ValidationInfo) -> Obj | None:
         raise ValueError(str(error)) from None
 
 
-def _documents(given: Any) -> list[Obj]:
+def manifest_file(given: Any) -> Path | None:
+    """Return the path of a manifest that is given as one; None for an object or a text."""
+    text = str(given) if isinstance(given, str | Path) else ""
+    return Path(text) if "\n" not in text and text.endswith((".yaml", ".yml", ".json")) else None
+
+
+def manifest_documents(given: Any) -> list[Obj]:
+    """Return the objects in a manifest, as it is given: an object, text or a path. Raises ApiError, ValueError."""
     if isinstance(given, dict):
         return [given]
     if not isinstance(given, str | Path):
         raise ValueError(f"expected an object, YAML text or a path, got {type(given).__name__}")
-    text = str(given)
-    if "\n" not in text and text.endswith((".yaml", ".yml", ".json")):
-        try:
-            return load_documents(Path(text).read_bytes(), text)
-        except OSError as error:
-            raise ValueError(f"{text}: {error.strerror}") from None
-    return load_documents(text, "manifest")
+    file = manifest_file(given)
+    if file is None:
+        return load_documents(str(given), "manifest")
+    try:
+        return load_documents(file.read_bytes(), str(given))
+    except OSError as error:
+        raise ValueError(f"{given}: {error.strerror}") from None
 
 
 def _only_trainjob(documents: list[Obj]) -> Obj:

@@ -13,6 +13,7 @@ from typing import Any
 
 from trainwright.api import names
 from trainwright.api.conditions import is_true
+from trainwright.api.integers import parse_count
 from trainwright.api.objects import Obj, copy_of, labels_of, name_of, uid_of
 from trainwright.jobs.state.pods import index_of, step_of
 
@@ -57,8 +58,7 @@ class SeenPod:
     @property
     def restart_attempt(self) -> int:
         """The restarts of the JobSet before this pod was created."""
-        text = labels_of(self.pod).get(names.RESTART_ATTEMPT_LABEL, "0")
-        return int(text) if text.isdigit() else 0
+        return parse_count(labels_of(self.pod).get(names.RESTART_ATTEMPT_LABEL, "")) or 0
 
     @property
     def created(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from trainwright.api import names
+from trainwright.api.integers import parse_count
 from trainwright.api.kinds import POD
 from trainwright.api.objects import Obj, labels_of, name_of, namespace_of
 from trainwright.cluster.protocol import Cluster
@@ -22,5 +23,4 @@ def step_of(pod: Obj) -> str:
 
 
 def index_of(pod: Obj) -> int:
-    text = labels_of(pod).get(names.COMPLETION_INDEX, "0")
-    return int(text) if text.isdigit() else 0
+    return parse_count(labels_of(pod).get(names.COMPLETION_INDEX, "")) or 0

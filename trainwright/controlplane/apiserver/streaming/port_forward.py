@@ -9,6 +9,7 @@ import os
 from starlette.types import Receive, Scope, Send
 
 from trainwright.api.errors import BadRequest
+from trainwright.api.integers import parse_count
 from trainwright.api.objects import Obj, name_of, uid_of
 from trainwright.controlplane.apiserver.streaming.open_streams import OpenStreams
 from trainwright.controlplane.apiserver.streaming.sessions import Sessions
@@ -23,13 +24,20 @@ _MOST_PORTS = 100
 log = logging.getLogger(__name__)
 
 
+def parse_port(text: str) -> int | None:
+    """Return a port; None for a text that is none."""
+    port = parse_count(text)
+    return port if port is not None and 0 < port < 1 << 16 else None
+
+
 def parse_ports(texts: list[str]) -> list[int]:
     """Parse the `ports` query parameters. Raises BadRequest."""
     ports = []
     for text in (text for joined in texts for text in joined.split(",")):
-        if not (text.isascii() and text.isdigit() and 0 < int(text) < 1 << 16):
+        port = parse_port(text)
+        if port is None:
             raise BadRequest(f'unable to parse "{text}" as a port: must be a number from 1 to 65535')
-        ports.append(int(text))
+        ports.append(port)
     if len(ports) > _MOST_PORTS:
         raise BadRequest(f"too many ports: {len(ports)}, must be at most {_MOST_PORTS}")
     return ports

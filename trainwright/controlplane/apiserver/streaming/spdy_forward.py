@@ -15,7 +15,7 @@ from starlette.types import Receive, Scope, Send
 from trainwright.api.objects import Obj
 from trainwright.controlplane.apiserver.streaming.channel import Channel
 from trainwright.controlplane.apiserver.streaming.open_streams import OpenStreams
-from trainwright.controlplane.apiserver.streaming.port_forward import CHUNK, forward_error, write_or_abort
+from trainwright.controlplane.apiserver.streaming.port_forward import CHUNK, forward_error, parse_port, write_or_abort
 from trainwright.controlplane.apiserver.streaming.sessions import Sessions
 from trainwright.controlplane.apiserver.streaming.spdy import (
     CANCEL,
@@ -293,5 +293,4 @@ class SpdyForward:
 
 
 def _is_valid(headers: dict[str, str]) -> bool:
-    port = headers.get("port", "")
-    return headers.get("streamtype") in ("data", "error") and port.isascii() and port.isdigit() and 0 < int(port) < 1 << 16
+    return headers.get("streamtype") in ("data", "error") and parse_port(headers.get("port", "")) is not None
