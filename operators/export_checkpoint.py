@@ -1,4 +1,4 @@
-"""Export the newest complete checkpoint of a run, verify the copy, and write its manifest last."""
+"""Export the newest complete checkpoint of a run; its manifest is written last, when every stored byte is confirmed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from trainwright.operators.task_identity import task_identity
 
 
 class ExportCheckpointOperator(BaseOperator):
-    """Copy the run's newest complete checkpoint to a store, verify the copy, and write its manifest last.
+    """Copy the run's newest complete checkpoint to a store, confirm every stored byte, and write the manifest last.
 
     :param export_uri: folder for exports; each run has its own folder below it.
     :param trainjob: the TrainJob that wrote the checkpoint; a checkpoint of another one is rejected.
@@ -21,10 +21,23 @@ class ExportCheckpointOperator(BaseOperator):
     :param store_conn_id: connection with credentials for an object store, see docs/airflow.md.
     :param workspace_path: where the workspace is mounted in the worker.
     :param resumable: also export optimizer and random states.
+    :param supersede: publish also if the run has another export of this step with other files.
+    :param best_metric: logged metric that chooses the run's best export, which `best.json` names.
+    :param greater_is_better: whether a greater `best_metric` is better.
     :return: uri, digest, step, bytes.
     """
 
-    template_fields = ("export_uri", "trainjob", "workspace_path", "run_id", "store_conn_id", "resumable")
+    template_fields = (
+        "export_uri",
+        "trainjob",
+        "workspace_path",
+        "run_id",
+        "store_conn_id",
+        "resumable",
+        "supersede",
+        "best_metric",
+        "greater_is_better",
+    )
 
     def __init__(
         self,
@@ -34,20 +47,26 @@ class ExportCheckpointOperator(BaseOperator):
         workspace_path: str = "/workspace",
         run_id: str = "",
         resumable: bool = True,
+        supersede: bool = False,
+        best_metric: str = "eval_loss",
+        greater_is_better: bool = False,
         store_conn_id: str | None = None,
         **kwargs: Any,
     ):
         super().__init__(**kwargs)
         self.export_uri, self.trainjob, self.workspace_path, self.resumable = export_uri, trainjob, workspace_path, resumable
-        self.run_id, self.store_conn_id = run_id, store_conn_id
+        self.run_id, self.store_conn_id, self.supersede = run_id, store_conn_id, supersede
+        self.best_metric, self.greater_is_better = best_metric, greater_is_better
 
     @fail_fast()
     def execute(self, context: Any) -> dict[str, Any]:
+        from trainwright.checkpoints import ExportOptions, Metric
         from trainwright.operators.allowed_places import check_places
         from trainwright.steps.export import export_run_checkpoint
 
         check_places((self.store_conn_id,), export_uri=self.export_uri, workspace_path=self.workspace_path)
         identity = task_identity(context, self.run_id)
+        metric = Metric(self.best_metric, self.greater_is_better)
         with credentials(self.store_conn_id, None):
             exported = export_run_checkpoint(
                 Path(self.workspace_path),
@@ -55,7 +74,7 @@ class ExportCheckpointOperator(BaseOperator):
                 run_id=identity.run,
                 trainjob=self.trainjob,
                 map_index=identity.map_index,
-                resumable=self.resumable,
+                options=ExportOptions(resumable=self.resumable, supersede=self.supersede, metric=metric),
             )
         return {
             "uri": exported.uri,

@@ -1,4 +1,4 @@
-"""Export the newest complete checkpoint of a run, verify the copy, and write its manifest last."""
+"""Export the newest complete checkpoint of a run; its manifest is written last, when every stored byte is confirmed."""
 
 from typing import NamedTuple
 
@@ -15,10 +15,13 @@ def export_checkpoint(
     model: dsl.Output[dsl.Model],
     workspace_path: str = "/workspace",
     resumable: bool = True,
+    supersede: bool = False,
+    best_metric: str = "eval_loss",
+    greater_is_better: bool = False,
 ) -> NamedTuple("Outputs", [("uri", str), ("digest", str), ("step", int)]):
-    """Copy the run's newest complete checkpoint to a store, verify the copy, and write its manifest last.
+    """Copy the run's newest complete checkpoint to a store, confirm every stored byte, and write the manifest last.
 
-    An existing export with the same files is verified and returned. An interrupted export is resumed.
+    An existing export with the same files is checked, repaired and returned. An interrupted export is resumed.
 
     Args:
         run_id: Id of the run whose workspace folder has the checkpoint.
@@ -27,6 +30,9 @@ def export_checkpoint(
         model: The manifest. The weights are at the returned URI, not in this artifact.
         workspace_path: Where the workspace is mounted in this step.
         resumable: Also export optimizer and random states, so that training can resume from the export.
+        supersede: Publish also if the run has another export of this step with other files.
+        best_metric: Logged metric that chooses the run's best export, which best.json names.
+        greater_is_better: Whether a greater best_metric is better.
 
     Returns:
         uri: URI of the exported checkpoint.
@@ -35,13 +41,14 @@ def export_checkpoint(
     """
     from pathlib import Path
 
-    from trainwright.checkpoints import CheckpointError
+    from trainwright.checkpoints import CheckpointError, ExportOptions, Metric
     from trainwright.steps.export import export_run_checkpoint
     from trainwright.storage import StorageError
     from trainwright.workspace import WorkspaceError
 
+    options = ExportOptions(resumable=resumable, supersede=supersede, metric=Metric(best_metric, greater_is_better))
     try:
-        exported = export_run_checkpoint(Path(workspace_path), export_uri, run_id=run_id, trainjob=trainjob, resumable=resumable)
+        exported = export_run_checkpoint(Path(workspace_path), export_uri, run_id=run_id, trainjob=trainjob, options=options)
     except (CheckpointError, StorageError, WorkspaceError) as error:
         raise SystemExit(str(error)) from None
     Path(model.path).write_bytes(exported.manifest.text())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import zipfile
+from pathlib import Path
 
 
 def safetensors(content: bytes) -> bytes:
@@ -32,3 +33,16 @@ def checkpoint_files(step: int, weights: bytes = b"weights") -> dict[str, bytes]
         "nested/ü.txt": b"",
         "trainer_state.json": json.dumps({"global_step": step, "log_history": []}).encode(),
     }
+
+
+def stored_path(export: Path, path: str) -> Path:
+    """Where a file of the export in a folder is stored."""
+    files = json.loads((export / "manifest.json").read_bytes())["files"]
+    (key,) = (file.get("key") or file["path"] for file in files if file["path"] == path)
+    return export / key
+
+
+def stored_files(export: Path) -> dict[str, bytes]:
+    """The contents of all files that the manifest lists, by their path in the checkpoint."""
+    files = json.loads((export / "manifest.json").read_bytes())["files"]
+    return {file["path"]: stored_path(export, file["path"]).read_bytes() for file in files}

@@ -8,7 +8,15 @@ from pathlib import Path
 import pytest
 from checkpoint_files import checkpoint_files
 
+from trainwright.checkpoints import quiet
+
 WriteCheckpoint = Callable[..., Path]
+
+
+@pytest.fixture(autouse=True)
+def without_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A checkpoint that was just written is exported at once. `test_quiet.py` has its own times."""
+    monkeypatch.setattr(quiet, "QUIET_SECONDS", 0.0)
 
 
 @pytest.fixture

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from checkpoint_files import stored_files, stored_path
 
-from trainwright.checkpoints import ExportResult, Manifest, NoCheckpoint, export_checkpoint, verify_export
+from trainwright.checkpoints import ExportOptions, ExportResult, Manifest, Metric, NoCheckpoint, export_checkpoint, verify_export
 from trainwright.checkpoints.errors import CheckpointError
 from trainwright.storage.errors import BadUri, StorageError
 from trainwright.storage.file_store import FileStore
@@ -42,8 +43,9 @@ def test_the_manifest_lists_every_file_as_it_lies_there(
 ) -> None:
     write_checkpoint(5)
     exported = export(output, target, metadata={"loss": 0.5})
-    files = all_files(target / "checkpoint-5")
-    manifest = Manifest.parse(files.pop("manifest.json"), "")
+    files = stored_files(target / "checkpoint-5")
+    manifest = Manifest.parse((target / "checkpoint-5" / "manifest.json").read_bytes(), "")
+    assert len(all_files(target / "checkpoint-5")) == len(files) + 1
     assert {f.path: (f.size, f.sha256) for f in manifest.files} == {
         name: (len(content), hashlib.sha256(content).hexdigest()) for name, content in files.items()
     }
@@ -51,7 +53,13 @@ def test_the_manifest_lists_every_file_as_it_lies_there(
     assert (manifest.step, manifest.source, manifest.metadata) == (5, "run/job", {"loss": 0.5})
     assert not exported.existed
     assert exported.manifest == manifest
-    assert latest(target) == {"checkpoint": "checkpoint-5", "step": 5, "manifest": exported.digest}
+    assert latest(target) == {
+        "checkpoint": "checkpoint-5",
+        "step": 5,
+        "manifest": exported.digest,
+        "created": manifest.created,
+        "resumable": True,
+    }
     assert verify_export(exported.uri, digest=exported.digest) == manifest
 
 
@@ -66,7 +74,8 @@ def test_weights_alone_leave_the_state_of_the_training_behind(
     output: Path, target: Path, write_checkpoint: Callable[..., Path]
 ) -> None:
     write_checkpoint(5)
-    exported = export(output, target, resumable=False)
+    exported = export(output, target, options=ExportOptions(resumable=False))
+    assert not exported.manifest.resumable
     names = {file.path for file in exported.manifest.files}
     assert names == {"adapter_model.safetensors", "adapter_config.json", "nested/ü.txt", "trainer_state.json"}
 
@@ -89,7 +98,7 @@ def test_a_second_export_mends_a_damaged_file(
 ) -> None:
     write_checkpoint(5)
     first = export(output, target)
-    damage(target / "checkpoint-5" / "adapter_model.safetensors")
+    damage(stored_path(target / "checkpoint-5", "adapter_model.safetensors"))
     with pytest.raises(CheckpointError, match=r"adapter_model\.safetensors"):
         verify_export(first.uri)
     second = export(output, target)
@@ -97,17 +106,61 @@ def test_a_second_export_mends_a_damaged_file(
     assert verify_export(second.uri, digest=first.digest)
 
 
-def test_another_checkpoint_of_the_same_name_is_refused_and_harms_nothing(
+def test_another_checkpoint_of_the_same_step_is_refused_and_harms_nothing(
     output: Path, target: Path, write_checkpoint: Callable[..., Path]
 ) -> None:
     write_checkpoint(5)
     first = export(output, target)
     write_checkpoint(5, b"others!")
     with pytest.raises(
-        CheckpointError, match=r"contains a different checkpoint with the same name \(adapter_model.safetensors differs\)"
+        CheckpointError, match=r"is a different checkpoint of this step, of run/job \(adapter_model.safetensors differs\)"
     ):
         export(output, target)
     assert verify_export(first.uri, digest=first.digest)
+    assert latest(target)["manifest"] == first.digest
+
+
+def test_an_export_supersedes_another_one_of_its_step_if_that_is_asked_for(
+    output: Path, target: Path, write_checkpoint: Callable[..., Path]
+) -> None:
+    write_checkpoint(5)
+    digests = [export(output, target).digest]
+    for number in (2, 3):
+        write_checkpoint(5, b"other %d" % number)
+        exported = export(output, target, options=ExportOptions(supersede=True))
+        assert exported.uri.endswith(f"/checkpoint-5.{number}")
+        assert exported.manifest.supersedes == digests[-1]
+        assert latest(target)["checkpoint"] == f"checkpoint-5.{number}"
+        assert export(output, target).digest == exported.digest  # once more is the same one
+        digests.append(exported.digest)
+    for name, digest in zip(["checkpoint-5", "checkpoint-5.2", "checkpoint-5.3"], digests, strict=True):
+        assert verify_export(str(StorageUri.from_path(target / name)), digest=digest)
+
+
+def test_a_file_that_another_rank_wrote_later_is_exported_with_the_next_one(
+    output: Path, target: Path, write_checkpoint: Callable[..., Path]
+) -> None:
+    folder = write_checkpoint(5)
+    first = export(output, target)
+    (folder / "late.txt").write_bytes(b"late")
+    second = export(output, target)
+    assert (second.existed, second.manifest.supersedes) == (False, first.digest)
+    assert {f.path for f in second.manifest.files} - {f.path for f in first.manifest.files} == {"late.txt"}
+    assert sum(file.key.startswith("../checkpoint-5/") for file in second.manifest.files) == len(first.manifest.files) - 1
+
+
+def test_weights_alone_replace_no_export_with_the_state_of_the_training(
+    output: Path, target: Path, write_checkpoint: Callable[..., Path]
+) -> None:
+    write_checkpoint(5)
+    whole = export(output, target)
+    weights = export(output, target, options=ExportOptions(resumable=False))
+    assert (weights.existed, weights.digest) == (True, whole.digest)
+    write_checkpoint(10)
+    export(output, target, options=ExportOptions(resumable=False))
+    assert latest(target)["checkpoint"] == "checkpoint-5"  # the last one to resume from
+    assert export(output, target).uri.endswith("checkpoint-10.2")
+    assert latest(target)["checkpoint"] == "checkpoint-10.2"
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"version": 2}', b"\xff"])
@@ -165,11 +218,28 @@ def test_two_runs_racing_for_one_name_never_publish_a_mixture(
         shutil.rmtree(others)
 
 
-def test_latest_never_goes_back(output: Path, target: Path, write_checkpoint: Callable[..., Path]) -> None:
+def test_latest_is_what_was_published_last(output: Path, target: Path, write_checkpoint: Callable[..., Path]) -> None:
     for step in (5, 10, 20):
         write_checkpoint(step)
-    expected = [(20, 20), (5, 20), (10, 20), (20, 20)]
+    expected = [(20, 20), (5, 5), (10, 10), (20, 10)]  # 20 was published long before
     assert [(step, latest(target)["step"]) for step, _ in expected if export(output, target, step=step)] == expected
+
+
+def test_best_is_the_one_with_the_best_metric(output: Path, target: Path, write_checkpoint: Callable[..., Path]) -> None:
+    def best(target: Path) -> int:
+        return int(json.loads((target / "best.json").read_bytes())["step"])
+
+    for step, loss in ((5, 0.5), (10, 0.2), (15, 0.3), (20, float("nan"))):
+        history = [{"step": step - 1, "eval_loss": 0.0}, {"step": step, "eval_loss": loss, "epoch": 1.0}]
+        state = json.dumps({"global_step": step, "log_history": history}).encode()
+        write_checkpoint(step, **{"trainer_state.json": state})
+    steps = [(best(target), latest(target)["step"]) for step in (5, 10, 15, 20) if export(output, target, step=step)]
+    assert steps == [(5, 5), (10, 10), (10, 15), (10, 20)]
+    greater = Metric("eval_loss", greater_is_better=True)
+    export(output, target, step=5, options=ExportOptions(metric=greater))
+    assert best(target) == 5  # chosen by another rule from now on
+    export(output, target, step=10, options=ExportOptions(metric=Metric("bleu")))
+    assert best(target) == 5
 
 
 def test_latest_never_goes_back_when_a_later_step_is_published_between_look_and_write(
@@ -252,17 +322,16 @@ def test_a_target_that_cannot_be_one_is_refused_first(output: Path, write_checkp
         export_checkpoint(output, "exports", source="")
 
 
-def test_a_stored_file_that_is_a_link_out_of_the_export_is_not_written_through(
+def test_a_link_in_place_of_an_export_is_not_written_through(
     tmp_path: Path, output: Path, target: Path, write_checkpoint: Callable[..., Path]
 ) -> None:
     write_checkpoint(5)
-    (tmp_path / "victim").write_bytes(b"precious")
-    (target / "checkpoint-5").mkdir(parents=True)
-    (target / "checkpoint-5" / "adapter_config.json").symlink_to(tmp_path / "victim")
-    with pytest.raises(StorageError, match="is outside of"):
+    (tmp_path / "elsewhere").mkdir()
+    target.mkdir()
+    (target / "checkpoint-5").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(StorageError, match="link out of"):
         export(output, target)
-    assert (tmp_path / "victim").read_bytes() == b"precious"
-    assert not (target / "checkpoint-5" / "manifest.json").exists()
+    assert not list((tmp_path / "elsewhere").iterdir())
 
 
 def test_a_name_that_is_no_text_is_refused_before_anything_is_sent(
@@ -285,7 +354,7 @@ def test_files_behind_links_inside_the_checkpoint_are_exported_as_files(
     shutil.move(folder / "adapter_config.json", folder / "blob")
     (folder / "adapter_config.json").symlink_to("blob")
     exported = export(output, target)
-    assert not (target / "checkpoint-5" / "adapter_config.json").is_symlink()
+    assert not stored_path(target / "checkpoint-5", "adapter_config.json").is_symlink()
     assert verify_export(exported.uri)
 
 

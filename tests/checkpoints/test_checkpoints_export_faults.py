@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from trainwright.checkpoints import NoCheckpoint, export_checkpoint, restore_checkpoint, verify_export
+from trainwright.checkpoints import NoCheckpoint, export_checkpoint, restore_checkpoint, upload, verify_export
 from trainwright.checkpoints.errors import CheckpointError
 from trainwright.storage import transfer
 from trainwright.storage.errors import NoSpace, StorageError
@@ -73,6 +73,12 @@ def fails_at(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[int, BaseExc
     monkeypatch.undo()
 
 
+@pytest.fixture(autouse=True)
+def one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that what was written before a fault is known."""
+    monkeypatch.setattr(upload, "_SMALL_AT_ONCE", 1)
+
+
 @pytest.mark.parametrize("number", range(WRITES))
 @pytest.mark.parametrize("error", [Dead(), NoSpace("full")], ids=["killed", "disk-full"])
 def test_an_export_that_is_cut_off_at_any_write_goes_on_there(
@@ -105,7 +111,7 @@ def test_an_export_that_is_cut_off_at_any_write_goes_on_there(
     monkeypatch.undo()
     second = fails_at(99, error)
     exported = export_checkpoint(output, uri, source="run")
-    assert sorted(first + second) == sorted({*first, *second})  # nothing is written twice
+    assert sorted(first + second) == sorted({*first, *second})  # no key is written twice
     assert exported.existed == published
     assert verify_export(exported.uri, digest=exported.digest)
     assert json.loads((target / "latest.json").read_bytes())["manifest"] == exported.digest
@@ -126,7 +132,7 @@ def test_an_export_that_is_killed_leaves_nothing_behind_once_it_is_run_again(
     assert [path.name for path in output.iterdir()] == ["checkpoint-5"]
     lock_files = [path for path in target.rglob("*") if path.suffix == ".lock"]
     assert lock_files == []
-    listed = {f.path for f in exported.manifest.files} | {"manifest.json"}
+    listed = {f.key for f in exported.manifest.files} | {"manifest.json"}
     found = {p.relative_to(target / "checkpoint-5").as_posix() for p in (target / "checkpoint-5").rglob("*") if p.is_file()}
     assert found == listed
 
@@ -192,7 +198,7 @@ def test_a_rotation_that_has_begun_before_the_files_are_pinned_is_noticed(
 def test_a_rotation_that_took_an_optional_file_before_anybody_looked_is_noticed_by_what_it_takes_next(
     output: Path, target: Path, uri: str, write_checkpoint: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder = write_checkpoint(5, **{"optimizer.pt": None})
+    folder = write_checkpoint(5, **{"nested/ü.txt": None})
     real = os.link
 
     def link(source: Path, *args: Any, **options: Any) -> None:
@@ -213,32 +219,39 @@ def test_a_checkpoint_that_is_written_anew_meanwhile_is_not_published(
 
     def put(self: FileStore, source: Path, key: str, *args: Any, **options: Any) -> Any:
         stored = real(self, source, key, *args, **options)
-        if key == "adapter_model.safetensors":  # in place: a hard link does not protect from that
-            with open(folder / key, "r+b") as file:
+        if source.name == "adapter_model.safetensors":  # in place: a hard link does not protect from that
+            with open(folder / source.name, "r+b") as file:
                 file.seek(-1, os.SEEK_END)
                 file.write(b"!")
-            os.utime(folder / key, ns=(1, 1))
+            os.utime(folder / source.name, ns=(1, 1))
         return stored
 
     monkeypatch.setattr(FileStore, "put", put)
-    with pytest.raises(CheckpointError, match="changed during the export"):
+    with pytest.raises(CheckpointError, match=r"is still being written \(adapter_model\.safetensors changed\)"):
         export_checkpoint(output, uri, source="run")
     assert not (target / "checkpoint-5" / "manifest.json").exists()
 
 
-def test_what_a_store_lost_on_the_way_is_noticed(
-    output: Path, target: Path, uri: str, write_checkpoint: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("times", [1, 99])
+def test_what_a_store_damaged_is_sent_again_and_never_published(
+    output: Path, target: Path, uri: str, write_checkpoint: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, times: int
 ) -> None:
     write_checkpoint(5)
-    real = FileStore.put
+    real, damaged = FileStore.put, []
 
     def put(self: FileStore, source: Path, key: str, *args: Any, **options: Any) -> Any:
         stored = real(self, source, key, *args, **options)
-        (target / "checkpoint-5" / key).write_bytes(b"")
+        if source.name == "optimizer.pt" and len(damaged) < times:
+            damaged.append(key)
+            content = (target / key).read_bytes()
+            (target / key).write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
         return stored
 
     monkeypatch.setattr(FileStore, "put", put)
-    with pytest.raises(CheckpointError, match=r"bytes, stored 0"):
+    if times == 1:
+        assert verify_export(export_checkpoint(output, uri, source="run").uri)
+        return
+    with pytest.raises(CheckpointError, match=r"returns other data than was sent for optimizer\.pt; not published"):
         export_checkpoint(output, uri, source="run")
     assert not (target / "checkpoint-5" / "manifest.json").exists()
 

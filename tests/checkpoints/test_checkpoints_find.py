@@ -117,7 +117,9 @@ def test_where_there_is_none_it_is_said_why(output: Path, write_checkpoint: Call
     with pytest.raises(NoCheckpoint, match=f"^no complete checkpoint in {output}$"):
         latest_checkpoint(output)
     write_checkpoint(5, **{"trainer_state.json": None})
-    with pytest.raises(NoCheckpoint, match=r"\(checkpoint-5: trainer_state.json is missing or incomplete\)"):
+    with pytest.raises(
+        NoCheckpoint, match=r" \(checkpoint-5: trainer_state.json is missing or incomplete; read as hf-trainer\)$"
+    ):
         latest_checkpoint(output)
 
 

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from checkpoint_files import stored_path
 
-from trainwright.checkpoints import CheckpointError, NoCheckpoint, export_checkpoint, restore_checkpoint, verify_export
+from trainwright.checkpoints import CheckpointError, NoCheckpoint, export_checkpoint, restore, restore_checkpoint, verify_export
 from trainwright.checkpoints.hf_trainer import incomplete_reason
 from trainwright.storage.errors import NoSpace, NotFound, StorageError
 from trainwright.storage.file_store import FileStore
@@ -51,7 +52,7 @@ def test_every_byte_comes_back(uri: str, exported: Path, target: Path, there: bo
         target.mkdir(parents=True)
     manifest = restore_checkpoint(uri, target)
     for file in manifest.files:
-        assert (target / file.path).read_bytes() == (exported / file.path).read_bytes()
+        assert (target / file.path).read_bytes() == stored_path(exported, file.path).read_bytes()
     assert incomplete_reason(target) is None
     assert [path.name for path in target.parent.iterdir()] == [target.name]
     assert target.stat().st_mode & 0o055 == 0o055  # others read the model too
@@ -98,7 +99,7 @@ def test_a_damaged_file_is_named_and_nothing_comes_back(
     verified: str,
     restored: tuple[type[Exception], str],
 ) -> None:
-    damage(exported / name)
+    damage(stored_path(exported, name))
     with pytest.raises(CheckpointError, match=f"{name} {verified}"):
         verify_export(uri)
     with pytest.raises(restored[0], match=f"{name} {restored[1]}"):
@@ -107,8 +108,8 @@ def test_a_damaged_file_is_named_and_nothing_comes_back(
 
 
 def test_every_damaged_file_is_named(uri: str, exported: Path) -> None:
-    (exported / "optimizer.pt").unlink()
-    flip_last_byte(exported / "scheduler.pt")
+    stored_path(exported, "optimizer.pt").unlink()
+    flip_last_byte(stored_path(exported, "scheduler.pt"))
     with pytest.raises(CheckpointError, match=r"optimizer.pt is missing; scheduler.pt has a different SHA-256"):
         verify_export(uri)
 
@@ -116,7 +117,7 @@ def test_every_damaged_file_is_named(uri: str, exported: Path) -> None:
 def test_a_file_and_its_manifest_changed_together_are_betrayed_by_the_digest(uri: str, exported: Path, target: Path) -> None:
     digest = verify_export(uri).digest
     changed = b'{"global_step": 5}'
-    (exported / "trainer_state.json").write_bytes(changed)
+    stored_path(exported, "trainer_state.json").write_bytes(changed)
 
     def adapt(document: dict[str, Any]) -> None:
         (entry,) = (f for f in document["files"] if f["path"] == "trainer_state.json")
@@ -130,12 +131,24 @@ def test_a_file_and_its_manifest_changed_together_are_betrayed_by_the_digest(uri
     assert not target.exists()
 
 
-@pytest.mark.parametrize("path", ["../../victim", "/tmp/victim", "link/victim"])
-def test_a_manifest_leads_nowhere_else(tmp_path: Path, uri: str, exported: Path, target: Path, path: str) -> None:
+@pytest.mark.parametrize(
+    ("field", "path"),
+    [
+        ("path", "../../victim"),
+        ("path", "/tmp/victim"),
+        ("key", "../../victim"),
+        ("key", "/tmp/victim"),
+        ("key", "link/victim"),
+        ("key", "../link/victim"),
+        ("key", "../checkpoint-5/link/victim"),
+    ],
+)
+def test_a_manifest_leads_nowhere_else(tmp_path: Path, uri: str, exported: Path, target: Path, field: str, path: str) -> None:
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "elsewhere" / "victim").write_bytes(b"secret")
     (exported / "link").symlink_to(tmp_path / "elsewhere")
-    rewrite(exported / "manifest.json", lambda document: document["files"][0].update(path=path))
+    (exported.parent / "link").symlink_to(tmp_path / "elsewhere")
+    rewrite(exported / "manifest.json", lambda document: document["files"][0].update({field: path}))
     for read in (lambda: verify_export(uri), lambda: restore_checkpoint(uri, target)):
         with pytest.raises((CheckpointError, StorageError), match="is outside of"):
             read()
@@ -159,6 +172,7 @@ def test_a_restore_that_a_full_disk_cut_off_goes_on(
         fetched.append(key)
         return real(self, key, *args)
 
+    monkeypatch.setattr(restore, "_AT_ONCE", 1)
     with monkeypatch.context() as patched:
         patched.setattr(FileStore, "get", get)
         with pytest.raises(NoSpace):
@@ -168,7 +182,7 @@ def test_a_restore_that_a_full_disk_cut_off_goes_on(
     monkeypatch.setattr(FileStore, "get", lambda self, key, *args: (again.append(key), real(self, key, *args))[1])
     counted: list[int] = []
     manifest = restore_checkpoint(uri, target, start_progress=lambda _total: counted.append)
-    assert sorted(fetched + again) == sorted(file.path for file in manifest.files)
+    assert sorted(fetched + again) == sorted(file.key for file in manifest.files)
     assert sum(counted) == manifest.size
     assert [path.name for path in target.parent.iterdir()] == [target.name]
 
@@ -191,6 +205,7 @@ class FetchCount:
 def test_what_an_interrupted_restore_has_fetched_is_kept(
     uri: str, target: Path, monkeypatch: pytest.MonkeyPatch, interruption: type[BaseException]
 ) -> None:
+    monkeypatch.setattr(restore, "_AT_ONCE", 1)
     count = FetchCount(monkeypatch)
 
     def interrupt(done: int) -> None:
@@ -209,14 +224,16 @@ def test_what_an_interrupted_restore_has_fetched_is_kept(
 def test_a_corrupt_file_does_not_throw_the_others_away(
     uri: str, exported: Path, target: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = (exported / "trainer_state.json").read_bytes()
-    flip_last_byte(exported / "trainer_state.json")
+    monkeypatch.setattr(restore, "_AT_ONCE", 1)
+    state = stored_path(exported, "trainer_state.json")
+    whole = state.read_bytes()
+    flip_last_byte(state)
     with pytest.raises(CheckpointError, match="is corrupt"):
         restore_checkpoint(uri, target)
-    (exported / "trainer_state.json").write_bytes(whole)
+    state.write_bytes(whole)
     count = FetchCount(monkeypatch)
     restore_checkpoint(uri, target)
-    assert count.fetched == ["trainer_state.json"]
+    assert [key.rpartition("/")[2] for key in count.fetched] == ["trainer_state.json"]
 
 
 def test_of_two_restores_to_one_folder_one_works_and_one_waits(uri: str, target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -258,3 +275,22 @@ def test_the_name_of_a_target_may_be_as_long_as_names_can_be(uri: str, tmp_path:
     assert restore_checkpoint(uri, target) == restore_checkpoint(uri, target)
     assert {path.name for path in tmp_path.iterdir()} >= {target.name}
     assert not list(tmp_path.glob("*.lock"))
+
+
+def test_an_export_of_the_first_layout_is_verified_restored_and_repaired(
+    output: Path, exported: Path, uri: str, target: Path
+) -> None:
+    files = json.loads((exported / "manifest.json").read_bytes())["files"]
+    for file in files:
+        (exported / file["path"]).parent.mkdir(exist_ok=True)
+        stored_path(exported, file["path"]).rename(exported / file["path"])
+    entries = [{name: file[name] for name in ("path", "size", "sha256")} for file in files]
+    first = {"version": 1, "format": "hf-trainer", "step": 5, "source": "run", "created": "2026-01-01T00:00:00Z"}
+    (exported / "manifest.json").write_text(json.dumps({**first, "metadata": {}, "files": entries}))
+    manifest = verify_export(uri)
+    assert restore_checkpoint(uri, target) == manifest
+    assert incomplete_reason(target) is None
+    (exported / "optimizer.pt").unlink()
+    again = export_checkpoint(output, str(StorageUri.from_path(exported.parent)), source="run")
+    assert (again.existed, again.digest) == (True, manifest.digest)
+    assert verify_export(uri)

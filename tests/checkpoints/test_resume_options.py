@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from checkpoint_files import stored_path
 from prepared_folders import prepare
 
 from trainwright.api import names
@@ -127,7 +128,7 @@ def test_an_earlier_export_is_gone_on_from_although_the_volume_is_further(export
 
 @pytest.mark.parametrize("file", ["adapter_model.safetensors", "trainer_state.json"])
 def test_a_damaged_export_is_refused_and_nothing_pretends_to_be_restored(exports: str, fresh: Path, file: str) -> None:
-    stored = StorageUri.parse(exports).path / "checkpoint-10" / file
+    stored = stored_path(StorageUri.parse(exports).path / "checkpoint-10", file)
     stored.write_bytes(stored.read_bytes()[:-1] + b"x")
     with pytest.raises(CheckpointError, match=f"{file} is corrupt"):
         resume_point(fresh, options=ResumeOptions(exports, "job-1"))

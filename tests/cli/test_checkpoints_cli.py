@@ -1,6 +1,10 @@
 """`trainwright export`, `verify` and `restore`: what they print for people and machines, and how they fail."""
 
 import json
+import signal
+import subprocess
+import sys
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +13,12 @@ import yaml
 from click.testing import Result
 from typer.testing import CliRunner
 
+from trainwright.checkpoints.job_record import JOBS
 from trainwright.cli.app import app
 from trainwright.storage import transfer
 from trainwright.storage.uri import StorageUri
+from trainwright.workspace import run_folder
+from trainwright.workspace.layout import run_name
 
 
 @pytest.fixture
@@ -42,14 +49,16 @@ def facts(*arguments: object) -> dict[str, Any]:
 
 
 def test_a_checkpoint_goes_out_is_verified_and_comes_back(tmp_path: Path, output: Path, target: str) -> None:
-    exported = facts("export", output, target, "--source", "run/job")
+    exported = facts("export", output, target, "--run", "run", "--source", "run/job")
     assert exported == {
-        "uri": f"{target}/checkpoint-10",
+        "uri": f"{target}/run/checkpoint-10",
         "existed": False,
         "step": 10,
         "files": 2,
         "bytes": 29,
         "digest": exported["digest"],
+        "conditional_writes": True,
+        "confirmed": "read-back",
     }
     common = {name: exported[name] for name in ("step", "files", "bytes", "digest")}
     digest = ("--digest", exported["digest"])
@@ -58,23 +67,49 @@ def test_a_checkpoint_goes_out_is_verified_and_comes_back(tmp_path: Path, output
     assert (tmp_path / "back" / "trainer_state.json").read_bytes() == (
         output / "checkpoint-10" / "trainer_state.json"
     ).read_bytes()
-    assert json.loads((tmp_path / "exports" / "checkpoint-10" / "manifest.json").read_bytes())["source"] == "run/job"
-    assert facts("export", output, target) == {**exported, "existed": True}
+    assert json.loads((tmp_path / "exports" / "run" / "checkpoint-10" / "manifest.json").read_bytes())["source"] == "run/job"
+    assert facts("export", output, target, "--run", "run") == {**exported, "existed": True}
     again = run("restore", exported["uri"], output)
     assert (again.exit_code, again.stderr.count("\n")) == (1, 1)
     assert "exists and is not empty, and is not this export" in again.stderr
 
 
 def test_people_get_one_line_for_each_fact(output: Path, target: str) -> None:
-    lines = run("export", output, target, "--step", 5).stdout.splitlines()
-    assert lines[:3] == [f"uri       {target}/checkpoint-5", "existed   False", "step      5"]
-    assert yaml.safe_load(run("verify", f"{target}/checkpoint-5", "-o", "yaml").stdout)["verified"] is True
+    lines = run("export", output, target, "--step", 5, "--run", "my run").stdout.splitlines()
+    shown = dict(line.split(maxsplit=1) for line in lines)
+    assert (shown["existed"], shown["step"], shown["confirmed"]) == ("False", "5", "read-back")
+    assert shown["uri"].startswith(f"{target}/my-run")
+    assert yaml.safe_load(run("verify", shown["uri"], "-o", "yaml").stdout)["verified"] is True
+    assert run("verify", shown["uri"], "--quick").exit_code == 0
+
+
+def test_the_run_is_known_by_its_folder_or_by_the_job_that_trained(tmp_path: Path, output: Path, target: str) -> None:
+    assert facts("export", output, target)["uri"] == f"{target}/{run_name(run_folder(tmp_path.name))}/checkpoint-10"
+    (output / JOBS).write_text(json.dumps([{"name": "first"}, {"name": "llama-sft"}]))
+    assert facts("export", output, target)["uri"] == f"{target}/llama-sft/checkpoint-10"
+    own = tmp_path / "runs" / "nightly" / "output"
+    own.parent.mkdir(parents=True)
+    output.rename(own)
+    assert facts("export", own, target)["uri"] == f"{target}/nightly/checkpoint-10"
+
+
+def test_another_checkpoint_of_the_step_is_published_only_if_that_is_asked_for(output: Path, target: str) -> None:
+    uri = facts("export", output, target)["uri"]
+    (output / "checkpoint-10" / "config.json").write_text("{}")
+    assert facts("export", output, target)["uri"] == f"{uri}.2"  # it has more files: a rank was late
+    (output / "checkpoint-10" / "config.json").write_text('{"a": 1}')
+    refused = run("export", output, target)
+    assert (refused.exit_code, refused.stdout) == (1, "")
+    assert "config.json differs" in refused.stderr
+    assert facts("export", output, target, "--supersede")["uri"] == f"{uri}.3"
 
 
 def test_weights_only_leaves_states_behind(output: Path, target: str) -> None:
-    (output / "checkpoint-10" / "rng_state.pth").write_bytes(b"PK\5\6" + b"\0" * 18)
+    for name in ("rng_state.pth", "optimizer.pt", "scheduler.pt"):
+        with zipfile.ZipFile(output / "checkpoint-10" / name, "w") as archive:
+            archive.writestr("archive/data.pkl", b"x")
     assert facts("export", output, target, "--weights-only")["files"] == 2
-    assert facts("export", output, f"{target}/whole")["files"] == 3
+    assert facts("export", output, f"{target}/whole")["files"] == 5
 
 
 @pytest.mark.parametrize(
@@ -103,7 +138,8 @@ def test_what_is_wrong_is_one_line_and_an_exit_code(
 
 def test_a_damaged_export_fails_to_verify_and_to_come_back(tmp_path: Path, output: Path, target: str) -> None:
     uri = facts("export", output, target)["uri"]
-    (tmp_path / "exports" / "checkpoint-10" / "trainer_state.json").write_bytes(b"{}")
+    (state,) = (tmp_path / "exports").rglob("trainer_state.json")
+    state.write_bytes(b"{}")
     verified = run("verify", uri)
     assert (verified.exit_code, verified.stdout) == (1, "")
     assert verified.stderr == f"{uri} is corrupt: trainer_state.json has 2 bytes instead of 19\n"
@@ -125,3 +161,68 @@ def test_a_full_disk_is_one_line(output: Path, target: str, monkeypatch: pytest.
     assert result.exit_code == 1
     assert "needed, " in result.stderr
     assert result.stderr.count("\n") == 1
+
+
+@pytest.mark.medium
+@pytest.mark.parametrize("ends_by", ["signal", "file"])
+def test_a_watch_exports_until_it_is_told_that_training_has_ended(
+    tmp_path: Path, output: Path, target: str, ends_by: str
+) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "trainwright.cli",
+        "export",
+        output,
+        target,
+        "--run",
+        "r",
+        "--watch",
+        "--poll-interval",
+        "0.2",
+    ]
+    stop = tmp_path / "stop"
+    with subprocess.Popen([*command, "--stop-file", stop, "--keep-last", "1"], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        printed = [process.stdout.readline(), process.stdout.readline()]
+        assert [f"{target}/r/checkpoint-{step} step={step} " in line for step, line in zip((5, 10), printed, strict=True)]
+        (output / "checkpoint-15" / "trainer_state.json").write_text(json.dumps({"global_step": 15}))
+        if ends_by == "signal":
+            process.send_signal(signal.SIGTERM)
+        else:
+            stop.touch()
+        assert f"{target}/r/checkpoint-15" in process.stdout.read()
+        assert process.wait(60) == 0
+    listed = facts_list("checkpoints", "list", f"{target}/r")
+    assert [each["name"] for each in listed] == ["checkpoint-15"]
+
+
+def facts_list(*arguments: object) -> list[dict[str, Any]]:
+    printed: list[dict[str, Any]] = json.loads(run(*arguments, "-o", "json").stdout)
+    return printed
+
+
+def test_exports_are_listed_compared_protected_deleted_and_promoted(output: Path, target: str) -> None:
+    first, second = (facts("export", output, target, "--run", "r", "--step", step)["uri"] for step in (5, 10))
+    runs = f"{target}/r"
+    (header, *rows) = run("checkpoints", "list", runs).stdout.splitlines()
+    assert header.split() == ["NAME", "STEP", "PUBLISHED", "SIZE", "EVAL_LOSS", "PROTECTED"]
+    assert [row.split()[:2] for row in rows] == [["checkpoint-5", "5"], ["checkpoint-10", "10"]]
+    compared = run("checkpoints", "diff", first, second)
+    assert (compared.exit_code, compared.stdout.splitlines()[0]) == (1, "changed   trainer_state.json")
+    assert run("checkpoints", "diff", first, first).exit_code == 0
+    assert run("checkpoints", "pin", first, "--reason", "paper").stdout == "checkpoint-5 is pinned (paper)\n"
+    assert run("checkpoints", "prune", runs, "--keep-last", 1, "--yes").stdout == "0 of 2 exports, 0.0 MB\n"
+    assert run("checkpoints", "unpin", first).exit_code == 0
+    told = run("checkpoints", "prune", runs, "--keep-last", 1).stdout.splitlines()
+    assert told == ["would delete checkpoint-5", "1 of 2 exports, 0.0 MB; add --yes"]
+    assert run("checkpoints", "prune", runs).exit_code == 2
+    promoted = facts("checkpoints", "promote", first, "--expected", "")
+    assert (promoted["alias"], promoted["current"]["uri"]) == ("champion", first)
+    refused = run("checkpoints", "promote", second, "--expected", "")
+    assert (refused.exit_code, refused.stderr.count("\n")) == (1, 1)
+    facts("checkpoints", "promote", second, "--reason", "better")
+    assert facts("checkpoints", "rollback", target)["current"]["uri"] == first
+    assert run("checkpoints", "alias", target).stdout.splitlines()[1].split()[0] == "champion"
+    assert run("checkpoints", "alias", target, "--alias", "challenger").exit_code == 1
+    assert facts("checkpoints", "gc", runs) == {"dry_run": True, "files": [], "bytes": 0}

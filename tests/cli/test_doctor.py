@@ -23,6 +23,7 @@ from trainwright.cli.permission_advice import calls_of
 from trainwright.cluster.protocol import Listing
 from trainwright.controlplane.plane import ControlPlane
 from trainwright.jobs.submit.rbac import CALLS
+from trainwright.storage.store import Capabilities
 from trainwright.submission.mode import Mode
 
 Run = Callable[..., Any]
@@ -346,8 +347,11 @@ def test_a_bucket_is_left_as_it_was(s3_folder: str) -> None:
 
 def test_a_bucket_that_ignores_conditions_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     class Careless:
-        def supports_conditional_writes(self, _key: str) -> bool:
-            return False
+        def check_writable(self) -> None:
+            pass
+
+        def capabilities(self) -> Capabilities:
+            return Capabilities(conditional_writes=False, checks_uploads=False)
 
     monkeypatch.setattr("trainwright.cli.job_checks.open_store", lambda _uri: Careless())
     assert check_store("s3://b/c").level is Level.warning

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from hub_server import HubServer
 
+from trainwright.storage.http.retries import RetryPolicy
+
 WHOLE = (2).to_bytes(8, "little") + b"{}"
 
 
@@ -38,21 +40,18 @@ def lines(rows: list[dict[str, str]]) -> bytes:
 
 @pytest.fixture
 def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HubServer]:
-    """A hub that `huggingface_hub` takes for the real one, and no token or cache of the person who runs the tests."""
-    pytest.importorskip("huggingface_hub")
-    from huggingface_hub import constants
+    """A hub as HF_ENDPOINT names it, with short budgets for retries, and no token or cache of the person who runs the tests."""
+    from trainwright.initializers import hub as module
 
     server = HubServer()
-    for name, value in {
-        "ENDPOINT": server.url,
-        "HUGGINGFACE_CO_URL_TEMPLATE": server.url + "/{repo_id}/resolve/{revision}/{filename}",
-        "HF_HUB_OFFLINE": False,
-        "HF_HUB_DISABLE_XET": True,
-        "HF_HUB_CACHE": str(tmp_path / "hf"),
-        "HF_TOKEN_PATH": str(tmp_path / "hf" / "token"),
-    }.items():
-        monkeypatch.setattr(constants, name, value)
-    for name in ("HF_TOKEN", "ACCESS_TOKEN", "HUGGING_FACE_HUB_TOKEN"):
+    for name in ("HF_TOKEN", "ACCESS_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "HF_HUB_CACHE"):
         monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HF_ENDPOINT", server.url)
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
+    for name in ("HF_TOKEN_PATH", "HUGGINGFACE_HUB_CACHE", "HF_HUB_DISABLE_IMPLICIT_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+    policy = RetryPolicy(first_contact=0.2, without_progress=2.0, first_pause=0.02, longest_pause=0.1)
+    monkeypatch.setattr(module, "RESOLVE_POLICY", policy)
+    monkeypatch.setattr(module, "FETCH_POLICY", policy)
     yield server
     server.stop()

@@ -428,7 +428,7 @@ def test_a_source_that_cannot_be_read_is_no_traceback(
     def denied(*_: Any, **__: Any) -> None:
         raise PermissionError(errno.EACCES, "Permission denied", str(source))
 
-    monkeypatch.setattr(os, "walk", denied)
+    monkeypatch.setattr(os, "scandir", denied)
     with pytest.raises(StorageError, match=f"{source}: Permission denied"):
         prepare(source, target)
 

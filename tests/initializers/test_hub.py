@@ -1,16 +1,24 @@
-"""hf:// through the real client against a hub on loopback: pinned, verified, once, and with an error that says what to do."""
+"""hf:// against a hub on loopback: pinned, verified, once, and with an error that says what to do."""
 
+import json
 import os
+import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, Literal
 
 import pytest
-from hub_server import HubServer
+from hub_server import FileServer, HubServer
 
 from trainwright.initializers import DatasetOptions, InitializerError, initialize_dataset, initialize_model
+from trainwright.initializers.file_filter import FileFilter
+from trainwright.initializers.hub import fetch_repository
 from trainwright.initializers.rows import read_rows
 from trainwright.storage.errors import ChecksumMismatch, StorageError
+from trainwright.storage.uri import StorageUri
+from trainwright.workspace.receipt import digest_files
 
 pytestmark = pytest.mark.medium
 DATASET, MODEL = "hf://org/rows", "hf://org/model"
@@ -197,3 +205,244 @@ def test_the_program_finds_the_hub_by_the_clients_own_variable(
     done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("model ready: 3 files architecture=LlamaForCausalLM")
+
+
+def fetch(uri: str, target: Path, *, kind: Literal["dataset", "model"] = "dataset", commit: str | None = None) -> list[str]:
+    """Fetch all files of a repository. Returns their paths in the target."""
+    fetched = fetch_repository(StorageUri.parse(uri), FileFilter(kind), commit, target, lambda _total: lambda _count: None)
+    return [path.as_posix() for path in fetched.paths]
+
+
+ODD_NAMES = ["a b.txt", "#1.txt", "50%.txt", "50%25.txt", "what?.txt", "ü/Größe €.txt", "a&b=c+d;e.txt", "x" * 200 + ".txt"]
+
+
+def test_names_with_any_character_and_empty_files_arrive_under_their_names(hub: HubServer, tmp_path: Path) -> None:
+    files = {name: name.encode() for name in ODD_NAMES} | {"empty.txt": b"", "empty.parquet": b""}
+    hub.repository("datasets/org/rows").push(files)
+    assert sorted(fetch(DATASET, tmp_path / "x")) == sorted(files)
+    assert {name: (tmp_path / "x" / name).read_bytes() for name in files} == files
+
+
+def test_a_long_list_of_files_is_read_page_by_page_from_the_same_hub(hub: HubServer, tmp_path: Path) -> None:
+    hub.page = 3
+    files = {f"{number}.txt": str(number).encode() for number in range(10)}
+    hub.repository("datasets/org/rows").push(files)
+    assert sorted(fetch(DATASET, tmp_path / "x")) == sorted(files)
+    assert len([line for line in hub.asked if "/tree/" in line]) == 4
+
+
+@pytest.mark.parametrize(
+    ("uri", "names"),
+    [
+        ("hf://datasets/org/rows@v1/data/en", ["a.txt", "sub/b.txt"]),
+        ("hf://datasets/org/rows@v1/data/en/sub/b.txt", ["b.txt"]),
+        ("hf://org/rows@v1/data/de.txt", ["de.txt"]),
+        ("hf://org/rows@v1/top.txt", ["top.txt"]),
+        ("hf://org/rows@a%2Fbranch/data/en", ["a.txt", "sub/b.txt"]),
+    ],
+)
+def test_a_folder_or_a_file_of_a_repository_is_fetched_alone(hub: HubServer, tmp_path: Path, uri: str, names: list[str]) -> None:
+    repository = hub.repository("datasets/org/rows")
+    files = {name: name.encode() for name in ("data/en/a.txt", "data/en/sub/b.txt", "data/en2/c.txt", "data/de.txt", "top.txt")}
+    for branch in ("v1", "a/branch"):
+        repository.push(files, branch)
+    assert fetch(uri, tmp_path / "x") == names
+    assert sorted(hub.downloads()) == sorted(Path(name).name for name in names)
+
+
+def test_a_path_that_the_repository_does_not_have_is_said(hub: HubServer, tmp_path: Path) -> None:
+    hub.repository("datasets/org/rows").push({"a/b.txt": b""})
+    for path in ("c", "a/c", "a/b.txt/c"):
+        with pytest.raises(InitializerError, match=f"the repository has no file or folder '{path}'"):
+            fetch(f"{DATASET}/{path}", tmp_path / "x")
+
+
+def test_the_kind_in_a_uri_must_be_the_one_that_is_prepared(hub: HubServer, tmp_path: Path) -> None:
+    with pytest.raises(InitializerError, match="hf://datasets/org/x names a dataset, but a model is needed here"):
+        initialize_model("hf://datasets/org/x", tmp_path / "model")
+    with pytest.raises(InitializerError, match="hf://models/org/x names a model, but a dataset is needed here"):
+        initialize_dataset("hf://models/org/x", tmp_path / "dataset")
+    assert hub.asked == []
+
+
+def test_a_slash_in_a_revision_that_is_read_as_a_path_is_explained(hub: HubServer, tmp_path: Path, lines: bytes) -> None:
+    hub.repository("datasets/org/rows").push({"train.jsonl": lines}, "feature/x")
+    with pytest.raises(InitializerError, match="there is no revision 'feature'; write a slash in a revision as %2F"):
+        initialize_dataset(f"{DATASET}@feature/x", tmp_path / "dataset")
+    initialize_dataset(f"{DATASET}@feature%2Fx", tmp_path / "dataset")
+
+
+@pytest.fixture
+def cdn(hub: HubServer) -> Iterator[FileServer]:
+    """Another server, to which the hub redirects requests for large files."""
+    server = FileServer()
+    yield server
+    server.stop()
+
+
+def test_the_token_of_a_hub_does_not_reach_the_server_with_the_files(
+    hub: HubServer, cdn: FileServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repository = hub.repository("datasets/org/rows")
+    repository.push({"a.parquet": b"large", "b.txt": b"small"})
+    repository.token, repository.redirects_to = "hf_secret", cdn.url
+    cdn.files = {"/a.parquet": b"large"}
+    monkeypatch.setenv("HF_TOKEN", "hf_secret")
+    assert fetch(DATASET, tmp_path / "x") == ["a.parquet", "b.txt"]
+    assert len(cdn.headers) == 1
+    assert "authorization" not in cdn.headers[0]
+    assert all(headers["authorization"] == "Bearer hf_secret" for headers in hub.headers)
+
+
+@pytest.mark.parametrize("variable", ["HF_TOKEN_PATH", "HF_HOME"])
+def test_the_token_of_a_log_in_is_used(hub: HubServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str) -> None:
+    (tmp_path / "token").write_text("hf_secret\n")
+    monkeypatch.setenv(variable, str(tmp_path / "token" if variable == "HF_TOKEN_PATH" else tmp_path))
+    repository = hub.repository("datasets/org/rows")
+    repository.push({"b.txt": b"small"})
+    repository.token = "hf_secret"
+    assert fetch(DATASET, tmp_path / "x") == ["b.txt"]
+    monkeypatch.setenv("HF_HUB_DISABLE_IMPLICIT_TOKEN", "1")
+    with pytest.raises(InitializerError, match="no such dataset, or it is private"):
+        fetch(DATASET, tmp_path / "y")
+
+
+@pytest.mark.parametrize("library", [True, False], ids=["with-huggingface_hub", "without"])
+def test_a_repository_without_addresses_of_its_files_is_left_to_the_official_library(
+    hub: HubServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, library: bool
+) -> None:
+    repository = hub.repository("datasets/org/rows")
+    commit = repository.push({"sub/a.parquet": b"large", "sub/b.txt": b"small"})
+    repository.xet_only = True
+    calls: list[dict[str, Any]] = []
+
+    def snapshot_download(name: str, **options: Any) -> None:
+        calls.append({"name": name, **options})
+        contents = {"sub/a.parquet": b"large" if len(calls) > 1 else b"l4rge", "sub/b.txt": b"small"}
+        for path in options["allow_patterns"]:
+            (options["local_dir"] / path).parent.mkdir(exist_ok=True)
+            (options["local_dir"] / path).write_bytes(contents[path])
+
+    if not library:
+        monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+        with pytest.raises(InitializerError, match=r"is served by xet only: install trainwright\[hub\]"):
+            fetch(f"{DATASET}/sub", tmp_path / "x")
+        return
+    huggingface_hub = pytest.importorskip("huggingface_hub")
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", snapshot_download)
+    with pytest.raises(ChecksumMismatch, match=r"a\.parquet is corrupt"):
+        fetch(f"{DATASET}/sub", tmp_path / "x")
+    shutil.rmtree(tmp_path / "x" / "sub")
+    assert fetch(f"{DATASET}/sub", tmp_path / "x") == ["a.parquet", "b.txt"]
+    assert (calls[1]["name"], calls[1]["revision"]) == ("org/rows", commit)
+    assert "sub/a.parquet" in calls[1]["allow_patterns"]
+
+
+class TestOffline:
+    """HF_HUB_OFFLINE: a snapshot in the cache of the official library is the source, verified by the names of its blobs."""
+
+    @pytest.fixture
+    def cache(self, hub: HubServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lines: bytes) -> Path:
+        huggingface_hub = pytest.importorskip("huggingface_hub")
+        commit = hub.repository("datasets/org/rows").push({"data/train.jsonl": lines, "x.parquet": b"large"})
+        monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "cache"))
+        options = {"repo_type": "dataset", "cache_dir": tmp_path / "cache", "endpoint": hub.url}
+        huggingface_hub.snapshot_download("org/rows", **options)
+        hub.asked.clear()
+        monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+        return tmp_path / "cache/datasets--org--rows/snapshots" / commit
+
+    def test_the_cached_files_are_copied_and_the_hub_is_not_asked(
+        self, hub: HubServer, cache: Path, tmp_path: Path, lines: bytes
+    ) -> None:
+        receipt = initialize_dataset(DATASET, tmp_path / "dataset", DatasetOptions(ignore=("*.parquet",)))
+        assert receipt.revision == cache.name
+        assert fetch(f"{DATASET}/data", tmp_path / "x") == ["train.jsonl"]
+        assert fetch(f"{DATASET}/x.parquet", tmp_path / "y") == ["x.parquet"]
+        assert not (tmp_path / "x/train.jsonl").is_symlink()
+        assert (tmp_path / "x/train.jsonl").read_bytes() == lines
+        assert hub.asked == []
+
+    @pytest.mark.parametrize("name", ["data/train.jsonl", "x.parquet"])
+    def test_a_corrupt_blob_is_noticed(self, cache: Path, tmp_path: Path, name: str) -> None:
+        blob = (cache / name).resolve()
+        blob.write_bytes(b"!" + blob.read_bytes()[1:])
+        with pytest.raises(ChecksumMismatch, match=f"{name} is corrupt in the cache"):
+            fetch(DATASET, tmp_path / "x")
+        assert not (tmp_path / "x" / name).exists()
+
+    def test_what_is_not_in_the_cache_is_said(self, cache: Path, tmp_path: Path) -> None:
+        for uri in ("hf://org/other", f"{DATASET}@v2", f"{DATASET}@{'f' * 40}", f"{DATASET}@..%2F..%2Fx"):
+            with pytest.raises(InitializerError, match=r"is not in the cache .*, and HF_HUB_OFFLINE forbids to ask the hub"):
+                fetch(uri, tmp_path / "x")
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"path": "a", "size": -1, "oid": "0" * 40},
+        {"path": "a", "size": "1", "oid": "0" * 40},
+        {"path": "a", "size": 1, "oid": "../x"},
+        {"path": "a", "size": 1},
+        {"path": 1, "size": 1, "oid": "0" * 40},
+        {"path": "a\0b", "size": 1, "oid": "0" * 40},
+        "text",
+    ],
+)
+def test_a_list_of_files_that_is_none_is_an_error(
+    hub: HubServer, tmp_path: Path, entry: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed = [{"type": "file", **entry} if isinstance(entry, dict) else entry]
+    monkeypatch.setattr(hub, "answer", lambda *_: (200, {}, json.dumps(listed).encode()))
+    with pytest.raises(StorageError, match="the hub's list of files is not valid"):
+        fetch(DATASET, tmp_path / "x", commit="0" * 40)
+
+
+@pytest.mark.parametrize("body", [b"<html>", b"", b"[" * 100_000, b"{}", b'{"sha": "x"}'])
+def test_an_answer_that_is_none_of_a_hub_is_an_error(
+    hub: HubServer, tmp_path: Path, body: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hub, "answer", lambda *_: (200, {}, body))
+    with pytest.raises(StorageError, match=r"the hub's answer is not JSON; check HF_ENDPOINT|the hub names no commit"):
+        fetch(DATASET, tmp_path / "x")
+
+
+def test_progress_counts_every_byte_once_also_of_what_was_there(hub: HubServer, tmp_path: Path) -> None:
+    files = {"a.parquet": b"large", "b.txt": b"small"}
+    hub.repository("datasets/org/rows").push(files)
+    (tmp_path / "x").mkdir()
+    (tmp_path / "x" / "b.txt").write_bytes(b"small")
+    totals, counts = list[int](), list[int]()
+    uri = StorageUri.parse(DATASET)
+    fetch_repository(uri, FileFilter("dataset"), None, tmp_path / "x", lambda total: totals.append(total) or counts.append)
+    assert totals == [sum(counts)] == [10]
+    assert hub.downloads() == ["a.parquet"]
+
+
+def test_a_receipt_has_the_digests_of_the_files_however_they_were_verified(
+    hub: HubServer, tmp_path: Path, model_files: dict[str, bytes]
+) -> None:
+    hub.repository("models/org/model").push(model_files)
+    receipt = initialize_model(MODEL, tmp_path / "model")
+    assert receipt.files == digest_files(tmp_path / "model", [Path(file.path) for file in receipt.files])
+    assert len(receipt.files) == 3
+
+
+def test_a_token_that_the_hub_rejects_is_said_and_not_repeated(
+    hub: HubServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    headers = {"X-Error-Message": "Invalid credentials in Authorization header"}
+    monkeypatch.setattr(hub, "answer", lambda *_: (401, headers, b""))
+    monkeypatch.setenv("HF_TOKEN", "hf_secret")
+    with pytest.raises(InitializerError, match="the hub rejects the token; check ACCESS_TOKEN or HF_TOKEN") as caught:
+        fetch(DATASET, tmp_path / "x")
+    assert "hf_secret" not in str(caught.value)
+
+
+def test_a_hub_at_plain_http_on_another_machine_needs_a_permission(
+    tmp_path: Path, hub: HubServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_ENDPOINT", "http://192.0.2.1")
+    monkeypatch.delenv("TRAINWRIGHT_ALLOW_HTTP", raising=False)
+    with pytest.raises(InitializerError, match=r"http://192\.0\.2\.1/api/.*: plain http is refused"):
+        fetch(DATASET, tmp_path / "x")

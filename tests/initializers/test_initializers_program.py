@@ -238,6 +238,18 @@ def test_a_umask_that_is_none_is_exit_code_2(run, tmp_path: Path, source: str) -
     assert (code, err) == (2, "TRAINWRIGHT_UMASK: 'rw' is not a umask; expected octal digits, as in 0002")
 
 
+@pytest.mark.parametrize("shared", [True, False])
+def test_progress_is_logged(  # type: ignore[no-untyped-def]
+    run, tmp_path: Path, source: str, lines: bytes, monkeypatch: pytest.MonkeyPatch, shared: bool
+) -> None:
+    counts: list[int] = []
+    monkeypatch.setattr(ways, "log_progress", lambda what: lambda total: counts.append(-total) or counts.append)
+    place = {"TRAINWRIGHT_SHARED": str(tmp_path / "w"), "TRAINWRIGHT_RUN_FOLDER": "runs/a"} if shared else {}
+    assert run("dataset", tmp_path / "x", STORAGE_URI=source, **place)[0] == 0
+    assert counts[0] == -len(lines)
+    assert sum(counts) == 0
+
+
 @pytest.mark.medium
 def test_it_runs_as_a_module(tmp_path: Path, source: str) -> None:
     command = [sys.executable, "-m", "trainwright.initializers", "dataset", "--target", str(tmp_path / "dataset")]

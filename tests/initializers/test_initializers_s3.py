@@ -15,6 +15,7 @@ from trainwright.storage.digests import no_progress
 from trainwright.storage.errors import ChecksumMismatch, StorageError
 from trainwright.storage.s3_listing import list_objects
 from trainwright.storage.s3_store import S3Store
+from trainwright.storage.store import StoredFile
 from trainwright.storage.uri import StorageUri
 
 pytestmark = pytest.mark.medium
@@ -35,7 +36,7 @@ def test_a_dataset_is_prepared_once(
     assert first.details["train_rows"] == 100
     assert first.revision.startswith("etags:")
     with monkeypatch.context() as patch:
-        patch.delattr(S3Store, "get")
+        patch.setattr(S3Store, "get", None)
         assert initialize_dataset(s3_folder, target, DatasetOptions(test_fraction=0)) == first
     upload(s3, s3_folder, {"data/more.jsonl": lines})
     assert initialize_dataset(s3_folder, target, DatasetOptions(test_fraction=0)).details["train_rows"] == 200
@@ -73,7 +74,9 @@ def test_every_page_is_listed(s3: S3Server, s3_folder: str, tmp_path: Path) -> N
     upload(s3, s3_folder, {f"{number:04}.txt": b"%d" % number for number in range(1100)})
     uri, file_filter = StorageUri.parse(s3_folder), FileFilter("dataset", ("*99.txt",))
     assert len(list_objects(uri)) == 1100
-    assert len(fetch(uri, file_filter, resolve_revision(uri, file_filter), tmp_path / "x", lambda _total: no_progress)) == 11
+    assert (
+        len(fetch(uri, file_filter, resolve_revision(uri, file_filter), tmp_path / "x", lambda _total: no_progress).paths) == 11
+    )
 
 
 def test_a_fetch_that_was_cut_off_goes_on(s3: S3Server, s3_folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,18 +100,32 @@ def test_what_is_damaged_or_changes_meanwhile_is_not_taken(
     s3: S3Server, s3_folder: str, tmp_path: Path, model_files: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     upload(s3, s3_folder, model_files)
-    upload(s3, s3_folder, {"config.json": b"{}"}, sha256="0" * 64)
-    with pytest.raises(ChecksumMismatch, match=r"config\.json is corrupt"):
-        initialize_model(s3_folder, tmp_path / "model")
-    upload(s3, s3_folder, model_files)
     real = S3Store.get
+
+    def flips(self: S3Store, key: str, target: Path, *rest: object) -> object:
+        found = real(self, key, target, *rest)  # type: ignore[arg-type]
+        if key == "config.json" and (always or not damaged):
+            damaged.append(key)
+            target.write_bytes(target.read_bytes()[:-1] + b"!")
+        return found
+
+    for always in (False, True):
+        damaged: list[str] = []
+        with monkeypatch.context() as patch:
+            patch.setattr(S3Store, "get", flips)
+            patch.setattr(S3Store, "inspect", lambda *_: StoredFile(0, crc64nvme="AAAAAAAAAAA="))
+            if not always:  # it is fetched again
+                assert initialize_model(s3_folder, tmp_path / "whole").files
+                continue
+            with pytest.raises(ChecksumMismatch, match=r"config\.json is corrupt"):
+                initialize_model(s3_folder, tmp_path / "model")
 
     def get(self: S3Store, key: str, *rest: object) -> object:
         upload(s3, s3_folder, {"config.json": json.dumps({"random": os.urandom(4).hex()}).encode()})
         return real(self, key, *rest)  # type: ignore[arg-type]
 
     monkeypatch.setattr(S3Store, "get", get)
-    with pytest.raises(StorageError, match=r"changed during the download|of 39 bytes; try again"):
+    with pytest.raises(StorageError, match=r"changed during the download|expected 39; try again"):
         initialize_model(s3_folder, tmp_path / "model")
     assert not (tmp_path / "model").exists()
 

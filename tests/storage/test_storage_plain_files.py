@@ -87,36 +87,38 @@ def test_an_endless_device_and_a_file_above_the_limit_are_not_read(folder: Path)
 def test_a_file_that_becomes_a_link_after_it_was_checked_is_not_followed(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    (folder / "link").symlink_to("file")
     real = os.path.realpath
 
     def swapped(path: Any, **options: Any) -> str:
         resolved = real(path, **options)
-        if str(path).endswith("/file"):
+        if str(path).endswith("/link"):
             (folder / "file").unlink()
             (folder / "file").symlink_to(tmp_path / "secret")
         return resolved
 
     monkeypatch.setattr(os.path, "realpath", swapped)
     with pytest.raises(UnsafeFile, match="has just been replaced by a link"):
-        open_plain(folder / "file", folder)
+        open_plain(folder / "link", folder)
 
 
 def test_a_folder_that_becomes_a_link_after_it_was_checked_is_not_followed(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (folder / "sub" / "secret").write_bytes(b"harmless")
+    (folder / "link").symlink_to("sub/secret")
     real = os.path.realpath
 
     def swapped(path: Any, **options: Any) -> str:
         resolved = real(path, **options)
-        if str(path).endswith("/secret"):
+        if str(path).endswith("/link"):
             (folder / "sub").rename(tmp_path / "moved")
             (folder / "sub").symlink_to(tmp_path)
         return resolved
 
     monkeypatch.setattr(os.path, "realpath", swapped)
     with pytest.raises((UnsafeFile, OSError)):
-        open_plain(folder / "sub" / "secret", folder)
+        open_plain(folder / "link", folder)
 
 
 KINDS = st.sampled_from(["file", "folder", "pipe", "inside", "outside", "environ", "dangling", "circle", "folder-link"])

@@ -3,6 +3,8 @@
 import hashlib
 import os
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -15,11 +17,15 @@ from s3_server import BUCKET, S3Server
 from waiting import eventually
 
 from trainwright.storage import open_store
+from trainwright.storage.checksums import Checksums
 from trainwright.storage.digests import no_progress
-from trainwright.storage.errors import AlreadyExists, ChecksumMismatch, NoAccess, NoBucket, NotFound, StorageError, Unreachable
+from trainwright.storage.errors import AlreadyExists, LockLost, NoAccess, NoBucket, NotFound, StorageError, Unreachable
+from trainwright.storage.object_lease import hold_lease
+from trainwright.storage.object_store import PART, LeaseFile
+from trainwright.storage.process_identity import identity
 from trainwright.storage.s3_listing import list_objects
-from trainwright.storage.s3_store import PART, S3Store
-from trainwright.storage.store import StoredFile
+from trainwright.storage.s3_store import S3Store
+from trainwright.storage.store import Capabilities, Lock, StoredFile
 from trainwright.storage.uri import StorageUri
 
 pytestmark = pytest.mark.medium
@@ -34,7 +40,9 @@ def store(s3_folder: str) -> S3Store:
 
 
 def stored(content: bytes) -> StoredFile:
-    return StoredFile(len(content), hashlib.sha256(content).hexdigest())
+    seen = Checksums()
+    seen.update(content)
+    return StoredFile(len(content), hashlib.sha256(content).hexdigest(), seen.crc64nvme)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -42,8 +50,12 @@ def test_a_file_of_any_name_comes_back(store: S3Store, s3: S3Server, tmp_path: P
     content = os.urandom(1000)
     (tmp_path / "source").write_bytes(content)
     assert store.put(tmp_path / "source", name) == stored(content)
-    assert store.head(name) == stored(content)
-    assert store.digest(name) == stored(content).sha256
+    assert store.head(name) == StoredFile(1000)
+    assert store.inspect(name) == StoredFile(1000, crc64nvme=stored(content).crc64nvme)
+    assert store.checksums(name) == stored(content)
+    assert store.read_range(name, 10, 5) == content[10:15]
+    assert store.read_range(name, 990, 50) == content[990:]
+    assert list(store.list_files()) == [(name, 1000)]
     assert store.read(name) == content
     assert store.get(name, tmp_path / "back") == stored(content)
     assert (tmp_path / "back").read_bytes() == content
@@ -61,44 +73,36 @@ def test_a_file_of_any_size_comes_back(store: S3Store, tmp_path: Path, size: int
     counted: list[int] = []
     assert store.put(tmp_path / "source", "file", counted.append) == stored(content)
     assert sum(counted) == size
-    assert store.head("file") == stored(content)
+    assert store.inspect("file") == StoredFile(size, crc64nvme=stored(content).crc64nvme)
     counted.clear()
     assert store.get("file", tmp_path / "new" / "back", counted.append) == stored(content)
     assert sum(counted) == size
     assert (tmp_path / "new" / "back").read_bytes() == content
 
 
-def test_a_file_that_changes_while_it_is_sent_is_not_stored(store: S3Store, s3: S3Server, tmp_path: Path) -> None:
+def test_an_upload_that_is_stopped_leaves_no_file_and_no_parts(store: S3Store, s3: S3Server, tmp_path: Path) -> None:
     source = tmp_path / "source"
     source.write_bytes(bytes(20 * PART))
 
     def on_progress(_count: int) -> None:
-        with open(source, "r+b") as file:
-            file.seek(-1, 2)
-            file.write(b"!")
+        raise KeyboardInterrupt
 
-    with pytest.raises(StorageError, match="changed during the upload"):
+    with pytest.raises(BaseException):  # noqa: B017, PT011
         store.put(source, "file", on_progress)
     assert store.head("file") is None
     assert not s3.client().list_multipart_uploads(Bucket=BUCKET, Prefix=store.uri.key).get("Uploads")
 
 
-def test_what_is_damaged_at_the_store_is_noticed(store: S3Store, s3: S3Server, tmp_path: Path) -> None:
-    (tmp_path / "source").write_bytes(b"right")
-    sent = store.put(tmp_path / "source", "file")
-    s3.client().put_object(Bucket=BUCKET, Key=f"{store.uri.key}/file", Body=b"wrong", Metadata={"sha256": sent.sha256})
-    assert store.head("file") == sent  # a claim only
-    assert store.digest("file") == stored(b"wrong").sha256
-    with pytest.raises(ChecksumMismatch, match="file is corrupt"):
-        store.get("file", tmp_path / "back")
-    assert [path.name for path in tmp_path.iterdir() if path.name != "default-home"] == ["source"]
+def test_what_the_store_can_do_is_found_out_once_and_leaves_nothing(store: S3Store) -> None:
+    assert store.capabilities() == Capabilities(conditional_writes=True, checks_uploads=True)
+    assert store.below("x").capabilities() is store.capabilities()
+    assert list(store.list_files()) == []
 
 
-def test_a_file_of_somebody_else_has_no_digest_until_it_is_read(store: S3Store, s3: S3Server, tmp_path: Path) -> None:
-    for claim in ({}, {"sha256": "nonsense"}):
-        s3.client().put_object(Bucket=BUCKET, Key=f"{store.uri.key}/file", Body=b"content", Metadata=claim)
-        assert store.head("file") == StoredFile(7)
-        assert store.get("file", tmp_path / "back") == stored(b"content")
+def test_an_object_that_was_stored_without_a_checksum_has_none(store: S3Store, s3: S3Server) -> None:
+    s3.client().put_object(Bucket=BUCKET, Key=f"{store.uri.key}/file", Body=b"content", ChecksumAlgorithm="SHA256")
+    assert store.inspect("file") == StoredFile(7)
+    assert store.checksums("file") == stored(b"content")
 
 
 def test_one_of_many_creators_wins_and_one_of_many_swappers(store: S3Store) -> None:
@@ -159,26 +163,47 @@ def test_a_lock_whose_holder_was_killed_is_taken_over_and_one_that_is_renewed_is
         assert waiter.is_alive()
     waiter.join(10.0)
     assert not waiter.is_alive()
-    store.replace(lock, b"somebody who died")
+    store.replace(lock, b"somebody elsewhere who died")
     started = time.monotonic()
     with S3Store(store.uri, lease_seconds=1.0).lock("x"):
         assert time.monotonic() - started >= 1.0
 
 
-def test_what_a_killed_exporter_left_unfinished_is_given_up_and_nobody_elses(store: S3Store, s3: S3Server) -> None:
+def test_what_a_killed_exporter_left_unfinished_is_aborted_and_nobody_elses(store: S3Store, s3: S3Server) -> None:
     client, folder = s3.client(), store.uri.key
-    for key in (f"{folder}/checkpoint-5/model.safetensors", f"{folder}/checkpoint-50/model.safetensors"):
+    for key in (f"{folder}/checkpoint-5/model.safetensors", f"{folder}-more/model.safetensors"):
         upload = client.create_multipart_upload(Bucket=BUCKET, Key=key)["UploadId"]
         client.upload_part(Bucket=BUCKET, Key=key, UploadId=upload, PartNumber=1, Body=b"x" * 1024)
-    with store.lock("checkpoint-5"):
-        left = client.list_multipart_uploads(Bucket=BUCKET, Prefix=f"{folder}/")["Uploads"]
-    assert [upload["Key"] for upload in left] == [f"{folder}/checkpoint-50/model.safetensors"]
+    with store.lock("exports"):
+        name = next(name for name in _names(store) if name.endswith(".lock"))
+    store.replace(name, b"of a process that was killed")
+    with S3Store(store.uri, lease_seconds=0.5).lock("exports"):
+        left = client.list_multipart_uploads(Bucket=BUCKET, Prefix=folder)["Uploads"]
+    assert [upload["Key"] for upload in left] == [f"{folder}-more/model.safetensors"]
+
+
+def test_the_lock_of_a_process_that_has_ended_is_not_waited_for(store: S3Store) -> None:
+    dead = subprocess.run(
+        [sys.executable, "-c", "from trainwright.storage.process_identity import identity; print(identity())"],
+        check=True,
+        capture_output=True,
+    )
+    with store.lock("x"):
+        name = _names(store)[0]
+    started = time.monotonic()
+    store.replace(name, b"name 1 " + dead.stdout)
+    with store.lock("x"):
+        assert time.monotonic() - started < 10
+    store.replace(name, f"name 1 {identity()}".encode())  # of a living one
+    with pytest.raises(StorageError, match="has held this lock for 1 s"), hold_lease(LeaseFile(store, name), "x", timeout=1):
+        pytest.fail("two hold it")
 
 
 def test_whoever_lost_the_lock_hears_of_it(store: S3Store) -> None:
-    with pytest.raises(StorageError, match="the lock was lost"), S3Store(store.uri, lease_seconds=0.4).lock("x"):  # noqa: PT012
+    with pytest.raises(StorageError, match="the lock was lost"), S3Store(store.uri, lease_seconds=0.4).lock("x") as lock:  # noqa: PT012
+        lock.require()
         store.replace(_names(store)[0], b"another")
-        time.sleep(0.5)
+        eventually(lambda: _is_lost(lock))
     assert store.read(_names(store)[0]) == b"another"  # it is theirs now
 
 
@@ -192,7 +217,7 @@ def test_a_key_that_leads_elsewhere_is_refused(store: S3Store, tmp_path: Path, k
 
 def test_what_is_not_there_is_said_to_be_missing(store: S3Store, tmp_path: Path) -> None:
     assert store.head("none") is None
-    for use in (lambda: store.read("none"), lambda: store.digest("none"), lambda: store.get("none", tmp_path / "x")):
+    for use in (lambda: store.read("none"), lambda: store.checksums("none"), lambda: store.get("none", tmp_path / "x")):
         with pytest.raises(NotFound, match=f"^{store.uri}/none does not exist$"):
             use()
     with pytest.raises(StorageError, match="No such file"):
@@ -289,6 +314,14 @@ def test_a_store_that_ignores_preconditions_is_found_out(weak: S3Store, caplog: 
     with pytest.raises(AlreadyExists):
         weak.create("a", b"2")
     assert weak.read("a") == b"1"
+
+
+def _is_lost(lock: Lock) -> bool:
+    try:
+        lock.require()
+    except LockLost:
+        return True
+    return False
 
 
 def _names(store: S3Store) -> list[str]:

@@ -40,6 +40,17 @@ def test_a_file_name_that_is_no_unicode_comes_back_too() -> None:
         ("hf://org/name/", "hf://org/name"),
         ("hf://org/name@refs/pr/1", "hf://org/name@refs/pr/1"),
         ("hf://gpt2", "hf://gpt2"),
+        ("hf://gpt2@main/sub", "hf://gpt2@main/sub"),
+        ("hf://org/name/sub/folder/", "hf://org/name/sub/folder"),
+        ("hf://datasets/org/x", "hf://datasets/org/x"),
+        ("hf://models/org/x@v1/sub", "hf://models/org/x@v1/sub"),
+        ("hf://datasets/squad", "hf://datasets/squad"),
+        ("hf://datasets/org/x@refs/convert/parquet/default", "hf://datasets/org/x@refs/convert/parquet/default"),
+        ("hf://org/x@feature%2Fy/sub #%?ü", "hf://org/x@feature%2Fy/sub #%?ü"),
+        ("HTTPS://Example.COM/a b/ü.jsonl", "https://example.com/a%20b/%C3%BC.jsonl"),
+        ("https://example.com:8443/a%20b.csv?X-Amz-Signature=s", "https://example.com:8443/a%20b.csv"),
+        ("http://[::1]:80/x", "http://[::1]:80/x"),
+        ("https://h/x#sha256=" + "A" * 64, "https://h/x#sha256=" + "a" * 64),
         ("S3://bucket//a/b/", "s3://bucket/a/b"),
         ("s3://bucket", "s3://bucket"),
         ("s3://bucket/", "s3://bucket"),
@@ -71,7 +82,16 @@ def test_there_is_one_spelling(text: str, canonical: str) -> None:
         "file:///data/%2e%2e/etc",
         "file:///data%00",
         "hf://",
-        "hf://a/b/c",
+        "hf://a/b/../c",
+        "hf://a/b//c",
+        "hf://a/b@/c",
+        "https://",
+        "https://host",
+        "https://host/folder/",
+        "https://host/..",
+        "https://host:port/x",
+        "https://host/x#sha256=abc",
+        "https://host/x#md5=abc",
         "hf://../..",
         "hf://org/..",
         "hf://org/na me",
@@ -103,7 +123,7 @@ def test_every_key_comes_back_from_its_uri(names: list[str]) -> None:
         "s3://key:canary@bucket/x",
         "s3://key:canary@bu",
         "https://user:canary@host/x",
-        "https://host/x?X-Amz-Signature=canary",
+        "https://host/folder/?X-Amz-Signature=canary",
         "file://user:canary@host/x",
         "hf://user:canary@org/name/more",
     ],
@@ -112,3 +132,23 @@ def test_a_password_is_not_repeated(text: str) -> None:
     with pytest.raises(BadUri) as refused:
         StorageUri.parse(text)
     assert "canary" not in str(refused.value)
+
+
+def test_the_parts_of_a_repository_are_told_apart() -> None:
+    uri = StorageUri.parse("hf://datasets/org/x@refs/convert/parquet/default/train")
+    assert (uri.kind, uri.location, uri.revision, uri.folder) == ("dataset", "org/x", "refs/convert/parquet", "default/train")
+    assert StorageUri.parse("hf://org/x@feature%2Fy/sub").revision == "feature/y"
+
+
+@given(
+    NAMES.filter(str.isprintable), st.lists(NAMES.filter(lambda name: name.isprintable() and name == name.strip()), max_size=3)
+)
+def test_every_revision_and_path_come_back_from_their_uri(revision: str, path: list[str]) -> None:
+    uri = StorageUri("hf", "org/name", f"x/{revision}", kind="model", folder="/".join(path))
+    assert StorageUri.parse(str(uri)) == uri
+
+
+def test_a_query_is_requested_and_never_shown() -> None:
+    uri = StorageUri.parse("https://host/x.csv?X-Amz-Signature=canary")
+    assert uri.request_url == "https://host/x.csv?X-Amz-Signature=canary"
+    assert "canary" not in f"{uri} {uri!r}"

@@ -9,3 +9,7 @@ class CheckpointError(Exception):
 
 class NoCheckpoint(CheckpointError):
     """No complete checkpoint or export was found."""
+
+
+class PromotionConflict(CheckpointError):
+    """Another export was promoted meanwhile. The decision has to be made again, against that one."""

@@ -3,71 +3,157 @@
 from __future__ import annotations
 
 import logging
+import os
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from trainwright.checkpoints.errors import NoCheckpoint
-from trainwright.checkpoints.hf_trainer import incomplete_reason, step_of
-from trainwright.storage.plain_files import files_below
+from trainwright.checkpoints.formats import CheckpointFormat, OutputFormat, checkpoint_format, checkpoint_formats
+from trainwright.checkpoints.formats.folder_names import numbered_step
+from trainwright.checkpoints.formats.marked import unfinished_error
+from trainwright.checkpoints.hf_trainer import FORMAT
+from trainwright.checkpoints.job_record import trained_world_size
+from trainwright.storage.errors import UnsafeFile
 from trainwright.storage.transfer import disk_errors
 
 log = logging.getLogger(__name__)
+_NAMED = 5
+"""Incomplete checkpoints that an error names."""
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A checkpoint folder. `incomplete` is the reason why it is incomplete, or empty."""
+    """A checkpoint folder. `incomplete` is the reason why it is incomplete, or empty.
+
+    `format` is the name of its format. `world_size` is the number of ranks that wrote it, if it is recorded.
+    """
 
     path: Path
     step: int
     incomplete: str = ""
+    format: str = FORMAT
+    world_size: int | None = None
+
+    def incomplete_reason(self, folder: Path | None = None) -> str | None:
+        """Check the checkpoint again, or its copy in `folder`. Raises OSError, CheckpointError for the format of a plugin."""
+        folder = folder or self.path
+        if reason := unfinished_error(folder):
+            return reason
+        try:
+            return checkpoint_format(self.format).incomplete_reason(folder, self.step, self.world_size)
+        except UnsafeFile as error:
+            return str(error)
 
 
-def find_checkpoints(folder: Path) -> list[Checkpoint]:
+def find_checkpoints(folder: Path, *, formats: Sequence[str] = (), use_record: bool = True) -> list[Checkpoint]:
     """Return all checkpoint folders directly below `folder`, by step, oldest first. A missing folder has none.
 
-    Raises StorageError if the folder cannot be read.
+    If there are none, the folder itself counts if it is a checkpoint: a final model, or one of DCP or DeepSpeed. `formats` are
+    the names of those to look for; all by default. With `use_record` the number of ranks that is recorded in the folder decides
+    how many random states a checkpoint has to have. Raises StorageError if the folder cannot be read, CheckpointError for the
+    format of a plugin that cannot be used.
     """
     with disk_errors(folder):
         if not folder.is_dir():
             return []
-        found = [(step, path) for path in folder.iterdir() if (step := step_of(path)) is not None and _is_folder(path)]
-        return [Checkpoint(path, step, incomplete_reason(path) or "") for step, path in sorted(found)]
+        known = [checkpoint_format(name) for name in formats] if formats else checkpoint_formats()
+        found = [each for path in folder.iterdir() if (each := _checkpoint_in(path, known, use_record)) is not None]
+        if not found and (whole := _output_checkpoint(folder, known, use_record)) is not None:
+            found = [whole]
+        return sorted(found, key=lambda each: (each.step, each.path))
 
 
-def latest_checkpoint(folder: Path, *, quiet_seconds: float = 0.0) -> Checkpoint:
-    """Return the newest complete checkpoint below `folder`.
+def latest_checkpoint(
+    folder: Path, *, quiet_seconds: float = 0.0, formats: Sequence[str] = (), use_record: bool = True
+) -> Checkpoint:
+    """Return the newest complete checkpoint below `folder`; the other parameters are those of `find_checkpoints`.
 
     With `quiet_seconds` its files must not change for that time; use it while training is running.
-    Raises NoCheckpoint, which lists the incomplete checkpoints with reasons, StorageError.
+    Raises NoCheckpoint, which lists the incomplete checkpoints with reasons, StorageError, CheckpointError.
     """
-    candidates = find_checkpoints(folder)
+    candidates = find_checkpoints(folder, formats=formats, use_record=use_record)
     for candidate in reversed(candidates):
         if not candidate.incomplete and (not quiet_seconds or _is_quiet(candidate, quiet_seconds)):
             return candidate
-        log.info("checkpoint skipped path=%s reason=%s", candidate.path, candidate.incomplete or "still changing")
-    seen = "; ".join(f"{c.path.name}: {c.incomplete or 'still changing'}" for c in candidates)
-    raise NoCheckpoint(f"no complete checkpoint in {folder}" + (f" ({seen})" if seen else ""))
+        log.info(
+            "checkpoint skipped path=%s format=%s reason=%s",
+            candidate.path,
+            candidate.format,
+            candidate.incomplete or "still changing",
+        )
+    raise NoCheckpoint(f"no complete checkpoint in {folder}{_explanation(folder, candidates, formats)}")
 
 
 def fingerprint(folder: Path) -> list[tuple[str, int, int]]:
     """Return names, sizes and times of all files; empty if the folder is removed meanwhile."""
+    found, folders = [], [os.fspath(folder)]
     try:
-        return [(path.as_posix(), (stat := (folder / path).stat()).st_size, stat.st_mtime_ns) for path in files_below(folder)]
+        while folders:
+            with os.scandir(folders.pop()) as entries:
+                for entry in entries:
+                    if entry.is_dir(follow_symlinks=False):
+                        folders.append(entry.path)
+                    else:
+                        shown = entry.stat()
+                        found.append((entry.path[len(os.fspath(folder)) + 1 :], shown.st_size, shown.st_mtime_ns))
     except FileNotFoundError:
         return []
+    return sorted(found)
 
 
-def _is_folder(path: Path) -> bool:
+def _checkpoint_in(path: Path, known: Sequence[CheckpointFormat], use_record: bool) -> Checkpoint | None:
     """A link is not a checkpoint: it may lead to a folder that nobody meant to export."""
+    named = numbered_step(path)
     if path.is_symlink():
-        log.warning("a link is not read as a checkpoint path=%s", path)
-        return False
-    return path.is_dir()
+        if named is not None:
+            log.warning("a link is not read as a checkpoint path=%s", path)
+        return None
+    if not path.is_dir() or path.name.startswith("."):
+        return None
+    try:
+        match = next(((each, step) for each in known if (step := each.step_of(path)) is not None), None)
+    except FileNotFoundError:  # removed meanwhile
+        return None
+    except PermissionError:
+        if named is not None:
+            raise
+        log.warning("a folder that cannot be read is not looked at path=%s", path)
+        return None
+    return _checked(path, match, path.parent, use_record) if match else None
+
+
+def _output_checkpoint(output: Path, known: Sequence[CheckpointFormat], use_record: bool) -> Checkpoint | None:
+    for each in known:
+        if isinstance(each, OutputFormat) and (step := each.step_of_output(output)) is not None:
+            return _checked(output, (each, step), output, use_record)
+    return None
+
+
+def _checked(path: Path, match: tuple[CheckpointFormat, int], output: Path, use_record: bool) -> Checkpoint:
+    checkpoint_format, step = match
+    world_size = trained_world_size(output, path.name if path != output else "") if use_record else None
+    found = Checkpoint(path, step, format=checkpoint_format.name, world_size=world_size)
+    return Checkpoint(path, step, found.incomplete_reason() or "", checkpoint_format.name, world_size)
+
+
+def _explanation(folder: Path, candidates: Sequence[Checkpoint], formats: Sequence[str]) -> str:
+    """Say what each candidate misses, or, in a folder with anything else, what was looked for."""
+    if candidates:
+        reasons = [f"{each.path.name}: {each.incomplete or 'still changing'}" for each in reversed(candidates)][:_NAMED]
+        more = [f"{len(candidates) - _NAMED} more"] if len(candidates) > _NAMED else []
+        read_as = ", ".join(dict.fromkeys(each.format for each in candidates))
+        return f" ({'; '.join([*reasons, *more])}; read as {read_as})"
+    with disk_errors(folder):
+        if not folder.is_dir() or all(path.name.startswith(".") for path in folder.iterdir()):
+            return ""
+    known = [checkpoint_format(name) for name in formats] if formats else checkpoint_formats()
+    expected = [f"{each.name}: {text}" if (text := getattr(each, "expects", "")) else each.name for each in known]
+    return f"; looked for {'; '.join(expected)}"
 
 
 def _is_quiet(checkpoint: Checkpoint, seconds: float) -> bool:
     before = fingerprint(checkpoint.path)
     time.sleep(seconds)
-    return before == fingerprint(checkpoint.path) and not incomplete_reason(checkpoint.path)
+    return before == fingerprint(checkpoint.path) and not checkpoint.incomplete_reason()

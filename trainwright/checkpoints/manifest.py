@@ -1,18 +1,25 @@
-"""The manifest of an export: its files with sizes and digests. It is written last, and readers use only what it lists."""
+"""The manifest of an export: its files with sizes, checksums and keys. It is written last, and readers use only what it lists.
+
+Version 2 is written; version 1, whose files lie at their own path beside the manifest, is still read.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
 from pathlib import PurePosixPath
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from trainwright.checkpoints.errors import CheckpointError
 
 MANIFEST = "manifest.json"
 LATEST = "latest.json"
+BEST = "best.json"
+VERSION: Literal[2] = 2
+_V1_FIELDS = {"version", "format", "step", "source", "created", "metadata", "files"}
+_V1_FILE_FIELDS = {"path", "size", "sha256"}
 
 
 def _inside(path: str) -> str:
@@ -23,28 +30,53 @@ def _inside(path: str) -> str:
     return path
 
 
+def _key(key: str) -> str:
+    """Accept `ATTEMPT/PATH` in the export's own folder, and `../EXPORT/ATTEMPT/PATH` in that of another export of the run."""
+    if key:
+        _inside(key.removeprefix("../"))
+    return key
+
+
 class ManifestFile(BaseModel):
-    """`path` is relative to the manifest, `size` is in bytes, `sha256` is hexadecimal."""
+    """`path` is where the file belongs in the checkpoint, `size` is in bytes, `sha256` is hexadecimal.
+
+    `crc64nvme` is base64 as in S3, or empty. `key` is where the file is stored, relative to the manifest; empty for `path`.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     path: Annotated[str, AfterValidator(_inside)]
     size: Annotated[int, Field(ge=0)]
     sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+    crc64nvme: Annotated[str, Field(pattern=r"^([A-Za-z0-9+/]{11}=)?$")] = ""
+    key: Annotated[str, AfterValidator(_key)] = ""
+
+    @property
+    def stored_at(self) -> str:
+        return self.key or self.path
 
 
 class Manifest(BaseModel):
-    """`step` is the training step, `source` names the run, `metadata` is arbitrary."""
+    """`step` is the training step, `source` names the run, `metadata` is arbitrary.
+
+    `resumable` is False without optimizer and random states. `metrics` are those that training had logged at this step.
+    `confirmed` is how the stored files were compared with what was read: checked by the store, or read back.
+    `supersedes` is the digest of the manifest of an earlier export of the same step.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    version: int = 1
+    version: Literal[1, 2] = VERSION
     format: str
     step: int
     source: str
     created: str
-    files: tuple[ManifestFile, ...]
+    resumable: bool = True
+    confirmed: Literal["", "checked", "read-back"] = ""
+    supersedes: str = ""
+    metrics: dict[str, float] = {}
     metadata: dict[str, Any] = {}
+    files: tuple[ManifestFile, ...]
 
     @field_validator("files")
     @classmethod
@@ -53,9 +85,21 @@ class Manifest(BaseModel):
             raise ValueError("files must not be empty or contain duplicates")
         return files
 
+    @model_validator(mode="after")
+    def _fields_of_version(self) -> Manifest:
+        if self.version == 1 and (
+            self.model_fields_set - _V1_FIELDS or any(f.model_fields_set - _V1_FILE_FIELDS for f in self.files)
+        ):
+            raise ValueError("version 1 has no such field")
+        return self
+
     def text(self) -> bytes:
         """Serialise canonically; the digest of the export is computed from this text."""
-        return json.dumps(self.model_dump(mode="json"), sort_keys=True, indent=1, ensure_ascii=False).encode() + b"\n"
+        is_first = self.version == 1
+        content = self.model_dump(mode="json", include=_V1_FIELDS if is_first else None)
+        if is_first:
+            content["files"] = [{name: file[name] for name in _V1_FILE_FIELDS} for file in content["files"]]
+        return json.dumps(content, sort_keys=True, indent=1, ensure_ascii=False).encode() + b"\n"
 
     @property
     def digest(self) -> str:
@@ -71,8 +115,10 @@ class Manifest(BaseModel):
         """Parse a manifest. Raises CheckpointError, which names `where`, for an invalid one or an unsupported version."""
         try:
             version = json.loads(content)["version"]
-            if version != 1:
-                raise CheckpointError(f"{where} has version {version!r}; this version of Trainwright supports version 1")
+            if version not in (1, VERSION):
+                raise CheckpointError(
+                    f"{where} has version {version!r}; this version of Trainwright supports versions 1 and {VERSION}"
+                )
             return cls.model_validate_json(content)
         except ValidationError as error:
             first = error.errors()[0]

@@ -10,7 +10,6 @@ from pathlib import Path
 
 from trainwright.checkpoints.errors import CheckpointError
 from trainwright.checkpoints.find import Checkpoint, fingerprint
-from trainwright.checkpoints.hf_trainer import incomplete_reason
 from trainwright.storage.errors import UnsafeFile
 from trainwright.storage.plain_files import folder_files
 from trainwright.storage.scratch import scratch_folder
@@ -21,7 +20,7 @@ def pin_checkpoint(checkpoint: Checkpoint) -> Iterator[Path]:
     """Yield a folder with hard links to the checkpoint's files, which rotation cannot remove.
 
     Without support for hard links the checkpoint folder itself is used. Raises CheckpointError if the files are not a complete
-    checkpoint, are not all regular files inside the folder, or change until the block ends; OSError.
+    checkpoint of its format, are not all regular files inside the folder, or change until the block ends; OSError.
     """
     with contextlib.ExitStack() as stack:
         try:
@@ -30,7 +29,7 @@ def pin_checkpoint(checkpoint: Checkpoint) -> Iterator[Path]:
         except UnsafeFile as error:
             raise CheckpointError(str(error)) from error
         before = fingerprint(folder)
-        reason = incomplete_reason(folder, checkpoint.step) if before else "it does not exist"
+        reason = checkpoint.incomplete_reason(folder) if before else "it does not exist"
         if reason:
             raise CheckpointError(f"{checkpoint.path} was removed or changed during the export: {reason}")
         yield folder

@@ -9,19 +9,23 @@ from collections.abc import Callable
 from pathlib import Path
 
 from trainwright.checkpoints.errors import CheckpointError
+from trainwright.checkpoints.exported import Export, open_export
 from trainwright.checkpoints.hf_trainer import STATE, training_state
 from trainwright.checkpoints.manifest import Manifest, ManifestFile
-from trainwright.checkpoints.verify import check_step, folder_mismatch, read_manifest
+from trainwright.checkpoints.verify import check_step, folder_mismatch
 from trainwright.storage.digests import ProgressCallback, file_digest, no_progress
+from trainwright.storage.durable import sync_files, sync_folder
 from trainwright.storage.locks import file_lock, lock_path
-from trainwright.storage.open import open_store
+from trainwright.storage.parallel import Stop, for_each
 from trainwright.storage.scratch import scratch_folder
-from trainwright.storage.store import Store, StoredFile
 from trainwright.storage.transfer import check_space, disk_errors
 
 log = logging.getLogger(__name__)
 _WAIT_SECONDS = 6 * 3600.0
 """For another restore to the same folder: longer than hundreds of gigabytes take."""
+_AT_ONCE = 4
+_TRIES = 2
+"""A byte may have been damaged on its way."""
 
 
 def restore_checkpoint(
@@ -35,28 +39,30 @@ def restore_checkpoint(
     other contents.
     """
     _require_replaceable(target)
-    store = open_store(uri)
-    manifest = read_manifest(store, digest)
+    export = open_export(uri, digest)
+    manifest = export.manifest
     with contextlib.ExitStack() as stack:
         with disk_errors(target):
             target.parent.mkdir(parents=True, exist_ok=True)
             stack.enter_context(file_lock(lock_path(target), timeout=_WAIT_SECONDS))
         if not _is_there(target, manifest):
             with disk_errors(target):
-                _restore(store, manifest, target, start_progress)
+                _restore(export, target, start_progress)
     return manifest
 
 
-def _restore(store: Store, manifest: Manifest, target: Path, start_progress: Callable[[int], ProgressCallback]) -> None:
+def _restore(export: Export, target: Path, start_progress: Callable[[int], ProgressCallback]) -> None:
+    manifest, stop = export.manifest, Stop()
     with scratch_folder(target, manifest.digest, keep=True) as partial:
         fetched = {file.path for file in manifest.files if _size_of(partial / file.path) == file.size}
         check_space(target, sum(file.size for file in manifest.files if file.path not in fetched))
-        on_progress = start_progress(manifest.size)
-        for file in manifest.files:
-            _fetch(store, file, partial / file.path, on_progress)
+        on_progress = stop.watch(start_progress(manifest.size))
+        for_each(manifest.files, lambda file: _fetch(export, file, partial / file.path, on_progress), at_once=_AT_ONCE, stop=stop)
         if (partial / STATE).is_file():
-            check_step(manifest, training_state(partial), str(store.uri))
+            check_step(manifest, training_state(partial), export.uri)
+        sync_files(partial / file.path for file in manifest.files)
         os.replace(partial, target)
+        sync_folder(target.parent)
 
 
 def _is_there(target: Path, manifest: Manifest) -> bool:
@@ -75,13 +81,17 @@ def _require_replaceable(target: Path) -> None:
         raise FileExistsError(f"{target} exists and is not a folder")
 
 
-def _fetch(store: Store, file: ManifestFile, local_path: Path, on_progress: ProgressCallback) -> None:
+def _fetch(export: Export, file: ManifestFile, local_path: Path, on_progress: ProgressCallback) -> None:
     if _size_of(local_path) == file.size and file_digest(local_path) == file.sha256:
         on_progress(file.size)
         return
-    if store.get(file.path, local_path, on_progress) != StoredFile(file.size, file.sha256):
+    for attempt in range(_TRIES):
+        found = export.get(file, local_path, no_progress if attempt else on_progress)
+        if (found.size, found.sha256) == (file.size, file.sha256):
+            return
         local_path.unlink(missing_ok=True)  # the others are kept for the next attempt
-        raise CheckpointError(f"{store.uri.join(file.path)} is corrupt: its SHA-256 differs from the manifest")
+        log.warning("event=download_damaged uri=%s attempt=%d", export.uri_of(file), attempt + 1)
+    raise CheckpointError(f"{export.uri_of(file)} is corrupt: its SHA-256 differs from the manifest")
 
 
 def _size_of(local_path: Path) -> int | None:

@@ -27,9 +27,9 @@ from trainwright.api.names import (
     RESUMES_FROM_VARIABLE,
 )
 from trainwright.checkpoints.errors import CheckpointError, NoCheckpoint
-from trainwright.checkpoints.find import latest_checkpoint
-from trainwright.checkpoints.hf_trainer import incomplete_reason
-from trainwright.checkpoints.job_record import Writer, record_writer
+from trainwright.checkpoints.find import find_checkpoints, latest_checkpoint
+from trainwright.checkpoints.hf_trainer import FORMAT, incomplete_reason
+from trainwright.checkpoints.job_record import Writer, record_earlier, record_writer
 from trainwright.checkpoints.origin import (
     Origin,
     archive,
@@ -107,7 +107,8 @@ def resume_point(
     if leader:
         _initialize_output(output, origin, options)
         if writer is not None:
-            record_writer(output, writer)
+            complete = find_checkpoints(output, formats=(FORMAT,), use_record=False) if writer.world_size is not None else []
+            record_writer(output, writer, [each.path.name for each in complete if not each.incomplete])
     found = None if _belongs_to_another(output, origin, options) else _newest(output)
     source = _source(options, origin) if found is None and options.source else None
     if source is None:
@@ -148,8 +149,12 @@ def _belongs_to_another(output: Path, origin: Origin, options: ResumeOptions) ->
 
 
 def _newest(output: Path) -> Path | None:
+    """Return the newest checkpoint that transformers can resume from.
+
+    The recorded number of ranks is not used: nodes would disagree that look before and after the leader records the job.
+    """
     try:
-        return latest_checkpoint(output).path
+        return latest_checkpoint(output, formats=(FORMAT,), use_record=False).path
     except NoCheckpoint:
         return None
 
@@ -159,6 +164,7 @@ def _restore(source: ResumeSource, output: Path) -> Path:
     target = output / f"checkpoint-{source.manifest.step}"
     if target.exists():  # incomplete, otherwise it would have been found
         log.warning("incomplete checkpoint archived to=%s", archive(target))
+    record_earlier(output, target.name)  # it was written by another job, perhaps with another number of ranks
     log.info("restoring uri=%s bytes=%d to=%s", source.uri, source.manifest.size, target)
     restore_checkpoint(source.uri, target, digest=source.manifest.digest)
     with disk_errors(target):

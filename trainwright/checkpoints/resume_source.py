@@ -7,10 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from trainwright.checkpoints.errors import CheckpointError, NoCheckpoint
-from trainwright.checkpoints.latest import latest_export
+from trainwright.checkpoints.exported import find_export_in, read_export
 from trainwright.checkpoints.manifest import LATEST, MANIFEST, Manifest
 from trainwright.checkpoints.origin import Origin
-from trainwright.checkpoints.verify import read_manifest
+from trainwright.checkpoints.pointers import latest_export
 from trainwright.storage.errors import StorageError
 from trainwright.storage.open import open_store
 from trainwright.storage.uri import StorageUri
@@ -34,8 +34,8 @@ class ResumeSource:
 def find_export(uri: str) -> ResumeSource:
     """Return the export at `uri`, or the latest one below it. Raises NoCheckpoint, CheckpointError, StorageError."""
     store = open_store(uri)
-    if store.head(MANIFEST) is not None:
-        return ResumeSource(str(store.uri), read_manifest(store))
+    if (export := find_export_in(store)) is not None:
+        return ResumeSource(export.uri, export.manifest)
     latest = latest_export(store)
     if latest is None:
         raise NoCheckpoint(
@@ -43,8 +43,8 @@ def find_export(uri: str) -> ResumeSource:
             f"folder, as in {store.uri.join('RUN')}"
         )
     name, digest = latest
-    chosen = store.below(name)
-    return ResumeSource(str(chosen.uri), read_manifest(chosen, digest))
+    chosen = read_export(store.below(name), digest)
+    return ResumeSource(chosen.uri, chosen.manifest)
 
 
 def latest_export_lookup(run: str, export_uri: str, *, map_index: int = -1) -> Callable[[], str]:

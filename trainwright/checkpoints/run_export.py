@@ -7,14 +7,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 from trainwright.checkpoints.errors import CheckpointError
-from trainwright.checkpoints.export import ExportResult, export_checkpoint
+from trainwright.checkpoints.export import ExportOptions, ExportResult, export_checkpoint
 from trainwright.checkpoints.find import find_checkpoints
 from trainwright.checkpoints.job_record import recorded_writers
 from trainwright.storage.digests import ProgressCallback, no_progress
 from trainwright.storage.transfer import disk_errors
 from trainwright.storage.uri import StorageUri
 from trainwright.workspace.errors import WorkspaceError
-from trainwright.workspace.layout import OUTPUT, run_name, run_path
+from trainwright.workspace.layout import OUTPUT, RUNS, run_name, run_path
+from trainwright.workspace.layout import run_folder as run_folder_name
 
 log = logging.getLogger(__name__)
 
@@ -26,7 +27,7 @@ def export_run(
     *,
     run: str,
     trainjob: str = "",
-    resumable: bool = True,
+    options: ExportOptions | None = None,
     metadata: dict[str, object] | None = None,
     start_progress: Callable[[int], ProgressCallback] = lambda _total: no_progress,
 ) -> ExportResult:
@@ -42,7 +43,7 @@ def export_run(
     if target.scheme == "file" and target.path.is_symlink():
         raise CheckpointError(f"{target} is a link; remove it: a run exports only to its own folder")
     return export_checkpoint(
-        output, str(target), source=f"{run}/{trainjob}", resumable=resumable, metadata=metadata, start_progress=start_progress
+        output, str(target), source=f"{run}/{trainjob}", options=options, metadata=metadata, start_progress=start_progress
     )
 
 
@@ -72,3 +73,25 @@ def _check_written_by(output: Path, trainjob: str) -> None:
             f"{output} has no checkpoints of the TrainJob {trainjob}; it was written by: {others}. "
             "Specify one of these jobs, or no job"
         )
+
+
+def exports_of_run(export_uri: str, run: str) -> str:
+    """Return the URI of a run's own folder below `export_uri`, as `export_run` uses it. Raises BadUri."""
+    return str(StorageUri.parse(export_uri).join(run_name(run_folder_name(run))))
+
+
+def run_of_output(output: Path) -> str:
+    """Return the id of the run that an output folder belongs to.
+
+    That is the name of the run's folder, `runs/NAME/output`, else of the last job that has trained there, else of the folder.
+    Raises StorageError, CheckpointError if none of them names a run.
+    """
+    folder = output.absolute()
+    if folder.name == OUTPUT and folder.parent.parent.name == RUNS:
+        return folder.parent.name
+    if writers := recorded_writers(output):
+        return writers[-1].name
+    name = folder.parent.name if folder.name == OUTPUT else folder.name
+    if not name:
+        raise CheckpointError(f"{output}: the folder does not tell the run; name it")
+    return name

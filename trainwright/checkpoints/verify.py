@@ -5,41 +5,55 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from trainwright.checkpoints.errors import CheckpointError, NoCheckpoint
+from trainwright.checkpoints.errors import CheckpointError
+from trainwright.checkpoints.exported import open_export
 from trainwright.checkpoints.hf_trainer import STATE, parse_state
-from trainwright.checkpoints.manifest import MANIFEST, Manifest
+from trainwright.checkpoints.manifest import Manifest, ManifestFile
 from trainwright.storage.digests import ProgressCallback, file_digest, no_progress
-from trainwright.storage.errors import NotFound
-from trainwright.storage.open import open_store
+from trainwright.storage.parallel import for_each
 from trainwright.storage.plain_files import folder_files
-from trainwright.storage.store import Store
 from trainwright.storage.transfer import disk_errors
+
+_AT_ONCE = 4
 
 
 def verify_export(
-    uri: str, *, digest: str = "", start_progress: Callable[[int], ProgressCallback] = lambda _total: no_progress
+    uri: str,
+    *,
+    digest: str = "",
+    quick: bool = False,
+    start_progress: Callable[[int], ProgressCallback] = lambda _total: no_progress,
 ) -> Manifest:
     """Read every file of the export at `uri` and compare it with the manifest; with `digest`, check the manifest too.
 
+    With `quick`, only sizes and the checksums that the store itself reports are compared, and nothing is read.
     The manifest's step is compared with the content, too. Returns the manifest.
     Raises NoCheckpoint without an export, CheckpointError with all files that differ, StorageError.
     """
-    store = open_store(uri)
-    manifest = read_manifest(store, digest)
+    export = open_export(uri, digest)
+    manifest = export.manifest
     on_progress = start_progress(manifest.size)
-    wrong = []
-    for file in manifest.files:
-        stored = store.head(file.path)
+
+    def problem_of(file: ManifestFile) -> str:
+        stored = export.inspect(file)
         if stored is None:
-            wrong.append(f"{file.path} is missing")
-        elif stored.size != file.size:
-            wrong.append(f"{file.path} has {stored.size} bytes instead of {file.size}")
-        elif store.digest(file.path, on_progress) != file.sha256:
-            wrong.append(f"{file.path} has a different SHA-256 than in the manifest")
+            return f"{file.path} is missing"
+        if stored.size != file.size:
+            return f"{file.path} has {stored.size} bytes instead of {file.size}"
+        if quick:
+            on_progress(file.size)
+            differs = stored.crc64nvme and file.crc64nvme and stored.crc64nvme != file.crc64nvme
+            return f"{file.path} has a different CRC64NVME than in the manifest" if differs else ""
+        if export.checksums(file, on_progress).sha256 != file.sha256:
+            return f"{file.path} has a different SHA-256 than in the manifest"
+        return ""
+
+    wrong = [problem for problem in for_each(manifest.files, problem_of, at_once=_AT_ONCE) if problem]
     if wrong:
         raise CheckpointError(f"{uri} is corrupt: {'; '.join(wrong)}")
-    if any(file.path == STATE for file in manifest.files):
-        check_step(manifest, parse_state(store.read(STATE)), uri)
+    state = export.read(STATE)
+    if state is not None:
+        check_step(manifest, parse_state(state), uri)
     return manifest
 
 
@@ -72,15 +86,3 @@ def folder_mismatch(folder: Path, manifest: Manifest) -> str:
             if (folder / path).stat().st_size != file.size or file_digest(folder / path, within=folder) != file.sha256:
                 return f"{path} has a different size or SHA-256 than in the manifest"
     return ""
-
-
-def read_manifest(store: Store, digest: str = "") -> Manifest:
-    """Read the manifest of an export; with `digest`, check it. Raises NoCheckpoint, CheckpointError, StorageError."""
-    where = str(store.uri.join(MANIFEST))
-    try:
-        manifest = Manifest.parse(store.read(MANIFEST), where)
-    except NotFound as error:
-        raise NoCheckpoint(f"{store.uri} contains no export: it has no {MANIFEST}") from error
-    if digest and manifest.digest != digest:
-        raise CheckpointError(f"{where} has the digest {manifest.digest}, expected {digest}")
-    return manifest

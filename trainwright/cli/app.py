@@ -5,7 +5,6 @@ from __future__ import annotations
 import typer
 
 from trainwright.cli import (
-    checkpoints,
     controller,
     controlplane,
     crds,
@@ -21,6 +20,7 @@ from trainwright.cli import (
     validate,
     waiting,
 )
+from trainwright.cli.checkpoint_commands import catalog, transfer
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -43,7 +43,8 @@ _MODULES = (
     migrate,
     crds,
     rbac,
-    checkpoints,
+    transfer,
+    catalog,
 )
 for module in _MODULES:
     module.register(app)

@@ -5,7 +5,6 @@ Only the store is written to, to check whether it supports conditional writes.
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -136,14 +135,16 @@ def check_claim(cluster: KubernetesCluster, namespace: str, name: str, *, mode: 
 
 
 def check_store(uri: str) -> Finding:
-    """Check that exports can be written and that conditional writes are supported, with a small object that is then deleted."""
-    key = f".trainwright-doctor-{secrets.token_hex(8)}"
+    """Check that exports can be written, and what the store can do, with a small object that is then deleted."""
     try:
-        is_supported = open_store(uri).supports_conditional_writes(key)
+        store = open_store(uri)
+        store.check_writable()
+        found = store.capabilities()
     except BadUri as error:
         return missing("store", uri, str(error), "specify a folder as file:///path or s3://bucket/prefix")
     except StorageError as error:
         return missing("store", uri, str(error), "check address, credentials, and permissions to write and delete objects")
-    if is_supported:
-        return ok("store", uri, "writable, with conditional writes")
-    return warning("store", uri, "writable, but ignores If-None-Match or If-Match", "run only one export at a time")
+    confirmed = "uploads are checked by the store" if found.checks_uploads else "uploads are read back"
+    if found.conditional_writes:
+        return ok("store", uri, f"writable, with conditional writes; {confirmed}")
+    return warning("store", uri, f"writable, but ignores If-None-Match or If-Match; {confirmed}", "run only one export at a time")

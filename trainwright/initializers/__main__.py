@@ -21,6 +21,8 @@ from trainwright.workspace.errors import WorkspaceError
 from trainwright.workspace.umask import apply_umask
 
 _TARGETS = {"dataset": "/workspace/dataset", "model": "/workspace/model"}
+_CHATTY = ("httpx", "httpx2", "httpcore", "httpcore2", "huggingface_hub", "botocore")
+"""Libraries that log a line for every request."""
 
 
 def main() -> int:
@@ -30,6 +32,8 @@ def main() -> int:
     parser.add_argument("--target", type=Path)
     arguments = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s", stream=sys.stderr)
+    for name in _CHATTY:
+        logging.getLogger(name).setLevel(logging.WARNING)
     try:
         apply_umask(os.environ)
         target = arguments.target or Path(_TARGETS[arguments.kind])

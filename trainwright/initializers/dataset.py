@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from trainwright.initializers.columns import content_type, is_empty, mapper_for
 from trainwright.initializers.errors import InitializerError
 from trainwright.initializers.file_filter import FileFilter, StartProgress
-from trainwright.initializers.prepare import Preparation, prepare_folder, prepare_in_workspace
+from trainwright.initializers.prepare import Preparation, parse_source, prepare_folder, prepare_in_workspace
 from trainwright.initializers.rows import SUFFIXES, Row, read_rows
 from trainwright.initializers.source import fetch
 from trainwright.storage.digests import no_progress
@@ -72,6 +72,7 @@ def prepare_dataset(
 
 
 def _preparation(uri: str, options: DatasetOptions | None, start_progress: StartProgress) -> Preparation:
+    parsed, uri = parse_source(uri)
     file_filter = FileFilter(
         "dataset", tuple(f"*{suffix}" for suffix in SUFFIXES), (*_METADATA_FILES, *(options.ignore if options else ()))
     )
@@ -79,7 +80,7 @@ def _preparation(uri: str, options: DatasetOptions | None, start_progress: Start
     def make(source: StorageUri, revision: str | None, scratch: Path) -> tuple[Receipt, Path]:
         return _fetch_and_prepare(source, uri, file_filter, revision, scratch, options or DatasetOptions(), start_progress)
 
-    return Preparation("dataset", uri, file_filter, options.model_dump(mode="json") if options else None, make)
+    return Preparation("dataset", parsed, uri, file_filter, options.model_dump(mode="json") if options else None, make)
 
 
 def _fetch_and_prepare(
@@ -95,7 +96,7 @@ def _fetch_and_prepare(
     fetched.mkdir(exist_ok=True)
     shutil.rmtree(prepared, ignore_errors=True)
     prepared.mkdir()
-    paths = fetch(source, file_filter, revision, fetched, start_progress)
+    paths = fetch(source, file_filter, revision, fetched, start_progress).paths
     layout, counts = _prepare(fetched, paths, prepared, options, uri)
     names = [Path(name) for name in (TRAIN, TEST) if counts[name]]
     receipt = Receipt(

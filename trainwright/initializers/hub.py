@@ -1,140 +1,147 @@
-"""The Hugging Face hub as a source: pinned to a commit, with every file verified against the digest that the hub lists.
+"""The Hugging Face Hub as a source: pinned to a commit, with every file verified against the digest that the hub lists.
 
-`huggingface_hub` (extra `hub`) is imported lazily. Its download alone does not detect corrupt content.
+Files are fetched by our own downloader, which resumes and verifies. `huggingface_hub` (extra `hub`) is needed only for repositories
+whose files the hub serves by its xet protocol alone.
 """
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
 import logging
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from trainwright.initializers.errors import InitializerError
-from trainwright.initializers.file_filter import FileFilter
-from trainwright.storage.digests import file_digest
+from trainwright.initializers.fetched import Fetched
+from trainwright.initializers.file_filter import FileFilter, StartProgress
+from trainwright.initializers.hub_api import HubFile, HubRepository, hub_token
+from trainwright.initializers.hub_cache import COMMIT, cached_commit, fetch_cached, is_offline
+from trainwright.storage.digests import ProgressCallback
 from trainwright.storage.errors import ChecksumMismatch, StorageError
 from trainwright.storage.foreign_texts import without_credentials
+from trainwright.storage.http.downloads import Download, download_files
+from trainwright.storage.http.errors import HttpError, is_transient
+from trainwright.storage.http.remote_file import RemoteFile
+from trainwright.storage.http.retries import Retries, RetryPolicy
 from trainwright.storage.transfer import check_space
 from trainwright.storage.uri import StorageUri
 
 log = logging.getLogger(__name__)
+RESOLVE_POLICY = RetryPolicy(first_contact=5.0, without_progress=30.0)
+"""Short: if the hub does not answer, an existing result is used."""
+FETCH_POLICY = RetryPolicy()
+_XET = "X-Xet-Hash"
 
 
 def resolve_commit(uri: StorageUri, kind: str) -> str | None:
     """Return the commit of the URI's revision (default `main`), or None if the hub cannot be queried."""
-    if re.fullmatch(r"[0-9a-f]{40}", uri.revision):
+    if COMMIT.fullmatch(uri.revision):
         return uri.revision
+    if is_offline(os.environ):
+        return cached_commit(uri, kind, os.environ)
+    repository = HubRepository(uri, kind, os.environ)
     try:
-        return str(_info(uri, kind, uri.revision or None).sha)
-    except (
-        InitializerError,
-        StorageError,
-    ) as error:  # not fatal: only one step may have the token, and the files may exist already
+        with repository.client:
+            return repository.commit(uri.revision or "main", Retries(RESOLVE_POLICY))
+    except (InitializerError, StorageError) as error:
+        # Not fatal: only one step may have the token, and the files may exist already.
         log.warning("the commit could not be resolved error=%s", error)
         return None
 
 
-def fetch_repository(uri: StorageUri, file_filter: FileFilter, commit: str | None, target: Path) -> list[Path]:
+def fetch_repository(
+    uri: StorageUri, file_filter: FileFilter, commit: str | None, target: Path, start_progress: StartProgress
+) -> Fetched:
     """Download the matching files of a repository at a commit and verify each. Resumes an interrupted download in `target`.
 
     Raises InitializerError (no access, no such repository or revision), StorageError (the hub cannot be reached), and
     ChecksumMismatch for a file whose digest differs from the hub's; the file is removed.
     """
-    hub = _library()
-    info = _info(uri, file_filter.kind, commit or uri.revision or None, files=True)
-    siblings = [sibling for sibling in info.siblings or [] if file_filter.matches(sibling.rfilename)]
-    if not siblings:
-        raise InitializerError(f"{uri} has no file that matches {', '.join(file_filter.allow)}")
-    check_space(target, sum(s.size or 0 for s in siblings if not (target / s.rfilename).exists()))
-    with _hub_errors(uri, file_filter.kind):
-        hub.snapshot_download(
-            uri.location,
-            repo_type=file_filter.kind,
-            revision=info.sha,
-            local_dir=target,
-            allow_patterns=[_literal(sibling.rfilename) for sibling in siblings],
-            token=_token(),
+    if is_offline(os.environ):
+        return Fetched(fetch_cached(uri, file_filter, commit, target, start_progress, os.environ))
+    repository = HubRepository(uri, file_filter.kind, os.environ)
+    retries = Retries(FETCH_POLICY)
+    with repository.client:
+        commit = commit or repository.commit(uri.revision or "main", retries)
+        files = [file for file in repository.files(commit, retries) if file_filter.matches(file.name)]
+        if not files:
+            raise InitializerError(f"{uri} has no file that matches {', '.join(file_filter.allow)}")
+        missing = [file for file in files if not _is_complete(file, target)]
+        check_space(target, sum(file.size for file in missing))
+        on_progress = start_progress(sum(file.size for file in files))
+        on_progress(sum(file.size for file in files) - sum(file.size for file in missing))
+        _download(repository, commit, missing, target, retries, on_progress)
+    verified = {Path(file.name): file.digest.value for file in files if file.digest.algorithm == "sha256"}
+    return Fetched([Path(file.name) for file in files], verified)
+
+
+def _download(
+    repository: HubRepository,
+    commit: str,
+    files: Sequence[HubFile],
+    target: Path,
+    retries: Retries,
+    on_progress: ProgressCallback,
+) -> None:
+    downloads = [
+        Download(
+            RemoteFile(f"{repository.uri}: {file.name}", repository.file_url(commit, file.path), file.size, file.digest),
+            target / file.name,
         )
-    for sibling in siblings:
-        _verify(target / sibling.rfilename, sibling, uri)
-    return [Path(sibling.rfilename) for sibling in siblings]
+        for file in files
+    ]
+    with repository.errors():
+        try:
+            download_files(repository.client, downloads, retries, on_progress)
+        except HttpError as error:
+            if is_transient(error) or error.code or not error.headers.get(_XET):
+                raise
+            log.info("event=download_by_xet uri=%s", repository.uri)
+            _download_by_xet(repository, commit, files, target, on_progress)
 
 
-def _verify(path: Path, sibling: Any, uri: StorageUri) -> None:
-    """Check the SHA-256 of a large file (LFS), or git's SHA-1 of `blob SIZE\\0CONTENT` of a small one."""
-    if not path.is_file():
-        raise StorageError(f"{uri}: {sibling.rfilename} was not downloaded; try again")
-    if sibling.lfs is not None:
-        is_valid = file_digest(path) == sibling.lfs.sha256
-    elif sibling.blob_id:
-        content = path.read_bytes()
-        is_valid = hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest() == sibling.blob_id
-    else:
-        is_valid = True
-    if not is_valid:
-        path.unlink(missing_ok=True)
-        raise ChecksumMismatch(
-            f"{uri}: {sibling.rfilename} is corrupt (its digest differs from the hub's) and was removed; try again"
-        )
-
-
-def _info(uri: StorageUri, kind: str, revision: str | None, *, files: bool = False) -> Any:
-    api = _library().HfApi(token=_token())
-    with _hub_errors(uri, kind):
-        return api.repo_info(uri.location, repo_type=kind, revision=revision, files_metadata=files)
-
-
-@contextlib.contextmanager
-def _hub_errors(uri: StorageUri, kind: str) -> Iterator[None]:
-    """Convert client errors: InitializerError if the source is unusable, StorageError if a retry may succeed."""
-    from huggingface_hub.errors import (
-        GatedRepoError,
-        HfHubHTTPError,
-        HFValidationError,
-        RepositoryNotFoundError,
-        RevisionNotFoundError,
-    )
-
-    # The base class of the errors of httpx or httpx2, depending on the version of huggingface_hub.
-    transport_error: type[BaseException] = HfHubHTTPError.__bases__[0]
+def _download_by_xet(
+    repository: HubRepository, commit: str, files: Sequence[HubFile], target: Path, on_progress: ProgressCallback
+) -> None:
+    """Let `huggingface_hub` download what has no address of its own, and verify it: the library does not."""
     try:
-        yield
-    except GatedRepoError:
-        raise InitializerError(
-            f"{uri} is gated: accept its terms on the hub, and set a token in ACCESS_TOKEN or HF_TOKEN"
-        ) from None
-    except RepositoryNotFoundError:
-        raise InitializerError(
-            f"{uri}: the hub has no such {kind}, or it is private and no token with access to it was given"
-        ) from None
-    except RevisionNotFoundError:
-        raise InitializerError(f"{uri}: there is no revision {uri.revision!r}") from None
-    except HFValidationError as error:
-        raise InitializerError(f"{uri}: {without_credentials(error)}") from None
-    except HfHubHTTPError as error:
-        raise StorageError(f"{uri}: the hub answers: {without_credentials(error)}") from None
-    except (transport_error, ConnectionError, FileNotFoundError) as error:
-        raise StorageError(f"{uri}: the hub cannot be reached: {without_credentials(error)}") from None
+        import huggingface_hub
+        from huggingface_hub.errors import HfHubHTTPError
+    except ImportError as error:
+        raise InitializerError(f"{repository.uri} is served by xet only: install trainwright[hub]") from error
+    uri = repository.uri
+    missing = [file for file in files if not _is_complete(file, target)]
+    try:
+        huggingface_hub.snapshot_download(
+            uri.location,
+            repo_type=repository.kind,
+            revision=commit,
+            local_dir=target,
+            allow_patterns=[_literal(file.path) for file in missing],
+            token=hub_token(os.environ) or None,
+            endpoint=repository.endpoint,
+        )
+    except (HfHubHTTPError, ValueError, RuntimeError, OSError) as error:
+        raise StorageError(f"{uri}: the hub's client failed: {without_credentials(error)}") from None
+    for file in missing:
+        if file.path != file.name:
+            (target / file.name).parent.mkdir(parents=True, exist_ok=True)
+            os.replace(target / file.path, target / file.name)
+        if not _is_complete(file, target):
+            (target / file.name).unlink(missing_ok=True)
+            raise ChecksumMismatch(
+                f"{uri}: {file.name} is corrupt (its digest differs from the hub's) and was removed; try again"
+            )
+        on_progress(file.size)
+
+
+def _is_complete(file: HubFile, target: Path) -> bool:
+    """Whether an earlier attempt has fetched the file; its contents are compared with the digest."""
+    path = target / file.name
+    return path.is_file() and not path.is_symlink() and file.digest.matches(path, file.size)
 
 
 def _literal(name: str) -> str:
     """Escape a name to a glob pattern that matches only it."""
     return re.sub(r"([*?[])", r"[\1]", name)
-
-
-def _token() -> str | None:
-    """Return the token from the variables of Trainer's initializers. It is never logged or stored."""
-    return os.environ.get("ACCESS_TOKEN") or os.environ.get("HF_TOKEN") or None
-
-
-def _library() -> Any:
-    try:
-        import huggingface_hub
-    except ImportError as error:
-        raise InitializerError("hf:// needs the package huggingface_hub: install trainwright[hub]") from error
-    return huggingface_hub

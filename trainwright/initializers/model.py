@@ -8,14 +8,15 @@ import os
 from pathlib import Path
 
 from trainwright.initializers.errors import InitializerError
+from trainwright.initializers.fetched import Fetched
 from trainwright.initializers.file_filter import FileFilter, StartProgress
-from trainwright.initializers.prepare import Preparation, prepare_folder, prepare_in_workspace
+from trainwright.initializers.prepare import Preparation, parse_source, prepare_folder, prepare_in_workspace
 from trainwright.initializers.source import fetch
 from trainwright.storage.digests import no_progress
 from trainwright.storage.model_weights import weights_error
 from trainwright.storage.uri import StorageUri
 from trainwright.workspace.prepared import Prepared
-from trainwright.workspace.receipt import Receipt, digest_files
+from trainwright.workspace.receipt import Receipt, ReceiptFile, digest_files
 
 log = logging.getLogger(__name__)
 _ALLOWED = ("*.json", "*.safetensors", "*.model", "*.txt", "*.jinja")
@@ -45,14 +46,15 @@ def prepare_model(
 
 
 def _preparation(uri: str, ignore: tuple[str, ...], start_progress: StartProgress) -> Preparation:
+    parsed, uri = parse_source(uri)
     file_filter = FileFilter("model", _ALLOWED, ignore)
     options = {"ignore": list(ignore)}
 
     def make(source: StorageUri, revision: str | None, scratch: Path) -> tuple[Receipt, Path]:
-        paths = fetch(source, file_filter, revision, scratch, start_progress)
-        _remove_others(scratch, paths)
+        fetched = fetch(source, file_filter, revision, scratch, start_progress)
+        _remove_others(scratch, fetched.paths)
         architecture = _checked_architecture(scratch, uri)
-        files = digest_files(scratch, paths)
+        files = _receipt_files(scratch, fetched)
         size = sum(file.size for file in files)
         details = {"architecture": architecture, "bytes": size}
         receipt = Receipt(kind="model", source=uri, revision=revision or "", options=options, files=files, details=details)
@@ -60,7 +62,18 @@ def _preparation(uri: str, ignore: tuple[str, ...], start_progress: StartProgres
         log.info("model prepared uri=%s bytes=%d digest=%s", uri, size, receipt.digest)
         return receipt, scratch
 
-    return Preparation("model", uri, file_filter, options, make)
+    return Preparation("model", parsed, uri, file_filter, options, make)
+
+
+def _receipt_files(folder: Path, fetched: Fetched) -> tuple[ReceiptFile, ...]:
+    """Return the entries of the receipt. Reads only the files whose digest was not verified when they were written."""
+    known = [
+        ReceiptFile(path=path.as_posix(), size=(folder / path).stat().st_size, sha256=fetched.sha256[path])
+        for path in fetched.paths
+        if path in fetched.sha256
+    ]
+    read = digest_files(folder, [path for path in fetched.paths if path not in fetched.sha256])
+    return tuple(sorted((*known, *read), key=lambda file: Path(file.path)))
 
 
 def _remove_others(folder: Path, paths: list[Path]) -> None:

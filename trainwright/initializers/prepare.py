@@ -29,17 +29,22 @@ class Preparation:
     """A dataset or model to prepare. `options` None reuses a result with any options."""
 
     kind: Kind
+    source: StorageUri
     uri: str
-    """The URI as requested; recorded in the receipt."""
+    """The URI as `parse_source` returns it; recorded in the receipt."""
     file_filter: FileFilter
     options: dict[str, Any] | None
     make: Callable[[StorageUri, str | None, Path], tuple[Receipt, Path]]
     """Downloads and prepares a revision in a scratch folder; returns the receipt and the prepared folder inside it."""
 
-    @property
-    def source(self) -> StorageUri:
-        """The parsed URI. Raises BadUri."""
-        return StorageUri.parse(with_scheme(self.uri))
+
+def parse_source(text: str) -> tuple[StorageUri, str]:
+    """Return the source that a user names, and the form of it for receipts and messages: as given, but without a query.
+
+    Raises BadUri.
+    """
+    source = StorageUri.parse(with_scheme(text.strip()))
+    return source, str(source) if source.is_web else text
 
 
 def prepare_folder(preparation: Preparation, target: Path) -> Receipt:

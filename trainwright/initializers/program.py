@@ -15,6 +15,7 @@ from trainwright.initializers.dataset import DatasetOptions, initialize_dataset,
 from trainwright.initializers.errors import InitializerError
 from trainwright.initializers.model import initialize_model, prepare_model
 from trainwright.initializers.placement import check_replaceable, swap_into_place
+from trainwright.storage.progress_log import log_progress
 from trainwright.storage.scratch import scratch_folder
 from trainwright.storage.transfer import disk_errors
 from trainwright.workspace.layout import Kind, step_path
@@ -27,7 +28,7 @@ DIGEST_VARIABLES = {"dataset": DATASET_DIGEST_VARIABLE, "model": MODEL_DIGEST_VA
 
 
 def run_initializer(kind: Kind, target: Path, environ: Mapping[str, str]) -> Receipt:
-    """Prepare or verify according to the step's environment. Returns the receipt.
+    """Prepare or verify according to the step's environment, with lines about the progress in the log. Returns the receipt.
 
     Raises InitializerError, WorkspaceError, StorageError, and pydantic's ValidationError for invalid options.
     """
@@ -40,16 +41,16 @@ def run_initializer(kind: Kind, target: Path, environ: Mapping[str, str]) -> Rec
     if shared and folder:
         return _prepare_for_run(kind, uri, Path(shared), folder, environ)
     if kind == "model":
-        return initialize_model(uri, target, ignore=_ignored(environ))
-    return initialize_dataset(uri, target, _options(environ))
+        return initialize_model(uri, target, ignore=_ignored(environ), start_progress=log_progress(kind))
+    return initialize_dataset(uri, target, _options(environ), start_progress=log_progress(kind))
 
 
 def _prepare_for_run(kind: Kind, uri: str, workspace: Path, folder: str, environ: Mapping[str, str]) -> Receipt:
     destination = step_path(workspace, folder) / kind
     if kind == "model":
-        prepared = prepare_model(uri, workspace, ignore=_ignored(environ))
+        prepared = prepare_model(uri, workspace, ignore=_ignored(environ), start_progress=log_progress(kind))
     else:
-        prepared = prepare_dataset(uri, workspace, _options(environ))
+        prepared = prepare_dataset(uri, workspace, _options(environ), start_progress=log_progress(kind))
     link_into_run(kind, prepared, destination)
     return prepared.receipt
 

@@ -8,15 +8,24 @@ from collections.abc import Callable
 from pathlib import Path
 
 from trainwright.initializers.errors import InitializerError
+from trainwright.initializers.fetched import Fetched
 from trainwright.initializers.file_filter import FileFilter
-from trainwright.storage.digests import ProgressCallback, file_digest
+from trainwright.storage.digests import ProgressCallback, file_digest, no_progress
+from trainwright.storage.durable import sync_files
 from trainwright.storage.errors import ChecksumMismatch, NoAccess, NoBucket, NotFound, StorageError
+from trainwright.storage.parallel import Stop, for_each
 from trainwright.storage.s3_listing import ListedObject, list_objects
 from trainwright.storage.s3_store import S3Store
-from trainwright.storage.transfer import check_space
+from trainwright.storage.store import StoredFile
+from trainwright.storage.transfer import check_space, disk_errors
 from trainwright.storage.uri import StorageUri
 
 log = logging.getLogger(__name__)
+_AT_ONCE = 8
+_TRIES = 2
+"""A byte may have been damaged on its way."""
+_MD5_BYTES = 8 * 1024 * 1024
+"""Larger objects are mostly uploaded in parts, and their ETag is then no MD5."""
 
 
 def resolve_objects_revision(uri: StorageUri, file_filter: FileFilter) -> str | None:
@@ -37,8 +46,8 @@ def fetch_objects(
     revision: str | None,
     target: Path,
     start_progress: Callable[[int], ProgressCallback],
-) -> list[Path]:
-    """Download the matching objects. Returns their paths in `target`. Resumes an interrupted download.
+) -> Fetched:
+    """Download the matching objects, several at once. Resumes an interrupted download.
 
     Raises InitializerError (no access, no such bucket, no match), ChecksumMismatch, StorageError (the source changed), NoSpace.
     """
@@ -52,26 +61,44 @@ def fetch_objects(
     if revision is not None and first != revision:
         raise StorageError(f"{uri} changed during the download; try again")
     check_space(target, sum(each.size for each in objects if not (target / each.name).is_file()))
-    on_progress = start_progress(sum(each.size for each in objects))
-    store = S3Store(base)
-    for each in objects:
-        _fetch(store, each, target / each.name, revision is not None, on_progress)
+    stop, store = Stop(), S3Store(base)
+    on_progress = stop.watch(start_progress(sum(each.size for each in objects)))
+
+    def fetch_one(each: ListedObject) -> str:
+        return _fetch(store, each, target / each.name, revision is not None, on_progress)
+
+    digests = for_each(objects, fetch_one, at_once=_AT_ONCE, stop=stop)
     if _revision(_objects(uri, file_filter)[1]) != first:
         raise StorageError(f"{uri} changed during the download; try again")
-    return [Path(each.name) for each in objects]
+    with disk_errors(target):
+        sync_files(target / each.name for each in objects)
+    paths = [Path(each.name) for each in objects]
+    return Fetched(paths, dict(zip(paths, digests, strict=True)))
 
 
-def _fetch(store: S3Store, each: ListedObject, local_path: Path, same_revision: bool, on_progress: ProgressCallback) -> None:
-    if local_path.is_file() and local_path.stat().st_size == each.size:
-        # Downloads are atomic, so a file of this size from an attempt at the same revision is complete.
-        stored = store.head(each.name)
-        if stored is not None and (stored.sha256 == file_digest(local_path) if stored.sha256 else same_revision):
-            on_progress(each.size)
-            return
-    arrived = store.get(each.name, local_path, on_progress)
-    if arrived.size != each.size:
-        local_path.unlink(missing_ok=True)
-        raise ChecksumMismatch(f"{store.uri.join(each.name)}: received {arrived.size} of {each.size} bytes; try again")
+def _fetch(store: S3Store, each: ListedObject, local_path: Path, same_revision: bool, on_progress: ProgressCallback) -> str:
+    """Return the SHA-256. A file of an earlier attempt is used if it is of the same revision: a part of one would be shorter."""
+    if same_revision and local_path.is_file() and local_path.stat().st_size == each.size:
+        on_progress(each.size)
+        return file_digest(local_path)
+    for attempt in range(_TRIES):
+        arrived = store.get(each.name, local_path, no_progress if attempt else on_progress)
+        if arrived.size == each.size and _is_as_stored(store, each, local_path, arrived):
+            return arrived.sha256
+        local_path.unlink()
+        log.warning("event=download_damaged uri=%s attempt=%d", store.uri.join(each.name), attempt + 1)
+    where = store.uri.join(each.name)
+    raise ChecksumMismatch(f"{where} is corrupt or has changed: received {arrived.size} bytes, expected {each.size}; try again")
+
+
+def _is_as_stored(store: S3Store, each: ListedObject, local_path: Path, arrived: StoredFile) -> bool:
+    """Compare with the ETag if that is the MD5 of the contents, else with the CRC64NVME, as far as the store has one."""
+    etag = each.etag.strip('"')
+    if each.size <= _MD5_BYTES and hashlib.md5(local_path.read_bytes(), usedforsecurity=False).hexdigest() == etag:
+        return True
+    stored = store.inspect(each.name)
+    known = stored.crc64nvme if stored is not None and arrived.crc64nvme else ""
+    return not known or known == arrived.crc64nvme
 
 
 def _objects(uri: StorageUri, file_filter: FileFilter) -> tuple[StorageUri, list[ListedObject]]:

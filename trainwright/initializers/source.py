@@ -1,4 +1,4 @@
-"""Copies a source into a folder and verifies it: from a local path, the Hugging Face hub, or an S3 store."""
+"""Copies a source into a folder and verifies it: from a local path, the Hugging Face Hub, an http(s) address, or an S3 store."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 from trainwright.initializers.errors import InitializerError
+from trainwright.initializers.fetched import Fetched
 from trainwright.initializers.file_filter import FileFilter, StartProgress
 from trainwright.storage.digests import file_digest
 from trainwright.storage.plain_files import folder_files
@@ -17,8 +18,10 @@ from trainwright.storage.uri import StorageUri
 def resolve_revision(uri: StorageUri, file_filter: FileFilter) -> str | None:
     """Return the current revision of a source: a hub commit, or a digest over names, sizes and times (S3: ETags) of files.
 
-    None if the source cannot be queried from here; then an existing receipt is trusted. Raises InitializerError, OSError.
+    None if the source cannot be queried from here; then an existing receipt is trusted. Raises InitializerError, StorageError,
+    OSError.
     """
+    check_kind(uri, file_filter)
     if uri.scheme == "file":
         if not uri.path.exists():
             return None
@@ -27,26 +30,32 @@ def resolve_revision(uri: StorageUri, file_filter: FileFilter) -> str | None:
         from trainwright.initializers.s3 import resolve_objects_revision
 
         return resolve_objects_revision(uri, file_filter)
+    if uri.is_web:
+        from trainwright.initializers.http_file import resolve_file_revision
+
+        return resolve_file_revision(uri)
     from trainwright.initializers.hub import resolve_commit
 
     return resolve_commit(uri, file_filter.kind)
 
 
-def fetch(
-    uri: StorageUri, file_filter: FileFilter, revision: str | None, target: Path, start_progress: StartProgress
-) -> list[Path]:
-    """Copy the matching files to `target`. Returns their paths relative to it. `revision` is from `resolve_revision`.
+def fetch(uri: StorageUri, file_filter: FileFilter, revision: str | None, target: Path, start_progress: StartProgress) -> Fetched:
+    """Copy the matching files to `target`. `revision` is from `resolve_revision`.
 
     Resumes an interrupted transfer. Raises InitializerError if no file matches, StorageError, NoSpace, OSError.
     """
     if uri.scheme == "hf":
         from trainwright.initializers.hub import fetch_repository
 
-        return fetch_repository(uri, file_filter, revision, target)
+        return fetch_repository(uri, file_filter, revision, target, start_progress)
     if uri.scheme == "s3":
         from trainwright.initializers.s3 import fetch_objects
 
         return fetch_objects(uri, file_filter, revision, target, start_progress)
+    if uri.is_web:
+        from trainwright.initializers.http_file import fetch_file
+
+        return fetch_file(uri, revision, target, start_progress)
     source = uri.path
     if not source.exists():
         raise InitializerError(f"{uri} does not exist")
@@ -64,7 +73,15 @@ def fetch(
         else:
             # Not a link: the source may change or be deleted during training.
             copy_file(root / path, target / path, on_progress, within=within)
-    return paths
+    return Fetched(paths)
+
+
+def check_kind(uri: StorageUri, file_filter: FileFilter) -> None:
+    """Raise InitializerError if the URI names another kind of source than the one to prepare."""
+    if uri.kind and uri.kind != file_filter.kind:
+        raise InitializerError(f"{uri} names a {uri.kind}, but a {file_filter.kind} is needed here")
+    if uri.is_web and file_filter.kind == "model":
+        raise InitializerError(f"{uri}: an address is a single file, but a model is a folder; use hf://, s3:// or file://")
 
 
 def _local_files(source: Path, file_filter: FileFilter) -> list[Path]:

@@ -10,8 +10,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
+from trainwright.storage.durable import sync_folder
 from trainwright.storage.errors import AlreadyExists
 from trainwright.storage.locks import LocksNotSupported, lock_descriptor, try_lock
+
+_TEMPORARY = f".{'[0-9a-f]' * 16}.*.part"
+_cleared: set[str] = set()
+"""Folders where this process has removed what killed processes had left: to look before every file is quadratic."""
 
 
 @contextlib.contextmanager
@@ -21,7 +26,7 @@ def atomic_write(target: Path) -> Iterator[BinaryIO]:
         yield file
         _make_durable(file)
         os.replace(temporary, target)
-        _sync_folder(target.parent)
+        sync_folder(target.parent)
 
 
 def create_atomically(target: Path, content: bytes) -> None:
@@ -39,17 +44,16 @@ def create_atomically(target: Path, content: bytes) -> None:
         except OSError:  # no hard links (SMB, object-store mounts): still create-only, but not atomic if the process is killed
             _create_in_place(target, content)
         temporary.unlink()
-        _sync_folder(target.parent)
+        sync_folder(target.parent)
 
 
 @contextlib.contextmanager
 def _temporary_file(target: Path) -> Iterator[tuple[Path, BinaryIO]]:
     """Yield a new file in the folder of `target`, locked while in use. Removes temporary files of killed processes."""
     target.parent.mkdir(parents=True, exist_ok=True)
+    _clear(target.parent)
     # A hash, because the target's name may already have the maximum length.
     prefix = f".{hashlib.sha256(os.fsencode(target.name)).hexdigest()[:16]}."
-    for left in target.parent.glob(f"{prefix}*.part"):
-        _remove_if_abandoned(left)
     descriptor, temporary = _locked_file(target.parent, prefix)
     try:
         with os.fdopen(descriptor, "wb") as file:
@@ -68,6 +72,14 @@ def _locked_file(folder: Path, prefix: str) -> tuple[int, Path]:
         if os.path.exists(name):  # otherwise another process removed it as abandoned before it was locked
             return descriptor, Path(name)
         os.close(descriptor)
+
+
+def _clear(folder: Path) -> None:
+    if (name := str(folder)) in _cleared:
+        return
+    for left in folder.glob(_TEMPORARY):
+        _remove_if_abandoned(left)
+    _cleared.add(name)
 
 
 def _remove_if_abandoned(left: Path) -> None:
@@ -97,13 +109,3 @@ def _create_in_place(target: Path, content: bytes) -> None:
 def _make_durable(file: BinaryIO) -> None:
     file.flush()
     os.fsync(file.fileno())
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make the new directory entry durable too. Some network file systems cannot sync folders."""
-    with contextlib.suppress(OSError):
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)

@@ -23,6 +23,10 @@ class ChecksumMismatch(StorageError):
     """The size or the digest of the data differs from the recorded one."""
 
 
+class LockLost(StorageError):
+    """A lock that was held has been taken over by another process, or its lease has expired. A retry waits for the lock again."""
+
+
 class UnsafeFile(StorageError):
     """The file is not a regular one, or a link leads out of its folder."""
 
@@ -39,8 +43,20 @@ class NoBucket(StorageError):
     """The bucket does not exist."""
 
 
-class Unreachable(StorageError):
+class Transient(StorageError):
+    """The request failed in a way that a retry often mends: a broken connection, a busy store, data damaged on its way."""
+
+
+class DamagedUpload(Transient):
+    """The store has received other data than was sent, by its checksum or its length, and has refused it."""
+
+
+class Unreachable(Transient):
     """The store's endpoint does not respond."""
+
+
+class ExpiredCredentials(NoAccess):
+    """The credentials have expired. They may have been renewed since they were read."""
 
 
 class NotSupported(StorageError):

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import os
+import secrets
 from collections.abc import Iterator
 from pathlib import Path
 
 from trainwright.storage.atomic_file import create_atomically
-from trainwright.storage.digests import ProgressCallback, file_digest, no_progress
+from trainwright.storage.checksums import Checksums
+from trainwright.storage.digests import CHUNK, ProgressCallback, no_progress
+from trainwright.storage.durable import sync_files, sync_folder
 from trainwright.storage.errors import AlreadyExists, NotFound, StorageError
 from trainwright.storage.locks import file_lock
-from trainwright.storage.plain_files import read_plain
-from trainwright.storage.store import MAX_SMALL_FILE, StoredFile
-from trainwright.storage.transfer import copy_file, disk_errors, write_bytes
+from trainwright.storage.plain_files import files_below, open_plain, read_plain
+from trainwright.storage.store import MAX_SMALL_FILE, Capabilities, Lock, StoredFile
+from trainwright.storage.transfer import chunks_of, copy_file, copy_new_file, disk_errors, write_bytes
 from trainwright.storage.uri import StorageUri
 
 
@@ -27,27 +31,92 @@ class FileStore:
         self.uri = uri
         self._root = uri.path
         self._base = base or self._root
+        self._folders: dict[str, Path] = {}
 
     def below(self, name: str) -> FileStore:
         return FileStore(self.uri.join(name), self._base)
 
+    def parent(self) -> FileStore:
+        return FileStore(StorageUri.from_path(self._root.parent), self._base if self._base != self._root else None)
+
     def put(
         self, source: Path, key: str, on_progress: ProgressCallback = no_progress, *, within: Path | None = None
     ) -> StoredFile:
-        return copy_file(source, self._path(key), on_progress, within=within)
+        path = self._path(key)
+        if os.path.lexists(path):  # others may be reading it
+            return copy_file(source, path, on_progress, within=within)
+        return copy_new_file(source, path, on_progress, within=within)
 
     def get(self, key: str, target: Path, on_progress: ProgressCallback = no_progress) -> StoredFile:
-        return copy_file(self._existing(key), target, on_progress)
+        path = self._existing(key)
+        with disk_errors(target):
+            target.unlink(missing_ok=True)
+        return copy_new_file(path, target, on_progress)
 
     def head(self, key: str) -> StoredFile | None:
         path = self._path(key)
         with disk_errors(path):
             return StoredFile(path.stat().st_size) if path.is_file() else None
 
-    def digest(self, key: str, on_progress: ProgressCallback = no_progress) -> str:
+    def inspect(self, key: str) -> StoredFile | None:
+        return self.head(key)
+
+    def checksums(self, key: str, on_progress: ProgressCallback = no_progress) -> StoredFile:
+        path, seen = self._existing(key), Checksums()
+        with disk_errors(path), open_plain(path) as file:
+            _forget_cached(file.fileno())
+            for chunk in chunks_of(file, CHUNK):
+                seen.update(chunk)
+                on_progress(len(chunk))
+        return StoredFile(seen.size, seen.sha256, seen.crc64nvme)
+
+    def read_range(self, key: str, start: int, length: int) -> bytes:
         path = self._existing(key)
+        with disk_errors(path), open_plain(path) as file:
+            file.seek(start)
+            return file.read(length)
+
+    def list_files(self, prefix: str = "") -> Iterator[tuple[str, int]]:
+        root = self._path(prefix) if prefix else self._root
+        with disk_errors(root):
+            for path in files_below(root) if root.is_dir() else []:
+                yield (Path(prefix) / path).as_posix(), (root / path).stat().st_size
+
+    def delete(self, key: str) -> None:
+        """Remove a file, and the folders that it leaves empty."""
+        path = self._path(key)
         with disk_errors(path):
-            return file_digest(path, on_progress)
+            path.unlink(missing_ok=True)
+        for folder in path.parents:
+            if folder == self._root.resolve():
+                return
+            try:
+                folder.rmdir()
+            except OSError:  # not empty
+                return
+
+    def sync(self, keys: list[str]) -> None:
+        paths = [self._path(key) for key in keys]
+        with disk_errors(self._root):
+            sync_files(paths)
+            root, parents = self._folder(""), {path.parent for path in paths}
+            for folder in {above for parent in parents for above in parent.parents if above.is_relative_to(root)}:
+                sync_folder(folder)
+
+    def check_writable(self) -> None:
+        path = self._path(f".trainwright-probe-{secrets.token_hex(8)}")
+        created = [folder for folder in path.parents if not folder.exists()]
+        try:
+            write_bytes(path, b"probe")
+        finally:
+            with disk_errors(path):
+                path.unlink(missing_ok=True)
+            for folder in created:
+                with contextlib.suppress(OSError):  # another process has written to it meanwhile
+                    folder.rmdir()
+
+    def capabilities(self) -> Capabilities:
+        return Capabilities(conditional_writes=True, checks_uploads=False)
 
     def read(self, key: str) -> bytes:
         path = self._existing(key)
@@ -76,32 +145,16 @@ class FileStore:
             self.replace(key, new)
             return True
 
-    def supports_conditional_writes(self, key: str) -> bool:
-        path = self._path(key)
-        created = [folder for folder in path.parents if not folder.exists()]
-        try:
-            self.create(key, b"probe")
-            self.create(key, b"probe")
-        except AlreadyExists:
-            return True
-        finally:
-            with disk_errors(path):
-                path.unlink(missing_ok=True)
-            for folder in created:
-                with contextlib.suppress(OSError):  # another process has written to it meanwhile
-                    folder.rmdir()
-        return False
-
     @contextlib.contextmanager
-    def lock(self, key: str) -> Iterator[None]:
+    def lock(self, key: str) -> Iterator[Lock]:
         """Hold a hidden lock file in the folder. It is removed on release."""
         path = self._path(f".{hashlib.sha256(key.encode()).hexdigest()[:16]}.lock")
         with disk_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             stack = contextlib.ExitStack()
-            stack.enter_context(file_lock(path))
+            held = stack.enter_context(file_lock(path))
         with stack:
-            yield
+            yield held
 
     def _existing(self, key: str) -> Path:
         path = self._path(key)
@@ -111,12 +164,33 @@ class FileStore:
         return path
 
     def _path(self, key: str) -> Path:
+        if "\0" in key:
+            raise StorageError(f"{key!r} is not a valid key in {self.uri}: it contains a NUL byte")
         try:
-            base, root, path = self._base.resolve(), self._root.resolve(), (self._root / key).resolve()
-        except (OSError, RuntimeError, ValueError) as error:  # circular links, a NUL byte
+            folder, _, name = key.rpartition("/")
+            parent = self._folder(folder)
+            path = parent / name
+            if name in ("", ".", "..") or os.path.islink(path):
+                path = path.resolve()
+        except (OSError, RuntimeError, ValueError) as error:  # circular links
             raise StorageError(f"{key!r} is not a valid key in {self.uri}: {error}") from error
-        if not root.is_relative_to(base):
-            raise StorageError(f"{self._root} is or contains a link out of {self._base}; remove it")
+        root = self._folder("")
         if path == root or not path.is_relative_to(root):
             raise StorageError(f"the key {key!r} is outside of {self.uri}")
         return path
+
+    def _folder(self, key: str) -> Path:
+        """Return the resolved folder of keys; remembered, since thousands of files may be in one."""
+        if key not in self._folders:
+            self._folders[key] = (self._root / key).resolve()
+            base = self._base.resolve()
+            if not key and not self._folders[key].is_relative_to(base):
+                del self._folders[key]
+                raise StorageError(f"{self._root} is or contains a link out of {self._base}; remove it")
+        return self._folders[key]
+
+
+def _forget_cached(descriptor: int) -> None:
+    """Ask that what follows is read from the disk. Only unchanged pages are dropped, so this is done after a sync."""
+    if hasattr(os, "posix_fadvise"):
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)

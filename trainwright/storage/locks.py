@@ -10,9 +10,10 @@ import os
 import stat
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
-from trainwright.storage.errors import StorageError, UnsafeFile
+from trainwright.storage.errors import LockLost, StorageError, UnsafeFile
 
 _TIMEOUT_SECONDS = 600.0
 """Maximum wait for another holder: longer than an export of tens of gigabytes takes on a slow disk."""
@@ -24,6 +25,19 @@ _HELD_ELSEWHERE = (errno.EWOULDBLOCK, errno.EACCES)
 
 class LocksNotSupported(OSError):
     """The file system does not support locks (some object-store mounts)."""
+
+
+@dataclass(frozen=True)
+class HeldLock:
+    """A lock file that is held, by its open descriptor; None where the file system has no locks."""
+
+    path: Path
+    descriptor: int | None
+
+    def require(self) -> None:
+        """Raise LockLost if the lock file was removed or replaced, so that another process may hold the new one."""
+        if self.descriptor is not None and not _is_still(self.path, self.descriptor, None):
+            raise LockLost(f"{self.path} was removed while the lock was held; try again")
 
 
 def lock_path(target: Path) -> Path:
@@ -41,7 +55,7 @@ def file_lock(
     timeout: float = _TIMEOUT_SECONDS,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
-) -> Iterator[None]:
+) -> Iterator[HeldLock]:
     """Hold the lock file `path`. Other callers, in this process or another, wait for it. It is removed on release.
 
     Without support for locks in the file system no caller waits. Raises StorageError after `timeout` seconds, OSError.
@@ -53,10 +67,10 @@ def file_lock(
                 raise StorageError(f"{path}: another process has held this lock for {timeout:.0f} s; try again later")
             sleep(_POLL)
     except LocksNotSupported:
-        yield
+        yield HeldLock(path, None)
         return
     try:
-        yield
+        yield HeldLock(path, descriptor)
     finally:
         with contextlib.suppress(OSError):
             os.unlink(path)

@@ -6,6 +6,7 @@ credentials of the process that exports it, and a named pipe would stop it for e
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import stat
@@ -17,6 +18,7 @@ from typing import BinaryIO
 from trainwright.storage.errors import UnsafeFile
 
 _FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
+_FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _NAMED = 5
 """Refused files that an error names."""
 _KINDS = {
@@ -51,14 +53,18 @@ def folder_files(folder: Path) -> FolderFiles:
     """
     boundary = _boundary(folder)
     files, refused = [], {}
-    for parent, folders, names in os.walk(folder, onerror=_raise):
-        for name in (*(name for name in folders if os.path.islink(os.path.join(parent, name))), *names):
-            path = Path(parent, name)
-            reason = _refusal(path, boundary)
-            if reason is None:
-                files.append(path.relative_to(folder))
-            elif reason:
-                refused[path.relative_to(folder)] = reason
+    folders = [""]
+    while folders:
+        inner = folders.pop()
+        with os.scandir(folder / inner) as entries:
+            for entry in entries:
+                path = f"{inner}/{entry.name}" if inner else entry.name
+                if entry.is_dir(follow_symlinks=False):
+                    folders.append(path)
+                elif entry.is_file(follow_symlinks=False) or (reason := _refusal(folder / path, boundary)) is None:
+                    files.append(Path(path))
+                elif reason:
+                    refused[Path(path)] = reason
     return FolderFiles(tuple(sorted(files)), dict(sorted(refused.items())))
 
 
@@ -93,24 +99,32 @@ def read_plain(path: Path, limit: int, within: Path | None = None) -> bytes:
 
 def _open_within(path: Path, within: Path) -> int:
     """Open by folder descriptors and without following links, so that no link that appears meanwhile leads out."""
-    boundary = _boundary(within)
-    real = Path(os.path.realpath(path))
-    if not real.is_relative_to(boundary) or real == boundary:
-        raise UnsafeFile(f"{path} is a link to {real}, outside of {within}")
-    *folders, name = real.relative_to(boundary).parts
-    directory = os.open(boundary, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    real = os.path.realpath(within)
+    with contextlib.suppress(OSError, ValueError):  # a link, or a path that is spelled another way
+        return _open_below(real, path.relative_to(within).parts)
+    boundary, target = _boundary(within), Path(os.path.realpath(path))
+    if not target.is_relative_to(boundary) or target == boundary:
+        raise UnsafeFile(f"{path} is a link to {target}, outside of {within}")
     try:
-        for folder in folders:
-            inner = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory)
-            os.close(directory)
-            directory = inner
-        return os.open(name, _FLAGS | os.O_NOFOLLOW, dir_fd=directory)
+        return _open_below(str(boundary), target.relative_to(boundary).parts)
     except OSError as error:
         if error.errno == errno.ELOOP:
             raise UnsafeFile(f"{path} has just been replaced by a link") from error
         if error.errno == errno.ENXIO:  # a socket
             raise UnsafeFile(f"{path} is not a regular file") from error
         raise OSError(error.errno, error.strerror, str(path)) from error
+
+
+def _open_below(folder: str, parts: tuple[str, ...]) -> int:
+    if ".." in parts or not parts:
+        raise ValueError(parts)
+    directory = os.open(folder, _FOLDER_FLAGS)
+    try:
+        for name in parts[:-1]:
+            inner = os.open(name, _FOLDER_FLAGS | os.O_NOFOLLOW, dir_fd=directory)
+            os.close(directory)
+            directory = inner
+        return os.open(parts[-1], _FLAGS | os.O_NOFOLLOW, dir_fd=directory)
     finally:
         os.close(directory)
 
@@ -154,8 +168,3 @@ def _boundary(folder: Path) -> Path:
     repository = real.parent.parent
     is_snapshot = real.parent.name == "snapshots" and (repository / "blobs").is_dir()
     return repository if is_snapshot else real
-
-
-def _raise(error: OSError) -> None:
-    """`os.walk` ignores errors by default, which would make an unreadable folder look empty."""
-    raise error

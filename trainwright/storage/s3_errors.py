@@ -7,7 +7,18 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from trainwright.storage.errors import AlreadyExists, NoAccess, NoBucket, NotFound, NotSupported, StorageError, Unreachable
+from trainwright.storage.errors import (
+    AlreadyExists,
+    DamagedUpload,
+    ExpiredCredentials,
+    NoAccess,
+    NoBucket,
+    NotFound,
+    NotSupported,
+    StorageError,
+    Transient,
+    Unreachable,
+)
 from trainwright.storage.foreign_texts import without_credentials
 
 if TYPE_CHECKING:
@@ -23,6 +34,11 @@ _REFUSED = {
     "RequestTimeTooSkewed": "this machine's clock is wrong",
     "AccessDenied": "the credentials lack the permission",
 }
+_EXPIRED = ("ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired")
+_DAMAGED = ("BadDigest", "XAmzContentSHA256Mismatch", "XAmzContentChecksumMismatch", "IncompleteBody", "RequestTimeout")
+"""Answers with status 400 to a request that was damaged or cut off on its way."""
+_TRANSIENT = ("408", "416", "429")
+"""416 answers to a broken download that was resumed by a length which was wrong."""
 _CHECK_CREDENTIALS = "check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN and the policies of the bucket"
 
 
@@ -65,7 +81,8 @@ def _translated(uri: StorageUri, code: str, status: str, text: str) -> StorageEr
     if code == "NoSuchBucket":
         return NoBucket(f"{uri}: the bucket {uri.bucket!r} does not exist; create it, or check AWS_ENDPOINT_URL and AWS_REGION")
     if code in _REFUSED or status in ("401", "403"):
-        return NoAccess(f"{uri}: access denied: {_REFUSED.get(code, code or f'status {status}')}; {_CHECK_CREDENTIALS}")
+        refused = ExpiredCredentials if code in _EXPIRED else NoAccess
+        return refused(f"{uri}: access denied: {_REFUSED.get(code, code or f'status {status}')}; {_CHECK_CREDENTIALS}")
     if code == "NotImplemented" or status == "501":
         return NotSupported(f"{uri}: the store does not support this request")
     if code == "ConditionalRequestConflict":
@@ -73,7 +90,9 @@ def _translated(uri: StorageUri, code: str, status: str, text: str) -> StorageEr
     if status == "404":
         return NotFound(f"{uri} does not exist")
     if status:
-        return StorageError(f"{uri}: the store answers {status}{f' ({code})' if code and code != status else ''}; try again")
+        kind: type[StorageError] = Transient if status in _TRANSIENT or status.startswith("5") else StorageError
+        kind = DamagedUpload if code in _DAMAGED else kind
+        return kind(f"{uri}: the store answers {status}{f' ({code})' if code and code != status else ''}; try again")
     if "certificate" in text.lower():
         return Unreachable(f"{uri}: the store's certificate is not trusted; set AWS_CA_BUNDLE to the CA file")
     if "HTTP error" in text:

@@ -66,8 +66,18 @@ class S3Settings:
             region_name=self.region or None,
         )
 
-    def store(self, uri: StorageUri) -> Any:
-        """Return an obstore store for the URI's bucket. Raises NoAccess, StorageError."""
+    def store(
+        self,
+        uri: StorageUri,
+        retry_seconds: float = 60.0,
+        *,
+        sends_checksums: bool = True,
+        headers: Mapping[str, str] | None = None,
+    ) -> Any:
+        """Return an obstore store for the URI's bucket, which retries a request for `retry_seconds` and sends `headers`.
+
+        With `sends_checksums` every upload has its CRC64NVME, for the store to check. Raises NoAccess, StorageError.
+        """
         library = _obstore()
         provider, region = None, self.region
         if not self.anonymous:
@@ -79,19 +89,25 @@ class S3Settings:
             "disable_bulk_delete": True,  # not every store supports it
             # AWS requires the bucket in the host name, except for names with dots, which its certificate does not cover.
             "virtual_hosted_style_request": aws and "." not in uri.bucket,
+            # TLS protects the data already; to sign it too would double the cost of an upload.
+            "unsigned_payload": not self.endpoint.startswith("http://") or _is_loopback(urlsplit(self.endpoint).hostname or ""),
         }
+        if sends_checksums:
+            config["checksum_algorithm"] = "CRC64NVME"
         if self.endpoint:
             config["endpoint"] = self.endpoint
         client: dict[str, object] = {
             "allow_http": self.endpoint.startswith("http://"),
             "connect_timeout": timedelta(seconds=10),
-            "read_timeout": timedelta(minutes=5),
+            "read_timeout": timedelta(minutes=2),
             "timeout": timedelta(hours=6),  # of a whole file
         }
+        if headers:
+            client["default_headers"] = dict(headers)
         if self.ca_bundle:
             client["root_certificate"] = _read_bundle(self.ca_bundle)
-        backoff = {"init_backoff": timedelta(milliseconds=200), "max_backoff": timedelta(seconds=5), "base": 2}
-        retry = {"max_retries": 6, "retry_timeout": timedelta(minutes=1), "backoff": backoff}
+        backoff = {"init_backoff": timedelta(milliseconds=200), "max_backoff": timedelta(seconds=15), "base": 2}
+        retry = {"max_retries": 1000, "retry_timeout": timedelta(seconds=retry_seconds), "backoff": backoff}
         try:
             return library.store.S3Store(
                 uri.bucket, config=config, client_options=client, retry_config=retry, credential_provider=provider

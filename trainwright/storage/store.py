@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,10 +17,29 @@ MAX_SMALL_FILE = 256 * 1024 * 1024
 
 @dataclass(frozen=True)
 class StoredFile:
-    """A file in a store: its size in bytes and its hexadecimal SHA-256, or an empty string if that is unknown."""
+    """A file in a store: its size in bytes, its hexadecimal SHA-256, its CRC64NVME in base64. Empty means unknown."""
 
     size: int
     sha256: str = ""
+    crc64nvme: str = ""
+
+
+@dataclass(frozen=True)
+class Capabilities:
+    """What a store can do. It is found out by trying, since several S3 implementations ignore what they do not know."""
+
+    conditional_writes: bool
+    """It refuses to create what exists, and to replace what has changed. Without that there are no locks."""
+    checks_uploads: bool
+    """It computes the CRC64NVME of what arrives and refuses an upload with another one. Without that uploads are read back."""
+
+
+class Lock(Protocol):
+    """A lock that is held. It may be lost: a process that was frozen for longer than the lease wakes up without it."""
+
+    def require(self) -> None:
+        """Raise LockLost if the lock is not held any more."""
+        ...
 
 
 class Store(Protocol):
@@ -31,29 +51,53 @@ class Store(Protocol):
         """The part of this store below a name, over the same connections."""
         ...
 
+    def parent(self) -> Store:
+        """The store of the folder that this one is in, over the same connections. Raises StorageError if it is a whole bucket."""
+        ...
+
+    def check_writable(self) -> None:
+        """Write and remove a small file, and leave nothing. Raises StorageError."""
+        ...
+
+    def capabilities(self) -> Capabilities:
+        """Return what the store can do. The first call may write and remove a small file. Raises StorageError."""
+        ...
+
     def put(
         self, source: Path, key: str, on_progress: ProgressCallback = no_progress, *, within: Path | None = None
     ) -> StoredFile:
-        """Upload a local regular file, none outside of the folder `within`. Returns size and digest of the data that was read.
+        """Upload a local regular file, none outside of the folder `within`, reading it once.
 
-        Raises StorageError.
+        Returns size and checksums of the data that was read. Whether that has arrived is known only from a store that
+        `checks_uploads`. A killed upload may leave a part of the file. Raises StorageError.
         """
         ...
 
     def get(self, key: str, target: Path, on_progress: ProgressCallback = no_progress) -> StoredFile:
-        """Download a file to `target`, atomically. Raises NotFound, StorageError."""
+        """Download a file to `target`, whose folder only this process uses. Raises NotFound, StorageError.
+
+        A killed download leaves a shorter file, and none is synced to the disk: `durable.sync_files` does that for all.
+        """
         ...
 
     def head(self, key: str) -> StoredFile | None:
-        """Return the file's metadata, or None if it does not exist. The digest is set only if the store records one."""
+        """Return the file's size, or None if it does not exist."""
         ...
 
-    def digest(self, key: str, on_progress: ProgressCallback = no_progress) -> str:
-        """Compute the SHA-256 of a stored file from its contents. Raises NotFound."""
+    def inspect(self, key: str) -> StoredFile | None:
+        """Return size and CRC64NVME as far as the store reports it, or None if the file does not exist."""
+        ...
+
+    def checksums(self, key: str, on_progress: ProgressCallback = no_progress) -> StoredFile:
+        """Compute size and checksums of a stored file from its contents. Raises NotFound."""
         ...
 
     def read(self, key: str) -> bytes:
         """Read a small file, of at most MAX_SMALL_FILE bytes. Raises NotFound, StorageError."""
+        ...
+
+    def read_range(self, key: str, start: int, length: int) -> bytes:
+        """Read a part of a file, in bytes; shorter at its end. Raises NotFound, StorageError."""
         ...
 
     def create(self, key: str, content: bytes) -> None:
@@ -68,10 +112,18 @@ class Store(Protocol):
         """Write a small file if its content is `old` (None: if it does not exist). Returns whether it was written."""
         ...
 
-    def supports_conditional_writes(self, key: str) -> bool:
-        """Test whether the store rejects creating a file that exists. Writes and removes a small file. Raises StorageError."""
+    def list_files(self, prefix: str = "") -> Iterator[tuple[str, int]]:
+        """Yield key and size of all files whose key is below the folder `prefix`, in any order. Raises StorageError."""
         ...
 
-    def lock(self, key: str) -> AbstractContextManager[None]:
+    def delete(self, key: str) -> None:
+        """Remove a file. A missing one is not an error. Raises StorageError."""
+        ...
+
+    def sync(self, keys: list[str]) -> None:
+        """Make files that were put durable, where that is not done by putting them."""
+        ...
+
+    def lock(self, key: str) -> AbstractContextManager[Lock]:
         """Hold an exclusive lock on a key of this store; other callers wait for it. Raises StorageError."""
         ...

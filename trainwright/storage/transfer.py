@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import hashlib
+import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 from trainwright.storage.atomic_file import atomic_write
+from trainwright.storage.checksums import Checksums
 from trainwright.storage.digests import CHUNK, ProgressCallback, no_progress
 from trainwright.storage.errors import NoSpace, StorageError
 from trainwright.storage.plain_files import open_plain
@@ -22,18 +24,45 @@ _HEADROOM = 16 * 1024 * 1024
 def copy_file(
     source: Path, target: Path, on_progress: ProgressCallback = no_progress, *, within: Path | None = None
 ) -> StoredFile:
-    """Copy a regular file atomically; `within` as for `open_plain`. Returns size and digest of the data that was read.
+    """Copy a regular file atomically; `within` as for `open_plain`. Returns size and checksums of the data that was read.
 
     Raises StorageError, NoSpace.
     """
-    size, digest = 0, hashlib.sha256()
     with disk_errors(target), open_plain(source, within) as reading, atomic_write(target) as writing:
-        while chunk := reading.read(CHUNK):
-            size += len(chunk)
-            digest.update(chunk)
-            writing.write(chunk)
-            on_progress(len(chunk))
-    return StoredFile(size, digest.hexdigest())
+        return _copy(reading, writing, on_progress)
+
+
+def copy_new_file(
+    source: Path, target: Path, on_progress: ProgressCallback = no_progress, *, within: Path | None = None
+) -> StoredFile:
+    """Copy a regular file to a name that does not exist and that nobody reads yet; neither atomic nor synced to the disk.
+
+    Returns size and checksums of the data that was read. Raises StorageError, NoSpace.
+    """
+    with disk_errors(target), open_plain(source, within) as reading, open_new(target) as writing:
+        try:
+            return _copy(reading, writing, on_progress)
+        except BaseException:
+            target.unlink()  # a part of it would take up room, perhaps the last
+            raise
+
+
+def open_new(target: Path) -> BinaryIO:
+    """Create a file to write. Its folder is created if missing. Raises FileExistsError, OSError."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        descriptor = os.open(target, flags, 0o644)
+    except FileNotFoundError:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(target, flags, 0o644)
+    return os.fdopen(descriptor, "wb")
+
+
+def chunks_of(file: BinaryIO, size: int) -> Iterator[bytes]:
+    """Yield the contents in chunks of `size` bytes, the last one shorter. Raises OSError."""
+    size = min(size, max(4096, os.fstat(file.fileno()).st_size))  # no large buffers for small files
+    while chunk := file.read(size):
+        yield chunk
 
 
 def write_bytes(target: Path, content: bytes) -> None:
@@ -70,3 +99,12 @@ def _size(count: int) -> str:
             return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
         value /= 1024
     return f"{value:.1f} TiB"
+
+
+def _copy(reading: BinaryIO, writing: BinaryIO, on_progress: ProgressCallback) -> StoredFile:
+    seen = Checksums()
+    for chunk in chunks_of(reading, CHUNK):
+        seen.update(chunk)
+        writing.write(chunk)
+        on_progress(len(chunk))
+    return StoredFile(seen.size, seen.sha256, seen.crc64nvme)

@@ -5,29 +5,45 @@ from __future__ import annotations
 import os
 import posixpath
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from urllib.parse import quote, unquote_to_bytes
+from typing import Literal
+from urllib.parse import quote, unquote, unquote_to_bytes, urlsplit
 
 from trainwright.storage.errors import BadUri, StorageError
 from trainwright.storage.foreign_texts import shown_uri
+from trainwright.storage.web_address import parsed_address
 
-SCHEMES = ("file", "hf", "s3")
+SCHEMES = ("file", "hf", "http", "https", "s3")
 _SYNTAX = re.compile(r"^([a-z][a-z0-9+.-]*)://(.*)$", re.IGNORECASE | re.DOTALL)
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,61}[A-Za-z0-9]", re.ASCII)
 _HUB_NAME = re.compile(r"[A-Za-z0-9_][\w.-]*(/[A-Za-z0-9_][\w.-]*)?", re.ASCII)
+_HUB_KINDS: dict[str, Literal["dataset", "model"]] = {"datasets": "dataset", "models": "model"}
+_HUB_REFS = ("convert", "heads", "pr", "tags")
+"""`refs/KIND/NAME` is one revision, although it has slashes. In other revisions, a slash is written %2F."""
+_SHA256 = re.compile(r"sha256=([0-9a-fA-F]{64})", re.ASCII)
+_EXPECTED_HUB = "expected hf://[datasets/|models/]org/name[@revision][/path]"
 
 
 @dataclass(frozen=True)
 class StorageUri:
-    """`file:///abs/path`, `hf://org/name[@revision]` (datasets and models alike), or `s3://bucket/key`.
+    """`file:///abs/path`, `hf://[datasets/|models/]org/name[@revision][/path]`, `s3://bucket/key`, or an http(s) address of a file.
 
-    An S3 key is not percent-decoded, as in other tools; `location` is then `bucket/key`.
+    An S3 key and a path in a repository are not percent-decoded, as in other tools. `location` is `bucket/key` for S3, `org/name` for
+    the hub, and `host/path`, percent-encoded, for http(s).
     """
 
     scheme: str
     location: str
     revision: str = ""
+    kind: Literal["", "dataset", "model"] = ""
+    """What the repository contains, if the URI says so."""
+    folder: str = ""
+    """The path inside the repository; empty for all of it."""
+    sha256: str = ""
+    """The expected digest of an http(s) file, from the fragment `#sha256=DIGEST`."""
+    query: str = field(default="", repr=False)
+    """The query of an http(s) address. It may be a signature, so it is in no text form of the URI."""
 
     @classmethod
     def parse(cls, text: str) -> StorageUri:
@@ -42,10 +58,9 @@ class StorageUri:
             return cls("file", _file_path(text, rest))
         if scheme == "s3":
             return cls("s3", _object(text, rest))
-        name, _, revision = rest.strip("/").partition("@")
-        if not _HUB_NAME.fullmatch(name):
-            raise BadUri(f"{shown_uri(text)}: expected hf://org/name or hf://org/name@revision")
-        return cls("hf", name, revision)
+        if scheme == "hf":
+            return _repository(text, rest)
+        return _web_file(text, f"{scheme}://{rest}")
 
     @classmethod
     def from_path(cls, path: Path) -> StorageUri:
@@ -68,12 +83,27 @@ class StorageUri:
         """The key of an `s3://` URI without leading and trailing slashes; empty for the whole bucket."""
         return self.location.partition("/")[2]
 
+    @property
+    def is_web(self) -> bool:
+        """Whether this is an http(s) address."""
+        return self.scheme in ("http", "https")
+
+    @property
+    def request_url(self) -> str:
+        """The address to request, with the query. Never shown."""
+        return f"{self.scheme}://{self.location}{'?' + self.query if self.query else ''}"
+
     def join(self, name: str) -> StorageUri:
-        return StorageUri(self.scheme, f"{self.location.rstrip('/')}/{name}", self.revision)
+        return replace(self, location=f"{self.location.rstrip('/')}/{name}")
 
     def __str__(self) -> str:
-        location = quote(os.fsencode(self.location)) if self.scheme == "file" else self.location
-        return f"{self.scheme}://{location}{'@' + self.revision if self.revision else ''}"
+        if self.scheme == "file":
+            return f"file://{quote(os.fsencode(self.location))}"
+        if self.is_web:
+            return f"{self.scheme}://{self.location}{'#sha256=' + self.sha256 if self.sha256 else ''}"
+        kind = f"{self.kind}s/" if self.kind else ""
+        revision = f"@{_quoted_revision(self.revision)}" if self.revision else ""
+        return f"{self.scheme}://{kind}{self.location}{revision}{'/' + self.folder if self.folder else ''}"
 
 
 def _file_path(text: str, rest: str) -> str:
@@ -96,3 +126,50 @@ def _object(text: str, rest: str) -> str:
     if any(ord(letter) < 32 or ord(letter) == 127 for letter in key):
         raise BadUri(f"{shown_uri(text)}: a key cannot contain control characters")
     return f"{bucket}/{key}" if key else bucket
+
+
+def _repository(text: str, rest: str) -> StorageUri:
+    parts = rest.strip("/").split("/")
+    kind = _HUB_KINDS[parts.pop(0)] if len(parts) > 1 and parts[0] in _HUB_KINDS else ""
+    # A single name is a repository without an owner, an old form of the hub: `gpt2`, `gpt2@main`.
+    count = 1 if len(parts) == 1 or "@" in parts[0] else 2
+    name, at, revision = "/".join(parts[:count]).partition("@")
+    path = parts[count:]
+    if revision == "refs" and len(path) >= 2 and path[0] in _HUB_REFS:
+        revision, path = "/".join(("refs", *path[:2])), path[2:]
+    if not _HUB_NAME.fullmatch(name) or (at and not revision):
+        raise BadUri(f"{shown_uri(text)}: {_EXPECTED_HUB}")
+    if any(part in ("", ".", "..") or not part.isprintable() for part in path):
+        raise BadUri(f"{shown_uri(text)}: a path in a repository cannot contain empty parts, ., .. or control characters")
+    revision = unquote(revision)
+    if not revision.isprintable():
+        raise BadUri(f"{shown_uri(text)}: a revision cannot contain control characters")
+    return StorageUri("hf", name, revision, kind=kind, folder="/".join(path))
+
+
+def _quoted_revision(revision: str) -> str:
+    first, _, name = revision.removeprefix("refs/").partition("/")
+    if revision.startswith("refs/") and first in _HUB_REFS and name and "/" not in name:
+        return f"refs/{first}/{_quoted(name)}"
+    return _quoted(revision)
+
+
+def _quoted(text: str) -> str:
+    return text.replace("%", "%25").replace("/", "%2F")
+
+
+def _web_file(text: str, url: str) -> StorageUri:
+    address, _, fragment = url.partition("#")
+    try:
+        parts = parsed_address(address)
+    except BadUri:
+        raise BadUri(f"{shown_uri(text)}: expected https://host/path, without a user name or a password") from None
+    digest = _SHA256.fullmatch(fragment)
+    if fragment and digest is None:
+        raise BadUri(f"{shown_uri(text)}: the part after # is not sha256= and 64 hexadecimal digits")
+    name = unquote(urlsplit(address).path.rpartition("/")[2])
+    if name in ("", ".", "..") or "/" in name or not name.isprintable():
+        raise BadUri(f"{shown_uri(text)}: the address names no file")
+    return StorageUri(
+        parts.scheme, f"{parts.netloc}{parts.path}", sha256=digest[1].lower() if digest is not None else "", query=parts.query
+    )

@@ -32,7 +32,8 @@ def _link_or_copy(source: Path, target: Path, expected: StoredFile) -> None:
         raise
     except OSError:  # no hard links (SMB, object-store mounts), or not for files of another user
         check_space(target.parent, expected.size)
-        if copy_file(source, target) != expected:
+        copied = copy_file(source, target)
+        if (copied.size, copied.sha256) != (expected.size, expected.sha256):
             raise ChecksumMismatch(
                 f"{source} has changed since it was prepared: its size or SHA-256 differs from the receipt"
             ) from None

@@ -1,6 +1,7 @@
-"""A lease in an S3 store: an object that its holder rewrites every few seconds to keep it.
+"""A lease in an object store: an object that its holder rewrites every few seconds to keep it.
 
-No clocks are compared: a waiting process takes the lease after it has seen the same ETag for the whole lease duration.
+No clocks are compared: a waiting process takes the lease after it has seen the same ETag for the whole lease duration, or at
+once if the holder was a process of this machine that has ended.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
-from trainwright.storage.errors import StorageError
+from trainwright.storage.errors import LockLost, StorageError
+from trainwright.storage.process_identity import has_ended, identity
 
 log = logging.getLogger(__name__)
 LEASE_SECONDS = 30.0
@@ -45,24 +47,19 @@ def hold_lease(
     timeout: float = _TIMEOUT_SECONDS,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
-) -> Iterator[bool]:
-    """Hold the lease; other processes wait. Yields False if the store ignores preconditions, so that leases are not enforced.
+) -> Iterator[HeldLease]:
+    """Hold the lease; other processes wait. The store must support conditional writes.
 
-    Raises StorageError after `timeout` seconds of waiting, and at the end if the lease was lost.
+    Raises StorageError after `timeout` seconds of waiting, and LockLost at the end if the lease was lost.
     """
-    holder = _Holder(lease, lease_seconds, clock)
-    holder.acquire(where, timeout, sleep)
-    if not holder.is_enforced():
-        lease.remove()
-        yield False
-        return
+    holder = HeldLease(lease, where, lease_seconds, clock)
+    holder.acquire(timeout, sleep)
     stop = threading.Event()
-    renewal = threading.Thread(target=holder.renew_until, args=(stop,), name="s3-lease", daemon=True)
+    renewal = threading.Thread(target=holder.renew_until, args=(stop,), name="lease", daemon=True)
     renewal.start()
     try:
-        yield True
-        if holder.is_lost():
-            raise StorageError(f"{where}: the lock was lost while it was held (the process or the network stalled); try again")
+        yield holder
+        holder.require()
     finally:
         stop.set()
         renewal.join()
@@ -71,45 +68,62 @@ def hold_lease(
                 lease.remove()
 
 
-class _Holder:
-    def __init__(self, lease: LeaseObject, lease_seconds: float, clock: Callable[[], float]):
-        self._lease, self._lease_seconds, self._clock = lease, lease_seconds, clock
+class HeldLease:
+    """A lease that is held, and renewed by a thread. `was_taken_over` says that its earlier holder had not released it."""
+
+    def __init__(self, lease: LeaseObject, where: str, lease_seconds: float, clock: Callable[[], float]):
+        self._lease, self._where, self._lease_seconds, self._clock = lease, where, lease_seconds, clock
         self._name = secrets.token_hex(8)
         self._renewals = 0
         self._etag: str | None = None
         self._renewed_at = clock()
+        self.was_taken_over = False
         self._is_taken = False
+        self._renewing = threading.Lock()
 
-    def acquire(self, where: str, timeout: float, sleep: Callable[[float], None]) -> None:
+    def require(self) -> None:
+        """Raise LockLost, so that a process that was frozen writes nothing more.
+
+        A lease that has expired, in an outage, is still held if nobody has taken it: then it can be renewed.
+        """
+        if self.is_lost() and not self._renew():
+            raise LockLost(f"{self._where}: the lock was lost while it was held (the process or the network stalled); try again")
+
+    def acquire(self, timeout: float, sleep: Callable[[float], None]) -> None:
         deadline = self._clock() + timeout
         seen_etag, since, is_waiting = "", self._clock(), False
         while not self._write(None):
             current = self._lease.read()
             if current is not None and current[1] != seen_etag:
                 seen_etag, since = current[1], self._clock()
+                if has_ended(_holder_of(current[0])) and self._write(seen_etag):
+                    log.info("the lock of a process of this machine that has ended was taken over uri=%s", self._where)
+                    self.was_taken_over = True
+                    return
                 if not is_waiting:
-                    log.info("waiting for another process to release its lock, or for the lock to expire uri=%s", where)
+                    log.info("waiting for another process to release its lock, or for the lock to expire uri=%s", self._where)
                 is_waiting = True
             elif current is not None and self._clock() - since > self._lease_seconds and self._write(seen_etag):
-                log.warning("an expired lock was taken over uri=%s", where)
+                log.warning("an expired lock was taken over uri=%s", self._where)
+                self.was_taken_over = True
                 return
             if self._clock() >= deadline:
-                raise StorageError(f"{where}: another process has held this lock for {timeout:.0f} s; try again later")
+                raise StorageError(f"{self._where}: another process has held this lock for {timeout:.0f} s; try again later")
             sleep(_POLL)
-
-    def is_enforced(self) -> bool:
-        """Whether the store rejects conditional writes that must fail, now that the object exists."""
-        text = self._text()
-        return self._lease.put_if(text, None) is None and self._lease.put_if(text, '"00000000000000000000000000000000"') is None
 
     def renew_until(self, stop: threading.Event) -> None:
         while not stop.wait(self._lease_seconds / 4):
             try:
-                if not self._write(self._etag):
-                    self._is_taken = True
+                if not self._renew():
                     return
             except StorageError as error:
                 log.debug("the lock could not be renewed error=%s", error)
+
+    def _renew(self) -> bool:
+        """Rewrite the lease, unless another process has taken it. Returns whether it is held. Raises StorageError."""
+        with self._renewing:
+            self._is_taken = self._is_taken or not self._write(self._etag)
+            return not self._is_taken
 
     def is_lost(self) -> bool:
         return self._is_taken or self._clock() - self._renewed_at > self._lease_seconds
@@ -128,4 +142,9 @@ class _Holder:
         return True
 
     def _text(self) -> bytes:
-        return f"{self._name} {self._renewals}\n".encode()
+        return f"{self._name} {self._renewals} {identity()}\n".encode()
+
+
+def _holder_of(content: bytes) -> str:
+    """Return the identity of the holder's process, if it is recorded."""
+    return b" ".join(content.split()[2:]).decode("ascii", "replace")

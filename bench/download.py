@@ -1,0 +1,153 @@
+"""Benchmarks downloading a model from a hub: ours, the shortest obstore loop with SHA-256 to disk, and huggingface_hub.
+
+Every client is a process of its own, with its imports, against the same local hub in another process. The best of several rounds
+counts. A second table has many small files. Options: `--mib` of each of four large files, `--small` files, `--rounds`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import filecmp
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+SERVER = Path(__file__).parents[1] / "tests" / "initializers" / "hub_server.py"
+COMMIT = "0" * 40
+CPU_GOAL, IMPORT_GOAL = 1.2, 80
+OURS = """
+import sys
+from pathlib import Path
+from trainwright.initializers.file_filter import FileFilter
+from trainwright.initializers.hub import fetch_repository
+from trainwright.storage.uri import StorageUri
+fetch_repository(StorageUri.parse("hf://org/model"), FileFilter("model"), sys.argv[2], Path(sys.argv[3]), lambda _: lambda _: None)
+"""
+OBSTORE = """
+import hashlib, os, sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+import obstore
+from obstore.store import HTTPStore
+
+store = HTTPStore(f"{sys.argv[1]}/org/model/resolve/{sys.argv[2]}", client_options={"allow_http": True, "timeout": "600s"})
+target = Path(sys.argv[3])
+target.mkdir()
+
+def fetch(name):
+    digest = hashlib.sha256()
+    with open(target / name, "wb") as file:
+        for chunk in obstore.get(store, name).stream(min_chunk_size=4 << 20):
+            digest.update(chunk)
+            file.write(chunk)
+        file.flush()
+        os.fsync(file.fileno())
+
+names = sys.argv[4].split(",")
+with ThreadPoolExecutor(2 if len(names) < 100 else 16) as pool:
+    list(pool.map(fetch, names))
+"""
+LIBRARY = """
+import sys
+from huggingface_hub import snapshot_download
+snapshot_download("org/model", revision=sys.argv[2], local_dir=sys.argv[3])
+"""
+CLIENTS = {"obstore + sha256": OBSTORE, "ours": OURS, "huggingface_hub": LIBRARY}
+_IMPORT = "import time; began = time.perf_counter(); import trainwright.initializers; print(time.perf_counter() - began)"
+
+
+@dataclass(frozen=True)
+class Cost:
+    """CPU seconds of the client, seconds, and the largest resident set in MiB."""
+
+    cpu: float
+    wall: float
+    rss: float
+
+
+@contextlib.contextmanager
+def served(folder: Path) -> Iterator[str]:
+    """Serve a folder as a repository from another process. Yields the address."""
+    process = subprocess.Popen(
+        [sys.executable, str(SERVER), str(folder)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    try:
+        yield process.stdout.readline().strip()
+    finally:
+        process.stdin.close()
+        process.wait(30)
+
+
+def measure(code: str, url: str, source: Path, target: Path) -> Cost:
+    """Run a client, and compare what it has downloaded with the source."""
+    shutil.rmtree(target, ignore_errors=True)
+    names = sorted(path.name for path in source.iterdir())
+    env = {**os.environ, "HF_ENDPOINT": url, "HF_HOME": str(target.with_name("hf")), "HF_HUB_DISABLE_XET": "1"}
+    env |= {"HF_HUB_DISABLE_PROGRESS_BARS": "1", "HF_HUB_DISABLE_TELEMETRY": "1"}
+    began = time.perf_counter()
+    process = subprocess.Popen([sys.executable, "-c", code, url, COMMIT, str(target), ",".join(names)], env=env)
+    _, status, used = os.wait4(process.pid, 0)
+    wall = time.perf_counter() - began
+    process.returncode = os.waitstatus_to_exitcode(status)
+    assert process.returncode == 0
+    # Not read into memory: a child's largest resident set begins with that of its parent.
+    assert all(filecmp.cmp(target / name, source / name, shallow=False) for name in names)
+    return Cost(used.ru_utime + used.ru_stime, wall, used.ru_maxrss / (1024 if sys.platform == "linux" else 1024 * 1024))
+
+
+def compare(title: str, source: Path, folder: Path, rounds: int) -> None:
+    """Print the costs of all clients, which take turns, and their ratios to obstore's."""
+    found: dict[str, list[Cost]] = {name: [] for name in CLIENTS}
+    with served(source) as url:
+        for _ in range(rounds):
+            for name, code in CLIENTS.items():
+                found[name].append(measure(code, url, source, folder / "target"))
+    best = {
+        name: Cost(min(c.cpu for c in costs), min(c.wall for c in costs), min(c.rss for c in costs))
+        for name, costs in found.items()
+    }
+    peer = best["obstore + sha256"]
+    print(f"{title}, best of {rounds}")
+    for name, cost in best.items():
+        print(
+            f"  {name:18} CPU {cost.cpu:6.2f} s ({cost.cpu / peer.cpu:4.2f})   wall {cost.wall:6.2f} s ({cost.wall / peer.wall:4.2f})"
+            f"   memory {cost.rss:5.0f} MiB ({cost.rss / peer.rss:4.2f})"
+        )
+    ratio = best["ours"].cpu / peer.cpu
+    print(f"  CPU of ours to obstore's: {ratio:.2f}   goal {CPU_GOAL}   {'reached' if ratio <= CPU_GOAL else 'MISSED'}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--mib", type=int, default=320)
+    parser.add_argument("--small", type=int, default=2000)
+    parser.add_argument("--rounds", type=int, default=3)
+    options = parser.parse_args()
+    imports = [float(subprocess.run([sys.executable, "-c", _IMPORT], capture_output=True, check=True).stdout) for _ in range(5)]
+    print(f"import trainwright.initializers {min(imports) * 1e3:.1f} ms   goal {IMPORT_GOAL}")
+    with tempfile.TemporaryDirectory() as text:
+        folder = Path(text)
+        (folder / "large").mkdir()
+        for number in range(4):
+            with open(folder / "large" / f"{number}.safetensors", "wb") as file:
+                for _ in range(options.mib):
+                    file.write(os.urandom(1 << 20))
+        compare(f"four files of {options.mib} MiB", folder / "large", folder, options.rounds)
+        shutil.rmtree(folder / "large")
+        (folder / "small").mkdir()
+        for number in range(options.small):
+            (folder / "small" / f"{number}.json").write_bytes(os.urandom(1024))
+        compare(f"{options.small} files of 1 KiB", folder / "small", folder, options.rounds)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,161 @@
+"""Pickles of others are read without executing, hashing or allocating what they say."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import time
+from collections import OrderedDict
+from pathlib import Path
+
+import pytest
+from format_files import dcp_metadata
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from trainwright.checkpoints.formats import dcp_metadata as reading
+from trainwright.checkpoints.formats.dcp_metadata import read_dcp_metadata
+from trainwright.checkpoints.formats.inert_pickle import BadPickle, Pairs, Record, read_pickle
+
+
+def values(leaves: st.SearchStrategy[object]) -> st.SearchStrategy[object]:
+    """Leaves, and lists, dicts and tuples of them."""
+    return st.recursive(
+        leaves, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner) | st.tuples(inner, inner), max_leaves=20
+    )
+
+
+TEXTS = st.none() | st.booleans() | st.integers(-(2**100), 2**100) | st.floats(allow_nan=False) | st.text()
+PLAIN = values(TEXTS | st.binary())
+
+
+def plain(value: object) -> object:
+    """What was read, with dicts as Python has them."""
+    match value:
+        case Pairs():
+            return {key: plain(inner) for key, inner in value.items}
+        case list():
+            return [plain(inner) for inner in value]
+        case tuple():
+            return tuple(plain(inner) for inner in value)
+    return value
+
+
+def read(content: bytes) -> object:
+    return read_pickle(content, lambda name: name in ("collections.OrderedDict", "builtins.bytearray"))
+
+
+@given(st.tuples(PLAIN, st.integers(3, 5)) | st.tuples(values(TEXTS), st.just(2)))
+def test_property_plain_values_are_read_as_they_were_written(case: tuple[object, int]) -> None:
+    """Protocol 2, of torch.save, has no bytes of its own."""
+    value, protocol = case
+    assert plain(read(pickle.dumps(value, protocol=protocol))) == value
+
+
+@given(PLAIN, st.data())
+def test_property_a_truncated_pickle_is_an_error(value: object, data: st.DataObject) -> None:
+    content = pickle.dumps(value)
+    with pytest.raises(BadPickle):
+        read(content[: data.draw(st.integers(0, len(content) - 1))])
+
+
+@given(st.binary(max_size=400))
+@example(b"\x80\x04(K\x01K\x02K\x03d.")
+@example(b"(\x85.")
+@example(b"\x80\x04\x8c\x01a\x8c\x01b\x93.")
+def test_property_any_bytes_are_read_or_refused(content: bytes) -> None:
+    try:
+        read(b"\x80\x04" + content)
+    except BadPickle:
+        return
+
+
+class Harmful:
+    def __reduce__(self) -> tuple[object, ...]:
+        return os.mkdir, ("made-by-a-pickle",)
+
+
+@pytest.mark.parametrize("protocol", [2, 3, 4, 5])
+def test_nothing_is_called(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, protocol: int) -> None:
+    monkeypatch.chdir(tmp_path)
+    content = pickle.dumps(Harmful(), protocol=protocol)
+    with pytest.raises(BadPickle, match=r"refers to 'posix\.mkdir', which is not allowed"):
+        read(content)
+    found = read_pickle(content, lambda _name: True)
+    assert isinstance(found, Record)
+    assert (found.name, found.args) == ("posix.mkdir", ("made-by-a-pickle",))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_items_of_an_ordered_dict_are_kept() -> None:
+    found = read(pickle.dumps(OrderedDict(a=1, b=[2])))
+    assert isinstance(found, Record)
+    assert isinstance(found.state, Pairs)
+    assert (found.state.get("a"), found.state.get("b"), found.state.get("c")) == (1, [2], None)
+
+
+def test_keys_are_not_hashed() -> None:
+    """A tuple of tuples that refer to the one before twice takes 2**64 steps to hash."""
+    doubled = b"K\x01" + b"".join(b"2\x86" for _ in range(64))
+    began = time.perf_counter()
+    assert isinstance(read(b"\x80\x04}" + doubled + b"Ns."), Pairs)
+    assert time.perf_counter() - began < 1
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"r\xff\xff\xff\xff.", "corrupt"),
+        (b"\x8b\xff\xff\xff\x7f.", "too large"),
+        (b"\x8e" + b"\xff" * 8 + b".", "truncated"),
+        (b"(" * 200 + b".", "more than 100 operations"),
+        (b"I1\n.", "that torch does not write"),
+        (b"}(Nu.", "corrupt"),
+        (b"c" + b"a" * 1000, "truncated"),
+    ],
+)
+def test_what_would_take_memory_or_time_is_refused(content: bytes, reason: str) -> None:
+    with pytest.raises(BadPickle, match=reason):
+        read_pickle(b"\x80\x04" + content, lambda _name: True, max_operations=100)
+
+
+def test_a_memo_index_takes_no_memory() -> None:
+    assert read(b"\x80\x04Nr\xff\xff\xff\xff.") is None
+
+
+class TestMetadata:
+    def test_the_least_size_of_each_file_and_the_keys_are_read(self, tmp_path: Path) -> None:
+        (tmp_path / ".metadata").write_bytes(
+            dcp_metadata([("__0_0.distcp", 0, 5), ("__0_0.distcp", 5, 7), ("__1_0.distcp", 2, 1)])
+        )
+        found = read_dcp_metadata(tmp_path / ".metadata", tmp_path)
+        assert (found.sizes, found.keys) == ({"__0_0.distcp": 12, "__1_0.distcp": 3}, ("model.weight",))
+
+    @pytest.mark.parametrize("name", ["../other", "/etc/passwd", "a/b", "", ".."])
+    def test_a_file_elsewhere_is_refused(self, tmp_path: Path, name: str) -> None:
+        (tmp_path / ".metadata").write_bytes(dcp_metadata([(name, 0, 5)]))
+        with pytest.raises(BadPickle, match="not in the folder"):
+            read_dcp_metadata(tmp_path / ".metadata", tmp_path)
+
+    @pytest.mark.parametrize(
+        ("value", "reason"),
+        [(Harmful(), "posix.mkdir"), ({"storage_data": {}}, "not the metadata"), (Path("a"), "not the metadata")],
+    )
+    def test_another_pickle_is_refused(self, tmp_path: Path, value: object, reason: str) -> None:
+        (tmp_path / ".metadata").write_bytes(pickle.dumps(value))
+        with pytest.raises(BadPickle, match=reason):
+            read_dcp_metadata(tmp_path / ".metadata", tmp_path)
+
+    @pytest.mark.parametrize("entry", [("a", -1, 5), ("a", 0, -5), ("a", "0", 5)])
+    def test_entries_without_an_extent_are_refused(self, tmp_path: Path, entry: tuple[str, int, int]) -> None:
+        (tmp_path / ".metadata").write_bytes(dcp_metadata([entry]))
+        with pytest.raises(BadPickle, match="without file, offset and length"):
+            read_dcp_metadata(tmp_path / ".metadata", tmp_path)
+
+    def test_a_changed_file_is_read_again(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(reading, "_KEPT", 2)
+        for number in range(5):
+            (tmp_path / ".metadata").write_bytes(dcp_metadata([(f"file-{number}", 0, 5)] * (number + 1)))
+            for _ in range(2):
+                assert list(read_dcp_metadata(tmp_path / ".metadata", tmp_path).sizes) == [f"file-{number}"]
+        assert len(reading._read) <= 2

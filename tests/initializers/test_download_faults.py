@@ -1,0 +1,517 @@
+"""A file that is downloaded from a faulty server: whole and verified under its name, or an error that says what happened."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from hub_server import Fault, FileServer
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from waiting import eventually
+
+from trainwright.storage.errors import BadUri, ChecksumMismatch, NoSpace, StorageError, Unreachable
+from trainwright.storage.http import downloads as downloads_module
+from trainwright.storage.http import file_download, partial_file, ranged_download, whole_download
+from trainwright.storage.http.client import HttpClient, Timeouts
+from trainwright.storage.http.content_digest import ContentDigest
+from trainwright.storage.http.downloads import Download, download_files
+from trainwright.storage.http.errors import MAX_EXPIRED, HttpError, RemoteChanged
+from trainwright.storage.http.remote_file import RemoteFile
+from trainwright.storage.http.retries import Retries, RetryPolicy
+
+KIB = 1024
+SMALL = b"small\n" * 100
+LARGE = random.Random(7).randbytes(640 * KIB)
+PATH = "/large.bin"
+
+
+@pytest.fixture
+def server() -> Iterator[FileServer]:
+    started = FileServer()
+    started.files = {PATH: LARGE, "/small.txt": SMALL, "/empty": b""}
+    yield started
+    started.stop()
+
+
+@pytest.fixture(autouse=True)
+def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files of some hundred KiB go through ranges, and the journal is written often."""
+    monkeypatch.setattr(ranged_download, "PART", 64 * KIB)
+    monkeypatch.setattr(file_download, "PART", 64 * KIB)
+    monkeypatch.setattr(whole_download, "_BUFFER", 8 * KIB)
+    monkeypatch.setattr(downloads_module, "PART", 64 * KIB)
+    monkeypatch.setattr(ranged_download, "_BUFFER", 8 * KIB)
+    monkeypatch.setattr(ranged_download, "_READ_BACK", 16 * KIB)
+    monkeypatch.setattr(partial_file, "JOURNAL_EVERY", 16 * KIB)
+
+
+class Clock:
+    """Time that passes only while somebody sleeps."""
+
+    def __init__(self) -> None:
+        self.now, self.slept = 0.0, list[float]()
+
+    def __call__(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        self.now += seconds
+
+
+def retries(clock: Clock | None = None, **policy: float) -> Retries:
+    clock = clock or Clock()
+    return Retries(RetryPolicy(**policy), clock=clock, sleep=clock.sleep, jitter=lambda: 1.0)
+
+
+def remote(server: FileServer, path: str = PATH, **changes: object) -> RemoteFile:
+    content = server.files[path]
+    known = {"size": len(content), "digest": ContentDigest("sha256", hashlib.sha256(content).hexdigest())}
+    return RemoteFile(path.strip("/"), server.url + path, **{**known, **changes})  # type: ignore[arg-type]
+
+
+def fetch(
+    server: FileServer, target: Path, file: RemoteFile | None = None, *, budget: Retries | None = None, token: str = ""
+) -> list[int]:
+    """Download one file. Returns the counts that the progress was given."""
+    counts: list[int] = []
+    timeouts = Timeouts(connect=2, read=2)
+    with HttpClient(timeouts=timeouts, environ={}, token=token, token_for=server.url if token else "") as client:
+        download_files(client, [Download(file or remote(server), target)], budget or retries(), counts.append)
+    return counts
+
+
+def left(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir()) if folder.exists() else []
+
+
+@pytest.mark.parametrize("path", [PATH, "/small.txt", "/empty"])
+def test_a_file_arrives_with_its_contents_and_nothing_beside_it(server: FileServer, tmp_path: Path, path: str) -> None:
+    target = tmp_path / "sub" / "file"
+    counts = fetch(server, target, remote(server, path))
+    assert target.read_bytes() == server.files[path]
+    assert sum(counts) == len(server.files[path])
+    assert left(tmp_path / "sub") == ["file"]
+
+
+def test_a_large_file_is_fetched_by_ranges_and_a_small_one_in_one_request(server: FileServer, tmp_path: Path) -> None:
+    fetch(server, tmp_path / "large")
+    assert all("range" in headers for headers in server.headers)
+    assert len(server.headers) > 4
+    server.headers.clear()
+    fetch(server, tmp_path / "small", remote(server, "/small.txt"))
+    assert ["range" in headers for headers in server.headers] == [False]
+
+
+FAULTS: dict[str, Fault] = {
+    "cut": Fault(cut_after=20_000),
+    "cut at once": Fault(cut_after=0),
+    "truncated with a wrong Content-Length": Fault(announced=10_000_000),
+    "too many requests": Fault(status=429, headers={"Retry-After": "3"}),
+    "unavailable": Fault(status=503),
+    "bad gateway": Fault(status=502),
+    "timeout of a gateway": Fault(status=504),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
+@pytest.mark.parametrize("path", [PATH, "/small.txt"])
+def test_a_passing_fault_is_retried(server: FileServer, tmp_path: Path, fault: Fault, path: str) -> None:
+    if fault.cut_after and path == "/small.txt":
+        fault = Fault(cut_after=100)
+    server.faults = lambda _path, count: fault if count in (0, 1, 3) else None
+    counts = fetch(server, tmp_path / "file", remote(server, path))
+    assert (tmp_path / "file").read_bytes() == server.files[path]
+    assert sum(counts) == len(server.files[path])
+    assert left(tmp_path) == ["file"]
+
+
+def test_a_cut_range_goes_on_where_it_was_cut(server: FileServer, tmp_path: Path) -> None:
+    server.faults = lambda _path, count: Fault(cut_after=40_000) if count % 2 == 0 else None
+    fetch(server, tmp_path / "file")
+    assert (tmp_path / "file").read_bytes() == LARGE
+    # What is in the buffer of a cut connection may be lost: less than 8 KiB each time.
+    assert server.sent[PATH] <= len(LARGE) + 8 * KIB * len(server.asked)
+
+
+def test_a_pause_is_as_long_as_the_server_asks(server: FileServer, tmp_path: Path) -> None:
+    server.faults = lambda _path, count: Fault(status=429, headers={"Retry-After": "7"}) if count == 0 else None
+    clock = Clock()
+    fetch(server, tmp_path / "file", remote(server, "/small.txt"), budget=retries(clock))
+    assert clock.slept == [7.0]
+
+
+def test_a_pause_beyond_the_budget_is_the_error_at_once(server: FileServer, tmp_path: Path) -> None:
+    server.faults = lambda _path, _count: Fault(status=503, headers={"Retry-After": "3600"})
+    clock = Clock()
+    with pytest.raises(HttpError, match="status 503"):
+        fetch(server, tmp_path / "file", budget=retries(clock))
+    assert clock.slept == []
+
+
+def test_the_budget_is_short_before_the_first_answer_and_long_after_it(server: FileServer, tmp_path: Path) -> None:
+    file = remote(server)
+    server.faults = lambda _path, _count: Fault(status=503)
+    answered = Clock()
+    with pytest.raises(HttpError):
+        fetch(server, tmp_path / "file", remote(server, "/small.txt"), budget=retries(answered))
+    server.stop()
+    silent = Clock()
+    with pytest.raises(Unreachable, match="cannot be reached"):
+        fetch(server, tmp_path / "file", file, budget=retries(silent))
+    assert silent.now <= 4 * 30
+    assert 500 < answered.now <= 600
+    assert left(tmp_path) in ([], [each.name for each in partial_file.partial_paths(tmp_path / "file")][::-1])
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 410, 416, 501])
+@pytest.mark.parametrize("path", [PATH, "/small.txt"])
+def test_a_refusal_is_not_retried(server: FileServer, tmp_path: Path, status: int, path: str) -> None:
+    server.faults = lambda _path, _count: Fault(status=status)
+    with pytest.raises(HttpError, match=f"status {status}") as caught:
+        fetch(server, tmp_path / "file", remote(server, path))
+    assert caught.value.status == status
+    assert len(server.asked) <= 4
+    assert not (tmp_path / "file").exists()
+
+
+@pytest.mark.parametrize("path", [PATH, "/small.txt"])
+def test_a_flipped_byte_costs_one_more_download(
+    server: FileServer, tmp_path: Path, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    good, real = server.files[path], server.answer
+    file = remote(server, path)
+    server.files[path] = good[:-1] + bytes([good[-1] ^ 1])
+
+    def repaired(method: str, target: str, headers: dict[str, str]) -> tuple[int, dict[str, str], bytes]:
+        if server.sent.get(path, 0) >= len(good):
+            server.files[path] = good
+        return real(method, target, headers)
+
+    monkeypatch.setattr(server, "answer", repaired)
+    counts = fetch(server, tmp_path / "file", file)
+    assert (tmp_path / "file").read_bytes() == good
+    assert sum(counts) == len(good)
+    assert server.sent[path] == 2 * len(good)
+
+
+@pytest.mark.parametrize("path", [PATH, "/small.txt"])
+def test_a_byte_flipped_twice_is_an_error_and_the_file_is_gone(server: FileServer, tmp_path: Path, path: str) -> None:
+    file = remote(server, path)
+    server.files[path] = bytes([server.files[path][0] ^ 1]) + server.files[path][1:]
+    with pytest.raises(ChecksumMismatch, match=r"is corrupt \(its digest differs .*\) and was removed; try again"):
+        fetch(server, tmp_path / "file", file)
+    assert server.sent[path] == 2 * len(server.files[path])
+    assert left(tmp_path) == []
+
+
+def test_a_corrupt_file_does_not_keep_the_others_from_arriving(server: FileServer, tmp_path: Path) -> None:
+    names = [f"/{number}" for number in range(40)]
+    server.files |= dict.fromkeys(names, SMALL)
+    files = [remote(server, name) for name in names]
+    server.files["/7"] = b"x" * len(SMALL)
+    with HttpClient(environ={}) as client, pytest.raises(ChecksumMismatch, match="7 is corrupt"):
+        download_files(client, [Download(file, tmp_path / file.name) for file in files], retries(), lambda _: None)
+    assert left(tmp_path) == sorted(file.name for file in files if file.name != "7")
+
+
+def test_a_server_without_ranges_is_read_in_one_stream_and_again_after_a_cut(server: FileServer, tmp_path: Path) -> None:
+    server.ranges = False
+    server.faults = lambda _path, count: Fault(cut_after=300_000) if 3 < count < 6 else None
+    counts = fetch(server, tmp_path / "file")
+    assert (tmp_path / "file").read_bytes() == LARGE
+    assert sum(counts) == len(LARGE)
+    assert left(tmp_path) == ["file"]
+
+
+def test_a_server_without_ranges_that_always_cuts_is_an_error_in_the_end(server: FileServer, tmp_path: Path) -> None:
+    server.ranges = False
+    server.faults = lambda _path, _count: Fault(cut_after=300_000)
+    clock = Clock()
+    with pytest.raises(Unreachable, match="sent 300000 of 655360 bytes"):
+        fetch(server, tmp_path / "file", budget=retries(clock))
+    assert 500 < clock.now <= 700
+    assert left(tmp_path) == []
+
+
+@pytest.mark.parametrize("cut", [False, True])
+def test_a_chunked_answer_of_unknown_size_is_taken_when_its_end_is_seen(server: FileServer, tmp_path: Path, cut: bool) -> None:
+    server.chunked, server.ranges = True, False
+    server.faults = lambda _path, count: Fault(cut_after=100_000) if cut and count == 0 else None
+    fetch(server, tmp_path / "file", remote(server, size=None, digest=None))
+    assert (tmp_path / "file").read_bytes() == LARGE
+
+
+def etag(server: FileServer, path: str = PATH) -> str:
+    return f'etag:"{hashlib.sha256(server.files[path]).hexdigest()}"'
+
+
+def test_a_file_that_is_replaced_midway_is_an_error_and_the_next_attempt_starts_over(server: FileServer, tmp_path: Path) -> None:
+    file = remote(server, digest=None, validator=etag(server))
+    other = LARGE[::-1]
+
+    def replaced(_path: str, count: int) -> None:
+        if count == 3:
+            server.files[PATH] = other
+
+    server.faults = replaced
+    with pytest.raises(RemoteChanged, match="was replaced during the download; try again"):
+        fetch(server, tmp_path / "file", file)
+    assert left(tmp_path) == []
+    fetch(server, tmp_path / "file", remote(server, digest=None, validator=etag(server)))
+    assert (tmp_path / "file").read_bytes() == other
+
+
+def test_another_size_than_the_listed_one_is_an_error(server: FileServer, tmp_path: Path) -> None:
+    for path in (PATH, "/small.txt"):
+        file = remote(server, path)
+        server.files[path] += b"more"
+        with pytest.raises(RemoteChanged, match=f"has {len(server.files[path])} bytes instead of {file.size}"):
+            fetch(server, tmp_path / "file", file)
+        assert left(tmp_path) == []
+
+
+ARRIVED = 350_000
+"""Bytes of the large file that have arrived when it is interrupted: four and a half of eight ranges."""
+
+
+def interrupt(server: FileServer, target: Path, file: RemoteFile) -> None:
+    """Leave a partial file, as a killed process does: the sixth request is refused once enough of the others has arrived."""
+
+    def arrived() -> bool:
+        journal = partial_file.partial_paths(target)[1]
+        with contextlib.suppress(ValueError):  # it is being written
+            return sum(last - first for first, last in json.loads(journal.read_bytes())["arrived"]) >= ARRIVED
+        return False
+
+    def refused(_path: str, count: int) -> Fault | None:
+        return Fault(status=404, before=lambda: eventually(arrived) and None) if count >= 5 else None
+
+    server.faults = refused
+    with pytest.raises(HttpError):
+        fetch(server, target, file)
+    server.faults = lambda _path, _count: None
+    server.sent.clear()
+
+
+@pytest.mark.parametrize("verified", [True, False], ids=["digest", "etag"])
+def test_an_interrupted_download_is_resumed(server: FileServer, tmp_path: Path, verified: bool) -> None:
+    file = remote(server) if verified else remote(server, digest=None, validator=etag(server))
+    interrupt(server, tmp_path / "file", file)
+    assert not (tmp_path / "file").exists()
+    counts = fetch(server, tmp_path / "file", file)
+    assert (tmp_path / "file").read_bytes() == LARGE
+    assert server.sent[PATH] <= len(LARGE) - ARRIVED
+    assert sum(counts) == len(LARGE)
+    assert left(tmp_path) == ["file"]
+
+
+def test_what_was_left_of_other_contents_is_not_used(server: FileServer, tmp_path: Path) -> None:
+    interrupt(server, tmp_path / "file", remote(server))
+    server.files[PATH] = LARGE[::-1]
+    fetch(server, tmp_path / "file")
+    assert (tmp_path / "file").read_bytes() == LARGE[::-1]
+    assert server.sent[PATH] == len(LARGE)
+
+
+@pytest.mark.parametrize("record", [b"", b"{", b"[]", b'{"version":1}', b'{"arrived":[[0,9e9]]}', b"[" * 9999, b"\xff"])
+def test_a_journal_that_cannot_be_read_starts_over(server: FileServer, tmp_path: Path, record: bytes) -> None:
+    interrupt(server, tmp_path / "file", remote(server))
+    partial_file.partial_paths(tmp_path / "file")[1].write_bytes(record)
+    fetch(server, tmp_path / "file")
+    assert (tmp_path / "file").read_bytes() == LARGE
+    assert server.sent[PATH] == len(LARGE)
+
+
+def test_a_partial_file_that_lost_its_data_in_a_power_failure_is_noticed(server: FileServer, tmp_path: Path) -> None:
+    interrupt(server, tmp_path / "file", remote(server))
+    data = partial_file.partial_paths(tmp_path / "file")[0]
+    data.write_bytes(bytes(len(LARGE)))
+    fetch(server, tmp_path / "file")
+    assert (tmp_path / "file").read_bytes() == LARGE
+
+
+def test_nothing_is_written_through_a_link(server: FileServer, tmp_path: Path) -> None:
+    (tmp_path / "precious").write_bytes(b"precious")
+    for path in partial_file.partial_paths(tmp_path / "file"):
+        path.symlink_to(tmp_path / "precious")
+    with pytest.raises(StorageError, match="is a link; remove it"):
+        fetch(server, tmp_path / "file")
+    assert (tmp_path / "precious").read_bytes() == b"precious"
+
+
+def test_a_full_disk_says_so_and_keeps_what_has_arrived(
+    server: FileServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, written = os.pwrite, []
+
+    def full(descriptor: int, data: memoryview, offset: int) -> int:
+        written.append(len(data))
+        if len(written) > 40:
+            raise OSError(28, "No space left on device")
+        return real(descriptor, data, offset)
+
+    monkeypatch.setattr(os, "pwrite", full)
+    with pytest.raises(NoSpace, match="the disk is full"):
+        fetch(server, tmp_path / "file")
+    monkeypatch.undo()
+    assert not (tmp_path / "file").exists()
+
+
+class TestRedirects:
+    """A large file of the hub is on another server, and the way to it has a signature that expires."""
+
+    @pytest.fixture
+    def cdn(self, server: FileServer) -> Iterator[FileServer]:
+        other = FileServer()
+        other.files = dict(server.files)
+        other.signatures = {"1"}
+        yield other
+        other.stop()
+
+    @pytest.fixture
+    def signed(self, server: FileServer, cdn: FileServer, monkeypatch: pytest.MonkeyPatch) -> FileServer:
+        def redirect(_method: str, target: str, _headers: dict[str, str]) -> tuple[int, dict[str, str], bytes]:
+            return 302, {"Location": f"{cdn.url}{target}?signature={max(cdn.signatures)}"}, b""
+
+        monkeypatch.setattr(server, "answer", redirect)
+        return server
+
+    def test_the_token_goes_to_its_own_server_only(self, signed: FileServer, cdn: FileServer, tmp_path: Path) -> None:
+        fetch(signed, tmp_path / "file", token="hf_secret")
+        assert (tmp_path / "file").read_bytes() == LARGE
+        assert all(headers["authorization"] == "Bearer hf_secret" for headers in signed.headers)
+        assert cdn.headers
+        assert not [headers for headers in cdn.headers if "hf_secret" in str(headers)]
+
+    def test_an_address_is_asked_for_again_only_when_its_signature_has_expired(
+        self, signed: FileServer, cdn: FileServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def expire(_path: str, count: int) -> None:
+            if count == 5:
+                cdn.signatures = {"2"}
+
+        cdn.faults = expire
+        fetch(signed, tmp_path / "file")
+        assert (tmp_path / "file").read_bytes() == LARGE
+        assert len(signed.asked) <= 8  # at the beginning and after the change, once for each of the four streams
+
+    @pytest.mark.parametrize("path", [PATH, "/small.txt"])
+    def test_a_signature_that_never_works_is_an_error_without_it(
+        self, signed: FileServer, cdn: FileServer, tmp_path: Path, path: str
+    ) -> None:
+        def refuse(_method: str, _target: str, _headers: dict[str, str]) -> tuple[int, dict[str, str], bytes]:
+            return 403, {}, b""
+
+        cdn.answer = refuse  # type: ignore[method-assign]
+        with pytest.raises(HttpError, match="status 403") as caught:
+            fetch(signed, tmp_path / "file", remote(signed, path))
+        assert "signature" not in str(caught.value)
+        assert len(signed.asked) <= 4 * 4
+
+    @pytest.mark.parametrize(
+        ("location", "error", "message"),
+        [
+            ("", StorageError, "redirects to nowhere"),
+            (PATH, StorageError, "more than 5 redirects"),
+            ("ftp://host/x", BadUri, "is not an http:// or https:// address"),
+            ("http://example.com/x?signature=canary", BadUri, "plain http is refused"),
+            ("http://u:canary@127.0.0.1/x", BadUri, "remove the user name and the password"),
+            ("http://[::1", StorageError, "redirects to an invalid address"),
+        ],
+    )
+    def test_a_redirect_that_leads_astray_is_refused(
+        self, server: FileServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, location: str, error: type, message: str
+    ) -> None:
+        monkeypatch.setattr(server, "answer", lambda *_: (302, {"Location": location} if location else {}, b""))
+        with pytest.raises(error, match=message) as caught:
+            fetch(server, tmp_path / "file", remote(server, "/small.txt"))
+        assert "canary" not in str(caught.value)
+
+
+@pytest.mark.parametrize("answered", ["bytes 1-{last}/{size}", "bytes 0-{last}/{size}x", "", "bytes */{size}"])
+def test_another_range_than_the_requested_one_is_refused(
+    server: FileServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answered: str
+) -> None:
+    headers = {"Content-Range": answered.format(last=len(LARGE) - 1, size=len(LARGE))}
+    monkeypatch.setattr(server, "answer", lambda *_: (206, headers, LARGE))
+    with pytest.raises(StorageError, match="answers a request for a range with another one"):
+        fetch(server, tmp_path / "file")
+    assert not (tmp_path / "file").exists()
+
+
+def test_the_first_error_ends_all_other_transfers(server: FileServer, tmp_path: Path) -> None:
+    """Sixteen requests wait for their server; the one that fails does not wait for them."""
+    release = threading.Event()
+    server.files |= {f"/{number}": SMALL for number in range(20)}
+
+    def fault(path: str, _count: int) -> Fault:
+        return Fault(status=404) if path == "/3" else Fault(before=lambda: release.wait(20) and None)
+
+    server.faults = fault
+    files = [Download(remote(server, f"/{number}"), tmp_path / str(number)) for number in range(20)]
+    began = time.monotonic()
+    with HttpClient(environ={}, timeouts=Timeouts(2, 20)) as client, pytest.raises(HttpError, match="404"):
+        download_files(client, files, retries(), lambda _: None)
+    release.set()
+    assert time.monotonic() - began < 10
+    assert left(tmp_path) == []
+
+
+def serve_script(script: list[Fault | None]) -> Callable[[str, int], Fault | None]:
+    return lambda _path, count: script[count] if count < len(script) else None
+
+
+fault_scripts = st.lists(
+    st.one_of(
+        st.none(),
+        st.builds(Fault, cut_after=st.integers(0, len(LARGE))),
+        st.builds(Fault, status=st.sampled_from([429, 500, 502, 503, 504])),
+        st.builds(Fault, announced=st.integers(len(LARGE) + 1, 10 * len(LARGE))),
+    ),
+    max_size=12,
+).filter(lambda script: sum(fault is not None and fault.announced is not None for fault in script) <= MAX_EXPIRED)
+
+
+@pytest.mark.medium
+@given(script=fault_scripts, size=st.sampled_from([0, 1, 5_000, 64 * KIB, 64 * KIB + 1, 200_000]), ranges=st.booleans())
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_whatever_goes_wrong_on_the_way_the_file_is_whole_in_the_end(
+    server: FileServer, tmp_path: Path, script: list[Fault | None], size: int, ranges: bool
+) -> None:
+    path = f"/{random.random()}"
+    server.files[path] = LARGE[:size]
+    server.ranges = ranges
+    server.faults = serve_script(script)
+    counts = fetch(server, tmp_path / "file", remote(server, path))
+    assert (tmp_path / "file").read_bytes() == LARGE[:size]
+    assert sum(counts) == size
+    assert left(tmp_path) == ["file"]
+
+
+def test_all_files_are_synced_to_disk_at_the_end(server: FileServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[Path] = []
+    monkeypatch.setattr(downloads_module, "sync_files", synced.extend)
+    downloads = [Download(remote(server, path), tmp_path / path.strip("/")) for path in server.files]
+    with HttpClient(environ={}) as client:
+        download_files(client, downloads, retries(), lambda _: None)
+    assert sorted(synced) == sorted(each.target for each in downloads)
+
+
+def test_retries_of_many_files_are_one_line_in_ten_seconds(caplog: pytest.LogCaptureFixture) -> None:
+    clock = Clock()
+    budget = retries(clock)
+    for attempt in range(100):
+        budget.pause(Unreachable("no answer"), 0)
+        budget.progress()
+        assert len(caplog.records) <= 1 + clock.now / 10, attempt
+    assert len(caplog.records) >= 4

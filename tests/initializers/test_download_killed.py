@@ -1,0 +1,69 @@
+"""A download that is killed with SIGKILL resumes: the server sends at most one part of each file again."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+from hub_server import Fault, HubServer
+from waiting import eventually
+
+from trainwright.initializers.file_filter import FileFilter
+from trainwright.initializers.hub import fetch_repository
+from trainwright.storage.http.ranged_download import _BUFFER as BUFFER
+from trainwright.storage.http.ranged_download import PART
+from trainwright.storage.uri import StorageUri
+
+pytestmark = pytest.mark.medium
+MIB = 1024 * 1024
+CODE = """
+import sys
+import threading
+from pathlib import Path
+from trainwright.initializers.file_filter import FileFilter
+from trainwright.initializers.hub import fetch_repository
+from trainwright.storage.uri import StorageUri
+said = lambda count: print(count, flush=True)
+fetch_repository(StorageUri.parse("hf://org/model"), FileFilter("model"), sys.argv[1], Path(sys.argv[2]), lambda total: said)
+"""
+
+
+@pytest.mark.parametrize("share", [0.2, 0.8])
+def test_a_killed_download_loses_at_most_one_part_of_each_file(hub: HubServer, tmp_path: Path, share: float) -> None:
+    content = random.Random(1).randbytes(40 * MIB)
+    files = {"a.safetensors": content, "b.safetensors": content[::-1], "config.json": b"{}"}
+    commit = hub.repository("models/org/model").push(files)
+    size, target, received = sum(map(len, files.values())), tmp_path / "target", tmp_path / "received"
+    goes_on = threading.Event()
+    sent = hub.sent
+
+    def hold(_sent: int) -> None:
+        if sum(sent.values()) >= share * size:
+            goes_on.wait(60)
+
+    hub.faults = lambda _path, _count: Fault(during=hold)
+    env = {**os.environ, "HF_ENDPOINT": hub.url}
+    with open(received, "wb") as output:
+        process = subprocess.Popen([sys.executable, "-c", CODE, commit, str(target)], env=env, stdout=output)
+    # The server holds all connections; the process has then written what it received, but for the rest in eight buffers.
+    eventually(lambda: sum(sent.values()) >= share * size, 60)
+    eventually(lambda: sum(map(int, received.read_text().split())) >= sum(sent.values()) - 8 * BUFFER, 60)
+    process.send_signal(signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL
+    assert all((target / name).read_bytes() == files[name] for name in files if (target / name).exists())
+    first = dict(sent)
+    sent.clear()
+    goes_on.set()
+    hub.faults = lambda _path, _count: None
+    fetch_repository(StorageUri.parse("hf://org/model"), FileFilter("model"), commit, target, lambda _total: lambda _count: None)
+    for name, expected in files.items():
+        assert (target / name).read_bytes() == expected
+        path = f"/org/model/resolve/{commit}/{name}"
+        assert first.get(path, 0) + sent.get(path, 0) - len(expected) <= PART, name
+    assert sorted(path.name for path in target.iterdir()) == sorted(files)

@@ -1,0 +1,88 @@
+"""The known checkpoint formats: ours, then those that packages add with entry points of the group `trainwright.checkpoint_formats`.
+
+Each entry point names a class that implements `CheckpointFormat`; it is instantiated once per process.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING
+
+from trainwright.api.one_line import one_line
+from trainwright.checkpoints.errors import CheckpointError
+from trainwright.checkpoints.formats.dcp import DcpFormat
+from trainwright.checkpoints.formats.deepspeed import DeepSpeedFormat
+from trainwright.checkpoints.formats.format import CheckpointFormat
+from trainwright.checkpoints.formats.hf_trainer import HfTrainerFormat
+from trainwright.checkpoints.formats.marked import MarkedFormat
+from trainwright.checkpoints.formats.model import ModelFormat
+from trainwright.checkpoints.formats.plugin import guarded
+from trainwright.checkpoints.formats.sharded_safetensors import SafetensorsFormat
+from trainwright.checkpoints.formats.torchtune import TorchtuneFormat
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+GROUP = "trainwright.checkpoint_formats"
+_OWN: tuple[CheckpointFormat, ...] = (
+    MarkedFormat(),
+    DcpFormat(),
+    DeepSpeedFormat(),
+    HfTrainerFormat(),
+    TorchtuneFormat(),
+    SafetensorsFormat(),
+    ModelFormat(),
+)
+"""In the order in which a folder is tried: the more specific contents first."""
+_METHODS = ("step_of", "incomplete_reason", "is_training_state")
+
+
+def checkpoint_formats() -> tuple[CheckpointFormat, ...]:
+    """Return our formats in the order in which they are tried, then those of other packages by entry point name.
+
+    Raises CheckpointError for an entry point that cannot be used; it names the package.
+    """
+    return (*_OWN, *_installed())
+
+
+def checkpoint_format(name: str) -> CheckpointFormat:
+    """Return a format by name. Raises CheckpointError, which lists the known ones."""
+    for known in _OWN:
+        if known.name == name:
+            return known
+    for known in _installed():
+        if known.name == name:
+            return known
+    names = ", ".join(known.name for known in checkpoint_formats())
+    raise CheckpointError(f"the checkpoint format {name!r} is not known; known are: {names}")
+
+
+@cache
+def _installed() -> tuple[CheckpointFormat, ...]:
+    from importlib.metadata import entry_points  # slow to import
+
+    found: list[CheckpointFormat] = []
+    for entry in sorted(entry_points(group=GROUP), key=lambda entry: entry.name):
+        made = _load(entry)
+        if any(known.name == made.name for known in (*_OWN, *found)):
+            raise CheckpointError(f"{_origin(entry)} adds a checkpoint format {made.name!r}, but that name is taken")
+        found.append(made)
+    return tuple(found)
+
+
+def _load(entry: EntryPoint) -> CheckpointFormat:
+    try:
+        made = entry.load()()
+    except Exception as error:  # the code of others
+        problem = one_line(f"{type(error).__name__}: {error}")
+        raise CheckpointError(f"{_origin(entry)} cannot be loaded: {problem}; fix or uninstall it") from error
+    missing = [method for method in _METHODS if not callable(getattr(made, method, None))]
+    if not isinstance(getattr(made, "name", None), str) or missing:
+        expected = f"a `name` and the methods {', '.join(_METHODS)}"
+        raise CheckpointError(f"{_origin(entry)} is not a checkpoint format: expected {expected}")
+    return guarded(made, _origin(entry))
+
+
+def _origin(entry: EntryPoint) -> str:
+    package = f" of the package {entry.dist.name}" if entry.dist is not None else ""
+    return f"the entry point {entry.name} = {entry.value} in {GROUP}{package}"

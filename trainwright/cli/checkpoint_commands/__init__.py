@@ -1,0 +1,1 @@
+"""Commands for checkpoints and their exports."""

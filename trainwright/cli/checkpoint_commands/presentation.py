@@ -1,0 +1,59 @@
+"""What all commands for checkpoints share: exit codes, progress and the form of their results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+
+from trainwright.checkpoints import CheckpointError, Manifest
+from trainwright.cli.errors import BAD_INPUT, fail
+from trainwright.cli.output import ViewFormat, print_lines, print_object
+from trainwright.storage import BadUri, StorageError
+from trainwright.storage.digests import ProgressCallback
+
+Output = Annotated[ViewFormat, typer.Option("-o", "--output")]
+
+
+def summary(manifest: Manifest) -> dict[str, Any]:
+    """Return what every command prints of an export."""
+    return {"step": manifest.step, "files": len(manifest.files), "bytes": manifest.size, "digest": manifest.digest}
+
+
+def show(facts: dict[str, Any], output: ViewFormat) -> None:
+    """Print facts, one for each line, or as an object."""
+    if output is not ViewFormat.table:
+        print_object(facts, output)
+        return
+    width = max(9, *map(len, facts))
+    for name, value in facts.items():
+        print_lines(f"{name:<{width}} {value}")
+
+
+@contextmanager
+def errors_exit() -> Iterator[None]:
+    """End the program with one line for an error of checkpoints or stores."""
+    try:
+        yield
+    except BadUri as error:
+        fail(str(error), BAD_INPUT)
+    except (CheckpointError, StorageError, FileExistsError) as error:
+        fail(str(error))
+
+
+@contextmanager
+def byte_progress(what: str) -> Iterator[Callable[[int], ProgressCallback]]:
+    """Show a progress bar of bytes, with rate and remaining time, on stderr if it is a terminal."""
+    console = Console(stderr=True)
+    columns = (TextColumn(what), BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+
+        def start_progress(total: int) -> ProgressCallback:
+            task = bar.add_task(what, total=total)
+            return lambda count: bar.advance(task, count)
+
+        yield start_progress

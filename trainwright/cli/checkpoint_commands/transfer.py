@@ -1,0 +1,89 @@
+"""`trainwright export`, `verify` and `restore`: copy checkpoints to a store and back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from trainwright.checkpoints import ExportOptions, Metric, export_checkpoint, restore_checkpoint, verify_export
+from trainwright.checkpoints.run_export import exports_of_run, run_of_output
+from trainwright.cli.checkpoint_commands.presentation import Output, byte_progress, errors_exit, show, summary
+from trainwright.cli.checkpoint_commands.watching import watch_and_export
+from trainwright.cli.output import ViewFormat
+
+
+def register(app: typer.Typer) -> None:
+    app.command("export")(export)
+    app.command("verify")(verify)
+    app.command("restore")(restore)
+
+
+def export(
+    folder: Annotated[Path, typer.Argument(help="Training output folder that contains checkpoint-N folders.")],
+    target: Annotated[str, typer.Argument(help="file:///path or s3://bucket/prefix; the run gets its own folder below it.")],
+    run: Annotated[str, typer.Option(help="Id of the run; default: the name of its folder, or of the job that trained.")] = "",
+    step: Annotated[int | None, typer.Option(help="Step of the checkpoint; default: the newest complete one.")] = None,
+    source: Annotated[str, typer.Option(help="Recorded in the manifest.")] = "",
+    weights_only: Annotated[bool, typer.Option("--weights-only", help="Do not export optimizer and random states.")] = False,
+    supersede: Annotated[
+        bool, typer.Option("--supersede", help="Publish also if the run has another export of this step.")
+    ] = False,
+    best_metric: Annotated[str, typer.Option(help="Logged metric that chooses the run's best export.")] = "eval_loss",
+    greater_is_better: Annotated[bool, typer.Option("--greater-is-better", help="Whether a greater metric is better.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Export every checkpoint while training runs, until a signal.")] = False,
+    keep_last: Annotated[int, typer.Option(min=0, help="With --watch: delete older exports; 0 keeps all.")] = 0,
+    poll_interval: Annotated[float, typer.Option(min=0.1, help="With --watch: seconds between looks at the folder.")] = 10.0,
+    stop_file: Annotated[Path | None, typer.Option(help="With --watch: end when this file exists.")] = None,
+    output: Output = ViewFormat.table,
+) -> None:
+    """Export a checkpoint with a manifest, which is written when every stored byte is confirmed; an existing export is checked."""
+    options = ExportOptions(resumable=not weights_only, supersede=supersede, metric=Metric(best_metric, greater_is_better))
+    with errors_exit():
+        exports, source = exports_of_run(target, run or run_of_output(folder)), source or str(folder.absolute())
+        if watch:
+            return watch_and_export(
+                folder,
+                exports,
+                source=source,
+                options=options,
+                keep_last=keep_last,
+                poll_seconds=poll_interval,
+                stop_file=stop_file,
+            )
+    with errors_exit(), byte_progress("exporting") as start_progress:
+        exported = export_checkpoint(
+            folder,
+            exports,
+            source=source,
+            step=step,
+            options=options,
+            start_progress=start_progress,
+        )
+    store = {"conditional_writes": exported.capabilities.conditional_writes, "confirmed": exported.manifest.confirmed or "no"}
+    show({"uri": exported.uri, "existed": exported.existed, **summary(exported.manifest), **store}, output)
+
+
+def verify(
+    uri: Annotated[str, typer.Argument(help="An exported checkpoint.")],
+    digest: Annotated[str, typer.Option(help="Expected digest of the manifest.")] = "",
+    quick: Annotated[bool, typer.Option("--quick", help="Compare only sizes, and checksums that the store reports.")] = False,
+    output: Output = ViewFormat.table,
+) -> None:
+    """Read every file of an export and compare it with the manifest. Exit code 1 if anything differs."""
+    with errors_exit(), byte_progress("verifying") as start_progress:
+        manifest = verify_export(uri, digest=digest, quick=quick, start_progress=start_progress)
+    show({"uri": uri, "verified": True, **summary(manifest)}, output)
+
+
+def restore(
+    uri: Annotated[str, typer.Argument(help="An exported checkpoint.")],
+    target: Annotated[Path, typer.Argument(help="A folder that does not exist yet.")],
+    digest: Annotated[str, typer.Option(help="Expected digest of the manifest.")] = "",
+    output: Output = ViewFormat.table,
+) -> None:
+    """Copy an export to a local folder and verify every file."""
+    with errors_exit(), byte_progress("restoring") as start_progress:
+        manifest = restore_checkpoint(uri, target, digest=digest, start_progress=start_progress)
+    show({"folder": str(target.absolute()), **summary(manifest)}, output)

@@ -1,0 +1,112 @@
+"""A single file at an http(s) address as a source, identified by the digest in the address, its ETag or its time of change."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import re
+import uuid
+from pathlib import Path
+from urllib.parse import parse_qsl, unquote
+
+from trainwright.initializers.errors import InitializerError
+from trainwright.initializers.fetched import Fetched
+from trainwright.initializers.file_filter import StartProgress
+from trainwright.storage.errors import BadUri, StorageError
+from trainwright.storage.http.client import HttpClient
+from trainwright.storage.http.content_digest import ContentDigest
+from trainwright.storage.http.downloads import Download, download_files
+from trainwright.storage.http.errors import HttpError
+from trainwright.storage.http.remote_file import RemoteFile, total_size, validator_of
+from trainwright.storage.http.retries import Retries, RetryPolicy
+from trainwright.storage.transfer import check_space
+from trainwright.storage.uri import StorageUri
+
+log = logging.getLogger(__name__)
+RESOLVE_POLICY = RetryPolicy(first_contact=5.0, without_progress=30.0)
+FETCH_POLICY = RetryPolicy()
+_SIGNATURE = re.compile(
+    r"x-(amz|goog|ms)-.*|awsaccesskeyid|googleaccessid|signature|expires|policy|key-pair-id|token|s[a-z]{1,3}", re.IGNORECASE
+)
+"""Names of parameters that sign an address (S3, GCS, CloudFront, Azure) and do not choose the file."""
+
+
+def resolve_file_revision(uri: StorageUri) -> str | None:
+    """Return what identifies the current contents, or None if the server cannot be queried. A digest needs no request."""
+    if uri.sha256:
+        return f"sha256:{uri.sha256}"
+    try:
+        with HttpClient() as client:
+            return _revision(uri, _describe(uri, client, Retries(RESOLVE_POLICY)))
+    except BadUri:
+        raise
+    except StorageError as error:  # not fatal: the file may exist already
+        if uri.query:  # the recorded address has no query, so an existing file may be the one of another query
+            raise
+        log.warning("the address could not be queried error=%s", error)
+        return None
+
+
+def fetch_file(uri: StorageUri, revision: str | None, target: Path, start_progress: StartProgress) -> Fetched:
+    """Download the file into the folder `target`. Resumes an interrupted download.
+
+    Raises InitializerError (no such file, no access), ChecksumMismatch, StorageError (the file changed, unreachable), NoSpace.
+    """
+    path = Path(unquote(uri.location.rpartition("/")[2]))
+    retries = Retries(FETCH_POLICY)
+    with HttpClient() as client:
+        try:
+            remote = _describe(uri, client, retries)
+            current = _revision(uri, remote)
+            if revision is not None and remote.identity and current != revision:
+                raise StorageError(f"{uri} changed during the download; try again")
+            check_space(target, remote.size or 0)
+            on_progress = start_progress(remote.size or 0)
+            if _is_complete(remote, target / path):
+                on_progress(remote.size or 0)
+            else:
+                download_files(client, [Download(remote, target / path)], retries, on_progress)
+        except HttpError as error:
+            raise _converted(uri, error) from None
+    return Fetched([path], {path: uri.sha256} if uri.sha256 else {})
+
+
+def _describe(uri: StorageUri, client: HttpClient, retries: Retries) -> RemoteFile:
+    """Ask for the first byte: unlike HEAD, this works with signed addresses, and shows whether the server supports ranges."""
+    digest = ContentDigest("sha256", uri.sha256) if uri.sha256 else None
+
+    def request() -> RemoteFile:
+        try:
+            response = client.open(uri.request_url, {"Range": "bytes=0-0"})
+        except HttpError as error:
+            if error.status != 416:  # an empty file has no first byte
+                raise
+            return RemoteFile(str(uri), uri.request_url, 0, digest, validator_of(error.headers), supports_ranges=False)
+        with response:
+            size, is_part = total_size(response), response.status == 206
+            return RemoteFile(str(uri), uri.request_url, size, digest, validator_of(response.headers), supports_ranges=is_part)
+
+    return retries.call(request)
+
+
+def _revision(uri: StorageUri, remote: RemoteFile) -> str:
+    if uri.sha256:
+        return f"sha256:{uri.sha256}"
+    if not remote.validator:  # nothing identifies the contents: fetch them every time
+        return f"unversioned:{uuid.uuid4().hex}"
+    chosen = sorted((name, value) for name, value in parse_qsl(uri.query, True) if not _SIGNATURE.fullmatch(name))
+    return f"http:{hashlib.sha256(repr((chosen, remote.validator, remote.size)).encode()).hexdigest()}"
+
+
+def _is_complete(remote: RemoteFile, path: Path) -> bool:
+    if remote.digest is None or remote.size is None or not path.is_file() or path.is_symlink():
+        return False
+    return remote.digest.matches(path, remote.size)
+
+
+def _converted(uri: StorageUri, error: HttpError) -> Exception:
+    if error.status in (404, 410):
+        return InitializerError(f"{uri} does not exist: the server answers with status {error.status}")
+    if error.status in (401, 403):
+        return InitializerError(f"{uri}: access denied (status {error.status}); an address with a signature may have expired")
+    return StorageError(f"{uri}: the server answers with status {error.status}; try again")

@@ -1,0 +1,91 @@
+"""The local cache of the Hugging Face libraries as a source, for machines where HF_HUB_OFFLINE is set."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from trainwright.initializers.errors import InitializerError
+from trainwright.initializers.file_filter import FileFilter, StartProgress
+from trainwright.initializers.hub_api import hub_home, is_set
+from trainwright.storage.errors import ChecksumMismatch, UnsafeFile
+from trainwright.storage.http.content_digest import ContentDigest
+from trainwright.storage.plain_files import folder_files, read_plain
+from trainwright.storage.transfer import check_space, copy_file
+from trainwright.storage.uri import StorageUri
+
+COMMIT = re.compile(r"[0-9a-f]{40}", re.ASCII)
+_DIGESTS = {40: "git-sha1", 64: "sha256"}
+
+
+def is_offline(environ: Mapping[str, str]) -> bool:
+    """Whether the hub must not be asked."""
+    return is_set(environ, "HF_HUB_OFFLINE") or is_set(environ, "TRANSFORMERS_OFFLINE")
+
+
+def cached_commit(uri: StorageUri, kind: str, environ: Mapping[str, str]) -> str | None:
+    """Return the commit of the URI's revision in the cache, or None."""
+    revision = uri.revision or "main"
+    if COMMIT.fullmatch(revision):
+        return revision
+    if any(part in ("", ".", "..") for part in revision.split("/")):
+        return None
+    try:
+        commit = read_plain(_repository(uri, kind, environ) / "refs" / revision, 256).decode("ascii", "replace").strip()
+    except (OSError, UnsafeFile):
+        return None
+    return commit if COMMIT.fullmatch(commit) else None
+
+
+def fetch_cached(
+    uri: StorageUri,
+    file_filter: FileFilter,
+    commit: str | None,
+    target: Path,
+    start_progress: StartProgress,
+    environ: Mapping[str, str],
+) -> list[Path]:
+    """Copy the matching files of a cached snapshot, verified by the digests that are the names of its blobs.
+
+    Raises InitializerError (not in the cache, no match), ChecksumMismatch, NoSpace, StorageError.
+    """
+    repository = _repository(uri, file_filter.kind, environ)
+    commit = commit or cached_commit(uri, file_filter.kind, environ)
+    snapshot = repository / "snapshots" / (commit or "")
+    if commit is None or not snapshot.is_dir():
+        raise InitializerError(f"{uri} is not in the cache {repository.parent}, and HF_HUB_OFFLINE forbids to ask the hub")
+    names = _names(snapshot, uri, file_filter)
+    sizes = {name: (snapshot / path).stat().st_size for name, path in names.items()}
+    check_space(target, sum(sizes.values()))
+    on_progress = start_progress(sum(sizes.values()))
+    for name, path in names.items():
+        copy_file(snapshot / path, target / name, on_progress, within=snapshot)
+        blob = Path(os.path.realpath(snapshot / path)).name
+        if algorithm := _DIGESTS.get(len(blob)):
+            digest = ContentDigest("sha256" if algorithm == "sha256" else "git-sha1", blob)
+            if not digest.matches(target / name, sizes[name]):
+                (target / name).unlink(missing_ok=True)
+                raise ChecksumMismatch(f"{uri}: {name} is corrupt in the cache {repository}; remove it from there")
+    return [Path(name) for name in names]
+
+
+def _names(snapshot: Path, uri: StorageUri, file_filter: FileFilter) -> dict[str, Path]:
+    """Return the names in the target, with the paths in the snapshot."""
+    found = folder_files(snapshot)
+    prefix = f"{uri.folder}/" if uri.folder else ""
+    names = {path.as_posix()[len(prefix) :]: path for path in found.files if path.as_posix().startswith(prefix)}
+    if uri.folder and not names:
+        names = {path.name: path for path in found.files if path.as_posix() == uri.folder}
+    names = {name: path for name, path in names.items() if file_filter.matches(name)}
+    found.require_none_refused(snapshot, lambda path: file_filter.matches(path.as_posix().removeprefix(prefix)))
+    if not names:
+        raise InitializerError(f"{uri} has no file that matches {', '.join(file_filter.allow)} in the cache {snapshot}")
+    return names
+
+
+def _repository(uri: StorageUri, kind: str, environ: Mapping[str, str]) -> Path:
+    cache = environ.get("HF_HUB_CACHE", "") or environ.get("HUGGINGFACE_HUB_CACHE", "")
+    folder = Path(cache).expanduser() if cache else hub_home(environ) / "hub"
+    return folder / f"{kind}s--{uri.location.replace('/', '--')}"

@@ -1,0 +1,105 @@
+"""The connection to one bucket: it retries what an outage breaks, renews credentials that expire, and remembers capabilities."""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from trainwright.storage.errors import ExpiredCredentials, Transient
+from trainwright.storage.store import Capabilities
+from trainwright.storage.uri import StorageUri
+
+log = logging.getLogger(__name__)
+FIRST_CONTACT_SECONDS = 5.0
+"""For a store that has not answered yet: its address may be wrong."""
+OUTAGE_SECONDS = 600.0
+"""For a store that has answered: how long an outage, since the last success, is waited out."""
+_REFRESH_SECONDS = 60.0
+"""How long renewed credentials are waited for."""
+_MAX_PAUSE = 15.0
+Result = TypeVar("Result")
+Open = Callable[[float, bool], Any]
+"""Opens a store of obstore that retries a request for so many seconds, and sends checksums or not."""
+
+
+class ObjectConnection:
+    """Shared by all stores below one bucket, and by the threads of a transfer. `name` identifies the endpoint and the bucket."""
+
+    def __init__(
+        self,
+        name: str,
+        open_bucket: Open,
+        *,
+        first_seconds: float | None = None,
+        outage_seconds: float | None = None,
+    ):
+        self.name = name
+        self._open = open_bucket
+        self._first_seconds = FIRST_CONTACT_SECONDS if first_seconds is None else first_seconds
+        self._outage_seconds = OUTAGE_SECONDS if outage_seconds is None else outage_seconds
+        self._lock = threading.Lock()
+        self._succeeded_at: float | None = None
+        self.sends_checksums = True
+        self._reopen()
+        self._capabilities: Capabilities | None = None
+
+    @property
+    def bucket(self) -> Any:
+        """The store of obstore."""
+        return self._bucket
+
+    def capabilities(self, find_out: Callable[[], Capabilities]) -> Capabilities:
+        """Return what the store can do; `find_out` is called once."""
+        if self._capabilities is None:
+            self._capabilities = find_out()
+            log.info("event=store_capabilities store=%s capabilities=%s", self.name, self._capabilities)
+        return self._capabilities
+
+    def note_success(self) -> None:
+        """The store has answered: from now on an outage is waited out."""
+        is_first = self._succeeded_at is None
+        self._succeeded_at = time.monotonic()
+        if is_first:
+            self._reopen()
+
+    def send_no_checksums(self) -> None:
+        """For a store that refuses uploads with a checksum."""
+        self.sends_checksums = False
+        self._reopen()
+
+    def retry(self, action: Callable[[], Result], uri: StorageUri) -> Result:
+        """Return the result of `action`, which is repeated after a Transient error and after credentials have expired.
+
+        It must be safe to repeat, also if it had succeeded and only its answer was lost.
+        """
+        started, pause = time.monotonic(), 0.2
+        while True:
+            try:
+                result = action()
+            except (Transient, ExpiredCredentials) as error:
+                since = max(started, self._succeeded_at or 0.0)
+                if time.monotonic() + pause > since + self._budget(error):
+                    raise
+                log.warning("event=transfer_retry uri=%s pause=%.1f reason=%r", uri, pause, str(error))
+                if isinstance(error, ExpiredCredentials):
+                    self._reopen()
+            else:
+                self.note_success()
+                return result
+            time.sleep(random.uniform(pause / 2, pause))
+            pause = min(2 * pause, _MAX_PAUSE)
+
+    def _budget(self, error: Exception) -> float:
+        if isinstance(error, ExpiredCredentials):
+            return min(_REFRESH_SECONDS, self._outage_seconds)
+        return self._first_seconds if self._succeeded_at is None else self._outage_seconds
+
+    def _reopen(self) -> None:
+        """Open the bucket with the present settings, and with new credentials if a profile or a token file has them."""
+        with self._lock:
+            seconds = self._first_seconds if self._succeeded_at is None else self._outage_seconds
+            self._bucket: Any = self._open(seconds, self.sends_checksums)

@@ -1,0 +1,57 @@
+"""Progress of a transfer as log lines, for programs without a terminal: one now and then, however many files there are."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+from collections.abc import Callable
+
+from trainwright.storage.digests import ProgressCallback
+
+log = logging.getLogger(__name__)
+_FIRST_INTERVAL, _LONGEST_INTERVAL = 10.0, 60.0
+"""Seconds between two lines: at first, and after an hour or more."""
+_WINDOW = 6
+"""Lines that the rate is averaged over, so that a file that was there already does not count for long."""
+_MB = 1_000_000
+
+
+def log_progress(what: str, *, clock: Callable[[], float] = time.monotonic) -> Callable[[int], ProgressCallback]:
+    """Return a `start_progress` that logs bytes, total, MB/s and remaining seconds of `what`.
+
+    A transfer of less than ten seconds logs nothing. Its callback is for one thread at a time.
+    """
+
+    def start(total: int) -> ProgressCallback:
+        return _Lines(what, total, clock)
+
+    return start
+
+
+class _Lines:
+    def __init__(self, what: str, total: int, clock: Callable[[], float]):
+        self._what, self._total, self._clock = what, total, clock
+        self._done = 0
+        self._began = clock()
+        self._next = self._began + _FIRST_INTERVAL
+        self._seen: deque[tuple[float, int]] = deque([(self._began, 0)], maxlen=_WINDOW)
+
+    def __call__(self, count: int) -> None:
+        self._done += count
+        now = self._clock()
+        if now < self._next:
+            return
+        self._next = now + min(_LONGEST_INTERVAL, max(_FIRST_INTERVAL, (now - self._began) / 60))
+        since, before = self._seen[0]
+        rate = max(0.0, (self._done - before) / (now - since)) if now > since else 0.0
+        self._seen.append((now, self._done))
+        remaining = f"{max(0, self._total - self._done) / rate:.0f}" if rate and self._total else "unknown"
+        log.info(
+            "event=transfer_progress what=%s bytes=%d total=%d mb_per_s=%.1f remaining_s=%s",
+            self._what,
+            self._done,
+            self._total,
+            rate / _MB,
+            remaining,
+        )
