@@ -29,7 +29,7 @@ from trainwright.storage.errors import StorageError
 
 pytestmark = pytest.mark.medium
 LARGE = os.urandom(14 * 1024 * 1024)
-SCHEDULES = int(os.environ.get("TRAINWRIGHT_CHAOS_SCHEDULES", "100"))
+SCHEDULES = 2000 if os.environ.get("TRAINWRIGHT_CHAOS") else 100
 
 
 @pytest.fixture

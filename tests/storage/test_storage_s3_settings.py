@@ -1,5 +1,6 @@
 """Where the store is and who we are comes from the environment; what would send keys in the clear is refused."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -106,3 +107,19 @@ except StorageError as error:
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == "s3:// needs the package obstore: install trainwright[s3]\n"
+
+
+@pytest.mark.parametrize(
+    "keys", [{}, {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"}], ids=["without-keys", "with-keys"]
+)
+def test_an_unknown_profile_is_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, keys: dict[str, str]) -> None:
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    environment = {"AWS_PROFILE": "nope", "AWS_CONFIG_FILE": str(tmp_path / "none"), "AWS_EC2_METADATA_DISABLED": "true", **keys}
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    settings = S3Settings.from_environment()
+    for use in (settings.boto3_client, *(() if keys else (lambda: settings.store(StorageUri.parse("s3://bucket/x")),))):
+        with pytest.raises(NoAccess, match=r"^.*profile \(nope\) could not be found; check AWS_PROFILE$") as caught:
+            use()
+        assert "\n" not in str(caught.value)

@@ -58,13 +58,19 @@ class S3Settings:
         )
 
     def boto3_session(self) -> Any:
-        """Return a boto3 session with these keys, or with boto3's provider chain."""
-        return _boto3().session.Session(
-            aws_access_key_id=self.access_key_id or None,
-            aws_secret_access_key=self.secret_access_key or None,
-            aws_session_token=self.session_token or None,
-            region_name=self.region or None,
-        )
+        """Return a boto3 session with these keys, or with boto3's provider chain. Raises NoAccess for an unknown profile."""
+        library = _boto3()
+        from botocore.exceptions import BotoCoreError
+
+        try:
+            return library.session.Session(
+                aws_access_key_id=self.access_key_id or None,
+                aws_secret_access_key=self.secret_access_key or None,
+                aws_session_token=self.session_token or None,
+                region_name=self.region or None,
+            )
+        except BotoCoreError as error:
+            raise NoAccess(f"the AWS configuration cannot be used: {without_credentials(error)}; check AWS_PROFILE") from None
 
     def store(
         self,
