@@ -1,7 +1,8 @@
 """Benchmarks downloading a model from a hub: ours, the shortest obstore loop with SHA-256 to disk, and huggingface_hub.
 
 Every client is a process of its own, with its imports, against the same local hub in another process. The best of several rounds
-counts. A second table has many small files. Options: `--mib` of each of four large files, `--small` files, `--rounds`.
+counts. A second table has many small files. Options: `--mib` of each of four large files, `--small` files, `--rounds`, and `--folder`
+to write to: in memory (tmpfs), the system time of a busy disk does not blur the comparison.
 """
 
 from __future__ import annotations
@@ -130,11 +131,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--mib", type=int, default=320)
     parser.add_argument("--small", type=int, default=2000)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--folder", type=Path)
     options = parser.parse_args()
     imports = [float(subprocess.run([sys.executable, "-c", _IMPORT], capture_output=True, check=True).stdout) for _ in range(5)]
     print(f"import trainwright.initializers {min(imports) * 1e3:.1f} ms   goal {IMPORT_GOAL}")
-    with tempfile.TemporaryDirectory() as text:
+    with tempfile.TemporaryDirectory(dir=options.folder) as text:
         folder = Path(text)
         (folder / "large").mkdir()
         for number in range(4):

@@ -129,6 +129,8 @@ def _parts(uri: str) -> list[str]:
     segments = [segment for segment in rest.partition("?")[0].split("/") if segment]
     if any(unquote(segment) in (".", "..") for segment in segments):
         return []
-    if scheme != "s3":  # a revision is not part of the place; a key of S3 may contain @
+    if scheme not in ("s3", "gs", "az"):  # a revision is not part of the place; a key of an object store may contain @
         segments = [segment.partition("@")[0] if number else segment for number, segment in enumerate(segments)]
+    if scheme == "hf" and len(segments) > 2 and segments[0] in ("datasets", "models"):
+        segments = segments[1:]
     return [scheme, *segments]

@@ -316,7 +316,7 @@ def test_progress_is_told_once_for_every_byte(output: Path, target: Path, write_
 
 def test_a_target_that_cannot_be_one_is_refused_first(output: Path, write_checkpoint: Callable[..., Path]) -> None:
     write_checkpoint(5)
-    with pytest.raises(StorageError, match="exports to hf:// are not supported yet"):
+    with pytest.raises(StorageError, match="hf:// is not a store"):
         export_checkpoint(output, "hf://org/name", source="")
     with pytest.raises(BadUri):
         export_checkpoint(output, "exports", source="")

@@ -22,9 +22,9 @@ from trainwright.checkpoints.errors import CheckpointError
 from trainwright.storage import open_store
 from trainwright.storage.checksums import Checksums
 from trainwright.storage.errors import NoAccess, NoBucket, StorageError, Unreachable
-from trainwright.storage.object_lease import LEASE_SECONDS
-from trainwright.storage.object_store import ObjectStore
-from trainwright.storage.s3_store import S3Store
+from trainwright.storage.objects.lease import LEASE_SECONDS
+from trainwright.storage.objects.object_store import ObjectStore
+from trainwright.storage.objects.s3_store import S3Store
 
 pytestmark = pytest.mark.medium
 WRITES = 9  # seven files of a written checkpoint, the manifest and the pointer
@@ -223,9 +223,7 @@ def test_two_runs_racing_for_one_name_never_publish_a_mixture(
         shutil.rmtree(others)
 
 
-def test_latest_is_the_one_that_was_published_last(
-    s3_folder: str, output: Path, write_checkpoint: Callable[..., Path]
-) -> None:
+def test_latest_is_the_one_that_was_published_last(s3_folder: str, output: Path, write_checkpoint: Callable[..., Path]) -> None:
     steps = [5, 10, 15, 20]
     for step in steps:
         write_checkpoint(step)

@@ -24,8 +24,8 @@ from trainwright.checkpoints import (
     verify_export,
 )
 from trainwright.checkpoints.resume_source import find_export
-from trainwright.storage import object_connection
 from trainwright.storage.errors import StorageError
+from trainwright.storage.objects import connection as object_connection
 
 pytestmark = pytest.mark.medium
 LARGE = os.urandom(14 * 1024 * 1024)
@@ -145,7 +145,7 @@ FROZEN = """
 import os, signal, sys
 from pathlib import Path
 from trainwright.checkpoints import export_checkpoint, quiet
-from trainwright.storage import object_lease, object_store
+from trainwright.storage.objects import lease as object_lease, object_store
 quiet.QUIET_SECONDS = 0.0
 real, frozen = object_store.ObjectStore.put, []
 def put(self, source, key, *args, **options):
@@ -183,7 +183,7 @@ def test_an_exporter_that_was_frozen_beyond_its_lease_damages_nothing_when_it_wa
 
 
 def export_checkpoint_with_short_lease(output: Path, uri: str) -> ExportResult:
-    from trainwright.storage.s3_store import S3Store
+    from trainwright.storage.objects.s3_store import S3Store
     from trainwright.storage.uri import StorageUri
 
     store = S3Store(StorageUri.parse(uri), lease_seconds=2.0)

@@ -72,7 +72,7 @@ LAYOUTS = {
     "deepspeed, pipeline": ("", PIPELINE, "deepspeed", 5),
     "torchtune": (
         "epoch_1",
-        {**sharded_weights("a", "b"), "config.json": CONFIG, "tokenizer.json": b"{}", "tokenizer_config.json": b"{}"},
+        {**sharded_weights("a", "b"), "config.json": CONFIG},
         "torchtune",
         1,
     ),

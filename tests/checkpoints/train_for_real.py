@@ -74,21 +74,39 @@ def sharded_model() -> tuple[Any, Any]:
     return model, optimizer
 
 
+def fsdp_parts(kind: str) -> tuple[Any, Any]:
+    """The plugin and the Accelerator that accelerate's functions for FSDP ask for; `kind` is `sharded` or `full`."""
+    from accelerate import PartialState
+    from torch.distributed.fsdp import StateDictType
+
+    process = PartialState(cpu=True)
+    # accelerate accepts FSDP on accelerators only, so its functions get what they read of an Accelerator.
+    accelerator = SimpleNamespace(
+        num_processes=dist.get_world_size(),
+        process_index=dist.get_rank(),
+        is_main_process=dist.get_rank() == 0,
+        is_fsdp2=True,
+        wait_for_everyone=process.wait_for_everyone,
+    )
+    state = SimpleNamespace(offload_to_cpu=False, rank0_only=False)
+    plugin = SimpleNamespace(
+        state_dict_type=StateDictType[f"{kind.upper()}_STATE_DICT"],
+        fsdp_version=2,
+        state_dict_config=state,
+        optim_state_dict_config=state,
+    )
+    return plugin, accelerator
+
+
 def save_fsdp(output: Path) -> None:
     """What accelerate adds to a checkpoint of the Trainer: `sharded/` and `full/`, each with two models and optimizers."""
     from accelerate import PartialState
     from accelerate.utils.fsdp_utils import save_fsdp_model, save_fsdp_optimizer
-    from torch.distributed.fsdp import StateDictType
 
     PartialState(cpu=True)
     model, optimizer = sharded_model()
-    # accelerate accepts FSDP on accelerators only, so its functions get what they read of an Accelerator.
-    accelerator: Any = SimpleNamespace(num_processes=dist.get_world_size(), process_index=dist.get_rank(), is_fsdp2=True)
     for kind in ("sharded", "full"):
-        state = SimpleNamespace(offload_to_cpu=False, rank0_only=False)
-        plugin: Any = SimpleNamespace(
-            state_dict_type=StateDictType[f"{kind.upper()}_STATE_DICT"], fsdp_version=2, state_dict_config=state
-        )
+        plugin, accelerator = fsdp_parts(kind)
         for number in (0, 1):
             save_fsdp_model(plugin, accelerator, model, str(output / kind), number)
             save_fsdp_optimizer(plugin, accelerator, optimizer, model, str(output / kind), number)

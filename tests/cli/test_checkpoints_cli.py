@@ -116,8 +116,8 @@ def test_weights_only_leaves_states_behind(output: Path, target: str) -> None:
     ("arguments", "code", "message"),
     [
         (("export", "OUTPUT", "exports"), 2, "'exports' is not a URI"),
-        (("export", "OUTPUT", "gs://bucket/x"), 2, "the scheme 'gs' is not supported yet"),
-        (("export", "OUTPUT", "hf://org/name"), 1, "exports to hf:// are not supported yet"),
+        (("export", "OUTPUT", "ftp://bucket/x"), 2, "the scheme 'ftp' is not supported yet"),
+        (("export", "OUTPUT", "hf://org/name"), 1, "hf:// is not a store"),
         (("export", "OUTPUT", "TARGET", "--step", "7"), 1, "has no checkpoint of step 7; available steps: 5, 10, 15"),
         (("export", "OUTPUT", "TARGET", "--step", "15"), 1, "checkpoint-15 is incomplete: trainer_state.json"),
         (("export", "/nothing", "TARGET"), 1, "no complete checkpoint in /nothing"),

@@ -335,7 +335,7 @@ def test_a_folder_is_left_as_it_was(tmp_path: Path) -> None:
 
 @pytest.mark.medium
 def test_a_bucket_is_left_as_it_was(s3_folder: str) -> None:
-    from trainwright.storage.s3_listing import list_objects
+    from trainwright.storage.objects.s3_listing import list_objects
     from trainwright.storage.uri import StorageUri
 
     finding = check_store(s3_folder)

@@ -80,7 +80,7 @@ def test_ignore_patterns_are_a_list_with_commas(run, tmp_path: Path, lines: byte
         ("dataset", {}, 2, "STORAGE_URI is not set; set the source in the TrainJob's spec.initializer"),
         ("model", {"STORAGE_URI": ""}, 2, "STORAGE_URI is not set"),
         ("dataset", {"STORAGE_URI": "file:///nothing/here"}, 2, "file:///nothing/here does not exist"),
-        ("model", {"STORAGE_URI": "gs://bucket/x"}, 2, "'gs://bucket/x': the scheme 'gs' is not supported yet"),
+        ("model", {"STORAGE_URI": "ftp://bucket/x"}, 2, "'ftp://bucket/x': the scheme 'ftp' is not supported yet"),
         ("dataset", {"STORAGE_URI": "SOURCE", "DATASET_MAX_ROWS": "-1"}, 2, "DATASET_MAX_ROWS: Input should be greater"),
         (
             "dataset",

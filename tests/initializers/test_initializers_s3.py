@@ -13,8 +13,8 @@ from trainwright.initializers.source import fetch, resolve_revision
 from trainwright.storage import open_store
 from trainwright.storage.digests import no_progress
 from trainwright.storage.errors import ChecksumMismatch, StorageError
-from trainwright.storage.s3_listing import list_objects
-from trainwright.storage.s3_store import S3Store
+from trainwright.storage.objects.s3_listing import list_objects
+from trainwright.storage.objects.s3_store import S3Store
 from trainwright.storage.store import StoredFile
 from trainwright.storage.uri import StorageUri
 

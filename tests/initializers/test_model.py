@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from trainwright.initializers import InitializerError, Receipt, initialize_model
-from trainwright.initializers import source as source_module
+from trainwright.initializers import InitializerError, Receipt, initialize_model, local_folder
 from trainwright.storage.errors import NoSpace, StorageError
 from trainwright.storage.scratch import scratch_folder
 from trainwright.storage.uri import StorageUri
@@ -103,7 +102,8 @@ def test_ignored_files_stay_behind(source: Path, target: Path) -> None:
 
 
 def test_a_copy_that_a_full_disk_cut_off_goes_on(source: Path, target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real, copied = source_module.copy_file, []
+    monkeypatch.setattr(local_folder, "_AT_ONCE", 1)
+    real, copied = local_folder.copy_new_file, []
 
     def copy(limit: int) -> Callable[..., object]:
         def call(path: Path, *rest: object, **options: object) -> object:
@@ -114,11 +114,11 @@ def test_a_copy_that_a_full_disk_cut_off_goes_on(source: Path, target: Path, mon
 
         return call
 
-    monkeypatch.setattr(source_module, "copy_file", copy(2))
+    monkeypatch.setattr(local_folder, "copy_new_file", copy(2))
     with pytest.raises(NoSpace):
         prepare(source, target)
     assert not target.exists()
-    monkeypatch.setattr(source_module, "copy_file", copy(99))
+    monkeypatch.setattr(local_folder, "copy_new_file", copy(99))
     assert prepare(source, target).matches(target)
     assert sorted(copied) == ["config.json", "model.safetensors", "tokenizer.json"]
     assert [path.name for path in target.parent.iterdir()] == ["model"]
@@ -127,7 +127,7 @@ def test_a_copy_that_a_full_disk_cut_off_goes_on(source: Path, target: Path, mon
 def test_what_an_earlier_attempt_fetched_with_other_patterns_is_not_taken(
     source: Path, target: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = source_module.copy_file
+    real = local_folder.copy_new_file
 
     def all_but_the_last(path: Path, *rest: object, **options: object) -> object:
         if path.name == "tokenizer.json":
@@ -136,7 +136,7 @@ def test_what_an_earlier_attempt_fetched_with_other_patterns_is_not_taken(
 
     (source / "extra.txt").write_bytes(b"x")
     os.utime(source / "extra.txt", ns=(1, 1))
-    monkeypatch.setattr(source_module, "copy_file", all_but_the_last)
+    monkeypatch.setattr(local_folder, "copy_new_file", all_but_the_last)
     with pytest.raises(StorageError):
         prepare(source, target)
     monkeypatch.undo()

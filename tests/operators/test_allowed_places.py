@@ -59,6 +59,7 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("resume", "never"),
         ("resume", "s3://bucket/team/checkpoint-5"),
         ("model_uri", ""),
+        ("dataset_uri", "hf://datasets/org/x@main/folder"),
     ],
 )
 def test_what_is_below_a_prefix_is_allowed(data: Path, parameter: str, place: str) -> None:

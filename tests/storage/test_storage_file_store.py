@@ -229,7 +229,7 @@ def test_only_one_at_a_time_is_inside_exclusive(store: Store, root: Path) -> Non
 
 
 def test_a_scheme_that_cannot_be_exported_to_is_said() -> None:
-    with pytest.raises(StorageError, match="exports to hf:// are not supported yet"):
+    with pytest.raises(StorageError, match="hf:// is not a store"):
         open_store("hf://org/name")
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from trainwright.storage.errors import StorageError
 from trainwright.storage.foreign_texts import without_credentials
-from trainwright.storage.s3_errors import obstore_errors
+from trainwright.storage.objects.errors import obstore_errors
 from trainwright.storage.uri import StorageUri
 
 CANARY = "canary9f1c"

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from trainwright.storage.errors import ExpiredCredentials, NoAccess, StorageError, Transient
-from trainwright.storage.object_connection import ObjectConnection
+from trainwright.storage.objects.connection import ObjectConnection
 from trainwright.storage.parallel import Stop, TransferStopped, for_each
 from trainwright.storage.store import Capabilities
 from trainwright.storage.uri import StorageUri

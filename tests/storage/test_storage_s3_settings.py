@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from trainwright.storage.errors import NoAccess, StorageError
-from trainwright.storage.s3_settings import S3Settings
+from trainwright.storage.objects.s3_settings import S3Settings
 from trainwright.storage.uri import StorageUri
 
 AWS = {"AWS_ACCESS_KEY_ID": "id", "AWS_SECRET_ACCESS_KEY": "secret"}

@@ -20,11 +20,11 @@ from trainwright.storage import open_store
 from trainwright.storage.checksums import Checksums
 from trainwright.storage.digests import no_progress
 from trainwright.storage.errors import AlreadyExists, LockLost, NoAccess, NoBucket, NotFound, StorageError, Unreachable
-from trainwright.storage.object_lease import hold_lease
-from trainwright.storage.object_store import PART, LeaseFile
+from trainwright.storage.objects.lease import hold_lease
+from trainwright.storage.objects.object_store import PART, LeaseFile
+from trainwright.storage.objects.s3_listing import list_objects
+from trainwright.storage.objects.s3_store import S3Store
 from trainwright.storage.process_identity import identity
-from trainwright.storage.s3_listing import list_objects
-from trainwright.storage.s3_store import S3Store
 from trainwright.storage.store import Capabilities, Lock, StoredFile
 from trainwright.storage.uri import StorageUri
 

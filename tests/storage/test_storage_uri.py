@@ -67,7 +67,7 @@ def test_there_is_one_spelling(text: str, canonical: str) -> None:
         "",
         "data/set",
         "/data/set",
-        "gs://bucket/key",
+        "ftp://bucket/key",
         "s3://",
         "s3:///key",
         "s3://b",

@@ -15,7 +15,7 @@ from pathlib import Path
 from trainwright.initializers.errors import InitializerError
 from trainwright.initializers.fetched import Fetched
 from trainwright.initializers.file_filter import FileFilter, StartProgress
-from trainwright.initializers.hub_api import HubFile, HubRepository, hub_token
+from trainwright.initializers.hub_api import HubFile, HubRepository
 from trainwright.initializers.hub_cache import COMMIT, cached_commit, fetch_cached, is_offline
 from trainwright.storage.digests import ProgressCallback
 from trainwright.storage.errors import ChecksumMismatch, StorageError
@@ -24,6 +24,7 @@ from trainwright.storage.http.downloads import Download, download_files
 from trainwright.storage.http.errors import HttpError, is_transient
 from trainwright.storage.http.remote_file import RemoteFile
 from trainwright.storage.http.retries import Retries, RetryPolicy
+from trainwright.storage.hub_environment import hub_token
 from trainwright.storage.transfer import check_space
 from trainwright.storage.uri import StorageUri
 

@@ -10,7 +10,6 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
 
@@ -20,14 +19,13 @@ from trainwright.storage.http.client import HttpClient
 from trainwright.storage.http.content_digest import ContentDigest
 from trainwright.storage.http.errors import HttpError
 from trainwright.storage.http.retries import Retries
-from trainwright.storage.plain_files import read_plain
+from trainwright.storage.hub_environment import hub_endpoint, hub_token
 from trainwright.storage.uri import StorageUri
 
-_PUBLIC = "https://huggingface.co"
 _MAX_ANSWER = 64 * 1024 * 1024
 _MAX_PAGES = 10_000
-_MAX_TOKEN = 4096
 _MAX_NAME = 96
+_MAX_LINK = 4096
 _NEXT = re.compile(r'<([^<>]{1,4096})>; rel="next"')
 _HEX = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}", re.ASCII)
 
@@ -113,7 +111,7 @@ class HubRepository:
         with self.errors():
             content, headers = retries.call(lambda: self.client.read(url, _MAX_ANSWER))
         try:
-            return json.loads(content), headers.get("Link", "")[:_MAX_TOKEN]
+            return json.loads(content), headers.get("Link", "")[:_MAX_LINK]
         except (ValueError, RecursionError):
             raise StorageError(f"{self.uri}: the hub's answer is not JSON; check HF_ENDPOINT") from None
 
@@ -138,39 +136,6 @@ class HubRepository:
 
 class _EntryNotFound(StorageError):
     """The commit has no such file or folder."""
-
-
-def hub_endpoint(environ: Mapping[str, str]) -> str:
-    """Return the address of the hub without a slash at its end."""
-    return (environ.get("HF_ENDPOINT", "").strip() or _PUBLIC).rstrip("/")
-
-
-def hub_token(environ: Mapping[str, str]) -> str:
-    """Return the token from the variables of Trainer's initializers, else from where Hugging Face libraries find it, or "".
-
-    It is never logged or stored.
-    """
-    for name in ("ACCESS_TOKEN", "HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"):
-        if token := environ.get(name, "").strip():
-            return token
-    if is_set(environ, "HF_HUB_DISABLE_IMPLICIT_TOKEN"):
-        return ""
-    path = environ.get("HF_TOKEN_PATH", "") or str(hub_home(environ) / "token")
-    try:
-        return read_plain(Path(path).expanduser(), _MAX_TOKEN).decode().strip()
-    except (OSError, StorageError, ValueError):
-        return ""
-
-
-def hub_home(environ: Mapping[str, str]) -> Path:
-    """Return the folder of Hugging Face libraries."""
-    cache = environ.get("XDG_CACHE_HOME", "") or "~/.cache"
-    return Path(environ.get("HF_HOME", "") or f"{cache}/huggingface").expanduser()
-
-
-def is_set(environ: Mapping[str, str], name: str) -> bool:
-    """Whether a variable of the Hugging Face libraries is true."""
-    return environ.get(name, "").strip().upper() in ("1", "ON", "YES", "TRUE")
 
 
 def _check_name(uri: StorageUri) -> None:

@@ -56,7 +56,7 @@ def _preparation(uri: str, ignore: tuple[str, ...], start_progress: StartProgres
         architecture = _checked_architecture(scratch, uri)
         files = _receipt_files(scratch, fetched)
         size = sum(file.size for file in files)
-        details = {"architecture": architecture, "bytes": size}
+        details = {"architecture": architecture, "bytes": size, **fetched.details}
         receipt = Receipt(kind="model", source=uri, revision=revision or "", options=options, files=files, details=details)
         receipt.write(scratch)
         log.info("model prepared uri=%s bytes=%d digest=%s", uri, size, receipt.digest)

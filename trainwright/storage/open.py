@@ -14,7 +14,15 @@ def open_store(uri: str | StorageUri) -> Store:
     if parsed.scheme == "file":
         return FileStore(parsed)
     if parsed.scheme == "s3":
-        from trainwright.storage.s3_store import S3Store  # needs obstore, an optional dependency
+        from trainwright.storage.objects.s3_store import S3Store  # needs obstore, an optional dependency
 
         return S3Store(parsed)
-    raise StorageError(f"{parsed}: exports to {parsed.scheme}:// are not supported yet; supported: file://, s3://")
+    if parsed.scheme == "gs":
+        from trainwright.storage.objects.gcs_store import GcsStore
+
+        return GcsStore(parsed)
+    if parsed.scheme == "az":
+        from trainwright.storage.objects.azure_store import AzureStore
+
+        return AzureStore(parsed)
+    raise StorageError(f"{parsed}: {parsed.scheme}:// is not a store; supported: file://, s3://, gs://, az://")

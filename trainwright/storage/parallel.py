@@ -45,15 +45,28 @@ def for_each(items: Sequence[Item], action: Callable[[Item], Result], *, at_once
     """
     if len(items) <= 1 or at_once == 1:
         return [action(item) for item in items]
-    with ThreadPoolExecutor(min(at_once, len(items)), thread_name_prefix="transfer") as pool:
-        futures = [pool.submit(action, item) for item in items]
+    failed = threading.Event()
+
+    def act(item: Item) -> Result:
+        if failed.is_set():
+            raise TransferStopped("another transfer failed")
         try:
-            done, _ = wait(futures, return_when=FIRST_EXCEPTION)
-            for future in done:
-                future.result()
+            return action(item)
         except BaseException:
-            if stop is not None:
-                stop.set()
-            pool.shutdown(wait=True, cancel_futures=True)
+            failed.set()
             raise
-        return [future.result() for future in futures]
+
+    with ThreadPoolExecutor(min(at_once, len(items)), thread_name_prefix="transfer") as pool:
+        futures = [pool.submit(act, item) for item in items]
+        try:
+            wait(futures, return_when=FIRST_EXCEPTION)
+        finally:
+            if failed.is_set() or not all(future.done() for future in futures):
+                failed.set()
+                if stop is not None:
+                    stop.set()
+                pool.shutdown(wait=True, cancel_futures=True)
+    errors = [error for future in futures if not future.cancelled() and (error := future.exception()) is not None]
+    if errors:
+        raise next((error for error in errors if not isinstance(error, TransferStopped)), errors[0])
+    return [future.result() for future in futures]

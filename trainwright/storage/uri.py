@@ -14,7 +14,8 @@ from trainwright.storage.errors import BadUri, StorageError
 from trainwright.storage.foreign_texts import shown_uri
 from trainwright.storage.web_address import parsed_address
 
-SCHEMES = ("file", "hf", "http", "https", "s3")
+SCHEMES = ("az", "file", "gs", "hf", "http", "https", "s3")
+_BUCKETS = ("az", "gs", "s3")
 _SYNTAX = re.compile(r"^([a-z][a-z0-9+.-]*)://(.*)$", re.IGNORECASE | re.DOTALL)
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,61}[A-Za-z0-9]", re.ASCII)
 _HUB_NAME = re.compile(r"[A-Za-z0-9_][\w.-]*(/[A-Za-z0-9_][\w.-]*)?", re.ASCII)
@@ -27,10 +28,11 @@ _EXPECTED_HUB = "expected hf://[datasets/|models/]org/name[@revision][/path]"
 
 @dataclass(frozen=True)
 class StorageUri:
-    """`file:///abs/path`, `hf://[datasets/|models/]org/name[@revision][/path]`, `s3://bucket/key`, or an http(s) address of a file.
+    """`file:///abs/path`, `hf://[datasets/|models/]org/name[@revision][/path]`, `s3://bucket/key`, `gs://bucket/key`,
+    `az://container/key`, or an http(s) address of a file.
 
-    An S3 key and a path in a repository are not percent-decoded, as in other tools. `location` is `bucket/key` for S3, `org/name` for
-    the hub, and `host/path`, percent-encoded, for http(s).
+    A key and a path in a repository are not percent-decoded, as in other tools. `location` is `bucket/key` for object stores,
+    `org/name` for the hub, and `host/path`, percent-encoded, for http(s).
     """
 
     scheme: str
@@ -56,8 +58,8 @@ class StorageUri:
             raise BadUri(f"{shown_uri(text)}: the scheme {scheme!r} is not supported yet; supported: {', '.join(SCHEMES)}")
         if scheme == "file":
             return cls("file", _file_path(text, rest))
-        if scheme == "s3":
-            return cls("s3", _object(text, rest))
+        if scheme in _BUCKETS:
+            return cls(scheme, _object(text, scheme, rest))
         if scheme == "hf":
             return _repository(text, rest)
         return _web_file(text, f"{scheme}://{rest}")
@@ -75,12 +77,12 @@ class StorageUri:
 
     @property
     def bucket(self) -> str:
-        """The bucket of an `s3://` URI."""
+        """The bucket of an object store's URI; for Azure the container."""
         return self.location.partition("/")[0]
 
     @property
     def key(self) -> str:
-        """The key of an `s3://` URI without leading and trailing slashes; empty for the whole bucket."""
+        """The key of an object store's URI without leading and trailing slashes; empty for the whole bucket."""
         return self.location.partition("/")[2]
 
     @property
@@ -116,11 +118,11 @@ def _file_path(text: str, rest: str) -> str:
     return posixpath.normpath("/" + path.lstrip("/"))
 
 
-def _object(text: str, rest: str) -> str:
+def _object(text: str, scheme: str, rest: str) -> str:
     bucket, _, key = rest.partition("/")
     key = key.strip("/")
     if not _BUCKET.fullmatch(bucket):
-        raise BadUri(f"{shown_uri(text)}: expected s3://bucket/key, but this is not a valid bucket name")
+        raise BadUri(f"{shown_uri(text)}: expected {scheme}://bucket/key, but this is not a valid bucket name")
     if key and any(part in ("", ".", "..") for part in key.split("/")):
         raise BadUri(f"{shown_uri(text)}: a key cannot contain empty parts, . or ..")
     if any(ord(letter) < 32 or ord(letter) == 127 for letter in key):

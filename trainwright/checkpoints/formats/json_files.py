@@ -29,7 +29,6 @@ _CONFIGS = (
 _COMPANIONS = (
     ("adapter_model.safetensors", "adapter_config.json"),
     ("generation_config.json", "config.json"),
-    ("tokenizer.json", "tokenizer_config.json"),
 )
 """A library writes the second file whenever it writes the first."""
 

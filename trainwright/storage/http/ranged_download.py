@@ -29,8 +29,8 @@ _STREAMS = 4
 """Concurrent ranges of one file."""
 _SPAN = 64 * 1024 * 1024
 """Bytes of a range. The hub is asked for a new address of each, and limits requests."""
-_BUFFER = 512 * 1024
-_READ_BACK = 1024 * 1024
+_BUFFER = 1024 * 1024
+_READ_BACK = 512 * 1024
 
 
 def download_ranges(

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 from trainwright.storage.errors import NoAccess, StorageError
 from trainwright.storage.foreign_texts import without_credentials
+from trainwright.storage.objects.options import client_options, import_obstore, retry_options
 from trainwright.storage.uri import StorageUri
 
 _DEFAULT_REGION = "us-east-1"
@@ -84,7 +85,7 @@ class S3Settings:
 
         With `sends_checksums` every upload has its CRC64NVME, for the store to check. Raises NoAccess, StorageError.
         """
-        library = _obstore()
+        library = import_obstore("s3")
         provider, region = None, self.region
         if not self.anonymous:
             provider, region = self._credentials(uri)
@@ -102,21 +103,14 @@ class S3Settings:
             config["checksum_algorithm"] = "CRC64NVME"
         if self.endpoint:
             config["endpoint"] = self.endpoint
-        client: dict[str, object] = {
-            "allow_http": self.endpoint.startswith("http://"),
-            "connect_timeout": timedelta(seconds=10),
-            "read_timeout": timedelta(minutes=2),
-            "timeout": timedelta(hours=6),  # of a whole file
-        }
-        if headers:
-            client["default_headers"] = dict(headers)
-        if self.ca_bundle:
-            client["root_certificate"] = _read_bundle(self.ca_bundle)
-        backoff = {"init_backoff": timedelta(milliseconds=200), "max_backoff": timedelta(seconds=15), "base": 2}
-        retry = {"max_retries": 1000, "retry_timeout": timedelta(seconds=retry_seconds), "backoff": backoff}
+        client = client_options(allow_http=self.endpoint.startswith("http://"), ca_bundle=self.ca_bundle, headers=headers)
         try:
             return library.store.S3Store(
-                uri.bucket, config=config, client_options=client, retry_config=retry, credential_provider=provider
+                uri.bucket,
+                config=config,
+                client_options=client,
+                retry_config=retry_options(retry_seconds),
+                credential_provider=provider,
             )
         except (ValueError, library.exceptions.BaseError) as error:  # a CA file without certificates, an invalid endpoint
             raise StorageError(f"{uri}: {without_credentials(error)}; check AWS_CA_BUNDLE and AWS_ENDPOINT_URL") from None
@@ -191,24 +185,6 @@ def _is_loopback(host: str) -> bool:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
-
-
-def _read_bundle(path: str) -> bytes:
-    try:
-        with open(path, "rb") as file:
-            return file.read()
-    except OSError as error:
-        raise StorageError(f"AWS_CA_BUNDLE: {path}: {error.strerror}") from error
-
-
-def _obstore() -> Any:
-    try:
-        import obstore
-        import obstore.exceptions
-        import obstore.store
-    except ImportError as error:
-        raise StorageError("s3:// needs the package obstore: install trainwright[s3]") from error
-    return obstore
 
 
 def _boto3() -> Any:

@@ -7,13 +7,13 @@ from collections.abc import Callable
 from typing import Any
 
 from trainwright.storage.errors import DamagedUpload, NoAccess, NotFound, StorageError, Transient
-from trainwright.storage.object_connection import FIRST_CONTACT_SECONDS, ObjectConnection
-from trainwright.storage.object_lease import LEASE_SECONDS
-from trainwright.storage.object_store import ObjectStore
-from trainwright.storage.s3_errors import boto3_errors, obstore_errors
-from trainwright.storage.s3_incomplete_uploads import abort_incomplete_uploads
-from trainwright.storage.s3_listing import ListedObject
-from trainwright.storage.s3_settings import S3Settings
+from trainwright.storage.objects.connection import FIRST_CONTACT_SECONDS, ObjectConnection
+from trainwright.storage.objects.errors import boto3_errors, obstore_errors
+from trainwright.storage.objects.lease import LEASE_SECONDS
+from trainwright.storage.objects.object_store import ListedObject, ObjectStore
+from trainwright.storage.objects.s3_incomplete_uploads import abort_incomplete_uploads
+from trainwright.storage.objects.s3_listing import list_objects
+from trainwright.storage.objects.s3_settings import S3Settings
 from trainwright.storage.store import StoredFile
 from trainwright.storage.uri import StorageUri
 
@@ -30,10 +30,9 @@ class S3Store(ObjectStore):
         super().__init__(uri, connection, lease_seconds=lease_seconds)
         self._client = functools.cache(self._settings.boto3_client)  # shared by the stores below this one
 
-    def stat(self, key: str) -> ListedObject:
-        """Return size and ETag of a file. Raises NotFound."""
-        found = self._get(key, head=True)
-        return ListedObject(key, found.meta["size"], str(found.meta["e_tag"] or ""))
+    def list_objects(self) -> list[ListedObject]:
+        """With boto3: obstore omits unusual names of others."""
+        return list_objects(self.uri, self._settings)
 
     def inspect(self, key: str) -> StoredFile | None:
         """Return size and checksum; the checksum is empty where the store has none."""

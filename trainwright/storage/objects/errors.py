@@ -1,4 +1,4 @@
-"""Converts errors of obstore and boto3: one line with the URI and a fix, and never a key or a signature."""
+"""Converts errors of object stores, as obstore and boto3 raise them: one line with a fix, never a key or a signature."""
 
 from __future__ import annotations
 
@@ -39,7 +39,12 @@ _DAMAGED = ("BadDigest", "XAmzContentSHA256Mismatch", "XAmzContentChecksumMismat
 """Answers with status 400 to a request that was damaged or cut off on its way."""
 _TRANSIENT = ("408", "416", "429")
 """416 answers to a broken download that was resumed by a length which was wrong."""
-_CHECK_CREDENTIALS = "check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN and the policies of the bucket"
+_CHECK_CREDENTIALS = {
+    "s3": "check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN and the policies of the bucket",
+    "gs": "check GOOGLE_APPLICATION_CREDENTIALS and the roles of the service account",
+    "az": "check AZURE_STORAGE_ACCOUNT_NAME, AZURE_STORAGE_ACCOUNT_KEY and the roles of the identity",
+}
+_CHECK_ADDRESS = {"s3": "AWS_ENDPOINT_URL and AWS_REGION", "gs": "its name", "az": "AZURE_STORAGE_ACCOUNT_NAME"}
 
 
 @contextlib.contextmanager
@@ -72,17 +77,19 @@ def boto3_errors(uri: StorageUri) -> Iterator[None]:
         status = str(answer.get("ResponseMetadata", {}).get("HTTPStatusCode", ""))
         raise _translated(uri, str(answer.get("Error", {}).get("Code", "")), status, "") from None
     except NoCredentialsError:
-        raise NoAccess(f"{uri}: no credentials; {_CHECK_CREDENTIALS}") from None
+        raise NoAccess(f"{uri}: no credentials; {_CHECK_CREDENTIALS[uri.scheme]}") from None
     except BotoCoreError as error:
         raise _translated(uri, "", "", f"HTTP error: {error}") from None
 
 
 def _translated(uri: StorageUri, code: str, status: str, text: str) -> StorageError:
-    if code == "NoSuchBucket":
-        return NoBucket(f"{uri}: the bucket {uri.bucket!r} does not exist; create it, or check AWS_ENDPOINT_URL and AWS_REGION")
+    if code in ("NoSuchBucket", "ContainerNotFound"):
+        return NoBucket(f"{uri}: the bucket {uri.bucket!r} does not exist; create it, or check {_CHECK_ADDRESS[uri.scheme]}")
     if code in _REFUSED or status in ("401", "403"):
         refused = ExpiredCredentials if code in _EXPIRED else NoAccess
-        return refused(f"{uri}: access denied: {_REFUSED.get(code, code or f'status {status}')}; {_CHECK_CREDENTIALS}")
+        return refused(
+            f"{uri}: access denied: {_REFUSED.get(code, code or f'status {status}')}; {_CHECK_CREDENTIALS[uri.scheme]}"
+        )
     if code == "NotImplemented" or status == "501":
         return NotSupported(f"{uri}: the store does not support this request")
     if code == "ConditionalRequestConflict":

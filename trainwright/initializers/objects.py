@@ -1,10 +1,12 @@
-"""An S3 bucket as a source: all objects below a prefix, or a single object, verified by size and digest."""
+"""An object store as a source: all objects below a prefix, or a single object, verified by size and digest."""
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from trainwright.initializers.errors import InitializerError
@@ -13,9 +15,9 @@ from trainwright.initializers.file_filter import FileFilter
 from trainwright.storage.digests import ProgressCallback, file_digest, no_progress
 from trainwright.storage.durable import sync_files
 from trainwright.storage.errors import ChecksumMismatch, NoAccess, NoBucket, NotFound, StorageError
+from trainwright.storage.objects.object_store import ListedObject, ObjectStore
+from trainwright.storage.open import open_store
 from trainwright.storage.parallel import Stop, for_each
-from trainwright.storage.s3_listing import ListedObject, list_objects
-from trainwright.storage.s3_store import S3Store
 from trainwright.storage.store import StoredFile
 from trainwright.storage.transfer import check_space, disk_errors
 from trainwright.storage.uri import StorageUri
@@ -51,17 +53,15 @@ def fetch_objects(
 
     Raises InitializerError (no access, no such bucket, no match), ChecksumMismatch, StorageError (the source changed), NoSpace.
     """
-    try:
+    with access_errors():
         base, objects = _objects(uri, file_filter)
-    except (NoAccess, NoBucket) as error:
-        raise InitializerError(str(error)) from error
     if not objects:
         raise InitializerError(f"{uri} has no file that matches {', '.join(file_filter.allow)}")
     first = _revision(objects)
     if revision is not None and first != revision:
         raise StorageError(f"{uri} changed during the download; try again")
     check_space(target, sum(each.size for each in objects if not (target / each.name).is_file()))
-    stop, store = Stop(), S3Store(base)
+    stop, store = Stop(), _open(base)
     on_progress = stop.watch(start_progress(sum(each.size for each in objects)))
 
     def fetch_one(each: ListedObject) -> str:
@@ -76,7 +76,7 @@ def fetch_objects(
     return Fetched(paths, dict(zip(paths, digests, strict=True)))
 
 
-def _fetch(store: S3Store, each: ListedObject, local_path: Path, same_revision: bool, on_progress: ProgressCallback) -> str:
+def _fetch(store: ObjectStore, each: ListedObject, local_path: Path, same_revision: bool, on_progress: ProgressCallback) -> str:
     """Return the SHA-256. A file of an earlier attempt is used if it is of the same revision: a part of one would be shorter."""
     if same_revision and local_path.is_file() and local_path.stat().st_size == each.size:
         on_progress(each.size)
@@ -91,7 +91,7 @@ def _fetch(store: S3Store, each: ListedObject, local_path: Path, same_revision: 
     raise ChecksumMismatch(f"{where} is corrupt or has changed: received {arrived.size} bytes, expected {each.size}; try again")
 
 
-def _is_as_stored(store: S3Store, each: ListedObject, local_path: Path, arrived: StoredFile) -> bool:
+def _is_as_stored(store: ObjectStore, each: ListedObject, local_path: Path, arrived: StoredFile) -> bool:
     """Compare with the ETag if that is the MD5 of the contents, else with the CRC64NVME, as far as the store has one."""
     etag = each.etag.strip('"')
     if each.size <= _MD5_BYTES and hashlib.md5(local_path.read_bytes(), usedforsecurity=False).hexdigest() == etag:
@@ -101,18 +101,33 @@ def _is_as_stored(store: S3Store, each: ListedObject, local_path: Path, arrived:
     return not known or known == arrived.crc64nvme
 
 
+@contextlib.contextmanager
+def access_errors() -> Iterator[None]:
+    """A store that denies access, or has no such bucket, is an unusable source: a retry cannot succeed."""
+    try:
+        yield
+    except (NoAccess, NoBucket) as error:
+        raise InitializerError(str(error)) from error
+
+
 def _objects(uri: StorageUri, file_filter: FileFilter) -> tuple[StorageUri, list[ListedObject]]:
     """Return the URI that the names are relative to, and the matching objects."""
-    found = list_objects(uri)
+    found = _open(uri).list_objects()
     if found or not uri.key:
         return uri, [each for each in found if file_filter.matches(each.name)]
     folder, _, name = uri.location.rpartition("/")
-    base = StorageUri("s3", folder)
+    base = replace(uri, location=folder)
     try:
-        single = S3Store(base).stat(name)
+        single = _open(base).stat(name)
     except NotFound as error:
         raise InitializerError(f"{uri} does not exist: there is no object with this key or prefix") from error
     return base, [single]
+
+
+def _open(uri: StorageUri) -> ObjectStore:
+    store = open_store(uri)
+    assert isinstance(store, ObjectStore)  # by its scheme
+    return store
 
 
 def _revision(objects: list[ListedObject]) -> str:

@@ -20,10 +20,10 @@ from typing import Any, BinaryIO, TypeVar
 from trainwright.storage.checksums import Checksums
 from trainwright.storage.digests import ProgressCallback, no_progress
 from trainwright.storage.errors import AlreadyExists, NoAccess, NoBucket, NotFound, NotSupported, StorageError, Transient
-from trainwright.storage.object_connection import ObjectConnection
-from trainwright.storage.object_lease import LEASE_SECONDS, hold_lease
+from trainwright.storage.objects.connection import ObjectConnection
+from trainwright.storage.objects.errors import obstore_errors
+from trainwright.storage.objects.lease import LEASE_SECONDS, hold_lease
 from trainwright.storage.plain_files import open_plain
-from trainwright.storage.s3_errors import obstore_errors
 from trainwright.storage.store import MAX_SMALL_FILE, Capabilities, Lock, StoredFile
 from trainwright.storage.transfer import chunks_of, disk_errors, open_new
 from trainwright.storage.uri import StorageUri
@@ -34,13 +34,27 @@ PART = 6 * 1024 * 1024
 _CONCURRENT_PARTS = 3
 _MAX_PARTS = 9_000
 _STREAM_CHUNK = 1024 * 1024
-_NO_ETAG = '"00000000000000000000000000000000"'
 _CONTROL = re.compile(r"[\0-\x1f\x7f]")
 Result = TypeVar("Result")
 
 
+@dataclass(frozen=True)
+class ListedObject:
+    """An object: `name` is relative to the listed URI, `size` is in bytes."""
+
+    name: str
+    size: int
+    etag: str
+
+
 class ObjectStore:
-    """Implements `Store` for all object stores. Keys outside of the prefix are rejected."""
+    """Implements `Store` for all object stores. Keys outside of the prefix are rejected.
+
+    A version of an object is what the store's conditions name: its ETag, unless a subclass says otherwise.
+    """
+
+    never_matches = '"00000000000000000000000000000000"'
+    """A version that no object has."""
 
     def __init__(self, uri: StorageUri, connection: ObjectConnection, *, lease_seconds: float = LEASE_SECONDS):
         self.uri = uri
@@ -65,6 +79,14 @@ class ObjectStore:
             self._try_to_write(key)
         finally:
             self.delete(key)
+
+    def version_of(self, shown: Any) -> str:
+        """Return the version in what obstore tells of an object, or of a write."""
+        return str(shown["e_tag"] or "")
+
+    def condition(self, version: str) -> dict[str, str]:
+        """Return the condition that an object has this version, for obstore."""
+        return {"e_tag": version}
 
     def capabilities(self) -> Capabilities:
         """Try them once per bucket and process, with a small object that is then deleted. Raises StorageError."""
@@ -103,7 +125,7 @@ class ObjectStore:
         return self._stream(key, on_progress, lambda _chunk: None)
 
     def read(self, key: str) -> bytes:
-        return self.read_with_etag(key)[0]
+        return self.read_with_version(key)[0]
 
     def read_range(self, key: str, start: int, length: int) -> bytes:
         import obstore
@@ -129,10 +151,10 @@ class ObjectStore:
         self._write(key, content, "overwrite")
 
     def compare_and_swap(self, key: str, old: bytes | None, new: bytes) -> bool:
-        etag = None
+        version = None
         if old is not None:
             try:
-                content, etag = self.read_with_etag(key)
+                content, version = self.read_with_version(key)
             except NotFound:
                 return False
             if content != old:
@@ -140,19 +162,33 @@ class ObjectStore:
         elif self.head(key) is not None:
             return False
         try:
-            return self.put_if(key, new, etag) is not None
+            return self.put_if(key, new, version) is not None
         except NotSupported:
             self.replace(key, new)
             return True
 
     def list_files(self, prefix: str = "") -> Iterator[tuple[str, int]]:
+        for each in self._list(prefix):
+            yield each.name, each.size
+
+    def list_objects(self) -> list[ListedObject]:
+        """Return all objects, sorted by name, without folder placeholders. Raises StorageError."""
+        return sorted((each for each in self._list("") if not each.name.endswith("/")), key=lambda each: each.name)
+
+    def stat(self, key: str) -> ListedObject:
+        """Return size and ETag of a file. Raises NotFound."""
+        found = self._get(key, head=True)
+        return ListedObject(key, found.meta["size"], str(found.meta["e_tag"] or ""))
+
+    def _list(self, prefix: str) -> Iterator[ListedObject]:
         import obstore
 
-        root = f"{self._path(prefix)}/" if prefix else f"{self.uri.key}/" if self.uri.key else ""
+        own = f"{self.uri.key}/" if self.uri.key else ""
+        root = f"{self._path(prefix)}/" if prefix else own
         with obstore_errors(self.uri):
             for batch in obstore.list(self._connection.bucket, root):
                 for each in batch:
-                    yield each["path"].removeprefix(f"{self.uri.key}/" if self.uri.key else ""), each["size"]
+                    yield ListedObject(each["path"].removeprefix(own), each["size"], str(each["e_tag"] or ""))
 
     def delete(self, key: str) -> None:
         import obstore
@@ -186,22 +222,25 @@ class ObjectStore:
                 )
             yield lease
 
-    def read_with_etag(self, key: str) -> tuple[bytes, str]:
-        """Return a small file and its ETag. Raises NotFound, StorageError."""
+    def read_with_version(self, key: str) -> tuple[bytes, str]:
+        """Return a small file and its version. Raises NotFound, StorageError."""
 
         def read() -> tuple[bytes, str]:
             found = self._get(key)
             if found.meta["size"] > MAX_SMALL_FILE:
                 raise StorageError(f"{self.uri.join(key)} is larger than {MAX_SMALL_FILE} bytes")
             with obstore_errors(self.uri.join(key)):
-                return bytes(found.bytes()), str(found.meta["e_tag"] or "")
+                return bytes(found.bytes()), self.version_of(found.meta)
 
         return self._connection.retry(read, self.uri.join(key))
 
-    def put_if(self, key: str, content: bytes, etag: str | None) -> str | None:
-        """Write if the object has this ETag (None: if it does not exist). Returns the new ETag, or None. Raises NotSupported."""
+    def put_if(self, key: str, content: bytes, version: str | None) -> str | None:
+        """Write if the object has this version (None: if it does not exist). Returns the new version, or None.
+
+        Raises NotSupported, StorageError.
+        """
         try:
-            return self._write(key, content, "create" if etag is None else {"e_tag": etag})
+            return self._write(key, content, "create" if version is None else self.condition(version))
         except (AlreadyExists, NotFound):  # some stores answer 404 to a conditional write of a deleted object
             return None
 
@@ -217,7 +256,7 @@ class ObjectStore:
         try:
             self._try_to_write(key)
             try:
-                conditional = self.put_if(key, b"", None) is None and self.put_if(key, b"", _NO_ETAG) is None
+                conditional = self.put_if(key, b"", None) is None and self.put_if(key, b"", self.never_matches) is None
             except NotSupported:
                 conditional = False
             return Capabilities(conditional, self._connection.sends_checksums and self._checks_uploads(key))
@@ -259,7 +298,7 @@ class ObjectStore:
         def write() -> str:
             with obstore_errors(self.uri.join(key)):
                 done = obstore.put(self._connection.bucket, self._path(key), content, mode=mode, use_multipart=False)
-            return str(done["e_tag"] or "")
+            return self.version_of(done)
 
         return self._connection.retry(write, self.uri.join(key))
 
@@ -329,12 +368,12 @@ class LeaseFile:
     store: ObjectStore
     key: str
 
-    def put_if(self, content: bytes, etag: str | None) -> str | None:
-        return self.store.put_if(self.key, content, etag)
+    def put_if(self, content: bytes, version: str | None) -> str | None:
+        return self.store.put_if(self.key, content, version)
 
     def read(self) -> tuple[bytes, str] | None:
         try:
-            return self.store.read_with_etag(self.key)
+            return self.store.read_with_version(self.key)
         except NotFound:
             return None
 

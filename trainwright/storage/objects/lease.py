@@ -1,6 +1,6 @@
 """A lease in an object store: an object that its holder rewrites every few seconds to keep it.
 
-No clocks are compared: a waiting process takes the lease after it has seen the same ETag for the whole lease duration, or at
+No clocks are compared: a waiting process takes the lease after it has seen the same version for the whole lease duration, or at
 once if the holder was a process of this machine that has ended.
 """
 
@@ -27,12 +27,12 @@ _POLL = 0.5
 class LeaseObject(Protocol):
     """The object that stores a lease."""
 
-    def put_if(self, content: bytes, etag: str | None) -> str | None:
-        """Write if the object has this ETag (None: if it does not exist). Returns the new ETag, or None. Raises StorageError."""
+    def put_if(self, content: bytes, version: str | None) -> str | None:
+        """Write if the object has this version (None: if it does not exist). Returns the new version, or None. Raises StorageError."""
         ...
 
     def read(self) -> tuple[bytes, str] | None:
-        """Return content and ETag, or None if it does not exist."""
+        """Return content and version, or None if it does not exist."""
         ...
 
     def remove(self) -> None: ...
@@ -75,7 +75,7 @@ class HeldLease:
         self._lease, self._where, self._lease_seconds, self._clock = lease, where, lease_seconds, clock
         self._name = secrets.token_hex(8)
         self._renewals = 0
-        self._etag: str | None = None
+        self._version: str | None = None
         self._renewed_at = clock()
         self.was_taken_over = False
         self._is_taken = False
@@ -91,19 +91,19 @@ class HeldLease:
 
     def acquire(self, timeout: float, sleep: Callable[[float], None]) -> None:
         deadline = self._clock() + timeout
-        seen_etag, since, is_waiting = "", self._clock(), False
+        seen_version, since, is_waiting = "", self._clock(), False
         while not self._write(None):
             current = self._lease.read()
-            if current is not None and current[1] != seen_etag:
-                seen_etag, since = current[1], self._clock()
-                if has_ended(_holder_of(current[0])) and self._write(seen_etag):
+            if current is not None and current[1] != seen_version:
+                seen_version, since = current[1], self._clock()
+                if has_ended(_holder_of(current[0])) and self._write(seen_version):
                     log.info("the lock of a process of this machine that has ended was taken over uri=%s", self._where)
                     self.was_taken_over = True
                     return
                 if not is_waiting:
                     log.info("waiting for another process to release its lock, or for the lock to expire uri=%s", self._where)
                 is_waiting = True
-            elif current is not None and self._clock() - since > self._lease_seconds and self._write(seen_etag):
+            elif current is not None and self._clock() - since > self._lease_seconds and self._write(seen_version):
                 log.warning("an expired lock was taken over uri=%s", self._where)
                 self.was_taken_over = True
                 return
@@ -122,23 +122,23 @@ class HeldLease:
     def _renew(self) -> bool:
         """Rewrite the lease, unless another process has taken it. Returns whether it is held. Raises StorageError."""
         with self._renewing:
-            self._is_taken = self._is_taken or not self._write(self._etag)
+            self._is_taken = self._is_taken or not self._write(self._version)
             return not self._is_taken
 
     def is_lost(self) -> bool:
         return self._is_taken or self._clock() - self._renewed_at > self._lease_seconds
 
-    def _write(self, etag: str | None) -> bool:
-        """Write the lease if the ETag matches; returns whether it is held. A rejection may follow a retry of a successful write."""
+    def _write(self, version: str | None) -> bool:
+        """Write the lease if the version matches; returns whether it is held. A rejection may follow a retry of a successful write."""
         self._renewals += 1
         before, text = self._clock(), self._text()
-        new = self._lease.put_if(text, etag)
+        new = self._lease.put_if(text, version)
         if new is None:
             current = self._lease.read()
             new = current[1] if current is not None and current[0] == text else None
         if new is None:
             return False
-        self._etag, self._renewed_at = new, before
+        self._version, self._renewed_at = new, before
         return True
 
     def _text(self) -> bytes:

@@ -6,7 +6,7 @@ import logging
 from typing import Any
 
 from trainwright.storage.errors import NoAccess, NotFound, NotSupported
-from trainwright.storage.s3_errors import boto3_errors
+from trainwright.storage.objects.errors import boto3_errors
 from trainwright.storage.uri import StorageUri
 
 log = logging.getLogger(__name__)

@@ -2,20 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from trainwright.storage.s3_errors import boto3_errors
-from trainwright.storage.s3_settings import S3Settings
+from trainwright.storage.objects.errors import boto3_errors
+from trainwright.storage.objects.object_store import ListedObject
+from trainwright.storage.objects.s3_settings import S3Settings
 from trainwright.storage.uri import StorageUri
-
-
-@dataclass(frozen=True)
-class ListedObject:
-    """An object: `name` is relative to the listed URI, `size` is in bytes."""
-
-    name: str
-    size: int
-    etag: str
 
 
 def list_objects(uri: StorageUri, settings: S3Settings | None = None) -> list[ListedObject]:

@@ -1,0 +1,170 @@
+"""What is known about an export without its weights: where it comes from, how it was measured, and which library loads it.
+
+All of it was written by others, who may be anybody with access to the volume: it is bounded, and never executed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from trainwright.api.hub_names import is_bare_name
+from trainwright.api.one_line import one_line
+from trainwright.checkpoints.errors import CheckpointError
+from trainwright.checkpoints.exported import Export
+from trainwright.checkpoints.hf_trainer import STATE, parse_state
+from trainwright.checkpoints.manifest import Manifest
+
+_MAX_TEXT = 200
+_MAX_METRICS = 100
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+_CONFIG, _ADAPTER = "config.json", "adapter_config.json"
+_TASKS = {
+    "CAUSAL_LM": "text-generation",
+    "SEQ_CLS": "text-classification",
+    "TOKEN_CLS": "token-classification",
+    "QUESTION_ANS": "question-answering",
+    "FEATURE_EXTRACTION": "feature-extraction",
+}
+"""Of PEFT, as the Hub calls them."""
+_ARCHITECTURES = (
+    ("ForCausalLM", "text-generation"),
+    ("LMHeadModel", "text-generation"),
+    ("ForSequenceClassification", "text-classification"),
+    ("ForTokenClassification", "token-classification"),
+    ("ForQuestionAnswering", "question-answering"),
+    ("ForMaskedLM", "fill-mask"),
+)
+"""Endings of the classes of transformers."""
+
+LogHistory = list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class ExportFacts:
+    """`run` and `trainjob` are empty if unknown, as is every text. `log_history` is that of transformers' Trainer."""
+
+    uri: str
+    digest: str
+    step: int
+    format: str
+    created: str
+    supersedes: str = ""
+    """The digest of an earlier export of this step."""
+    run: str = ""
+    trainjob: str = ""
+    metrics: dict[str, float] = field(default_factory=dict)
+    origin: dict[str, str] = field(default_factory=dict)
+    """Digests of the prepared `dataset` and `model`."""
+    log_history: LogHistory = field(default_factory=list, repr=False)
+    base_model: str = ""
+    library: str = ""
+    pipeline_tag: str = ""
+
+    @property
+    def default_version(self) -> str:
+        """A name that is the same whenever the export is registered, and another one for each export."""
+        own = "" if self.run and not self.supersedes else f"-{self.digest.partition(':')[2][:8]}"
+        return f"{self.run}-step-{self.step}{own}" if self.run else f"step-{self.step}{own}"
+
+
+def read_facts(export: Export) -> ExportFacts:
+    """Read the facts of a published export: its manifest, and a few small JSON files. Raises CheckpointError, StorageError."""
+    manifest = export.manifest
+    run, trainjob = _source(manifest.source)
+    state = _document(export, STATE)
+    adapter, config = _document(export, _ADAPTER), _document(export, _CONFIG)
+    return ExportFacts(
+        uri=export.uri,
+        digest=manifest.digest,
+        step=manifest.step,
+        format=_text(manifest.format),
+        created=_text(manifest.created),
+        supersedes=manifest.supersedes,
+        run=run,
+        trainjob=trainjob,
+        metrics=dict(_metrics(manifest)),
+        origin=_origin(manifest),
+        log_history=_log_history(state),
+        base_model=_base_model(adapter, config),
+        library="peft" if adapter else "transformers" if config.get("architectures") else "",
+        pipeline_tag=_pipeline_tag(adapter, config),
+    )
+
+
+def _source(source: str) -> tuple[str, str]:
+    """Split `RUN/TRAINJOB`. The path of a local folder, which the command line records, says nothing to others."""
+    if source.startswith("/"):
+        return "", ""
+    run, slash, trainjob = source.rpartition("/")
+    return (_text(run), _text(trainjob)) if slash else (_text(source), "")
+
+
+def _metrics(manifest: Manifest) -> Iterator[tuple[str, float]]:
+    for name, value in sorted(manifest.metrics.items())[:_MAX_METRICS]:
+        if math.isfinite(value) and _text(name):
+            yield _text(name), value
+
+
+def _origin(manifest: Manifest) -> dict[str, str]:
+    origin = manifest.metadata.get("origin")
+    found = origin if isinstance(origin, dict) else {}
+    return {
+        kind: found[kind] for kind in ("dataset", "model") if isinstance(found.get(kind), str) and _DIGEST.fullmatch(found[kind])
+    }
+
+
+def _log_history(state: dict[str, Any]) -> LogHistory:
+    history = state.get("log_history")
+    return [entry for entry in history if isinstance(entry, dict)] if isinstance(history, list) else []
+
+
+def _base_model(adapter: dict[str, Any], config: dict[str, Any]) -> str:
+    """Return the base model if the configuration names one on the Hub; a path in a pod says nothing to others."""
+    for name in (adapter.get("base_model_name_or_path"), config.get("_name_or_path")):
+        if isinstance(name, str) and len(name) <= _MAX_TEXT and name == one_line(name) and is_bare_name(name):
+            return name
+    return ""
+
+
+def _pipeline_tag(adapter: dict[str, Any], config: dict[str, Any]) -> str:
+    task = adapter.get("task_type")
+    if isinstance(task, str) and task in _TASKS:
+        return _TASKS[task]
+    architectures = config.get("architectures")
+    for name in architectures if isinstance(architectures, list) else []:
+        for ending, tag in _ARCHITECTURES:
+            if isinstance(name, str) and name.endswith(ending):
+                return tag
+    return ""
+
+
+def _document(export: Export, path: str) -> dict[str, Any]:
+    """Return a small JSON file of the checkpoint, or an empty dict if it is missing or no object. Raises CheckpointError."""
+    content = export.read(path)
+    if content is None:
+        return {}
+    (listed,) = (file for file in export.manifest.files if file.path == path)
+    if hashlib.sha256(content).hexdigest() != listed.sha256:
+        raise CheckpointError(f"{export.uri_of(listed)} is corrupt: its SHA-256 differs from the manifest")
+    if path == STATE:
+        return parse_state(content) or {}
+    try:
+        document = json.loads(content)
+    except (ValueError, RecursionError):
+        return {}
+    return document if isinstance(document, dict) else {}
+
+
+def _text(text: str) -> str:
+    return one_line(text)[:_MAX_TEXT].strip()
+
+
+def is_number(value: Any) -> bool:
+    """Whether a value of a log is a finite number."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

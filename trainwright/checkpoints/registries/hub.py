@@ -1,0 +1,203 @@
+"""Publishes the model of an export in a repository of the Hugging Face Hub, as one commit.
+
+A commit is what the Hub publishes atomically, so all files are in one, made on the head that was looked at: if another one has been
+made meanwhile, nothing is published. Tags are moved last, to a commit whose files have been compared with the manifest.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from trainwright.checkpoints.errors import CheckpointError
+from trainwright.checkpoints.exported import Export
+from trainwright.checkpoints.manifest import ManifestFile
+from trainwright.checkpoints.registries.errors import RegistrationConflict, RegistrationError
+from trainwright.checkpoints.registries.export_facts import ExportFacts
+from trainwright.checkpoints.registries.fetched_files import FetchedFiles, fetched_files, uploaded_files
+from trainwright.checkpoints.registries.hub_record import RECORD, HubRecord, git_digest
+from trainwright.checkpoints.registries.hub_repository import MAIN, HubModel, RemoteFile
+from trainwright.checkpoints.registries.model_card import CARD, CURVE, CardContext, model_card
+from trainwright.checkpoints.registries.registration import Registration, RegistrationOptions
+from trainwright.checkpoints.registries.target import RegistryTarget
+
+if TYPE_CHECKING:
+    from huggingface_hub import CommitOperationAdd, CommitOperationDelete
+
+log = logging.getLogger(__name__)
+_TAG = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", re.ASCII)
+_COMMIT = re.compile(r"[0-9a-f]{40}", re.ASCII)
+
+
+def register_in_hub(
+    export: Export, facts: ExportFacts, target: RegistryTarget, options: RegistrationOptions, environ: Mapping[str, str]
+) -> Registration:
+    """Publish the model of an export in the repository of `target`, which is created, private, if it does not exist.
+
+    Nothing is committed if the head of the branch has this export already. With `version`, a tag is created; with `alias`, one
+    is moved. Raises RegistrationConflict, RegistrationError, CheckpointError, StorageError.
+    """
+    for tag in (options.version, options.alias):
+        _check_tag(tag)
+    context = CardContext(target.model, options.base_model, options.datasets, has_training_state=options.training_state)
+    with contextlib.closing(HubModel(target.model, environ)) as repository:
+        publication = _Publication(export, facts, target.branch or MAIN, options, context, repository)
+        commit, existed = publication.run()
+    return Registration("hub", target.model, commit, f"hf://{target.model}@{commit}", facts.digest, existed)
+
+
+@dataclass
+class _Publication:
+    export: Export
+    facts: ExportFacts
+    branch: str
+    options: RegistrationOptions
+    context: CardContext
+    repository: HubModel
+
+    def run(self) -> tuple[str, bool]:
+        """Return the commit, and whether it had existed."""
+        head = self.repository.get_or_create(self.branch)
+        files = uploaded_files(self.export, self.options)
+        for tag in filter(None, (self.options.version, self.options.alias)):
+            self.repository.require_no_branch(tag)
+        commit = self._tagged(files) or head
+        existed = self._has_export(commit, files)
+        if not existed:
+            commit, existed = self._publish_or_find(head, files)
+        if self.options.version:
+            self.repository.create_tag(self.options.version, commit)
+        if self.options.alias:
+            self.repository.move_tag(self.options.alias, commit)
+        log.info("event=export_registered uri=hf://%s@%s existed=%s", self.repository.name, commit, existed)
+        return commit, existed
+
+    def _tagged(self, files: tuple[ManifestFile, ...]) -> str | None:
+        """Return the commit of the version's tag. Raises RegistrationConflict if it has another export."""
+        commit = self.repository.find_commit(self.options.version) if self.options.version else None
+        if commit is not None and not self._has_export(commit, files):
+            raise RegistrationConflict(
+                f"hf://{self.repository.name}: the tag {self.options.version!r} names another commit, {commit}; "
+                "choose another version"
+            )
+        return commit
+
+    def _has_export(self, commit: str, files: tuple[ManifestFile, ...]) -> bool:
+        """Whether a commit has this export, as its record and the digests of its files say."""
+        record = self.repository.record(commit)
+        if record is None or (record.manifest, record.training_state) != (self.facts.digest, self.options.training_state):
+            return False
+        remote = self.repository.files(commit)
+        return not any(_mismatch(file, remote.get(file.path)) for file in _published(files))
+
+    def _publish_or_find(self, head: str, files: tuple[ManifestFile, ...]) -> tuple[str, bool]:
+        """Return the new commit, or the one that another process has made of the same export meanwhile."""
+        try:
+            return self._publish(head, files), False
+        except RegistrationConflict:
+            moved = self.repository.find_commit(self.branch)
+            if moved is None or not self._has_export(moved, files):
+                raise
+            return moved, True
+
+    def _publish(self, head: str, files: tuple[ManifestFile, ...]) -> str:
+        record, remote = self.repository.record(head), self.repository.files(head)
+        _check_paths(self.export, files)
+        own = {path: content for path, content in self._own_files().items() if not _is_edited(path, record, remote)}
+        published = _published(files)
+        with fetched_files(self.export, published, self.options) as fetched:
+            new = HubRecord(
+                manifest=self.facts.digest,
+                step=self.facts.step,
+                run=self.facts.run,
+                trainjob=self.facts.trainjob,
+                training_state=self.options.training_state,
+                files=tuple(sorted([*(file.path for file in published), *(path for path in own if path == CURVE)])),
+                card=git_digest(own[CARD]) if CARD in own else "",
+            )
+            commit = self.repository.commit(
+                _operations(fetched, {**own, RECORD: new.text()}, record, remote),
+                branch=self.branch,
+                parent=head,
+                message=f"Step {self.facts.step}{f' of {self.facts.run}' if self.facts.run else ''}",
+                description=f"Trainwright-Manifest: {self.facts.digest}",
+            )
+            self._verify(commit, fetched)
+        return commit
+
+    def _own_files(self) -> dict[str, bytes]:
+        """Return the model card, and the picture of the loss curve if there is one."""
+        curve = ""
+        if self.options.draw_curve is not None:
+            with contextlib.suppress(ValueError):  # no training loss was logged
+                curve = self.options.draw_curve(self.facts.log_history)
+        card = model_card(self.facts, replace(self.context, has_curve=bool(curve)))
+        return {CARD: card.encode(), **({CURVE: curve.encode()} if curve else {})}
+
+    def _verify(self, commit: str, fetched: FetchedFiles) -> None:
+        remote = self.repository.files(commit)
+        for file in fetched.files:
+            found = remote.get(file.path)
+            problem = _mismatch(file, found)
+            if not problem and found is not None and found.git:
+                problem = "" if found.git == git_digest((fetched.folder / file.path).read_bytes()) else "has other contents"
+            if problem:
+                raise CheckpointError(
+                    f"hf://{self.repository.name}@{commit}: {file.path} {problem}; no tag was moved, publish the export again"
+                )
+
+
+def _operations(
+    fetched: FetchedFiles, own: dict[str, bytes], record: HubRecord | None, remote: dict[str, RemoteFile]
+) -> list[CommitOperationAdd | CommitOperationDelete]:
+    """Return what makes the repository that of the export: files of an earlier one that this one lacks are removed."""
+    from huggingface_hub import CommitOperationAdd, CommitOperationDelete
+
+    paths = {file.path for file in fetched.files} | own.keys()
+    stale = sorted((set(record.files) if record is not None else set()) & remote.keys() - paths - {CARD, RECORD})
+    return [
+        *(CommitOperationAdd(file.path, str(fetched.folder / file.path)) for file in fetched.files),
+        *(CommitOperationAdd(path, content) for path, content in own.items()),
+        *(CommitOperationDelete(path) for path in stale),
+    ]
+
+
+def _published(files: tuple[ManifestFile, ...]) -> tuple[ManifestFile, ...]:
+    """Without a card that a library has written into the checkpoint: the repository has its own."""
+    return tuple(file for file in files if file.path != CARD)
+
+
+def _is_edited(path: str, record: HubRecord | None, remote: dict[str, RemoteFile]) -> bool:
+    """Whether a model card in the repository is not as it was written here, and so is left alone."""
+    found = remote.get(path)
+    if path != CARD or found is None or (record is not None and record.card and found.git == record.card):
+        return False
+    log.info("event=model_card_kept reason=%r", "it has been edited, or was written by others")
+    return True
+
+
+def _mismatch(file: ManifestFile, found: RemoteFile | None) -> str:
+    """Return how a file of the repository differs, as far as its listing tells; it has a SHA-256 only if it is in LFS."""
+    if found is None:
+        return "is missing"
+    if found.size != file.size:
+        return f"has {found.size} bytes instead of {file.size}"
+    return "has another SHA-256" if found.sha256 and found.sha256 != file.sha256 else ""
+
+
+def _check_paths(export: Export, files: tuple[ManifestFile, ...]) -> None:
+    """The Hub refuses some paths, and two files are written here."""
+    for file in files:
+        if file.path in (RECORD, CURVE) or file.path.split("/")[0] in (".git", ".gitattributes", ".cache"):
+            raise RegistrationError(
+                f"{export.uri_of(file)}: a repository of the hub cannot have a {file.path} of its own; rename it"
+            )
+
+
+def _check_tag(tag: str) -> None:
+    if tag and (not _TAG.fullmatch(tag) or ".." in tag or tag.endswith((".", ".lock")) or _COMMIT.fullmatch(tag)):
+        raise RegistrationError(f"{tag[:120]!r} cannot be a tag: up to 100 letters, digits, ., _ and -, no commit")

@@ -1,0 +1,40 @@
+"""Texts of others in Markdown: nothing in them becomes a link, an image, HTML, or the end of a table's cell."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from trainwright.api.one_line import one_line
+
+_MAX = 300
+_SPECIAL = re.compile(r"([\\`*_{}\[\]()#+!|~<>&$:@.-])")
+_RUNS = re.compile(r"`+")
+
+
+def escaped(text: str) -> str:
+    """Return a text in one line that Markdown shows as it is, in a table's cell, too."""
+    return _SPECIAL.sub(r"\\\1", _short(text))
+
+
+def code(text: str) -> str:
+    """Return a text as inline code, for a table's cell, too."""
+    short = _short(text)
+    if not short:
+        return ""
+    if "|" in short or "\\" in short:  # parsers disagree about bars in the code of a cell
+        return escaped(short)
+    fence = "`" * (max((len(run) for run in _RUNS.findall(short)), default=0) + 1)
+    padding = " " if short.startswith("`") or short.endswith("`") else ""
+    return f"{fence}{padding}{short}{padding}{fence}"
+
+
+def table(header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
+    """Return a table; its cells are Markdown already."""
+    lines = [header, tuple("---" for _ in header), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _short(text: str) -> str:
+    line = one_line(text)
+    return line if len(line) <= _MAX else f"{line[: _MAX - 2]} …"

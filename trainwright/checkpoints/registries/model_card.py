@@ -1,0 +1,157 @@
+"""The model card of an export: `README.md` with the front matter that the Hub reads, metrics, and where the model comes from.
+
+Everything that others have written is escaped. The export's URI is left out: a repository may be public, and a bucket private.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from trainwright.api.hub_names import is_bare_name
+from trainwright.api.one_line import one_line
+from trainwright.api.yaml_writer import to_yaml
+from trainwright.checkpoints.registries.errors import RegistrationError
+from trainwright.checkpoints.registries.export_facts import ExportFacts, LogHistory, is_number
+from trainwright.checkpoints.registries.markdown_text import code, escaped, table
+
+CARD = "README.md"
+CURVE = "loss_curve.svg"
+_MAX_ROWS = 12
+"""Of the table of losses."""
+_AUTO_CLASSES = {
+    "text-generation": "CausalLM",
+    "text-classification": "SequenceClassification",
+    "token-classification": "TokenClassification",
+    "question-answering": "QuestionAnswering",
+    "fill-mask": "MaskedLM",
+    "feature-extraction": "FeatureExtraction",
+}
+
+
+@dataclass(frozen=True)
+class CardContext:
+    """What the facts of the export do not say: the name of the repository, its sources, and whether it has a drawn loss curve."""
+
+    repository: str
+    base_model: str = ""
+    datasets: tuple[str, ...] = ()
+    has_curve: bool = False
+    has_training_state: bool = False
+
+    def __post_init__(self) -> None:
+        for name in (self.base_model, *self.datasets):
+            if name and (name != one_line(name) or not is_bare_name(name)):
+                raise RegistrationError(f"{name[:200]!r} is not org/name: a model card refers to models and datasets of the Hub")
+
+
+def model_card(facts: ExportFacts, context: CardContext) -> str:
+    """Return the card in Markdown with YAML front matter."""
+    blocks = [
+        f"# {escaped(context.repository.rpartition('/')[2])}",
+        _summary(facts, context),
+        *_metrics(facts),
+        *_training(facts, context),
+        "## How to load it",
+        _loading(facts, context),
+        "## Provenance",
+        _provenance(facts),
+        "This card was written by Trainwright. It is left alone once it has been edited.",
+    ]
+    return f"---\n{to_yaml(_front_matter(facts, context))}---\n\n" + "\n\n".join(blocks) + "\n"
+
+
+def _front_matter(facts: ExportFacts, context: CardContext) -> dict[str, Any]:
+    base_model = context.base_model or facts.base_model
+    found: dict[str, Any] = {
+        "base_model": base_model,
+        "base_model_relation": "adapter" if base_model and facts.library == "peft" else "finetune" if base_model else "",
+        "datasets": list(context.datasets),
+        "library_name": facts.library,
+        "pipeline_tag": facts.pipeline_tag,
+        "tags": ["trainwright"],
+    }
+    return {name: value for name, value in found.items() if value}
+
+
+def _summary(facts: ExportFacts, context: CardContext) -> str:
+    base_model = context.base_model or facts.base_model
+    kind = "Adapter" if facts.library == "peft" else "Checkpoint"
+    of = f" of {_hub_link(base_model)}" if base_model else ""
+    by = f" by the run {code(facts.run)}" if facts.run else ""
+    on = f" on {', '.join(_hub_link(name, 'datasets/') for name in context.datasets)}" if context.datasets else ""
+    return f"{kind}{of}, trained for {facts.step} steps{on}{by}."
+
+
+def _metrics(facts: ExportFacts) -> list[str]:
+    if not facts.metrics:
+        return []
+    rows = [(code(name), _number(value)) for name, value in facts.metrics.items()]
+    return ["## Metrics", f"As logged by training at step {facts.step}.", table(("metric", "value"), rows)]
+
+
+def _training(facts: ExportFacts, context: CardContext) -> list[str]:
+    losses = _losses(facts.log_history)
+    if not losses:
+        return []
+    picture = [f"![training loss]({CURVE})"] if context.has_curve else []
+    shown = _spread(losses, _MAX_ROWS)
+    rows = [(str(step), *("" if value is None else _number(value) for value in values)) for step, values in shown]
+    return ["## Training", *picture, table(("step", "training loss", "evaluated loss"), rows)]
+
+
+def _losses(history: LogHistory) -> list[tuple[int, tuple[float | None, float | None]]]:
+    """Return step, training and evaluated loss, sorted by step; of several entries for one step the last is used."""
+    found: dict[int, dict[str, float]] = {}
+    for entry in history:
+        step = entry.get("step")
+        if isinstance(step, int) and not isinstance(step, bool):
+            for name in ("loss", "eval_loss"):
+                if is_number(entry.get(name)):
+                    found.setdefault(step, {})[name] = float(entry[name])
+    return [(step, (values.get("loss"), values.get("eval_loss"))) for step, values in sorted(found.items())]
+
+
+def _spread(losses: list[Any], count: int) -> list[Any]:
+    """Return the first, the last, and others in between."""
+    if len(losses) <= count:
+        return losses
+    return [losses[round(number * (len(losses) - 1) / (count - 1))] for number in range(count)]
+
+
+def _loading(facts: ExportFacts, context: CardContext) -> str:
+    name = context.repository
+    auto = _AUTO_CLASSES.get(facts.pipeline_tag, "")
+    if facts.library == "peft" and auto:
+        lines = [f"from peft import AutoPeftModelFor{auto}", "", f'model = AutoPeftModelFor{auto}.from_pretrained("{name}")']
+    elif facts.library == "transformers":
+        kind = f"AutoModelFor{auto}" if auto and auto != "FeatureExtraction" else "AutoModel"
+        lines = [f"from transformers import {kind}", "", f'model = {kind}.from_pretrained("{name}")']
+    else:
+        lines = ["from huggingface_hub import snapshot_download", "", f'folder = snapshot_download("{name}")']
+    state = "The repository also contains the states from which training resumes." if context.has_training_state else ""
+    program = "\n".join(["```python", *lines, "```"])
+    return "\n\n".join(filter(None, (program, "Pass `revision=` for a certain version.", state)))
+
+
+def _provenance(facts: ExportFacts) -> str:
+    rows = [
+        ("manifest of the export", facts.digest),
+        ("run", facts.run),
+        ("TrainJob", facts.trainjob),
+        ("step", str(facts.step)),
+        ("exported", facts.created),
+        ("format", facts.format),
+        ("dataset", facts.origin.get("dataset", "")),
+        ("model", facts.origin.get("model", "")),
+    ]
+    return table(("", ""), [(name, code(value)) for name, value in rows if value])
+
+
+def _hub_link(name: str, kind: str = "") -> str:
+    """Link to a repository, whose name `is_bare_name`."""
+    return f"[{escaped(name)}](https://huggingface.co/{kind}{name})"
+
+
+def _number(value: float) -> str:
+    return f"{value:.4g}"

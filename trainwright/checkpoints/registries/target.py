@@ -1,0 +1,93 @@
+"""Where an export is registered: the URI of a model in a registry, parsed and checked before anything is contacted."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from urllib.parse import unquote, urlsplit
+
+from trainwright.checkpoints.registries.registration import Registry
+from trainwright.storage.errors import BadUri
+from trainwright.storage.foreign_texts import shown_uri
+from trainwright.storage.uri import StorageUri
+from trainwright.storage.web_address import checked_address, is_loopback
+
+_EXPECTED = "expected hf://org/name[@branch], model-registry://host[:port]/model, or mlflow://model"
+_SCHEMES = ("model-registry", "model-registry+http", "model-registry+https")
+_MODEL = re.compile(r"[^\s/:'\"\\`%\x00-\x1f\x7f](?:[^/:'\"\\`%\x00-\x1f\x7f]{0,198}[^\s/:'\"\\`%\x00-\x1f\x7f])?")
+"""Without what MLflow does not allow in names, and what would need quoting in its queries."""
+_ORG_AND_NAME = 2
+
+
+@dataclass(frozen=True)
+class RegistryTarget:
+    """A model in a registry. `address` is that of a Model Registry, `branch` that of a repository of the Hub."""
+
+    registry: Registry
+    model: str
+    address: str = ""
+    branch: str = ""
+
+    @classmethod
+    def parse(cls, text: str, name: str, environ: Mapping[str, str]) -> RegistryTarget:
+        """Parse `hf://org/name[@branch]`, `model-registry://host[:port]/model` or `mlflow://model`.
+
+        The model may be left out and given as `name`. Plain http to other machines has to be allowed. Raises BadUri.
+        """
+        scheme, separator, rest = text.strip().partition("://")
+        scheme = scheme.lower()
+        if separator and scheme == "hf":
+            return _repository(text, name)
+        if separator and scheme == "mlflow":
+            return cls("mlflow", _model(text, rest.rstrip("/"), name))
+        if separator and scheme in _SCHEMES:
+            host, _, model = rest.partition("/")
+            return cls("model-registry", _model(text, model.rstrip("/"), name), address=_address(text, scheme, host, environ))
+        raise BadUri(f"{shown_uri(text)} names no registry; {_EXPECTED}")
+
+    def __str__(self) -> str:
+        if self.registry == "hub":
+            return f"hf://{self.model}{'@' + self.branch if self.branch else ''}"
+        if self.registry == "mlflow":
+            return f"mlflow://{self.model}"
+        return f"model-registry://{self.address.partition('://')[2]}/{self.model}"
+
+
+def _repository(text: str, name: str) -> RegistryTarget:
+    uri = StorageUri.parse(text)
+    if uri.kind == "dataset" or uri.folder or len(uri.location.split("/")) != _ORG_AND_NAME:
+        raise BadUri(f"{shown_uri(text)} is not a model repository: expected hf://org/name[@branch]")
+    if name and name != uri.location:
+        raise BadUri(f"{shown_uri(text)} names the repository; it cannot have the name {shown_uri(name)}, too")
+    if uri.revision.startswith("refs/"):
+        raise BadUri(f"{shown_uri(text)}: expected the name of a branch after @")
+    return RegistryTarget("hub", uri.location, branch=uri.revision)
+
+
+def _model(text: str, quoted: str, name: str) -> str:
+    model = unquote(quoted)
+    if name and model and name != model:
+        raise BadUri(f"{shown_uri(text)} names the model {model!r}, and the name is {name!r}: leave one of them out")
+    model = model or name
+    if not model:
+        raise BadUri(f"{shown_uri(text)} names no model; {_EXPECTED}")
+    if not _MODEL.fullmatch(model) or not model.isprintable():
+        raise BadUri(f"{model[:200]!r} cannot be the name of a model: up to 200 characters, without / : % \\ and quotes")
+    return model
+
+
+def _address(text: str, scheme: str, host: str, environ: Mapping[str, str]) -> str:
+    """Return the address of a Model Registry: with TLS, except on loopback, or if the scheme says otherwise."""
+    _, _, protocol = scheme.partition("+")
+    try:
+        name = urlsplit(f"//{host}").hostname or ""
+    except ValueError:
+        name = ""
+    protocol = protocol or ("http" if is_loopback(name) else "https")
+    if "?" in host or "#" in host:
+        raise BadUri(f"{shown_uri(text)}: {_EXPECTED}")
+    try:
+        return checked_address(f"{protocol}://{host}", environ).geturl().rstrip("/")
+    except BadUri as error:
+        raise BadUri(f"{shown_uri(text)}: {error}") from None

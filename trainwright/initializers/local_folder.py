@@ -1,0 +1,84 @@
+"""A local path as a source: a file, or all matching files of a folder."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+
+from trainwright.initializers.errors import InitializerError
+from trainwright.initializers.fetched import Fetched
+from trainwright.initializers.file_filter import FileFilter, StartProgress
+from trainwright.storage.digests import file_digest
+from trainwright.storage.durable import sync_files
+from trainwright.storage.parallel import Stop, for_each
+from trainwright.storage.plain_files import folder_files
+from trainwright.storage.transfer import check_space, copy_new_file
+from trainwright.storage.uri import StorageUri
+
+_AT_ONCE = 4
+
+
+def resolve_folder_revision(uri: StorageUri, file_filter: FileFilter) -> str | None:
+    """Return a digest over names, sizes and times of the matching files, or None if the path does not exist here."""
+    source = uri.path
+    if not source.exists():
+        return None
+    root = source if source.is_dir() else source.parent
+    digest = hashlib.sha256()
+    for path in _matching_files(source, file_filter):
+        stat = os.stat(root / path)
+        digest.update(os.fsencode(path) + f"\0{stat.st_size}\0{stat.st_mtime_ns}\n".encode())
+    return f"stat:{digest.hexdigest()}"
+
+
+def copy_folder(uri: StorageUri, file_filter: FileFilter, target: Path, start_progress: StartProgress) -> Fetched:
+    """Copy the matching files to `target`, which only this process uses. Copies that are there already are compared and kept.
+
+    Not links: the source may change or be deleted during training. Raises InitializerError, StorageError, NoSpace, OSError.
+    """
+    source = uri.path
+    if not source.exists():
+        raise InitializerError(f"{uri} does not exist")
+    paths = _matching_files(source, file_filter)
+    if not paths:
+        raise InitializerError(f"{uri} has no file that matches {', '.join(file_filter.allow)}")
+    root = source if source.is_dir() else source.parent
+    within = root if source.is_dir() else None  # a single file is what the user named, link or not
+    sizes = {path: (root / path).stat().st_size for path in paths}
+    check_space(target, sum(size for path, size in sizes.items() if not _has(target / path, size)))
+    stop = Stop()
+    on_progress = stop.watch(start_progress(sum(sizes.values())))
+
+    def copy(path: Path) -> str:
+        local_path = target / path
+        if _has(local_path, sizes[path]) and (digest := file_digest(local_path)) == file_digest(root / path, within=within):
+            on_progress(sizes[path])
+            return digest
+        local_path.unlink(missing_ok=True)
+        return copy_new_file(root / path, local_path, on_progress, within=within).sha256
+
+    digests = for_each(paths, copy, at_once=_AT_ONCE, stop=stop)
+    sync_files(target / path for path in paths)
+    return Fetched(paths, dict(zip(paths, digests, strict=True)))
+
+
+def _matching_files(source: Path, file_filter: FileFilter) -> list[Path]:
+    if not source.is_dir():
+        return [Path(source.name)]
+
+    def is_wanted(path: Path) -> bool:
+        """Also a link to a folder, which would leave out all files in it without a word."""
+        return file_filter.matches(path.as_posix()) or ((source / path).is_dir() and not _is_hidden(path))
+
+    found = folder_files(source)
+    found.require_none_refused(source, is_wanted)
+    return [path for path in found.files if file_filter.matches(path.as_posix())]
+
+
+def _is_hidden(path: Path) -> bool:
+    return any(part.startswith(".") for part in path.parts)
+
+
+def _has(path: Path, size: int) -> bool:
+    return path.is_file() and path.stat().st_size == size
