@@ -20,7 +20,7 @@ from trainwright.cli import (
     validate,
     waiting,
 )
-from trainwright.cli.checkpoint_commands import catalog, transfer
+from trainwright.cli.checkpoint_commands import catalog, register, transfer
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -45,6 +45,7 @@ _MODULES = (
     rbac,
     transfer,
     catalog,
+    register,
 )
 for module in _MODULES:
     module.register(app)
