@@ -17,9 +17,13 @@ class InitializeDatasetOperator(BaseOperator):
 
     :param dataset_uri: hf://org/name, s3://bucket/folder, or file:///path to a file or a folder.
     :param workspace_path: where the workspace is mounted in the worker.
-    :param layout: layout of the source: alpaca, prompt-completion, messages or text; empty detects it from the columns.
+    :param layout: layout of the source: alpaca, prompt-completion, messages, text ...; empty detects it from the columns.
     :param test_fraction: fraction of the rows to hold out, if the source has no split.
     :param max_rows: maximum number of rows; 0 takes all.
+    :param columns: column of the source for each column to read, as ``{"prompt": "frage", "completion": "antwort"}``, or its JSON.
+    :param subset: subset of the dataset, by its name on the hub or its folder; ``*`` takes all files; empty takes the default or
+        only one.
+    :param split: split to train on; empty takes ``train``.
     :param run_id: id of the run; defaults to the DAG run's id. The run's record in the workspace lists the dataset as used.
     :param store_conn_id: connection with credentials for an object store, see docs/airflow.md.
     :param hub_conn_id: connection with the token of the hub.
@@ -32,6 +36,9 @@ class InitializeDatasetOperator(BaseOperator):
         "layout",
         "test_fraction",
         "max_rows",
+        "columns",
+        "subset",
+        "split",
         "run_id",
         "store_conn_id",
         "hub_conn_id",
@@ -45,6 +52,9 @@ class InitializeDatasetOperator(BaseOperator):
         layout: str = "",
         test_fraction: float | str = 0.1,
         max_rows: int | str = 0,
+        columns: dict[str, str] | str | None = None,
+        subset: str = "",
+        split: str = "",
         run_id: str = "",
         store_conn_id: str | None = None,
         hub_conn_id: str | None = None,
@@ -53,6 +63,7 @@ class InitializeDatasetOperator(BaseOperator):
         super().__init__(**kwargs)
         self.dataset_uri, self.workspace_path, self.layout = dataset_uri, workspace_path, layout
         self.test_fraction, self.max_rows, self.run_id = test_fraction, max_rows, run_id
+        self.columns, self.subset, self.split = columns, subset, split
         self.store_conn_id, self.hub_conn_id = store_conn_id, hub_conn_id
 
     @fail_fast()
@@ -63,7 +74,16 @@ class InitializeDatasetOperator(BaseOperator):
 
         check_places((self.store_conn_id, self.hub_conn_id), dataset_uri=self.dataset_uri, workspace_path=self.workspace_path)
         identity = task_identity(context, self.run_id)
-        options = DatasetOptions(layout=self.layout, test_fraction=float(self.test_fraction), max_rows=int(self.max_rows))
+        options = DatasetOptions.model_validate(
+            {
+                "layout": self.layout,
+                "test_fraction": float(self.test_fraction),
+                "max_rows": int(self.max_rows),
+                "columns": self.columns or {},
+                "subset": self.subset,
+                "split": self.split,
+            }
+        )
         with credentials(self.store_conn_id, self.hub_conn_id):
             receipt = prepare_run_dataset(
                 self.dataset_uri,

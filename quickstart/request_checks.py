@@ -6,7 +6,6 @@ Everything here takes less than a second, except the connection to an object sto
 from __future__ import annotations
 
 import os
-import secrets
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -14,6 +13,7 @@ from pydantic import ValidationError
 from trainwright.api.json_reader import read_json
 from trainwright.api.one_line import one_line
 from trainwright.api.text_input import Unreadable
+from trainwright.checkpoints.manifest import LATEST, MANIFEST
 from trainwright.initializers import InitializerError
 from trainwright.initializers.file_filter import FileFilter
 from trainwright.initializers.source import resolve_revision
@@ -73,15 +73,15 @@ def _check_local_source(variable: str, path: Path) -> None:
         raise RunError(f"{variable}={path}: no such file or folder")
     if not os.access(path, os.R_OK | (os.X_OK if path.is_dir() else 0)):
         raise RunError(f"{variable}={path}: no permission to read it")
-    if variable == "MODEL" and not (path / "config.json").is_file():
-        raise RunError(f"MODEL={path}: expected the folder of a transformers model, which contains config.json")
+    if variable == "MODEL" and not any((path / name).is_file() for name in ("config.json", MANIFEST, LATEST)):
+        raise RunError(f"MODEL={path}: expected the folder of a transformers model, which contains config.json, or of an export")
 
 
 def _check_export(text: str) -> None:
     """Write and remove a small file: permissions and full disks show in no other way."""
     uri = _parsed("EXPORT", text, _WRITABLE)
     try:
-        open_store(str(uri)).supports_conditional_writes(f".trainwright-check-{secrets.token_hex(8)}")
+        open_store(str(uri)).check_writable()
     except (StorageError, OSError) as error:
         raise RunError(f"EXPORT={text} cannot be written to: {one_line(error)}") from None
 

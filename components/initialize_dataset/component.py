@@ -15,20 +15,26 @@ def initialize_dataset(
     layout: str = "",
     test_fraction: float = 0.1,
     max_rows: int = 0,
+    columns: dict = {},
+    subset: str = "",
+    split: str = "",
     run_id: str = "",
 ) -> NamedTuple("Outputs", [("digest", str), ("train_rows", int), ("test_rows", int)]):
     """Fetch a dataset, map its columns to a layout that TRL reads, split it, and store it in the workspace by its digest.
 
-    Rows may have instruction and output (and input), prompt and completion, messages, or text. An existing dataset from the
-    same source and revision is reused. Several runs may prepare datasets at the same time.
+    Rows may have prompt and completion, messages, text, or one of the other layouts that docs/datasets.md lists. An existing
+    dataset from the same source and revision is reused. Several runs may prepare datasets at the same time.
 
     Args:
         dataset_uri: hf://org/name, or file:///path to a file or a folder (JSON Lines, JSON, CSV, Parquet).
         dataset: The receipt: source, revision, files with sizes and digests.
         workspace_path: Where the workspace is mounted in this step.
-        layout: Layout of the source: alpaca, prompt-completion, messages or text. Empty: detected from the columns.
+        layout: Layout of the source: alpaca, prompt-completion, messages, text ... Empty: detected from the columns.
         test_fraction: Fraction of the rows to hold out, if the source has no split.
         max_rows: Maximum number of rows; 0 takes all.
+        columns: Column of the source for each column to read, as {"prompt": "frage", "completion": "antwort"}.
+        subset: Subset of the dataset, by its name on the hub or its folder; * takes all files. Empty: the default or only one.
+        split: Split to train on. Empty: train.
         run_id: Id of the run, whose record in the workspace lists the dataset as used.
 
     Returns:
@@ -43,7 +49,9 @@ def initialize_dataset(
     from trainwright.storage import StorageError
     from trainwright.workspace import WorkspaceError
 
-    options = DatasetOptions(layout=layout, test_fraction=test_fraction, max_rows=max_rows)
+    options = DatasetOptions(
+        layout=layout, test_fraction=test_fraction, max_rows=max_rows, columns=columns, subset=subset, split=split
+    )
     try:
         receipt = prepare_run_dataset(dataset_uri, Path(workspace_path), options, owner="kfp", run_id=run_id)
     except (InitializerError, StorageError, WorkspaceError) as error:

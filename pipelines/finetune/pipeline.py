@@ -52,6 +52,9 @@ def finetune(
     layout: str = "",
     test_fraction: float = 0.1,
     max_rows: int = 0,
+    columns: dict = {},
+    subset: str = "",
+    split: str = "",
     resumable: bool = True,
     sample_row: int = 0,
     max_evaluation_rows: int = 0,
@@ -111,9 +114,12 @@ def finetune(
         workspace_path: Path of the claim in the steps. Change it only for the local runner, which mounts nothing.
         store_secret: Optional Secret with AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_ENDPOINT_URL ..., for every step.
         hub_secret: Optional Secret with the key HF_TOKEN, for every step.
-        layout: Layout of the dataset: alpaca, prompt-completion, messages or text. Empty: detected from the columns.
+        layout: Layout of the dataset: alpaca, prompt-completion, messages, text ... Empty: detected from the columns.
         test_fraction: Fraction of the rows to hold out, if the source has no split.
         max_rows: Maximum rows of the dataset; 0 takes all.
+        columns: Column of the dataset for each column to read, as {"prompt": "frage", "completion": "antwort"}.
+        subset: Subset of the dataset, by its name on the hub or its folder; * takes all files. Empty: the default or only one.
+        split: Split of the dataset to train on. Empty: train.
         resumable: Also export optimizer and random states.
         sample_row: Row (from 0) whose prompt is completed before and after fine-tuning.
         max_evaluation_rows: Maximum rows to evaluate; 0 evaluates all held-out rows.
@@ -138,6 +144,9 @@ def finetune(
         layout=layout,
         test_fraction=test_fraction,
         max_rows=max_rows,
+        columns=columns,
+        subset=subset,
+        split=split,
         run_id=name,
     )
     model = initialize_model(model_uri=model_uri, workspace_path=path, run_id=name)

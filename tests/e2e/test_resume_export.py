@@ -9,6 +9,7 @@ import pytest
 from quickstart_command import SETTINGS, command, run
 
 from trainwright.api.kinds import CLAIM
+from trainwright.checkpoints.exported import open_export
 from trainwright.controlplane.gates import FeatureGates
 from trainwright.controlplane.home import Home
 from trainwright.controlplane.plane import ControlPlane
@@ -53,7 +54,8 @@ def test_twenty_steps_here_and_ten_more_there(runs: Path, tmp_path: Path) -> Non
     finally:
         plane.stop(5)
     output_folder = tmp_path / "home/node/claims/default/second/runs/second/output"
-    exported = json.loads((runs / "first/export/first/checkpoint-20/trainer_state.json").read_bytes())
+    export = open_export(str(StorageUri.from_path(runs / "first/export/first/checkpoint-20")))
+    exported = json.loads(export.read("trainer_state.json") or b"")
     trained = json.loads((output_folder / "checkpoint-30/trainer_state.json").read_bytes())
     steps = [entry["step"] for entry in trained["log_history"] if "loss" in entry]
     assert steps == list(range(2, 31, 2))

@@ -9,7 +9,7 @@ import pytest
 
 from trainwright.api import names
 from trainwright.initializers import __main__ as program
-from trainwright.initializers import dataset, prepare_dataset
+from trainwright.initializers import dataset_files, prepare_dataset
 from trainwright.initializers import program as ways
 from trainwright.storage.errors import NoSpace
 from trainwright.storage.uri import StorageUri
@@ -112,7 +112,7 @@ def test_trouble_on_the_way_is_exit_code_1(run, tmp_path: Path, source: str, mon
     def full(*_: object) -> None:
         raise NoSpace("/workspace: the disk is full")
 
-    monkeypatch.setattr(dataset, "fetch", full)
+    monkeypatch.setattr(dataset_files, "fetch", full)
     assert run("dataset", tmp_path / "target", STORAGE_URI=source) == (1, "", "/workspace: the disk is full")
 
 

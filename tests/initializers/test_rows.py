@@ -76,7 +76,7 @@ def test_a_file_without_rows_has_none(tmp_path: Path, name: str, content: bytes)
         ("rows.jsonl", b'{"text": "a"}\n\n["b"]\n', "rows.jsonl:3: the row is a list, not an object"),
         ("rows.jsonl", b'{"text": "a"}\n{"text": ', "rows.jsonl:2: not JSON: "),
         ("rows.jsonl", b"[" * 100_000, "rows.jsonl:1: not JSON: "),
-        ("rows.jsonl", b'{"text": "\xff"}', "rows.jsonl: not UTF-8: invalid start byte"),
+        ("rows.jsonl", b'{"text": "a"}\n{"text": "\xff"}', "rows.jsonl:2: not UTF-8: invalid start byte at byte 10 of the line"),
         ("rows.json", b'[{"text": "a"}, 1]', "rows.json:2: the row is a int, not an object"),
         ("rows.json", b'"text"', "rows.json: expected a list of rows"),
         ("rows.json", b"", "rows.json:1: not JSON: "),

@@ -59,7 +59,7 @@ def attempt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         ({"dataset": "/nothing/here"}, "DATASET=/nothing/here: no such file or folder"),
         ({"dataset": "ftp://host/x"}, "DATASET: 'ftp://host/x': the scheme 'ftp' is not supported"),
         ({"model": "/etc"}, "MODEL=/etc: expected the folder of a transformers model"),
-        ({"model": "hf://"}, "MODEL: 'hf://': expected hf://org/name"),
+        ({"model": "hf://"}, "MODEL: 'hf://': expected hf://[datasets/|models/]org/name"),
         ({"export": "file:///dev/null/x"}, "EXPORT=file:///dev/null/x cannot be written to: "),
         ({"export": "/proc/nothing"}, "EXPORT=file:///proc/nothing cannot be written to: "),
         ({"export": "hf://org/name"}, "EXPORT=hf://org/name: expected one of file://, s3://"),

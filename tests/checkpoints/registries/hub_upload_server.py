@@ -75,6 +75,8 @@ class HubUploadServer:
         self.headers: list[dict[str, str]] = []
         self.faults: Callable[[int, str], When] = lambda _number, _request: ""
         self.before_commit: Callable[[], None] = lambda: None
+        self.refusal = ""
+        """What the server says when it refuses a commit."""
         self.damages: dict[str, bytes] = {}
         """Contents that a commit gets instead, by path."""
         self._lock = threading.Lock()
@@ -207,7 +209,7 @@ class HubUploadServer:
     def _create(self, wanted: dict[str, Any]) -> Answer:
         name = f"{wanted['organization']}/{wanted['name']}" if wanted.get("organization") else wanted["name"]
         if name in self.repositories:
-            return self._json({"error": "You already created this model repo"}, 409)
+            return self._json({"error": "You already created this model repo", "url": f"{self.url}/{name}"}, 409)
         private = wanted.get("private", False) or wanted.get("visibility") == "private"
         self.repositories[name] = HubModelRepository(private)
         self.repositories[name].push({".gitattributes": b"*.safetensors filter=lfs\n"}, message="initial commit")
@@ -261,6 +263,8 @@ class HubUploadServer:
 
     def _commit(self, repository: HubModelRepository, name: str, branch: str, body: bytes) -> Answer:
         self.before_commit()
+        if self.refusal:
+            return 403, {"X-Error-Message": self.refusal}, b""
         header, *operations = [json.loads(line) for line in body.splitlines()]
         if header["value"].get("parentCommit") not in (None, repository.branches[branch]):
             return 412, {"X-Error-Message": "A commit has happened since. Please refresh and try again."}, b""

@@ -299,6 +299,14 @@ def test_without_a_valid_token_it_says_so_and_never_shows_it(
     assert hub.repositories == {}
 
 
+def test_a_refusal_that_repeats_the_token_is_shown_without_it(hub: HubUploadServer, register: Any) -> None:
+    hub.refusal = f"{TOKEN} may not write, ask http://user:secret@example.com/?signature=secret"
+    with pytest.raises(RegistrationError, match=r"check HF_TOKEN: .*\*\*\* may not write") as refused:
+        register()
+    assert TOKEN not in str(refused.value)
+    assert "secret" not in str(refused.value)
+
+
 def test_the_token_is_not_logged_or_committed(hub: HubUploadServer, register: Any, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     register(version="v1", alias="champion")

@@ -28,6 +28,8 @@ ENVIRONMENTS = {
     "huggingface-hub-1": ("test_register_in_hub.py", ["huggingface_hub==1.0.*"]),
 }
 
+EXPECTED_SKIPS = ("without hf_xet by itself", "needs a real S3 server")
+
 
 @pytest.mark.parametrize("name", ENVIRONMENTS)
 def test_the_tests_pass_with_another_client(name: str) -> None:
@@ -42,5 +44,5 @@ def test_the_tests_pass_with_another_client(name: str) -> None:
     done = subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, text=True, timeout=800, check=False)
     assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-2000:]
     assert re.search(r"\b[1-9]\d* passed", done.stdout), done.stdout
-    assert "test collected" not in done.stdout
-    assert " skipped" not in done.stdout or "hf_xet" in done.stdout, done.stdout
+    skipped = [line for line in done.stdout.splitlines() if line.startswith("SKIPPED")]
+    assert not [line for line in skipped if not any(reason in line for reason in EXPECTED_SKIPS)], done.stdout

@@ -178,7 +178,7 @@ class HubModel:
             raise self._converted(error.response.status_code, error) from None
         except _transport_error() as error:
             raise Unreachable(f"hf://{self.name}: the hub cannot be reached: {self._shown(error)}") from None
-        except (ValueError, RuntimeError, OSError) as error:  # of the client itself, and of its transfer library
+        except (ValueError, LookupError, RuntimeError, OSError) as error:  # of the client itself, and of its transfer library
             if isinstance(error.__cause__, HfHubHTTPError):  # of one of its threads
                 raise self._converted(error.__cause__.response.status_code, error.__cause__) from None
             raise StorageError(f"hf://{self.name}: the hub's client fails: {self._shown(error)}{self._hint(error)}") from None

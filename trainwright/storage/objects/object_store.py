@@ -23,9 +23,10 @@ from trainwright.storage.errors import AlreadyExists, NoAccess, NoBucket, NotFou
 from trainwright.storage.objects.connection import ObjectConnection
 from trainwright.storage.objects.errors import obstore_errors
 from trainwright.storage.objects.lease import LEASE_SECONDS, hold_lease
+from trainwright.storage.objects.upload_parts import CountedOnce, read_parts
 from trainwright.storage.plain_files import open_plain
 from trainwright.storage.store import MAX_SMALL_FILE, Capabilities, Lock, StoredFile
-from trainwright.storage.transfer import chunks_of, disk_errors, open_new
+from trainwright.storage.transfer import disk_errors, open_new
 from trainwright.storage.uri import StorageUri
 
 log = logging.getLogger(__name__)
@@ -97,7 +98,7 @@ class ObjectStore:
     ) -> StoredFile:
         path, uri = self._path(key), self.uri.join(key)
 
-        counted = _CountedOnce(on_progress)
+        counted = CountedOnce(on_progress)
 
         def upload() -> StoredFile:
             counted.restart()
@@ -284,7 +285,7 @@ class ObjectStore:
             seen.update(content)
         else:
             part = max(PART, -(-size // _MAX_PARTS))
-            content = _read_parts(file, part, seen, on_progress)
+            content = read_parts(file, part, seen, on_progress)
             options = {"use_multipart": True, "chunk_size": part, "max_concurrency": _CONCURRENT_PARTS}
         with obstore_errors(uri):
             obstore.put(self._connection.bucket, path, content, **options)
@@ -386,27 +387,3 @@ class NoLease:
 
     def require(self) -> None:
         pass
-
-
-class _CountedOnce:
-    """Reports the progress of an upload that may be repeated from its beginning."""
-
-    def __init__(self, on_progress: ProgressCallback):
-        self._on_progress = on_progress
-        self._reported = self._sent = 0
-
-    def restart(self) -> None:
-        self._sent = 0
-
-    def add(self, count: int) -> None:
-        self._sent += count
-        new = max(0, self._sent - self._reported)
-        self._reported += new
-        self._on_progress(new)
-
-
-def _read_parts(file: BinaryIO, part: int, seen: Checksums, on_progress: ProgressCallback) -> Iterator[bytes]:
-    for chunk in chunks_of(file, part):
-        seen.update(chunk)
-        yield chunk
-        on_progress(len(chunk))

@@ -1,0 +1,125 @@
+"""Reads which files belong to which subset and split from a dataset's README.md, as the Hugging Face Hub does.
+
+The block of YAML at its start has `configs`, a list of subsets with the patterns of their files.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from trainwright.api.text_input import Unreadable
+from trainwright.api.yaml_reader import read_yaml
+from trainwright.initializers.errors import InitializerError
+from trainwright.storage.errors import UnsafeFile
+from trainwright.storage.plain_files import read_plain
+
+CARD = "README.md"
+_MAX_BYTES = 4 * 1024 * 1024
+_MAX_PATTERNS = 2000
+"""Of one subset; datasets with more name their files by patterns."""
+_CONFIGS = re.compile(rb"^configs[ \t]*:", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Subset:
+    """A subset that the card names. `patterns` are globs by split; without them all files below `folder` belong to it."""
+
+    name: str
+    is_default: bool = False
+    folder: str = ""
+    patterns: tuple[tuple[str, tuple[str, ...]], ...] = ()
+
+
+def read_card(path: Path, within: Path) -> tuple[Subset, ...]:
+    """Return the subsets that a README.md names, none if it names none. Raises InitializerError, OSError."""
+    try:
+        content = read_plain(path, _MAX_BYTES, within)
+    except UnsafeFile as error:
+        raise InitializerError(f"the dataset's {CARD} cannot be read: {error}") from error
+    return parse_card(content)
+
+
+def parse_card(content: bytes) -> tuple[Subset, ...]:
+    """Return the subsets in the content of a README.md. Raises InitializerError."""
+    block = _yaml_block(content)
+    if not _CONFIGS.search(block):
+        return ()  # other cards may have any errors in their YAML
+    try:
+        documents = read_yaml(block, CARD)
+    except Unreadable as error:
+        raise InitializerError(f"the dataset's {error}") from error
+    metadata = documents[0] if documents else None
+    configs = metadata.get("configs") if isinstance(metadata, dict) else None
+    if configs is None:
+        return ()
+    if not isinstance(configs, list):
+        raise _invalid("configs is not a list")
+    subsets = tuple(_subset(config, number) for number, config in enumerate(configs, 1))
+    if len({subset.name for subset in subsets}) < len(subsets):
+        raise _invalid("two subsets have the same config_name")
+    return subsets
+
+
+def _yaml_block(content: bytes) -> bytes:
+    """Return what is between two lines of three hyphens at the start."""
+    lines = content.removeprefix(b"\xef\xbb\xbf").splitlines()
+    if not lines or lines[0].rstrip() != b"---":
+        return b""
+    for number, line in enumerate(lines[1:], 1):
+        if line.rstrip() == b"---":
+            # The first line stays as an empty one, so that errors name the lines of the file.
+            return b"\n" + b"\n".join(lines[1:number]) + b"\n"
+    return b""
+
+
+def _subset(config: Any, number: int) -> Subset:
+    if not isinstance(config, dict):
+        raise _invalid(f"entry {number} of configs is not an object")
+    name = config.get("config_name", "default")
+    folder = config.get("data_dir") or ""
+    if not isinstance(name, str) or not name or not isinstance(folder, str):
+        raise _invalid(f"entry {number} of configs: config_name and data_dir must be texts")
+    folder = _relative(folder)
+    files = _by_split(config.get("data_files"), name)
+    patterns = tuple((split, tuple(_joined(folder, pattern) for pattern in found)) for split, found in files.items())
+    if sum(len(found) for _, found in patterns) > _MAX_PATTERNS:
+        raise _invalid(f"the subset {name!r} has more than {_MAX_PATTERNS} patterns")
+    return Subset(name, config.get("default") is True or name == "default", folder, patterns)
+
+
+def _by_split(files: Any, name: str) -> dict[str, list[str]]:
+    """Return the patterns by split: a text, a list of texts (both: train), an object by split, or a list of split and path."""
+    if not files:
+        return {}
+    if isinstance(files, str) or (isinstance(files, list) and all(isinstance(each, str) for each in files)):
+        return {"train": _texts(files, name)}
+    if isinstance(files, dict):
+        return {split: _texts(paths, name) for split, paths in files.items()}
+    found: dict[str, list[str]] = {}
+    for entry in files if isinstance(files, list) else [files]:
+        if not isinstance(entry, dict) or not isinstance(split := entry.get("split", "train"), str):
+            raise _invalid(f"data_files of the subset {name!r} must be paths, or a list of split and path")
+        found.setdefault(split, []).extend(_texts(entry.get("path"), name))
+    return found
+
+
+def _texts(value: Any, name: str) -> list[str]:
+    texts = [value] if isinstance(value, str) else value
+    if not isinstance(texts, list) or not texts or not all(isinstance(text, str) and text for text in texts):
+        raise _invalid(f"data_files of the subset {name!r}: a path must be a text or a list of texts")
+    return texts
+
+
+def _joined(folder: str, pattern: str) -> str:
+    return f"{folder}/{_relative(pattern)}" if folder else _relative(pattern)
+
+
+def _relative(path: str) -> str:
+    return "/".join(part for part in path.split("/") if part not in ("", "."))
+
+
+def _invalid(problem: str) -> InitializerError:
+    return InitializerError(f"the dataset's {CARD} is not valid: {problem}")

@@ -1,0 +1,96 @@
+"""Fetches the files of one subset and split of a dataset, and no others: a hub repository may have hundreds of subsets.
+
+The dataset card comes first, since it says which files belong together.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from trainwright.initializers.dataset_card import CARD, Subset, read_card
+from trainwright.initializers.errors import InitializerError
+from trainwright.initializers.file_filter import FileFilter, StartProgress
+from trainwright.initializers.rows import SUFFIXES
+from trainwright.initializers.source import fetch, resolve_revision
+from trainwright.initializers.subsets import Selection, select_files
+from trainwright.storage.digests import no_progress
+from trainwright.storage.uri import StorageUri
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class _CardFilter(FileFilter):
+    """Fetches the card alone. A source asks its filter about every name, so this learns the names of the data files."""
+
+    names: set[str] = field(default_factory=set)
+
+    def matches(self, name: str) -> bool:
+        if name in self.also or super().matches(name):
+            self.names.add(name)
+        return name in self.also
+
+
+def fetch_selection(
+    source: StorageUri,
+    file_filter: FileFilter,
+    revision: str | None,
+    target: Path,
+    start_progress: StartProgress,
+    *,
+    subset: str = "",
+    split: str = "",
+    where: str = "",
+) -> Selection:
+    """Copy the files of the subset and split to `target`, and those of its held-out splits. Resumes an interrupted transfer.
+
+    `file_filter` matches the data files and the card, `revision` is from `resolve_revision` with it; `where` names the dataset
+    in errors. Raises InitializerError (no data, no such subset or split), StorageError, NoSpace, OSError.
+    """
+    where = where or str(source)
+    data_filter = replace(file_filter, also=frozenset())
+    names: set[str] = set()
+    card: tuple[Subset, ...] = ()
+    if not _is_single_file(source):
+        names, card = _list_names(source, file_filter, revision, target)
+    if not names:  # a single file, or nothing: then this raises why
+        paths = fetch(source, data_filter, _revision(source, data_filter, revision), target, start_progress).paths
+        selection = select_files([path.as_posix() for path in paths], (), subset, split, where)
+    else:
+        selection = select_files(names, card, subset, split, where)
+        chosen = replace(data_filter, only=frozenset({*selection.train, *selection.held_out}))
+        fetch(source, chosen, _revision(source, chosen, revision), target, start_progress)
+    if selection.left_out:
+        log.info("event=splits_left_out uri=%s split=%s left_out=%s", where, selection.split, ",".join(selection.left_out))
+    return selection
+
+
+def _list_names(
+    source: StorageUri, file_filter: FileFilter, revision: str | None, target: Path
+) -> tuple[set[str], tuple[Subset, ...]]:
+    """Return the names of the data files, and the subsets of the card. Neither if the source cannot be used."""
+    card_filter = _CardFilter(file_filter.kind, file_filter.allow, file_filter.ignore, also=file_filter.also)
+    try:
+        fetch(source, card_filter, revision if source.scheme == "hf" else None, target, lambda _total: no_progress)
+    except InitializerError:
+        if CARD in card_filter.names:
+            raise
+    names = card_filter.names - {CARD}
+    return names, read_card(target / CARD, target) if CARD in card_filter.names and names else ()
+
+
+def _is_single_file(source: StorageUri) -> bool:
+    """Whether the source is, or may be, the data file itself rather than a folder."""
+    if source.is_web:
+        return True
+    if source.scheme == "file":
+        return not source.path.is_dir()
+    return (source.folder if source.scheme == "hf" else source.key).lower().endswith(SUFFIXES)
+
+
+def _revision(source: StorageUri, file_filter: FileFilter, revision: str | None) -> str | None:
+    """Return the revision of the files that a filter matches. That of an object store is a digest over exactly these."""
+    is_of_filter = source.scheme in ("s3", "gs", "az")
+    return resolve_revision(source, file_filter) if is_of_filter and revision is not None else revision

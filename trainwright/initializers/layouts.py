@@ -1,0 +1,159 @@
+"""The layouts of rows that datasets come in, and how a row of each becomes one that TRL reads.
+
+TRL reads prompt and completion, messages, text, and for preferences chosen and rejected with or without a prompt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from trainwright.initializers.conversations import common_beginning, is_blank, read_conversation, with_system
+from trainwright.initializers.errors import InitializerError
+
+Row = dict[str, Any]
+Mapper = Callable[[Row], Row]
+
+_RESPONSE = "### Response:\n"
+_NAME_THE_PROMPT = 'name the prompt with columns={"prompt": ..., "chosen": ..., "rejected": ...}'
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The columns that a row of the layout has and those that it may have; `map_row` raises InitializerError."""
+
+    required: frozenset[str]
+    optional: frozenset[str]
+    map_row: Mapper
+
+    def used(self, columns: frozenset[str]) -> frozenset[str]:
+        """Return those of the columns that the layout reads."""
+        return self.required | self.optional & columns
+
+
+def is_empty(row: Row) -> bool:
+    """Whether a mapped row has nothing to learn from: no text, or two answers that are the same."""
+    if "chosen" in row:
+        is_same = row["chosen"] == row["rejected"]
+        # An empty answer may well be rejected, but without a prompt there is then nothing at all.
+        return is_same or _has_no_text(row["chosen"]) or ("prompt" not in row and _has_no_text(row["rejected"]))
+    return _has_no_text(next(row[column] for column in ("completion", "messages", "text") if column in row))
+
+
+def _has_no_text(value: str | list[Row]) -> bool:
+    return is_blank(value) if isinstance(value, list) else not value.strip()
+
+
+def alpaca_prompt(instruction: str, context: str = "") -> str:
+    """Return the prompt of an instruction, with the headings of the Alpaca layout."""
+    middle = f"### Input:\n{context}\n\n" if context else ""
+    return f"### Instruction:\n{instruction}\n\n{middle}{_RESPONSE}"
+
+
+def _instruction(context: str, answer: str) -> Layout:
+    def map_row(row: Row) -> Row:
+        return {"prompt": alpaca_prompt(_text(row, "instruction"), str(row.get(context) or "")), "completion": _text(row, answer)}
+
+    return _layout(map_row, "instruction", answer, optional=context)
+
+
+def _pair(question: str, answer: str) -> Layout:
+    def map_row(row: Row) -> Row:
+        lists = [column for column in (question, answer) if isinstance(row[column], list)]
+        if len(lists) == 2:
+            return {"prompt": read_conversation(row[question], question), "completion": read_conversation(row[answer], answer)}
+        texts = {column: _text(row, column) for column in (question, answer) if column not in lists}
+        if lists:
+            raise InitializerError(
+                f"column {lists[0]!r} is a list and column {next(iter(texts))!r} is text; "
+                "expected text in both, or lists of messages in both"
+            )
+        return {"prompt": texts[question], "completion": texts[answer]}
+
+    return _layout(map_row, question, answer)
+
+
+def _messages(row: Row) -> Row:
+    return {"messages": read_conversation(row["messages"], "messages")}
+
+
+def _sharegpt(column: str) -> Layout:
+    def map_row(row: Row) -> Row:
+        return {"messages": with_system(read_conversation(row[column], column), row.get("system"), "system")}
+
+    return _layout(map_row, column, optional="system")
+
+
+def _preference(row: Row) -> Row:
+    prompt = row.get("prompt")
+    if not any(isinstance(row[column], list) for column in ("chosen", "rejected")):
+        chosen, rejected = _text(row, "chosen"), _text(row, "rejected")
+        if "prompt" in row:
+            return {"prompt": _text(row, "prompt"), "chosen": chosen, "rejected": rejected}
+        if chosen and rejected and chosen[0] != rejected[0]:
+            raise InitializerError(f"chosen and rejected have no common beginning that is the prompt; {_NAME_THE_PROMPT}")
+        return {"chosen": chosen, "rejected": rejected}
+    answers = {column: read_conversation(row[column], column) for column in ("chosen", "rejected")}
+    if "prompt" not in row:
+        _check_implicit_prompt(answers["chosen"], answers["rejected"])
+        return answers
+    if isinstance(prompt, list):
+        return {"prompt": read_conversation(prompt, "prompt"), **answers}
+    return _with_text_prompt(_text(row, "prompt"), answers["chosen"], answers["rejected"])
+
+
+def _check_implicit_prompt(chosen: list[Row], rejected: list[Row]) -> None:
+    same = common_beginning(chosen, rejected)
+    if chosen != rejected and not 0 < same < min(len(chosen), len(rejected)):
+        raise InitializerError(
+            "chosen and rejected must begin with the same messages, which are the prompt, and end with different ones; "
+            f"otherwise {_NAME_THE_PROMPT}"
+        )
+
+
+def _with_text_prompt(prompt: str, chosen: list[Row], rejected: list[Row]) -> Row:
+    """Return a row whose prompt is a list of messages too: TRL ignores a text beside conversations.
+
+    The conversations may repeat the prompt, as in UltraFeedback, or hold the answers alone.
+    """
+    same = common_beginning(chosen, rejected)
+    if chosen[0]["role"] != "assistant" and chosen != rejected:
+        _check_implicit_prompt(chosen, rejected)
+        return {"prompt": chosen[:same], "chosen": chosen[same:], "rejected": rejected[same:]}
+    return {"prompt": [{"role": "user", "content": prompt}], "chosen": chosen, "rejected": rejected}
+
+
+def _plain_text(row: Row) -> Row:
+    return {"text": _text(row, "text")}
+
+
+def _text(row: Row, column: str) -> str:
+    value = row.get(column)
+    if not isinstance(value, str):
+        raise InitializerError(f"column {column!r} is {'empty' if value is None else type(value).__name__}, expected text")
+    return value
+
+
+def _layout(map_row: Mapper, *required: str, optional: str = "") -> Layout:
+    return Layout(frozenset(required), frozenset({optional} - {""}), map_row)
+
+
+LAYOUTS: dict[str, Layout] = {
+    "prompt-completion": _pair("prompt", "completion"),
+    "messages": _layout(_messages, "messages"),
+    "alpaca": _instruction("input", "output"),
+    "preference": _layout(_preference, "chosen", "rejected", optional="prompt"),
+    "conversations": _sharegpt("conversations"),
+    "conversation": _sharegpt("conversation"),
+    "question-answer": _pair("question", "answer"),
+    "question-response": _pair("question", "response"),
+    "query-response": _pair("query", "response"),
+    "prompt-response": _pair("prompt", "response"),
+    "input-output": _pair("input", "output"),
+    "instruction-response": _instruction("context", "response"),
+    "text": _layout(_plain_text, "text"),
+}
+"""By name, as the option `layout` takes it."""
+COLUMNS = frozenset(column for layout in LAYOUTS.values() for column in layout.required | layout.optional)
+"""All columns that some layout reads."""

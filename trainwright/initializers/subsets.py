@@ -1,0 +1,187 @@
+"""Chooses the files of one subset and split of a dataset. Nothing is mixed that its publisher keeps apart.
+
+The subsets are those that the dataset's card names, else its top-level folders. The functions are pure: names in, names out.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Iterable
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+from trainwright.initializers.dataset_card import CARD, Subset
+from trainwright.initializers.errors import InitializerError
+from trainwright.initializers.split_names import TRAIN, is_folder_of_split, is_held_out, split_of, variant_of
+
+ALL = "*"
+"""As a subset: all files, whatever the card or the folders say."""
+DEFAULT = "default"
+_MAX_LISTED = 30
+_WILDCARDS = frozenset("*?[")
+
+Splits = dict[str, list[str]]
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The files to train on and those to hold out. `subset` and `split` are empty where there was nothing to choose.
+
+    `left_out` has the splits of the subset that are used for neither.
+    """
+
+    train: tuple[str, ...]
+    held_out: tuple[str, ...] = ()
+    subset: str = ""
+    split: str = ""
+    left_out: tuple[str, ...] = ()
+
+
+def select_files(
+    names: Iterable[str], card: tuple[Subset, ...] = (), subset: str = "", split: str = "", where: str = "the dataset"
+) -> Selection:
+    """Select among the names of data files, which are relative to the dataset. `where` names the dataset in errors.
+
+    Without `subset`, the default one of the card or the only one is taken; without `split`, the split `train`.
+    Raises InitializerError, which lists the subsets or splits, if the choice is missing or unknown.
+    """
+    names = sorted(names)
+    if subset == ALL:
+        chosen, splits = ALL, _splits_by_name(names)
+    elif card:
+        chosen, splits = _from_card(names, card, subset, where)
+    else:
+        chosen, splits = _from_folders(names, subset, where)
+    train = _train_splits(splits, split, where)
+    held_out = _held_out_splits(splits, train)
+    left_out = tuple(name for name in splits if name not in train and name not in held_out)
+    return Selection(
+        tuple(sorted({name for each in train for name in splits[each]})),
+        tuple(sorted({name for each in held_out for name in splits[each]})),
+        chosen,
+        train[0] if split or left_out else "",
+        left_out,
+    )
+
+
+def matches_glob(pattern: str, name: str) -> bool:
+    """Whether a path matches a pattern in which `*` stays within a folder and `**` does not."""
+    parts = name.split("/")
+    reached = {0}
+    for part in pattern.split("/"):
+        if not reached:
+            return False
+        if part == "**":
+            reached = set(range(min(reached), len(parts) + 1))
+        else:
+            reached = {index + 1 for index in reached if index < len(parts) and fnmatch.fnmatchcase(parts[index], part)}
+    return len(parts) in reached
+
+
+def _from_card(names: list[str], card: tuple[Subset, ...], subset: str, where: str) -> tuple[str, Splits]:
+    found = _chosen_subset(card, subset, where)
+    if found.patterns:
+        splits = {split: _matching(names, patterns) for split, patterns in found.patterns}
+        splits = {split: files for split, files in splits.items() if files}
+    else:
+        below = f"{found.folder}/" if found.folder else ""
+        splits = _splits_by_name([name for name in names if name.startswith(below)], below)
+    if not splits:
+        patterns = ", ".join([pattern for _, patterns in found.patterns for pattern in patterns][:3]) or f"{found.folder}/**"
+        raise InitializerError(
+            f"{where}: {CARD} names {patterns} for the subset {found.name!r}, but there is no such file of a known type; "
+            f"subset={ALL} takes all files"
+        )
+    return (found.name if len(card) > 1 or subset else ""), splits
+
+
+def _chosen_subset(card: tuple[Subset, ...], subset: str, where: str) -> Subset:
+    if subset:
+        named = [each for each in card if each.name == subset]
+    else:
+        named = [each for each in card if each.is_default and each.name != DEFAULT] or [
+            each for each in card if each.is_default or len(card) == 1
+        ]
+    if len(named) == 1:
+        return named[0]
+    raise _no_such_subset([each.name for each in card], subset, where)
+
+
+def _from_folders(names: list[str], subset: str, where: str) -> tuple[str, Splits]:
+    subsets: dict[str, list[str]] = {}
+    for name in names:
+        subsets.setdefault(_folder_subset(name), []).append(name)
+    if not subset and len(subsets) > 1:
+        raise _no_such_subset(subsets, "", where)
+    if subset and subset not in subsets:
+        raise _no_such_subset(subsets, subset, where)
+    chosen = subset or next(iter(subsets), DEFAULT)
+    below = _prefix(chosen, subsets.get(chosen, []))
+    return (chosen if subset else ""), _splits_by_name(subsets.get(chosen, []), below)
+
+
+def _folder_subset(name: str) -> str:
+    """Return the top-level folder, or the one in `data/`; `default` for files outside of one and in a folder of a split."""
+    folders = name.split("/")[:-1]
+    if folders and folders[0].lower() == "data":
+        folders = folders[1:]
+    return folders[0] if folders and not is_folder_of_split(folders[0]) else DEFAULT
+
+
+def _prefix(subset: str, names: list[str]) -> str:
+    """Return the path of a subset's folder: a word in it, as in `dev-blog/train.jsonl`, marks no split."""
+    prefixes = [f"{subset}/", f"data/{subset}/"]
+    return next((each for each in prefixes if names and all(name.startswith(each) for name in names)), "")
+
+
+def _splits_by_name(names: list[str], below: str = "") -> Splits:
+    splits: Splits = {}
+    for name in names:
+        splits.setdefault(split_of(name.removeprefix(below)), []).append(name)
+    return splits
+
+
+def _train_splits(splits: Splits, split: str, where: str) -> list[str]:
+    """Return the split to train on; several only where all are named as held out, which leaves no other to train on."""
+    if split:
+        if split not in splits:
+            raise InitializerError(f"{where} has no split {split!r}; {_choices('split', splits, split)}")
+        return [split]
+    if TRAIN in splits:
+        return [TRAIN]
+    candidates = [name for name in splits if not is_held_out(name)]
+    if len(candidates) > 1:
+        raise InitializerError(f"{where} has several splits to train on; {_choices('split', candidates, '')}")
+    return candidates or list(splits)
+
+
+def _held_out_splits(splits: Splits, train: list[str]) -> list[str]:
+    """Return the splits to hold out: those of the same variant, as test_sft for train_sft, else those of none."""
+    others = [name for name in splits if is_held_out(name) and name not in train]
+    if not train:
+        return []
+    same = [name for name in others if variant_of(name) == variant_of(train[0])]
+    return same or [name for name in others if not variant_of(name)]
+
+
+def _matching(names: list[str], patterns: Iterable[str]) -> list[str]:
+    present, found = set(names), set()
+    for pattern in patterns:
+        if not _WILDCARDS & set(pattern):
+            found |= {pattern} & present
+        else:
+            found |= {name for name in names if matches_glob(pattern, name)}
+    return sorted(found)
+
+
+def _no_such_subset(subsets: Iterable[str], subset: str, where: str) -> InitializerError:
+    problem = f"has no subset {subset!r}" if subset else "has several subsets"
+    return InitializerError(f"{where} {problem}; {_choices('subset', subsets, subset)}; subset={ALL} takes all files")
+
+
+def _choices(option: str, names: Iterable[str], given: str) -> str:
+    names = sorted(names)
+    near = get_close_matches(given, names, n=3) if given else []
+    listed = ", ".join(names[:_MAX_LISTED]) + (f" and {len(names) - _MAX_LISTED} more" if len(names) > _MAX_LISTED else "")
+    hint = f"; did you mean {' or '.join(near)}?" if near else ""
+    return f"choose {option}= one of {listed or 'none'}{hint}"
