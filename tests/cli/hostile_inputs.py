@@ -144,11 +144,17 @@ _FINE = {
     "folder": "output",
     "target": "file://target",
     "uri": "file://export",
+    "to": "mlflow://model",
+    "run": "file:///exports/run",
+    "root": "file:///exports",
+    "one": "file:///exports/run/checkpoint-1",
+    "other": "file:///exports/run/checkpoint-2",
 }
 _USUAL = {
     ("submit",): ("--runtime=torch-distributed", "--command=true"),
     ("runtimes", "list"): ("--cluster",),
     ("rbac",): ("--for=kfp",),
+    ("checkpoints", "prune"): ("--keep-last=1",),
 }
 """Options without which a command would end before it looks at others."""
 _ESCAPES = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")

@@ -17,6 +17,7 @@ from trainwright.checkpoints.prune import Retention, collect_garbage, prune_expo
 from trainwright.cli.checkpoint_commands.presentation import Output, errors_exit, summary
 from trainwright.cli.errors import BAD_INPUT, fail
 from trainwright.cli.output import ViewFormat, print_lines, print_object, print_table
+from trainwright.cli.waiting import finite_seconds
 from trainwright.storage import open_store
 from trainwright.storage.uri import StorageUri
 
@@ -108,7 +109,9 @@ def prune(
     keep_last: Annotated[int, typer.Option(min=0, help="Keep the newest N.")] = 0,
     keep_best: Annotated[int, typer.Option(min=0, help="Keep the N with the best metric.")] = 0,
     keep_every: Annotated[int, typer.Option(min=0, help="Keep those whose step is a multiple of N.")] = 0,
-    older_than: Annotated[float, typer.Option(min=0, help="Delete only those older than so many days.")] = 0,
+    older_than: Annotated[
+        float, typer.Option(min=0, max=36_500, help="Delete only those older than so many days.", callback=finite_seconds)
+    ] = 0,
     metric: Annotated[str, typer.Option(help="For --keep-best.")] = "eval_loss",
     greater_is_better: Annotated[bool, typer.Option("--greater-is-better")] = False,
     yes: Yes = False,

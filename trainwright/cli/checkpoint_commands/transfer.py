@@ -12,6 +12,7 @@ from trainwright.checkpoints.run_export import exports_of_run, run_of_output
 from trainwright.cli.checkpoint_commands.presentation import Output, byte_progress, errors_exit, show, summary
 from trainwright.cli.checkpoint_commands.watching import watch_and_export
 from trainwright.cli.output import ViewFormat
+from trainwright.cli.waiting import finite_seconds
 
 
 def register(app: typer.Typer) -> None:
@@ -34,7 +35,9 @@ def export(
     greater_is_better: Annotated[bool, typer.Option("--greater-is-better", help="Whether a greater metric is better.")] = False,
     watch: Annotated[bool, typer.Option("--watch", help="Export every checkpoint while training runs, until a signal.")] = False,
     keep_last: Annotated[int, typer.Option(min=0, help="With --watch: delete older exports; 0 keeps all.")] = 0,
-    poll_interval: Annotated[float, typer.Option(min=0.1, help="With --watch: seconds between looks at the folder.")] = 10.0,
+    poll_interval: Annotated[
+        float, typer.Option(min=0.1, help="With --watch: seconds between looks at the folder.", callback=finite_seconds)
+    ] = 10.0,
     stop_file: Annotated[Path | None, typer.Option(help="With --watch: end when this file exists.")] = None,
     output: Output = ViewFormat.table,
 ) -> None:
