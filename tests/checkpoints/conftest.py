@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from unittest import mock
 
 import pytest
 from checkpoint_files import checkpoint_files
@@ -14,9 +15,10 @@ WriteCheckpoint = Callable[..., Path]
 
 
 @pytest.fixture(autouse=True)
-def without_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+def without_pause() -> Iterator[None]:
     """A checkpoint that was just written is exported at once. `test_quiet.py` has its own times."""
-    monkeypatch.setattr(quiet, "QUIET_SECONDS", 0.0)
+    with mock.patch.object(quiet, "QUIET_SECONDS", 0.0):
+        yield
 
 
 @pytest.fixture

@@ -2,14 +2,18 @@
 
 import os
 import shutil
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from checkpoint_files import torch_file
 
 from trainwright.checkpoints import ExportOptions, export_checkpoint, find
+from trainwright.checkpoints.catalog import read_catalog
 from trainwright.checkpoints.errors import CheckpointError
 from trainwright.checkpoints.quiet import QuietCheck
+from trainwright.storage import open_store
 from trainwright.storage.uri import StorageUri
 
 
@@ -17,13 +21,13 @@ class Clock:
     """Time that passes only while somebody waits; `meanwhile` happens then."""
 
     def __init__(self, meanwhile: Callable[[], object] = lambda: None):
-        self.now, self.slept, self._meanwhile = 0.0, 0.0, meanwhile
+        self.now, self._meanwhile = 0.0, meanwhile
 
     def __call__(self) -> float:
         return self.now
 
     def sleep(self, seconds: float) -> None:
-        self.slept += seconds
+        self.now += seconds
         self._meanwhile()
 
 
@@ -38,21 +42,22 @@ def test_what_another_rank_writes_meanwhile_is_noticed(
     folder = write_checkpoint(5)
     clock = Clock(lambda: writes(folder))
     check = QuietCheck(folder, 2.0, clock=clock, sleep=clock.sleep)
-    with pytest.raises(
-        CheckpointError, match=r"checkpoint-5 is still being written \((optimizer\.pt|rng_state_1\.pth) changed\)"
-    ):
+    words = r"checkpoint-5 is still being written \((optimizer\.pt|rng_state_1\.pth) changed\)"
+    with pytest.raises(CheckpointError, match=words):
+        check.settle(are_ranks_known=True)
+    with pytest.raises(CheckpointError, match=words):
         check.require()
-    assert clock.slept == 2.0
 
 
 def test_only_the_rest_of_the_time_is_waited_for(write_checkpoint: Callable[..., Path]) -> None:
     clock = Clock()
     check = QuietCheck(write_checkpoint(5), 2.0, clock=clock, sleep=clock.sleep)
     clock.now = 1.5
+    check.settle(are_ranks_known=False)
+    assert clock.now == pytest.approx(2.0)
+    check.settle(are_ranks_known=False)
     check.require()
-    clock.now = 60.0
-    check.require()
-    assert clock.slept == 0.5
+    assert clock.now == pytest.approx(2.0)
 
 
 def test_an_old_checkpoint_is_not_waited_for(write_checkpoint: Callable[..., Path]) -> None:
@@ -60,14 +65,50 @@ def test_an_old_checkpoint_is_not_waited_for(write_checkpoint: Callable[..., Pat
     for path in folder.rglob("*"):
         os.utime(path, (1e9, 1e9))
     clock = Clock()
-    QuietCheck(folder, 2.0, clock=clock, sleep=clock.sleep).require()
-    assert clock.slept == 0.0
+    QuietCheck(folder, 2.0, clock=clock, sleep=clock.sleep).settle(are_ranks_known=False)
+    assert clock.now == 0.0
 
 
-def test_one_that_was_rotated_away_is_no_longer_written(write_checkpoint: Callable[..., Path]) -> None:
+def test_one_that_is_rotated_away_before_it_was_quiet_is_accepted_only_if_its_ranks_were_counted(
+    write_checkpoint: Callable[..., Path],
+) -> None:
     folder = write_checkpoint(5)
-    clock = Clock(lambda: shutil.rmtree(folder))
-    QuietCheck(folder, 2.0, clock=clock, sleep=clock.sleep).require()
+    clock = Clock(lambda: shutil.rmtree(folder, ignore_errors=True))
+    check = QuietCheck(folder, 2.0, clock=clock, sleep=clock.sleep)
+    check.settle(are_ranks_known=True)
+    check.require()
+    with pytest.raises(CheckpointError, match="was removed before it had been unchanged long enough"):
+        check.settle(are_ranks_known=False)
+
+
+@pytest.mark.medium
+@pytest.mark.parametrize("removed_after", [0.5, 1.5], ids=["removed while waiting", "removed during the upload"])
+def test_a_state_that_a_rank_adds_after_the_pin_is_missed_by_no_export_even_if_rotation_removes_the_folder(
+    removed_after: float, output: Path, write_checkpoint: Callable[..., Path], tmp_path: Path
+) -> None:
+    """Nothing says that there are three ranks."""
+    content = torch_file(b"rng")
+    folder = write_checkpoint(5, **{"rng_state.pth": None, "rng_state_0.pth": content, "rng_state_1.pth": content})
+    target = str(StorageUri.from_path(tmp_path / "exports"))
+    timers: list[threading.Timer] = []
+    removed = threading.Event()
+
+    def remove() -> None:
+        shutil.rmtree(folder)
+        removed.set()
+
+    def begin(_total: int) -> Callable[[int], None]:
+        timers.append(threading.Timer(0.2, (folder / "rng_state_2.pth").write_bytes, (content,)))
+        timers.append(threading.Timer(removed_after, remove))
+        for timer in timers:
+            timer.start()
+        return lambda _count: None if removed_after < 1.0 else (removed.wait(10), None)[1]
+
+    with pytest.raises(CheckpointError, match=r"still being written|was removed"):
+        export_checkpoint(output, target, source="run", options=ExportOptions(quiet_seconds=1.0), start_progress=begin)
+    for timer in timers:
+        timer.join()
+    assert not read_catalog(open_store(target)).exports
 
 
 def test_an_export_of_a_checkpoint_that_a_rank_is_still_writing_publishes_nothing_and_the_next_one_is_accepted(

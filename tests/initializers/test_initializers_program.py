@@ -24,7 +24,8 @@ def source(tmp_path: Path, lines: bytes) -> str:
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):  # type: ignore[no-untyped-def]
     """`run(kind, target, **environment)`: exit code, output, the lines of standard error that are no log."""
-    own = ("STORAGE_URI", "IGNORE_PATTERNS", "ACCESS_TOKEN", "DATASET_LAYOUT", "DATASET_MAX_ROWS", "DATASET_TEST_FRACTION")
+    options = ("LAYOUT", "MAX_ROWS", "TEST_FRACTION", "COLUMNS", "SUBSET", "SPLIT")
+    own = ("STORAGE_URI", "IGNORE_PATTERNS", "ACCESS_TOKEN", *(f"DATASET_{name}" for name in options))
     shared = (names.DATASET_DIGEST_VARIABLE, names.MODEL_DIGEST_VARIABLE, names.SHARED_VARIABLE, names.RUN_FOLDER_VARIABLE)
     for name in (*own, *shared, names.UMASK_VARIABLE):
         monkeypatch.delenv(name, raising=False)
@@ -65,6 +66,17 @@ def test_options_come_from_the_environment_and_none_takes_what_there_is(run, tmp
     assert "train_rows=9 test_rows=0" in run("dataset", target, STORAGE_URI=source, **{**options, "DATASET_MAX_ROWS": "9"})[1]
 
 
+def test_columns_subset_and_split_come_from_the_environment(run, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    for name, text in (("de/train.jsonl", "a"), ("de/test.jsonl", "b"), ("en/train.jsonl", "c")):
+        (tmp_path / "source" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "source" / name).write_text(f'{{"words": "{text}"}}\n')
+    uri, columns = str(StorageUri.from_path(tmp_path / "source")), '{"text": "words"}'
+    options = {"DATASET_COLUMNS": columns, "DATASET_SUBSET": "de", "DATASET_SPLIT": "test", "DATASET_TEST_FRACTION": "0"}
+    _, said, _ = run("dataset", tmp_path / "out", STORAGE_URI=uri, **options)
+    assert "train_rows=1 test_rows=0 empty_rows=0 subset=de split=test" in said
+    assert (tmp_path / "out" / "train.jsonl").read_text() == '{"text": "b"}\n'
+
+
 def test_ignore_patterns_are_a_list_with_commas(run, tmp_path: Path, lines: bytes) -> None:  # type: ignore[no-untyped-def]
     (tmp_path / "source").mkdir()
     for name in ("a.jsonl", "b.jsonl", "c.jsonl"):
@@ -94,6 +106,17 @@ def test_ignore_patterns_are_a_list_with_commas(run, tmp_path: Path, lines: byte
             2,
             "DATASET_TEST_FRACTION: Input should be less than 1",
         ),
+        (
+            "dataset",
+            {"STORAGE_URI": "SOURCE", "DATASET_COLUMNS": "{'a': 1}"},
+            2,
+            "DATASET_COLUMNS: Value error, line 1, column 2",
+        ),
+        ("dataset", {"STORAGE_URI": "SOURCE", "DATASET_COLUMNS": "[]"}, 2, "DATASET_COLUMNS: Input should be a valid dictionary"),
+        ("dataset", {"STORAGE_URI": "SOURCE", "DATASET_COLUMNS": '{"x": "y"}'}, 2, "columns maps to 'x', which no layout reads"),
+        ("dataset", {"STORAGE_URI": "SOURCE", "DATASET_COLUMNS": '{"text": "y"}'}, 2, "there is no column 'y', which columns"),
+        ("dataset", {"STORAGE_URI": "SOURCE", "DATASET_SUBSET": "de"}, 2, "has no subset 'de'"),
+        ("dataset", {"STORAGE_URI": "SOURCE", "DATASET_SPLIT": "dev"}, 2, "has no split 'dev'; choose split= one of train"),
         ("dataset", {"STORAGE_URI": "SOURCE", "DATASET_LAYOUT": "alpaca"}, 2, "has the columns completion, prompt; expected"),
     ],
 )

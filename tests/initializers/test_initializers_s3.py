@@ -3,6 +3,7 @@
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 from s3_server import BUCKET, S3Server
@@ -40,6 +41,30 @@ def test_a_dataset_is_prepared_once(
         assert initialize_dataset(s3_folder, target, DatasetOptions(test_fraction=0)) == first
     upload(s3, s3_folder, {"data/more.jsonl": lines})
     assert initialize_dataset(s3_folder, target, DatasetOptions(test_fraction=0)).details["train_rows"] == 200
+
+
+def test_only_the_chosen_subset_is_fetched(
+    s3: S3Server, s3_folder: str, tmp_path: Path, lines: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    card = b"---\nconfigs:\n- {config_name: en, data_files: data/e*}\n- {config_name: de, data_files: data/d*}\n---\n"
+    upload(s3, s3_folder, {"data/d.jsonl": lines, "data/e.jsonl": b"{", "README.md": card})
+    with pytest.raises(InitializerError, match="has several subsets; choose subset= one of de, en"):
+        initialize_dataset(s3_folder, tmp_path / "out")
+    fetched, real = [], S3Store.get
+
+    def get(self: S3Store, name: str, *args: Any) -> Any:
+        fetched.append(name)
+        return real(self, name, *args)
+
+    options = DatasetOptions(subset="de", test_fraction=0)
+    with monkeypatch.context() as patch:
+        patch.setattr(S3Store, "get", get)
+        first = initialize_dataset(s3_folder, tmp_path / "out", options)
+    assert fetched == ["README.md", "data/d.jsonl"]
+    assert first.details["train_rows"] == 100
+    with monkeypatch.context() as patch:
+        patch.setattr(S3Store, "get", None)
+        assert initialize_dataset(s3_folder, tmp_path / "out", options) == first
 
 
 def test_a_single_object_is_a_dataset_and_its_namesakes_are_not(

@@ -1,11 +1,13 @@
 """Rows come out of every format the same; what is no row is named by file and line."""
 
+import gzip
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from trainwright.initializers import rows
 from trainwright.initializers.errors import InitializerError
 from trainwright.initializers.rows import read_rows
 
@@ -29,6 +31,9 @@ CSV = 'prompt,completion\r\n"a\u2028b",ü\r\nc,"d\n,""e"\r\n'.encode()
     ("name", "content"),
     [
         ("rows.jsonl", lines(ROWS)),
+        ("rows.jsonl", lines(ROWS).replace(b"\n{", b"\r{")),
+        ("rows.jsonl.gz", gzip.compress(BOM + lines(ROWS))),
+        ("ROWS.JSONL.GZ", gzip.compress(lines(ROWS[:1]) + b"\n") + gzip.compress(lines(ROWS[1:]))),
         ("rows.jsonl", BOM + lines(ROWS) + b"\n\n"),
         ("ROWS.JSONL", lines(ROWS).replace(b"\n{", b"\r\n{")),
         ("rows.json", json.dumps(ROWS).encode()),
@@ -85,6 +90,11 @@ def test_a_file_without_rows_has_none(tmp_path: Path, name: str, content: bytes)
         ("rows.csv", b"a,b\n1,2\n1,2,3\n", "rows.csv:3: the row has more or fewer fields than the header"),
         ("rows.csv", b"a,b\n1\n", "rows.csv:2: the row has more or fewer fields than the header"),
         ("rows.csv", b"a\n\xff\n", "rows.csv: not UTF-8: "),
+        ("rows.jsonl.gz", b"{}", "rows.jsonl.gz: invalid or incomplete gzip: Not a gzipped file"),
+        ("rows.jsonl.gz", gzip.compress(b'{"text": "a"}\n')[:-5], "rows.jsonl.gz: invalid or incomplete gzip: "),
+        ("rows.jsonl.gz", gzip.compress(b"{}\n1"), "rows.jsonl.gz:2: the row is a int, not an object"),
+        ("rows.jsonl.gz", gzip.compress(b"\xff"), "rows.jsonl.gz:1: not UTF-8: "),
+        ("rows.csv.gz", b"", "rows.csv.gz: cannot read .gz; expected .jsonl, .json, .csv, .parquet, .jsonl.gz"),
         ("rows.parquet", b"PAR1 no PAR1", "rows.parquet: invalid or incomplete Parquet: "),
         ("rows.parquet", b"", "rows.parquet: invalid or incomplete Parquet: "),
         ("rows.txt", b"", "rows.txt: cannot read .txt; expected .jsonl, .json, .csv, .parquet"),
@@ -105,3 +115,10 @@ def test_a_parquet_file_that_is_cut_off_is_said(tmp_path: Path) -> None:
         (tmp_path / "rows.parquet").write_bytes(content[:length])
         with pytest.raises(InitializerError, match="invalid or incomplete Parquet"):
             list(read_rows(tmp_path / "rows.parquet"))
+
+
+def test_a_compressed_line_has_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rows, "_MAX_LINE", 2**20)
+    (tmp_path / "rows.jsonl.gz").write_bytes(gzip.compress(b"{}\n" + b" " * 2**21))
+    with pytest.raises(InitializerError, match=r"rows.jsonl.gz:2: the line is longer than 1 MiB"):
+        list(read_rows(tmp_path / "rows.jsonl.gz"))

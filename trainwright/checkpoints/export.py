@@ -127,6 +127,7 @@ class _Exporting:
                     return existing.name, ExportResult(existing.uri, existing.manifest, True, self.parent.capabilities())
                 on_progress = no_progress  # already reported
             name = f"checkpoint-{self.checkpoint.step}" if existing is None else _next_name(existing.name)
+            check.settle(are_ranks_known=self.checkpoint.world_size is not None)
             manifest = self._store(name, existing, folder, files, on_progress)
             check.require()
         self.lock.require()

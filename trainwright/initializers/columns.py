@@ -1,102 +1,114 @@
-"""Maps the columns of a dataset to those that TRL reads: prompt and completion, messages, or text."""
+"""Chooses the layout of a dataset by its columns, and maps its rows to the columns that TRL reads.
+
+The first row determines the layout. A layout is never guessed: where several fit, the user says which.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Mapping
+from difflib import get_close_matches
 
 from trainwright.initializers.errors import InitializerError
+from trainwright.initializers.layouts import COLUMNS, LAYOUTS, Layout, Row
 
-Row = dict[str, Any]
-Mapper = Callable[[Row], Row]
-
-_RESPONSE = "### Response:\n"
+_MAX_LISTED = 40
+"""Columns that an error lists."""
 
 
-def mapper_for(columns: list[str], layout: str = "", source: str = "the dataset") -> tuple[str, Mapper]:
-    """Return the layout of rows with these columns, and the function that maps such a row to TRL's columns.
+class RowMapper:
+    """Maps the rows of one dataset. All have the layout of the first, which `layout` then names, and become the same columns."""
 
-    `layout` forces one of `alpaca`, `prompt-completion`, `messages`, `text`.
-    Raises InitializerError, which lists the actual and the expected columns.
+    def __init__(self, layout: str = "", columns: Mapping[str, str] | None = None):
+        """`layout` forces one of LAYOUTS; `columns` names the source column of each column that the layout reads.
+
+        Raises InitializerError for an unknown layout or column.
+        """
+        if layout and layout not in LAYOUTS:
+            raise InitializerError(f"unknown layout {layout!r}; known: {', '.join(LAYOUTS)}")
+        check_column_names(columns or {})
+        self.layout = layout
+        self._columns = dict(columns or {})
+        self._first: tuple[tuple[str, ...], str] | None = None
+
+    def map_row(self, row: Row, where: str) -> Row:
+        """Return the row with the columns that TRL reads. `where` names it in errors.
+
+        Raises InitializerError: missing or ambiguous columns, contents of another type, a different layout than the first row's.
+        """
+        named = self._renamed(row, where) if self._columns else row
+        layout = self._layout_of(named, where)
+        try:
+            mapped = layout.map_row(named)
+        except InitializerError as error:
+            raise InitializerError(f"{where}: {error}; the row begins {str(row)[:80]!r}") from error
+        self._check_same_form(mapped, where)
+        return mapped
+
+    def _renamed(self, row: Row, where: str) -> Row:
+        for column, source in self._columns.items():
+            if source not in row:
+                near = get_close_matches(source, list(row), n=3)
+                hint = f"; did you mean {' or '.join(near)}?" if near else ""
+                raise InitializerError(
+                    f"{where}: there is no column {source!r}, which columns names for {column!r}; "
+                    f"the columns are {_listed(row)}{hint}"
+                )
+        return {column: row[source] for column, source in self._columns.items()}
+
+    def _layout_of(self, row: Row, where: str) -> Layout:
+        if not self.layout:
+            self.layout = _detect_layout(frozenset(row), where)
+        layout = LAYOUTS[self.layout]
+        if not layout.required <= row.keys():
+            raise InitializerError(f"{where} has the columns {_listed(row)}; expected {', '.join(sorted(layout.required))}")
+        return layout
+
+    def _check_same_form(self, mapped: Row, where: str) -> None:
+        """TRL and the datasets library support neither text and messages in one dataset, nor rows with other columns."""
+        form = (tuple(mapped), _content_type(mapped))
+        if self._first is None:
+            self._first = form
+        columns, content = self._first
+        if form[1] != content:
+            raise InitializerError(
+                f"{where}: {' and '.join(mapped)} of this row contain {form[1]}, those of earlier rows {content}"
+            )
+        if form[0] != columns:
+            raise InitializerError(f"{where}: this row has {', '.join(mapped)}, earlier rows have {', '.join(columns)}")
+
+
+def check_column_names(columns: Mapping[str, str]) -> None:
+    """Raise InitializerError if the option `columns` maps to a column that no layout reads."""
+    for column in columns:
+        if column not in COLUMNS:
+            raise InitializerError(f"columns maps to {column!r}, which no layout reads; known: {', '.join(sorted(COLUMNS))}")
+
+
+def _detect_layout(columns: frozenset[str], where: str) -> str:
+    """Return the layout that reads all that any other matching layout reads; `text` only where no other matches.
+
+    A text beside other columns is usually the whole row once more, written out, as in Alpaca.
     """
-    present = set(columns)
-    for name, (needed, mapper) in _MAPPERS.items():
-        if (not layout or layout == name) and needed <= present:
-            return name, mapper
-    if layout and layout not in _MAPPERS:
-        raise InitializerError(f"unknown layout {layout!r}; known: {', '.join(_MAPPERS)}")
-    expected = " or ".join(", ".join(sorted(needed)) for name, (needed, _) in _MAPPERS.items() if not layout or layout == name)
-    raise InitializerError(f"{source} has the columns {', '.join(sorted(columns)) or 'none'}; expected {expected}")
+    used = {name: layout.used(columns) for name, layout in LAYOUTS.items() if layout.required <= columns}
+    if len(used) > 1:
+        used.pop("text", None)
+    widest = [name for name, read in used.items() if not any(read < other for other in used.values())]
+    if len(widest) == 1:
+        return widest[0]
+    if widest:
+        choices = " or ".join(f"layout={name}" for name in widest)
+        raise InitializerError(
+            f"{where} has the columns {_listed(columns)}, which fit several layouts; choose {choices}, or name them with columns"
+        )
+    expected = " or ".join(", ".join(sorted(layout.required)) for layout in LAYOUTS.values())
+    raise InitializerError(f"{where} has the columns {_listed(columns)}; expected {expected}; or name them with columns")
 
 
-def content_type(row: Row) -> str:
-    """Return the content type of a mapped row's columns. It must be the same for all rows of a dataset."""
+def _content_type(row: Row) -> str:
     return "lists of messages" if any(isinstance(value, list) for value in row.values()) else "text"
 
 
-def is_empty(row: Row) -> bool:
-    """Whether a mapped row has no text to train on, like some outputs of Alpaca and some lines of WikiText."""
-    target = row.get("completion", row.get("messages", row.get("text")))
-    if isinstance(target, list):
-        return not any(message["content"].strip() for message in target)
-    return not (target or "").strip()
-
-
-def alpaca_prompt(instruction: str, context: str = "") -> str:
-    """Return the prompt of an instruction, with the headings of the Alpaca layout."""
-    middle = f"### Input:\n{context}\n\n" if context else ""
-    return f"### Instruction:\n{instruction}\n\n{middle}{_RESPONSE}"
-
-
-def _alpaca(row: Row) -> Row:
-    return {"prompt": alpaca_prompt(_text(row, "instruction"), str(row.get("input") or "")), "completion": _text(row, "output")}
-
-
-def _prompt_completion(row: Row) -> Row:
-    lists = {column for column in ("prompt", "completion") if isinstance(row[column], list)}
-    if len(lists) == 2:
-        return {"prompt": _conversation(row, "prompt"), "completion": _conversation(row, "completion")}
-    mapped = {column: _text(row, column) for column in ("prompt", "completion") if column not in lists}
-    if lists:
-        column, other = lists.pop(), next(iter(mapped))
-        raise InitializerError(
-            f"column {column!r} is a list and column {other!r} is text; expected text in both, or lists of messages in both"
-        )
-    return mapped
-
-
-def _messages(row: Row) -> Row:
-    return {"messages": _conversation(row, "messages")}
-
-
-def _conversation(row: Row, column: str) -> list[Row]:
-    messages = row[column]
-    if not isinstance(messages, list) or not all(isinstance(m, dict) and {"role", "content"} <= m.keys() for m in messages):
-        raise InitializerError(f"column {column!r} is not a list of messages with role and content")
-    if not messages:
-        raise InitializerError(f"column {column!r} has no message; expected at least one with role and content")
-    for number, message in enumerate(messages, 1):
-        for name in ("role", "content"):
-            if not isinstance(message[name], str):
-                kind = "empty" if message[name] is None else type(message[name]).__name__
-                raise InitializerError(f"column {column!r}: {name} of message {number} is {kind}, expected text")
-    return messages
-
-
-def _plain_text(row: Row) -> Row:
-    return {"text": _text(row, "text")}
-
-
-def _text(row: Row, column: str) -> str:
-    value = row.get(column)
-    if not isinstance(value, str):
-        raise InitializerError(f"column {column!r} is {'empty' if value is None else type(value).__name__}, expected text")
-    return value
-
-
-_MAPPERS: dict[str, tuple[set[str], Mapper]] = {
-    "prompt-completion": ({"prompt", "completion"}, _prompt_completion),
-    "messages": ({"messages"}, _messages),
-    "alpaca": ({"instruction", "output"}, _alpaca),
-    "text": ({"text"}, _plain_text),
-}
+def _listed(columns: Row | frozenset[str]) -> str:
+    names = sorted(map(str, columns))
+    more = f" and {len(names) - _MAX_LISTED} more" if len(names) > _MAX_LISTED else ""
+    return ", ".join(names[:_MAX_LISTED]) + more if names else "none"

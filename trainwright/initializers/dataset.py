@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import logging
 import shutil
 from collections import Counter
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
-from trainwright.initializers.columns import content_type, is_empty, mapper_for
+from trainwright.api.json_reader import read_json
+from trainwright.initializers.columns import RowMapper, check_column_names
+from trainwright.initializers.dataset_card import CARD
+from trainwright.initializers.dataset_files import fetch_selection
 from trainwright.initializers.errors import InitializerError
 from trainwright.initializers.file_filter import FileFilter, StartProgress
+from trainwright.initializers.json_lines import json_line
+from trainwright.initializers.layouts import is_empty
 from trainwright.initializers.prepare import Preparation, parse_source, prepare_folder, prepare_in_workspace
 from trainwright.initializers.rows import SUFFIXES, Row, read_rows
-from trainwright.initializers.source import fetch
+from trainwright.initializers.subsets import Selection
 from trainwright.storage.digests import no_progress
 from trainwright.storage.uri import StorageUri
 from trainwright.workspace.prepared import Prepared
@@ -30,11 +34,34 @@ TRAIN, TEST = "train.jsonl", "test.jsonl"
 _EMPTY = "empty"
 _METADATA_FILES = ("dataset_info.json", "dataset_infos.json", "dataset_dict.json", "state.json", "config.json")
 """JSON files without rows, written by the `datasets` library and the hub."""
-_TEST_SPLIT_NAMES = ("test", "validation", "eval", "dev", "valid")
+_LATER_OPTIONS = ("columns", "subset", "split")
+"""Recorded only if they are set, so that datasets that were prepared before these options existed are reused."""
+
+
+def _parsed_columns(value: Any) -> Any:
+    """Read the JSON text of an environment variable or a template."""
+    return read_json(value) if isinstance(value, str) and value.strip() else value or {}
+
+
+def _known_columns(columns: dict[str, str]) -> dict[str, str]:
+    try:
+        check_column_names(columns)
+    except InitializerError as error:
+        raise ValueError(str(error)) from None
+    return columns
 
 
 class DatasetOptions(BaseModel):
-    """`test_fraction` is the share of test rows if the source has no test split; `max_rows` 0 means all rows."""
+    """How to read a dataset.
+
+    layout: name of the layout of the rows; empty detects it from the columns.
+    test_fraction: share of test rows if the source has no test split.
+    max_rows: maximum number of rows of each split; 0 means all.
+    ignore: glob patterns of files to skip.
+    columns: the source's column for each column that a layout reads, as an object or its JSON text; others are dropped.
+    subset: name of a subset of the dataset card, or a folder; `*` takes all files.
+    split: the split to train on; empty takes `train`.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -42,6 +69,14 @@ class DatasetOptions(BaseModel):
     test_fraction: Annotated[float, Field(ge=0, lt=1)] = 0.1
     max_rows: Annotated[int, Field(ge=0)] = 0
     ignore: tuple[str, ...] = ()
+    columns: Annotated[dict[str, str], BeforeValidator(_parsed_columns), AfterValidator(_known_columns)] = {}
+    subset: str = ""
+    split: str = ""
+
+    def recorded(self) -> dict[str, Any]:
+        """Return the options for the receipt; a dataset is reused if they are the same."""
+        unset = {name for name in _LATER_OPTIONS if not getattr(self, name)}
+        return self.model_dump(mode="json", exclude=unset)
 
 
 def initialize_dataset(
@@ -51,7 +86,7 @@ def initialize_dataset(
 
     An existing result is reused if source, revision and options are the same; without `options` any options match.
     `test.jsonl` is omitted if it would have no rows.
-    Raises InitializerError (no data, unknown columns, invalid rows), StorageError, NoSpace.
+    Raises InitializerError (no data, no such subset, unknown columns, invalid rows), StorageError, NoSpace.
     """
     return prepare_folder(_preparation(uri, options, start_progress), target)
 
@@ -74,13 +109,16 @@ def prepare_dataset(
 def _preparation(uri: str, options: DatasetOptions | None, start_progress: StartProgress) -> Preparation:
     parsed, uri = parse_source(uri)
     file_filter = FileFilter(
-        "dataset", tuple(f"*{suffix}" for suffix in SUFFIXES), (*_METADATA_FILES, *(options.ignore if options else ()))
+        "dataset",
+        tuple(f"*{suffix}" for suffix in SUFFIXES),
+        (*_METADATA_FILES, *(options.ignore if options else ())),
+        also=frozenset({CARD}),  # another card may choose other files
     )
 
     def make(source: StorageUri, revision: str | None, scratch: Path) -> tuple[Receipt, Path]:
         return _fetch_and_prepare(source, uri, file_filter, revision, scratch, options or DatasetOptions(), start_progress)
 
-    return Preparation("dataset", parsed, uri, file_filter, options.model_dump(mode="json") if options else None, make)
+    return Preparation("dataset", parsed, uri, file_filter, options.recorded() if options else None, make)
 
 
 def _fetch_and_prepare(
@@ -96,80 +134,63 @@ def _fetch_and_prepare(
     fetched.mkdir(exist_ok=True)
     shutil.rmtree(prepared, ignore_errors=True)
     prepared.mkdir()
-    paths = fetch(source, file_filter, revision, fetched, start_progress).paths
-    layout, counts = _prepare(fetched, paths, prepared, options, uri)
+    selection = fetch_selection(
+        source, file_filter, revision, fetched, start_progress, subset=options.subset, split=options.split, where=uri
+    )
+    layout, counts = _prepare(fetched, selection, prepared, options, uri)
     names = [Path(name) for name in (TRAIN, TEST) if counts[name]]
     receipt = Receipt(
         kind="dataset",
         source=uri,
         revision=revision or "",
-        options=options.model_dump(mode="json"),
+        options=options.recorded(),
         files=digest_files(prepared, names),
-        details={"layout": layout, "train_rows": counts[TRAIN], "test_rows": counts[TEST], "empty_rows": counts[_EMPTY]},
+        details={
+            "layout": layout,
+            "train_rows": counts[TRAIN],
+            "test_rows": counts[TEST],
+            "empty_rows": counts[_EMPTY],
+            **({"subset": selection.subset} if selection.subset else {}),
+            **({"split": selection.split} if selection.split else {}),
+        },
     )
     receipt.write(prepared)
     log.info("dataset prepared uri=%s train_rows=%d test_rows=%d digest=%s", uri, counts[TRAIN], counts[TEST], receipt.digest)
     return receipt, prepared
 
 
-def _prepare(folder: Path, paths: list[Path], out: Path, options: DatasetOptions, uri: str) -> tuple[str, Counter[str]]:
+def _prepare(folder: Path, selection: Selection, out: Path, options: DatasetOptions, uri: str) -> tuple[str, Counter[str]]:
     """Map all rows into the two files. Returns the layout and the numbers of train, test and skipped empty rows."""
-    test_files = [path for path in paths if _is_test_split(path)]
-    train_files = [path for path in paths if path not in test_files]
-    if not train_files:
-        train_files, test_files = test_files, []
     counts: Counter[str] = Counter()
-    layout, kind = options.layout, ""
+    mapper = RowMapper(options.layout, options.columns)
     with open(out / TRAIN, "wb") as train, open(out / TEST, "wb") as test:
         files = {TRAIN: train, TEST: test}
-        for is_train, sources in ((True, train_files), (False, test_files)):
+        for is_train, sources in ((True, selection.train), (False, selection.held_out)):
             for path, number, row in _rows(folder, sources, options.max_rows):
-                where = f"{uri} ({path.name}, row {number})"
-                layout, mapped = _mapped(row, layout, where)  # the first row determines the layout of all
-                kind = _check_content_type(mapped, kind, where)
+                where = f"{uri} ({path}, row {number})"
+                mapped = mapper.map_row(row, where)
                 if is_empty(mapped):
                     counts[_EMPTY] += 1
                     continue
                 line = _line(mapped, where)
-                is_sampled = not test_files and _is_test_row(line, options.test_fraction)
+                is_sampled = not selection.held_out and _is_test_row(line, options.test_fraction)
                 name = TRAIN if is_train and not is_sampled else TEST
                 files[name].write(line)
                 counts[name] += 1
     if not counts[TRAIN]:
-        all_test = f": all {counts[TEST]} rows are test rows; lower test_fraction" if counts[TEST] and not test_files else ""
+        is_sampled = bool(counts[TEST]) and not selection.held_out
+        all_test = f": all {counts[TEST]} rows are test rows; lower test_fraction" if is_sampled else ""
         raise InitializerError(f"{uri} has no rows to train on{all_test}")
     if not counts[TEST]:
         (out / TEST).unlink()  # the datasets library rejects a folder with an empty split
-    return layout, counts
+    return mapper.layout, counts
 
 
-def _rows(folder: Path, paths: list[Path], max_rows: int) -> Iterator[tuple[Path, int, Row]]:
+def _rows(folder: Path, names: tuple[str, ...], max_rows: int) -> Iterator[tuple[Path, int, Row]]:
     """Yield rows with their file and their number in it."""
-    rows = ((path, number, row) for path in sorted(paths) for number, row in enumerate(read_rows(folder / path), 1))
+    paths = sorted(Path(name) for name in names)
+    rows = ((path, number, row) for path in paths for number, row in enumerate(read_rows(folder / path), 1))
     return islice(rows, max_rows or None)
-
-
-def _check_content_type(mapped: Row, previous: str, where: str) -> str:
-    """Return the content type, text or messages. TRL and the datasets library do not support both in one dataset."""
-    current = content_type(mapped)
-    if previous not in ("", current):
-        columns = " and ".join(mapped)
-        raise InitializerError(f"{where}: {columns} of this row contain {current}, those of earlier rows {previous}")
-    return current
-
-
-def _mapped(row: Row, layout: str, where: str) -> tuple[str, Row]:
-    name, mapper = mapper_for(list(row), layout, where)
-    try:
-        return name, mapper(row)
-    except InitializerError as error:
-        raise InitializerError(f"{where}: {error}; the row begins {str(row)[:80]!r}") from error
-
-
-def _is_test_split(path: Path) -> bool:
-    """Whether the name marks a test split, as in the `datasets` library: `test.jsonl`, `data/validation-00000-of-00001.parquet`."""
-    name_parts = "-".join(path.with_suffix("").parts).lower().replace("_", "-").replace(".", "-").split("-")
-    return any(name in name_parts for name in _TEST_SPLIT_NAMES)
 
 
 def _is_test_row(line: bytes, fraction: float) -> bool:
@@ -179,6 +200,6 @@ def _is_test_row(line: bytes, fraction: float) -> bool:
 
 def _line(row: Row, where: str) -> bytes:
     try:
-        return json.dumps(row, ensure_ascii=False, default=str).encode() + b"\n"
+        return json_line(row)
     except UnicodeEncodeError as error:  # an unpaired surrogate, as in "\ud83d"
         raise InitializerError(f"{where}: the row is not valid Unicode; it begins {str(row)[:80]!r}") from error

@@ -1,24 +1,31 @@
-"""Reads the rows of a dataset file: JSON Lines, JSON, CSV or Parquet."""
+"""Reads the rows of a dataset file: JSON Lines (also compressed by gzip), JSON, CSV or Parquet."""
 
 from __future__ import annotations
 
 import csv
-import json
+import gzip
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from trainwright.initializers.errors import InitializerError
+from trainwright.initializers.json_lines import parse_json
 
 Row = dict[str, Any]
-SUFFIXES = (".jsonl", ".json", ".csv", ".parquet")
+SUFFIXES = (".jsonl", ".json", ".csv", ".parquet", ".jsonl.gz")
+_GZIP = ".jsonl.gz"
+_MAX_LINE = 256 * 1024 * 1024
+"""Bytes of a line in a compressed file, whose size says nothing about that of its contents."""
+_BOM = b"\xef\xbb\xbf"
 _MAX_CSV_FIELD = 2**31 - 1
 """Characters; the csv module's default, 128 KiB, is too small for many documents."""
 
 
 def read_rows(path: Path) -> Iterator[Row]:
     """Read the rows of a file; its suffix determines the format. Raises InitializerError with file and line, OSError."""
-    reader = {".jsonl": _json_lines, ".json": _json, ".csv": _csv, ".parquet": _parquet}.get(path.suffix.lower())
+    suffix = _GZIP if path.name.lower().endswith(_GZIP) else path.suffix.lower()
+    reader = {".jsonl": _json_lines, ".json": _json, ".csv": _csv, ".parquet": _parquet, _GZIP: _compressed_lines}.get(suffix)
     if reader is None:
         raise InitializerError(
             f"{path.name}: cannot read {path.suffix or 'files without a suffix'}; expected {', '.join(SUFFIXES)}"
@@ -30,22 +37,57 @@ def read_rows(path: Path) -> Iterator[Row]:
 
 
 def _json_lines(path: Path) -> Iterator[Row]:
-    with open(path, encoding="utf-8-sig") as file:
-        for number, line in enumerate(file, 1):
-            if line.strip():
-                yield _row(path, number, _parsed(path, number, line))
+    with open(path, "rb") as file:
+        yield from _parsed_lines(path, file)
+
+
+def _compressed_lines(path: Path) -> Iterator[Row]:
+    try:
+        with open(path, "rb") as compressed, gzip.GzipFile(fileobj=compressed) as file:
+            yield from _parsed_lines(path, _limited_lines(path, file))
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise InitializerError(f"{path.name}: invalid or incomplete gzip: {error}") from error
+
+
+def _limited_lines(path: Path, file: gzip.GzipFile) -> Iterator[bytes]:
+    number = 0
+    while line := file.readline(_MAX_LINE + 1):
+        number += 1
+        if len(line) > _MAX_LINE:
+            raise InitializerError(f"{path.name}:{number}: the line is longer than {_MAX_LINE // 2**20} MiB")
+        yield line
+
+
+def _parsed_lines(path: Path, lines: BinaryIO | Iterator[bytes]) -> Iterator[Row]:
+    for number, line in enumerate(_split_lines(lines), 1):
+        if line.strip():
+            yield _row(path, number, _parsed(path, number, line))
+
+
+def _split_lines(lines: BinaryIO | Iterator[bytes]) -> Iterator[bytes]:
+    """Yield lines that end at a line feed, a carriage return, or both, without the byte order mark of the file."""
+    is_first = True
+    for line in lines:
+        if is_first:
+            line, is_first = line.removeprefix(_BOM), False
+        if b"\r" in line:
+            yield from line.splitlines()
+        else:
+            yield line
 
 
 def _json(path: Path) -> Iterator[Row]:
     """Read a list of rows, an object with such a list under `data`, or JSON Lines with a `.json` suffix, common on the hub."""
-    text = path.read_text("utf-8-sig")
+    data = path.read_bytes().removeprefix(_BOM)
     try:
-        content = json.loads(text)
+        content = parse_json(data)
+    except UnicodeDecodeError:
+        raise
     except (ValueError, RecursionError):
-        if text.lstrip().startswith("{"):
+        if data.lstrip().startswith(b"{"):
             yield from _json_lines(path)
             return
-        content = _parsed(path, 1, text)
+        content = _parsed(path, 1, data)
     if isinstance(content, dict):
         content = content["data"] if isinstance(content.get("data"), list) else [content]
     if not isinstance(content, list):
@@ -81,9 +123,11 @@ def _parquet(path: Path) -> Iterator[Row]:
         raise InitializerError(f"{path.name}: invalid or incomplete Parquet: {str(error).splitlines()[0]}") from error
 
 
-def _parsed(path: Path, number: int, text: str) -> Any:
+def _parsed(path: Path, number: int, text: bytes) -> Any:
     try:
-        return json.loads(text)
+        return parse_json(text)
+    except UnicodeDecodeError as error:
+        raise InitializerError(f"{path.name}:{number}: not UTF-8: {error.reason} at byte {error.start} of the line") from error
     except (ValueError, RecursionError) as error:
         raise InitializerError(f"{path.name}:{number}: not JSON: {error}") from error
 

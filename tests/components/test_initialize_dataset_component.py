@@ -1,0 +1,27 @@
+"""The component hands its options to the preparation: columns, a subset and a split."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+pytest.importorskip("kfp")
+from trainwright.components import initialize_dataset
+
+
+def test_columns_subset_and_split_choose_the_rows(tmp_path: Path) -> None:
+    for name in ("de/train.jsonl", "de/test.jsonl", "en/train.jsonl"):
+        (tmp_path / "source" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "source" / name).write_text(f'{{"words": "{name}"}}\n')
+    artifact = SimpleNamespace(path=str(tmp_path / "receipt.json"), metadata={})
+    options = {"columns": {"text": "words"}, "subset": "de", "split": "test", "test_fraction": 0.0}
+    arguments = {"dataset_uri": f"file://{tmp_path}/source", "workspace_path": str(tmp_path / "workspace")}
+    digest, train_rows, test_rows = initialize_dataset.python_func(dataset=artifact, **arguments, **options)
+    assert (train_rows, test_rows) == (1, 0)
+    [prepared] = (tmp_path / "workspace").glob("datasets/*/train.jsonl")
+    assert prepared.read_text() == '{"text": "de/test.jsonl"}\n'
+    assert artifact.metadata["digest"] == digest
+    with pytest.raises(SystemExit, match="has several subsets; choose subset= one of de, en"):
+        initialize_dataset.python_func(dataset=artifact, **arguments, columns={"text": "words"})

@@ -1,0 +1,260 @@
+"""Every common form of rows becomes one that TRL itself accepts; a form that could be two is never guessed."""
+
+from __future__ import annotations
+
+import json
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from trainwright.initializers import DatasetOptions, InitializerError, initialize_dataset
+from trainwright.initializers.columns import RowMapper
+from trainwright.initializers.layouts import LAYOUTS, is_empty
+
+Row = dict[str, Any]
+
+
+def says(role: str, content: str) -> Row:
+    return {"role": role, "content": content}
+
+
+def tells(sender: str, value: str) -> Row:
+    return {"from": sender, "value": value}
+
+
+ALPACA_PROMPT = "### Instruction:\ni\n\n### Response:\n"
+CONTEXT_PROMPT = "### Instruction:\ni\n\n### Input:\nx\n\n### Response:\n"
+USER, GOOD, BAD = says("user", "u"), says("assistant", "good"), says("assistant", "bad")
+TALK = [says("system", "s"), says("user", "u"), says("assistant", "a")]
+CASES: list[tuple[str, Row, Row]] = [
+    ("question-answer", {"question": "q", "answer": "a", "id": 1}, {"prompt": "q", "completion": "a"}),
+    ("question-response", {"system_prompt": "s", "question": "q", "response": "a"}, {"prompt": "q", "completion": "a"}),
+    ("query-response", {"query": "q", "response": "a"}, {"prompt": "q", "completion": "a"}),
+    ("prompt-response", {"prompt": "q", "response": "a"}, {"prompt": "q", "completion": "a"}),
+    ("input-output", {"input": "q", "output": "a"}, {"prompt": "q", "completion": "a"}),
+    ("input-output", {"input": [USER], "output": [GOOD]}, {"prompt": [USER], "completion": [GOOD]}),
+    (
+        "alpaca",
+        {"instruction": "i", "input": "x", "output": "o", "text": "all of it"},
+        {"prompt": CONTEXT_PROMPT, "completion": "o"},
+    ),
+    (
+        "instruction-response",
+        {"instruction": "i", "context": "x", "response": "o", "category": "qa"},
+        {"prompt": CONTEXT_PROMPT, "completion": "o"},
+    ),
+    ("instruction-response", {"instruction": "i", "response": "o"}, {"prompt": ALPACA_PROMPT, "completion": "o"}),
+    ("text", {"text": "t", "label": 0}, {"text": "t"}),
+    (
+        "conversations",
+        {"conversations": [tells("system", "s"), tells("human", "u"), tells("gpt", "a")], "id": "x"},
+        {"messages": TALK},
+    ),
+    ("conversations", {"conversations": TALK}, {"messages": TALK}),
+    ("conversation", {"conversation": TALK, "model": "x"}, {"messages": TALK}),
+    ("conversations", {"conversations": [tells("Human", "u"), tells("GPT", "a")], "system": "s"}, {"messages": TALK}),
+    ("conversations", {"conversations": TALK, "system": "another"}, {"messages": TALK}),
+    ("conversations", {"conversations": TALK[1:], "system": None}, {"messages": TALK[1:]}),
+    (
+        "conversations",
+        {"conversations": [tells("human", "u"), tells("function_call", "{}"), tells("observation", "1"), tells("gpt", "a")]},
+        {"messages": [USER, says("assistant", "{}"), says("tool", "1"), says("assistant", "a")]},
+    ),
+    ("conversations", {"conversations": [TALK]}, {"messages": TALK}),
+    ("conversations", {"conversations": {"messages": TALK, "id": 1}}, {"messages": TALK}),
+    ("conversations", {"conversations": [{"items": TALK}]}, {"messages": TALK}),
+    ("messages", {"messages": [tells("human", "u"), tells("gpt", "good")]}, {"messages": [USER, GOOD]}),
+    ("messages", {"messages": [says("human", "u"), says("gpt", "good")]}, {"messages": [USER, GOOD]}),
+    (
+        "messages",
+        {"messages": [{**USER, "name": "n"}, GOOD], "prompt": "u", "prompt_id": 1},
+        {"messages": [{**USER, "name": "n"}, GOOD]},
+    ),
+    (
+        "messages",
+        {"messages": [says("user", [{"type": "text", "text": "u"}]), GOOD]},  # type: ignore[arg-type]
+        {"messages": [USER, GOOD]},
+    ),
+    (
+        "preference",
+        {"prompt": "p", "chosen": "good", "rejected": "bad", "score": 1},
+        {"prompt": "p", "chosen": "good", "rejected": "bad"},
+    ),
+    ("preference", {"chosen": "p: good", "rejected": "p: bad"}, {"chosen": "p: good", "rejected": "p: bad"}),
+    ("preference", {"chosen": [USER, GOOD], "rejected": [USER, BAD]}, {"chosen": [USER, GOOD], "rejected": [USER, BAD]}),
+    (
+        "preference",
+        {"prompt": [USER], "chosen": [GOOD], "rejected": [BAD]},
+        {"prompt": [USER], "chosen": [GOOD], "rejected": [BAD]},
+    ),
+    (
+        "preference",
+        {"prompt": "u", "chosen": [USER, GOOD], "rejected": [USER, BAD]},
+        {"prompt": [USER], "chosen": [GOOD], "rejected": [BAD]},
+    ),
+    ("preference", {"prompt": "u", "chosen": [GOOD], "rejected": [BAD]}, {"prompt": [USER], "chosen": [GOOD], "rejected": [BAD]}),
+    (
+        "preference",
+        {"chosen": [tells("human", "u"), tells("gpt", "good")], "rejected": [tells("human", "u"), tells("gpt", "bad")]},
+        {"chosen": [USER, GOOD], "rejected": [USER, BAD]},
+    ),
+]
+
+
+@pytest.mark.parametrize(("layout", "row", "mapped"), CASES)
+def test_rows_of_every_layout_become_those_that_trl_reads(layout: str, row: Row, mapped: Row) -> None:
+    mapper = RowMapper()
+    assert mapper.map_row(deepcopy(row), "row 1") == mapped
+    assert mapper.layout == layout
+    assert not is_empty(mapped)
+    assert RowMapper(layout).map_row(row, "row 1") == mapped
+
+
+@pytest.mark.medium
+def test_trl_takes_prepared_rows_as_they_are() -> None:
+    data_utils = pytest.importorskip("trl.data_utils")
+    for layout, row, _ in CASES:
+        mapped = RowMapper().map_row(deepcopy(row), "row 1")
+        is_conversational = any(isinstance(value, list) for value in mapped.values())
+        assert data_utils.is_conversational(mapped) == is_conversational, layout
+        assert data_utils.maybe_convert_to_chatml(deepcopy(mapped)) == mapped
+        extracted = data_utils.maybe_extract_prompt(mapped)
+        if "prompt" in mapped or "chosen" not in mapped:
+            assert extracted == mapped
+        elif is_conversational:
+            assert extracted == {"prompt": [USER], "chosen": [GOOD], "rejected": [BAD]}
+        else:
+            assert extracted == {"prompt": "p:", "chosen": " good", "rejected": " bad"}
+
+
+@pytest.mark.medium
+@pytest.mark.parametrize(("layout", "row", "mapped"), CASES[-8:])
+def test_the_datasets_library_and_trl_read_prepared_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, layout: str, row: Row, mapped: Row
+) -> None:
+    datasets = pytest.importorskip("datasets")
+    data_utils = pytest.importorskip("trl.data_utils")
+    (tmp_path / "rows.jsonl").write_text(json.dumps(row) + "\n")
+    initialize_dataset(f"file://{tmp_path}/rows.jsonl", tmp_path / "out", DatasetOptions(test_fraction=0))
+    loaded = datasets.load_dataset(str(tmp_path / "out"), cache_dir=str(tmp_path / "cache"), split="train")
+    assert loaded.map(data_utils.maybe_extract_prompt)[0]["chosen" if "chosen" in mapped else "messages"]
+    assert loaded[0] == mapped
+
+
+@pytest.mark.parametrize(
+    ("row", "choices"),
+    [
+        ({"prompt": "p", "completion": "c", "messages": TALK}, ("prompt-completion", "messages")),
+        ({"prompt": "p", "chosen": [GOOD], "rejected": [BAD], "messages": TALK}, ("messages", "preference")),
+        ({"prompt": "p", "completion": "c", "response": "r"}, ("prompt-completion", "prompt-response")),
+        ({"question": "q", "query": "q", "response": "r"}, ("question-response", "query-response")),
+        ({"messages": TALK, "conversations": TALK}, ("messages", "conversations")),
+        ({"prompt": "p", "completion": "c", "chosen": "x", "rejected": "y"}, ("prompt-completion", "preference")),
+    ],
+)
+def test_columns_that_fit_several_layouts_are_an_error_that_says_how_to_choose(row: Row, choices: tuple[str, str]) -> None:
+    with pytest.raises(InitializerError) as caught:
+        RowMapper().map_row(row, "hf://o/n (rows.jsonl, row 1)")
+    expected = " or ".join(f"layout={name}" for name in choices)
+    assert f"hf://o/n (rows.jsonl, row 1) has the columns {', '.join(sorted(row))}, which fit" in str(caught.value)
+    assert f"choose {expected}, or name them with columns" in str(caught.value)
+    for name in choices:
+        assert RowMapper(name).map_row(row, "row 1")
+
+
+def test_columns_are_taken_from_where_the_user_says() -> None:
+    mapper = RowMapper(columns={"prompt": "frage", "completion": "antwort"})
+    assert mapper.map_row({"frage": "f", "antwort": "a", "prompt": "ignored", "text": "t"}, "row 1") == {
+        "prompt": "f",
+        "completion": "a",
+    }
+    assert mapper.layout == "prompt-completion"
+    alpaca = RowMapper(columns={"instruction": "aufgabe", "input": "text", "output": "antwort"})
+    assert alpaca.map_row({"aufgabe": "i", "text": "x", "antwort": "o"}, "row 1") == {"prompt": CONTEXT_PROMPT, "completion": "o"}
+    chat = RowMapper(columns={"messages": "dialog"})
+    assert chat.map_row({"dialog": [tells("human", "u"), tells("gpt", "good")], "text": ""}, "row 1") == {
+        "messages": [USER, GOOD]
+    }
+    pairs = RowMapper(columns={"prompt": "question", "chosen": "chosen", "rejected": "rejected"})
+    row = {"system": "", "question": "q", "chosen": "good", "rejected": "bad"}
+    assert pairs.map_row(row, "row 1") == {"prompt": "q", "chosen": "good", "rejected": "bad"}
+
+
+@pytest.mark.parametrize(
+    ("columns", "layout", "message"),
+    [
+        (
+            {"prompt": "frag", "completion": "antwort"},
+            "",
+            "row 7: there is no column 'frag', which columns names for 'prompt'; the columns are antwort, frage, id; "
+            "did you mean frage?",
+        ),
+        ({"prompt": "zzz"}, "", "there is no column 'zzz', which columns names for 'prompt'; the columns are antwort, frage, id"),
+        ({"prompt": "frage"}, "", "row 7 has the columns prompt; expected completion, prompt or messages or"),
+        ({"prompt": "frage"}, "prompt-completion", "row 7 has the columns prompt; expected completion, prompt"),
+        ({"prompt": "id", "completion": "antwort"}, "", "row 7: column 'prompt' is int, expected text"),
+        ({"frage": "prompt"}, "", "columns maps to 'frage', which no layout reads; known: answer, chosen, completion"),
+        ({}, "chatty", "unknown layout 'chatty'; known: prompt-completion, messages, alpaca, preference, conversations"),
+    ],
+)
+def test_a_mapping_that_does_not_fit_is_one_clear_error(columns: dict[str, str], layout: str, message: str) -> None:
+    with pytest.raises(InitializerError) as caught:
+        RowMapper(layout, columns).map_row({"frage": "f", "antwort": "a", "id": 1}, "row 7")
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ({"conversations": [tells("alien", "x")]}, "message 1 is from 'alien'; expected one of system, developer, user"),
+        ({"conversations": [tells("human", None)]}, "column 'conversations': value of message 1 is empty, expected text"),  # type: ignore[arg-type]
+        ({"conversations": []}, "column 'conversations' has no message"),
+        ({"conversations": "hello"}, "column 'conversations' is not a list of messages with role and content, or from and value"),
+        ({"conversations": {"messages": TALK, "items": TALK}}, "column 'conversations' is not a list of messages"),
+        ({"conversations": [[[[[TALK]]]]]}, "column 'conversations' is not a list of messages"),
+        ({"conversations": TALK[1:], "system": 5}, "column 'system' is int, expected text"),
+        ({"messages": [says("user", [{"type": "image"}])]}, "content of message 1 is list, expected text"),  # type: ignore[arg-type]
+        ({"chosen": "x", "rejected": "y"}, "no common beginning that is the prompt; name the prompt with columns="),
+        ({"chosen": [GOOD], "rejected": [BAD]}, "must begin with the same messages, which are the prompt"),
+        ({"chosen": [USER, GOOD], "rejected": [USER]}, "must begin with the same messages, which are the prompt"),
+        ({"chosen": [USER, GOOD], "rejected": "y"}, "column 'rejected' is not a list of messages"),
+        ({"prompt": None, "chosen": "x", "rejected": "y"}, "column 'prompt' is empty, expected text"),
+    ],
+)
+def test_a_row_that_trl_would_misread_is_refused(row: Row, message: str) -> None:
+    with pytest.raises(InitializerError) as caught:
+        RowMapper().map_row(row, "row 3")
+    assert str(caught.value).startswith("row 3: ")
+    assert message in str(caught.value)
+
+
+def test_rows_that_become_other_columns_than_the_first_are_refused() -> None:
+    mapper = RowMapper()
+    mapper.map_row({"prompt": "p", "chosen": "a", "rejected": "b"}, "row 1")
+    with pytest.raises(
+        InitializerError, match="row 2: this row has chosen, rejected, earlier rows have prompt, chosen, rejected"
+    ):
+        mapper.map_row({"chosen": "pa", "rejected": "pb"}, "row 2")
+
+
+@pytest.mark.parametrize(
+    ("row", "empty"),
+    [
+        ({"chosen": "p a", "rejected": "p a"}, True),
+        ({"prompt": "p", "chosen": " ", "rejected": "b"}, True),
+        ({"prompt": "p", "chosen": "a", "rejected": ""}, False),
+        ({"chosen": "a", "rejected": ""}, True),
+        ({"prompt": "p", "chosen": [USER, GOOD], "rejected": [USER, GOOD]}, True),
+        ({"prompt": "", "completion": "c"}, False),
+        ({"question": "q", "answer": "\n"}, True),
+    ],
+)
+def test_rows_with_nothing_to_learn_from_are_empty(row: Row, empty: bool) -> None:
+    assert is_empty(RowMapper().map_row(row, "row 1")) == empty
+
+
+def test_the_documentation_lists_every_layout() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "datasets.md").read_text("utf-8")
+    assert not [name for name in LAYOUTS if f"`{name}`" not in page]

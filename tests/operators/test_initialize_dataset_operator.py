@@ -1,0 +1,54 @@
+"""The operator hands its options to the preparation: columns, a subset and a split, also as rendered texts."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+pytest.importorskip("airflow.sdk")
+
+
+from trainwright.operators import InitializeDatasetOperator
+from trainwright.operators.errors import NonRetryableError
+
+COLUMNS = {"text": "words"}
+
+
+@pytest.fixture
+def arguments(tmp_path: Path) -> dict[str, Any]:
+    for name in ("de/train.jsonl", "de/test.jsonl", "en/train.jsonl"):
+        (tmp_path / "source" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "source" / name).write_text(f'{{"words": "{name}"}}\n')
+    return {
+        "task_id": "t",
+        "dataset_uri": f"file://{tmp_path}/source",
+        "workspace_path": str(tmp_path / "workspace"),
+        "test_fraction": "0",
+    }
+
+
+@pytest.fixture
+def context() -> dict[str, Any]:
+    return {"ti": SimpleNamespace(task_id="t", dag_id="d", run_id="r", map_index=-1, max_tries=0, try_number=1)}
+
+
+@pytest.mark.parametrize("columns", [COLUMNS, json.dumps(COLUMNS)])
+def test_columns_subset_and_split_choose_the_rows(
+    tmp_path: Path, arguments: dict[str, Any], context: dict[str, Any], columns: Any
+) -> None:
+    operator = InitializeDatasetOperator(**arguments, columns=columns, subset="de", split="test")
+    result = operator.execute(context)
+    assert (result["train_rows"], result["test_rows"]) == (1, 0)
+    [prepared] = (tmp_path / "workspace").glob("datasets/*/train.jsonl")
+    assert prepared.read_text() == '{"text": "de/test.jsonl"}\n'
+    assert {"columns", "subset", "split"} <= set(operator.template_fields)
+
+
+def test_columns_that_are_no_object_are_refused(arguments: dict[str, Any], context: dict[str, Any]) -> None:
+    for columns in ("{'text': 'words'}", "[1]", {"frage": "prompt"}):
+        with pytest.raises(NonRetryableError, match="ValidationError: 1 validation error for DatasetOptions\ncolumns"):
+            InitializeDatasetOperator(**arguments, columns=columns).execute(context)
