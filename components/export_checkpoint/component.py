@@ -48,7 +48,14 @@ def export_checkpoint(
 
     options = ExportOptions(resumable=resumable, supersede=supersede, metric=Metric(best_metric, greater_is_better))
     try:
-        exported = export_run_checkpoint(Path(workspace_path), export_uri, run_id=run_id, trainjob=trainjob, options=options)
+        exported = export_run_checkpoint(
+            Path(workspace_path),
+            export_uri,
+            run_id=run_id,
+            trainjob=trainjob,
+            options=options,
+            write_progress=lambda line: print(line, flush=True),
+        )
     except (CheckpointError, StorageError, WorkspaceError) as error:
         raise SystemExit(str(error)) from None
     Path(model.path).write_bytes(exported.manifest.text())

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from checkpoint_files import stored_files, stored_path
+from checkpoint_files import checkpoint_files, stored_files, stored_path
 
 from trainwright.checkpoints import ExportOptions, ExportResult, Manifest, Metric, NoCheckpoint, export_checkpoint, verify_export
 from trainwright.checkpoints.errors import CheckpointError
@@ -433,3 +433,18 @@ def test_a_file_with_the_name_of_the_manifest_is_refused_before_anything_is_sent
     ):
         export(output, target)
     assert not (target / "checkpoint-5").exists()
+
+
+def test_a_final_model_is_exported_without_our_own_records(output: Path, target: Path) -> None:
+    output.mkdir()
+    for name, content in checkpoint_files(7).items():
+        if name in ("adapter_model.safetensors", "adapter_config.json", "trainer_state.json"):
+            (output / name).write_bytes(content)
+    (output / ".trainwright-jobs.json").write_text("[]")
+    exported = export(output, target)
+    assert (exported.manifest.format, exported.manifest.step) == ("model", 7)
+    assert set(stored_files(target / "checkpoint-7")) == {
+        "adapter_model.safetensors",
+        "adapter_config.json",
+        "trainer_state.json",
+    }

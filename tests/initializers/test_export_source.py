@@ -96,3 +96,17 @@ def test_a_manifest_of_another_program_makes_no_export(tmp_path: Path, model_fil
         shutil.rmtree(folder)
     (tmp_path / "rows.jsonl").write_bytes(lines)
     assert initialize_dataset(uri_of(tmp_path / "rows.jsonl"), tmp_path / "data", DatasetOptions()).revision.startswith("stat:")
+
+
+def test_an_exported_dataset_is_a_dataset_and_the_receipt_says_which(
+    tmp_path: Path, lines: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(quiet, "QUIET_SECONDS", 0.0)
+    folder = tmp_path / "output" / "step-3"
+    folder.mkdir(parents=True)
+    (folder / "train.jsonl").write_bytes(lines)
+    (folder / ".complete").write_text("")
+    found = export_checkpoint(tmp_path / "output", uri_of(tmp_path / "exports"), source="run/job")
+    receipt = initialize_dataset(uri_of(tmp_path / "exports"), tmp_path / "data", DatasetOptions())
+    assert receipt.revision == f"export:{found.digest}"
+    assert receipt.details["export"]["step"] == 3

@@ -35,6 +35,8 @@ from trainwright.storage.transfer import check_space, disk_errors
 log = logging.getLogger(__name__)
 _NOT_EXPORTED = {"training_args.bin"}
 """A pickle that is not needed to use or resume a checkpoint, and is unsafe to load."""
+_RECORDS = ".trainwright-"
+"""Our own files about an output folder, which may itself be the checkpoint."""
 EXPORTS_LOCK = "exports"
 """One export of a run at a time, since an export may reference the files of another one."""
 _AT_ONCE = 4
@@ -137,7 +139,7 @@ class _Exporting:
         return name, ExportResult(str(store.uri), manifest, False, self.parent.capabilities())
 
     def _files(self, folder: Path) -> list[LocalFile]:
-        paths = [path for path in files_below(folder) if path.name not in _NOT_EXPORTED]
+        paths = [path for path in files_below(folder) if path.name not in _NOT_EXPORTED and not path.name.startswith(_RECORDS)]
         if not self.options.resumable:
             paths = weights_only_files(checkpoint_format(self.checkpoint.format), folder, paths)
         if not paths:
@@ -253,12 +255,12 @@ def _key(path: Path) -> str:
 
 
 def _is_intact(export: Export, file: ManifestFile) -> bool:
-    """Compare a stored file with the manifest: by the store's own checksum if there is one, else by reading it."""
+    """Compare a stored file with the manifest: by the store's own checksum, if it checks what it stores, else by reading it."""
     stored = export.inspect(file)
     if stored is None or stored.size != file.size:
         return False
-    if stored.crc64nvme and file.crc64nvme:
-        return stored.crc64nvme == file.crc64nvme
+    if stored.crc64nvme and stored.crc64nvme == file.crc64nvme and export.store.capabilities().checks_uploads:
+        return True
     return export.checksums(file).sha256 == file.sha256
 
 

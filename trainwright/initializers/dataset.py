@@ -152,6 +152,7 @@ def _fetch_and_prepare(
             "empty_rows": counts[_EMPTY],
             **({"subset": selection.subset} if selection.subset else {}),
             **({"split": selection.split} if selection.split else {}),
+            **selection.details,
         },
     )
     receipt.write(prepared)

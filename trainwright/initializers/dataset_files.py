@@ -56,15 +56,15 @@ def fetch_selection(
     if not _is_single_file(source):
         names, card = _list_names(source, file_filter, revision, target)
     if not names:  # a single file, or nothing: then this raises why
-        paths = fetch(source, data_filter, _revision(source, data_filter, revision), target, start_progress).paths
-        selection = select_files([path.as_posix() for path in paths], (), subset, split, where)
+        fetched = fetch(source, data_filter, _revision(source, data_filter, revision), target, start_progress)
+        selection = select_files([path.as_posix() for path in fetched.paths], (), subset, split, where)
     else:
         selection = select_files(names, card, subset, split, where)
         chosen = replace(data_filter, only=frozenset({*selection.train, *selection.held_out}))
-        fetch(source, chosen, _revision(source, chosen, revision), target, start_progress)
+        fetched = fetch(source, chosen, _revision(source, chosen, revision), target, start_progress)
     if selection.left_out:
         log.info("event=splits_left_out uri=%s split=%s left_out=%s", where, selection.split, ",".join(selection.left_out))
-    return selection
+    return replace(selection, details=fetched.details)
 
 
 def _list_names(

@@ -6,9 +6,10 @@ The subsets are those that the dataset's card names, else its top-level folders.
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from difflib import get_close_matches
+from typing import Any
 
 from trainwright.initializers.dataset_card import CARD, Subset
 from trainwright.initializers.errors import InitializerError
@@ -35,6 +36,8 @@ class Selection:
     subset: str = ""
     split: str = ""
     left_out: tuple[str, ...] = ()
+    details: Mapping[str, Any] = field(default_factory=dict)
+    """What exactly was taken, if the URI does not say it; for the receipt."""
 
 
 def select_files(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from trainwright.checkpoints import ExportOptions, ExportResult, export_run
+from trainwright.storage.progress_log import log_progress
 from trainwright.workspace import read_run, run_folder, touch_run
 
 
@@ -16,13 +18,17 @@ def export_run_checkpoint(
     trainjob: str = "",
     map_index: int = -1,
     options: ExportOptions | None = None,
+    write_progress: Callable[[str], object] | None = None,
 ) -> ExportResult:
     """Export the run's newest complete checkpoint to the run's own folder below `export_uri`.
+
+    A line about the progress now and then goes to `write_progress`, by default to the log.
 
     Raises NoCheckpoint, CheckpointError (also if `trainjob` did not write the checkpoint), StorageError.
     """
     folder = run_folder(run_id, map_index)
-    exported = export_run(workspace, folder, export_uri, run=run_id, trainjob=trainjob, options=options)
+    progress = log_progress("export") if write_progress is None else log_progress("export", write=write_progress)
+    exported = export_run(workspace, folder, export_uri, run=run_id, trainjob=trainjob, options=options, start_progress=progress)
     if read_run(workspace / folder) is not None:
         touch_run(workspace, folder, exported=exported.uri)
     return exported

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections import deque
 from collections.abc import Callable
@@ -17,27 +18,38 @@ _WINDOW = 6
 _MB = 1_000_000
 
 
-def log_progress(what: str, *, clock: Callable[[], float] = time.monotonic) -> Callable[[int], ProgressCallback]:
-    """Return a `start_progress` that logs bytes, total, MB/s and remaining seconds of `what`.
+def _to_log(line: str) -> None:
+    log.info("%s", line)
 
-    A transfer of less than ten seconds logs nothing. Its callback is for one thread at a time.
+
+def log_progress(
+    what: str, *, write: Callable[[str], object] = _to_log, clock: Callable[[], float] = time.monotonic
+) -> Callable[[int], ProgressCallback]:
+    """Return a `start_progress` that writes bytes, total, MB/s and remaining seconds of `what`, by default to the log.
+
+    A transfer of less than ten seconds writes nothing. Threads may call the progress callback.
     """
 
     def start(total: int) -> ProgressCallback:
-        return _Lines(what, total, clock)
+        return _Lines(what, total, write, clock)
 
     return start
 
 
 class _Lines:
-    def __init__(self, what: str, total: int, clock: Callable[[], float]):
-        self._what, self._total, self._clock = what, total, clock
+    def __init__(self, what: str, total: int, write: Callable[[str], object], clock: Callable[[], float]):
+        self._what, self._total, self._write, self._clock = what, total, write, clock
+        self._lock = threading.Lock()
         self._done = 0
         self._began = clock()
         self._next = self._began + _FIRST_INTERVAL
         self._seen: deque[tuple[float, int]] = deque([(self._began, 0)], maxlen=_WINDOW)
 
     def __call__(self, count: int) -> None:
+        with self._lock:
+            self._add(count)
+
+    def _add(self, count: int) -> None:
         self._done += count
         now = self._clock()
         if now < self._next:
@@ -47,11 +59,7 @@ class _Lines:
         rate = max(0.0, (self._done - before) / (now - since)) if now > since else 0.0
         self._seen.append((now, self._done))
         remaining = f"{max(0, self._total - self._done) / rate:.0f}" if rate and self._total else "unknown"
-        log.info(
-            "event=transfer_progress what=%s bytes=%d total=%d mb_per_s=%.1f remaining_s=%s",
-            self._what,
-            self._done,
-            self._total,
-            rate / _MB,
-            remaining,
+        self._write(
+            f"event=transfer_progress what={self._what} bytes={self._done} total={self._total} mb_per_s={rate / _MB:.1f} "
+            f"remaining_s={remaining}"
         )

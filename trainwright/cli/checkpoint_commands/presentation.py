@@ -15,6 +15,7 @@ from trainwright.cli.errors import BAD_INPUT, fail
 from trainwright.cli.output import ViewFormat, print_lines, print_object
 from trainwright.storage import BadUri, StorageError
 from trainwright.storage.digests import ProgressCallback
+from trainwright.storage.progress_log import log_progress
 
 Output = Annotated[ViewFormat, typer.Option("-o", "--output")]
 
@@ -47,10 +48,13 @@ def errors_exit() -> Iterator[None]:
 
 @contextmanager
 def byte_progress(what: str) -> Iterator[Callable[[int], ProgressCallback]]:
-    """Show a progress bar of bytes, with rate and remaining time, on stderr if it is a terminal."""
+    """Show a progress bar of bytes, with rate and remaining time, on stderr if that is a terminal; else a line now and then."""
     console = Console(stderr=True)
+    if not console.is_terminal:
+        yield log_progress(what, write=lambda line: print_lines(line, error=True))
+        return
     columns = (TextColumn(what), BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+    with Progress(*columns, console=console, transient=True) as bar:
 
         def start_progress(total: int) -> ProgressCallback:
             task = bar.add_task(what, total=total)
