@@ -20,6 +20,9 @@ from trainwright.storage.store import MAX_SMALL_FILE, Capabilities, Lock, Stored
 from trainwright.storage.transfer import chunks_of, copy_file, copy_new_file, disk_errors, write_bytes
 from trainwright.storage.uri import StorageUri
 
+_LOCK_SECONDS = 6 * 3600.0
+"""Maximum wait for another process: longer than an export of hundreds of gigabytes takes."""
+
 
 class FileStore:
     """Implements `Store`. Keys that resolve to a path outside of the folder are rejected.
@@ -152,7 +155,7 @@ class FileStore:
         with disk_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             stack = contextlib.ExitStack()
-            held = stack.enter_context(file_lock(path))
+            held = stack.enter_context(file_lock(path, timeout=_LOCK_SECONDS))
         with stack:
             yield held
 

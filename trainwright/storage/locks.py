@@ -6,6 +6,7 @@ import contextlib
 import errno
 import fcntl
 import hashlib
+import logging
 import os
 import stat
 import time
@@ -15,6 +16,7 @@ from pathlib import Path
 
 from trainwright.storage.errors import LockLost, StorageError, UnsafeFile
 
+log = logging.getLogger(__name__)
 _TIMEOUT_SECONDS = 600.0
 """Maximum wait for another holder: longer than an export of tens of gigabytes takes on a slow disk."""
 _POLL = 0.1
@@ -60,9 +62,12 @@ def file_lock(
 
     Without support for locks in the file system no caller waits. Raises StorageError after `timeout` seconds, OSError.
     """
-    deadline = clock() + timeout
+    deadline, is_waiting = clock() + timeout, False
     try:
         while (descriptor := try_lock_file(path)) is None:
+            if not is_waiting:
+                log.info("event=waiting_for_lock path=%s", path)
+            is_waiting = True
             if clock() >= deadline:
                 raise StorageError(f"{path}: another process has held this lock for {timeout:.0f} s; try again later")
             sleep(_POLL)

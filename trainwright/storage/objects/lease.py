@@ -20,7 +20,8 @@ from trainwright.storage.process_identity import has_ended, identity
 log = logging.getLogger(__name__)
 LEASE_SECONDS = 30.0
 """Time until the lease of a killed holder expires."""
-_TIMEOUT_SECONDS = 600.0
+_TIMEOUT_SECONDS = 6 * 3600.0
+"""Maximum wait for a holder that is alive: longer than an export of hundreds of gigabytes takes."""
 _POLL = 0.5
 
 
