@@ -29,6 +29,8 @@ from trainwright.storage.errors import StorageError
 from trainwright.storage.file_store import FileStore
 from trainwright.storage.uri import StorageUri
 
+pytestmark = pytest.mark.medium
+
 LOSSES = {5: 0.5, 10: 0.1, 15: 0.3, 20: 0.4}
 WRITE = Callable[..., Path]
 

@@ -15,6 +15,8 @@ from trainwright.checkpoints.find import find_checkpoints, latest_checkpoint
 from trainwright.checkpoints.hf_trainer import incomplete_reason, step_of
 from trainwright.storage.errors import StorageError
 
+pytestmark = pytest.mark.medium
+
 CUT_IS_NOTICED = (
     "trainer_state.json",
     "adapter_model.safetensors",

@@ -21,6 +21,8 @@ from trainwright.checkpoints.catalog import read_catalog
 from trainwright.storage import open_store
 from trainwright.storage.store import Capabilities
 
+pytestmark = pytest.mark.medium
+
 LARGE = os.urandom(14 * 1024 * 1024)
 _KEYS = {"AWS_ACCESS_KEY_ID": "tester", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_REGION": "us-east-1"}
 

@@ -21,6 +21,8 @@ from trainwright.storage.errors import BadUri, StorageError
 from trainwright.storage.file_store import FileStore
 from trainwright.storage.uri import StorageUri
 
+pytestmark = pytest.mark.medium
+
 Start = Callable[..., tuple[Watch, list[ExportResult]]]
 
 

@@ -99,10 +99,10 @@ def test_two_at_once_share_a_cluster_that_the_last_one_stops(runs: Path) -> None
 
 def test_a_dataset_without_the_expected_columns_fails_before_training(runs: Path, tmp_path: Path) -> None:
     data = tmp_path / "bad.jsonl"
-    data.write_text('{"question": "x", "answer": "y"}\n')
+    data.write_text('{"left": "x", "right": "y"}\n')
     status, output = run(command(runs, "--name", "columns", "--dataset", str(data)), runs / "columns.log")
     assert status == 1
-    assert "answer, question" in output
+    assert "left, right" in output
     assert "expected" in output
     assert "Traceback" not in output
     assert "train ..." not in output

@@ -34,9 +34,9 @@ def test_the_dag_ends_with_the_same_table(runs: Path) -> None:
 
 def test_a_dataset_without_the_expected_columns_fails_before_training(runs: Path, tmp_path: Path) -> None:
     data = tmp_path / "bad.jsonl"
-    data.write_text('{"question": "x", "answer": "y"}\n')
+    data.write_text('{"left": "x", "right": "y"}\n')
     status, output = run(command(runs, *AIRFLOW, "--name", "columns", "--dataset", str(data)), runs / "columns.log")
     assert status == 1
-    assert "answer, question" in output
+    assert "left, right" in output
     assert "✗ initialize-dataset" in output
     assert "train ..." not in output

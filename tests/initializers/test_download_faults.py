@@ -28,6 +28,8 @@ from trainwright.storage.http.errors import MAX_EXPIRED, HttpError, RemoteChange
 from trainwright.storage.http.remote_file import RemoteFile
 from trainwright.storage.http.retries import Retries, RetryPolicy
 
+pytestmark = pytest.mark.medium
+
 KIB = 1024
 SMALL = b"small\n" * 100
 LARGE = random.Random(7).randbytes(640 * KIB)

@@ -19,6 +19,8 @@ from trainwright.storage.http.partial_file import add_span, missing_spans
 from trainwright.storage.http.proxy import proxy_for
 from trainwright.storage.web_address import checked_address, origin, redirect_target, shown_address
 
+pytestmark = pytest.mark.medium
+
 
 @pytest.fixture
 def server() -> Iterator[FileServer]:

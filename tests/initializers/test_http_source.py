@@ -24,6 +24,8 @@ from trainwright.storage.http.client import HttpClient, Timeouts
 from trainwright.storage.http.errors import Cancelled, Untrusted
 from trainwright.storage.http.retries import RetryPolicy
 
+pytestmark = pytest.mark.medium
+
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch, lines: bytes) -> Iterator[FileServer]:

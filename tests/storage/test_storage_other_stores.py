@@ -15,6 +15,8 @@ from trainwright.storage.errors import AlreadyExists, NoAccess, NoBucket, NotFou
 from trainwright.storage.objects.object_store import PART, ObjectStore
 from trainwright.storage.store import Capabilities, StoredFile
 
+pytestmark = pytest.mark.medium
+
 NAMES = ["plain.txt", "nested/ü/é 漢字.txt", "a%20b%2Fc", "a+b&c=d?e#f", "sp ace x", ".hidden", "x" * 200]
 
 
