@@ -20,6 +20,8 @@ from trainwright.storage.errors import NoSpace, StorageError
 from trainwright.storage.file_store import FileStore
 from trainwright.storage.uri import StorageUri
 
+pytestmark = pytest.mark.medium
+
 FILES = 7  # of a written checkpoint, that are exported
 WRITES = FILES + 2  # and the manifest, and the pointer
 DIES = """

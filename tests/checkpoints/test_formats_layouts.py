@@ -12,6 +12,8 @@ from format_files import dcp_files, dcp_metadata, sharded_weights, torch_saved, 
 from trainwright.checkpoints.find import Checkpoint, find_checkpoints
 from trainwright.checkpoints.formats import checkpoint_format
 
+pytestmark = pytest.mark.medium
+
 CONFIG = b'{"model_type": "llama"}'
 STATE = b'{"global_step": 5}'
 ADAPTER = {"adapter_model.pt": torch_file(b"a"), "adapter_model.safetensors": safetensors(b"a"), "adapter_config.json": b"{}"}

@@ -32,7 +32,8 @@ from trainwright.storage.uri import StorageUri
 log = logging.getLogger(__name__)
 PART = 6 * 1024 * 1024
 """Bytes of a part of a multipart upload, and of the largest file uploaded in one request. S3 requires at least 5 MiB."""
-_CONCURRENT_PARTS = 3
+_CONCURRENT_PARTS = 2
+"""More would cost memory and, with two files at once, gain nothing."""
 _MAX_PARTS = 9_000
 _STREAM_CHUNK = 1024 * 1024
 _CONTROL = re.compile(r"[\0-\x1f\x7f]")
