@@ -19,6 +19,8 @@ from trainwright.storage.errors import BadUri, StorageError
 from trainwright.storage.file_store import FileStore
 from trainwright.storage.uri import StorageUri
 
+pytestmark = pytest.mark.medium
+
 
 @pytest.fixture
 def target(tmp_path: Path) -> Path:

@@ -17,6 +17,8 @@ from trainwright.storage.errors import NoSpace, NotFound, StorageError
 from trainwright.storage.file_store import FileStore
 from trainwright.storage.uri import StorageUri
 
+pytestmark = pytest.mark.medium
+
 
 @pytest.fixture
 def exported(tmp_path: Path, output: Path, write_checkpoint: Callable[..., Path]) -> Path:

@@ -16,6 +16,8 @@ from trainwright.checkpoints.formats import checkpoint_format, checkpoint_format
 from trainwright.checkpoints.pin import pin_checkpoint
 from trainwright.storage.errors import StorageError
 
+pytestmark = pytest.mark.medium
+
 FINAL = {"config.json": b"{}", "model.safetensors": safetensors(b"w")}
 
 

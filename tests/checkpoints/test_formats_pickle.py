@@ -17,6 +17,8 @@ from trainwright.checkpoints.formats import dcp_metadata as reading
 from trainwright.checkpoints.formats.dcp_metadata import read_dcp_metadata
 from trainwright.checkpoints.formats.inert_pickle import BadPickle, Pairs, Record, read_pickle
 
+pytestmark = pytest.mark.medium
+
 
 def values(leaves: st.SearchStrategy[object]) -> st.SearchStrategy[object]:
     """Leaves, and lists, dicts and tuples of them."""

@@ -12,6 +12,8 @@ from trainwright.checkpoints.errors import CheckpointError
 from trainwright.checkpoints.formats import checkpoint_format, weights_only_files
 from trainwright.storage.plain_files import files_below
 
+pytestmark = pytest.mark.medium
+
 STATES = {
     "hf-trainer": (
         "optimizer.pt optimizer.bin optimizer_1.bin optimizer_0_rank3.bin optimizer_0/.metadata optimizer_12/__0_0.distcp "

@@ -16,6 +16,8 @@ from trainwright.checkpoints.job_record import JOBS, Writer, record_writer, reco
 from trainwright.checkpoints.resume_point import ResumeOptions, resume_point
 from trainwright.storage.uri import StorageUri
 
+pytestmark = pytest.mark.medium
+
 Write = Callable[..., Path]
 
 

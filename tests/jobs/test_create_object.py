@@ -13,6 +13,8 @@ from trainwright.api.objects import name_of, uid_of
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs.submit.create_object import LostAnswer, create_object, is_stored_form
 
+pytestmark = pytest.mark.medium
+
 SENT = {
     "apiVersion": TRAINJOB.api_version,
     "kind": TRAINJOB.kind,
