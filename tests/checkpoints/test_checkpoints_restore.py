@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from checkpoint_files import stored_path
 
-from trainwright.checkpoints import CheckpointError, NoCheckpoint, export_checkpoint, restore, restore_checkpoint, verify_export
+from trainwright.checkpoints import CheckpointError, NoCheckpoint, download, export_checkpoint, restore_checkpoint, verify_export
 from trainwright.checkpoints.hf_trainer import incomplete_reason
 from trainwright.storage.errors import NoSpace, NotFound, StorageError
 from trainwright.storage.file_store import FileStore
@@ -174,7 +174,7 @@ def test_a_restore_that_a_full_disk_cut_off_goes_on(
         fetched.append(key)
         return real(self, key, *args)
 
-    monkeypatch.setattr(restore, "_AT_ONCE", 1)
+    monkeypatch.setattr(download, "_AT_ONCE", 1)
     with monkeypatch.context() as patched:
         patched.setattr(FileStore, "get", get)
         with pytest.raises(NoSpace):
@@ -207,7 +207,7 @@ class FetchCount:
 def test_what_an_interrupted_restore_has_fetched_is_kept(
     uri: str, target: Path, monkeypatch: pytest.MonkeyPatch, interruption: type[BaseException]
 ) -> None:
-    monkeypatch.setattr(restore, "_AT_ONCE", 1)
+    monkeypatch.setattr(download, "_AT_ONCE", 1)
     count = FetchCount(monkeypatch)
 
     def interrupt(done: int) -> None:
@@ -226,7 +226,7 @@ def test_what_an_interrupted_restore_has_fetched_is_kept(
 def test_a_corrupt_file_does_not_throw_the_others_away(
     uri: str, exported: Path, target: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(restore, "_AT_ONCE", 1)
+    monkeypatch.setattr(download, "_AT_ONCE", 1)
     state = stored_path(exported, "trainer_state.json")
     whole = state.read_bytes()
     flip_last_byte(state)

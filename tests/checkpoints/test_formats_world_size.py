@@ -127,7 +127,7 @@ class TestResume:
         resume_point(output.parent, writer=self.WRITER)
         (entry,) = json.loads((output / JOBS).read_bytes())
         assert entry == {"name": "job", "uid": "uid", "world_size": 8, "earlier": ["checkpoint-5"]}
-        write_checkpoint(10, **ranks(2))  # written anew, by this job
+        write_checkpoint(10, **ranks(2))  # written again, by this job
         assert [each.incomplete for each in find_checkpoints(output)] == ["", "rng_state_2.pth is missing: 8 ranks trained"]
 
     def test_all_nodes_choose_the_same_whether_they_look_before_or_after_the_job_is_recorded(

@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 import json
-import random
 import re
-import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
 
 from trainwright.api.times import now, parse_time
 from trainwright.checkpoints.errors import CheckpointError, NoCheckpoint
 from trainwright.checkpoints.exported import Export, find_export_in
 from trainwright.checkpoints.manifest import MANIFEST
 from trainwright.checkpoints.pointers import best_export, latest_export
-from trainwright.storage.errors import NotFound, StorageError
 from trainwright.storage.parallel import for_each
+from trainwright.storage.shared_file import change_file, read_if_present
 from trainwright.storage.store import Store
 
 PINS = "pins.json"
 NAME = re.compile(r"checkpoint-(0|[1-9][0-9]{0,18})(\.[1-9][0-9]{0,8})?")
 """Of an export in the folder of a run."""
 _AT_ONCE = 8
-_ATTEMPTS = 12
 Pins = dict[str, dict[str, str]]
 """By the name of an export: for each reason the time when it was pinned."""
 
@@ -68,7 +65,7 @@ class Catalog:
 
     def used_keys(self, exports: tuple[ListedExport, ...]) -> set[str]:
         """Return the keys of all files that the exports need, relative to the run's folder."""
-        return {key_in_run(each.name, file.stored_at) for each in exports for file in each.export.manifest.files}
+        return {each.export.key_in_run(file) for each in exports for file in each.export.manifest.files}
 
 
 def read_catalog(store: Store) -> Catalog:
@@ -81,11 +78,6 @@ def read_catalog(store: Store) -> Catalog:
     protection = _protection(store)
     exports = [ListedExport(each, protection.get(each.name, ())) for each in found if each is not None]
     return Catalog(store, tuple(sorted(exports, key=lambda each: (each.created, each.export.manifest.step))), files)
-
-
-def key_in_run(name: str, stored_at: str) -> str:
-    """Return the key of a file relative to the run's folder; `stored_at` is relative to the manifest of the export `name`."""
-    return stored_at.removeprefix("../") if stored_at.startswith("../") else f"{name}/{stored_at}"
 
 
 def pin_export(store: Store, name: str, reason: str) -> None:
@@ -108,24 +100,14 @@ def unpin_export(store: Store, name: str, reason: str = "") -> None:
 
 def read_pins(store: Store) -> Pins:
     """Return the pins of a run's exports. Raises CheckpointError for a file that is not valid, StorageError."""
-    return _parse_pins(store, _read(store))
+    return _parse_pins(store, read_if_present(store, PINS))
 
 
-def _change_pins(store: Store, change: Any) -> None:
-    for attempt in range(_ATTEMPTS):
-        old = _read(store)
-        new = json.dumps(change(_parse_pins(store, old)), sort_keys=True, indent=1).encode() + b"\n"
-        if old == new or store.compare_and_swap(PINS, old, new):
-            return
-        time.sleep(random.uniform(0, min(1.0, 0.05 * 2**attempt)))
-    raise StorageError(f"{store.uri.join(PINS)}: changed by others at every attempt; try again")
+def _change_pins(store: Store, change: Callable[[Pins], Pins]) -> None:
+    def change_text(old: bytes | None) -> bytes:
+        return json.dumps(change(_parse_pins(store, old)), sort_keys=True, indent=1).encode() + b"\n"
 
-
-def _read(store: Store) -> bytes | None:
-    try:
-        return store.read(PINS)
-    except NotFound:
-        return None
+    change_file(store, PINS, change_text)
 
 
 def _parse_pins(store: Store, content: bytes | None) -> Pins:

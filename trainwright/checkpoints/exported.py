@@ -30,6 +30,11 @@ class Export:
     def uri(self) -> str:
         return str(self.store.uri)
 
+    def key_in_run(self, file: ManifestFile) -> str:
+        """The key of a stored file relative to the folder of the run's exports."""
+        key = file.stored_at
+        return key.removeprefix("../") if key.startswith("../") else f"{self.name}/{key}"
+
     def uri_of(self, file: ManifestFile) -> str:
         """The URI of a stored file, for messages."""
         store, key = self._place(file)

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import random
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -16,11 +14,9 @@ from typing import Any
 
 from trainwright.api.times import parse_time
 from trainwright.checkpoints.manifest import BEST, LATEST, MANIFEST, Manifest
-from trainwright.storage.errors import NotFound, StorageError
+from trainwright.storage.shared_file import change_file, read_if_present
 from trainwright.storage.store import Store
 
-_ATTEMPTS = 12
-"""For concurrent exports of different steps. An attempt fails only if another export has succeeded meanwhile."""
 Pointer = dict[str, Any]
 
 
@@ -38,7 +34,7 @@ class Metric:
 def publication_time(store: Store) -> str:
     """Return the time for a manifest that is published now: later than that of the latest export, whatever the clocks say."""
     moment = datetime.now(UTC)
-    latest = _pointer(_read(store, LATEST)) or {}
+    latest = _pointer(read_if_present(store, LATEST)) or {}
     with contextlib.suppress(ValueError):
         moment = max(moment, parse_time(str(latest.get("created") or "")) + timedelta(microseconds=1))
     return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")
@@ -85,25 +81,22 @@ def best_export(store: Store) -> tuple[str, str] | None:
 
 
 def _named_by(store: Store, key: str) -> tuple[str, str] | None:
-    pointer = _pointer(_read(store, key))
+    pointer = _pointer(read_if_present(store, key))
     return None if pointer is None else (pointer["checkpoint"], str(pointer.get("manifest") or ""))
 
 
 def _update(store: Store, key: str, pointer: Pointer, is_replaced: Callable[[Pointer], bool]) -> None:
     text = json.dumps(pointer, sort_keys=True).encode() + b"\n"
-    for attempt in range(_ATTEMPTS):
-        old = _read(store, key)
+
+    def change(old: bytes | None) -> bytes | None:
         current = _pointer(old)
         if current == pointer:
-            return
+            return None
         if current is not None and not is_replaced(current) and _is_published(store, current["checkpoint"]):
-            return
-        if store.compare_and_swap(key, old, text):
-            return
-        time.sleep(random.uniform(0, min(1.0, 0.05 * 2**attempt)))
-    raise StorageError(
-        f"{store.uri.join(key)}: changed by other exports at every attempt; the export exists, run it again to update the pointer"
-    )
+            return None
+        return text
+
+    change_file(store, key, change, advice="the export exists, run it again to update the pointer")
 
 
 def _describe(name: str, manifest: Manifest) -> Pointer:
@@ -116,13 +109,6 @@ def _created(pointer: Pointer) -> datetime:
         return parse_time(str(pointer.get("created") or ""))
     except ValueError:
         return datetime.min.replace(tzinfo=UTC)
-
-
-def _read(store: Store, key: str) -> bytes | None:
-    try:
-        return store.read(key)
-    except NotFound:
-        return None
 
 
 def _pointer(content: bytes | None) -> Pointer | None:

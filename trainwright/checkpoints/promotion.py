@@ -17,8 +17,8 @@ from trainwright.api.times import now
 from trainwright.checkpoints.catalog import pin_export, unpin_export
 from trainwright.checkpoints.errors import CheckpointError, NoCheckpoint, PromotionConflict
 from trainwright.checkpoints.exported import open_export
-from trainwright.storage.errors import NotFound
 from trainwright.storage.open import open_store
+from trainwright.storage.shared_file import read_if_present
 from trainwright.storage.store import Store
 from trainwright.storage.uri import StorageUri
 
@@ -151,9 +151,8 @@ class Alias:
         unpin_export(run, name, self.name)
 
     def _read(self, store: Store) -> tuple[bytes | None, AliasRecord | None]:
-        try:
-            content = store.read(self.key)
-        except NotFound:
+        content = read_if_present(store, self.key)
+        if content is None:
             return None, None
         try:
             return content, AliasRecord.model_validate_json(content)

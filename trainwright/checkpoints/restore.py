@@ -8,24 +8,20 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from trainwright.checkpoints.errors import CheckpointError
+from trainwright.checkpoints.download import download_files
 from trainwright.checkpoints.exported import Export, open_export
 from trainwright.checkpoints.hf_trainer import STATE, training_state
-from trainwright.checkpoints.manifest import Manifest, ManifestFile
+from trainwright.checkpoints.manifest import Manifest
 from trainwright.checkpoints.verify import check_step, folder_mismatch
-from trainwright.storage.digests import ProgressCallback, file_digest, no_progress
+from trainwright.storage.digests import ProgressCallback, no_progress
 from trainwright.storage.durable import sync_files, sync_folder
 from trainwright.storage.locks import file_lock, lock_path
-from trainwright.storage.parallel import Stop, for_each
 from trainwright.storage.scratch import scratch_folder
-from trainwright.storage.transfer import check_space, disk_errors
+from trainwright.storage.transfer import disk_errors
 
 log = logging.getLogger(__name__)
 _WAIT_SECONDS = 6 * 3600.0
 """For another restore to the same folder: longer than hundreds of gigabytes take."""
-_AT_ONCE = 4
-_TRIES = 2
-"""A byte may have been damaged on its way."""
 
 
 def restore_checkpoint(
@@ -52,12 +48,9 @@ def restore_checkpoint(
 
 
 def _restore(export: Export, target: Path, start_progress: Callable[[int], ProgressCallback]) -> None:
-    manifest, stop = export.manifest, Stop()
+    manifest = export.manifest
     with scratch_folder(target, manifest.digest, keep=True) as partial:
-        fetched = {file.path for file in manifest.files if _size_of(partial / file.path) == file.size}
-        check_space(target, sum(file.size for file in manifest.files if file.path not in fetched))
-        on_progress = stop.watch(start_progress(manifest.size))
-        for_each(manifest.files, lambda file: _fetch(export, file, partial / file.path, on_progress), at_once=_AT_ONCE, stop=stop)
+        download_files(export, manifest.files, partial, start_progress, shown_as=target)
         if (partial / STATE).is_file():
             check_step(manifest, training_state(partial), export.uri)
         sync_files(partial / file.path for file in manifest.files)
@@ -79,20 +72,3 @@ def _is_there(target: Path, manifest: Manifest) -> bool:
 def _require_replaceable(target: Path) -> None:
     if os.path.lexists(target) and (target.is_symlink() or not target.is_dir()):
         raise FileExistsError(f"{target} exists and is not a folder")
-
-
-def _fetch(export: Export, file: ManifestFile, local_path: Path, on_progress: ProgressCallback) -> None:
-    if _size_of(local_path) == file.size and file_digest(local_path) == file.sha256:
-        on_progress(file.size)
-        return
-    for attempt in range(_TRIES):
-        found = export.get(file, local_path, no_progress if attempt else on_progress)
-        if (found.size, found.sha256) == (file.size, file.sha256):
-            return
-        local_path.unlink(missing_ok=True)  # the others are kept for the next attempt
-        log.warning("event=download_damaged uri=%s attempt=%d", export.uri_of(file), attempt + 1)
-    raise CheckpointError(f"{export.uri_of(file)} is corrupt: its SHA-256 differs from the manifest")
-
-
-def _size_of(local_path: Path) -> int | None:
-    return local_path.stat().st_size if local_path.is_file() else None

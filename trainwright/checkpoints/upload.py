@@ -68,9 +68,7 @@ class Upload:
     def offer_export(self, export: Export) -> None:
         """Offer the files of an export of the run for reference."""
         for file in export.manifest.files:
-            key = file.stored_at
-            key = key.removeprefix("../") if key.startswith("../") else f"{export.name}/{key}"
-            self.copies[file.path, file.size].append(StoredCopy(key, file.sha256, file.crc64nvme))
+            self.copies[file.path, file.size].append(StoredCopy(export.key_in_run(file), file.sha256, file.crc64nvme))
 
     def offer_attempts(self) -> None:
         """Offer the files that attempts at this export have stored before they were cut off."""

@@ -10,28 +10,25 @@ import json
 import logging
 from pathlib import Path
 
+from trainwright.checkpoints.download import download_files
 from trainwright.checkpoints.errors import CheckpointError
 from trainwright.checkpoints.exported import Export, read_export
-from trainwright.checkpoints.manifest import MANIFEST, ManifestFile
+from trainwright.checkpoints.manifest import MANIFEST
 from trainwright.checkpoints.pointers import latest_export
 from trainwright.initializers.errors import InitializerError
 from trainwright.initializers.fetched import Fetched
 from trainwright.initializers.file_filter import FileFilter, StartProgress
-from trainwright.storage.digests import ProgressCallback, file_digest, no_progress
 from trainwright.storage.durable import sync_files
-from trainwright.storage.errors import ChecksumMismatch, NotFound, StorageError
+from trainwright.storage.errors import ChecksumMismatch, StorageError
 from trainwright.storage.open import open_store
-from trainwright.storage.parallel import Stop, for_each
+from trainwright.storage.shared_file import read_if_present
 from trainwright.storage.store import Store
-from trainwright.storage.transfer import check_space, disk_errors
+from trainwright.storage.transfer import disk_errors
 from trainwright.storage.uri import StorageUri
 
 log = logging.getLogger(__name__)
 _STORES = ("az", "file", "gs", "s3")
 _FIELDS = {"version", "format", "step", "files"}
-_AT_ONCE = 4
-_TRIES = 2
-"""A byte may have been damaged on its way."""
 
 
 def find_export_source(uri: StorageUri) -> Export | None:
@@ -70,10 +67,10 @@ def fetch_export(
     files = [file for file in export.manifest.files if file_filter.matches(file.path)]
     if not files:
         raise InitializerError(f"the export {export.uri} has no file that matches {', '.join(file_filter.allow)}")
-    check_space(target, sum(file.size for file in files if not (target / file.path).is_file()))
-    stop = Stop()
-    on_progress = stop.watch(start_progress(sum(file.size for file in files)))
-    for_each(files, lambda file: _fetch(export, file, target / file.path, on_progress), at_once=_AT_ONCE, stop=stop)
+    try:
+        download_files(export, files, target, start_progress)
+    except CheckpointError as error:
+        raise ChecksumMismatch(str(error)) from error
     with disk_errors(target):
         sync_files(target / file.path for file in files)
     manifest = export.manifest
@@ -82,25 +79,10 @@ def fetch_export(
     return Fetched([Path(file.path) for file in files], {Path(file.path): file.sha256 for file in files}, details)
 
 
-def _fetch(export: Export, file: ManifestFile, local_path: Path, on_progress: ProgressCallback) -> None:
-    if local_path.is_file() and local_path.stat().st_size == file.size and file_digest(local_path) == file.sha256:
-        on_progress(file.size)
-        return
-    for attempt in range(_TRIES):
-        found = export.get(file, local_path, no_progress if attempt else on_progress)
-        if (found.size, found.sha256) == (file.size, file.sha256):
-            return
-        local_path.unlink(missing_ok=True)
-        log.warning("event=download_damaged uri=%s attempt=%d", export.uri_of(file), attempt + 1)
-    raise ChecksumMismatch(f"{export.uri_of(file)} is corrupt: its SHA-256 differs from the manifest")
-
-
 def _has_manifest(store: Store) -> bool:
     """Whether there is a manifest of an export. A file of that name may be another program's."""
     try:
-        content = json.loads(store.read(MANIFEST))
-    except NotFound:
-        return False
+        content = json.loads(read_if_present(store, MANIFEST) or b"null")
     except (ValueError, RecursionError):
         return False
     return isinstance(content, dict) and content.keys() >= _FIELDS

@@ -44,7 +44,7 @@ class NoBucket(StorageError):
 
 
 class Transient(StorageError):
-    """The request failed in a way that a retry often mends: a broken connection, a busy store, data damaged on its way."""
+    """The request failed, but a retry often succeeds: a broken connection, a busy store, data damaged on its way."""
 
 
 class DamagedUpload(Transient):

@@ -48,7 +48,7 @@ def _exists(pid: int) -> bool:
 
 
 def _start(pid: int) -> str:
-    """Return when the process started, in ticks since boot, so that a reused process id is told apart; `-` if unknown."""
+    """Return when the process started, in ticks since boot, so that a reused process id is recognized; `-` if unknown."""
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
             return file.read().rpartition(")")[2].split()[19]

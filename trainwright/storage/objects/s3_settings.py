@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -14,6 +13,7 @@ from trainwright.storage.errors import NoAccess, StorageError
 from trainwright.storage.foreign_texts import without_credentials
 from trainwright.storage.objects.options import client_options, import_obstore, retry_options
 from trainwright.storage.uri import StorageUri
+from trainwright.storage.web_address import is_loopback
 
 _DEFAULT_REGION = "us-east-1"
 _REFRESH_AFTER = timedelta(minutes=5)
@@ -97,7 +97,7 @@ class S3Settings:
             # AWS requires the bucket in the host name, except for names with dots, which its certificate does not cover.
             "virtual_hosted_style_request": aws and "." not in uri.bucket,
             # TLS protects the data already; to sign it too would double the cost of an upload.
-            "unsigned_payload": not self.endpoint.startswith("http://") or _is_loopback(urlsplit(self.endpoint).hostname or ""),
+            "unsigned_payload": not self.endpoint.startswith("http://") or is_loopback(urlsplit(self.endpoint).hostname or ""),
         }
         if sends_checksums:
             config["checksum_algorithm"] = "CRC64NVME"
@@ -175,16 +175,9 @@ def _checked_endpoint(url: str, allow_http: bool) -> str:
     shown = f"{parts.scheme}://{parts.hostname or ''}"  # the URL may contain a password
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or parts.password or parts.query:
         raise StorageError(f"the S3 endpoint {shown} is not a valid URL; expected https://host or https://host:port")
-    if parts.scheme == "http" and not allow_http and not _is_loopback(parts.hostname):
+    if parts.scheme == "http" and not allow_http and not is_loopback(parts.hostname):
         raise StorageError(f"the S3 endpoint {shown} is not encrypted; use https://, or set AWS_ALLOW_HTTP=true to allow it")
     return url.rstrip("/")
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def _boto3() -> Any:
