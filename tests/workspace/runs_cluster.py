@@ -189,5 +189,5 @@ def _write_template(folder: Path) -> None:
     state = io.BytesIO()
     with zipfile.ZipFile(state, "w") as archive:
         archive.writestr("archive/data.pkl", b"state")
-    for name in ("optimizer.pt", "rng_state.pth"):
+    for name in ("optimizer.pt", "scheduler.pt", "rng_state.pth"):
         (folder / name).write_bytes(state.getvalue())
