@@ -23,8 +23,9 @@ from trainwright.storage import open_store
 from trainwright.storage.errors import StorageError
 from trainwright.storage.uri import StorageUri
 
-_READABLE = ("file", "hf", "s3")
-_WRITABLE = ("file", "s3")
+_OBJECTS = ("az", "gs", "s3")
+_READABLE = ("file", "hf", "http", "https", *_OBJECTS)
+_WRITABLE = ("file", *_OBJECTS)
 
 
 def check_request(request: Request) -> None:
@@ -60,7 +61,7 @@ def _check_source(variable: str, text: str) -> None:
     try:
         if uri.scheme == "file":
             _check_local_source(variable, uri.path)
-        elif uri.scheme == "s3":
+        elif uri.scheme != "hf":
             resolve_revision(uri, FileFilter("dataset" if variable == "DATASET" else "model"))
     except (InitializerError, StorageError) as error:
         raise RunError(f"{variable}: {one_line(error)}") from None

@@ -1,7 +1,6 @@
 """A checkpoint is whole only when every file that belongs to it is; names prove nothing."""
 
 import json
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,7 +8,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from trainwright.checkpoints import find
 from trainwright.checkpoints.errors import NoCheckpoint
 from trainwright.checkpoints.find import find_checkpoints, latest_checkpoint
 from trainwright.checkpoints.hf_trainer import incomplete_reason, step_of
@@ -134,44 +132,3 @@ def test_a_folder_that_cannot_be_read_is_an_error_and_not_empty(output: Path, mo
     monkeypatch.setattr(Path, "iterdir", fail)
     with pytest.raises(StorageError, match=f"{output}: Permission denied"):
         find_checkpoints(output)
-
-
-def grows(newest: Path) -> None:
-    with open(newest / "optimizer.pt", "ab") as file:
-        file.write(b"more")
-
-
-@pytest.mark.parametrize("change", [grows, shutil.rmtree, lambda newest: (newest / "rng_state_1.pth").write_bytes(b"")])
-def test_a_checkpoint_that_changes_while_it_is_watched_is_passed_over(
-    output: Path, write_checkpoint: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, change: Callable[[Path], object]
-) -> None:
-    write_checkpoint(5)
-    newest = write_checkpoint(10)
-    monkeypatch.setattr(find.time, "sleep", lambda _seconds: change(newest) if newest.exists() else None)
-    assert latest_checkpoint(output, quiet_seconds=1).step == 5
-
-
-def test_a_checkpoint_that_is_gone_before_it_is_watched_is_passed_over(
-    output: Path, write_checkpoint: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write_checkpoint(5)
-    newest = write_checkpoint(10)
-    real = find.fingerprint
-
-    def rotated(folder: Path) -> list[tuple[str, int, int]]:
-        shutil.rmtree(newest, ignore_errors=True)
-        return real(folder)
-
-    monkeypatch.setattr(find, "fingerprint", rotated)
-    monkeypatch.setattr(find.time, "sleep", lambda _seconds: None)
-    assert latest_checkpoint(output, quiet_seconds=1).step == 5
-
-
-def test_a_quiet_checkpoint_is_taken(
-    output: Path, write_checkpoint: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write_checkpoint(5)
-    waited: list[float] = []
-    monkeypatch.setattr(find.time, "sleep", waited.append)
-    assert latest_checkpoint(output, quiet_seconds=2.5).step == 5
-    assert waited == [2.5]

@@ -62,7 +62,7 @@ def attempt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         ({"model": "hf://"}, "MODEL: 'hf://': expected hf://[datasets/|models/]org/name"),
         ({"export": "file:///dev/null/x"}, "EXPORT=file:///dev/null/x cannot be written to: "),
         ({"export": "/proc/nothing"}, "EXPORT=file:///proc/nothing cannot be written to: "),
-        ({"export": "hf://org/name"}, "EXPORT=hf://org/name: expected one of file://, s3://"),
+        ({"export": "hf://org/name"}, "EXPORT=hf://org/name: expected one of file://, az://, gs://, s3://"),
         ({"export": "file://host/x"}, "EXPORT: 'file://host/x': a file URI needs an absolute path"),
         ({"orchestrator": "argo"}, "ORCHESTRATOR=argo: expected one of kfp, airflow"),
         ({"nodes": 0}, "--nodes 0: expected 1 to 64"),

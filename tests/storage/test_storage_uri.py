@@ -54,6 +54,7 @@ def test_a_file_name_that_is_no_unicode_comes_back_too() -> None:
         ("S3://bucket//a/b/", "s3://bucket/a/b"),
         ("s3://bucket", "s3://bucket"),
         ("s3://bucket/", "s3://bucket"),
+        ("pvc://c/a b/", "pvc://c/a b"),
         ("s3://my.bucket-1/a%20b/ü?x#y", "s3://my.bucket-1/a%20b/ü?x#y"),
     ],
 )
@@ -73,6 +74,9 @@ def test_there_is_one_spelling(text: str, canonical: str) -> None:
         "s3://b",
         "s3://buck et/key",
         "s3://bucket/a/../b",
+        "pvc://Claim/a",
+        "pvc://claim-/a",
+        "pvc://claim/../a",
         "s3://bucket/a//b",
         "s3://bucket/./a",
         "s3://bucket/a\nb",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -15,7 +16,7 @@ from runs_cluster import Inputs, Runs, contents, is_of, learned, prepared, runni
 from trainwright.api import names
 from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import Obj, annotations_of, labels_of, name_of, uid_of
-from trainwright.checkpoints import verify_export
+from trainwright.checkpoints import restore_checkpoint, verify_export
 from trainwright.checkpoints.errors import CheckpointError
 from trainwright.initializers import initialize_dataset, initialize_model
 from trainwright.jobs import Identity, RunFolderTaken, TrainJobFailed, TrainRequest, submit_or_adopt
@@ -72,7 +73,8 @@ def test_a_second_run_starts_afresh_and_leaves_the_first_as_it_is(runs: Runs, tm
     assert [first.uri, second.uri] == [f"{exports}/{run}/checkpoint-5" for run in ("first", "second")]
     for run, word, rate, exported in (("first", "old", "0.1", first), ("second", "new", "0.2", second)):
         verify_export(exported.uri, digest=exported.digest)
-        for folder in (workspace / f"runs/{run}/output/checkpoint-5", tmp_path / f"exports/{run}/checkpoint-5"):
+        restore_checkpoint(exported.uri, tmp_path / f"restored-{run}")
+        for folder in (workspace / f"runs/{run}/output/checkpoint-5", tmp_path / f"restored-{run}"):
             assert is_of(folder, word)
             assert learned(folder)["start"] == 0
             assert rate in learned(folder)["arguments"]
@@ -94,7 +96,8 @@ def test_runs_at_the_same_time_train_on_their_own_data(runs: Runs, tmp_path: Pat
     with ThreadPoolExecutor(2) as pool:
         list(pool.map(whole, ("left", "right")))
     for run in ("left", "right"):
-        assert is_of(tmp_path / f"exports/{run}/checkpoint-5", run)
+        restore_checkpoint(f"{exports}/{run}/checkpoint-5", tmp_path / f"restored-{run}")
+        assert is_of(tmp_path / f"restored-{run}", run)
         assert checkpoints(workspace, run) == ["checkpoint-5"]
     assert len(list((workspace / "datasets").glob("[0-9a-f]*"))) == 2
 
@@ -272,3 +275,17 @@ def test_an_evaluation_lies_in_the_folder_of_its_run_and_is_made_once(runs: Runs
         evaluated("somebody else")
     assert evaluated("kfp@2", "kfp")["after"] == result["after"]  # the step was cleared
     assert len(jobs_of(runs, "run-7")) == 3
+
+
+def test_a_source_may_be_on_a_claim_also_on_that_of_the_workspace(runs: Runs) -> None:
+    workspace, data = runs.claim("work"), runs.claim("data")
+    old = runs.inputs("old")
+    shutil.copy(StorageUri.parse(old.dataset).path, data / "rows of old.jsonl")
+    shutil.copytree(StorageUri.parse(old.model).path, workspace / "models of old/base")
+    sources = Inputs("pvc://data/rows of old.jsonl", "pvc://work/models of old/base")
+    runs.train("work", "first", sources)
+    (checkpoint,) = (workspace / "runs/first/output").glob("checkpoint-*")
+    assert is_of(checkpoint, "old")
+    assert list(data.iterdir()) == [data / "rows of old.jsonl"], "nothing is written to the claim of a source"
+    receipts = {json.loads(path.read_text())["source"] for path in workspace.glob("*/*/.trainwright-receipt.json")}
+    assert receipts == {sources.dataset, sources.model}

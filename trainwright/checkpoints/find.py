@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -65,24 +64,16 @@ def find_checkpoints(folder: Path, *, formats: Sequence[str] = (), use_record: b
         return sorted(found, key=lambda each: (each.step, each.path))
 
 
-def latest_checkpoint(
-    folder: Path, *, quiet_seconds: float = 0.0, formats: Sequence[str] = (), use_record: bool = True
-) -> Checkpoint:
+def latest_checkpoint(folder: Path, *, formats: Sequence[str] = (), use_record: bool = True) -> Checkpoint:
     """Return the newest complete checkpoint below `folder`; the other parameters are those of `find_checkpoints`.
 
-    With `quiet_seconds` its files must not change for that time; use it while training is running.
     Raises NoCheckpoint, which lists the incomplete checkpoints with reasons, StorageError, CheckpointError.
     """
     candidates = find_checkpoints(folder, formats=formats, use_record=use_record)
     for candidate in reversed(candidates):
-        if not candidate.incomplete and (not quiet_seconds or _is_quiet(candidate, quiet_seconds)):
+        if not candidate.incomplete:
             return candidate
-        log.info(
-            "checkpoint skipped path=%s format=%s reason=%s",
-            candidate.path,
-            candidate.format,
-            candidate.incomplete or "still changing",
-        )
+        log.info("checkpoint skipped path=%s format=%s reason=%s", candidate.path, candidate.format, candidate.incomplete)
     raise NoCheckpoint(f"no complete checkpoint in {folder}{_explanation(folder, candidates, formats)}")
 
 
@@ -141,7 +132,7 @@ def _checked(path: Path, match: tuple[CheckpointFormat, int], output: Path, use_
 def _explanation(folder: Path, candidates: Sequence[Checkpoint], formats: Sequence[str]) -> str:
     """Say what each candidate misses, or, in a folder with anything else, what was looked for."""
     if candidates:
-        reasons = [f"{each.path.name}: {each.incomplete or 'still changing'}" for each in reversed(candidates)][:_NAMED]
+        reasons = [f"{each.path.name}: {each.incomplete}" for each in reversed(candidates)][:_NAMED]
         more = [f"{len(candidates) - _NAMED} more"] if len(candidates) > _NAMED else []
         read_as = ", ".join(dict.fromkeys(each.format for each in candidates))
         return f" ({'; '.join([*reasons, *more])}; read as {read_as})"
@@ -151,9 +142,3 @@ def _explanation(folder: Path, candidates: Sequence[Checkpoint], formats: Sequen
     known = [checkpoint_format(name) for name in formats] if formats else checkpoint_formats()
     expected = [f"{each.name}: {text}" if (text := getattr(each, "expects", "")) else each.name for each in known]
     return f"; looked for {'; '.join(expected)}"
-
-
-def _is_quiet(checkpoint: Checkpoint, seconds: float) -> bool:
-    before = fingerprint(checkpoint.path)
-    time.sleep(seconds)
-    return before == fingerprint(checkpoint.path) and not checkpoint.incomplete_reason()

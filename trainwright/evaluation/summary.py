@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import math
-import re
 from typing import Any
 
-MAX_CHARS = 600
-"""Longer texts are truncated."""
-_SPECIAL = re.compile(r"([\\`*_{}\[\]()#+!|~<>&-])")
+from trainwright.api.markdown_text import code, escaped, fenced
+
 _SAMPLE = (("prompt", "Prompt"), ("expected", "Expected"), ("before", "Before"), ("after", "After"))
 _FACTS = (
     ("rows", "rows"),
@@ -25,16 +23,16 @@ def markdown_summary(result: dict[str, Any]) -> str:
     `checkpoint_digest` and `dataset_digest` if known.
     """
     run = result.get("run")
-    blocks = [f"## Run {_escaped(str(run))}" if run else "## Evaluation"]
+    blocks = [f"## Run {escaped(str(run))}" if run else "## Evaluation"]
     losses = _losses(result)
     if losses:
         blocks.append("\n".join(losses))
-    facts = [f"| {name} | {_code(str(result[key]))} |" for key, name in _FACTS if result.get(key) not in (None, "")]
+    facts = [f"| {name} | {code(str(result[key]))} |" for key, name in _FACTS if result.get(key) not in (None, "")]
     if facts:
         blocks.append("\n".join(["| | |", "|---|---|", *facts]))
     sample = result.get("sample")
     if isinstance(sample, dict):
-        blocks += [f"**{name}**\n\n{_fenced(str(sample[key]))}" for key, name in _SAMPLE if sample.get(key) is not None]
+        blocks += [f"**{name}**\n\n{fenced(str(sample[key]))}" for key, name in _SAMPLE if sample.get(key) is not None]
     return "\n\n".join(blocks) + "\n"
 
 
@@ -64,32 +62,3 @@ def _change(before: dict[str, Any], after: dict[str, Any]) -> str:
     if not isinstance(old, int | float) or not isinstance(new, int | float) or not old or not math.isfinite(new / old):
         return "n/a"
     return f"{(new - old) / old * 100:+.1f} %"
-
-
-def _escaped(text: str) -> str:
-    return _SPECIAL.sub(r"\\\1", " ".join(_truncate(text).split()))
-
-
-def _code(text: str) -> str:
-    """Format inline code for a table, whose cells end at every bar and line break."""
-    if "\\|" in text:  # parsers disagree about a backslash before an escaped bar
-        return _escaped(text)
-    truncated = " ".join(_truncate(text).split()).replace("|", "\\|")
-    fence = "`" * (_longest_run(truncated) + 1)
-    padding = " " if truncated.startswith("`") or truncated.endswith("`") else ""
-    return f"{fence}{padding}{truncated}{padding}{fence}"
-
-
-def _fenced(text: str) -> str:
-    """Format a code block with a fence longer than any in the text."""
-    truncated = _truncate(text.strip("\n"))
-    fence = "`" * max(_longest_run(truncated) + 1, 3)
-    return f"{fence}text\n{truncated}\n{fence}"
-
-
-def _longest_run(text: str) -> int:
-    return max((len(run) for run in re.findall(r"`+", text)), default=0)
-
-
-def _truncate(text: str) -> str:
-    return text if len(text) <= MAX_CHARS else f"{text[: MAX_CHARS - 2].rstrip()} …"

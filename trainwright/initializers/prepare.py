@@ -15,6 +15,7 @@ from trainwright.api.hub_names import with_scheme
 from trainwright.initializers.file_filter import FileFilter
 from trainwright.initializers.placement import find_existing, swap_into_place
 from trainwright.initializers.source import resolve_revision
+from trainwright.storage.claims import mounted
 from trainwright.storage.scratch import scratch_folder
 from trainwright.storage.transfer import disk_errors
 from trainwright.storage.uri import StorageUri
@@ -41,10 +42,10 @@ class Preparation:
 def parse_source(text: str) -> tuple[StorageUri, str]:
     """Return the source that a user names, and the form of it for receipts and messages: as given, but without a query.
 
-    Raises BadUri.
+    A path on a claim is that where the claim is mounted. Raises BadUri, StorageError for a claim that is not.
     """
     source = StorageUri.parse(with_scheme(text.strip()))
-    return source, str(source) if source.is_web else text
+    return mounted(source), str(source) if source.is_web else text
 
 
 def prepare_folder(preparation: Preparation, target: Path) -> Receipt:

@@ -14,9 +14,10 @@ from trainwright.storage.errors import BadUri, StorageError
 from trainwright.storage.foreign_texts import shown_uri
 from trainwright.storage.web_address import parsed_address
 
-SCHEMES = ("az", "file", "gs", "hf", "http", "https", "s3")
-_BUCKETS = ("az", "gs", "s3")
+SCHEMES = ("az", "file", "gs", "hf", "http", "https", "pvc", "s3")
+_BUCKETS = ("az", "gs", "pvc", "s3")
 _SYNTAX = re.compile(r"^([a-z][a-z0-9+.-]*)://(.*)$", re.IGNORECASE | re.DOTALL)
+_CLAIM = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,61}[A-Za-z0-9]", re.ASCII)
 _HUB_NAME = re.compile(r"[A-Za-z0-9_][\w.-]*(/[A-Za-z0-9_][\w.-]*)?", re.ASCII)
 _HUB_KINDS: dict[str, Literal["dataset", "model"]] = {"datasets": "dataset", "models": "model"}
@@ -29,10 +30,10 @@ _EXPECTED_HUB = "expected hf://[datasets/|models/]org/name[@revision][/path]"
 @dataclass(frozen=True)
 class StorageUri:
     """`file:///abs/path`, `hf://[datasets/|models/]org/name[@revision][/path]`, `s3://bucket/key`, `gs://bucket/key`,
-    `az://container/key`, or an http(s) address of a file.
+    `az://container/key`, `pvc://claim/path`, or an http(s) address of a file.
 
     A key and a path in a repository are not percent-decoded, as in other tools. `location` is `bucket/key` for object stores,
-    `org/name` for the hub, and `host/path`, percent-encoded, for http(s).
+    `claim/path` for claims, `org/name` for the hub, and `host/path`, percent-encoded, for http(s).
     """
 
     scheme: str
@@ -77,7 +78,7 @@ class StorageUri:
 
     @property
     def bucket(self) -> str:
-        """The bucket of an object store's URI; for Azure the container."""
+        """The bucket of an object store's URI; for Azure the container, of `pvc://` the claim."""
         return self.location.partition("/")[0]
 
     @property
@@ -121,8 +122,9 @@ def _file_path(text: str, rest: str) -> str:
 def _object(text: str, scheme: str, rest: str) -> str:
     bucket, _, key = rest.partition("/")
     key = key.strip("/")
-    if not _BUCKET.fullmatch(bucket):
-        raise BadUri(f"{shown_uri(text)}: expected {scheme}://bucket/key, but this is not a valid bucket name")
+    kind = "claim" if scheme == "pvc" else "bucket"
+    if not (_CLAIM if scheme == "pvc" else _BUCKET).fullmatch(bucket):
+        raise BadUri(f"{shown_uri(text)}: expected {scheme}://{kind}/key, but this is not a valid {kind} name")
     if key and any(part in ("", ".", "..") for part in key.split("/")):
         raise BadUri(f"{shown_uri(text)}: a key cannot contain empty parts, . or ..")
     if any(ord(letter) < 32 or ord(letter) == 127 for letter in key):

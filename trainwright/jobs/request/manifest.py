@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from trainwright.api import names
 from trainwright.api.objects import Obj, annotations_of, copy_of, labels_of, name_of
+from trainwright.jobs.request.claim_sources import claim_source_patches, claim_variables
 from trainwright.jobs.request.code_package import PackedCode
 from trainwright.jobs.request.code_patch import code_patch
 from trainwright.jobs.request.resume import inputs_patch, resume_patch
@@ -16,14 +17,12 @@ from trainwright.jobs.request.scheduling import scheduling_labels, scheduling_pa
 from trainwright.jobs.request.secret_variables import exclude_names, hub_variables, initializer_secrets
 from trainwright.jobs.request.train_request import TrainRequest
 from trainwright.jobs.request.training_program import training_command
-from trainwright.jobs.request.training_steps import initializer_container
+from trainwright.jobs.request.training_steps import ANCESTOR_OF_KIND, initializer_container
 from trainwright.jobs.request.variables import env_of
 from trainwright.jobs.request.workspace_mounts import folder_uri, initializer_variables, mounted_inputs, workspace_patches
 from trainwright.jobs.state.identity import Identity
 from trainwright.jobs.state.label_values import label_value
 from trainwright.jobs.state.run_folder import Kind
-
-_ANCESTORS: dict[Kind, str] = {"dataset": names.ANCESTOR_DATASET, "model": names.ANCESTOR_MODEL}
 
 
 @dataclass(frozen=True)
@@ -122,7 +121,7 @@ def _spec(request: TrainRequest, identity: Identity, runtime: Obj, code: PackedC
 
 def _build_spec(request: TrainRequest, identity: Identity, runtime: Obj, code: PackedCode | None) -> Obj:
     spec: Obj = {"runtimeRef": {"name": name_of(runtime), "kind": request.runtime_kind, "apiGroup": "trainer.kubeflow.org"}}
-    initializer = {kind: _initializer(request, identity, runtime, kind) for kind in _ANCESTORS}
+    initializer = {kind: _initializer(request, identity, runtime, kind) for kind in ANCESTOR_OF_KIND}
     if any(initializer.values()):
         spec["initializer"] = {kind: content for kind, content in initializer.items() if content}
     program, env = training_command(request, runtime, code), env_of(request.env)
@@ -143,6 +142,7 @@ def _patches(request: TrainRequest, identity: Identity, runtime: Obj) -> Iterato
     yield from request.runtime_patches
     if request.workspace_volume is not None:
         yield from workspace_patches(request, request.workspace_volume, runtime, identity.folder)
+    yield from claim_source_patches(request, runtime)
     scheduling = scheduling_patch(
         runtime,
         topology=request.placement,
@@ -179,7 +179,7 @@ def _initializer(request: TrainRequest, identity: Identity, runtime: Obj, kind: 
     """Return the initializer of a kind; empty if the runtime has no such step and the input is mounted."""
     uri = getattr(request, f"{kind}_uri")
     env = env_of(getattr(request, f"{kind}_env"))
-    if initializer_container(runtime, _ANCESTORS[kind]) is None and kind in mounted_inputs(request, runtime):
+    if initializer_container(runtime, ANCESTOR_OF_KIND[kind]) is None and kind in mounted_inputs(request, runtime):
         return {}
     content: Obj = {}
     if uri:
@@ -187,6 +187,7 @@ def _initializer(request: TrainRequest, identity: Identity, runtime: Obj, kind: 
     if kind not in mounted_inputs(request, runtime):  # mounted inputs need no credentials
         env += exclude_names(initializer_secrets(uri, request.store_secret, request.hub_secret), env)
     env += exclude_names(initializer_variables(request, runtime, kind, identity.folder), env)
+    env += exclude_names(claim_variables(request, runtime, kind), env)
     if env:
         content["env"] = env
     if secret := getattr(request, f"{kind}_secret"):

@@ -12,24 +12,14 @@ from urllib.parse import quote
 from trainwright.api import names
 from trainwright.api.errors import Problem
 from trainwright.api.objects import Obj, name_of, named
+from trainwright.jobs.request.store_variables import store_variables
 from trainwright.jobs.request.training_steps import pod_spec_of, replicated_jobs, step_of_job
 from trainwright.jobs.request.workspace import Workspace
 
 AUTO, NEVER = "auto", "never"
 PATCH_MANAGER, INPUTS_MANAGER = "trainwright.dev/resume", "trainwright.dev/inputs"
-SCHEMES = ("file", "pvc", "s3")
+SCHEMES = ("az", "file", "gs", "pvc", "s3")
 """URI schemes of exports; `pvc://CLAIM/FOLDER` is mounted as a volume."""
-STORE_VARIABLES = (
-    "AWS_ACCESS_KEY_ID",
-    "AWS_CA_BUNDLE",
-    "AWS_DEFAULT_REGION",
-    "AWS_ENDPOINT_URL",
-    "AWS_ENDPOINT_URL_S3",
-    "AWS_REGION",
-    "AWS_SECRET_ACCESS_KEY",
-    "AWS_SESSION_TOKEN",
-)
-"""Supported keys of `resume_secret`: a runtime patch has to list each variable, since it does not support `envFrom`."""
 _URI = re.compile(r"^([a-z0-9]+)://(.+)$")
 _SOURCE = "resume-source"
 _MOUNT = "/resume-source"
@@ -64,8 +54,8 @@ def resume_patch(
 ) -> Obj | None:
     """Return the patch with variables for the runtime's init container; None for `auto` without an export.
 
-    `export` is the export that `auto` resumes from if the volume has no checkpoint; `secret` is a Secret with STORE_VARIABLES;
-    `resumes_from` are UIDs of JobSets whose checkpoints count as the new job's own. An export on the claim of the `workspace`
+    `export` is the export that `auto` resumes from if the volume has no checkpoint; `secret` is a Secret with the variables of its
+    store; `resumes_from` are UIDs of JobSets whose checkpoints count as the new job's own. An export on the claim of the `workspace`
     is read through that volume: a pod with two volumes of one claim never starts on Kubernetes 1.34.
     """
     if resume == AUTO and not export:
@@ -88,7 +78,7 @@ def resume_patch(
     else:
         variables.append({"name": names.RESUME_VARIABLE, "value": resume})
     if secret and resume != NEVER:
-        variables += [_optional_reference(variable, secret) for variable in STORE_VARIABLES]
+        variables += [_optional_reference(variable, secret) for variable in store_variables(export if resume == AUTO else resume)]
     jobs = [_pod_patch(job, {**pod, "initContainers": [container]}) for job in _jobs_with_resume_point(runtime)]
     return {"manager": PATCH_MANAGER, "trainingRuntimeSpec": {"template": {"spec": {"replicatedJobs": jobs}}}}
 

@@ -6,7 +6,7 @@ The references are optional: a missing Secret leaves the variable unset, and pub
 from __future__ import annotations
 
 from trainwright.api.objects import Obj
-from trainwright.jobs.request.resume import STORE_VARIABLES
+from trainwright.jobs.request.store_variables import has_store_variables, store_variables
 
 HUB_KEY = "HF_TOKEN"
 _UPSTREAM_STORE = {
@@ -25,9 +25,10 @@ def hub_variables(secret: str) -> list[Obj]:
 
 def initializer_secrets(uri: str, store_secret: str, hub_secret: str) -> list[Obj]:
     """Return the credentials of an initializer for a URI, under the usual names and those of Trainer."""
-    if uri.startswith("s3://") and store_secret:
-        variables = [_reference(name, store_secret, name) for name in STORE_VARIABLES]
-        return variables + [_reference(name, store_secret, key) for name, key in _UPSTREAM_STORE.items()]
+    if has_store_variables(uri) and store_secret:
+        variables = [_reference(name, store_secret, name) for name in store_variables(uri)]
+        upstream = _UPSTREAM_STORE if uri.startswith("s3://") else {}
+        return variables + [_reference(name, store_secret, key) for name, key in upstream.items()]
     if uri.startswith("hf://") and hub_secret:
         return [*hub_variables(hub_secret), _reference("ACCESS_TOKEN", hub_secret, HUB_KEY)]
     return []

@@ -266,6 +266,8 @@ class TrainRequest(BaseModel):
         value = with_scheme(value)
         if value and not re.match(r"^[A-Za-z][A-Za-z0-9+.-]*://.+$", value):
             raise ValueError(f"{value!r} is not a URI such as hf://org/name or file:///path")
+        if value.startswith("pvc://") and Workspace.parse(value, "pvc").new is not None:
+            raise ValueError(f"{value!r}: a new claim contains nothing")
         return value
 
     @model_validator(mode="after")

@@ -6,6 +6,9 @@ from collections.abc import Iterator
 
 from trainwright.api import names
 from trainwright.api.objects import Obj, labels_of, named
+from trainwright.jobs.state.run_folder import Kind
+
+ANCESTOR_OF_KIND: dict[Kind, str] = {"dataset": names.ANCESTOR_DATASET, "model": names.ANCESTOR_MODEL}
 
 
 def replicated_jobs(runtime: Obj) -> list[Obj]:

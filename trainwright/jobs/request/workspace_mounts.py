@@ -11,6 +11,7 @@ from trainwright.api import names
 from trainwright.api.objects import Obj, name_of
 from trainwright.jobs.request.train_request import TrainRequest
 from trainwright.jobs.request.training_steps import (
+    ANCESTOR_OF_KIND,
     initializer_container,
     pod_spec_of,
     replicated_jobs,
@@ -28,7 +29,6 @@ _RUN, _SHARED = "", "-shared"
 _PARTS = (_RUN, "-dataset", "-model", _SHARED)
 """The mounts of a workspace, as suffixes of the managers of their patches."""
 _OWN_MODULE = "trainwright.initializers"
-_KINDS: dict[Kind, str] = {"dataset": names.ANCESTOR_DATASET, "model": names.ANCESTOR_MODEL}
 
 
 def mounted_inputs(request: TrainRequest, runtime: Obj) -> dict[Kind, str]:
@@ -44,8 +44,8 @@ def mounted_inputs(request: TrainRequest, runtime: Obj) -> dict[Kind, str]:
 
 def initializer_variables(request: TrainRequest, runtime: Obj, kind: Kind, folder: str) -> list[Obj]:
     """Return the variables of Trainwright's initializers: the digest of a mounted input, or where to store a prepared one."""
-    container = initializer_container(runtime, _KINDS[kind])
-    if not request.workspace or container is None or not _is_own_initializer(container):
+    container = initializer_container(runtime, ANCESTOR_OF_KIND[kind])
+    if not request.workspace or container is None or not is_own_initializer(container):
         return []
     if digest := mounted_inputs(request, runtime).get(kind):
         return [{"name": digest_variable(kind), "value": digest}]
@@ -124,8 +124,8 @@ def _mounts_of(
     for kind, digest in inputs.items():
         path_on_claim = _path_on_claim(workspace, prepared_folder(kind, digest))
         mounts[f"-{kind}"] = {"mountPath": f"{path.rstrip('/')}/{kind}", "subPath": path_on_claim, "readOnly": True}
-    publishes = any(step_of_job(job) == ancestor and kind not in inputs for kind, ancestor in _KINDS.items())
-    if publishes and _is_own_initializer(container):
+    publishes = any(step_of_job(job) == ancestor and kind not in inputs for kind, ancestor in ANCESTOR_OF_KIND.items())
+    if publishes and is_own_initializer(container):
         mounts[_SHARED] = {"mountPath": SHARED_MOUNT, **({"subPath": workspace.path} if workspace.path else {})}
     return {part: {"name": names.INITIALIZER_VOLUME, **mount} for part, mount in mounts.items()}
 
@@ -141,9 +141,10 @@ def _mounts(job: Obj) -> bool:
 
 
 def _is_third_party(runtime: Obj, kind: Kind) -> bool:
-    container = initializer_container(runtime, _KINDS[kind])
-    return container is not None and not _is_own_initializer(container)
+    container = initializer_container(runtime, ANCESTOR_OF_KIND[kind])
+    return container is not None and not is_own_initializer(container)
 
 
-def _is_own_initializer(container: Obj) -> bool:
+def is_own_initializer(container: Obj) -> bool:
+    """Whether an initializer container runs Trainwright's program."""
     return any(_OWN_MODULE in word for word in (*(container.get("command") or ()), *(container.get("args") or ())))

@@ -12,6 +12,7 @@ from trainwright.api.errors import Invalid, Problem
 from trainwright.api.objects import Obj, labels_of, name_of
 from trainwright.api.quantities import Quantity, parse_quantity
 from trainwright.jobs.request.builtin_trainers import Program, program_of, trainer_problems
+from trainwright.jobs.request.claim_sources import claim_source_problems
 from trainwright.jobs.request.resume import resume_problems
 from trainwright.jobs.request.train_request import TrainRequest
 from trainwright.jobs.request.training_steps import initializer_container, replicated_jobs, step_of_job, trainer_container
@@ -51,6 +52,7 @@ def check_compatible(request: TrainRequest, runtime: Obj) -> list[str]:
         *resume_problems(request.resume, runtime),
         *(Problem("workspace", words) for words in (workspace_problems(runtime) if request.workspace else ())),
         *volume_type_problems(request, runtime),
+        *claim_source_problems(request, runtime),
     ]
     if problems:
         raise IncompatibleRuntime.of("TrainRequest", name_of(runtime), problems)

@@ -8,6 +8,7 @@ from trainwright.api.objects import Obj, name_of
 from trainwright.jobs.request.code_package import PackedCode
 from trainwright.jobs.request.manifest import NO_PREVIOUS, PreviousAttempt, trainjob_manifest
 from trainwright.jobs.request.resume import AUTO, has_resume_point, resume_warnings
+from trainwright.jobs.request.store_variables import has_store_variables
 from trainwright.jobs.request.train_request import TrainRequest
 from trainwright.jobs.state.identity import Identity
 
@@ -43,7 +44,7 @@ def plan_submission(
     compared. Raises ValueError for settings that no builtin trainer accepts.
     """
     warnings = list(resume_warnings(runtime, request.resume, attempt))
-    if export.startswith("s3://") and not request.secret_for_resume:
+    if has_store_variables(export) and not request.secret_for_resume:
         warnings.append(f"without resume_secret or store_secret the pods cannot read the export {export}")
         export = ""
     trainjob = trainjob_manifest(request, identity, namespace, runtime, attempt, code, previous=previous, export=export)

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 from trainwright.api.one_line import one_line
 
-_MAX = 300
+_MAX, _MAX_BLOCK = 300, 600
+"""Characters of a text in a line, and in a block; longer ones are truncated."""
 _SPECIAL = re.compile(r"([\\`*_{}\[\]()#+!|~<>&$:@.-])")
 _RUNS = re.compile(r"`+")
 
@@ -24,9 +25,16 @@ def code(text: str) -> str:
         return ""
     if "|" in short or "\\" in short:  # parsers disagree about bars in the code of a cell
         return escaped(short)
-    fence = "`" * (max((len(run) for run in _RUNS.findall(short)), default=0) + 1)
+    fence = "`" * (_longest_run(short) + 1)
     padding = " " if short.startswith("`") or short.endswith("`") else ""
     return f"{fence}{padding}{short}{padding}{fence}"
+
+
+def fenced(text: str) -> str:
+    """Return a text as a block of code, whose fence is longer than any in the text."""
+    block = _truncated(text.strip("\n"), _MAX_BLOCK)
+    fence = "`" * max(_longest_run(block) + 1, 3)
+    return f"{fence}text\n{block}\n{fence}"
 
 
 def table(header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
@@ -36,5 +44,12 @@ def table(header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
 
 
 def _short(text: str) -> str:
-    line = one_line(text)
-    return line if len(line) <= _MAX else f"{line[: _MAX - 2]} …"
+    return _truncated(one_line(text), _MAX)
+
+
+def _truncated(text: str, limit: int) -> str:
+    return text if len(text) <= limit else f"{text[: limit - 2].rstrip()} …"
+
+
+def _longest_run(text: str) -> int:
+    return max((len(run) for run in _RUNS.findall(text)), default=0)

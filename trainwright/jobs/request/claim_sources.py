@@ -1,0 +1,69 @@
+"""Mounts the claims of sources, `dataset_uri` or `model_uri` of `pvc://CLAIM/path`, read-only in the steps that read them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from trainwright.api import names
+from trainwright.api.errors import Problem
+from trainwright.api.objects import Obj, name_of
+from trainwright.jobs.request.train_request import TrainRequest
+from trainwright.jobs.request.training_steps import ANCESTOR_OF_KIND, initializer_container, replicated_jobs, step_of_job
+from trainwright.jobs.request.workspace import Workspace
+from trainwright.jobs.request.workspace_mounts import is_own_initializer, mounted_inputs
+from trainwright.jobs.state.run_folder import Kind
+
+PATCH_MANAGER = "trainwright.dev/source"
+
+
+def claim_source_patches(request: TrainRequest, runtime: Obj) -> Iterator[Obj]:
+    """Yield a patch for each initializer that reads from a claim.
+
+    The workspace's own claim is read through its volume: a pod with two volumes of one claim never starts on Kubernetes 1.34.
+    """
+    for kind, claim in _claims(request, runtime).items():
+        container = initializer_container(runtime, ANCESTOR_OF_KIND[kind])
+        if container is None:
+            continue
+        workspace = request.workspace_volume
+        is_mounted = workspace is not None and workspace.claim == claim
+        volume = names.INITIALIZER_VOLUME if is_mounted else f"{kind}-source"
+        mount = {"name": volume, "mountPath": _path_of(claim), "readOnly": True}
+        pod: Obj = {"containers": [{"name": container["name"], "volumeMounts": [mount]}]}
+        if not is_mounted:
+            pod["volumes"] = [{"name": volume, "persistentVolumeClaim": {"claimName": claim, "readOnly": True}}]
+        jobs = [
+            {"name": job["name"], "template": {"spec": {"template": {"spec": pod}}}}
+            for job in replicated_jobs(runtime)
+            if step_of_job(job) == ANCESTOR_OF_KIND[kind]
+        ]
+        spec = {"template": {"spec": {"replicatedJobs": jobs}}}
+        yield {"manager": f"{PATCH_MANAGER}-{kind}", "trainingRuntimeSpec": spec}
+
+
+def claim_variables(request: TrainRequest, runtime: Obj, kind: Kind) -> list[Obj]:
+    """Return the variable that tells an initializer where its claim is mounted; none for other sources."""
+    claim = _claims(request, runtime).get(kind)
+    return [{"name": names.CLAIMS_VARIABLE, "value": f"{claim}={_path_of(claim)}"}] if claim else []
+
+
+def claim_source_problems(request: TrainRequest, runtime: Obj) -> Iterator[Problem]:
+    """Yield the sources on claims that the runtime's initializers cannot read: third-party ones know no `pvc://`."""
+    for kind in _claims(request, runtime):
+        container = initializer_container(runtime, ANCESTOR_OF_KIND[kind])
+        if container is not None and not is_own_initializer(container):
+            yield Problem(
+                f"{kind}_uri", f"the initializer of the runtime {name_of(runtime)!r} cannot read pvc://; those of Trainwright can"
+            )
+
+
+def _claims(request: TrainRequest, runtime: Obj) -> dict[Kind, str]:
+    """Return the claims by kind, of inputs that are not prepared yet."""
+    uris = {
+        kind: str(getattr(request, f"{kind}_uri")) for kind in ANCESTOR_OF_KIND if kind not in mounted_inputs(request, runtime)
+    }
+    return {kind: Workspace.parse(uri, f"{kind}_uri").claim for kind, uri in uris.items() if uri.startswith("pvc://")}
+
+
+def _path_of(claim: str) -> str:
+    return f"{names.CLAIMS_FOLDER}/{claim}"
