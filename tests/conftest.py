@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import functools
 import os
+import signal
 from pathlib import Path
 
 import pytest
 import typer.testing
 from hypothesis import HealthCheck, settings
 from s3_server import s3, s3_folder, s3_server  # noqa: F401  fixtures
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # started in the background by a shell; the processes of tests inherit it
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Typer builds the whole tree of commands at each invocation, which takes longer than most commands do.
 typer.testing._get_command = functools.cache(typer.testing._get_command)
