@@ -263,5 +263,7 @@ def test_an_export_says_what_it_comes_from(exports: str) -> None:
 def test_what_can_be_asked_for_can_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "x")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "x")
+    monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_NAME", "x")
+    monkeypatch.setenv("STORAGE_EMULATOR_HOST", "127.0.0.1:1")
     for scheme in set(SCHEMES) - {"pvc"}:  # a claim is mounted, and read as a file
         open_store(f"{scheme}://{tmp_path if scheme == 'file' else 'bucket/key'}")
