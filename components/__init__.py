@@ -1,8 +1,10 @@
-"""Kubeflow Pipelines components: start a run, prepare a dataset and a model, train, export the checkpoint, evaluate it.
+"""Kubeflow Pipelines components: start a run, prepare a dataset and a model, train, export the checkpoint, evaluate
+it, and clean up.
 
 Each is a signature, a docstring and a few calls into the library. The folder of a component is installed as NAME_component.
 """
 
+from trainwright.components.clean_up_component import clean_up
 from trainwright.components.evaluate_component import evaluate
 from trainwright.components.export_checkpoint_component import export_checkpoint
 from trainwright.components.initialize_dataset_component import initialize_dataset
@@ -10,4 +12,13 @@ from trainwright.components.initialize_model_component import initialize_model
 from trainwright.components.start_run_component import start_run
 from trainwright.components.train_component import train, train_function
 
-__all__ = ["evaluate", "export_checkpoint", "initialize_dataset", "initialize_model", "start_run", "train", "train_function"]
+__all__ = [
+    "clean_up",
+    "evaluate",
+    "export_checkpoint",
+    "initialize_dataset",
+    "initialize_model",
+    "start_run",
+    "train",
+    "train_function",
+]

@@ -60,6 +60,7 @@ TRAINING = {
     "previous_jobs": Param("keep", type="string"),
     "preemption_budget": Param(3, type="integer"),
     "on_cancel": Param("suspend", type="string"),
+    "waiter_lease_seconds": Param(1800, type="integer"),
     "store_secret": Param("", type="string"),
     "hub_secret": Param("", type="string"),
     "dataset_secret": Param("", type="string"),

@@ -29,7 +29,7 @@ class EvaluateOperator(BaseOperator):
     :param retention: folders of earlier runs kept on the workspace: always, or keep=N of the finished runs.
     :param image: as in TrainJobOperator, like env, resources_per_node, labels, annotations, queue_name, priority_class, topology,
         node_selector, tolerations, affinity, queue_timeout_seconds, start_timeout_seconds, run_timeout_seconds, logs, log_bytes,
-        on_cancel and hub_secret.
+        on_cancel, waiter_lease_seconds and hub_secret.
     :param run_id: id of the run, as in TrainJobOperator; defaults to the DAG run's id.
     :param store_conn_id: connection with credentials for an object store, see docs/airflow.md.
     :return: the evaluation: before, after, rows, held_out, sample, summary (Markdown), loss_curve (path on the workspace).
@@ -81,6 +81,7 @@ class EvaluateOperator(BaseOperator):
         logs: str = "0",
         log_bytes: int | str = 16777216,
         on_cancel: str = "suspend",
+        waiter_lease_seconds: int | str = 1800,
         hub_secret: str = "",
         run_id: str = "",
         namespace: str = "",

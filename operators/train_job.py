@@ -93,6 +93,8 @@ class TrainJobOperator(BaseOperator):
     :param preemption_budget: Maximum automatic resubmissions after preemption, for the whole step.
     :param on_cancel: What to do with the job when its step is cancelled, exceeds a deadline or stops waiting: suspend,
         delete or keep it.
+    :param waiter_lease_seconds: Seconds after which a job whose waiting step is gone may be suspended, by a controller of
+        Trainwright or a later step of its run; at least 30. 0: never.
     :param store_secret: Secret with object store credentials (AWS_ACCESS_KEY_ID ...), for datasets, models and exports
         to resume from.
     :param hub_secret: Secret with the key HF_TOKEN, for datasets, models and the training program.
@@ -162,6 +164,7 @@ class TrainJobOperator(BaseOperator):
         previous_jobs: str = "keep",
         preemption_budget: int | str = 3,
         on_cancel: str = "suspend",
+        waiter_lease_seconds: int | str = 1800,
         store_secret: str = "",
         hub_secret: str = "",
         dataset_secret: str = "",
@@ -189,7 +192,7 @@ class TrainJobOperator(BaseOperator):
     @fail_fast()
     def execute(self, context: Any) -> Any:
         from trainwright.jobs import run_step
-        from trainwright.jobs.wait.run import stop_on_signals
+        from trainwright.jobs.wait.stop_event import stop_on_signals
         from trainwright.operators.allowed_places import check_places
 
         check_places((self.conn_id,), **{name: getattr(self, name) for name in PLACES})
@@ -208,7 +211,8 @@ class TrainJobOperator(BaseOperator):
     def _submit_and_defer(self, context: Any, cluster: Any, stop: threading.Event, until: float | None) -> Any:
         """The result of a job that has already succeeded; otherwise raises TaskDeferred, or Cancelled if `stop` is set."""
         from trainwright.jobs import Phase, phase_of
-        from trainwright.jobs.wait.run import Cancelled, cancel_unwatched_job
+        from trainwright.jobs.diagnosis.errors import Cancelled
+        from trainwright.jobs.wait.run import cancel_unwatched_job
 
         submitted = self._submit(context, cluster)
         cluster, trainjob = submitted.cluster or cluster, submitted.trainjob
@@ -275,8 +279,9 @@ class TrainJobOperator(BaseOperator):
     def _after_failure(self, context: Any, cluster: Any, failure: Exception, until: float | None) -> Any:
         """After a preemption, submit the next job and wait for it, within the budget. Otherwise raise the failure."""
         from trainwright.jobs import Preempted
+        from trainwright.jobs.diagnosis.errors import Cancelled
         from trainwright.jobs.diagnosis.preemption import wait_to_resume
-        from trainwright.jobs.wait.run import Cancelled, stop_on_signals
+        from trainwright.jobs.wait.stop_event import stop_on_signals
 
         if not isinstance(failure, Preempted) or not (budget := self.request().preemption_budget):
             raise failure

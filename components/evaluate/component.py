@@ -4,10 +4,10 @@ from typing import NamedTuple
 
 from kfp import dsl
 
-from trainwright.components.image import IMAGE
+from trainwright.components.step import step
 
 
-@dsl.component(base_image=IMAGE, install_kfp_package=False)
+@step
 def evaluate(
     run_id: str,
     checkpoint_uri: str,
@@ -38,9 +38,11 @@ def evaluate(
     logs: str = "0",
     log_bytes: int = 16777216,
     on_cancel: str = "suspend",
+    waiter_lease_seconds: int = 1800,
     hub_secret: str = "",
     namespace: str = "",
     submission_mode: str = "",
+    tie_to_run: bool = True,
 ) -> NamedTuple("Outputs", [("loss_before", float), ("loss_after", float)]):
     """Restore an export, verify it, and measure loss before and after fine-tuning, on held-out rows if any, else on training rows.
 
@@ -74,34 +76,30 @@ def evaluate(
         logs: Log to show: 0 (rank 0), or none.
         log_bytes: Maximum bytes of log to show.
         on_cancel: What to do with the job when the step is cancelled or exceeds a deadline: suspend, delete or keep.
+        waiter_lease_seconds: Seconds after which a job whose waiting step is gone may be suspended, by a controller of
+            Trainwright or a later step of its run; at least 30. 0: never.
         hub_secret: Secret with the key HF_TOKEN.
         namespace: Namespace of the job. Empty: that of the credentials.
         submission_mode: auto, trainjob or jobset. Empty: TRAINWRIGHT_SUBMISSION_MODE, else auto, which depends on the cluster.
+        tie_to_run: Whether the TrainJob is deleted together with the workflow of its pipeline run, and labelled with it.
 
     Returns:
         loss_before: Mean loss per token with the base model.
         loss_after: Mean loss per token with the fine-tuned model.
     """
     parameters = dict(locals())
-    import sys
-    from functools import partial
     from pathlib import Path
 
-    from pydantic import ValidationError
-
-    from trainwright.api.errors import ApiError
-    from trainwright.checkpoints import CheckpointError
-    from trainwright.cluster import NoCluster
-    from trainwright.jobs import EventPrinter, TrainJobError
-    from trainwright.jobs.diagnosis.exit_codes import exit_code_of
+    from trainwright.jobs import EventPrinter
     from trainwright.jobs.request.setting_names import EVALUATION_SETTINGS
     from trainwright.steps.evaluate import evaluate_export
+    from trainwright.steps.own_workflow import own_workflow
     from trainwright.steps.retire import retire_run
-    from trainwright.storage import StorageError
+    from trainwright.steps.step_end import explained_end, write_line
     from trainwright.submission import connect_for_jobs
-    from trainwright.workspace import WorkspaceError, parse_retention
+    from trainwright.workspace import parse_retention
 
-    try:
+    with explained_end():
         parse_retention(retention)  # fail on an invalid value before the evaluation
         cluster = connect_for_jobs(mode=submission_mode)
         space = namespace or cluster.default_namespace
@@ -118,21 +116,10 @@ def evaluate(
             sample_row=sample_row,
             max_rows=max_rows,
             settings={name: parameters[name] for name in EVALUATION_SETTINGS},
-            event_printer=EventPrinter(partial(print, flush=True)),
+            event_printer=EventPrinter(write_line),
+            workflow=own_workflow(cluster) if tie_to_run else None,
         )
         retire_run(cluster, Path(workspace_path), run_id=run_id, namespace=space, retention=retention)
-    except (
-        TrainJobError,
-        ApiError,
-        NoCluster,
-        CheckpointError,
-        StorageError,
-        WorkspaceError,
-        ValidationError,
-        ValueError,
-    ) as error:
-        print(error, file=sys.stderr, flush=True)
-        raise SystemExit(exit_code_of(error)) from None
     Path(summary.path).write_text(result["summary"], "utf-8")
     Path(loss_curve.path).write_text(result["loss_curve"] or "<p>The training logged no loss.</p>", "utf-8")
     for when in ("before", "after"):

@@ -4,10 +4,10 @@ from typing import NamedTuple
 
 from kfp import dsl
 
-from trainwright.components.image import IMAGE
+from trainwright.components.step import step
 
 
-@dsl.component(base_image=IMAGE, install_kfp_package=False)
+@step
 def export_checkpoint(
     run_id: str,
     trainjob: str,
@@ -41,24 +41,21 @@ def export_checkpoint(
     """
     from pathlib import Path
 
-    from trainwright.checkpoints import CheckpointError, ExportOptions, Metric
+    from trainwright.checkpoints import ExportOptions, Metric
     from trainwright.steps.export import export_run_checkpoint
-    from trainwright.storage import StorageError
-    from trainwright.workspace import WorkspaceError
+    from trainwright.steps.step_end import explained_end, write_line
 
     options = ExportOptions(resumable=resumable, supersede=supersede, metric=Metric(best_metric, greater_is_better))
-    try:
+    with explained_end():
         exported = export_run_checkpoint(
             Path(workspace_path),
             export_uri,
             run_id=run_id,
             trainjob=trainjob,
             options=options,
-            write_progress=lambda line: print(line, flush=True),
+            write_progress=write_line,
         )
-    except (CheckpointError, StorageError, WorkspaceError) as error:
-        raise SystemExit(str(error)) from None
     Path(model.path).write_bytes(exported.manifest.text())
     model.metadata.update({"location": exported.uri, "digest": exported.digest, "step": exported.manifest.step})
-    print(f"exported {exported.uri} ({exported.manifest.size} bytes, {exported.digest})", flush=True)
+    write_line(f"exported {exported.uri} ({exported.manifest.size} bytes, {exported.digest})")
     return exported.uri, exported.digest, exported.manifest.step

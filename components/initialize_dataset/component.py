@@ -4,10 +4,10 @@ from typing import NamedTuple
 
 from kfp import dsl
 
-from trainwright.components.image import IMAGE
+from trainwright.components.step import step
 
 
-@dsl.component(base_image=IMAGE, install_kfp_package=False)
+@step
 def initialize_dataset(
     dataset_uri: str,
     dataset: dsl.Output[dsl.Dataset],
@@ -44,18 +44,15 @@ def initialize_dataset(
     """
     from pathlib import Path
 
-    from trainwright.initializers import DatasetOptions, InitializerError
+    from trainwright.initializers import DatasetOptions
     from trainwright.steps.prepare import prepare_run_dataset
-    from trainwright.storage import StorageError
-    from trainwright.workspace import WorkspaceError
+    from trainwright.steps.step_end import explained_end
 
     options = DatasetOptions(
         layout=layout, test_fraction=test_fraction, max_rows=max_rows, columns=columns, subset=subset, split=split
     )
-    try:
+    with explained_end():
         receipt = prepare_run_dataset(dataset_uri, Path(workspace_path), options, owner="kfp", run_id=run_id)
-    except (InitializerError, StorageError, WorkspaceError) as error:
-        raise SystemExit(str(error)) from None
     Path(dataset.path).write_text(receipt.model_dump_json(indent=1), "utf-8")
     dataset.metadata.update({"source": dataset_uri, "revision": receipt.revision, "digest": receipt.digest})
     return receipt.digest, int(receipt.details["train_rows"]), int(receipt.details["test_rows"])

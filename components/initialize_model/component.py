@@ -2,10 +2,10 @@
 
 from kfp import dsl
 
-from trainwright.components.image import IMAGE
+from trainwright.components.step import step
 
 
-@dsl.component(base_image=IMAGE, install_kfp_package=False)
+@step
 def initialize_model(model_uri: str, model: dsl.Output[dsl.Model], workspace_path: str = "/workspace", run_id: str = "") -> str:
     """Fetch a model, check that it is complete and has safetensors weights, and store it in the workspace by its digest.
 
@@ -22,15 +22,11 @@ def initialize_model(model_uri: str, model: dsl.Output[dsl.Model], workspace_pat
     """
     from pathlib import Path
 
-    from trainwright.initializers import InitializerError
     from trainwright.steps.prepare import prepare_run_model
-    from trainwright.storage import StorageError
-    from trainwright.workspace import WorkspaceError
+    from trainwright.steps.step_end import explained_end
 
-    try:
+    with explained_end():
         receipt = prepare_run_model(model_uri, Path(workspace_path), owner="kfp", run_id=run_id)
-    except (InitializerError, StorageError, WorkspaceError) as error:
-        raise SystemExit(str(error)) from None
     Path(model.path).write_text(receipt.model_dump_json(indent=1), "utf-8")
     model.metadata.update({"source": model_uri, "revision": receipt.revision, "digest": receipt.digest})
     return receipt.digest

@@ -2,12 +2,10 @@
 
 from typing import NamedTuple
 
-from kfp import dsl
-
-from trainwright.components.image import IMAGE
+from trainwright.components.step import step
 
 
-@dsl.component(base_image=IMAGE, install_kfp_package=False)
+@step
 def start_run(
     workspace: str,
     run_id: str = "",
@@ -18,6 +16,8 @@ def start_run(
     submission_mode: str = "",
 ) -> NamedTuple("Outputs", [("run_id", str), ("claim", str), ("workspace", str), ("workspace_path", str)]):
     """Set the id of a run and create its workspace if necessary, before any step mounts it.
+
+    Jobs in the namespace that earlier runs have left behind, and whose waiting step is gone longer than its lease, are suspended.
 
     Args:
         workspace: pvc://CLAIM[/FOLDER], the name of a claim, or pvc://CLAIM?size=20Gi[&class=&access=&retain=] to create it.
@@ -34,16 +34,12 @@ def start_run(
         workspace: The workspace, for the other components.
         workspace_path: Path of the workspace in the steps: workspace_path and the folder in the claim.
     """
-    import sys
-
-    from trainwright.api.errors import ApiError
-    from trainwright.cluster import NoCluster
-    from trainwright.jobs import TrainJobError
-    from trainwright.jobs.diagnosis.exit_codes import exit_code_of
+    from trainwright.steps.clean import suspend_abandoned
     from trainwright.steps.start import start_run
+    from trainwright.steps.step_end import explained_end, write_line
     from trainwright.submission import connect_for_jobs
 
-    try:
+    with explained_end():
         if not (run_id or pipeline_run_id):
             raise ValueError("run_id: set run_id, or pipeline_run_id=dsl.PIPELINE_JOB_ID_PLACEHOLDER")
         cluster = connect_for_jobs(mode=submission_mode)
@@ -56,8 +52,7 @@ def start_run(
             workspace_path=workspace_path,
             num_nodes=num_nodes or 1,
         )
-    except (TrainJobError, ApiError, NoCluster, ValueError) as error:
-        print(error, file=sys.stderr, flush=True)
-        raise SystemExit(exit_code_of(error)) from None
-    print(f"run {started.run_id} in {started.workspace}", flush=True)
+        for job in suspend_abandoned(cluster, namespace or cluster.default_namespace):
+            write_line(f"TrainJob {job.namespace}/{job.name} of {job.submitter}, whose step is gone: {job.outcome}")
+    write_line(f"run {started.run_id} in {started.workspace}")
     return started.run_id, started.claim, started.workspace, started.path

@@ -4,10 +4,10 @@ from typing import NamedTuple
 
 from kfp import dsl
 
-from trainwright.components.image import IMAGE
+from trainwright.components.step import step
 
 
-@dsl.component(base_image=IMAGE, install_kfp_package=False)
+@step
 def train(
     run_id: str,
     metrics: dsl.Output[dsl.Metrics],
@@ -56,6 +56,7 @@ def train(
     previous_jobs: str = "keep",
     preemption_budget: int = 3,
     on_cancel: str = "suspend",
+    waiter_lease_seconds: int = 1800,
     store_secret: str = "",
     hub_secret: str = "",
     dataset_secret: str = "",
@@ -63,6 +64,7 @@ def train(
     resume_secret: str = "",
     namespace: str = "",
     submission_mode: str = "",
+    tie_to_run: bool = True,
 ) -> NamedTuple("Outputs", [("trainjob", str), ("namespace", str), ("folder", str), ("results", dict)]):
     """Run any training in a TrainJob and wait until it succeeds: a runtime, a function, code, or a complete manifest.
 
@@ -132,6 +134,8 @@ def train(
         preemption_budget: Maximum automatic resubmissions after preemption, for the whole step.
         on_cancel: What to do with the job when its step is cancelled, exceeds a deadline or stops waiting: suspend,
             delete or keep it.
+        waiter_lease_seconds: Seconds after which a job whose waiting step is gone may be suspended, by a controller of
+            Trainwright or a later step of its run; at least 30. 0: never.
         store_secret: Secret with object store credentials (AWS_ACCESS_KEY_ID ...), for datasets, models and exports to
             resume from.
         hub_secret: Secret with the key HF_TOKEN, for datasets, models and the training program.
@@ -140,6 +144,7 @@ def train(
         resume_secret: Secret with credentials for reading exports to resume from. Defaults to store_secret.
         namespace: Namespace of the TrainJob. Empty: the manifest's, else that of the credentials.
         submission_mode: auto, trainjob or jobset. Empty: TRAINWRIGHT_SUBMISSION_MODE, else auto, which depends on the cluster.
+        tie_to_run: Whether the TrainJob is deleted together with the workflow of its pipeline run, and labelled with it.
 
     Returns:
         trainjob: Name of the TrainJob.
@@ -148,19 +153,13 @@ def train(
         results: Return value of the function, or content of results.json; a value that is not an object is under "value".
     """
     parameters = dict(locals())
-    import sys
-    from functools import partial
-
-    from pydantic import ValidationError
-
-    from trainwright.api.errors import ApiError
     from trainwright.checkpoints.resume_source import latest_export_lookup
-    from trainwright.cluster import NoCluster
-    from trainwright.jobs import EventPrinter, Identity, TrainJobError, TrainRequest, run_step
-    from trainwright.jobs.diagnosis.exit_codes import exit_code_of
+    from trainwright.jobs import EventPrinter, Identity, TrainRequest, run_step
+    from trainwright.steps.own_workflow import own_workflow
+    from trainwright.steps.step_end import explained_end, write_line
     from trainwright.submission import connect_for_jobs
 
-    try:
+    with explained_end():
         request = TrainRequest.from_parameters(parameters)
         cluster = connect_for_jobs(mode=submission_mode)
         result = run_step(
@@ -169,11 +168,9 @@ def train(
             Identity("kfp", run_id, "train"),
             namespace or request.namespace or cluster.default_namespace,
             latest_checkpoint=latest_export_lookup(run_id, export_uri) if export_uri else None,
-            event_printer=EventPrinter(partial(print, flush=True)),
+            event_printer=EventPrinter(write_line),
+            workflow=own_workflow(cluster) if tie_to_run else None,
         )
-    except (TrainJobError, ApiError, NoCluster, ValidationError, ValueError) as error:
-        print(error, file=sys.stderr, flush=True)
-        raise SystemExit(exit_code_of(error)) from None
     for name, value in result.metrics.items():
         try:
             metrics.log_metric(name, float(value))

@@ -14,6 +14,7 @@ from trainwright.cluster.permissions import AccessDenied, Permission
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Identity, IncompatibleRuntime, RuntimeNotFound, TrainJobNameTaken, submit_or_adopt
 from trainwright.jobs.diagnosis.errors import (
+    Cancelled,
     ImagePullFailure,
     OutOfMemory,
     Preempted,
@@ -27,7 +28,6 @@ from trainwright.jobs.diagnosis.failure_class import deadline_of
 from trainwright.jobs.diagnosis.pod_failure import PodFailure
 from trainwright.jobs.diagnosis.report import FailureReport
 from trainwright.jobs.logs.log_patterns import LOG_PATTERNS
-from trainwright.jobs.wait.run import Cancelled
 
 DENIED = 'admission webhook "x" denied the request: no'
 RIGHT = Permission("create", "trainjobs.trainer.kubeflow.org", "default")

@@ -25,11 +25,12 @@ from trainwright.controlplane.home import Home
 from trainwright.controlplane.plane import ControlPlane
 from trainwright.jobs import Identity, Preempted, StepFailed, TrainJobFailed, TrainRequest, submit_or_adopt
 from trainwright.jobs.diagnosis import preemption
+from trainwright.jobs.diagnosis.errors import Cancelled
 from trainwright.jobs.diagnosis.failure_class import failure_of
 from trainwright.jobs.state.attempts import attempt_of, attempts_of, preemptions_so_far
 from trainwright.jobs.state.pods import pods_of
 from trainwright.jobs.wait import run as run_module
-from trainwright.jobs.wait.run import Cancelled, follow_to_end, run_to_end
+from trainwright.jobs.wait.run import follow_to_end, run_to_end
 
 STEP = Identity("kfp", "run", "train")
 TAKEN = {

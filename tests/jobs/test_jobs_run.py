@@ -41,7 +41,8 @@ PROGRAM = """
 import sys
 from trainwright.cluster import connect
 from trainwright.jobs import Identity, TrainRequest
-from trainwright.jobs.wait.run import Cancelled, run_to_end
+from trainwright.jobs.diagnosis.errors import Cancelled
+from trainwright.jobs.wait.run import run_to_end
 
 request = TrainRequest(runtime="torch-distributed", command=["bash", "-c", sys.argv[2]])
 try:

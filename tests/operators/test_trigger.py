@@ -20,7 +20,7 @@ from trainwright.api import names
 from trainwright.api.kinds import TRAINJOB
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Forbidden, RuntimeNotFound, TrainJobDeadline, TrainJobDeleted, TrainJobError, TrainJobFailed
-from trainwright.jobs.wait.run import Cancelled
+from trainwright.jobs.diagnosis.errors import Cancelled
 from trainwright.operators import TrainJobOperator, TrainJobTrigger, cancellation
 from trainwright.operators.errors import NonRetryableError
 from trainwright.operators.task_identity import task_identity

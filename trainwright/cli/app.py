@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from trainwright.cli import (
+    clean,
     controller,
     controlplane,
     crds,
@@ -35,6 +36,7 @@ _MODULES = (
     submit,
     jobs,
     waiting,
+    clean,
     diff,
     logs,
     runtimes,

@@ -28,6 +28,7 @@ _WAIT_SETTINGS = {
     "queue_timeout_seconds",
     "run_timeout_seconds",
     "start_timeout_seconds",
+    "waiter_lease_seconds",
 }
 EXCLUDED_SETTINGS = frozenset({"manifest", "resume", "resume_secret"} | _WAIT_SETTINGS)
 """Settings for which commands define their own options: `-f`, and those of waiting."""

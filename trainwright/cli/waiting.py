@@ -21,12 +21,13 @@ from trainwright.cli.output import Format, print_lines, print_object
 from trainwright.cli.progress_display import ProgressDisplay
 from trainwright.cluster.protocol import Cluster
 from trainwright.jobs import Deadlines, TrainJobError
+from trainwright.jobs.diagnosis.errors import Cancelled
 from trainwright.jobs.diagnosis.exit_codes import ExitCode, exit_code_of
 from trainwright.jobs.logs.live_logs import TOTAL_BYTES, LogStreamOptions
 from trainwright.jobs.state.deadline_timer import START_TIMEOUT_SECONDS
 from trainwright.jobs.wait.cancel import POD_TERMINATION_SECONDS, CancelPolicy, cancel_job
 from trainwright.jobs.wait.job_observer import WaitSettings
-from trainwright.jobs.wait.run import Cancelled, follow_to_end
+from trainwright.jobs.wait.run import follow_to_end
 
 _SECONDS = "In seconds; 0: no limit."
 _LONGEST_SECONDS = 10 * 366 * 86400

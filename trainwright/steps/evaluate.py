@@ -20,6 +20,7 @@ from trainwright.cluster.protocol import Cluster
 from trainwright.evaluation.loss_curve import loss_curve_html
 from trainwright.evaluation.summary import markdown_summary
 from trainwright.jobs import EventPrinter, Identity, TrainRequest, run_step
+from trainwright.jobs.state.workflow import Workflow
 from trainwright.jobs.wait.run import CancelHandler
 from trainwright.storage.errors import UnsafeFile
 from trainwright.storage.plain_files import read_plain
@@ -55,12 +56,13 @@ def evaluate_export(
     settings: dict[str, Any] | None = None,
     event_printer: EventPrinter | None = None,
     on_signal: CancelHandler | None = None,
+    workflow: Workflow | None = None,
 ) -> dict[str, Any]:
     """Evaluate an export. Returns `before`, `after`, `rows`, `held_out`, `sample`, `folder` (of the workspace), `summary`
     (Markdown) and `loss_curve` (HTML, empty without a logged loss).
 
     `workspace` is the volume for the job (`pvc://...`), `workspace_path` its mount path in this process. The export's manifest
-    names the prepared dataset and model. `was` are the owners of the step before it was cleared.
+    names the prepared dataset and model. `was` are the owners of the step before it was cleared, `workflow` is that of its pipeline.
     `settings` are those of EVALUATION_SETTINGS. An existing evaluation of the same export with the same parameters is returned.
     The local copy is compared with the manifest before and after the job, and restored again if it differs. The job writes to a
     file named by what was asked, so that an earlier result is never taken for that of this evaluation.
@@ -85,7 +87,16 @@ def evaluate_export(
     )
     identity = Identity(owner, run_id, f"evaluate-{short}", map_index, within)
     earlier = [replace(identity, owner=one) for one in was]
-    run_step(cluster, request, identity, namespace, previous_identities=earlier, event_printer=event_printer, on_signal=on_signal)
+    run_step(
+        cluster,
+        request,
+        identity,
+        namespace,
+        previous_identities=earlier,
+        event_printer=event_printer,
+        on_signal=on_signal,
+        workflow=workflow,
+    )
     if mismatch := folder_mismatch(folder / "checkpoint", manifest):
         raise CheckpointError(f"{folder / 'checkpoint'} was changed while it was evaluated: {mismatch}; evaluate it again")
     result = _read(folder / written)

@@ -35,6 +35,7 @@ from trainwright.api.patching.merge_patch import difference
 from trainwright.api.times import parse_time, rfc3339
 from trainwright.api.trainjob_status import set_from_jobset, set_suspended
 from trainwright.cluster.protocol import Cluster
+from trainwright.controlplane.controllers.abandoned import suspend_if_abandoned
 from trainwright.controlplane.controllers.controller import Controller, object_key, owner_key
 from trainwright.controlplane.controllers.events import record_event
 from trainwright.controlplane.controllers.queue import Key
@@ -108,7 +109,9 @@ class TrainJobReconciler:
         jobset = self._jobset(job)
         if jobset is not None:
             set_from_jobset(status, jobset, now)
-        requeue_after = self._enforce_deadline(job, status, now)
+        requeue_after = _earliest(
+            self._enforce_deadline(job, status, now), suspend_if_abandoned(self._cluster, job, self._clock())
+        )
         if change := difference(before, status):
             self._cluster.patch(TRAINJOB, name, {"status": change}, namespace, subresource="status")
         if failure is not None and not isinstance(failure, Invalid):
@@ -204,6 +207,10 @@ class TrainJobReconciler:
         except NotFound:
             return None
         return None
+
+
+def _earliest(*seconds: float | None) -> float | None:
+    return min((each for each in seconds if each is not None), default=None)
 
 
 def _raise_foreign(found: Obj, job: Obj) -> None:

@@ -51,6 +51,12 @@ class Preempted(TrainJobFailed):
     retryable = True
 
 
+class Cancelled(TrainJobError):
+    """The wait was ended by SIGTERM or Ctrl-C; the message states what was done with the job."""
+
+    retryable = True
+
+
 class TrainJobDeleted(TrainJobError):
     """The job was deleted while a client waited for it. A retry of the step recreates it."""
 

@@ -51,6 +51,7 @@ SETTINGS = (
     "previous_jobs",
     "preemption_budget",
     "on_cancel",
+    "waiter_lease_seconds",
     "store_secret",
     "hub_secret",
     "dataset_secret",
@@ -75,5 +76,6 @@ EVALUATION_SETTINGS = (
     "logs",
     "log_bytes",
     "on_cancel",
+    "waiter_lease_seconds",
     "hub_secret",
 )

@@ -192,6 +192,13 @@ class TrainRequest(BaseModel):
         "What to do with the job when its step is cancelled, exceeds a deadline or stops waiting: suspend, delete or keep it.",
     )
 
+    waiter_lease_seconds: Annotated[int, Field(ge=0)] = _setting(
+        "cancellation",
+        1800,
+        "Seconds after which a job whose waiting step is gone may be suspended, by a controller of Trainwright or a later step of "
+        "its run; at least 30. 0: never.",
+    )
+
     # secrets
     store_secret: str = _setting(
         "secrets",

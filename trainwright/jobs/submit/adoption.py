@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 from trainwright.api import names
+from trainwright.api.conditions import is_finished
 from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import Obj, annotations_of, name_of
+from trainwright.api.waiter_lease import release_patch, waiter_lease_of
 from trainwright.cluster.protocol import Cluster
 from trainwright.jobs.diagnosis.errors import TrainJobNameTaken
 from trainwright.jobs.state.identity import Identity
+
+_MARKS = (
+    names.SUSPENDED_BY_ANNOTATION,
+    names.WAITER_LOST_ANNOTATION,
+    names.WAITER_LEASE_ANNOTATION,
+    names.WAITER_RENEWED_ANNOTATION,
+)
+"""Removed from a job that is resumed. An expired lease would suspend it again before the client renews it."""
 
 
 def check_owner(existing: Obj, identity: Identity) -> None:
@@ -36,5 +46,12 @@ def resume_if_suspended_by_us(cluster: Cluster, trainjob: Obj) -> Obj:
         int(trainjob["metadata"].get("generation") or 0)
     ):
         return trainjob
-    patch = {"spec": {"suspend": False}, "metadata": {"annotations": {names.SUSPENDED_BY_ANNOTATION: None}}}
+    patch = {"spec": {"suspend": False}, "metadata": {"annotations": dict.fromkeys(_MARKS)}}
     return cluster.patch(TRAINJOB, name_of(trainjob), patch, trainjob["metadata"]["namespace"])
+
+
+def release_lease(cluster: Cluster, trainjob: Obj) -> Obj:
+    """Remove the lease of an earlier client, whose expiry would suspend a job that this one waits for."""
+    if is_finished(trainjob) or waiter_lease_of(trainjob) is None:
+        return trainjob
+    return cluster.patch(TRAINJOB, name_of(trainjob), release_patch(trainjob), trainjob["metadata"]["namespace"])

@@ -18,14 +18,15 @@ from trainwright.api.objects import Obj, name_of, uid_of
 from trainwright.cluster.protocol import Cluster
 from trainwright.cluster.retrying import RetryingCluster
 from trainwright.cluster.warning_headers import OnWarning
-from trainwright.jobs.diagnosis.errors import TrainJobNameTaken
+from trainwright.jobs.diagnosis.errors import Cancelled, TrainJobNameTaken
 from trainwright.jobs.diagnosis.preemption import jobsets_to_resume_from, mark_if_preempted, was_preempted
 from trainwright.jobs.request.code_package import PackedCode, pack_code
 from trainwright.jobs.request.manifest import NO_PREVIOUS, PreviousAttempt
 from trainwright.jobs.request.train_request import TrainRequest
 from trainwright.jobs.state.attempts import delete_previous_attempts, needs_new_attempt, preemptions_so_far
 from trainwright.jobs.state.identity import Identity
-from trainwright.jobs.submit.adoption import check_digest, check_owner, resume_if_suspended_by_us
+from trainwright.jobs.state.workflow import Workflow
+from trainwright.jobs.submit.adoption import check_digest, check_owner, release_lease, resume_if_suspended_by_us
 from trainwright.jobs.submit.api_compat import ServedForm, dropped_fields, served_form
 from trainwright.jobs.submit.capacity import check_capacity
 from trainwright.jobs.submit.code_volume import ensure_code, set_code_owner
@@ -33,6 +34,7 @@ from trainwright.jobs.submit.job_lookup import submission_start
 from trainwright.jobs.submit.plan import SubmissionPlan, can_resume_from_export, plan_submission, resumes_from_previous
 from trainwright.jobs.submit.run_holder import check_holder, resolve_holder_conflict
 from trainwright.jobs.submit.runtime_choice import RuntimeChoice, choose_runtime
+from trainwright.jobs.submit.workflow_owner import tie_to_workflow
 from trainwright.jobs.submit.workspace_claim import ensure_claim, set_claim_owner
 from trainwright.submission.jobs_client import JobsClient
 from trainwright.submission.mode import Mode
@@ -73,6 +75,7 @@ def submit_or_adopt(
     previous_identities: Sequence[Identity] = (),
     stop: threading.Event | None = None,
     on_warning: OnWarning | None = None,
+    workflow: Workflow | None = None,
 ) -> Submitted:
     """Return the TrainJob for this step of this run, created at most once.
 
@@ -83,9 +86,9 @@ def submit_or_adopt(
     checkpoints. A workspace claim is created on request. The runtime is resolved, the objects are built and node capacity
     is checked before a job is created, so that an invalid request fails here. Transient API errors are retried for half a
     minute, unless `stop` is set; a job whose create response was lost is found. `on_warning` receives the warnings of the API
-    server about the job; by default they are logged.
+    server about the job; by default they are logged. The job is tied to the `workflow` of its pipeline, see `tie_to_workflow`.
     Raises RuntimeNotFound, IncompatibleRuntime, Invalid, ValueError (bad workspace, BadCode), WorkspaceMismatch,
-    TrainJobNameTaken, RunFolderTaken.
+    TrainJobNameTaken, RunFolderTaken, Cancelled if `stop` is set before a job is created.
     """
     client = JobsClient.of(cluster)
     code = pack_code(request.code) if request.code else None
@@ -100,6 +103,8 @@ def submit_or_adopt(
         set_claim_owner(retrying, request.workspace_volume, identity, submitted.trainjob)
     if code is not None:
         set_code_owner(retrying, submitted.trainjob, code)
+    if workflow is not None:
+        tie_to_workflow(JobsClient.of(submitted.cluster or client), submitted.trainjob, workflow)
     if request.previous_jobs == "delete":
         delete_previous_attempts(retrying, submitted.trainjob, (identity, *previous_identities))
     return submitted
@@ -145,8 +150,8 @@ class _Submission:
             check_digest(existing, plan.trainjob)
             if not is_finished(existing):  # a client killed right after creating the job has not checked
                 resolve_holder_conflict(cluster, existing, self._owners)
-            resumed = resume_if_suspended_by_us(cluster, existing)
-            return self._submitted(resumed, attempt, form, client, adopted=True)
+            adopted = release_lease(cluster, resume_if_suspended_by_us(cluster, existing))
+            return self._submitted(adopted, attempt, form, client, adopted=True)
         raise TrainJobNameTaken(f"{self.identity}: {MAX_ATTEMPTS} attempts exist and have failed; delete some of their jobs")
 
     @property
@@ -191,6 +196,8 @@ class _Submission:
             ensure_claim(cluster, self.request.workspace_volume, self.identity, self.namespace, plan.nodes)
         if self.code is not None:
             ensure_code(cluster, plan.trainjob, self.code)
+        if self.stop is not None and self.stop.is_set():
+            raise Cancelled(f"the submission of TrainJob {plan.name} was cancelled; no job was created")
         on_warning = self.on_warning or _log_warning(plan.name)
         try:
             created = cluster.create_once(form.trainjob, lambda: client.submit(built, on_warning=on_warning))

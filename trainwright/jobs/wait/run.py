@@ -6,41 +6,35 @@ When the wait ends early, because of a signal, a deadline or an error, the job i
 from __future__ import annotations
 
 import logging
-import signal
-import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from types import FrameType
 from typing import NamedTuple
 
 from trainwright.api.errors import ApiError
 from trainwright.api.objects import Obj, name_of
 from trainwright.api.phase import Phase, phase_of
 from trainwright.cluster.protocol import Cluster
-from trainwright.jobs.diagnosis.errors import Preempted, TrainJobDeadline, TrainJobDeleted, TrainJobError, TrainJobFailed
+from trainwright.jobs.diagnosis.errors import Cancelled, Preempted, TrainJobDeadline, TrainJobDeleted, TrainJobFailed
 from trainwright.jobs.diagnosis.preemption import BUDGET, wait_to_resume
 from trainwright.jobs.logs.live_logs import LogStreamOptions
 from trainwright.jobs.request.train_request import TrainRequest
 from trainwright.jobs.state.deadline_timer import Deadlines
 from trainwright.jobs.state.identity import Identity
+from trainwright.jobs.state.workflow import Workflow
 from trainwright.jobs.submit.submit_or_adopt import LatestCheckpoint, Submitted, submit_or_adopt
 from trainwright.jobs.wait.cancel import cancel_by_suspending
 from trainwright.jobs.wait.job_events import OnJobEvents, ignore_events
 from trainwright.jobs.wait.job_observer import WaitSettings
+from trainwright.jobs.wait.stop_event import StopEvent, stop_on_signals
 from trainwright.jobs.wait.wait_for import wait_for
+from trainwright.jobs.wait.waiter import Waiter, WaiterOptions
 
 CancelHandler = Callable[[Cluster, Obj], str]
 """Cancels a job when its wait ends early; returns the outcome as text."""
 log = logging.getLogger(__name__)
 _NO_DEADLINES = Deadlines()
 _SETTINGS = WaitSettings()
-
-
-class Cancelled(TrainJobError):
-    """The wait was ended by SIGTERM or Ctrl-C; the message states what was done with the job."""
-
-    retryable = True
+_NO_WAITER = WaiterOptions()
 
 
 def run_to_end(
@@ -58,14 +52,18 @@ def run_to_end(
     logs: LogStreamOptions | None = None,
     on_signal: CancelHandler = cancel_by_suspending,
     on_error: CancelHandler = cancel_by_suspending,
+    waiter: WaiterOptions = _NO_WAITER,
+    workflow: Workflow | None = None,
 ) -> Obj:
     """Submit or adopt the TrainJob of this step and wait for it; returns it when it has succeeded.
 
     `on_event` receives the job's events, with `logs` also its log lines, see `wait_for`. `on_signal` handles Ctrl-C and
     SIGTERM, `on_error` deadlines and errors while waiting. Both default to suspending the job: its pods end, its
-    checkpoints stay, and the same step resumes it. After a preemption the next attempt is submitted and awaited, up to
-    `preemption_budget` times for the step; the deadlines apply to each attempt separately. Raises Cancelled,
-    TrainJobFailed with a report, TrainJobDeadline, TrainJobDeleted, and the errors of `submit_or_adopt`.
+    checkpoints stay, and the same step resumes it. `waiter` says whether a signal suspends the job before anything else is
+    done, and whether the job has a lease of this client; `workflow` is that of the pipeline, to which the job is tied.
+    After a preemption the next attempt is submitted and awaited, up to `preemption_budget` times for the step; the
+    deadlines apply to each attempt separately. Raises Cancelled, TrainJobFailed with a report, TrainJobDeadline,
+    TrainJobDeleted, and the errors of `submit_or_adopt`.
     """
     with stop_on_signals() as stop:
 
@@ -78,10 +76,12 @@ def run_to_end(
                 latest_checkpoint=latest_checkpoint,
                 previous_identities=previous_identities,
                 stop=stop,
+                workflow=workflow,
             )
             return _attempt_of(submitted, cluster, deadlines)
 
-        return _run_attempts(submit, submit, preemption_budget, _WaitOptions(stop, on_event, logs, on_signal, on_error, settings))
+        options = _WaitOptions(stop, on_event, logs, on_signal, on_error, settings, waiter)
+        return _run_attempts(submit, submit, preemption_budget, options)
 
 
 def follow_to_end(
@@ -96,6 +96,7 @@ def follow_to_end(
     logs: LogStreamOptions | None = None,
     on_signal: CancelHandler = cancel_by_suspending,
     on_error: CancelHandler = cancel_by_suspending,
+    waiter: WaiterOptions = _NO_WAITER,
 ) -> Obj:
     """As `run_to_end`, for a job that is already submitted; `resubmit` submits its step after a preemption."""
     with stop_on_signals() as stop:
@@ -105,7 +106,7 @@ def follow_to_end(
             return _attempt_of(resubmit(), cluster, deadlines)
 
         budget = preemption_budget if resubmit is not None else 0
-        options = _WaitOptions(stop, on_event, logs, on_signal, on_error, settings)
+        options = _WaitOptions(stop, on_event, logs, on_signal, on_error, settings, waiter)
         return _run_attempts(lambda: Attempt(cluster, trainjob, deadlines), next_attempt, budget, options)
 
 
@@ -120,12 +121,13 @@ class Attempt(NamedTuple):
 class _WaitOptions(NamedTuple):
     """Options of the wait for a job."""
 
-    stop: threading.Event
+    stop: StopEvent
     on_event: OnJobEvents
     logs: LogStreamOptions | None
     on_signal: CancelHandler
     on_error: CancelHandler
     settings: WaitSettings
+    waiter: WaiterOptions
 
 
 def _attempt_of(submitted: Submitted, cluster: Cluster, deadlines: Deadlines) -> Attempt:
@@ -150,6 +152,18 @@ def _run_attempts(first: Callable[[], Attempt], resubmit: Callable[[], Attempt],
 
 
 def _wait_for_attempt(attempt: Attempt, options: _WaitOptions) -> Obj:
+    with Waiter(attempt.cluster, attempt.trainjob, options.waiter) as waiter:
+        if options.waiter.suspends_at_once:
+            options.stop.at_once = waiter.suspend_now
+            if options.stop.is_set():  # while the job was being submitted
+                waiter.suspend_now()
+        try:
+            return _wait_or_cancel(attempt, options, waiter)
+        finally:
+            options.stop.at_once = None
+
+
+def _wait_or_cancel(attempt: Attempt, options: _WaitOptions, waiter: Waiter) -> Obj:
     cluster, trainjob, deadlines = attempt
     try:
         seen = wait_for(
@@ -157,6 +171,7 @@ def _wait_for_attempt(attempt: Attempt, options: _WaitOptions) -> Obj:
             trainjob,
             deadlines=deadlines,
             on_event=options.on_event,
+            on_change=waiter.observe,
             logs=options.logs,
             stop=options.stop,
             settings=options.settings,
@@ -164,15 +179,16 @@ def _wait_for_attempt(attempt: Attempt, options: _WaitOptions) -> Obj:
     except (TrainJobFailed, TrainJobDeleted):
         raise
     except BaseException as error:
+        waiter.settle()
         outcome = cancel_unwatched_job(cluster, trainjob, options.on_error)
         if isinstance(error, TrainJobDeadline):
             error.add_outcome(outcome)
         raise
     if phase_of(seen) is Phase.Succeeded:
         return seen
-    raise Cancelled(
-        f"the wait for TrainJob {name_of(trainjob)} was cancelled; {cancel_unwatched_job(cluster, trainjob, options.on_signal)}"
-    )
+    waiter.settle()
+    outcome = cancel_unwatched_job(cluster, trainjob, options.on_signal)
+    raise Cancelled(f"the wait for TrainJob {name_of(trainjob)} was cancelled; {outcome}")
 
 
 def _with_run_deadline(deadlines: Deadlines, seconds: int | None) -> Deadlines:
@@ -189,22 +205,3 @@ def cancel_unwatched_job(cluster: Cluster, trainjob: Obj, how: CancelHandler) ->
     except ApiError as error:
         log.error("event=cancel_failed name=%s error=%s", name_of(trainjob), error.message)
         return f"it could not be stopped: {error.message}"
-
-
-@contextmanager
-def stop_on_signals() -> Iterator[threading.Event]:
-    """Set the returned event on SIGTERM and SIGINT. Outside the main thread signal handlers are not changed."""
-    stop = threading.Event()
-    if threading.current_thread() is not threading.main_thread():
-        yield stop
-        return
-
-    def end(_number: int, _frame: FrameType | None) -> None:
-        stop.set()
-
-    previous = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        yield stop
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)

@@ -14,11 +14,13 @@ from trainwright.jobs.request.train_request import TrainRequest
 from trainwright.jobs.state.deadline_timer import Deadlines
 from trainwright.jobs.state.identity import Identity
 from trainwright.jobs.state.progress import progress_of
+from trainwright.jobs.state.workflow import Workflow
 from trainwright.jobs.submit.submit_or_adopt import LatestCheckpoint
 from trainwright.jobs.wait.cancel import CancelPolicy, cancel_owned_job
 from trainwright.jobs.wait.event_printer import EventPrinter
 from trainwright.jobs.wait.job_observer import WaitSettings
 from trainwright.jobs.wait.run import CancelHandler, run_to_end
+from trainwright.jobs.wait.waiter import WaiterOptions
 
 
 @dataclass(frozen=True)
@@ -58,10 +60,12 @@ def run_step(
     previous_identities: Sequence[Identity] = (),
     event_printer: EventPrinter | None = None,
     on_signal: CancelHandler | None = None,
+    workflow: Workflow | None = None,
 ) -> StepResult:
     """Submit or adopt the TrainJob of this step and wait until it has succeeded.
 
-    `on_signal` replaces the request's `on_cancel` when the process receives a signal. Raises the errors of `run_to_end`.
+    `on_signal` replaces the request's `on_cancel` when the process receives a signal; `workflow` is that of the pipeline, to which
+    the job is tied. Raises the errors of `run_to_end`.
     """
     event_printer = event_printer or EventPrinter(lambda _line: None)
     on_cancel = cancel_handler(request)
@@ -79,6 +83,8 @@ def run_step(
         logs=LogStreamOptions.parse(request.logs, request.log_bytes),
         on_signal=on_signal or on_cancel,
         on_error=on_cancel,
+        workflow=workflow,
+        waiter=waiter_options_of(request, suspends_at_once=on_signal is None),
     )
     return result_of(cluster, trainjob, request, identity, dict((event_printer.progress or progress_of(trainjob)).metrics))
 
@@ -103,6 +109,13 @@ def deadlines_of(request: TrainRequest) -> Deadlines:
 
 def wait_settings_of(request: TrainRequest) -> WaitSettings:
     return WaitSettings(request.fail_if_stuck, request.lost_node_timeout_seconds)
+
+
+def waiter_options_of(request: TrainRequest, *, suspends_at_once: bool) -> WaiterOptions:
+    """Return what the waiting client does besides: nothing for a job that is to run on without it."""
+    if request.on_cancel == CancelPolicy.keep:
+        return WaiterOptions()
+    return WaiterOptions(suspends_at_once, request.waiter_lease_seconds)
 
 
 def cancel_handler(request: TrainRequest) -> CancelHandler:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -40,20 +40,23 @@ def wait_for(
     *,
     deadlines: Deadlines = _NO_DEADLINES,
     on_event: OnJobEvents = ignore_events,
+    on_change: Callable[[Obj], None] = lambda _trainjob: None,
     logs: LogStreamOptions | None = None,
     stop: threading.Event | None = None,
     settings: WaitSettings = _SETTINGS,
 ) -> Obj:
     """Wait until the TrainJob has succeeded; returns it.
 
-    `on_event` is called in this thread with the events of every change, with `logs` also with all lines of the job's log.
+    `on_event` is called in this thread with the events of every change, with `logs` also with all lines of the job's log;
+    `on_change` with every state of the job itself.
     Setting `stop` ends the wait; the job is then returned in its last observed state. Raises TrainJobFailed with a
     report, TrainJobDeleted, TrainJobDeadline (subclasses distinguish causes: CannotStart and NodeLost depend on `settings`), and
     ApiError if the job may not be read or the API server has been unreachable for half an hour.
     """
     observer = JobObserver(cluster, trainjob, replace(settings, interval=partial(_interval, settings)))
     with _counted(), JobWatch(cluster, trainjob) as watch, LiveLogs(cluster, trainjob, logs) as logs_reader:
-        return _follow(cluster, JobState(trainjob, deadlines), watch, EventPublisher(on_event, logs_reader, observer), stop)
+        state = JobState(trainjob, deadlines, on_change)
+        return _follow(cluster, state, watch, EventPublisher(on_event, logs_reader, observer), stop)
 
 
 @contextmanager
@@ -163,10 +166,11 @@ def _read_current(cluster: Cluster, state: JobState) -> Obj:
 class JobState:
     """The last observed state of the awaited job. Does no I/O, so that threads and event loops can both use it."""
 
-    __slots__ = ("_timer", "phase", "trainjob")
+    __slots__ = ("_on_change", "_timer", "phase", "trainjob")
 
-    def __init__(self, trainjob: Obj, deadlines: Deadlines):
+    def __init__(self, trainjob: Obj, deadlines: Deadlines, on_change: Callable[[Obj], None] = lambda _trainjob: None):
         self.trainjob = trainjob
+        self._on_change = on_change
         self.phase = phase_of(trainjob)
         """The phase as shown: a job that has run is not `Starting` again because no pod is ready for a moment."""
         self._timer = DeadlineTimer(deadlines)
@@ -176,6 +180,7 @@ class JobState:
         if event == "DELETED" or uid_of(seen) != uid_of(self.trainjob):
             raise self.deleted_error()
         self.trainjob = seen
+        self._on_change(seen)
 
     def deleted_error(self) -> TrainJobDeleted:
         return TrainJobDeleted(f"{_describe(self.trainjob)} was deleted while it was being waited for")

@@ -1,0 +1,83 @@
+"""The lease of the client that waits for a TrainJob, in annotations of the job. Whoever finds it expired may suspend the job.
+
+A step that was killed cannot stop its job any more, which would train on for nobody. Pure.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import datetime
+
+from trainwright.api import names
+from trainwright.api.conditions import is_finished
+from trainwright.api.objects import Obj, annotations_of, is_deleting
+from trainwright.api.times import is_moment, rfc3339, seconds_between
+
+MIN_SECONDS = 30
+"""A shorter lease would expire when its holder is busy, or when clocks differ."""
+_SECONDS = re.compile(r"[1-9][0-9]{0,8}")
+
+
+@dataclass(frozen=True)
+class WaiterLease:
+    """`renewed` is an RFC 3339 time of the holder's clock."""
+
+    seconds: int
+    renewed: str
+
+    def seconds_left(self, now: datetime) -> float:
+        """Return the seconds until the lease expires; 0 or less if it has."""
+        return self.seconds - seconds_between(self.renewed, now)
+
+
+def waiter_lease_of(trainjob: Obj) -> WaiterLease | None:
+    """Return the lease of the waiting client; None without one, or with one that cannot be read."""
+    annotations = annotations_of(trainjob)
+    seconds, renewed = (annotations.get(key, "") for key in (names.WAITER_LEASE_ANNOTATION, names.WAITER_RENEWED_ANNOTATION))
+    if not _SECONDS.fullmatch(seconds) or not is_moment(renewed):
+        return None
+    return WaiterLease(max(int(seconds), MIN_SECONDS), renewed)
+
+
+def needs_waiter(trainjob: Obj) -> bool:
+    """Whether a job is of use only to a client that waits for it, and runs or will run."""
+    is_stopped = is_finished(trainjob) or is_deleting(trainjob) or bool(trainjob["spec"].get("suspend"))
+    return not is_stopped and waiter_lease_of(trainjob) is not None
+
+
+def is_abandoned(trainjob: Obj, now: datetime) -> bool:
+    """Whether a job runs, or will run, although the client that waited for it is gone longer than its lease."""
+    lease = waiter_lease_of(trainjob)
+    return needs_waiter(trainjob) and lease is not None and lease.seconds_left(now) <= 0
+
+
+def renewal_patch(trainjob: Obj, seconds: int, now: datetime) -> Obj:
+    """Return the patch that renews the lease, of this job only."""
+    annotations = {names.WAITER_LEASE_ANNOTATION: str(seconds), names.WAITER_RENEWED_ANNOTATION: rfc3339(now)}
+    return {"metadata": {"uid": trainjob["metadata"]["uid"], "annotations": annotations}}
+
+
+def release_patch(trainjob: Obj) -> Obj:
+    """Return the patch that removes the lease, of this job only: from now on it may run without a waiting client."""
+    annotations = {names.WAITER_LEASE_ANNOTATION: None, names.WAITER_RENEWED_ANNOTATION: None}
+    return {"metadata": {"uid": trainjob["metadata"]["uid"], "annotations": annotations}}
+
+
+def abandoned_patch(trainjob: Obj) -> Obj:
+    """Return the patch that suspends an abandoned job in this version. Its step resumes it when it is run again."""
+    metadata = trainjob["metadata"]
+    annotations = {
+        names.SUSPENDED_BY_ANNOTATION: names.suspended_by_us(int(metadata.get("generation") or 0) + 1),
+        names.WAITER_LOST_ANNOTATION: "true",
+    }
+    return {"spec": {"suspend": True}, "metadata": {"resourceVersion": metadata["resourceVersion"], "annotations": annotations}}
+
+
+def was_abandoned(trainjob: Obj) -> bool:
+    """Whether a job is suspended because its lease had expired, and by nothing since."""
+    annotations = annotations_of(trainjob)
+    by_us = annotations.get(names.SUSPENDED_BY_ANNOTATION) == names.suspended_by_us(
+        int(trainjob["metadata"].get("generation") or 0)
+    )
+    return bool(trainjob["spec"].get("suspend")) and by_us and names.WAITER_LOST_ANNOTATION in annotations

@@ -1,0 +1,67 @@
+"""`trainwright clean`: stops what runs of pipelines have left running."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from datetime import timedelta
+from typing import Annotated
+
+import typer
+
+from trainwright.cli.connection import HomeChoice, Kubeconfig, Namespace, SubmissionMode, jobs_cluster_for
+from trainwright.cli.errors import BAD_INPUT, FAILURE, cluster_errors_exit, fail
+from trainwright.cli.jobs import CancelMode
+from trainwright.cli.output import ViewFormat, print_lines, print_object, print_table
+from trainwright.cli.waiting import finite_seconds
+from trainwright.jobs.wait.cancel import CancelPolicy
+from trainwright.steps.clean import CleanedJob, LeftJobs, clean, described, left_jobs
+
+
+def register(app: typer.Typer) -> None:
+    app.command("clean")(clean_command)
+
+
+def clean_command(
+    run: Annotated[str, typer.Option("--run", help="Jobs of the run with this id.")] = "",
+    older_than: Annotated[
+        float, typer.Option(min=0, max=36_500, help="Jobs created more than so many days ago.", callback=finite_seconds)
+    ] = 0,
+    abandoned: Annotated[
+        bool, typer.Option("--abandoned", help="Jobs whose waiting step is gone longer than its lease (waiter_lease_seconds).")
+    ] = False,
+    how: Annotated[
+        CancelMode,
+        typer.Option("--mode", help="suspend: running the step again resumes the job. delete: its pods and logs go too."),
+    ] = CancelMode.suspend,
+    yes: Annotated[bool, typer.Option("--yes", help="Do it; without, only show what would be done.")] = False,
+    all_namespaces: Annotated[bool, typer.Option("-A", "--all-namespaces")] = False,
+    namespace: Namespace = "",
+    kubeconfig: Kubeconfig = None,
+    home: HomeChoice = None,
+    submission_mode: SubmissionMode = None,
+    output: Annotated[ViewFormat, typer.Option("-o", "--output")] = ViewFormat.table,
+) -> None:
+    """Suspend or delete unfinished TrainJobs that runs have left. Options select jobs; with several, a job must match all.
+
+    Only jobs that Trainwright has created are changed, and none that has ended.
+    """
+    if not (run or older_than or abandoned):
+        fail("nothing is selected: set --run, --older-than or --abandoned", BAD_INPUT)
+    left = LeftJobs(run=run, older_than=timedelta(days=older_than) if older_than else None, abandoned=abandoned)
+    with cluster_errors_exit():
+        cluster = jobs_cluster_for(kubeconfig, home, submission_mode)
+        found = left_jobs(cluster, None if all_namespaces else namespace or cluster.default_namespace, left)
+        done = list(clean(cluster, found, CancelPolicy(how.value))) if yes else [described(job, f"would {how}") for job in found]
+    _show(done, yes, output)
+    if any(job.failed for job in done):
+        raise typer.Exit(FAILURE)
+
+
+def _show(jobs: list[CleanedJob], was_done: bool, output: ViewFormat) -> None:
+    if output is not ViewFormat.table:
+        print_object({"dry_run": not was_done, "jobs": [{**asdict(job), "phase": job.phase.value} for job in jobs]}, output)
+        return
+    rows = ((job.namespace, job.name, job.submitter, job.phase.value, job.created, job.outcome) for job in jobs)
+    if jobs:
+        print_table(("NAMESPACE", "NAME", "SUBMITTER", "PHASE", "CREATED", "OUTCOME"), rows)
+    print_lines(f"{len(jobs)} jobs{'' if was_done or not jobs else '; add --yes'}")

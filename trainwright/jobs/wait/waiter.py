@@ -1,0 +1,145 @@
+"""What a waiting client does for its TrainJob besides looking at it: it keeps a lease on it, and suspends it at once on a signal.
+
+Both need a connection of their own, which is kept open: a step that is killed within a second has no time to open one, nor for a
+request before the one that counts.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from types import TracebackType
+from typing import Any
+
+from trainwright.api import names
+from trainwright.api.conditions import is_finished
+from trainwright.api.errors import ApiError
+from trainwright.api.kinds import JOBSET, TRAINJOB, Kind
+from trainwright.api.objects import Obj, annotations_of, is_deleting, name_of, namespace_of, uid_of
+from trainwright.api.waiter_lease import MIN_SECONDS, renewal_patch, was_abandoned
+from trainwright.cluster.protocol import Cluster
+from trainwright.jobs.submit.adoption import resume_if_suspended_by_us
+from trainwright.submission.jobs_client import JobsClient
+from trainwright.submission.mode import Mode
+
+_REQUEST_SECONDS = 10.0
+_WARM_SECONDS = 30.0
+"""An idle connection is used at least that often: servers and load balancers close it after a minute or more."""
+_RENEWALS = 4
+"""How often a lease is renewed before it expires."""
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class WaiterOptions:
+    """`suspends_at_once`: whether a signal suspends the job. `lease_seconds`: after how many seconds without a sign of the client
+    the job may be suspended by others; 0 for never."""
+
+    suspends_at_once: bool = False
+    lease_seconds: int = 0
+
+
+class Waiter:
+    """Acts for the client that waits for a job, in a thread, until it is closed. Errors are logged: the wait itself goes on."""
+
+    def __init__(self, cluster: Cluster, trainjob: Obj, options: WaiterOptions):
+        self._seen, self._lease_seconds = trainjob, max(options.lease_seconds, MIN_SECONDS) if options.lease_seconds else 0
+        self._ended, self._suspension = threading.Event(), threading.Lock()
+        self._is_active = options.suspends_at_once or self._lease_seconds > 0
+        self._was_told = False
+        if self._is_active:
+            self._client = _own_connection(cluster)
+            self._thread = threading.Thread(target=self._keep, name=f"waiter-{name_of(trainjob)}", daemon=True)
+            self._thread.start()
+
+    def observe(self, trainjob: Obj) -> None:
+        """Take note of the job's latest state."""
+        self._seen = trainjob
+
+    def suspend_now(self) -> None:
+        """Send the one request that suspends the job as last seen, unless it has ended or somebody has suspended it.
+
+        It fails if the spec has changed since, or the job is another one; the ordinary way to cancel a job then follows.
+        """
+        with self._suspension:
+            self._was_told = True
+            self._ended.set()
+            kind, patch = self._kind, suspension_patch(self._seen)
+            if not patch:
+                return
+            try:
+                self._client.base.patch(kind, name_of(self._seen), patch, namespace_of(self._seen), patch_type="json")
+            except ApiError as error:
+                log.warning("event=suspend_at_once_failed name=%s error=%s", name_of(self._seen), error.message)
+            else:
+                log.info("event=suspended_at_once name=%s", name_of(self._seen))
+
+    def settle(self) -> None:
+        """Wait for a request of `suspend_now` that is under way, so that the next one finds its effect."""
+        with self._suspension:
+            pass
+
+    def __enter__(self) -> Waiter:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._ended.set()
+
+    @property
+    def _kind(self) -> Kind:
+        return JOBSET if self._client.mode is Mode.jobset else TRAINJOB
+
+    def _keep(self) -> None:
+        """Renew the lease, and use the connection often enough that it stays open."""
+        pause = min(_WARM_SECONDS, self._lease_seconds / _RENEWALS) if self._lease_seconds else _WARM_SECONDS
+        since_renewal = float(self._lease_seconds)
+        while not self._ended.is_set():
+            renews = bool(self._lease_seconds) and since_renewal >= self._lease_seconds / _RENEWALS
+            try:
+                if renews:
+                    self._renew()
+                    since_renewal = 0.0
+                else:
+                    self._client.base.get(self._kind, name_of(self._seen), namespace_of(self._seen))
+            except ApiError as error:
+                log.info("event=waiter_request_failed name=%s error=%s", name_of(self._seen), error.message)
+            if self._ended.wait(pause):
+                return
+            since_renewal += pause
+
+    def _renew(self) -> None:
+        """Renew the lease. A job that was suspended because this client had been cut off for longer goes on."""
+        patch = renewal_patch(self._seen, self._lease_seconds, datetime.now(UTC))
+        renewed = self._client.patch(TRAINJOB, name_of(self._seen), patch, namespace_of(self._seen))
+        with self._suspension:
+            if was_abandoned(renewed) and not self._was_told:
+                log.warning("event=trainjob_resumed name=%s reason=its lease had expired", name_of(renewed))
+                resume_if_suspended_by_us(self._client, renewed)
+
+
+def suspension_patch(trainjob: Obj) -> list[dict[str, Any]]:
+    """Return the JSON patch that suspends this very job in this very form of its spec; empty if there is nothing to suspend.
+
+    Other changes of the job, as of its status, do not matter. Only jobs that Trainwright has created are suspended.
+    """
+    is_stopped = is_finished(trainjob) or is_deleting(trainjob) or bool(trainjob["spec"].get("suspend"))
+    if is_stopped or names.OWNER_ANNOTATION not in annotations_of(trainjob):
+        return []
+    generation = int(trainjob["metadata"].get("generation") or 0)
+    mark = "/metadata/annotations/" + names.SUSPENDED_BY_ANNOTATION.replace("~", "~0").replace("/", "~1")
+    return [
+        {"op": "test", "path": "/metadata/uid", "value": uid_of(trainjob)},
+        {"op": "test", "path": "/metadata/generation", "value": generation},
+        {"op": "add", "path": "/spec/suspend", "value": True},
+        {"op": "add", "path": mark, "value": names.suspended_by_us(generation + 1)},
+    ]
+
+
+def _own_connection(cluster: Cluster) -> JobsClient:
+    """Return a client for the same cluster that shares no connection with others, where it has connections."""
+    client = JobsClient.of(cluster)
+    connect = getattr(client.base, "with_timeout", None)
+    base = connect(_REQUEST_SECONDS) if connect is not None else client.base
+    return JobsClient.in_mode(base, client.choice, default_namespace=client.default_namespace)

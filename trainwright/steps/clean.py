@@ -1,0 +1,106 @@
+"""Stops the jobs that a run has left running: it was terminated, it failed, or the step that waited was killed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from trainwright.api import names
+from trainwright.api.errors import ApiError
+from trainwright.api.kinds import TRAINJOB
+from trainwright.api.objects import Obj, annotations_of, is_deleting, labels_of, name_of, namespace_of
+from trainwright.api.phase import Phase, phase_of
+from trainwright.api.times import parse_time
+from trainwright.api.waiter_lease import is_abandoned
+from trainwright.cluster.protocol import Cluster
+from trainwright.cluster.retrying import RetryingCluster
+from trainwright.jobs.state.label_values import label_value
+from trainwright.jobs.wait.cancel import CancelPolicy, cancel_job
+
+
+@dataclass(frozen=True)
+class LeftJobs:
+    """Which unfinished jobs are left over: those of a `run` (of this `owner`, such as `kfp`; empty for any), or of a `workflow`;
+    those created before `older_than`; with `abandoned` those whose waiting client is gone. What is set must all hold, but a job
+    of the workflow need not be of the run.
+    """
+
+    run: str = ""
+    owner: str = ""
+    workflow: str = ""
+    older_than: timedelta | None = None
+    abandoned: bool = False
+
+    def matches(self, trainjob: Obj, now: datetime) -> bool:
+        """Whether a job is left over, and not ended or being deleted."""
+        if phase_of(trainjob).is_final or is_deleting(trainjob) or not annotations_of(trainjob).get(names.OWNER_ANNOTATION):
+            return False
+        if (self.run or self.workflow) and not (self._is_of_run(trainjob) or self._is_of_workflow(trainjob)):
+            return False
+        if self.older_than is not None and parse_time(trainjob["metadata"]["creationTimestamp"]) > now - self.older_than:
+            return False
+        return not self.abandoned or is_abandoned(trainjob, now)
+
+    def _is_of_run(self, trainjob: Obj) -> bool:
+        if not self.run or labels_of(trainjob).get(names.RUN_LABEL) != label_value(self.run):
+            return False
+        submitter = annotations_of(trainjob)[names.OWNER_ANNOTATION]
+        return submitter.startswith(f"{self.owner}/{self.run}/") if self.owner else f"/{self.run}/" in submitter
+
+    def _is_of_workflow(self, trainjob: Obj) -> bool:
+        return bool(self.workflow) and labels_of(trainjob).get(names.WORKFLOW_LABEL) == label_value(self.workflow)
+
+
+@dataclass(frozen=True)
+class CleanedJob:
+    """A job, its submitter and phase, and what was done with it as text; `failed` if it may still be running."""
+
+    name: str
+    namespace: str
+    submitter: str
+    phase: Phase
+    created: str
+    outcome: str
+    failed: bool = False
+
+
+def left_jobs(cluster: Cluster, namespace: str | None, left: LeftJobs) -> list[Obj]:
+    """Return the jobs that are left over, oldest first; of all namespaces with None. Raises ApiError."""
+    selector = f"{names.MANAGED_BY_LABEL}=trainwright"
+    found = RetryingCluster(cluster).list(TRAINJOB, namespace, label_selector=selector).items
+    now = datetime.now(UTC)
+    return sorted((job for job in found if left.matches(job, now)), key=lambda job: str(job["metadata"]["creationTimestamp"]))
+
+
+def clean(cluster: Cluster, jobs: list[Obj], policy: CancelPolicy, *, timeout_seconds: float = 0.0) -> Iterator[CleanedJob]:
+    """Cancel the jobs one after the other; yield what became of each. An error with one does not keep the others running.
+
+    `timeout_seconds` is the time to wait for the pods of each. Suspended jobs are resumed when their step is run again.
+    """
+    for job in jobs:
+        try:
+            yield described(job, str(cancel_job(cluster, job, policy, timeout_seconds=timeout_seconds)))
+        except ApiError as error:
+            yield described(job, f"it could not be stopped: {error.message}", failed=True)
+
+
+def suspend_abandoned(cluster: Cluster, namespace: str) -> Iterator[CleanedJob]:
+    """Suspend the jobs of a namespace whose waiting client is gone longer than its lease; yield what became of each.
+
+    For clusters without a controller of Trainwright, which does this at the time. Raises ApiError.
+    """
+    yield from clean(cluster, left_jobs(cluster, namespace, LeftJobs(abandoned=True)), CancelPolicy.suspend)
+
+
+def described(trainjob: Obj, outcome: str = "", *, failed: bool = False) -> CleanedJob:
+    """Return a job as it is shown."""
+    return CleanedJob(
+        name_of(trainjob),
+        namespace_of(trainjob),
+        annotations_of(trainjob).get(names.OWNER_ANNOTATION, ""),
+        phase_of(trainjob),
+        str(trainjob["metadata"]["creationTimestamp"]),
+        outcome,
+        failed,
+    )

@@ -1,0 +1,78 @@
+"""Ends a step of Kubeflow Pipelines with one sentence that says why it failed, where its user looks: on the run's page and in its log.
+
+The launcher replaces every exit code by 1, and the kubelet shows what is written to the termination log as the message of the pod.
+After a signal nobody reads the standard streams any more, so what is written to them may fail.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Iterator
+
+from pydantic import ValidationError
+
+from trainwright.api.errors import ApiError
+from trainwright.checkpoints.errors import CheckpointError
+from trainwright.cluster import NoCluster
+from trainwright.initializers.errors import InitializerError
+from trainwright.jobs.diagnosis.errors import TrainJobError
+from trainwright.jobs.diagnosis.exit_codes import exit_code_of
+from trainwright.storage.errors import StorageError
+from trainwright.workspace.errors import WorkspaceError
+
+TERMINATION_LOG = "/dev/termination-log"
+_PATH_VARIABLE = "TRAINWRIGHT_TERMINATION_LOG"
+_MAX_BYTES = 4096
+"""What the kubelet keeps."""
+EXPECTED = (
+    ApiError,
+    CheckpointError,
+    InitializerError,
+    NoCluster,
+    StorageError,
+    TrainJobError,
+    ValidationError,
+    ValueError,
+    WorkspaceError,
+)
+"""Errors whose message is the whole story; of others a traceback is printed as well."""
+
+
+@contextlib.contextmanager
+def explained_end() -> Iterator[None]:
+    """End the step if the block raises: its message goes to the termination log and the log. Raises SystemExit, or what is no
+    expected error."""
+    try:
+        yield
+    except EXPECTED as error:
+        write_termination_message(str(error))
+        write_line(str(error), is_error=True)
+        raise SystemExit(int(exit_code_of(error))) from None
+    except Exception as error:
+        write_termination_message(f"{type(error).__name__}: {error}")
+        raise
+
+
+def write_line(text: str, *, is_error: bool = False) -> None:
+    """Write a line to the step's log, while somebody reads it."""
+    stream = sys.stderr if is_error else sys.stdout
+    try:
+        print(text, file=stream, flush=True)
+    except BrokenPipeError:  # the launcher is gone, and what it would have read with it
+        with contextlib.suppress(OSError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def write_termination_message(text: str) -> None:
+    """Write the message of this container, cut at its end, where there is a file for it."""
+    content = text.encode("utf-8", "replace")
+    if len(content) > _MAX_BYTES:
+        content = content[: _MAX_BYTES - 4].decode("utf-8", "ignore").encode() + " …".encode()
+    try:
+        descriptor = os.open(os.environ.get(_PATH_VARIABLE) or TERMINATION_LOG, os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC)
+    except OSError:  # only the kubelet makes it, and a user without rights to it has none
+        return
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(content)
