@@ -1,5 +1,5 @@
-"""Kubeflow Pipelines components: start a run, prepare a dataset and a model, train, export the checkpoint, evaluate
-it, and clean up.
+"""Kubeflow Pipelines components: start a run, prepare a dataset and a model, train, or submit
+a job and wait for it in steps of their own, export the checkpoint, evaluate it, and clean up.
 
 Each is a signature, a docstring and a few calls into the library. The folder of a component is installed as NAME_component.
 """
@@ -10,7 +10,9 @@ from trainwright.components.export_checkpoint_component import export_checkpoint
 from trainwright.components.initialize_dataset_component import initialize_dataset
 from trainwright.components.initialize_model_component import initialize_model
 from trainwright.components.start_run_component import start_run
+from trainwright.components.submit_train_job_component import submit_train_job
 from trainwright.components.train_component import train, train_function
+from trainwright.components.wait_train_job_component import wait_train_job
 
 __all__ = [
     "clean_up",
@@ -19,6 +21,8 @@ __all__ = [
     "initialize_dataset",
     "initialize_model",
     "start_run",
+    "submit_train_job",
     "train",
     "train_function",
+    "wait_train_job",
 ]

@@ -16,6 +16,19 @@ period, and the step never hears of it.
 """
 
 
+TASK_CONFIG = [
+    dsl.TaskConfigField.RESOURCES,
+    dsl.TaskConfigField.KUBERNETES_NODE_SELECTOR,
+    dsl.TaskConfigField.KUBERNETES_TOLERATIONS,
+    dsl.TaskConfigField.KUBERNETES_AFFINITY,
+    dsl.TaskConfigPassthrough(field=dsl.TaskConfigField.ENV, apply_to_task=True),
+    dsl.TaskConfigPassthrough(field=dsl.TaskConfigField.KUBERNETES_VOLUMES, apply_to_task=True),
+]
+"""Settings of a task that are for its TrainJob. kfp refuses to compile a task with a setting that is not listed. Resources and
+placement are not for the pod that waits; variables and volumes are for both: the step may need credentials, or a CA.
+"""
+
+
 def step(function: Callable[..., Any] | None = None, **options: Any) -> Any:
     """Decorate a function as `dsl.component` does, with the image of the components. `options` are further ones of it."""
     if function is None:

@@ -49,6 +49,8 @@ TRAINING = {
     "node_selector": Param({}, type="object"),
     "tolerations": Param([], type="array"),
     "affinity": Param({}, type="object"),
+    "volumes": Param([], type="array"),
+    "volume_mounts": Param([], type="array"),
     "queue_timeout_seconds": Param(0, type="integer"),
     "start_timeout_seconds": Param(21600, type="integer"),
     "run_timeout_seconds": Param(0, type="integer"),
@@ -69,8 +71,8 @@ TRAINING = {
 }
 """Settings of the training step, named as in TrainJobOperator. docs/reference/parameters.md describes them."""
 PARAMETERS = {
-    "dataset_uri": Param("", type="string", description="hf://org/name, s3://bucket/folder or file:///path"),
-    "model_uri": Param("", type="string", description="hf://org/name, s3://bucket/folder or file:///path"),
+    "dataset_uri": Param("", type="string", description="hf://, s3://, gs://, az://, pvc:// or file:///path"),
+    "model_uri": Param("", type="string", description="hf://, s3://, gs://, az://, pvc:// or file:///path"),
     "export_uri": Param("", type="string", description="folder for exports; each run has its own below it"),
     "workspace": Param(
         "workspace", type="string", description="claim, pvc://CLAIM[/FOLDER], or pvc://CLAIM?size=20Gi to create it"

@@ -15,7 +15,7 @@ from trainwright.operators.task_identity import task_identity
 class InitializeDatasetOperator(BaseOperator):
     """Fetch a dataset, map its columns to a layout that TRL reads, split it, and store it in the workspace by its digest.
 
-    :param dataset_uri: hf://org/name, s3://bucket/folder, or file:///path to a file or a folder.
+    :param dataset_uri: hf://, s3://, gs://, az://, https://, pvc:// or file:///path to a file or a folder; see docs/sources.md.
     :param workspace_path: where the workspace is mounted in the worker.
     :param layout: layout of the source: alpaca, prompt-completion, messages, text ...; empty detects it from the columns.
     :param test_fraction: fraction of the rows to hold out, if the source has no split.

@@ -15,7 +15,7 @@ from trainwright.operators.task_identity import task_identity
 class InitializeModelOperator(BaseOperator):
     """Fetch a model, check that it is complete and has safetensors weights, and store it in the workspace by its digest.
 
-    :param model_uri: hf://org/name, s3://bucket/folder, or file:///path to a folder that transformers can load.
+    :param model_uri: hf://, s3://, gs://, az://, pvc:// or file:///path to a folder that transformers can load; see docs/sources.md.
     :param workspace_path: where the workspace is mounted in the worker.
     :param run_id: id of the run; defaults to the DAG run's id. The run's record in the workspace lists the model as used.
     :param store_conn_id: connection with credentials for an object store, see docs/airflow.md.

@@ -59,10 +59,10 @@ class TrainJobOperator(BaseOperator):
     :param labels: Labels of the TrainJob.
     :param annotations: Annotations of the TrainJob.
     :param runtime_patches: Additional spec.runtimePatches, each with manager and trainingRuntimeSpec.
-    :param dataset_uri: Dataset: hf://org/name, s3://bucket/folder or file:///path.
+    :param dataset_uri: Dataset: hf://, s3://, gs://, az://, https://, pvc:// or file:///path; see docs/sources.md.
     :param dataset_digest: Digest of the prepared dataset; nodes reject any other.
     :param dataset_env: Environment variables of the dataset initializer.
-    :param model_uri: Base model: hf://org/name, s3://bucket/folder or file:///path.
+    :param model_uri: Base model: hf://, s3://, gs://, az://, pvc:// or file:///path; see docs/sources.md.
     :param model_digest: Digest of the prepared model; nodes reject any other.
     :param model_env: Environment variables of the model initializer.
     :param workspace: Volume that the steps of a run share: pvc://CLAIM[/FOLDER], or with
@@ -74,6 +74,8 @@ class TrainJobOperator(BaseOperator):
     :param node_selector: Node selector of the training pods; does not apply to initializers.
     :param tolerations: Tolerations of the training pods, in addition to the runtime's.
     :param affinity: Node and pod affinity of the training pods.
+    :param volumes: Volumes of the training pods, besides the runtime's and the workspace.
+    :param volume_mounts: Where the training containers mount volumes: those of `volumes`, or of the runtime by name.
     :param queue_timeout_seconds: Maximum seconds that the job may be queued or suspended. 0: no limit.
     :param start_timeout_seconds: Maximum seconds until training starts; time in which an initializer runs does not count. 0: no
         limit.
@@ -152,6 +154,8 @@ class TrainJobOperator(BaseOperator):
         node_selector: dict[str, Any] | str | None = None,
         tolerations: list[Any] | str | None = None,
         affinity: dict[str, Any] | str | None = None,
+        volumes: list[Any] | str | None = None,
+        volume_mounts: list[Any] | str | None = None,
         queue_timeout_seconds: int | str | None = None,
         start_timeout_seconds: int | str = 21600,
         run_timeout_seconds: int | str | None = None,

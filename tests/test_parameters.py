@@ -17,7 +17,7 @@ from trainwright.jobs.request.setting_names import SETTINGS
 
 pytestmark = pytest.mark.medium
 FIELDS = TrainRequest.model_fields
-OWN_OF_COMPONENT = {"run_id": None, "namespace": "", "submission_mode": "", "tie_to_run": True}
+OWN_OF_COMPONENT = {"run_id": None, "namespace": "", "submission_mode": "", "tie_to_run": True, "task_config": None}
 OWN_OF_OPERATOR = {"run_id", "namespace", "submission_mode", "conn_id", "deferrable", "log_poll_interval", "min_defer_seconds"}
 OWN_OF_COMMAND = {
     "filename",
@@ -76,6 +76,33 @@ def test_the_component_takes_the_same() -> None:
     assert found == {name: of_component(name) for name in FIELDS}
     assert {name: inputs[name].default for name in OWN_OF_COMPONENT} == OWN_OF_COMPONENT
     assert not inputs["run_id"].optional
+
+
+OF_WAITING = {
+    "queue_timeout_seconds",
+    "start_timeout_seconds",
+    "run_timeout_seconds",
+    "fail_if_stuck",
+    "lost_node_timeout_seconds",
+    "logs",
+    "log_bytes",
+    "on_cancel",
+    "waiter_lease_seconds",
+}
+ONLY_TOGETHER = {"preemption_budget"}
+"""Submitting again after a preemption needs both the request and the wait."""
+OF_BOTH = {"run_timeout_seconds", "on_cancel", "waiter_lease_seconds"}
+
+
+def test_submitting_and_waiting_take_the_same_apart() -> None:
+    from trainwright.components import submit_train_job, train, wait_train_job
+
+    whole, submit, wait = (component.component_spec.inputs for component in (train, submit_train_job, wait_train_job))
+    assert set(submit) == set(whole) - (OF_WAITING - OF_BOTH) - ONLY_TOGETHER
+    assert set(wait) == OF_WAITING | {"trainjob"}
+    for name in set(whole):
+        found = [(inputs[name].type, inputs[name].default) for inputs in (whole, submit, wait) if name in inputs]
+        assert len(set(map(str, found))) == 1, name
 
 
 def test_the_operator_takes_the_same() -> None:

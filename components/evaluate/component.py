@@ -94,6 +94,7 @@ def evaluate(
     from trainwright.jobs.request.setting_names import EVALUATION_SETTINGS
     from trainwright.steps.evaluate import evaluate_export
     from trainwright.steps.own_workflow import own_workflow
+    from trainwright.steps.reported_metrics import log_metrics
     from trainwright.steps.retire import retire_run
     from trainwright.steps.step_end import explained_end, write_line
     from trainwright.submission import connect_for_jobs
@@ -122,8 +123,6 @@ def evaluate(
         retire_run(cluster, Path(workspace_path), run_id=run_id, namespace=space, retention=retention)
     Path(summary.path).write_text(result["summary"], "utf-8")
     Path(loss_curve.path).write_text(result["loss_curve"] or "<p>The training logged no loss.</p>", "utf-8")
-    for when in ("before", "after"):
-        metrics.log_metric(f"loss_{when}", float(result[when]["loss"]))
-        metrics.log_metric(f"perplexity_{when}", float(result[when]["perplexity"]))
-    metrics.log_metric("rows", float(result["rows"]))
+    measured = {f"{name}_{when}": result[when][name] for when in ("before", "after") for name in ("loss", "perplexity")}
+    log_metrics(metrics, {**measured, "rows": result["rows"]})
     return float(result["before"]["loss"]), float(result["after"]["loss"])

@@ -26,7 +26,8 @@ def initialize_dataset(
     dataset from the same source and revision is reused. Several runs may prepare datasets at the same time.
 
     Args:
-        dataset_uri: hf://org/name, or file:///path to a file or a folder (JSON Lines, JSON, CSV, Parquet).
+        dataset_uri: hf://, s3://, gs://, az://, https://, pvc:// or file:///path (JSON Lines, JSON, CSV, Parquet); see
+            docs/sources.md.
         dataset: The receipt: source, revision, files with sizes and digests.
         workspace_path: Where the workspace is mounted in this step.
         layout: Layout of the source: alpaca, prompt-completion, messages, text ... Empty: detected from the columns.

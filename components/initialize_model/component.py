@@ -12,7 +12,8 @@ def initialize_model(model_uri: str, model: dsl.Output[dsl.Model], workspace_pat
     An existing model of the same revision is reused.
 
     Args:
-        model_uri: hf://org/name, or file:///path to a folder that transformers can load.
+        model_uri: hf://, s3://, gs://, az://, pvc:// or file:///path to a folder that transformers can load; see
+            docs/sources.md.
         model: The receipt: source, revision, files with sizes and digests.
         workspace_path: Where the workspace is mounted in this step.
         run_id: Id of the run, whose record in the workspace lists the model as used.

@@ -4,10 +4,10 @@ from typing import NamedTuple
 
 from kfp import dsl
 
-from trainwright.components.step import step
+from trainwright.components.step import TASK_CONFIG, step
 
 
-@step
+@step(task_config_passthroughs=TASK_CONFIG)
 def train(
     run_id: str,
     metrics: dsl.Output[dsl.Metrics],
@@ -44,6 +44,8 @@ def train(
     node_selector: dict = {},
     tolerations: list = [],
     affinity: dict = {},
+    volumes: list = [],
+    volume_mounts: list = [],
     queue_timeout_seconds: int = 0,
     start_timeout_seconds: int = 21600,
     run_timeout_seconds: int = 0,
@@ -65,6 +67,7 @@ def train(
     namespace: str = "",
     submission_mode: str = "",
     tie_to_run: bool = True,
+    task_config: dsl.TaskConfig = None,
 ) -> NamedTuple("Outputs", [("trainjob", str), ("namespace", str), ("folder", str), ("results", dict)]):
     """Run any training in a TrainJob and wait until it succeeds: a runtime, a function, code, or a complete manifest.
 
@@ -102,10 +105,10 @@ def train(
         labels: Labels of the TrainJob.
         annotations: Annotations of the TrainJob.
         runtime_patches: Additional spec.runtimePatches, each with manager and trainingRuntimeSpec.
-        dataset_uri: Dataset: hf://org/name, s3://bucket/folder or file:///path.
+        dataset_uri: Dataset: hf://, s3://, gs://, az://, https://, pvc:// or file:///path; see docs/sources.md.
         dataset_digest: Digest of the prepared dataset; nodes reject any other.
         dataset_env: Environment variables of the dataset initializer.
-        model_uri: Base model: hf://org/name, s3://bucket/folder or file:///path.
+        model_uri: Base model: hf://, s3://, gs://, az://, pvc:// or file:///path; see docs/sources.md.
         model_digest: Digest of the prepared model; nodes reject any other.
         model_env: Environment variables of the model initializer.
         workspace: Volume that the steps of a run share: pvc://CLAIM[/FOLDER], or with
@@ -117,6 +120,8 @@ def train(
         node_selector: Node selector of the training pods; does not apply to initializers.
         tolerations: Tolerations of the training pods, in addition to the runtime's.
         affinity: Node and pod affinity of the training pods.
+        volumes: Volumes of the training pods, besides the runtime's and the workspace.
+        volume_mounts: Where the training containers mount volumes: those of `volumes`, or of the runtime by name.
         queue_timeout_seconds: Maximum seconds that the job may be queued or suspended. 0: no limit.
         start_timeout_seconds: Maximum seconds until training starts; time in which an initializer runs does not count. 0: no
             limit.
@@ -145,6 +150,7 @@ def train(
         namespace: Namespace of the TrainJob. Empty: the manifest's, else that of the credentials.
         submission_mode: auto, trainjob or jobset. Empty: TRAINWRIGHT_SUBMISSION_MODE, else auto, which depends on the cluster.
         tie_to_run: Whether the TrainJob is deleted together with the workflow of its pipeline run, and labelled with it.
+        task_config: Set by Kubeflow Pipelines: what is set on the task is for the TrainJob, and not for the pod that waits for it.
 
     Returns:
         trainjob: Name of the TrainJob.
@@ -155,12 +161,14 @@ def train(
     parameters = dict(locals())
     from trainwright.checkpoints.resume_source import latest_export_lookup
     from trainwright.jobs import EventPrinter, Identity, TrainRequest, run_step
+    from trainwright.jobs.request.task_config import with_task_config
     from trainwright.steps.own_workflow import own_workflow
+    from trainwright.steps.reported_metrics import log_metrics
     from trainwright.steps.step_end import explained_end, write_line
     from trainwright.submission import connect_for_jobs
 
     with explained_end():
-        request = TrainRequest.from_parameters(parameters)
+        request = TrainRequest.from_parameters(with_task_config(parameters, task_config))
         cluster = connect_for_jobs(mode=submission_mode)
         result = run_step(
             cluster,
@@ -171,9 +179,5 @@ def train(
             event_printer=EventPrinter(write_line),
             workflow=own_workflow(cluster) if tie_to_run else None,
         )
-    for name, value in result.metrics.items():
-        try:
-            metrics.log_metric(name, float(value))
-        except ValueError:
-            metrics.metadata[name] = value
+    log_metrics(metrics, result.metrics)
     return result.trainjob, result.namespace, result.folder, result.results_as_object()

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 import trainwright.cluster
+import trainwright.submission
 from trainwright.components import evaluate, train
 from trainwright.jobs.diagnosis.exit_codes import ExitCode
 

@@ -22,7 +22,9 @@ def message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-@pytest.mark.parametrize(("error", "code"), [(RunTimeout("too long", "run"), 22), (StorageError("full"), 1), (ValueError("no"), 2)])
+@pytest.mark.parametrize(
+    ("error", "code"), [(RunTimeout("too long", "run"), 22), (StorageError("full"), 1), (ValueError("no"), 2)]
+)
 def test_an_expected_error_is_one_line(message: Path, capsys: pytest.CaptureFixture[str], error: Exception, code: int) -> None:
     with pytest.raises(SystemExit) as raised, explained_end():
         raise error

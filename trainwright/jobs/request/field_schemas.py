@@ -6,9 +6,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from trainwright.api.schema.check import findings
+from trainwright.api.schema.container import VOLUME_MOUNT
 from trainwright.api.schema.decoding import decoding_problems
 from trainwright.api.schema.defaulting import apply_defaults
 from trainwright.api.schema.types import Struct
+from trainwright.api.schema.volumes import VOLUME
 from trainwright.api.suggest import suggest
 
 
@@ -21,3 +23,13 @@ def schema_problems(schema: Struct, value: dict[str, Any], path: str) -> Iterato
     _, unknown = apply_defaults(schema, value)
     yield from (f"{path}.{field}: unknown field; {suggest(field.rpartition('.')[2], known)}" for field, known in unknown)
     yield from (f"{path}.{problem.field}: {problem.message}" for problem in findings(schema, value).schema_problems)
+
+
+def volume_problems(volumes: list[dict[str, Any]], mounts: list[dict[str, Any]]) -> Iterator[str]:
+    """Yield problems of the volumes and their mounts, each starting with the field. A mount may be of a volume of the runtime."""
+    for field, entries, schema in (("volumes", volumes, VOLUME), ("volume_mounts", mounts, VOLUME_MOUNT)):
+        for index, entry in enumerate(entries):
+            yield from schema_problems(schema, entry, f"{field}[{index}]")
+    for field, key, found in (("volumes", "name", volumes), ("volume_mounts", "mountPath", mounts)):
+        values = [str(entry.get(key)) for entry in found]
+        yield from (f"{field}: {value!r} is there twice" for value in dict.fromkeys(values) if values.count(value) > 1)

@@ -12,6 +12,7 @@ from trainwright.api.objects import Obj, annotations_of, copy_of, labels_of, nam
 from trainwright.jobs.request.claim_sources import claim_source_patches, claim_variables
 from trainwright.jobs.request.code_package import PackedCode
 from trainwright.jobs.request.code_patch import code_patch
+from trainwright.jobs.request.pod_volumes import volume_patches
 from trainwright.jobs.request.resume import inputs_patch, resume_patch
 from trainwright.jobs.request.scheduling import scheduling_labels, scheduling_patch
 from trainwright.jobs.request.secret_variables import exclude_names, hub_variables, initializer_secrets
@@ -152,6 +153,7 @@ def _patches(request: TrainRequest, identity: Identity, runtime: Obj) -> Iterato
     )
     if scheduling is not None:
         yield scheduling
+    yield from volume_patches(request, runtime)
     if (inputs := inputs_patch(runtime, dataset=request.dataset_digest, model=request.model_digest)) is not None:
         yield inputs
 

@@ -39,6 +39,8 @@ SETTINGS = (
     "node_selector",
     "tolerations",
     "affinity",
+    "volumes",
+    "volume_mounts",
     "queue_timeout_seconds",
     "start_timeout_seconds",
     "run_timeout_seconds",

@@ -18,12 +18,14 @@ from trainwright.cluster.options import FieldValidation
 from trainwright.jobs.diagnosis.preemption import BUDGET
 from trainwright.jobs.logs.live_logs import TOTAL_BYTES
 from trainwright.jobs.logs.read_logs import LogSelector
+from trainwright.jobs.request.field_schemas import volume_problems
 from trainwright.jobs.request.function_source import NamedSource, source_of
 from trainwright.jobs.request.manifest_source import checked_manifest
 from trainwright.jobs.request.resume import AUTO, validate_resume
 from trainwright.jobs.request.scheduling import Topology, scheduling_problems
 from trainwright.jobs.request.secret_detection import reject_literals
-from trainwright.jobs.request.setting_values import normalize_resources, optional_number, parse_structure
+from trainwright.jobs.request.setting_types import Env, Labels, Nodes, Number, Object, Objects, Resources, Structure, Texts
+from trainwright.jobs.request.setting_values import parse_structure
 from trainwright.jobs.request.variables import Variables, reference_problems
 from trainwright.jobs.request.workspace import Workspace
 from trainwright.jobs.state.deadline_timer import START_TIMEOUT_SECONDS
@@ -35,18 +37,6 @@ DEFAULT_RUNTIME, FUNCTION_RUNTIME = "trl-sft", "torch-distributed"
 _IMAGE = re.compile(r"[^\s]+")
 _ALLOWED_WITH_MANIFEST = {"labels", "annotations", "runtime_patches"}
 _FUNCTION_SETTINGS = ("func_args", "packages_to_install", "pip_index_urls")
-
-Structure = dict[str, Any]
-Texts = Annotated[list[str], BeforeValidator(lambda value: parse_structure(value) or [])]
-Labels = Annotated[dict[str, str], BeforeValidator(lambda value: parse_structure(value) or {})]
-Object = Annotated[Structure, BeforeValidator(lambda value: parse_structure(value) or {})]
-Objects = Annotated[list[Structure], BeforeValidator(lambda value: parse_structure(value) or [])]
-Env = Annotated[Variables, BeforeValidator(lambda value: parse_structure(value) or {})]
-Resources = Annotated[dict[str, dict[str, str]], BeforeValidator(lambda value: normalize_resources(parse_structure(value)) or {})]
-
-
-Number = Annotated[Annotated[int, Field(ge=1)] | None, BeforeValidator(optional_number)]
-Nodes = Annotated[Annotated[int, Field(ge=1, le=100000)] | None, BeforeValidator(optional_number)]
 
 
 def _setting(group: Group, default: Any, description: str) -> Any:
@@ -111,10 +101,12 @@ class TrainRequest(BaseModel):
     runtime_patches: Objects = _setting("what", [], "Additional spec.runtimePatches, each with manager and trainingRuntimeSpec.")
 
     # data
-    dataset_uri: str = _setting("data", "", "Dataset: hf://org/name, s3://bucket/folder or file:///path.")
+    dataset_uri: str = _setting(
+        "data", "", "Dataset: hf://, s3://, gs://, az://, https://, pvc:// or file:///path; see docs/sources.md."
+    )
     dataset_digest: str = _setting("data", "", "Digest of the prepared dataset; nodes reject any other.")
     dataset_env: Env = _setting("data", {}, "Environment variables of the dataset initializer.")
-    model_uri: str = _setting("data", "", "Base model: hf://org/name, s3://bucket/folder or file:///path.")
+    model_uri: str = _setting("data", "", "Base model: hf://, s3://, gs://, az://, pvc:// or file:///path; see docs/sources.md.")
     model_digest: str = _setting("data", "", "Digest of the prepared model; nodes reject any other.")
     model_env: Env = _setting("data", {}, "Environment variables of the model initializer.")
 
@@ -137,6 +129,10 @@ class TrainRequest(BaseModel):
     node_selector: Labels = _setting("placement", {}, "Node selector of the training pods; does not apply to initializers.")
     tolerations: Objects = _setting("placement", [], "Tolerations of the training pods, in addition to the runtime's.")
     affinity: Object = _setting("placement", {}, "Node and pod affinity of the training pods.")
+    volumes: Objects = _setting("placement", [], "Volumes of the training pods, besides the runtime's and the workspace.")
+    volume_mounts: Objects = _setting(
+        "placement", [], "Where the training containers mount volumes: those of `volumes`, or of the runtime by name."
+    )
 
     # deadlines
     queue_timeout_seconds: Number = _setting(
@@ -289,7 +285,7 @@ class TrainRequest(BaseModel):
             tolerations=self.tolerations,
             affinity=self.affinity,
         )
-        if message := "; ".join(problems):
+        if message := "; ".join((*problems, *volume_problems(self.volumes, self.volume_mounts))):
             raise ValueError(message)
         return self
 

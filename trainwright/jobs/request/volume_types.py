@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from trainwright.api.errors import Problem
 from trainwright.api.objects import Obj, name_of
+from trainwright.jobs.request.pod_volumes import volume_patches
 from trainwright.jobs.request.train_request import TrainRequest
 from trainwright.jobs.request.training_steps import replicated_jobs
 from trainwright.jobs.request.workspace_mounts import workspace_patches
@@ -58,6 +59,8 @@ def _sources(request: TrainRequest, runtime: Obj) -> Iterator[_Source]:
         yield _patch_source("manifest", f"spec.runtimePatches[{index}] of the manifest", patch)
     for index, patch in enumerate(request.runtime_patches):
         yield _patch_source("runtime_patches", f"runtime_patches[{index}]", patch)
+    for patch in volume_patches(request, runtime):
+        yield _patch_source("volumes", "volumes", patch)
     if request.workspace_volume is not None:
         for patch in workspace_patches(request, request.workspace_volume, runtime, folder=""):
             yield _patch_source(_WORKSPACE, "the workspace", patch)

@@ -1,0 +1,157 @@
+"""Submit or adopt a TrainJob, and return its handle."""
+
+from kfp import dsl
+
+from trainwright.components.step import TASK_CONFIG, step
+
+
+@step(task_config_passthroughs=TASK_CONFIG)
+def submit_train_job(
+    run_id: str,
+    runtime: str = "",
+    runtime_kind: str = "ClusterTrainingRuntime",
+    builtin: str = "",
+    settings: dict = {},
+    image: str = "",
+    command: list = [],
+    args: list = [],
+    env: dict = {},
+    func: str = "",
+    func_args: dict = {},
+    packages_to_install: list = [],
+    pip_index_urls: list = [],
+    code: str = "",
+    manifest: str = "",
+    num_nodes: int = 0,
+    num_proc_per_node: int = 0,
+    resources_per_node: dict = {},
+    labels: dict = {},
+    annotations: dict = {},
+    runtime_patches: list = [],
+    dataset_uri: str = "",
+    dataset_digest: str = "",
+    dataset_env: dict = {},
+    model_uri: str = "",
+    model_digest: str = "",
+    model_env: dict = {},
+    workspace: str = "",
+    queue_name: str = "",
+    priority_class: str = "",
+    topology: str = "",
+    node_selector: dict = {},
+    tolerations: list = [],
+    affinity: dict = {},
+    volumes: list = [],
+    volume_mounts: list = [],
+    run_timeout_seconds: int = 0,
+    resume: str = "auto",
+    export_uri: str = "",
+    previous_jobs: str = "keep",
+    on_cancel: str = "suspend",
+    waiter_lease_seconds: int = 1800,
+    store_secret: str = "",
+    hub_secret: str = "",
+    dataset_secret: str = "",
+    model_secret: str = "",
+    resume_secret: str = "",
+    namespace: str = "",
+    submission_mode: str = "",
+    tie_to_run: bool = True,
+    task_config: dsl.TaskConfig = None,
+) -> str:
+    """Submit or adopt the TrainJob of a training step, without waiting for it: `wait_train_job` does, and can be small.
+
+    The parameters are those of `train`, without those of waiting. After a failure, running this step again submits the next
+    attempt. The lease of the waiting step begins with the submission.
+
+    Args:
+        run_id: Id of the run: it gives the job the same name in every try, and prevents cached results.
+            dsl.PIPELINE_JOB_ID_PLACEHOLDER gives each run its own id.
+        runtime: Training runtime. Defaults to the builtin trainer's runtime, torch-distributed for a function or code,
+            else trl-sft.
+        runtime_kind: ClusterTrainingRuntime, or TrainingRuntime in the job's namespace.
+        builtin: Builtin trainer: sft or torchtune. Defaults to sft if the runtime supports it and no other program is
+            set.
+        settings: Settings of the builtin trainer, see docs/settings.md.
+        image: Image of the training container.
+        command: Command of the training container; with code, it runs in the code's folder.
+        args: Arguments of the command.
+        env: Environment variables: strings, or {"valueFrom": {"secretKeyRef": {"name": ..., "key": ...}}}. Literal
+            credentials are rejected.
+        func: Training function. Its source is sent, as in the Kubeflow SDK; nothing is pickled.
+        func_args: Keyword arguments of the function, as JSON.
+        packages_to_install: Python packages for a function or code, installed on every node.
+        pip_index_urls: Package indexes for these packages: the first replaces PyPI, the others are additional.
+        code: Folder, or git+https://HOST/PATH@REVISION[#subdirectory=FOLDER], that is packed and unpacked on every
+            node.
+        manifest: Complete TrainJob, as an object, YAML text, or the path of a YAML file.
+        num_nodes: Number of training nodes. Empty or 0: the runtime's.
+        num_proc_per_node: Number of processes per node. Empty or 0: one per GPU, else one per CPU.
+        resources_per_node: Resources per node: {"nvidia.com/gpu": "1"} for both limits and requests, or {"limits": ...,
+            "requests": ...}.
+        labels: Labels of the TrainJob.
+        annotations: Annotations of the TrainJob.
+        runtime_patches: Additional spec.runtimePatches, each with manager and trainingRuntimeSpec.
+        dataset_uri: Dataset: hf://, s3://, gs://, az://, https://, pvc:// or file:///path; see docs/sources.md.
+        dataset_digest: Digest of the prepared dataset; nodes reject any other.
+        dataset_env: Environment variables of the dataset initializer.
+        model_uri: Base model: hf://, s3://, gs://, az://, pvc:// or file:///path; see docs/sources.md.
+        model_digest: Digest of the prepared model; nodes reject any other.
+        model_env: Environment variables of the model initializer.
+        workspace: Volume that the steps of a run share: pvc://CLAIM[/FOLDER], or with
+            ?size=20Gi[&class=&access=&retain=] to create it. The run's folder on it is mounted at /workspace.
+        queue_name: Kueue LocalQueue: the job starts when the queue admits it.
+        priority_class: Kueue WorkloadPriorityClass; requires queue_name.
+        topology: required:KEY, preferred:KEY, unconstrained (Kueue) or exclusive:KEY (JobSet), where KEY is a node
+            label.
+        node_selector: Node selector of the training pods; does not apply to initializers.
+        tolerations: Tolerations of the training pods, in addition to the runtime's.
+        affinity: Node and pod affinity of the training pods.
+        volumes: Volumes of the training pods, besides the runtime's and the workspace.
+        volume_mounts: Where the training containers mount volumes: those of `volumes`, or of the runtime by name.
+        run_timeout_seconds: Maximum seconds of training; also set as activeDeadlineSeconds, which the cluster enforces.
+            0: no limit.
+        resume: Where a new job starts: auto (the run's last checkpoint), never, or the URI of an exported checkpoint.
+        export_uri: Where the run exports checkpoints; resume=auto starts from there if the workspace has no checkpoint.
+        previous_jobs: Whether to keep or delete finished jobs of this step when the next one is submitted.
+        on_cancel: What to do with the job when its step is cancelled, exceeds a deadline or stops waiting: suspend,
+            delete or keep it.
+        waiter_lease_seconds: Seconds after which a job whose waiting step is gone may be suspended, by a controller of
+            Trainwright or a later step of its run; at least 30. 0: never.
+        store_secret: Secret with object store credentials (AWS_ACCESS_KEY_ID ...), for datasets, models and exports to
+            resume from.
+        hub_secret: Secret with the key HF_TOKEN, for datasets, models and the training program.
+        dataset_secret: Secret whose keys become environment variables of the dataset initializer.
+        model_secret: Secret whose keys become environment variables of the model initializer.
+        resume_secret: Secret with credentials for reading exports to resume from. Defaults to store_secret.
+        namespace: Namespace of the TrainJob. Empty: the manifest's, else that of the credentials.
+        submission_mode: auto, trainjob or jobset. Empty: TRAINWRIGHT_SUBMISSION_MODE, else auto, which depends on the cluster.
+        tie_to_run: Whether the TrainJob is deleted together with the workflow of its pipeline run, and labelled with it.
+        task_config: Set by Kubeflow Pipelines: what is set on the task is for the TrainJob, and not for the pod that waits for it.
+
+    Returns:
+        Handle of the job, for wait_train_job.
+    """
+    parameters = dict(locals())
+
+    from trainwright.checkpoints.resume_source import latest_export_lookup
+    from trainwright.jobs import Identity, TrainRequest
+    from trainwright.jobs.request.task_config import with_task_config
+    from trainwright.jobs.wait.handle import submit_step
+    from trainwright.steps.own_workflow import own_workflow
+    from trainwright.steps.step_end import explained_end, write_line
+    from trainwright.submission import connect_for_jobs
+
+    with explained_end():
+        request = TrainRequest.from_parameters(with_task_config(parameters, task_config))
+        cluster = connect_for_jobs(mode=submission_mode)
+        handle = submit_step(
+            cluster,
+            request,
+            Identity("kfp", run_id, "train"),
+            namespace or request.namespace or cluster.default_namespace,
+            latest_checkpoint=latest_export_lookup(run_id, export_uri) if export_uri else None,
+            workflow=own_workflow(cluster) if tie_to_run else None,
+        )
+        write_line(f"TrainJob {handle.namespace}/{handle.name}")
+    return handle.model_dump_json()

@@ -1,0 +1,68 @@
+"""Wait until a TrainJob that submit_train_job has submitted ends."""
+
+from typing import NamedTuple
+
+from kfp import dsl
+
+from trainwright.components.step import step
+
+
+@step
+def wait_train_job(
+    trainjob: str,
+    metrics: dsl.Output[dsl.Metrics],
+    queue_timeout_seconds: int = 0,
+    start_timeout_seconds: int = 21600,
+    run_timeout_seconds: int = 0,
+    fail_if_stuck: bool = True,
+    lost_node_timeout_seconds: int = 0,
+    logs: str = "0",
+    log_bytes: int = 16777216,
+    on_cancel: str = "suspend",
+    waiter_lease_seconds: int = 1800,
+) -> NamedTuple("Outputs", [("trainjob", str), ("namespace", str), ("folder", str), ("results", dict)]):
+    """Wait until a TrainJob has succeeded, with its progress and log in the log of this step.
+
+    A retry goes on waiting, and resumes the job if the cancellation of an earlier try has suspended it. A preempted job fails, since
+    only `train` can submit its next attempt.
+
+    Args:
+        trainjob: Handle of the job, from submit_train_job.
+        metrics: Last values reported by the training.
+        queue_timeout_seconds: Maximum seconds that the job may be queued or suspended. 0: no limit.
+        start_timeout_seconds: Maximum seconds until training starts; time in which an initializer runs does not count. 0: no
+            limit.
+        run_timeout_seconds: Maximum seconds of training; also set as activeDeadlineSeconds, which the cluster enforces.
+            0: no limit.
+        fail_if_stuck: Whether to fail as soon as the job can never start: an invalid image name, an image that may not be
+            pulled, a command that the image does not have, a Job that the API server refuses.
+        lost_node_timeout_seconds: Maximum seconds for which pods may not end on a lost node; the job is then cancelled as
+            on_cancel says. 0: no limit.
+        logs: Which logs to stream: a rank, all, STEP:RANK, STEP:all, or none.
+        log_bytes: Maximum bytes of logs to stream; beyond that only the last lines are shown, when the job ends.
+        on_cancel: What to do with the job when its step is cancelled, exceeds a deadline or stops waiting: suspend,
+            delete or keep it.
+        waiter_lease_seconds: Seconds after which a job whose waiting step is gone may be suspended, by a controller of
+            Trainwright or a later step of its run; at least 30. 0: never.
+
+    Returns:
+        trainjob: Name of the TrainJob.
+        namespace: Its namespace.
+        folder: The run's folder in the workspace, such as runs/RUN; empty without a workspace.
+        results: Return value of the function, or content of results.json; a value that is not an object is under "value".
+    """
+    parameters = dict(locals())
+
+    from trainwright.jobs import EventPrinter, TrainRequest
+    from trainwright.jobs.wait.handle import JobHandle, wait_step
+    from trainwright.steps.reported_metrics import log_metrics
+    from trainwright.steps.step_end import explained_end, write_line
+    from trainwright.submission import connect_for_jobs
+
+    with explained_end():
+        handle = JobHandle.parse(trainjob)
+        options = TrainRequest.from_parameters(parameters)
+        cluster = connect_for_jobs(mode=handle.mode)
+        result = wait_step(cluster, handle, options, event_printer=EventPrinter(write_line))
+    log_metrics(metrics, result.metrics)
+    return result.trainjob, result.namespace, result.folder, result.results_as_object()

@@ -1,0 +1,111 @@
+"""Submitting and waiting as steps of their own, with a handle between them."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from waiting import eventually
+
+from trainwright.api.kinds import TRAINJOB
+from trainwright.api.waiter_lease import MIN_SECONDS, waiter_lease_of
+from trainwright.controlplane.embedded import EmbeddedCluster
+from trainwright.jobs import Identity, TrainRequest
+from trainwright.jobs.diagnosis.errors import Cancelled, TrainJobDeleted
+from trainwright.jobs.state.workflow import Workflow
+from trainwright.jobs.wait.cancel import CancelPolicy, cancel_owned_job
+from trainwright.jobs.wait.handle import JobHandle, submit_step, wait_step
+
+STEP = Identity("kfp", "run", "train")
+OPTIONS = TrainRequest()
+RequestOf = Callable[..., TrainRequest]
+
+
+def the_job(cluster: EmbeddedCluster) -> dict[str, Any]:
+    (job,) = cluster.list(TRAINJOB).items
+    return job
+
+
+def test_a_handle_names_one_job_and_survives_its_text(cluster: EmbeddedCluster, request_of: RequestOf) -> None:
+    handle = submit_step(cluster, request_of(workspace="pvc://w"), STEP, "default")
+    assert JobHandle.parse(handle.model_dump_json()) == handle
+    assert (handle.namespace, handle.folder, handle.has_results) == ("default", "runs/run", False)
+    assert handle.uid == the_job(cluster)["metadata"]["uid"]
+    assert submit_step(cluster, request_of(workspace="pvc://w"), STEP, "default") == handle, "a retry adopts"
+
+
+@pytest.mark.parametrize("text", ["", "train-1", "{}", '{"name": "a", "password": "hunter2"}', "[1]"])
+def test_what_is_no_handle_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="is not the handle of a TrainJob"):
+        JobHandle.parse(text)
+
+
+def test_the_lease_begins_before_anybody_waits(cluster: EmbeddedCluster, request_of: RequestOf) -> None:
+    submit_step(cluster, request_of(waiter_lease_seconds=1), STEP, "default")
+    lease = waiter_lease_of(the_job(cluster))
+    assert lease is not None
+    assert lease.seconds == MIN_SECONDS
+
+
+@pytest.mark.parametrize("fields", [{"waiter_lease_seconds": 0}, {"on_cancel": "keep"}])
+def test_a_job_that_is_to_run_on_has_no_lease(cluster: EmbeddedCluster, request_of: RequestOf, fields: dict[str, Any]) -> None:
+    submit_step(cluster, request_of(**fields), STEP, "default")
+    assert waiter_lease_of(the_job(cluster)) is None
+
+
+def test_the_job_is_tied_to_the_workflow(cluster: EmbeddedCluster, request_of: RequestOf) -> None:
+    reference = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "name": "w", "uid": "u"}
+    submit_step(cluster, request_of(), STEP, "default", workflow=Workflow("w", "default", reference))
+    assert the_job(cluster)["metadata"]["ownerReferences"] == [reference]
+
+
+def test_waiting_ends_with_the_job(cluster: EmbeddedCluster, request_of: RequestOf, set_status: Any) -> None:
+    handle = submit_step(cluster, request_of(workspace="pvc://w"), STEP, "default")
+    set_status(
+        the_job(cluster),
+        "Complete",
+        trainerStatus={"lastUpdatedTime": "2026-01-01T00:00:00Z", "metrics": [{"name": "loss", "value": "0.5"}]},
+    )
+    result = wait_step(cluster, handle, OPTIONS)
+    assert (result.trainjob, result.folder, result.metrics) == (handle.name, "runs/run", {"loss": "0.5"})
+
+
+def test_a_job_that_is_gone_or_another_one_is_not_waited_for(cluster: EmbeddedCluster, request_of: RequestOf) -> None:
+    handle = submit_step(cluster, request_of(), STEP, "default")
+    cluster.delete(TRAINJOB, handle.name, "default")
+    with pytest.raises(TrainJobDeleted, match="no longer exists"):
+        wait_step(cluster, handle, OPTIONS)
+    submit_step(cluster, request_of(), STEP, "default")
+    with pytest.raises(TrainJobDeleted, match="and created again since"):
+        wait_step(cluster, handle, OPTIONS)
+
+
+def test_a_retry_of_the_wait_resumes_what_its_cancellation_suspended(
+    cluster: EmbeddedCluster, request_of: RequestOf, set_status: Any
+) -> None:
+    handle = submit_step(cluster, request_of(), STEP, "default")
+    cancel_owned_job(cluster, the_job(cluster), CancelPolicy.suspend, timeout_seconds=0)
+    assert the_job(cluster)["spec"]["suspend"] is True
+
+    def complete() -> None:
+        eventually(lambda: the_job(cluster)["spec"]["suspend"] is False, what="the job goes on")
+        set_status(the_job(cluster), "Complete")
+
+    threading.Thread(target=complete).start()
+    assert wait_step(cluster, handle, OPTIONS).trainjob == handle.name
+
+
+def test_a_signal_suspends_the_job(cluster: EmbeddedCluster, request_of: RequestOf) -> None:
+    handle = submit_step(cluster, request_of(waiter_lease_seconds=0), STEP, "default")
+
+    def kill() -> None:
+        eventually(lambda: waiter_lease_of(the_job(cluster)) is not None, what="the wait has begun")
+        os.kill(os.getpid(), 15)
+
+    threading.Thread(target=kill).start()
+    with pytest.raises(Cancelled, match="is suspended"):
+        wait_step(cluster, handle, OPTIONS)
+    assert the_job(cluster)["spec"]["suspend"] is True

@@ -1,0 +1,149 @@
+"""What a task of a pipeline is given comes to the pods of its TrainJob, and not what is meant for the step alone."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from trainwright.api import AdmissionContext, admit
+from trainwright.jobs import Identity, TrainRequest
+from trainwright.jobs.request.manifest import trainjob_manifest
+from trainwright.jobs.request.task_config import with_task_config
+from trainwright.jobs.submit.compatibility import IncompatibleRuntime, check_compatible
+from trainwright.materialize import materialize
+from trainwright.runtimes import bundled_runtime
+
+EMPTY: dict[str, Any] = dict.fromkeys(
+    ("resources", "env", "volumes", "volume_mounts", "node_selector", "tolerations", "affinity"), None
+)
+SECRET = {"name": "WANDB_API_KEY", "valueFrom": {"secretKeyRef": {"name": "wandb", "key": "key"}}}
+TOLERATION = {"key": "gpu", "operator": "Exists"}
+SHM = {"name": "shm", "emptyDir": {"medium": "Memory"}}
+DATA = {"name": "data", "persistentVolumeClaim": {"claimName": "data"}}
+AFFINITY = {
+    "nodeAffinity": {
+        "requiredDuringSchedulingIgnoredDuringExecution": {
+            "nodeSelectorTerms": [{"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}]
+        }
+    }
+}
+
+
+def merged(parameters: dict[str, Any] | None = None, **config: Any) -> dict[str, Any]:
+    return with_task_config(parameters or {}, SimpleNamespace(**{**EMPTY, **config}))
+
+
+def node_pod(parameters: dict[str, Any], runtime: str = "torch-distributed") -> dict[str, Any]:
+    """The admitted pod spec of the training step."""
+    definition = bundled_runtime(runtime) or {}
+    request = TrainRequest.from_parameters({"runtime": runtime, "command": ["true"], **parameters})
+    check_compatible(request, definition)
+    trainjob = trainjob_manifest(request, Identity("kfp", "run", "train"), "default", definition)
+    admit(trainjob, context=AdmissionContext(strictness="Strict"))
+    jobset = materialize(trainjob, definition)[-1]
+    admit(jobset, context=AdmissionContext(strictness="Strict"))
+    jobs = {job["name"]: job["template"]["spec"]["template"]["spec"] for job in jobset["spec"]["replicatedJobs"]}
+    pod: dict[str, Any] = jobs["node"]
+    return pod
+
+
+def mounts_of(pod: dict[str, Any]) -> dict[str, str]:
+    return {mount["mountPath"]: mount["name"] for mount in pod["containers"][0]["volumeMounts"]}
+
+
+def test_all_six_fields_come_to_the_nodes() -> None:
+    parameters = merged(
+        resources={"limits": {"nvidia.com/gpu": "2", "cpu": ""}, "requests": {"cpu": "4"}},
+        env=[SECRET, {"name": "A", "value": "1"}, {"name": "KFP_POD_NAME", "value": "x"}],
+        volumes=[SHM, DATA],
+        volume_mounts=[{"name": "shm", "mountPath": "/dev/shm"}, {"name": "data", "mountPath": "/data", "readOnly": True}],
+        node_selector={"pool": "gpu"},
+        tolerations=[TOLERATION],
+        affinity=AFFINITY,
+    )
+    pod = node_pod(parameters)
+    (container,) = pod["containers"]
+    assert container["resources"] == {"limits": {"nvidia.com/gpu": "2"}, "requests": {"cpu": "4"}}
+    env = {entry["name"]: entry for entry in container["env"]}
+    assert env["WANDB_API_KEY"] == SECRET
+    assert env["A"]["value"] == "1"
+    assert not any(name.startswith("KFP_") for name in env)
+    assert mounts_of(pod).items() >= {"/dev/shm": "shm", "/data": "data"}.items()
+    assert {volume["name"] for volume in pod["volumes"]} >= {"shm", "data"}
+    assert pod["nodeSelector"] == {"pool": "gpu"}
+    assert TOLERATION in pod["tolerations"]
+    assert pod["affinity"] == AFFINITY
+
+
+def test_parameters_take_precedence_entry_by_entry() -> None:
+    parameters = merged(
+        {
+            "resources_per_node": '{"nvidia.com/gpu": 1}',
+            "env": {"A": "own"},
+            "node_selector": {"pool": "own"},
+            "tolerations": [TOLERATION],
+            "volumes": [{"name": "shm", "emptyDir": {}}],
+            "runtime": "r",
+        },
+        resources={"limits": {"nvidia.com/gpu": "8", "memory": "1Gi"}},
+        env=[{"name": "A", "value": "task"}, {"name": "B", "value": "task"}],
+        node_selector={"pool": "task", "zone": "a"},
+        tolerations=[TOLERATION, {"key": "other"}],
+        volumes=[SHM, DATA],
+    )
+    assert parameters["resources_per_node"]["limits"] == {"nvidia.com/gpu": "1", "memory": "1Gi"}
+    assert parameters["env"] == {"A": "own", "B": "task"}
+    assert parameters["node_selector"] == {"pool": "own", "zone": "a"}
+    assert parameters["tolerations"] == [TOLERATION, {"key": "other"}]
+    assert parameters["volumes"] == [{"name": "shm", "emptyDir": {}}, DATA]
+    assert parameters["runtime"] == "r"
+
+
+def test_credentials_of_the_step_are_not_those_of_the_job() -> None:
+    store = {"name": "AWS_SECRET_ACCESS_KEY", "valueFrom": {"secretKeyRef": {"name": "store", "key": "AWS_SECRET_ACCESS_KEY"}}}
+    parameters = merged({"store_secret": "store", "hub_secret": ""}, env=[store, SECRET])
+    assert parameters["env"] == {"WANDB_API_KEY": {"valueFrom": SECRET["valueFrom"]}}
+
+
+@pytest.mark.parametrize("config", [None, SimpleNamespace(**EMPTY)])
+def test_a_backend_without_it_changes_nothing(config: Any) -> None:
+    assert with_task_config({"env": {"A": "1"}, "runtime": ""}, config) == {"env": {"A": "1"}, "runtime": ""}
+
+
+def test_a_second_mount_of_a_volume_and_the_workspaces_own_claim() -> None:
+    pod = node_pod(
+        {
+            "workspace": "pvc://data/team",
+            "volumes": [DATA, SHM],
+            "volume_mounts": [
+                {"name": "data", "mountPath": "/data", "subPath": "raw"},
+                {"name": "data", "mountPath": "/more"},
+                {"name": "shm", "mountPath": "/dev/shm"},
+            ],
+        }
+    )
+    assert mounts_of(pod).items() >= {"/data": "initializer", "/more": "initializer", "/dev/shm": "shm"}.items()
+    claims = [(volume.get("persistentVolumeClaim") or {}).get("claimName") for volume in pod["volumes"]]
+    assert claims.count("data") == 1, "a pod with two volumes of one claim never starts on Kubernetes 1.34"
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"volumes": [{"emptyDir": {}}]}, r"volumes\[0\].name: Required"),
+        ({"volumes": [{"name": "a", "emptyDirs": {}}]}, r"volumes\[0\].emptyDirs: unknown field"),
+        ({"volumes": [SHM, SHM]}, "volumes: 'shm' is there twice"),
+        ({"volume_mounts": [{"name": "a"}]}, r"volume_mounts\[0\].mountPath: Required"),
+        ({"volume_mounts": [{"name": "a", "mountPath": "/x"}, {"name": "b", "mountPath": "/x"}]}, "'/x' is there twice"),
+    ],
+)
+def test_what_is_no_volume_is_refused_by_field(fields: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        TrainRequest(**fields)
+
+
+def test_a_volume_of_the_runtime_with_another_type_is_refused() -> None:
+    with pytest.raises(IncompatibleRuntime, match="volumes: the volume 'initializer' of the job 'node' would have two types"):
+        node_pod({"volumes": [{"name": "initializer", "emptyDir": {}}]}, "trl-sft")

@@ -1,0 +1,78 @@
+"""Adds to the parameters of a training step what its task in a pipeline was given: resources, variables, volumes, placement. Pure.
+
+Kubeflow Pipelines passes these on in the form of a pod's fields (`dsl.TaskConfig`), for the job instead of the pod that waits for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from trainwright.jobs.request.setting_values import normalize_resources, parse_structure
+
+_OF_STEP = "KFP_"
+"""Variables that the backend sets for its own program."""
+_SECRETS = ("store_secret", "hub_secret")
+
+
+def with_task_config(parameters: Mapping[str, Any], config: Any) -> dict[str, Any]:
+    """Return the parameters together with those of the task. A parameter of the component takes precedence, entry by entry.
+
+    `config` has the attributes of `dsl.TaskConfig`: `resources`, `env`, `volumes`, `volume_mounts`, `node_selector`, `tolerations`
+    and `affinity`, each None if the task has none; None for a backend without it. Variables from the Secrets `store_secret` and
+    `hub_secret` are left out: they are for the step itself, and the job references them where it needs them.
+    Raises ValueError for a parameter that cannot be parsed.
+    """
+    merged = dict(parameters)
+    if config is None:
+        return merged
+    for name, given in (
+        ("resources_per_node", _resources(config.resources)),
+        ("env", _variables(config.env, {str(parameters.get(name) or "") for name in _SECRETS})),
+        ("node_selector", config.node_selector),
+        ("affinity", config.affinity),
+    ):
+        if given:
+            own = parse_structure(parameters.get(name) or {}) or {}
+            merged[name] = _merge(given, normalize_resources(own) if name == "resources_per_node" else own)
+    for name, given, key in (
+        ("tolerations", config.tolerations, None),
+        ("volumes", config.volumes, "name"),
+        ("volume_mounts", config.volume_mounts, "mountPath"),
+    ):
+        if given:
+            own = parse_structure(parameters.get(name) or []) or []
+            merged[name] = [*own, *(entry for entry in given if not _has(own, entry, key))]
+    return merged
+
+
+def _resources(resources: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return limits and requests without the amounts that are 0 or empty, as a task without them may have."""
+    found = {
+        group: {name: amount for name, amount in (entries or {}).items() if amount}
+        for group, entries in (resources or {}).items()
+    }
+    return {group: amounts for group, amounts in found.items() if amounts}
+
+
+def _variables(entries: list[dict[str, Any]] | None, secrets: set[str]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for entry in entries or []:
+        reference = (entry.get("valueFrom") or {}).get("secretKeyRef") or {}
+        if entry["name"].startswith(_OF_STEP) or (reference.get("name") and reference["name"] in secrets):
+            continue
+        found[entry["name"]] = {"valueFrom": entry["valueFrom"]} if entry.get("valueFrom") else str(entry.get("value") or "")
+    return found
+
+
+def _merge(given: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+    """Return both, entry by entry; of two amounts, variables or terms with one name, `own`."""
+    merged = {**given, **own}
+    for key in given.keys() & own.keys():
+        if isinstance(given[key], dict) and isinstance(own[key], dict) and "valueFrom" not in own[key]:
+            merged[key] = {**given[key], **own[key]}
+    return merged
+
+
+def _has(own: list[Any], entry: Any, key: str | None) -> bool:
+    return entry in own if key is None else any(other.get(key) == entry.get(key) for other in own)
