@@ -1,5 +1,5 @@
-"""Kubeflow Pipelines components: start a run, prepare a dataset and a model, train, or submit
-a job and wait for it in steps of their own, export the checkpoint, evaluate it, and clean up.
+"""Kubeflow Pipelines components: start a run, prepare a dataset and a model, train (or submit a job and wait for it in steps of their
+own), export the checkpoint, evaluate, promote and register it, and clean up.
 
 Each is a signature, a docstring and a few calls into the library. The folder of a component is installed as NAME_component.
 """
@@ -9,6 +9,8 @@ from trainwright.components.evaluate_component import evaluate
 from trainwright.components.export_checkpoint_component import export_checkpoint
 from trainwright.components.initialize_dataset_component import initialize_dataset
 from trainwright.components.initialize_model_component import initialize_model
+from trainwright.components.promote_model_component import promote_model
+from trainwright.components.register_model_component import register_model
 from trainwright.components.start_run_component import start_run
 from trainwright.components.submit_train_job_component import submit_train_job
 from trainwright.components.train_component import train, train_function
@@ -20,6 +22,8 @@ __all__ = [
     "export_checkpoint",
     "initialize_dataset",
     "initialize_model",
+    "promote_model",
+    "register_model",
     "start_run",
     "submit_train_job",
     "train",

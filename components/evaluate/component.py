@@ -20,6 +20,7 @@ def evaluate(
     runtime: str = "causal-lm-evaluation",
     sample_row: int = 0,
     max_rows: int = 0,
+    dataset_digest: str = "",
     retention: str = "always",
     image: str = "",
     env: dict = {},
@@ -43,7 +44,7 @@ def evaluate(
     namespace: str = "",
     submission_mode: str = "",
     tie_to_run: bool = True,
-) -> NamedTuple("Outputs", [("loss_before", float), ("loss_after", float)]):
+) -> NamedTuple("Outputs", [("loss_before", float), ("loss_after", float), ("evaluation", dict)]):
     """Restore an export, verify it, and measure loss before and after fine-tuning, on held-out rows if any, else on training rows.
 
     Args:
@@ -58,6 +59,8 @@ def evaluate(
         runtime: Training runtime of the evaluation.
         sample_row: Row (from 0) whose prompt is completed before and after fine-tuning.
         max_rows: Evaluate only the first rows; 0 evaluates all held-out rows.
+        dataset_digest: Digest of another prepared dataset in the workspace to evaluate on, so that models are compared on the same
+            rows. Empty: the one that it was trained on.
         retention: Folders of earlier runs kept on the workspace: always, or keep=N of the finished runs.
         image: Image of the evaluation. Empty: the runtime's.
         env: Environment variables of the evaluation; literal credentials are rejected.
@@ -86,13 +89,14 @@ def evaluate(
     Returns:
         loss_before: Mean loss per token with the base model.
         loss_after: Mean loss per token with the fine-tuned model.
+        evaluation: Its figures for promote_model: loss, perplexity, rows, held_out, and the digest of the data.
     """
     parameters = dict(locals())
     from pathlib import Path
 
     from trainwright.jobs import EventPrinter
     from trainwright.jobs.request.setting_names import EVALUATION_SETTINGS
-    from trainwright.steps.evaluate import evaluate_export
+    from trainwright.steps.evaluate import evaluate_export, figures_of
     from trainwright.steps.own_workflow import own_workflow
     from trainwright.steps.reported_metrics import log_metrics
     from trainwright.steps.retire import retire_run
@@ -116,6 +120,7 @@ def evaluate(
             runtime=runtime,
             sample_row=sample_row,
             max_rows=max_rows,
+            dataset_digest=dataset_digest,
             settings={name: parameters[name] for name in EVALUATION_SETTINGS},
             event_printer=EventPrinter(write_line),
             workflow=own_workflow(cluster) if tie_to_run else None,
@@ -125,4 +130,4 @@ def evaluate(
     Path(loss_curve.path).write_text(result["loss_curve"] or "<p>The training logged no loss.</p>", "utf-8")
     measured = {f"{name}_{when}": result[when][name] for when in ("before", "after") for name in ("loss", "perplexity")}
     log_metrics(metrics, {**measured, "rows": result["rows"]})
-    return float(result["before"]["loss"]), float(result["after"]["loss"])
+    return float(result["before"]["loss"]), float(result["after"]["loss"]), figures_of(result)

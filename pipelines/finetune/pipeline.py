@@ -1,4 +1,5 @@
-"""End-to-end fine-tuning: prepare dataset and model, train in a TrainJob, export the checkpoint, evaluate before and after.
+"""End-to-end fine-tuning: prepare dataset and model, train in a TrainJob, export the checkpoint, evaluate before and after, and, if
+asked for, promote and register it.
 
 The same pipeline runs on a laptop with kfp's local runner, and on a cluster, where every step mounts the claim of the workspace.
 """
@@ -13,6 +14,8 @@ from trainwright.components import (
     export_checkpoint,
     initialize_dataset,
     initialize_model,
+    promote_model,
+    register_model,
     start_run,
     train,
 )
@@ -63,6 +66,10 @@ def finetune(
     evaluation_image: str = "",
     evaluation_resources: dict = {},
     retention: str = "always",
+    promote: str = "",
+    promote_metric: str = "loss",
+    registry: str = "",
+    registry_alias: str = "",
     runtime: str = "",
     runtime_kind: str = "ClusterTrainingRuntime",
     builtin: str = "",
@@ -132,6 +139,10 @@ def finetune(
         evaluation_image: Image of the evaluation. Empty: the runtime's.
         evaluation_resources: Resources of the evaluation's node.
         retention: Folders of earlier runs kept on the workspace: always, or keep=N of the finished runs.
+        promote: Promote the export to champion of export_uri: better (than the champion) or always. Empty: no.
+        promote_metric: Figure of the evaluation by which it is compared.
+        registry: Register the export: hf://org/name[@branch], model-registry://host/model or mlflow://model. Empty: no.
+        registry_alias: Tag (Hub) or alias (MLflow) that is moved to the registered version.
     """
     cleaning = clean_up(
         run_id=run_id,
@@ -263,12 +274,29 @@ def finetune(
             waiter_lease_seconds=waiter_lease_seconds,
             tie_to_run=tie_to_run,
         )
+        with dsl.If(promote != "", name="promote"):
+            promotion = promote_model(
+                export_uri=export_uri,
+                checkpoint_uri=exported.outputs["uri"],
+                checkpoint_digest=exported.outputs["digest"],
+                evaluation=evaluation.outputs["evaluation"],
+                rule=promote,
+                metric=promote_metric,
+            )
+        with dsl.If(registry != "", name="register"):
+            registration = register_model(
+                checkpoint_uri=exported.outputs["uri"],
+                checkpoint_digest=exported.outputs["digest"],
+                registry=registry,
+                alias=registry_alias,
+            )
+            registration.after(evaluation)
         for task in (dataset, model, exported, evaluation):
             kubernetes.mount_pvc(task, pvc_name=claim, mount_path=MOUNT)
-        for task in (dataset, model, training, exported, evaluation):
+        for task in (dataset, model, training, exported, evaluation, promotion, registration):
             kubernetes.use_secret_as_env(task, secret_name=store_secret, secret_key_to_env=STORE, optional=True)
             kubernetes.use_secret_as_env(task, secret_name=hub_secret, secret_key_to_env=HUB, optional=True)
-        for task in (run, dataset, model, training, exported, evaluation):
+        for task in (run, dataset, model, training, exported, evaluation, promotion, registration):
             task.set_caching_options(False)  # the steps detect completed work themselves; a cache compares only their parameters
             if RETRIES:
                 task.set_retry(num_retries=RETRIES)

@@ -7,7 +7,7 @@ import hashlib
 import json
 import logging
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -53,6 +53,7 @@ def evaluate_export(
     runtime: str = RUNTIME,
     sample_row: int = 0,
     max_rows: int = 0,
+    dataset_digest: str = "",
     settings: dict[str, Any] | None = None,
     event_printer: EventPrinter | None = None,
     on_signal: CancelHandler | None = None,
@@ -62,8 +63,9 @@ def evaluate_export(
     (Markdown) and `loss_curve` (HTML, empty without a logged loss).
 
     `workspace` is the volume for the job (`pvc://...`), `workspace_path` its mount path in this process. The export's manifest
-    names the prepared dataset and model. `was` are the owners of the step before it was cleared, `workflow` is that of its pipeline.
-    `settings` are those of EVALUATION_SETTINGS. An existing evaluation of the same export with the same parameters is returned.
+    names the prepared dataset and model; `dataset_digest` is another prepared dataset to evaluate on. `was` are the owners of
+    the step before it was cleared, `workflow` is that of its pipeline. `settings` are those of EVALUATION_SETTINGS. An existing
+    evaluation of the same export with the same parameters is returned.
     The local copy is compared with the manifest before and after the job, and restored again if it differs. The job writes to a
     file named by what was asked, so that an earlier result is never taken for that of this evaluation.
     Raises ValueError, CheckpointError, StorageError, WorkspaceError (a link in place of a folder), and the errors of `run_step`.
@@ -74,7 +76,7 @@ def evaluate_export(
     within = f"{FOLDER}/{short}"
     folder = step_path(workspace_path, f"{run_folder(run_id, map_index)}/{within}")
     manifest = _restore_or_verify(checkpoint_uri, digest, folder / "checkpoint")
-    inputs = _inputs(manifest, checkpoint_uri)
+    inputs = _inputs(manifest, checkpoint_uri, dataset_digest)
     for kind in (DATASET, MODEL):  # mount points, as in the run's own folder
         (folder / kind).mkdir(exist_ok=True)
     asked = [digest, inputs, runtime, sample_row, max_rows, settings or {}, owner, run_id, map_index]
@@ -85,7 +87,8 @@ def evaluate_export(
     request = TrainRequest.from_parameters(
         {**(settings or {}), **inputs, "runtime": runtime, "workspace": workspace, "args": arguments, "previous_jobs": "keep"}
     )
-    identity = Identity(owner, run_id, f"evaluate-{short}", map_index, within)
+    on_data = f"-{dataset_digest.removeprefix('sha256:')[:12]}" if dataset_digest else ""
+    identity = Identity(owner, run_id, f"evaluate-{short}{on_data}", map_index, within)
     earlier = [replace(identity, owner=one) for one in was]
     run_step(
         cluster,
@@ -118,13 +121,19 @@ def _restore_or_verify(uri: str, digest: str, target: Path) -> Manifest:
     return restore_checkpoint(uri, target, digest=digest)
 
 
+def figures_of(result: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the figures of an evaluation by which models are compared: flat, and with the digest of the data."""
+    after = {name: value for name, value in result["after"].items() if isinstance(value, int | float)}
+    return {**after, "rows": result["rows"], "held_out": result["held_out"], "dataset_digest": result["dataset_digest"]}
+
+
 def _short_digest(asked: list[Any]) -> str:
     return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:12]
 
 
-def _inputs(manifest: Manifest, uri: str) -> dict[str, str]:
+def _inputs(manifest: Manifest, uri: str, dataset_digest: str) -> dict[str, str]:
     origin = manifest.metadata.get("origin")
-    known = origin if isinstance(origin, dict) else {}
+    known = {**(origin if isinstance(origin, dict) else {}), **({"dataset": dataset_digest} if dataset_digest else {})}
     inputs = {f"{kind}_digest": str(known.get(kind) or "") for kind in ("dataset", "model")}
     if missing := [kind for kind in ("dataset", "model") if not inputs[f"{kind}_digest"]]:
         raise CheckpointError(

@@ -1,0 +1,72 @@
+"""Promote an export to champion if it is better than the present one, or keep that."""
+
+from typing import NamedTuple
+
+from kfp import dsl
+
+from trainwright.components.step import step
+
+
+@step
+def promote_model(
+    export_uri: str,
+    checkpoint_uri: str,
+    checkpoint_digest: str,
+    summary: dsl.Output[dsl.Markdown],
+    evaluation: dict = {},
+    champion_evaluation: dict = {},
+    champion_digest: str = "",
+    rule: str = "better",
+    metric: str = "loss",
+    greater_is_better: bool = False,
+    margin: float = 0.0,
+    alias: str = "champion",
+) -> NamedTuple("Outputs", [("promoted", bool), ("reason", str), ("champion_uri", str), ("previous_uri", str)]):
+    """Let an alias name an export if its evaluation is better than that of the export which it names now.
+
+    The alias is a small file below export_uri with the evaluation that justified each promotion, and the history. It changes only if
+    it still names what was compared with; another promotion at the same time is compared with anew. A promoted export is pinned.
+    Keeping the champion is no failure.
+
+    Args:
+        export_uri: Folder of all exports, as for export_checkpoint.
+        checkpoint_uri: Export to promote.
+        checkpoint_digest: Digest of its manifest; any other content is rejected.
+        summary: What was decided and why, as Markdown.
+        evaluation: Figures of the export, as evaluate returns them.
+        champion_evaluation: Figures of the champion on the same data. Empty: those recorded at its promotion, if of the same data.
+        champion_digest: Digest of the export that champion_evaluation is of.
+        rule: better, or always to promote without comparison.
+        metric: Figure to compare.
+        greater_is_better: Whether a greater metric is better.
+        margin: By how much it must be better.
+        alias: champion, challenger, or another name.
+
+    Returns:
+        promoted: Whether the alias names the export now.
+        reason: Why, or why not.
+        champion_uri: Export that the alias names now.
+        previous_uri: Export that it named before; empty if none.
+    """
+    from pathlib import Path
+
+    from trainwright.api.markdown_text import code, escaped, table
+    from trainwright.steps.promote import Gate, promote_if_better
+    from trainwright.steps.step_end import explained_end, write_line
+
+    with explained_end():
+        verdict = promote_if_better(
+            export_uri,
+            checkpoint_uri,
+            checkpoint_digest,
+            evaluation=evaluation,
+            champion_evaluation=champion_evaluation or None,
+            champion_digest=champion_digest,
+            alias=alias,
+            gate=Gate(rule, metric, greater_is_better, margin),
+        )
+    decision = f"{'promoted' if verdict.promoted else 'kept'}: {verdict.reason}"
+    write_line(f"{decision}; {alias}: {verdict.champion}")
+    rows = [("candidate", code(checkpoint_uri)), (escaped(alias), code(verdict.champion)), ("before", code(verdict.previous))]
+    Path(summary.path).write_text(f"## {escaped(decision)}\n\n{table(('', 'export'), rows)}\n", "utf-8")
+    return verdict.promoted, verdict.reason, verdict.champion, verdict.previous

@@ -1,0 +1,70 @@
+"""Register an export in the Hugging Face Hub, the Kubeflow Model Registry, or MLflow."""
+
+from typing import NamedTuple
+
+from kfp import dsl
+
+from trainwright.components.step import step
+
+
+@step
+def register_model(
+    checkpoint_uri: str,
+    checkpoint_digest: str,
+    registry: str,
+    model: dsl.Output[dsl.Model],
+    name: str = "",
+    version: str = "",
+    alias: str = "",
+    with_training_state: bool = False,
+    log_run: bool = False,
+    base_model: str = "",
+    datasets: list = [],
+) -> NamedTuple("Outputs", [("uri", str), ("version", str), ("existed", bool)]):
+    """Register an export. A registration that was interrupted is completed; a second one returns the first.
+
+    The Hub gets a copy of the model with a model card; the other registries refer to the export, which is pinned. Credentials
+    come from the step's environment: HF_TOKEN, MLFLOW_TRACKING_URI, MLFLOW_TRACKING_TOKEN ...; see docs/registries.md.
+
+    Args:
+        checkpoint_uri: Export to register.
+        checkpoint_digest: Digest of its manifest; any other content is rejected.
+        registry: hf://org/name[@branch], model-registry://host[:port]/model, or mlflow://model.
+        model: What was registered; the weights are not in this artifact.
+        name: The model, if registry does not name it.
+        version: Name of the version; a tag in the Hub. Not for MLflow.
+        alias: Tag (Hub) or alias (MLflow) that is moved to the version, last.
+        with_training_state: Also upload optimizer and random states. Hub only.
+        log_run: Log the training metrics as a run. MLflow only.
+        base_model: org/name of the fine-tuned model, for the model card.
+        datasets: org/name of datasets, for the model card.
+
+    Returns:
+        uri: Where the registry has it.
+        version: Commit in the Hub, name of the version in the Model Registry, its number in MLflow.
+        existed: Whether an earlier registration was complete.
+    """
+    from dataclasses import asdict
+    from pathlib import Path
+
+    from trainwright.checkpoints.registries import RegistrationOptions, register_export
+    from trainwright.evaluation.loss_curve import loss_curve_svg
+    from trainwright.steps.step_end import explained_end, write_line
+    from trainwright.storage.progress_log import log_progress
+
+    with explained_end():
+        options = RegistrationOptions(
+            version=version,
+            alias=alias,
+            training_state=with_training_state,
+            log_run=log_run,
+            base_model=base_model,
+            datasets=tuple(datasets),
+            draw_curve=lambda history: loss_curve_svg(history, None, None),
+            start_progress=log_progress("register", write=write_line),
+        )
+        registration = register_export(checkpoint_uri, registry, name=name, digest=checkpoint_digest, options=options)
+    write_line(f"{'found' if registration.existed else 'registered'} {registration.uri}, version {registration.version}")
+    Path(model.path).write_text(f"{registration.uri}\n", "utf-8")
+    model.metadata.update({**asdict(registration), "location": checkpoint_uri})
+    return registration.uri, registration.version, registration.existed

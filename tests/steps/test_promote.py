@@ -1,0 +1,149 @@
+"""When a candidate takes the place of the champion, and when it does not; two decisions at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from trainwright.checkpoints.errors import CheckpointError, NoCheckpoint, PromotionConflict
+from trainwright.checkpoints.manifest import MANIFEST, Manifest, ManifestFile
+from trainwright.checkpoints.promotion import Alias
+from trainwright.steps import promote
+from trainwright.steps.promote import Gate, promote_if_better
+from trainwright.storage.uri import StorageUri
+
+Export = tuple[str, str]
+FILES = (ManifestFile(path="model.safetensors", size=0, sha256="e" * 64),)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> str:
+    return str(StorageUri.from_path(tmp_path / "exports"))
+
+
+@pytest.fixture
+def export(tmp_path: Path) -> Callable[[str], Export]:
+    """URI and digest of an export of a run of this name."""
+
+    def make(run: str) -> Export:
+        folder = tmp_path / "exports" / run / "checkpoint-5"
+        folder.mkdir(parents=True)
+        manifest = Manifest(format="model", step=5, source=run, created="2026-01-01T00:00:00Z", files=FILES, metadata={})
+        (folder / MANIFEST).write_bytes(manifest.text())
+        return str(StorageUri.from_path(folder)), manifest.digest
+
+    return make
+
+
+def promoted(root: str, candidate: Export, loss: float | None = None, **more: Any) -> bool:
+    evaluation = {"loss": loss, "dataset_digest": "sha256:d"} if loss is not None else {}
+    return promote_if_better(root, *candidate, **{"evaluation": evaluation, **more}).promoted
+
+
+def champion(root: str) -> str:
+    record = Alias(root).read()
+    assert record is not None
+    return record.current.uri
+
+
+def test_the_first_is_promoted_a_better_one_replaces_it_and_a_worse_one_does_not(
+    root: str, export: Callable[[str], Export]
+) -> None:
+    first, better, worse = export("first"), export("better"), export("worse")
+    assert promoted(root, first, 2.0)
+    assert promoted(root, better, 1.5)
+    verdict = promote_if_better(root, *worse, evaluation={"loss": 1.6, "dataset_digest": "sha256:d"})
+    assert not verdict.promoted
+    assert verdict.reason == "not better: loss 1.6 against 1.5"
+    assert (verdict.champion, verdict.previous) == (better[0], first[0])
+    assert champion(root) == better[0]
+    assert promoted(root, better, 9.9), "promoting what is promoted changes nothing"
+
+
+@pytest.mark.parametrize(
+    ("gate", "value", "expected"),
+    [
+        (Gate(), 1.0, False),
+        (Gate(), 0.999, True),
+        (Gate(margin=0.1), 0.95, False),
+        (Gate(margin=0.1), 0.9, True),
+        (Gate(greater_is_better=True), 1.1, True),
+        (Gate(greater_is_better=True), 0.9, False),
+        (Gate("always"), 5.0, True),
+    ],
+)
+def test_the_gate_decides(root: str, export: Callable[[str], Export], gate: Gate, value: float, expected: bool) -> None:
+    promoted(root, export("first"), 1.0)
+    assert promoted(root, export("second"), value, gate=gate) is expected
+
+
+def test_figures_of_other_data_are_not_compared(root: str, export: Callable[[str], Export]) -> None:
+    first, second = export("first"), export("second")
+    promoted(root, first, 1.0)
+    other = {"loss": 0.5, "dataset_digest": "sha256:other"}
+    with pytest.raises(CheckpointError, match="was measured on other data"):
+        promote_if_better(root, *second, evaluation=other)
+    again = {"loss": 0.4, "dataset_digest": "sha256:other"}
+    verdict = promote_if_better(root, *second, evaluation=other, champion_evaluation=again, champion_digest=first[1])
+    assert (verdict.promoted, verdict.champion) == (False, first[0])
+
+
+def test_figures_of_an_earlier_champion_do_not_count(root: str, export: Callable[[str], Export]) -> None:
+    first, second, third = export("first"), export("second"), export("third")
+    promoted(root, first, 3.0)
+    promoted(root, second, 1.0)
+    stale = {"loss": 3.0, "dataset_digest": "sha256:d"}
+    assert not promoted(root, third, 2.0, champion_evaluation=stale, champion_digest=first[1])
+
+
+@pytest.mark.parametrize("evaluation", [{}, {"loss": "low"}, {"loss": float("nan")}, {"loss": True}, {"perplexity": 2.0}])
+def test_a_missing_figure_is_an_error(root: str, export: Callable[[str], Export], evaluation: dict[str, Any]) -> None:
+    with pytest.raises(CheckpointError, match="has no number 'loss'; its numbers: "):
+        promote_if_better(root, *export("first"), evaluation=evaluation)
+
+
+def test_what_is_no_export_is_not_promoted(root: str, export: Callable[[str], Export]) -> None:
+    uri, digest = export("first")
+    with pytest.raises(NoCheckpoint):
+        promoted(root, (f"{uri}-2", digest), 1.0)
+    with pytest.raises(CheckpointError):
+        promoted(root, (uri, "sha256:" + "0" * 64), 1.0)
+    assert Alias(root).read() is None
+
+
+def test_a_promotion_meanwhile_is_compared_with_anew(
+    root: str, export: Callable[[str], Export], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, fast, slow = export("first"), export("fast"), export("slow")
+    promoted(root, first, 3.0)
+    real, calls = promote.Alias.promote, []
+
+    def interrupted(self: Alias, *arguments: Any, **options: Any) -> Any:
+        if not calls:
+            calls.append(1)
+            real(self, fast[0], digest=fast[1], evaluation={"loss": 1.0, "dataset_digest": "sha256:d"})
+        return real(self, *arguments, **options)
+
+    monkeypatch.setattr(promote.Alias, "promote", interrupted)
+    assert not promoted(root, slow, 2.0), "it is better than the first, but not than the one promoted meanwhile"
+    assert champion(root) == fast[0]
+
+
+def test_an_alias_that_changes_at_every_try_is_an_error(
+    root: str, export: Callable[[str], Export], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def never(*_: Any, **__: Any) -> Any:
+        raise PromotionConflict("meanwhile")
+
+    monkeypatch.setattr(promote.Alias, "promote", never)
+    with pytest.raises(PromotionConflict):
+        promoted(root, export("first"), 1.0)
+
+
+@pytest.mark.parametrize("fields", [{"rule": "sometimes"}, {"margin": -1.0}])
+def test_a_gate_that_means_nothing_is_refused(fields: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=next(iter(fields))):
+        Gate(**fields)

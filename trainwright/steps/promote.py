@@ -1,0 +1,132 @@
+"""Promotes an export if its evaluation is better than that of the model in use, and keeps that model otherwise.
+
+Two runs may decide at once: the alias changes only if it still names what the decision compared with; else it is decided again.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from trainwright.checkpoints.errors import CheckpointError, PromotionConflict
+from trainwright.checkpoints.promotion import CHAMPION, Alias, AliasRecord, Promotion
+
+DATA = "dataset_digest"
+"""The figure that names the data of an evaluation: figures of other data are not compared."""
+_TRIES = 5
+Rule = Literal["better", "always"]
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Gate:
+    """When a candidate is promoted. `metric` is a figure of both evaluations; the candidate must be better by `margin` at least.
+
+    With the rule `always` nothing is compared. Without a model in use, a candidate is promoted if it has the figure.
+    """
+
+    rule: Rule = "better"
+    metric: str = "loss"
+    greater_is_better: bool = False
+    margin: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.rule not in ("better", "always"):
+            raise ValueError(f"rule: {self.rule!r}: expected better or always")
+        if self.margin < 0:
+            raise ValueError(f"margin: {self.margin} must not be negative")
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether the candidate was promoted, and why; `champion` is what the alias names now, `previous` what it named before."""
+
+    promoted: bool
+    reason: str
+    champion: str
+    previous: str = ""
+
+
+def promote_if_better(
+    export_uri: str,
+    uri: str,
+    digest: str,
+    *,
+    evaluation: Mapping[str, Any],
+    champion_evaluation: Mapping[str, Any] | None = None,
+    champion_digest: str = "",
+    alias: str = CHAMPION,
+    gate: Gate = Gate(),
+) -> Verdict:
+    """Let the alias below `export_uri`, the folder of all exports, name the export at `uri` if the gate allows it.
+
+    `evaluation` are the candidate's figures. `champion_evaluation` are those of the export with the digest `champion_digest`, measured
+    on the same data; without them, the figures that were recorded at its promotion count, if they are of the same data.
+    Promoting what is named already changes nothing. Raises CheckpointError if the figures are missing or cannot be compared,
+    PromotionConflict if the alias changes at every try, ValueError, StorageError.
+    """
+    named = Alias(export_uri, alias)
+    for attempt in range(1, _TRIES + 1):
+        record = named.read()
+        current = record.current if record is not None else None
+        if current is not None and current.manifest == digest:
+            return Verdict(True, "it is promoted already", current.uri, _previous(record))
+        measured = _champions_figures(current, champion_evaluation, champion_digest)
+        is_better, reason = _decide(gate, evaluation, measured, current)
+        if not is_better:
+            assert current is not None
+            return Verdict(False, reason, current.uri, _previous(record))
+        try:
+            expected = current.manifest if current is not None else ""
+            changed = named.promote(uri, digest=digest, expected=expected, evaluation=dict(evaluation), reason=reason)
+        except PromotionConflict:
+            if attempt == _TRIES:
+                raise
+            log.info("event=promotion_decided_again alias=%s attempt=%d", alias, attempt)
+            continue
+        return Verdict(True, reason, changed.current.uri, _previous(changed))
+    raise AssertionError("unreachable")
+
+
+def _champions_figures(current: Promotion | None, measured: Mapping[str, Any] | None, digest: str) -> Mapping[str, Any]:
+    """Return the measured figures if they are of the current champion: another one may have been promoted since."""
+    if current is None:
+        return {}
+    return measured if measured and (not digest or digest == current.manifest) else current.evaluation
+
+
+def _decide(
+    gate: Gate, evaluation: Mapping[str, Any], champions: Mapping[str, Any], current: Promotion | None
+) -> tuple[bool, str]:
+    if gate.rule == "always":
+        return True, "promoted without comparison"
+    own = _figure(evaluation, gate.metric, "the candidate's evaluation")
+    if current is None:
+        return True, f"the first one: {gate.metric} {own:.6g}"
+    if (data := evaluation.get(DATA)) and (others := champions.get(DATA)) and data != others:
+        raise CheckpointError(
+            f"{gate.metric} of {current.uri} was measured on other data ({others}) than the candidate's ({data}); evaluate both "
+            "on the same held-out data, and pass champion_evaluation"
+        )
+    champion = _figure(champions, gate.metric, f"the evaluation of {current.uri}")
+    gain = own - champion if gate.greater_is_better else champion - own
+    compared = f"{gate.metric} {own:.6g} against {champion:.6g}"
+    if gain <= 0 or (gain < gate.margin and not math.isclose(gain, gate.margin)):
+        needed = f", a margin of {gate.margin:g} is required" if gate.margin else ""
+        return False, f"not better: {compared}{needed}"
+    return True, f"better: {compared}"
+
+
+def _figure(evaluation: Mapping[str, Any], metric: str, where: str) -> float:
+    value = evaluation.get(metric)
+    if isinstance(value, bool) or not isinstance(value, int | float) or value != value:
+        known = ", ".join(sorted(name for name, each in evaluation.items() if isinstance(each, int | float))) or "none"
+        raise CheckpointError(f"{where} has no number {metric!r}; its numbers: {known}")
+    return float(value)
+
+
+def _previous(record: AliasRecord | None) -> str:
+    return record.history[0].uri if record is not None and record.history else ""
