@@ -59,16 +59,29 @@ def read_line(line: str) -> Line:
 
 
 def failure_log(log_file: Path) -> str:
-    """The log of the last step, without the output of kfp's executor."""
+    """The log of the first step that failed, without the output of kfp's executor; of the last one if none says so."""
     try:
         text = log_file.read_text("utf-8").splitlines()
     except FileNotFoundError:
         return ""
-    starts = [number for number, line in enumerate(text) if _STARTED.search(line)]
-    lines = text[starts[-1] + 1 :] if starts else text
+    lines = _lines_of_step(text)
     closed = [number for number, line in enumerate(lines) if line == _EXECUTOR_INPUT_ENDS]
     lines = lines[closed[-1] + 1 :] if closed else lines
     return "\n".join(line.removeprefix("    ") for line in lines if line.strip() and not _NOISE.search(line))[-_MAX_CHARS:]
+
+
+def _lines_of_step(text: list[str]) -> list[str]:
+    """Steps run one after the other. The exit handler follows the one that failed."""
+    started = ""
+    lines: list[str] = []
+    for line in text:
+        if match := _STARTED.search(line):
+            started, lines = match[1], []
+        elif (match := _ENDED.search(line)) and match[1] == started and match[2] != "SUCCESS":
+            break
+        else:
+            lines.append(line)
+    return lines
 
 
 KFP = Orchestrator(run_pipeline, read_line, failure_log)

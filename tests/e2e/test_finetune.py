@@ -35,6 +35,7 @@ def test_it_ends_with_losses_samples_durations_and_places(finished: str, runs: P
         "train",
         "export-checkpoint",
         "evaluate",
+        "clean-up",
     }
     assert (runs / "first/loss-curve.png").read_bytes().startswith(b"\x89PNG")
     (summary,) = (runs / "first/workspace/runs/first/evaluation").glob("*/summary.md")

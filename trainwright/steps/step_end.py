@@ -1,7 +1,8 @@
 """Ends a step of Kubeflow Pipelines with one sentence that says why it failed, where its user looks: on the run's page and in its log.
 
 The launcher replaces every exit code by 1, and the kubelet shows what is written to the termination log as the message of the pod.
-After a signal nobody reads the standard streams any more, so what is written to them may fail.
+After a termination nobody reads the standard streams any more. A step that finds this out without a signal ends too, since its
+launcher is gone; the wait that is ended so stops its job.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import contextlib
 import os
 import sys
 from collections.abc import Iterator
+from typing import TextIO
 
 from pydantic import ValidationError
 
@@ -48,21 +50,34 @@ def explained_end() -> Iterator[None]:
         yield
     except EXPECTED as error:
         write_termination_message(str(error))
-        write_line(str(error), is_error=True)
+        _write(str(error), sys.stderr)
         raise SystemExit(int(exit_code_of(error))) from None
     except Exception as error:
         write_termination_message(f"{type(error).__name__}: {error}")
         raise
 
 
-def write_line(text: str, *, is_error: bool = False) -> None:
-    """Write a line to the step's log, while somebody reads it."""
-    stream = sys.stderr if is_error else sys.stdout
+class LauncherGone(TrainJobError):
+    """The launcher of this step has ended, and with it whoever waits for the step."""
+
+    retryable = True
+
+
+def write_line(text: str) -> None:
+    """Write a line to the step's log. Raises LauncherGone the first time that nobody reads it."""
+    if not _write(text, sys.stdout):
+        raise LauncherGone("the launcher of this step has ended: nobody reads its log")
+
+
+def _write(text: str, stream: TextIO) -> bool:
+    """Write a line; returns whether somebody reads it. What is written after that goes nowhere."""
     try:
         print(text, file=stream, flush=True)
-    except BrokenPipeError:  # the launcher is gone, and what it would have read with it
-        with contextlib.suppress(OSError):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+    except BrokenPipeError:
+        with open(os.devnull, "wb") as nowhere:
+            os.dup2(nowhere.fileno(), stream.fileno())
+        return False
+    return True
 
 
 def write_termination_message(text: str) -> None:
