@@ -6,12 +6,12 @@ SOURCES := trainwright components operators pipelines dags quickstart docs tests
 # Precompiled bytecode halves the startup time; see deploy/laptop/install.sh.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help finetune retrain-demo test test-fast test-slow goldens behaviour conformance chaos fuzz bench docs interfaces coverage lint typecheck format clean clean-runs
+.PHONY: help finetune retrain-demo test test-fast test-slow goldens behaviour conformance chaos fuzz bench docs components interfaces coverage lint typecheck format clean clean-runs
 
 help:
 	@echo "make finetune [NAME=..] [MODEL=hf://org/name|path] [DATASET=..] [EXPORT=file:///..] [SETTINGS=json] [KEEP=1] [ORCHESTRATOR=airflow]"
 	@echo "make retrain-demo"
-	@echo "make test | test-fast | test-slow | goldens | behaviour | conformance | chaos | fuzz | bench | docs | interfaces | coverage | lint | format | clean | clean-runs"
+	@echo "make test | test-fast | test-slow | goldens | behaviour | conformance | chaos | fuzz | bench | docs | components | interfaces | coverage | lint | format | clean | clean-runs"
 
 # Passed by the environment and unexpanded: no shell sees them, and neither does a list of processes.
 INPUTS := NAME MODEL DATASET EXPORT SETTINGS ORCHESTRATOR KEEP
@@ -71,6 +71,10 @@ docs: .venv/.ready-dev
 	.venv/bin/trainwright rbac --for kfp --namespace kubeflow > deploy/rbac.yaml
 	.venv/bin/trainwright rbac --for kfp --namespace kubeflow --mode jobset > deploy/rbac-jobset.yaml
 	.venv/bin/trainwright rbac --for kfp --namespace kubeflow --mode jobset --mpi-flux > deploy/rbac-jobset-mpi-flux.yaml
+
+# Components and pipelines as YAML, for `load_component_from_file` and for upload: build/components.
+components: .venv/.ready-dev
+	$(PY) -m trainwright.components.build build/components
 
 # The interfaces of components and pipelines, which tests compare.
 interfaces: .venv/.ready-dev

@@ -12,13 +12,10 @@ from typing import Any
 import yaml
 from kfp import compiler
 
-from trainwright import components, pipelines
+from trainwright.components.build import compiled_names
 
 FOLDER = Path(__file__).parent / "interfaces"
-COMPILED = {
-    **{name: getattr(components, name) for name in components.__all__ if hasattr(getattr(components, name), "component_spec")},
-    **{f"{name}_pipeline": getattr(pipelines, name) for name in pipelines.__all__},
-}
+COMPILED = dict(compiled_names())
 
 
 def interface_of(compilable: Any) -> dict[str, Any]:

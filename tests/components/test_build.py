@@ -1,0 +1,57 @@
+"""The compiled files are what kfp loads and what its server takes: complete, with the image that was asked for."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from interfaces import COMPILED
+from kfp import components, dsl
+
+from trainwright.components.build import build
+
+pytestmark = pytest.mark.medium
+
+
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    return {path.stem: path for path in build(tmp_path_factory.mktemp("compiled"))}
+
+
+def test_everything_is_compiled(compiled: dict[str, Path]) -> None:
+    assert set(compiled) == set(COMPILED)
+
+
+@pytest.mark.parametrize("name", sorted(COMPILED))
+def test_a_file_loads_with_the_inputs_and_outputs_of_its_source(compiled: dict[str, Path], name: str) -> None:
+    loaded = components.load_component_from_file(str(compiled[name]))
+    for part in ("inputs", "outputs"):
+        expected = getattr(COMPILED[name].component_spec, part) or {}
+        assert set(getattr(loaded.component_spec, part) or {}) == set(expected)
+
+
+def test_a_loaded_component_is_used_like_its_source(compiled: dict[str, Path], tmp_path: Path) -> None:
+    from kfp import compiler
+
+    start_run = components.load_component_from_file(str(compiled["start_run"]))
+
+    @dsl.pipeline
+    def loaded():  # type: ignore[no-untyped-def]  # kfp reads annotations
+        start_run(workspace="pvc://w", run_id="r")
+
+    compiler.Compiler().compile(loaded, str(tmp_path / "loaded.yaml"))
+    assert "exec env _KFP_RUNTIME=true python3" in (tmp_path / "loaded.yaml").read_text()
+
+
+def test_the_image_is_that_of_the_variable(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "trainwright.components.build", str(tmp_path)]
+    environ = {**os.environ, "TRAINWRIGHT_IMAGE": "registry.example.com/steps:1"}
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environ)
+    assert len(done.stdout.splitlines()) == len(COMPILED)
+    pipeline = next(yaml.safe_load_all((tmp_path / "finetune_pipeline.yaml").read_text()))
+    images = {one["container"]["image"] for one in pipeline["deploymentSpec"]["executors"].values()}
+    assert images == {"registry.example.com/steps:1"}
