@@ -10,7 +10,9 @@ from trainwright.components.export_checkpoint_component import export_checkpoint
 from trainwright.components.initialize_dataset_component import initialize_dataset
 from trainwright.components.initialize_model_component import initialize_model
 from trainwright.components.promote_model_component import promote_model
+from trainwright.components.read_champion_component import read_champion
 from trainwright.components.register_model_component import register_model
+from trainwright.components.roll_back_model_component import roll_back_model
 from trainwright.components.start_run_component import start_run
 from trainwright.components.submit_train_job_component import submit_train_job
 from trainwright.components.train_component import train, train_function
@@ -23,7 +25,9 @@ __all__ = [
     "initialize_dataset",
     "initialize_model",
     "promote_model",
+    "read_champion",
     "register_model",
+    "roll_back_model",
     "start_run",
     "submit_train_job",
     "train",

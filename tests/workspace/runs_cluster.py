@@ -154,10 +154,10 @@ def running(folder: Path) -> Iterator[Runs]:
     plane = ControlPlane(Home(folder / "home"), gates=FeatureGates())
     plane.start()
     paths = ["/resume/trl.yaml", "/workspace/output", "/workspace/dataset", "/workspace/model"]
-    fast = _variant(plane, "trl-sft", "fast", ["python", str(folder / "training.py"), *paths])
+    fast = variant_of(plane, "trl-sft", "fast", ["python", str(folder / "training.py"), *paths])
     alone = _node_alone({**fast, "metadata": {**fast["metadata"], "name": "fast-node"}})
     evaluation = ["python", str(folder / "evaluation.py"), "--base", "/workspace/model", "--data", "/workspace/dataset"]
-    for runtime in (fast, alone, _variant(plane, "causal-lm-evaluation", "fast-evaluation", evaluation)):
+    for runtime in (fast, alone, variant_of(plane, "causal-lm-evaluation", "fast-evaluation", evaluation)):
         plane.cluster.create(runtime)
     try:
         yield Runs(plane, folder)
@@ -165,7 +165,7 @@ def running(folder: Path) -> Iterator[Runs]:
         plane.stop(2)
 
 
-def _variant(plane: ControlPlane, of: str, name: str, command: list[str]) -> Obj:
+def variant_of(plane: ControlPlane, of: str, name: str, command: list[str]) -> Obj:
     """The bundled runtime `of`, whose nodes run another program."""
     runtime = plane.cluster.get(CLUSTER_TRAINING_RUNTIME, of)
     (job,) = (job for job in runtime["spec"]["template"]["spec"]["replicatedJobs"] if name_of({"metadata": job}) == "node")

@@ -1,0 +1,118 @@
+"""The pipeline `retrain`, run again and again by kfp's local runner on an embedded cluster: with real steps and small programs."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from runs_cluster import Runs, running, variant_of
+
+from trainwright.api.kinds import TRAINJOB
+from trainwright.checkpoints.promotion import Alias
+from trainwright.storage.uri import StorageUri
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+# The more rows a model has seen, the better: a loss that the test can foresee.
+COMPARISON = """
+import argparse, json, pathlib
+parser = argparse.ArgumentParser()
+for name in ("base", "data", "checkpoint", "out", "sample-row"):
+    parser.add_argument("--" + name, type=pathlib.Path, required=True)
+told = parser.parse_args()
+seen = len(json.loads((told.checkpoint / "adapter_config.json").read_text())["rows"].splitlines())
+held_out = told.data / "test.jsonl"
+rows = len((held_out if held_out.exists() else told.data / "train.jsonl").read_text().splitlines())
+losses = {"before": {"loss": 4.0, "perplexity": 54.6}, "after": {"loss": 1.0 / seen, "perplexity": 2.7}}
+sample = {"prompt": "p", "expected": "e", "before": "b", "after": "a"}
+told.out.write_text(json.dumps({**losses, "rows": rows, "held_out": True, "sample": sample}))
+"""
+LOCAL = """
+import json, sys
+from kfp import local
+from trainwright.pipelines import retrain
+local.init(runner=local.SubprocessRunner(use_venv=False), pipeline_root=sys.argv[1], raise_on_error=True)
+retrain(**json.loads(sys.argv[2]))
+"""
+
+
+class Retraining:
+    """Runs of the pipeline on one workspace and one folder of exports."""
+
+    def __init__(self, runs: Runs):
+        self.runs, self.count = runs, 0
+        self.workspace = runs.claim("w")
+        self.export_uri = str(StorageUri.from_path(runs.folder / "exports"))
+        (runs.folder / "compare.py").write_text(COMPARISON)
+        command = ["python", str(runs.folder / "compare.py"), "--base", "/workspace/model", "--data", "/workspace/dataset"]
+        runs.cluster.create(variant_of(runs.plane, "causal-lm-evaluation", "comparison", command))
+        self.model = runs.inputs("base").model
+
+    def data(self, name: str, count: int) -> str:
+        path = self.runs.folder / "sources" / f"{name}.jsonl"
+        path.write_text("".join(json.dumps({"prompt": f"{name} {n}?", "completion": "!"}) + "\n" for n in range(count)))
+        return str(StorageUri.from_path(path))
+
+    def run(self, dataset: str, **parameters: Any) -> str:
+        """Run the pipeline to its end; returns what it printed."""
+        self.count += 1
+        given = {
+            "dataset_uri": dataset,
+            "model_uri": self.model,
+            "export_uri": self.export_uri,
+            "workspace": "pvc://w",
+            "workspace_path": str(self.workspace),
+            "runtime": "fast",
+            "evaluation_runtime": "comparison",
+            **parameters,
+        }
+        environ = {**os.environ, "KUBECONFIG": str(self.runs.folder / "home/kubeconfig"), "PYTHONSAFEPATH": "1"}
+        command = [sys.executable, "-c", LOCAL, str(self.runs.folder / f"root-{self.count}"), json.dumps(given)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, env=environ)
+        assert done.returncode == 0, f"{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
+        return done.stdout
+
+    @property
+    def champion(self) -> str:
+        record = Alias(self.export_uri).read()
+        assert record is not None
+        return record.current.uri
+
+    def jobs(self) -> int:
+        return len(self.runs.cluster.list(TRAINJOB, "default").items)
+
+
+@pytest.fixture
+def retraining(tmp_path: Path) -> Iterator[Retraining]:
+    with running(tmp_path) as runs:
+        yield Retraining(runs)
+
+
+def test_a_champion_is_replaced_by_better_ones_only_and_can_be_rolled_back(retraining: Retraining) -> None:
+    small, large, tiny = retraining.data("small", 20), retraining.data("large", 40), retraining.data("tiny", 10)
+    retraining.run(small)
+    first = retraining.champion
+    assert retraining.jobs() == 2, "a training and an evaluation"
+
+    assert "trained on these data already" in retraining.run(small)
+    assert retraining.jobs() == 2, "nothing to train on"
+
+    retraining.run(large)
+    better = retraining.champion
+    assert better != first
+    assert retraining.jobs() == 5, "a training, and evaluations of both"
+
+    assert "kept: not better" in retraining.run(tiny)
+    assert retraining.champion == better
+
+    retraining.run(tiny, roll_back=True)
+    assert retraining.champion == first
+    assert retraining.jobs() == 8
+
+    retraining.run(large)
+    assert retraining.champion != first, "other data than the champion's: trained again, and better again"

@@ -1,0 +1,39 @@
+"""What the champion is, and whether other data have come since it was trained."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from trainwright.checkpoints.exported import open_export
+from trainwright.checkpoints.promotion import CHAMPION, Alias
+
+
+@dataclass(frozen=True)
+class Champion:
+    """The export that an alias names; all empty if it names none. `dataset_digest` is that of the data that it was trained on, `model`
+    that of its base model, empty if its manifest does not record them."""
+
+    uri: str = ""
+    digest: str = ""
+    dataset_digest: str = ""
+    model_digest: str = ""
+
+    def is_outdated(self, dataset_digest: str, model_digest: str = "") -> bool:
+        """Whether a training on this dataset and base model could come to anything else. An empty digest is not compared."""
+        if not self.uri or self.dataset_digest != dataset_digest:
+            return True
+        return bool(model_digest) and self.model_digest != model_digest
+
+
+def read_champion(export_uri: str, alias: str = CHAMPION) -> Champion:
+    """Return what the alias below the folder of all exports names.
+
+    Raises NoCheckpoint if its export is gone, CheckpointError if there is another one in its place, StorageError.
+    """
+    record = Alias(export_uri, alias).read()
+    if record is None:
+        return Champion()
+    manifest = open_export(record.current.uri, record.current.manifest).manifest
+    origin = manifest.metadata.get("origin")
+    known = origin if isinstance(origin, dict) else {}
+    return Champion(record.current.uri, manifest.digest, str(known.get("dataset") or ""), str(known.get("model") or ""))
