@@ -74,7 +74,7 @@ docs: .venv/.ready-dev
 
 # Components and pipelines as YAML, for `load_component_from_file` and for upload: build/components.
 components: .venv/.ready-dev
-	$(PY) -m trainwright.components.build build/components
+	$(PY) -m trainwright.pipelines.build build/components
 
 # The interfaces of components and pipelines, which tests compare.
 interfaces: .venv/.ready-dev

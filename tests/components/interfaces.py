@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 from kfp import compiler
 
-from trainwright.components.build import compiled_names
+from trainwright.pipelines.build import compiled_names
 
 FOLDER = Path(__file__).parent / "interfaces"
 COMPILED = dict(compiled_names())

@@ -12,7 +12,7 @@ import yaml
 from interfaces import COMPILED
 from kfp import components, dsl
 
-from trainwright.components.build import build
+from trainwright.pipelines.build import build
 
 pytestmark = pytest.mark.medium
 
@@ -48,7 +48,7 @@ def test_a_loaded_component_is_used_like_its_source(compiled: dict[str, Path], t
 
 
 def test_the_image_is_that_of_the_variable(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "trainwright.components.build", str(tmp_path)]
+    command = [sys.executable, "-m", "trainwright.pipelines.build", str(tmp_path)]
     environ = {**os.environ, "TRAINWRIGHT_IMAGE": "registry.example.com/steps:1"}
     done = subprocess.run(command, capture_output=True, text=True, check=True, env=environ)
     assert len(done.stdout.splitlines()) == len(COMPILED)

@@ -76,11 +76,13 @@ def left_jobs(cluster: Cluster, namespace: str | None, left: LeftJobs) -> list[O
 def clean(cluster: Cluster, jobs: list[Obj], policy: CancelPolicy, *, timeout_seconds: float = 0.0) -> Iterator[CleanedJob]:
     """Cancel the jobs one after the other; yield what became of each. An error with one does not keep the others running.
 
-    `timeout_seconds` is the time to wait for the pods of each. Suspended jobs are resumed when their step is run again.
+    Transient errors are retried, for half a minute in total. `timeout_seconds` is the time to wait for the pods of each job.
+    Suspended jobs are resumed when their step is run again.
     """
+    retrying = RetryingCluster(cluster)
     for job in jobs:
         try:
-            yield described(job, str(cancel_job(cluster, job, policy, timeout_seconds=timeout_seconds)))
+            yield described(job, str(cancel_job(retrying, job, policy, timeout_seconds=timeout_seconds)))
         except ApiError as error:
             yield described(job, f"it could not be stopped: {error.message}", failed=True)
 

@@ -9,7 +9,7 @@ import logging
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from trainwright.checkpoints.errors import CheckpointError, PromotionConflict
 from trainwright.checkpoints.promotion import CHAMPION, Alias, AliasRecord, Promotion
@@ -17,18 +17,18 @@ from trainwright.checkpoints.promotion import CHAMPION, Alias, AliasRecord, Prom
 DATA = "dataset_digest"
 """The figure that names the data of an evaluation: figures of other data are not compared."""
 _TRIES = 5
-Rule = Literal["better", "always"]
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Gate:
-    """When a candidate is promoted. `metric` is a figure of both evaluations; the candidate must be better by `margin` at least.
+    """When a candidate is promoted: `rule` is better or always. `metric` is a figure of both evaluations, by which the candidate must
+    be better, by `margin` at least.
 
-    With the rule `always` nothing is compared. Without a model in use, a candidate is promoted if it has the figure.
+    With the rule always nothing is compared. Without a model in use, a candidate is promoted if it has the figure.
     """
 
-    rule: Rule = "better"
+    rule: str = "better"
     metric: str = "loss"
     greater_is_better: bool = False
     margin: float = 0.0

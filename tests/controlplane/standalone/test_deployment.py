@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ from trainwright.api.kinds import (
     TRAINJOB,
     VOLCANO_GROUP,
 )
+from trainwright.api.waiter_lease import renewal_patch
 from trainwright.cli import app
 from trainwright.controlplane.plane import ControlPlane
 from trainwright.controlplane.standalone.requirements import RequirementsNotMet, check
@@ -105,6 +107,10 @@ def test_the_rights_are_those_that_a_run_asks_for(others_plane: ControlPlane, st
     create(others_plane, "own", runtimeRef={"name": "own", "kind": "TrainingRuntime"})
     create(others_plane, "late", "sleep 60", activeDeadlineSeconds=1)
     create(others_plane, "taken")
+    create(others_plane, "left", "sleep 60")
+    long_ago = renewal_patch(cluster.get(TRAINJOB, "left", "default"), 60, datetime.now(UTC) - timedelta(hours=1))
+    cluster.patch(TRAINJOB, "left", long_ago, "default")
+    eventually(lambda: cluster.get(TRAINJOB, "left", "default")["spec"].get("suspend"))
     create(others_plane, "mpi", runtimeRef={"name": "deepspeed-distributed"}, suspend=True)
     for policy in ("volcano", "coscheduling"):
         create(others_plane, policy, runtimeRef={"name": policy}, suspend=True)
@@ -166,7 +172,11 @@ def test_the_self_check_asks_what_the_manifests_grant() -> None:
         ("update leases.coordination.k8s.io", "trainwright-controller"),
     }
     unchecked = {(verb, named(group, resource)) for verb, group, resource in cluster.rbac.granted() - cluster.rbac.used}
-    optional = {("list", "leases.coordination.k8s.io"), *(right for right in granted() if "podgroups" in right[1])}
+    optional = {
+        ("list", "leases.coordination.k8s.io"),
+        ("patch", TRAINJOB.resource),
+        *(right for right in granted() if "podgroups" in right[1]),
+    }
     assert unchecked == UNASKED | optional
 
 

@@ -1,4 +1,4 @@
-"""Compiles every component and pipeline to YAML: `python -m trainwright.components.build FOLDER`, or `make components`.
+"""Compiles every component and pipeline to YAML: `python -m trainwright.pipelines.build FOLDER`, or `make components`.
 
 The files are what `kfp.components.load_component_from_file` and the upload form of Kubeflow Pipelines take. The variable
 TRAINWRIGHT_IMAGE names the image of the steps.
