@@ -174,3 +174,49 @@ def test_who_may_not_see_pods_has_stopped_it_all_the_same(cluster: EmbeddedClust
     assert words.endswith("its pods could not be checked: not you")
     assert current(cluster, job)["spec"]["suspend"] is True
     assert cancel_owned_job(Watched(cluster, refuses=JOBSET), job, CancelPolicy.suspend).startswith("it is suspended")  # type: ignore[arg-type]
+
+
+def queued(cluster: EmbeddedCluster, request_of: Callable[..., TrainRequest]) -> Job:
+    return submit_or_adopt(cluster, request_of(queue_name="team"), Identity("o", "r", "queued"), "default").trainjob
+
+
+def test_a_job_that_still_waits_in_its_queue_is_deleted(
+    cluster: EmbeddedCluster, request_of: Callable[..., TrainRequest]
+) -> None:
+    job = queued(cluster, request_of)
+    assert "still in its queue" in cancel_owned_job(cluster, job, CancelPolicy.suspend, timeout_seconds=0)
+    assert not [each for each in cluster.list(TRAINJOB).items if not each["metadata"].get("deletionTimestamp")]
+
+
+def test_a_job_that_its_queue_has_stopped_again_is_left_to_its_owner(
+    cluster: EmbeddedCluster, request_of: Callable[..., TrainRequest]
+) -> None:
+    job = queued(cluster, request_of)
+    for suspend in (False, True):
+        cluster.patch(TRAINJOB, name_of(job), {"spec": {"suspend": suspend}}, "default")
+    assert "may start it again" in cancel_owned_job(cluster, job, CancelPolicy.suspend, timeout_seconds=0)
+    assert current(cluster, job)["spec"]["suspend"] is True
+
+
+def test_a_job_that_is_admitted_while_it_is_cancelled_is_suspended(
+    cluster: EmbeddedCluster, request_of: Callable[..., TrainRequest]
+) -> None:
+    job = queued(cluster, request_of)
+
+    def admit() -> None:
+        cluster.patch(TRAINJOB, name_of(job), {"spec": {"suspend": False}}, "default")
+
+    watched: Any = Watched(cluster, before_delete=admit)
+    assert "it is suspended" in cancel_owned_job(watched, job, CancelPolicy.suspend, timeout_seconds=0)
+    assert current(cluster, job)["spec"]["suspend"] is True
+
+
+def test_a_job_of_a_queue_that_may_not_be_deleted_is_named(
+    cluster: EmbeddedCluster, request_of: Callable[..., TrainRequest]
+) -> None:
+    def refuse() -> None:
+        raise Forbidden("not you")
+
+    job = queued(cluster, request_of)
+    watched: Any = Watched(cluster, before_delete=refuse)
+    assert "may start it again" in cancel_owned_job(watched, job, CancelPolicy.suspend, timeout_seconds=0)

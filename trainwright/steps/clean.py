@@ -16,7 +16,7 @@ from trainwright.api.waiter_lease import is_abandoned
 from trainwright.cluster.protocol import Cluster
 from trainwright.cluster.retrying import RetryingCluster
 from trainwright.jobs.state.label_values import label_value
-from trainwright.jobs.wait.cancel import CancelPolicy, cancel_job
+from trainwright.jobs.wait.cancel import CancelPolicy, cancel_owned_job
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ def clean(cluster: Cluster, jobs: list[Obj], policy: CancelPolicy, *, timeout_se
     retrying = RetryingCluster(cluster)
     for job in jobs:
         try:
-            yield described(job, str(cancel_job(retrying, job, policy, timeout_seconds=timeout_seconds)))
+            yield described(job, cancel_owned_job(retrying, job, policy, timeout_seconds=timeout_seconds))
         except ApiError as error:
             yield described(job, f"it could not be stopped: {error.message}", failed=True)
 

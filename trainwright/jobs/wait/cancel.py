@@ -10,9 +10,9 @@ import time
 from dataclasses import dataclass, replace
 
 from trainwright.api import names
-from trainwright.api.errors import ApiError, Conflict, NotFound
+from trainwright.api.errors import ApiError, Conflict, Forbidden, NotFound
 from trainwright.api.kinds import JOBSET, TRAINJOB
-from trainwright.api.objects import Obj, annotations_of, is_deleting, name_of, namespace_of, uid_of
+from trainwright.api.objects import Obj, annotations_of, is_deleting, labels_of, name_of, namespace_of, uid_of
 from trainwright.api.phase import phase_of
 from trainwright.cluster.protocol import Cluster
 from trainwright.jobs.state.pods import pods_of
@@ -41,6 +41,8 @@ class CancelOutcome(enum.StrEnum):
     ended = "it had already ended"
     gone = "it no longer exists"
     foreign = "it was not created by Trainwright and is left unchanged"
+    dequeued = "it was still in its queue, which would have started it later: it is deleted"
+    queued = "its queue has suspended it, and may start it again: delete it to prevent that"
 
 
 @dataclass(frozen=True)
@@ -68,7 +70,11 @@ class CancelResult:
 def cancel_owned_job(
     cluster: Cluster, trainjob: Obj, policy: CancelPolicy, *, timeout_seconds: float = POD_TERMINATION_SECONDS
 ) -> str:
-    """Cancel a job, unless it has no owner annotation of Trainwright; returns the outcome as text. Raises ApiError."""
+    """Cancel a job, unless it has no owner annotation of Trainwright; returns the outcome as text. Raises ApiError.
+
+    A job that its queue has never admitted is deleted instead of suspended: suspension is how it waits, and the queue would start it
+    later. Its step submits it again.
+    """
     if policy is not CancelPolicy.keep:
         try:
             current = cluster.get(TRAINJOB, name_of(trainjob), namespace_of(trainjob))
@@ -76,7 +82,38 @@ def cancel_owned_job(
             return str(CancelResult(CancelOutcome.gone))
         if uid_of(current) == uid_of(trainjob) and names.OWNER_ANNOTATION not in annotations_of(current):
             return str(CancelResult(CancelOutcome.foreign))
+        if policy is CancelPolicy.suspend and uid_of(current) == uid_of(trainjob) and _is_queued(current):
+            return str(CancelResult(_leave_queue(cluster, current)))
     return str(cancel_job(cluster, trainjob, policy, timeout_seconds=timeout_seconds))
+
+
+def _is_queued(trainjob: Obj) -> bool:
+    """Whether its queue has suspended the job, and nobody else."""
+    is_suspended = bool(trainjob["spec"].get("suspend")) and names.SUSPENDED_BY_ANNOTATION not in annotations_of(trainjob)
+    return is_suspended and names.QUEUE_LABEL in labels_of(trainjob) and not phase_of(trainjob).is_final
+
+
+def _leave_queue(cluster: Cluster, trainjob: Obj) -> CancelOutcome:
+    """Delete a job that has never run, in this version: one that is admitted meanwhile is suspended by the next try.
+
+    A job that has run may own a claim with its checkpoints, so it is left to its owner.
+    """
+    if int(trainjob["metadata"].get("generation") or 0) > 1:
+        return CancelOutcome.queued
+    version = trainjob["metadata"]["resourceVersion"]
+    place = (TRAINJOB, name_of(trainjob), namespace_of(trainjob))
+    try:
+        cluster.delete(*place, propagation="Foreground", uid=uid_of(trainjob), resource_version=version)
+    except NotFound:
+        return CancelOutcome.gone
+    except Forbidden:
+        return CancelOutcome.queued
+    except Conflict:  # admitted, or only its status has changed
+        current = _current(cluster, trainjob)
+        if current is None:
+            return CancelOutcome.gone
+        return _leave_queue(cluster, current) if _is_queued(current) else _suspend(cluster, current)
+    return CancelOutcome.dequeued
 
 
 def cancel_job(cluster: Cluster, trainjob: Obj, policy: CancelPolicy, *, timeout_seconds: float) -> CancelResult:

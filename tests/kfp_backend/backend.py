@@ -1,0 +1,175 @@
+"""A stand-in for the part of Kubeflow Pipelines that runs the steps of a pipeline: pods, retries, termination, the exit handler.
+
+Facts about a real one are in the reference `real-cluster.md`, section 3. There is no driver, no cache and no artifact store.
+"""
+
+from __future__ import annotations
+
+import enum
+import json
+import threading
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from step_pod import GRACE_SECONDS, StepPod, Workflow
+from step_program import StepProgram, step_program
+
+from trainwright.cluster.protocol import Cluster
+from trainwright.components import clean_up
+
+RETRIES = 2
+_WAIT_SECONDS = 60.0
+
+
+class RetryPolicy(enum.StrEnum):
+    """When a step is tried again, up to twice. Backends as they are installed retry only what was lost."""
+
+    on_error = "OnError"
+    always = "Always"
+
+
+@dataclass(frozen=True)
+class StepEnd:
+    """How a step has ended: `message` is that of its last container, `outputs` are there only after a success."""
+
+    succeeded: bool
+    exit_code: int
+    message: str
+    log: str
+    outputs: dict[str, Any] = field(default_factory=dict)
+
+
+class Backend:
+    """Runs pipelines whose steps reach the cluster with `kubeconfig`. `close` ends what still runs."""
+
+    def __init__(self, cluster: Cluster, kubeconfig: Path, folder: Path):
+        self.cluster, self.kubeconfig, self.folder = cluster, kubeconfig, folder
+        self._runs: list[PipelineRun] = []
+
+    def run(self, *, kubeconfig: Path | None = None) -> PipelineRun:
+        """A new run of a pipeline."""
+        run = PipelineRun(self.cluster, self.folder, {"KUBECONFIG": str(kubeconfig or self.kubeconfig)})
+        self._runs.append(run)
+        return run
+
+    def close(self) -> None:
+        for run in self._runs:
+            run.close()
+
+
+class PipelineRun:
+    """A run, and its workflow. Several steps may run at once."""
+
+    def __init__(self, cluster: Cluster, folder: Path, environ: Mapping[str, str]):
+        self.id = str(uuid.uuid4())
+        self.workflow = Workflow(self.id, f"pipeline-{self.id[:5]}", str(uuid.uuid4()))
+        self._cluster, self._environ = cluster, environ
+        self._folder = folder / self.workflow.name
+        self._folder.mkdir(parents=True)
+        self.steps: list[RunningStep] = []
+        self.is_terminated = False
+        self.lock = threading.Lock()
+        """A run that is terminated starts no further try."""
+
+    def start(
+        self, component: Any, arguments: dict[str, Any], *, retry_policy: RetryPolicy = RetryPolicy.on_error
+    ) -> RunningStep:
+        """Start a step; returns when its first process runs."""
+        return self._start(step_program(component, arguments, self._outputs()), retry_policy)
+
+    def start_command(self, command: tuple[str, ...], *, retry_policy: RetryPolicy = RetryPolicy.on_error) -> RunningStep:
+        """As `start`, for a step that is no component."""
+        return self._start(StepProgram("command", command, self._outputs()), retry_policy)
+
+    def terminate(self) -> None:
+        """Terminate the run, as its user does: running pods get a signal, nothing is tried again."""
+        with self.lock:
+            self.is_terminated = True
+            for step in self.steps:
+                step.pod.terminate()
+
+    def finish(self, state: str, **arguments: Any) -> StepEnd:
+        """Run the exit handler. `state`: RUNNING after a termination, FAILED after a failure, else SUCCEEDED."""
+        self.is_terminated = False  # exit handlers run after a termination, too
+        error = {"error": {"message": "a step has failed", "code": 9}} if state == "FAILED" else {"error": {}}
+        status = {"state": state, "pipelineJobResourceName": self.id, "pipelineTaskName": "exit-handler-1", **error}
+        return self.start(clean_up, {"status": status, **arguments}).wait()
+
+    def processes(self) -> list[int]:
+        """What is left of the processes of all its steps."""
+        return [process for step in self.steps for pod in step.pods for process in pod.processes()]
+
+    def close(self) -> None:
+        self.is_terminated = True
+        for step in self.steps:
+            step.close()
+
+    def _outputs(self) -> Path:
+        return self._folder / f"step-{len(self.steps)}" / "outputs"
+
+    def _start(self, program: StepProgram, retry_policy: RetryPolicy) -> RunningStep:
+        def next_pod(number: int) -> StepPod:
+            return StepPod(self._cluster, self.workflow, program, number, program.folder.parent, self._environ)
+
+        program.folder.parent.mkdir(parents=True)
+        step = RunningStep(self, next_pod, retry_policy)
+        self.steps.append(step)
+        return step
+
+
+class RunningStep:
+    """A step, which is tried again as its policy says, with the same executor input. `pods` are its tries."""
+
+    def __init__(self, run: PipelineRun, next_pod: Callable[[int], StepPod], retry_policy: RetryPolicy):
+        self._run, self._next_pod, self._retry_policy = run, next_pod, retry_policy
+        self.pods: list[StepPod] = [next_pod(0)]
+        self._end: StepEnd | None = None
+        self._thread = threading.Thread(target=self._follow, name=f"step-{self.pod.name}", daemon=True)
+        self._thread.start()
+
+    @property
+    def pod(self) -> StepPod:
+        """The pod of the last try."""
+        return self.pods[-1]
+
+    def delete_pod(self) -> None:
+        """Delete the pod, as a drained node does."""
+        self.pod.delete()
+
+    def time_out(self) -> None:
+        """Let the step reach the deadline that was set on its task."""
+        self.pod.time_out()
+
+    def kill_program(self) -> None:
+        """Kill the step's program, as when its memory is exhausted."""
+        self.pod.kill_program()
+
+    def wait(self, seconds: float = _WAIT_SECONDS + GRACE_SECONDS) -> StepEnd:
+        """Wait until the step has ended and is not tried again."""
+        self._thread.join(seconds)
+        assert self._end is not None, f"the step still runs after {seconds} s:\n{self.log()}"
+        return self._end
+
+    def log(self) -> str:
+        """What all tries have written while their launcher read it."""
+        return "".join(pod.log.read_text("utf-8", errors="replace") for pod in self.pods)
+
+    def close(self) -> None:
+        self.pod.kill()
+        self._thread.join(_WAIT_SECONDS)
+
+    def _follow(self) -> None:
+        while True:
+            pod = self.pod
+            code = pod.wait()
+            is_retried = pod.was_deleted or (bool(code) and not pod.reason and self._retry_policy is RetryPolicy.always)
+            with self._run.lock:
+                if self._run.is_terminated or not is_retried or len(self.pods) > RETRIES:
+                    break
+                self.pods.append(self._next_pod(len(self.pods)))
+        succeeded = code == 0 and not pod.was_deleted and not pod.reason
+        outputs = json.loads(pod.published.read_bytes()) if succeeded and pod.published.exists() else {}
+        self._end = StepEnd(succeeded, code, pod.message, self.log(), outputs.get("parameterValues") or {})

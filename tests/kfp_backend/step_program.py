@@ -1,0 +1,70 @@
+"""What a step runs: the command of a component with its executor input, as the driver and the launcher make it."""
+
+from __future__ import annotations
+
+import functools
+import json
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+from kfp import compiler
+
+EXECUTOR_OUTPUT = "executor_output.json"
+_INPUT = "{{$}}"
+
+
+@dataclass(frozen=True)
+class StepProgram:
+    """`folder` has the outputs of the step; it is part of the executor input, so every try of the step has the same."""
+
+    name: str
+    command: tuple[str, ...]
+    folder: Path
+
+    @property
+    def executor_output(self) -> Path:
+        return self.folder / EXECUTOR_OUTPUT
+
+
+def step_program(component: Any, arguments: dict[str, Any], folder: Path) -> StepProgram:
+    """The program of a component; `arguments` are its parameters, others have their default."""
+    name, interface = component.name, _interface(component)
+    container = component.component_spec.implementation.container
+    told = json.dumps(_executor_input(interface, arguments, folder))
+    words = [*container.command, *(container.args or [])]
+    return StepProgram(name, tuple(word.replace(_INPUT, told) for word in words), folder)
+
+
+def _executor_input(interface: dict[str, Any], arguments: dict[str, Any], folder: Path) -> dict[str, Any]:
+    inputs, outputs = (interface.get(f"{part}Definitions") or {} for part in ("input", "output"))
+    known = inputs.get("parameters") or {}
+    assert arguments.keys() <= known.keys(), f"no parameters: {sorted(arguments.keys() - known.keys())}"
+    defaults = {name: _default(about) for name, about in known.items() if "defaultValue" in about}
+    artifacts = {
+        name: {"artifacts": [{"name": name, "type": about["artifactType"], "uri": str(folder / name), "metadata": {}}]}
+        for name, about in (outputs.get("artifacts") or {}).items()
+    }
+    parameters = {name: {"outputFile": str(folder / name)} for name in outputs.get("parameters") or {}}
+    return {
+        "inputs": {"parameterValues": {**defaults, **arguments}},
+        "outputs": {"parameters": parameters, "artifacts": artifacts, "outputFile": str(folder / EXECUTOR_OUTPUT)},
+    }
+
+
+def _default(about: dict[str, Any]) -> Any:
+    """A default as the backend hands it on: the compiler writes every number as a float."""
+    return int(about["defaultValue"]) if about["parameterType"] == "NUMBER_INTEGER" else about["defaultValue"]
+
+
+@functools.cache
+def _interface(component: Any) -> dict[str, Any]:
+    """Inputs and outputs of a component in its compiled form."""
+    with tempfile.TemporaryDirectory() as folder:
+        target = Path(folder) / "compiled.yaml"
+        compiler.Compiler().compile(component, str(target))
+        (found,) = next(yaml.safe_load_all(target.read_text("utf-8")))["components"].values()
+    interface: dict[str, Any] = found
+    return interface
