@@ -22,6 +22,7 @@ from typer.testing import CliRunner
 from trainwright.api.errors import Unauthorized
 from trainwright.cli import app
 from trainwright.jobs.diagnosis.exit_codes import ExitCode
+from trainwright.pipeline_runs.errors import BadPipeline
 
 DOCUMENTED = {int(code) for code in ExitCode} | {5, 6}
 """docs/exit-codes.md, and those of `trainwright controller --help`."""
@@ -130,6 +131,8 @@ FILES: dict[str, bytes] = {
     "legacy-name.yaml": b"apiVersion: kubeflow.org/v1\nkind: MPIJob\nmetadata: 7\nspec: 1\n",
     "markup.yaml": (_TRAINJOB % (1, 1, 1)).replace("good", '"[/red]\\e]0;x\\a"').encode(),
     "code.py": b"def f(:\n",
+    "pipeline.yaml": b"pipelineInfo: {name: good}\nschemaVersion: 2.1.0\ndeploymentSpec: {executors: {}}\n"
+    b"root: {dag: {tasks: {}}, inputDefinitions: {parameters: {a: {parameterType: LIST}}}}\n",
 } | {
     f"quantity-{index}.yaml": (_TRAINJOB % (1, f'"{value}"', 1)).encode()
     for index, value in enumerate(
@@ -149,12 +152,15 @@ _FINE = {
     "root": "file:///exports",
     "one": "file:///exports/run/checkpoint-1",
     "other": "file:///exports/run/checkpoint-2",
+    "pipeline": "pipeline.yaml",
 }
 _USUAL = {
     ("submit",): ("--runtime=torch-distributed", "--command=true"),
     ("runtimes", "list"): ("--cluster",),
     ("rbac",): ("--for=kfp",),
     ("checkpoints", "prune"): ("--keep-last=1",),
+    ("pipeline", "run"): ("--host=http://127.0.0.1:1", "--param=a=[]", "--wait"),
+    ("schedule", "kfp"): ("pipeline.yaml", "--host=http://127.0.0.1:1", "--param=a=[]", "--cron=0 0 3 * * *"),
 }
 """Options without which a command would end before it looks at others."""
 _ESCAPES = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
@@ -211,7 +217,7 @@ def _parameters(command: Any, path: tuple[str, ...]) -> Iterator[Parameter]:
         if getattr(one, "is_flag", False):
             continue
         option = "" if one.param_type_name == "argument" else max(one.opts, key=len)
-        others = [word for word in _USUAL.get(path, ()) if not option or not word.startswith(option)]
+        others = [word for word in _USUAL.get(path, ()) if (not word.startswith(option) if option else word.startswith("-"))]
         for other in command.params:
             if other.param_type_name == "argument" and (other is one or other.required):
                 others.append(f"{{{other.name}}}" if other is one else _FINE[other.name])
@@ -223,7 +229,11 @@ def _parameters(command: Any, path: tuple[str, ...]) -> Iterator[Parameter]:
 def values_of(parameter: Parameter) -> list[str]:
     """Return the hostile values for a parameter: files for those that read one, else all texts."""
     return [
-        *(_PATHS if parameter.name in ("filename", "code", "func", "kubeconfig", "queues", "restore") else ()),
+        *(
+            _PATHS
+            if parameter.name in ("filename", "code", "func", "kubeconfig", "queues", "restore", "pipeline", "params")
+            else ()
+        ),
         *NUMBERS,
         *TEXTS,
     ]
@@ -243,6 +253,7 @@ def isolated_environment(folder: Path) -> Iterator[None]:
         for target, effect in (
             ("trainwright.cluster.kubernetes_cluster.KubernetesCluster._exchange", Unauthorized("scripted: nobody is accepted")),
             ("trainwright.controlplane.lifecycle.start", OSError("scripted: no processes are started")),
+            ("trainwright.pipeline_runs.source.run_program", BadPipeline("scripted: no processes are started")),
             ("trainwright.cli.controlplane._run_in_foreground", lambda _: 0),
             ("trainwright.controlplane.standalone.process.run", lambda *_: 0),
             ("trainwright.cli.controller.signal.signal", lambda *_: None),

@@ -15,7 +15,7 @@ from waiting import eventually
 from trainwright.api.kinds import CONFIG_MAP, POD
 from trainwright.api.objects import labels_of, name_of, owners_of, uid_of
 
-pytestmark = pytest.mark.medium
+pytestmark = pytest.mark.slow
 # Says in a file that it runs, and after a signal for how long it goes on; what it prints then, nobody reads.
 STUBBORN = """
 import os, pathlib, signal, sys, time

@@ -22,6 +22,7 @@ from trainwright.cli import (
     waiting,
 )
 from trainwright.cli.checkpoint_commands import catalog, register, transfer
+from trainwright.cli.pipeline_commands import pipelines, schedules
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -48,6 +49,8 @@ _MODULES = (
     transfer,
     catalog,
     register,
+    pipelines,
+    schedules,
 )
 for module in _MODULES:
     module.register(app)

@@ -1,0 +1,435 @@
+"""A small server with the v2beta1 API of Kubeflow Pipelines, as kfp's client calls it, on loopback, with scripted faults.
+
+Shapes are those of kfp_server_api's models; rules (page tokens that carry the filter, filters that are decoded once more, conflicts of
+names, 64-bit numbers as texts, defaults that are filled in) are those of the real server's source.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import itertools
+import json
+import re
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from email.parser import BytesParser
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qs, unquote_plus, urlsplit
+
+import yaml
+
+Obj = dict[str, Any]
+DEFAULT_PAGE, LARGEST_PAGE = 20, 200
+_API = "/apis/v2beta1"
+_EPOCH = 1_800_000_000
+_CODES = {400: 3, 401: 16, 403: 7, 404: 5, 409: 6, 429: 8, 500: 13, 503: 14}
+"""Of gRPC, by status."""
+_FINAL = ("SUCCEEDED", "FAILED", "SKIPPED", "CANCELED")
+
+
+class Refused(Exception):
+    """The server refuses the request."""
+
+    def __init__(self, status: int, message: str):
+        super().__init__(message)
+        self.status, self.message = status, message
+
+
+@dataclass
+class Fault:
+    """What some requests meet instead of, or besides, their answer.
+
+    `kind`: a status; `html` (a page of something else), `redirect`, `drop-before` and `drop-after` (the connection is closed before or
+    after the request is carried out), `taken` (another client has done the same just before), or `slow` (the answer comes after
+    `seconds`).
+    """
+
+    kind: int | str
+    times: int = 10**9
+    method: str = ""
+    path: str = ""
+    """A regular expression, searched in the path."""
+    seconds: float = 0.0
+    headers: dict[str, str] = field(default_factory=dict)
+    message: str = "scripted"
+
+    def meets(self, method: str, path: str) -> bool:
+        return self.times > 0 and self.method in ("", method) and re.search(self.path, path) is not None
+
+
+class KfpApiServer:
+    """The state of the server, its switches, and what it was asked. Objects are dicts as they go over the wire."""
+
+    def __init__(self) -> None:
+        self.experiments: dict[str, Obj] = {}
+        self.pipelines: dict[str, Obj] = {}
+        self.versions: dict[str, Obj] = {}
+        self.runs: dict[str, Obj] = {}
+        self.recurring_runs: dict[str, Obj] = {}
+        self.faults: list[Fault] = []
+        self.requests: list[tuple[str, str, dict[str, str]]] = []
+        """Method, path and query of each request."""
+        self.authorizations: list[str] = []
+        self.token = ""
+        """If set, requests need it as bearer token."""
+        self.multi_user = False
+        self.largest_page = LARGEST_PAGE
+        self.seconds_per_object = 1
+        """By how much the clock goes on for each object that is created; servers keep whole seconds."""
+        self.run_states: list[Obj] = [{"state": "SUCCEEDED"}]
+        """What each further GET of a run finds changed in it; the last stays."""
+        self.lock = threading.RLock()
+        self.closing = threading.Event()
+        self.url = ""
+        self._seconds = itertools.count()
+
+    def now(self) -> str:
+        seconds = _EPOCH + next(self._seconds) * self.seconds_per_object
+        return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
+
+    def named(self, kind: dict[str, Obj], name: str) -> list[Obj]:
+        return [each for each in kind.values() if each["display_name"] == name]
+
+    def calls(self, method: str, path: str) -> list[tuple[str, str, dict[str, str]]]:
+        """Return the requests of this method whose path matches a regular expression."""
+        return [call for call in self.requests if call[0] == method and re.search(path, call[1])]
+
+    def add_recurring_run(self, **fields: Any) -> Obj:
+        """Create a recurring run as another client would."""
+        one = {
+            "recurring_run_id": str(uuid.uuid4()),
+            "created_at": self.now(),
+            "mode": "ENABLE",
+            "status": "ENABLED",
+            "trigger": {"cron_schedule": {"cron": "0 0 * * * *"}},
+            "max_concurrency": "10",
+            **fields,
+        }
+        self.recurring_runs[one["recurring_run_id"]] = one
+        return one
+
+    # Requests.
+
+    def handle(self, method: str, path: str, query: dict[str, str], body: bytes, content_type: str) -> Obj:
+        """Carry out a request. Raises Refused."""
+        for wanted_method, pattern, handler in self._routes():
+            if method == wanted_method and (found := re.fullmatch(_API + pattern, path)):
+                with self.lock:
+                    if "upload" in pattern:
+                        return handler(query, body, content_type)
+                    return handler(*found.groups(), query, json.loads(body) if body else {})
+        raise Refused(404, "Not Found")
+
+    def _routes(self) -> Iterator[tuple[str, str, Callable[..., Obj]]]:
+        one = "/([^/:]+)"
+        yield "GET", "/healthz", lambda _q, _b: {"commit_sha": "unknown", "tag_name": "2.17.0", "multi_user": self.multi_user}
+        yield "GET", "/experiments", lambda q, _: self._list("experiments", self.experiments, q)
+        yield "POST", "/experiments", lambda _, b: self._create_named(self.experiments, "experiment_id", b, "Experiment")
+        yield "GET", f"/experiments{one}", lambda i, _q, _b: self._get(self.experiments, i)
+        yield "GET", "/pipelines", lambda q, _: self._list("pipelines", self.pipelines, q)
+        yield "POST", "/pipelines", lambda _, b: self._create_named(self.pipelines, "pipeline_id", b, "Pipeline")
+        yield "POST", "/pipelines/upload_version", self._upload_version
+        yield "POST", "/pipelines/upload", self._upload
+        yield "GET", f"/pipelines{one}", lambda i, _q, _b: self._get(self.pipelines, i)
+        yield "GET", f"/pipelines{one}/versions", self._list_versions
+        yield "GET", f"/pipelines{one}/versions{one}", lambda _p, i, _q, _b: self._get(self.versions, i)
+        yield "DELETE", f"/pipelines{one}/versions{one}", lambda _p, i, _q, _b: self._delete(self.versions, i)
+        yield "GET", "/runs", lambda q, _: self._list("runs", self.runs, q)
+        yield "POST", "/runs", lambda _, b: self._create_run(b)
+        yield "GET", f"/runs{one}", lambda i, _q, _b: self._get_run(i)
+        yield "DELETE", f"/runs{one}", lambda i, _q, _b: self._delete(self.runs, i)
+        yield "POST", f"/runs{one}:terminate", lambda i, _q, _b: self._get(self.runs, i).update(state="CANCELING") or {}
+        yield "GET", "/recurringruns", lambda q, _: self._list("recurring_runs", self.recurring_runs, q)
+        yield "POST", "/recurringruns", lambda _, b: self._create_recurring_run(b)
+        yield "GET", f"/recurringruns{one}", lambda i, _q, _b: self._get(self.recurring_runs, i)
+        yield "DELETE", f"/recurringruns{one}", self._delete_recurring_run
+        yield "POST", f"/recurringruns{one}:enable", lambda i, _q, _b: self._set_mode(i, "ENABLE")
+        yield "POST", f"/recurringruns{one}:disable", lambda i, _q, _b: self._set_mode(i, "DISABLE")
+
+    def _get(self, kind: dict[str, Obj], key: str) -> Obj:
+        if key not in kind:
+            raise Refused(404, f"ResourceNotFoundError: {key} not found")
+        return kind[key]
+
+    def _delete(self, kind: dict[str, Obj], key: str) -> Obj:
+        self._get(kind, key)
+        del kind[key]
+        return {}
+
+    def _list(self, name: str, kind: dict[str, Obj], query: dict[str, str], **fields: str) -> Obj:
+        namespace = query.get("namespace", "")
+        if namespace and not self.multi_user:
+            raise Refused(400, "Invalid input error: In single-user mode, namespace cannot be used as a filter")
+        if self.multi_user and not (namespace or query.get("experiment_id") or fields):
+            raise Refused(400, "Invalid input error: a namespace is required in multi-user mode")
+        accept = _filter(query.get("filter", ""))
+        wanted = {**fields, **{key: query[key] for key in ("namespace", "experiment_id") if query.get(key)}}
+        found = [each for each in kind.values() if accept(each) and all(each.get(key) == value for key, value in wanted.items())]
+        found.sort(key=lambda each: (each["created_at"], json.dumps(each, sort_keys=True)))
+        start = 0
+        if token := query.get("page_token", ""):
+            state = json.loads(base64.b64decode(token))
+            if state["filter"] != query.get("filter", ""):
+                raise Refused(400, "page token does not match the supplied sort by and/or filtering criteria")
+            start = state["start"]
+        size = min(int(query.get("page_size") or DEFAULT_PAGE) or DEFAULT_PAGE, self.largest_page)
+        answer: Obj = {"total_size": len(found)}
+        if page := found[start : start + size]:
+            answer[name] = page
+        if start + size < len(found):
+            state = {"start": start + size, "filter": query.get("filter", "")}
+            answer["next_page_token"] = base64.b64encode(json.dumps(state).encode()).decode()
+        return answer
+
+    def _check_namespace(self, body: Obj) -> None:
+        if self.multi_user and not body.get("namespace"):
+            raise Refused(400, "Invalid input error: the namespace is empty")
+        if body.get("namespace") and not self.multi_user:
+            raise Refused(400, "Invalid input error: In single-user mode, the namespace must be empty")
+
+    def _create_named(self, kind: dict[str, Obj], key: str, body: Obj, what: str) -> Obj:
+        self._check_namespace(body)
+        if not body.get("display_name"):
+            raise Refused(400, f"Invalid input error: {what} must have a non-empty name")
+        if any(each.get("namespace") == body.get("namespace") for each in self.named(kind, body["display_name"])):
+            raise Refused(409, f"Already exist error: Failed to create a new {what.lower()}. The name already exists.")
+        one = {**body, key: str(uuid.uuid4()), "created_at": self.now()}
+        kind[one[key]] = one
+        return one
+
+    def _upload(self, query: dict[str, str], body: bytes, content_type: str) -> Obj:
+        spec = _uploaded(body, content_type)
+        name = query.get("name") or spec["pipelineInfo"]["name"]
+        pipeline = self._create_named(
+            self.pipelines,
+            "pipeline_id",
+            {"display_name": name, **({"namespace": query["namespace"]} if query.get("namespace") else {})},
+            "Pipeline",
+        )
+        self._add_version(pipeline["pipeline_id"], name, spec)
+        return pipeline
+
+    def _upload_version(self, query: dict[str, str], body: bytes, content_type: str) -> Obj:
+        if query.get("pipelineid") not in self.pipelines:
+            raise Refused(400, "Failed to create a pipeline version")
+        return self._add_version(query["pipelineid"], query["name"], _uploaded(body, content_type))
+
+    def _add_version(self, pipeline_id: str, name: str, spec: Obj) -> Obj:
+        if any(each["pipeline_id"] == pipeline_id for each in self.named(self.versions, name)):
+            raise Refused(409, "Failed to create a pipeline version")
+        one = {
+            "pipeline_id": pipeline_id,
+            "pipeline_version_id": str(uuid.uuid4()),
+            "display_name": name,
+            "created_at": self.now(),
+            "pipeline_spec": spec,
+        }
+        self.versions[one["pipeline_version_id"]] = one
+        return one
+
+    def _list_versions(self, pipeline_id: str, query: dict[str, str], _body: Obj) -> Obj:
+        self._get(self.pipelines, pipeline_id)
+        return self._list("pipeline_versions", self.versions, query, pipeline_id=pipeline_id)
+
+    def _check_source(self, body: Obj) -> None:
+        if body.get("experiment_id") not in self.experiments:
+            raise Refused(404, "ResourceNotFoundError: Experiment not found")
+        reference = body.get("pipeline_version_reference")
+        if (reference is None) == (body.get("pipeline_spec") is None):
+            raise Refused(400, "Invalid input error: either a pipeline spec or a pipeline version reference is required")
+        if reference is not None:
+            version = self._get(self.versions, reference.get("pipeline_version_id", ""))
+            if version["pipeline_id"] != reference.get("pipeline_id"):
+                raise Refused(400, "Invalid input error: the version is of another pipeline")
+
+    def _create_run(self, body: Obj) -> Obj:
+        self._check_source(body)
+        one = {**body, "run_id": str(uuid.uuid4()), "created_at": self.now(), "state": "PENDING", "storage_state": "AVAILABLE"}
+        one.setdefault("service_account", "pipeline-runner")
+        one["finished_at"] = "1970-01-01T00:00:00Z"
+        one["next_state"] = 0
+        self.runs[one["run_id"]] = one
+        return _public(one)
+
+    def _get_run(self, key: str) -> Obj:
+        one = self._get(self.runs, key)
+        if self.run_states:
+            one.update(self.run_states[min(one["next_state"], len(self.run_states) - 1)])
+            one["next_state"] += 1
+        return _public(one)
+
+    def _create_recurring_run(self, body: Obj) -> Obj:
+        self._check_namespace(body)
+        self._check_source(body)
+        if not body.get("display_name"):
+            raise Refused(400, "Invalid input error: Recurring run's name cannot be empty")
+        if not 1 <= int(body.get("max_concurrency") or 0) <= 10:
+            raise Refused(400, "Invalid input error: Max concurrency of a recurring run must be at least 1 and at most 10")
+        if len(body["trigger"]["cron_schedule"]["cron"].split()) not in (5, 6):
+            raise Refused(400, "Invalid input error: Schedule cron is not a supported format")
+        one = {**body, "recurring_run_id": str(uuid.uuid4()), "created_at": self.now()}
+        one["max_concurrency"] = str(one["max_concurrency"])
+        one.setdefault("service_account", "pipeline-runner")
+        one["mode"] = "ENABLE" if body.get("mode") == "ENABLE" else "DISABLE"
+        one["status"] = f"{one['mode']}D"
+        self.recurring_runs[one["recurring_run_id"]] = one
+        return one
+
+    def _set_mode(self, key: str, mode: str) -> Obj:
+        self._get(self.recurring_runs, key).update(mode=mode, status=f"{mode}D")
+        return {}
+
+    def _delete_recurring_run(self, key: str, query: dict[str, str], _body: Obj) -> Obj:
+        """Workflows belong to their schedule: the garbage collector ends them with it, unless they are orphaned."""
+        if query.get("propagation_policy") != "ORPHAN":
+            for run in self.runs.values():
+                if run.get("recurring_run_id") == key and run["state"] not in _FINAL:
+                    run["state"] = "FAILED"
+        return self._delete(self.recurring_runs, key)
+
+
+@contextmanager
+def kfp_api_server(tls: Any = None) -> Iterator[KfpApiServer]:
+    """Serve on loopback until the block ends; `tls` is an ssl.SSLContext."""
+    state = KfpApiServer()
+
+    class Handler(_Handler):
+        server_state = state
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    if tls is not None:
+        server.socket = tls.wrap_socket(server.socket, server_side=True)
+    state.url = f"{'https' if tls else 'http'}://127.0.0.1:{server.server_port}"
+    thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
+    thread.start()
+    try:
+        yield state
+    finally:
+        state.closing.set()
+        server.shutdown()
+        server.server_close()
+        thread.join(10)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    server_state: KfpApiServer
+
+    def log_message(self, *_: object) -> None:
+        """Print nothing."""
+
+    def _serve(self) -> None:
+        state = self.server_state
+        parts = urlsplit(self.path)
+        query = {key: values[-1] for key, values in parse_qs(parts.query, keep_blank_values=True).items()}
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        with state.lock:
+            state.requests.append((self.command, parts.path, query))
+            state.authorizations.append(self.headers.get("Authorization") or "")
+            fault = next((each for each in state.faults if each.meets(self.command, parts.path)), None)
+            if fault is not None:
+                fault.times -= 1
+        if fault is not None and self._meets(fault):
+            return
+        token = (self.headers.get("Authorization") or "").removeprefix("Bearer ")
+        if state.token and token != state.token:
+            self._refuse(401, f"Request header error: there is no user identity in {token}")
+            return
+        is_upload = "/upload" in parts.path
+        try:
+            answer = state.handle(self.command, parts.path, query, body, self.headers.get("Content-Type") or "")
+        except Refused as error:
+            self._refuse(error.status, error.message, is_upload=is_upload)
+            return
+        if fault is not None and fault.kind == "drop-after":
+            self.close_connection = True
+            return
+        if fault is not None and fault.kind == "taken":
+            self._refuse(409, "Already exist error", is_upload=is_upload)
+            return
+        self._answer(200, json.dumps(answer).encode())
+
+    def do_GET(self) -> None:
+        self._serve()
+
+    def do_POST(self) -> None:
+        self._serve()
+
+    def do_DELETE(self) -> None:
+        self._serve()
+
+    def _meets(self, fault: Fault) -> bool:
+        """Whether the fault is the whole answer."""
+        if isinstance(fault.kind, int):
+            self._refuse(fault.kind, fault.message, headers=fault.headers)
+        elif fault.kind == "html":
+            self._answer(200, b"<!doctype html><html>Welcome</html>", "text/html")
+        elif fault.kind == "redirect":
+            self._answer(302, b"", "text/html", {"Location": "/dex/auth?client=kfp", **fault.headers})
+        elif fault.kind == "drop-before":
+            self.close_connection = True
+        else:
+            if fault.kind == "slow":
+                self.server_state.closing.wait(fault.seconds)
+            return False
+        return True
+
+    def _refuse(self, status: int, message: str, *, is_upload: bool = False, headers: dict[str, str] | None = None) -> None:
+        body: Obj = {"error_message": message, "error_details": ""}
+        if not is_upload:
+            body = {"error": message, "code": _CODES.get(status, 2), "message": message, "details": []}
+        self._answer(status, json.dumps(body).encode(), headers=headers)
+
+    def _answer(self, status: int, body: bytes, kind: str = "application/json", headers: dict[str, str] | None = None) -> None:
+        self.send_response(status)
+        for name, value in {"Content-Type": kind, "Content-Length": str(len(body)), **(headers or {})}.items():
+            self.send_header(name, value)
+        with contextlib.suppress(ConnectionError):  # of a client that has not waited
+            self.end_headers()
+            self.wfile.write(body)
+
+
+def _public(run: Obj) -> Obj:
+    return {key: value for key, value in run.items() if key != "next_state"}
+
+
+def _filter(text: str) -> Callable[[Obj], bool]:
+    """Return the test of a filter, which the real server decodes once more than other parameters."""
+    if not text:
+        return lambda _: True
+    predicates = json.loads(unquote_plus(text))["predicates"]
+
+    def accept(obj: Obj) -> bool:
+        for predicate in predicates:
+            wanted = predicate.get("string_value", predicate.get("stringValue"))
+            value = obj.get(predicate["key"])
+            if predicate["operation"] in ("EQUALS", 1):
+                if value != wanted:
+                    return False
+            elif predicate["operation"] in ("IS_SUBSTRING", 9):
+                if wanted not in str(value):
+                    return False
+            else:
+                raise Refused(400, f"Invalid input error: operation {predicate['operation']} is not supported here")
+        return True
+
+    return accept
+
+
+def _uploaded(body: bytes, content_type: str) -> Obj:
+    """Return the specification in the file of an upload."""
+    message = BytesParser().parsebytes(f"Content-Type: {content_type}\r\n\r\n".encode() + body)
+    for part in message.walk():
+        if part.get_param("name", header="content-disposition") == "uploadfile":
+            documents = list(yaml.safe_load_all(part.get_payload(decode=True)))
+            if isinstance(documents[0], dict) and "pipelineInfo" in documents[0]:
+                return documents[0] if len(documents) == 1 else {"pipeline_spec": documents[0], "platform_spec": documents[1]}
+    raise Refused(400, "Failed to read a pipeline spec file")

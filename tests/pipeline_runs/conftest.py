@@ -1,0 +1,93 @@
+"""A server with the API of Kubeflow Pipelines for each test, the command line in this process, and a tiny pipeline."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from kfp_api_server import KfpApiServer, kfp_api_server
+from pipeline_commands import Run
+from typer.testing import CliRunner, Result
+
+from trainwright.cli import app
+from trainwright.pipeline_runs.compiled import CompiledPipeline
+from trainwright.pipeline_runs.polling import Polling
+from trainwright.pipeline_runs.server import RetryPolicy
+from trainwright.pipeline_runs.source import compile_pipeline
+
+TINY = '''
+from kfp import dsl
+
+
+@dsl.component(base_image="python:3.11", install_kfp_package=False)
+def add(a: int, b: float) -> float:
+    return a + b
+
+
+@dsl.component(base_image="python:3.11")
+def describe(total: float, words: list, options: dict, loud: bool) -> str:
+    if options.get("fail"):
+        raise ValueError("asked to fail")
+    return f"{total} {words} {loud}"
+
+
+@dsl.pipeline(name="tiny", description="Adds and describes.")
+def tiny(a: int, b: float = 0.5, words: list = [], options: dict = {}, loud: bool = False, label: str = "2e-4") -> str:
+    """Add.
+
+    Args:
+        a: The first number.
+    """
+    with dsl.If(a != 0, name="not-zero"):
+        describe(total=1.0, words=words, options=options, loud=loud)
+    return describe(total=add(a=a, b=b).output, words=words, options=options, loud=loud).output
+'''
+
+
+@pytest.fixture
+def kfp() -> Iterator[KfpApiServer]:
+    with kfp_api_server() as server:
+        yield server
+
+
+@pytest.fixture(autouse=True)
+def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No waits of seconds, and nothing of the environment in which the tests are run."""
+    for name in ("KF_PIPELINES_ENDPOINT", "KFP_EXISTING_TOKEN", "KF_PIPELINES_SA_TOKEN_PATH", "SSL_CERT_FILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.delenv("KF_PIPELINES_DEFAULT_EXPERIMENT_NAME", raising=False)
+    monkeypatch.setattr("trainwright.pipeline_runs.server.RETRY_POLICY", RetryPolicy(2.0, 0.01, 0.05, read_seconds=1.0))
+    monkeypatch.setattr("trainwright.pipeline_runs.polling.POLLING", Polling(0.01, 0.05, 1.5, 5.0, 0.3))
+    monkeypatch.setattr("trainwright.pipeline_runs.submit._LOOK_UP_SECONDS", (0.01, 0.05, 0.5))
+
+
+@pytest.fixture
+def run() -> Run:
+    """Run a command; an exception that is no exit fails the test, since people would see a traceback."""
+
+    def invoke(*arguments: str, stdin: str | None = None) -> Result:
+        result = CliRunner().invoke(app, arguments, input=stdin)
+        assert result.exception is None or isinstance(result.exception, SystemExit), repr(result.exception)
+        return result
+
+    return invoke
+
+
+@pytest.fixture(scope="session")
+def tiny_source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    file = tmp_path_factory.mktemp("tiny") / "tiny_pipeline.py"
+    file.write_text(TINY, "utf-8")
+    return file
+
+
+@pytest.fixture(scope="session")
+def tiny(tiny_source: Path) -> CompiledPipeline:
+    return compile_pipeline(str(tiny_source))
+
+
+@pytest.fixture(scope="session")
+def tiny_yaml(tiny: CompiledPipeline, tmp_path_factory: pytest.TempPathFactory) -> str:
+    file = tmp_path_factory.mktemp("compiled") / "tiny.yaml"
+    file.write_text(tiny.text, "utf-8")
+    return str(file)

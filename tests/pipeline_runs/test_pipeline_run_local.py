@@ -1,0 +1,150 @@
+"""`trainwright pipeline run --local`: steps as processes of this environment, into which nothing is installed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from pipeline_commands import Run, has_ended
+from waiting import eventually
+
+from trainwright.pipeline_runs.compiled import CompiledPipeline
+from trainwright.pipeline_runs.errors import BadPipeline
+from trainwright.pipeline_runs.local_run import runnable_here
+from trainwright.pipeline_runs.source import compile_pipeline
+
+pytestmark = pytest.mark.slow
+SLOW = """
+from kfp import dsl
+
+
+@dsl.component(base_image="python:3.11", install_kfp_package=False)
+def wait(folder: str):
+    import os
+    import signal
+    import sys
+    import time
+
+    def stop(*_):
+        open(folder + "/stopped", "w").close()
+        sys.exit(3)
+
+    signal.signal(signal.SIGTERM, stop)
+    with open(folder + "/pid", "w") as file:
+        file.write(str(os.getpid()))
+    time.sleep(600)
+
+
+@dsl.pipeline(name="slow")
+def slow(folder: str):
+    wait(folder=folder)
+"""
+
+
+@pytest.fixture(autouse=True)
+def _in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def test_a_pipeline_runs_here_with_parameters_of_all_types(run: Run, tiny_yaml: str, tmp_path: Path) -> None:
+    given = ("--param", "a=3", "--param", 'words=["x"]', "--param", 'options={"deep": {"a": [1]}}', "--param", "loud=true")
+    result = run("pipeline", "run", tiny_yaml, "--local", *given, "-o", "json")
+    assert result.exit_code == 0, result.output
+    document = json.loads(result.stdout)
+    assert document["state"] == "SUCCEEDED"
+    assert document["outputs"] == {"Output": "3.5 ['x'] True"}
+    assert document["artifacts"] == str(tmp_path / "local_outputs")
+    assert "Task 'add' finished with status SUCCESS" in result.stderr
+
+
+def test_pip_does_not_run(tiny_source: Path, tmp_path: Path) -> None:
+    """With a python whose pip would be noticed, from the process of the command on."""
+    trap = tmp_path / "trap"
+    trap.mkdir()
+    (trap / "pip").mkdir()
+    (trap / "pip" / "__init__.py").write_text("", "utf-8")
+    (trap / "pip" / "__main__.py").write_text(f"open({str(tmp_path / 'pip-ran')!r}, 'w').close()", "utf-8")
+    command = [sys.executable, "-m", "trainwright.cli", "pipeline", "run", str(tiny_source), "--local", "--param", "a=1"]
+    environment = {**os.environ, "PYTHONPATH": str(trap)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert not (tmp_path / "pip-ran").exists()
+    subprocess.run([sys.executable, "-m", "pip"], env=environment, check=True)
+    assert (tmp_path / "pip-ran").exists()
+
+
+def test_a_failed_step_is_a_failed_run(run: Run, tiny_yaml: str) -> None:
+    result = run("pipeline", "run", tiny_yaml, "--local", "--param", "a=3", "--param", 'options={"fail": true}', "-o", "json")
+    assert result.exit_code == 10
+    document = json.loads(result.stdout)
+    assert (document["state"], document["outputs"]) == ("FAILED", {})
+    assert "describe" in document["message"]
+    assert "asked to fail" in result.stderr
+
+
+def test_parameters_are_refused_before_a_step_starts(run: Run, tiny_yaml: str, tmp_path: Path) -> None:
+    result = run("pipeline", "run", tiny_yaml, "--local", "--param", "a=x", "--param", "c=1")
+    assert result.exit_code == 2
+    assert "a: expected int, got 'x'" in result.stderr.splitlines()
+    assert not (tmp_path / "local_outputs").exists()
+
+
+def test_options_of_a_server_are_refused(run: Run, tiny_yaml: str) -> None:
+    result = run("pipeline", "run", tiny_yaml, "--local", "--param", "a=1", "--host", "http://127.0.0.1", "--run-name", "x")
+    assert (result.exit_code, "--host, --run-name: not with --local" in result.stderr) == (2, True)
+
+
+def test_a_workspace_needs_its_folder(run: Run) -> None:
+    needed = ("dataset_uri", "model_uri", "export_uri", "workspace")
+    given = [word for name in needed for word in ("--param", f"{name}=file:///x")]
+    result = run("pipeline", "run", "finetune", "--local", *given)
+    assert (result.exit_code, "workspace_path: required on this machine" in result.stderr) == (2, True), result.output
+
+
+def test_the_pipelines_shipped_here_can_run_here() -> None:
+    runnable_here(compile_pipeline("finetune"))
+
+
+def test_packages_that_are_missing_and_containers_are_refused(tmp_path: Path) -> None:
+    file = tmp_path / "mixed.py"
+    file.write_text(
+        "from kfp import dsl\n"
+        "@dsl.component(base_image='x', packages_to_install=['pyyaml>=6', 'no-such-package==1.0', 'git+https://example.com/x'])\n"
+        "def packages():\n    pass\n"
+        "@dsl.container_component\ndef container():\n    return dsl.ContainerSpec(image='x', command=['true'])\n"
+        "@dsl.pipeline(name='mixed')\ndef mixed():\n    packages()\n    container()\n",
+        "utf-8",
+    )
+    with pytest.raises(BadPipeline) as caught:
+        runnable_here(compile_pipeline(str(file)))
+    assert "container is not a lightweight Python component" in str(caught.value)
+    assert "packages installs no-such-package==1.0, git+https://example.com/x; install" in str(caught.value)
+
+
+def test_what_runs_here_is_the_same_but_for_installations(tiny: CompiledPipeline) -> None:
+    local = runnable_here(tiny)
+    commands = dict(tiny.executors()), dict(local.executors())
+    assert "pip install" in commands[0]["exec-describe"]["command"][2]
+    assert commands[1]["exec-describe"]["command"] == commands[0]["exec-describe"]["command"][3:]
+    assert commands[1]["exec-add"] == commands[0]["exec-add"]
+
+
+@pytest.mark.parametrize("how", ["timeout", "SIGINT", "SIGTERM"])
+def test_a_run_that_is_stopped_stops_its_step_with_a_signal(tmp_path: Path, how: str) -> None:
+    """So that a step of ours can suspend its TrainJob."""
+    (tmp_path / "slow.py").write_text(SLOW, "utf-8")
+    command = [sys.executable, "-m", "trainwright.cli", "pipeline", "run", "slow.py", "--local", "--param", f"folder={tmp_path}"]
+    timeout = ["--timeout", "8"] if how == "timeout" else []
+    process = subprocess.Popen([*command, *timeout], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    eventually(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text(), 60, "the step has started")
+    if how != "timeout":
+        process.send_signal(signal.Signals[how])
+    _, error = process.communicate(timeout=60)
+    assert process.returncode == (23 if how == "timeout" else 130), error
+    assert (tmp_path / "stopped").exists()
+    assert has_ended((tmp_path / "pid").read_text())

@@ -1,0 +1,217 @@
+"""`trainwright pipeline run --host`: started once, followed to its end, and what failed is said."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kfp_api_server import Fault, KfpApiServer
+from pipeline_commands import Run
+from waiting import eventually
+
+from trainwright.pipeline_runs.compiled import CompiledPipeline
+
+pytestmark = pytest.mark.medium
+
+
+@pytest.fixture
+def start(run: Run, kfp: KfpApiServer, tiny_yaml: str) -> Any:
+    return lambda *arguments: run("pipeline", "run", tiny_yaml, "--host", kfp.url, "--param", "a=3", *arguments)
+
+
+def the_only_run(kfp: KfpApiServer) -> dict[str, Any]:
+    [one] = kfp.runs.values()
+    return one
+
+
+def task(name: str, state: str, **fields: Any) -> dict[str, Any]:
+    return {"display_name": name, "state": state, "end_time": "2026-11-22T10:00:00Z", **fields}
+
+
+def with_tasks(state: str, *tasks: dict[str, Any], **fields: Any) -> dict[str, Any]:
+    return {"state": state, "run_details": {"task_details": list(tasks)}, **fields}
+
+
+def test_a_run_is_created_with_its_parameters_and_its_specification(
+    kfp: KfpApiServer, start: Any, tiny: CompiledPipeline, tmp_path: Path
+) -> None:
+    file = tmp_path / "values.yaml"
+    file.write_text("a: 1\nwords: [x, y]\noptions: {rate: 2.5}\n", "utf-8")
+    result = start("--params", str(file), "--experiment", "100% + more", "--run-name", "my run")
+    assert result.exit_code == 0, result.output
+    one = the_only_run(kfp)
+    assert one["runtime_config"]["parameters"] == {"a": 3, "words": ["x", "y"], "options": {"rate": 2.5}}
+    assert one["pipeline_spec"] == tiny.submitted_spec
+    assert one["display_name"] == "my run"
+    assert kfp.experiments[one["experiment_id"]]["display_name"] == "100% + more"
+    assert f"{kfp.url}/#/runs/details/{one['run_id']}" in result.stdout
+    assert start("--experiment", "100% + more").exit_code == 0
+    assert len(kfp.experiments) == 1
+
+
+def test_kubernetes_settings_go_with_the_specification(kfp: KfpApiServer, run: Run) -> None:
+    needed = ("dataset_uri", "model_uri", "export_uri", "workspace")
+    given = [word for name in needed for word in ("--param", f"{name}=file:///x")]
+    assert run("pipeline", "run", "finetune", "--host", kfp.url, *given).exit_code == 0
+    spec = the_only_run(kfp)["pipeline_spec"]
+    assert spec["pipeline_spec"]["pipelineInfo"]["name"] == "finetune"
+    assert "kubernetes" in spec["platform_spec"]["platforms"]
+
+
+def test_parameters_come_from_standard_input_too(kfp: KfpApiServer, run: Run, tiny_yaml: str) -> None:
+    result = run("pipeline", "run", tiny_yaml, "--host", kfp.url, "--params", "-", stdin='{"a": 7}')
+    assert result.exit_code == 0, result.output
+    assert the_only_run(kfp)["runtime_config"]["parameters"] == {"a": 7}
+
+
+def test_a_run_is_followed_to_its_success(kfp: KfpApiServer, start: Any) -> None:
+    kfp.run_states = [
+        {"state": "PENDING"},
+        with_tasks("RUNNING", task("add", "RUNNING"), task("add-driver", "SUCCEEDED")),
+        with_tasks("RUNNING", task("add", "SUCCEEDED"), task("describe", "RUNNING"), task("executor", "RUNNING")),
+        with_tasks("SUCCEEDED", task("add", "SUCCEEDED"), task("describe", "SUCCEEDED")),
+    ]
+    result = start("--wait", "-o", "json")
+    assert result.exit_code == 0, result.output
+    assert result.stderr.splitlines()[1:] == [
+        "run PENDING",
+        "run RUNNING",
+        "add RUNNING",
+        "add SUCCEEDED",
+        "describe RUNNING",
+        "describe SUCCEEDED",
+        "run SUCCEEDED",
+    ]
+    document = json.loads(result.stdout)
+    assert (document["state"], document["run_id"]) == ("SUCCEEDED", the_only_run(kfp)["run_id"])
+    assert document["failed_tasks"] == []
+
+
+def test_a_failed_run_names_its_failed_tasks_with_their_messages(kfp: KfpApiServer, start: Any) -> None:
+    failed = task("add", "FAILED", error={"code": 2, "message": "ValueError: asked to fail\ntrace"}, pod_name="tiny-1")
+    kfp.run_states = [with_tasks("FAILED", failed, task("describe", "FAILED", end_time="2026-11-22T11:00:00Z"))]
+    result = start("--wait")
+    assert result.exit_code == 10
+    assert "  add FAILED: ValueError: asked to fail (pods tiny-1)" in result.stderr.splitlines()
+    assert "  describe FAILED: the server gives no message; the log of its pod says why" in result.stderr.splitlines()
+    assert json.loads(start("--wait", "-o", "json").stdout)["failed_tasks"][0]["name"] == "add"
+
+
+@pytest.mark.parametrize("state", ["FAILED", "SKIPPED", "CANCELED"])
+def test_any_other_end_than_success_is_a_failure(kfp: KfpApiServer, start: Any, state: str) -> None:
+    kfp.run_states = [{"state": state, "state_history": [{"state": "CANCELING"}, {"state": state}]}]
+    result = start("--wait")
+    assert result.exit_code == 10
+    assert f"{state}: it was terminated" in result.stderr
+
+
+def test_failures_of_the_server_while_waiting_are_waited_out(kfp: KfpApiServer, start: Any) -> None:
+    kfp.run_states = [{"state": "RUNNING"}, {"state": "RUNNING"}, {"state": "SUCCEEDED"}]
+    kinds: list[int | str] = [500, 502, 503, 429, "drop-before", "slow", 401]
+    kfp.faults += [Fault(kind, times=1, method="GET", path="runs/", seconds=1.2) for kind in kinds]
+    result = start("--wait")
+    assert result.exit_code == 0, result.output
+    assert result.stderr.count("waiting on: ") == 1
+    assert "run SUCCEEDED" in result.stderr
+
+
+@pytest.mark.parametrize(("kind", "code"), [(500, 3), (401, 4)])
+def test_an_outage_has_a_limit(kfp: KfpApiServer, start: Any, monkeypatch: pytest.MonkeyPatch, kind: int, code: int) -> None:
+    from trainwright.pipeline_runs.polling import Polling
+
+    monkeypatch.setattr("trainwright.pipeline_runs.polling.POLLING", Polling(0.01, 0.05, 1.5, 0.3, 0.2))
+    kfp.faults.append(Fault(kind, method="GET", path="runs/"))
+    result = start("--wait")
+    assert result.exit_code == code
+    assert f"({kind})" in result.stderr.splitlines()[-1]
+    assert len(kfp.calls("GET", "runs/")) > 2
+
+
+def test_retry_after_is_respected(kfp: KfpApiServer, start: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    waits: list[float] = []
+    monkeypatch.setattr("trainwright.pipeline_runs.polling.time.sleep", waits.append)
+    kfp.faults.append(Fault(429, times=1, method="GET", path="runs/", headers={"Retry-After": "7"}))
+    assert start("--wait").exit_code == 0
+    assert max(waits) >= 7 * 0.8
+
+
+def test_a_run_that_does_not_end_in_time_goes_on(kfp: KfpApiServer, start: Any) -> None:
+    kfp.run_states = [{"state": "RUNNING"}]
+    result = start("--wait", "--timeout", "0.3")
+    assert result.exit_code == 23
+    assert "did not end within 0.3 s; it is RUNNING and keeps running" in result.stderr
+    assert kfp.calls("POST", "terminate") == []
+
+
+def test_a_run_that_is_deleted_meanwhile_is_an_error(kfp: KfpApiServer, start: Any) -> None:
+    kfp.faults.append(Fault(404, method="GET", path="runs/"))
+    result = start("--wait")
+    assert (result.exit_code, "deleted while it was waited for" in result.stderr) == (30, True)
+
+
+@pytest.mark.parametrize("kind", ["drop-after", "slow"])
+def test_a_run_whose_create_got_no_answer_is_found_and_not_created_twice(kfp: KfpApiServer, start: Any, kind: str) -> None:
+    kfp.faults.append(Fault(kind, times=1, method="POST", path="runs$", seconds=1.2))
+    result = start("--wait")
+    assert result.exit_code == 0, result.output
+    assert the_only_run(kfp)["run_id"] in result.stdout
+
+
+def test_a_run_that_may_have_been_created_is_not_created_again(kfp: KfpApiServer, start: Any) -> None:
+    kfp.faults.append(Fault("drop-before", times=1, method="POST", path="runs$"))
+    result = start("--run-name", "mine")
+    assert result.exit_code == 3
+    assert "may have been created all the same: look for 'mine' in the experiment 'Default'" in result.stderr
+    assert len(kfp.calls("POST", "runs$")) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--param", "a=x"), "a: expected int, got 'x'"),
+        (("--param", "a=1", "--param", "c=1"), "its parameters are a, b, label, loud, options, words"),
+        ((), "required, but not given: a (int)"),
+        (("--param", "a=1", "--params", "missing.yaml"), "missing.yaml: No such file"),
+        (("--param", "a=1", "--timeout", "5"), "--timeout: only with --wait or --local"),
+        (("--param", "a=1", "--image", "x:1"), "it is compiled already"),
+        (("--param", "a=1", "--experiment", " "), "experiment: a name has"),
+        (("--param", "a=1", "--run-name", "x" * 200), "run name: a name has"),
+        (("--param", "a=1", "--param", "label=[[Index]]"), "label: placeholders"),
+    ],
+)
+def test_bad_input_is_refused_before_anything_is_created(
+    kfp: KfpApiServer, run: Run, tiny_yaml: str, arguments: tuple[str, ...], said: str
+) -> None:
+    result = run("pipeline", "run", tiny_yaml, "--host", kfp.url, *arguments)
+    assert (result.exit_code, said in result.stderr) == (2, True), result.output
+    assert {method for method, _, _ in kfp.requests} <= {"GET"}
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_ends_the_wait_and_says_that_the_run_goes_on(kfp: KfpApiServer, tiny_yaml: str, number: int) -> None:
+    kfp.run_states = [{"state": "RUNNING"}]
+    command = [
+        sys.executable,
+        "-m",
+        "trainwright.cli",
+        "pipeline",
+        "run",
+        tiny_yaml,
+        "--host",
+        kfp.url,
+        "--param",
+        "a=1",
+        "--wait",
+    ]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ})
+    eventually(lambda: len(kfp.calls("GET", "runs/")) >= 1, what="the run is followed")
+    process.send_signal(number)
+    _, error = process.communicate(timeout=30)
+    assert process.returncode == 130, error
+    assert error.splitlines()[-1] == f"interrupted; run {the_only_run(kfp)['run_id']} keeps running"

@@ -1,0 +1,1 @@
+"""Commands that compile, run and schedule pipelines of Kubeflow Pipelines."""

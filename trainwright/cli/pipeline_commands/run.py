@@ -1,0 +1,157 @@
+"""`trainwright pipeline run`: runs a pipeline on this machine, or on a server of Kubeflow Pipelines."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from trainwright.api.objects import Obj
+from trainwright.api.terminal_text import plain
+from trainwright.cli.errors import BAD_INPUT, fail
+from trainwright.cli.output import Format, print_lines, print_object
+from trainwright.cli.pipeline_commands.options import (
+    PIPELINE_HELP,
+    Experiment,
+    Host,
+    Image,
+    Param,
+    ParamsFile,
+    PipelineNamespace,
+    Retries,
+    interrupt_exits,
+    parameter_values,
+    pipeline_errors_exit,
+)
+from trainwright.cli.waiting import finite_seconds
+from trainwright.jobs.diagnosis.exit_codes import ExitCode
+from trainwright.pipeline_runs.compiled import CompiledPipeline
+from trainwright.pipeline_runs.errors import ServerError
+from trainwright.pipeline_runs.local_run import run_locally
+from trainwright.pipeline_runs.polling import SUCCEEDED, follow_run, state_of
+from trainwright.pipeline_runs.server import HOST_VARIABLE, PipelineServer, connect, server_address
+from trainwright.pipeline_runs.source import CompileSettings, compile_pipeline
+from trainwright.pipeline_runs.submit import RunRequest, start_run
+from trainwright.pipeline_runs.task_report import failed_tasks, failure_message
+from trainwright.pipeline_runs.uploads import checked_name, experiment_name
+
+_LOCAL_OUTPUTS = "local_outputs"
+"""Where kfp's local runner puts artifacts by itself."""
+
+
+def run_pipeline(
+    pipeline: Annotated[str, typer.Argument(help=PIPELINE_HELP)],
+    param: Param = None,
+    params: ParamsFile = "",
+    local: Annotated[bool, typer.Option("--local", help="Run each step as a process on this machine, and wait.")] = False,
+    host: Host = "",
+    namespace: PipelineNamespace = "",
+    experiment: Experiment = "",
+    run_name: Annotated[str, typer.Option("--run-name", help="Default: the pipeline's name and the time.")] = "",
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Wait until the run has ended; see docs/pipelines.md for exit codes.")
+    ] = False,
+    timeout: Annotated[
+        float, typer.Option(help="With --wait or --local: maximum seconds; 0: no limit.", min=0, callback=finite_seconds)
+    ] = 0,
+    image: Image = "",
+    retries: Retries = None,
+    output: Annotated[Format | None, typer.Option("-o", "--output", help="Print the run as a document.")] = None,
+) -> None:
+    """Run a pipeline, on a server of Kubeflow Pipelines or on this machine. Its parameters are checked first."""
+    only_remote = {"--host": host, "--namespace": namespace, "--experiment": experiment, "--run-name": run_name}
+    if local and (given := [option for option, value in only_remote.items() if value]):
+        fail(f"{', '.join(given)}: not with --local, which uses no server", BAD_INPUT)
+    if not (local or host or os.environ.get(HOST_VARIABLE)):
+        fail(f"choose where to run: --local, or --host (or {HOST_VARIABLE})", BAD_INPUT)
+    if timeout and not (wait or local):
+        fail("--timeout: only with --wait or --local", BAD_INPUT)
+    with pipeline_errors_exit(), interrupt_exits():
+        if not local:  # before anything is compiled
+            server_address(host)
+            experiment_name(experiment)
+            checked_name(run_name or "default", "run name")
+        compiled = compile_pipeline(pipeline, CompileSettings(image, retries))
+        values = parameter_values(compiled, param, params)
+        if local:
+            code = _run_here(compiled, values, timeout or None, output)
+        else:
+            server = connect(host, namespace=namespace)
+            created = start_run(server, RunRequest(compiled, values, experiment, run_name))
+            code = _report(server, compiled, created, wait, timeout or None, output)
+    raise typer.Exit(code)
+
+
+def _run_here(pipeline: CompiledPipeline, values: dict[str, Any], timeout: float | None, output: Format | None) -> int:
+    folder = Path(_LOCAL_OUTPUTS).absolute()
+    ended = run_locally(pipeline, values, folder=folder, timeout_seconds=timeout, on_line=_print_output)
+    if ended.message:
+        print_lines(ended.message, error=True)
+    if output is not None:
+        print_object({"pipeline": pipeline.name, "artifacts": str(folder), **asdict(ended)}, output)
+    else:
+        print_lines(f"{pipeline.name} {ended.state}, artifacts in {folder}")
+    return int(ExitCode.succeeded if ended.state == SUCCEEDED else ExitCode.failed)
+
+
+def _print_output(line: str) -> None:
+    print_lines(plain(line), error=True)  # kfp colours its lines, also in a pipe
+
+
+def _report(
+    server: PipelineServer, pipeline: CompiledPipeline, created: Obj, wait: bool, timeout: float | None, output: Format | None
+) -> int:
+    """Print the run, after waiting for its end if asked to; returns the exit code."""
+    run_id = str(created["run_id"])
+    print_lines(f"run {run_id} ({created.get('display_name')}): {_link(server, run_id)}", error=output is not None or wait)
+    run = created
+    if wait:
+        with interrupt_exits(f"run {run_id} keeps running"):
+            run = follow_run(server, run_id, on_change=_print_change, on_outage=_print_outage, timeout_seconds=timeout)
+    state = state_of(run)
+    is_failed = wait and state != SUCCEEDED
+    if is_failed:
+        _print_failure(run, state)
+    if output is not None:
+        print_object(_facts(server, pipeline, run), output)
+    elif wait:
+        print_lines(f"run {run_id} {state}")
+    return int(ExitCode.failed if is_failed else ExitCode.succeeded)
+
+
+def _print_change(name: str, state: str) -> None:
+    print_lines(f"{name or 'run'} {state}", error=True)
+
+
+def _print_outage(error: ServerError) -> None:
+    print_lines(f"waiting on: {error}", error=True)
+
+
+def _print_failure(run: Obj, state: str) -> None:
+    message = failure_message(run)
+    print_lines(f"run {run.get('run_id')} {state}{f': {message}' if message else ''}", error=True)
+    for task in failed_tasks(run):
+        pods = f" (pods {', '.join(task.pods)})" if task.pods else ""
+        said = task.message or "the server gives no message; the log of its pod says why"
+        print_lines(f"  {task.name} {task.state}: {said}{pods}", error=True)
+
+
+def _facts(server: PipelineServer, pipeline: CompiledPipeline, run: Obj) -> Obj:
+    run_id = str(run["run_id"])
+    return {
+        "pipeline": pipeline.name,
+        "run_id": run_id,
+        "run_name": run.get("display_name"),
+        "experiment_id": run.get("experiment_id"),
+        "state": state_of(run),
+        "url": _link(server, run_id),
+        "message": failure_message(run),
+        "failed_tasks": [asdict(task) for task in failed_tasks(run)],
+    }
+
+
+def _link(server: PipelineServer, run_id: str) -> str:
+    return f"{server.address}/#/runs/details/{run_id}"

@@ -1,0 +1,118 @@
+"""Runs a compiled pipeline on this machine, each step as a process of this Python environment. pip never runs."""
+
+from __future__ import annotations
+
+import copy
+import importlib.metadata
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from trainwright.pipeline_runs.compiled import CompiledPipeline
+from trainwright.pipeline_runs.errors import BadParameters, BadPipeline
+from trainwright.pipeline_runs.program_run import run_program
+
+WORKSPACE_PATH = "workspace_path"
+_EXECUTOR = "kfp.dsl.executor_main"
+_INSTALLS = "pip install"
+_QUOTED = re.compile(r"'([^']*)'|\"([^\"]*)\"")
+_REQUIREMENT = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)\s*(?:\[[^\]]*\])?\s*([<>=!~;].*)?")
+_OF_KFP = ("kfp", "typing-extensions")
+"""What kfp adds to each component by itself."""
+
+
+@dataclass(frozen=True)
+class LocalRun:
+    """How a run on this machine ended: SUCCEEDED with its outputs, or FAILED with a message."""
+
+    state: str
+    message: str = ""
+    outputs: dict[str, Any] = field(default_factory=dict)
+
+
+def run_locally(
+    pipeline: CompiledPipeline,
+    values: dict[str, Any],
+    *,
+    folder: Path,
+    timeout_seconds: float | None = None,
+    on_line: Callable[[str], None],
+) -> LocalRun:
+    """Run a pipeline with kfp's local runner, and wait for its end.
+
+    Args:
+        pipeline: The compiled pipeline.
+        values: Values of its parameters.
+        folder: Where the artifacts of the steps go.
+        timeout_seconds: After so many seconds the run is stopped; None has no limit.
+        on_line: Called with each line of output.
+
+    Raises BadPipeline if the local runner cannot run it, BadParameters, KfpMissing, RunTimeout.
+    """
+    if WORKSPACE_PATH in pipeline.parameters and WORKSPACE_PATH not in values:
+        raise BadParameters(
+            [f"{WORKSPACE_PATH}: required on this machine, where nothing is mounted: the folder of the workspace's claim"]
+        )
+    result = run_program(
+        {
+            "command": "run",
+            "text": runnable_here(pipeline).text,
+            "parameters": values,
+            "pipeline_root": str(folder.absolute()),
+        },
+        environment={
+            "PYTHONSAFEPATH": "1"
+        },  # kfp starts steps with `python -m`, which would import from the current folder first
+        timeout_seconds=timeout_seconds,
+        on_line=on_line,
+    )
+    return LocalRun(**result)
+
+
+def runnable_here(pipeline: CompiledPipeline) -> CompiledPipeline:
+    """Return the pipeline without installations: kfp's local runner would run pip in this environment.
+
+    Raises BadPipeline for components that it cannot run, and for packages that are not installed.
+    """
+    local = replace(pipeline, documents=copy.deepcopy(pipeline.documents))
+    problems = []
+    for name, container in local.executors():
+        if not container:
+            continue
+        label, command = name.removeprefix("exec-"), container.get("command", [])
+        if not any(_EXECUTOR in word for word in command):
+            problems.append(f"{label} is not a lightweight Python component")
+        elif len(command) > 2 and _INSTALLS in command[2]:
+            missing = [package for package in _packages(command[2]) if not _is_installed(package)]
+            if missing:
+                problems.append(f"{label} installs {', '.join(missing)}; install it in this environment")
+            container["command"] = command[3:]
+    if problems:
+        raise BadPipeline(f"{pipeline.name} cannot run on this machine: {'; '.join(problems)}")
+    return local
+
+
+def _packages(script: str) -> list[str]:
+    """Return what a component installs, besides kfp."""
+    _, *installations = script.split(_INSTALLS)
+    words = [first or second for part in installations for first, second in _QUOTED.findall(part)]
+    return [word for word in words if not word.startswith(("$", "-")) and not _is_of_kfp(word)]
+
+
+def _is_of_kfp(requirement: str) -> bool:
+    found = _REQUIREMENT.fullmatch(requirement)
+    return found is not None and found[1] in _OF_KFP
+
+
+def _is_installed(requirement: str) -> bool:
+    """Whether a package of that name is installed. Its version is not compared: it is this environment's to choose."""
+    found = _REQUIREMENT.fullmatch(requirement)
+    if found is None:
+        return False
+    try:
+        importlib.metadata.version(found[1])
+    except importlib.metadata.PackageNotFoundError:
+        return False
+    return True

@@ -1,0 +1,111 @@
+"""Follows a run on a server to its end: polls with growing waits, and waits out failures of the server and of the network."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from trainwright.api.objects import Obj
+from trainwright.pipeline_runs.errors import RunDeleted, RunTimeout, ServerError
+from trainwright.pipeline_runs.server import PipelineServer
+from trainwright.pipeline_runs.task_report import shown_tasks
+
+SUCCEEDED = "SUCCEEDED"
+FINAL_STATES = frozenset({SUCCEEDED, "FAILED", "SKIPPED", "CANCELED", "ERROR"})
+_UNSET = ("", "RUNTIME_STATE_UNSPECIFIED")
+_CREDENTIALS = (401, 403)
+
+
+@dataclass(frozen=True)
+class Polling:
+    """Seconds between requests, and for how long failures in a row are tolerated; rejected credentials may be renewed meanwhile."""
+
+    first_seconds: float = 2.0
+    most_seconds: float = 30.0
+    factor: float = 1.5
+    outage_seconds: float = 600.0
+    credentials_seconds: float = 180.0
+
+
+POLLING = Polling()
+OnChange = Callable[[str, str], None]
+"""Called with a name, empty for the run itself, and its new state."""
+
+
+def state_of(obj: Obj) -> str:
+    """Return the state of a run or a task; PENDING as long as the server has none."""
+    state = str(obj.get("state") or "")
+    return "PENDING" if state in _UNSET else state
+
+
+def follow_run(
+    server: PipelineServer,
+    run_id: str,
+    *,
+    on_change: OnChange,
+    on_outage: Callable[[ServerError], None],
+    timeout_seconds: float | None = None,
+    polling: Polling | None = None,
+) -> Obj:
+    """Wait until a run has ended, and return it.
+
+    Args:
+        server: The server.
+        run_id: Id of the run on the server.
+        on_change: Called for each new state of the run and of its tasks.
+        on_outage: Called once for each series of requests that fail.
+        timeout_seconds: Maximum time; None has no limit.
+        polling: Times between requests.
+
+    Raises RunTimeout, RunDeleted, and ServerError for what does not pass, or lasts too long.
+    """
+    polling = polling or POLLING
+    started = last_answer = time.monotonic()
+    seconds, states, in_outage = polling.first_seconds, dict[str, str](), False
+    refused_since: float | None = None
+    while True:
+        try:
+            run = server.send(server.client.runs.run_service_get_run, run_id)
+        except ServerError as error:
+            if error.status == 404:
+                raise RunDeleted(f"run {run_id}: deleted while it was waited for") from None
+            now, is_refusal = time.monotonic(), error.status in _CREDENTIALS
+            refused_since = (refused_since or now) if is_refusal else None
+            lasts = now - (refused_since or last_answer)
+            if not (error.retryable or is_refusal) or lasts > (
+                polling.credentials_seconds if is_refusal else polling.outage_seconds
+            ):
+                raise
+            if not in_outage:
+                on_outage(error)
+            in_outage, wait = True, error.retry_after or seconds
+            seconds = min(seconds * 2, polling.most_seconds)
+        else:
+            last_answer, refused_since, in_outage = time.monotonic(), None, False
+            changes = _changes(states, run)
+            for name, state in changes:
+                on_change(name, state)
+            if states[""] in FINAL_STATES:
+                return run
+            seconds = polling.first_seconds if changes else min(seconds * polling.factor, polling.most_seconds)
+            wait = seconds
+        if timeout_seconds is not None:
+            left = timeout_seconds - (time.monotonic() - started)
+            if left <= 0:
+                raise RunTimeout(
+                    f"run {run_id} did not end within {timeout_seconds:g} s; it is {states.get('', 'unknown')} and keeps running"
+                )
+            wait = min(wait, left)
+        time.sleep(wait * random.uniform(0.8, 1.0))
+
+
+def _changes(states: dict[str, str], run: Obj) -> list[tuple[str, str]]:
+    """Record the states of a run and its tasks; returns those that are new, the run's last if it has ended."""
+    current = {"": state_of(run), **{name: state_of(task) for name, task in shown_tasks(run)}}
+    changed = [(name, state) for name, state in current.items() if states.get(name) != state]
+    states.update(current)
+    if current[""] in FINAL_STATES:
+        changed.sort(key=lambda change: change[0] == "")
+    return changed

@@ -1,0 +1,168 @@
+"""`python -m trainwright.pipeline_runs.program FOLDER`: compiles or runs pipelines with kfp, for `run_program`.
+
+Reads its request from a file of the folder, and writes its result to another.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import importlib.util
+import json
+import os
+import signal
+import sys
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import FrameType, ModuleType
+from typing import Any
+
+from trainwright.api.one_line import one_line
+from trainwright.api.suggest import suggest
+from trainwright.pipeline_runs.errors import BadPipeline
+from trainwright.pipeline_runs.program_run import REQUEST, RESULT
+
+_SHIPPED_PACKAGE = "trainwright.pipelines"
+"""Imported by name, since it lies above this package: it is one of many that a user may name."""
+_MAX_MESSAGE = 2000
+
+
+def main(folder: Path) -> None:
+    """Carry out the request of the folder."""
+    request = json.loads((folder / REQUEST).read_bytes())
+    warnings.simplefilter("ignore", FutureWarning)
+    commands: dict[str, Callable[..., dict[str, Any]]] = {"compile": _compile, "list": _list, "run": _run}
+    try:
+        result = commands[request.pop("command")](**request)
+    except BadPipeline as error:
+        result = {"error": str(error)}
+    (folder / RESULT).write_text(json.dumps(result), "utf-8")
+
+
+def _compile(source: str) -> dict[str, Any]:
+    return {"text": _compiled(_pipeline(source), source)}
+
+
+def _list() -> dict[str, Any]:
+    texts, failed = {}, {}
+    for name, pipeline in _shipped().items():
+        try:
+            texts[name] = _compiled(pipeline, name)
+        except BadPipeline as error:
+            failed[name] = str(error)
+    return {"texts": texts, "failed": failed}
+
+
+def _run(text: str, parameters: dict[str, Any], pipeline_root: str) -> dict[str, Any]:
+    """Run a compiled pipeline on this machine. kfp stops at the first step that fails, and raises."""
+    from kfp import components, local
+
+    signal.signal(signal.SIGTERM, _ignore)  # for the steps, which get it as well; kfp then ends with the step that it waits for
+    pipeline = components.load_component_from_text(text)
+    local.init(runner=local.SubprocessRunner(use_venv=False), pipeline_root=pipeline_root, raise_on_error=True)
+    try:
+        task = pipeline(**parameters)
+    except Exception as error:  # whatever the local runner raises: for a failed step, and for what it does not support
+        return {"state": "FAILED", "message": _text(error)}
+    return {"state": "SUCCEEDED", "outputs": {name: _plain(value) for name, value in task.outputs.items()}}
+
+
+def _ignore(_number: int, _frame: FrameType | None) -> None:
+    """Unlike SIG_IGN, a handler is not inherited by the processes of steps."""
+
+
+def _plain(value: Any) -> Any:
+    """Return an output as JSON: a parameter as it is, an artifact as its URI."""
+    return value if value is None or isinstance(value, str | int | float | list | dict) else str(getattr(value, "uri", value))
+
+
+def _compiled(pipeline: Any, source: str) -> str:
+    from kfp import compiler
+
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "pipeline.yaml")
+        with _explained(source, "does not compile"):
+            compiler.Compiler().compile(pipeline_func=pipeline, package_path=str(file))
+        return file.read_text("utf-8")
+
+
+def _pipeline(source: str) -> Any:
+    file, _, function = (source, "", "") if source.endswith(".py") else source.rpartition(":")
+    if not file:
+        return _named(_shipped(), source.replace("-", "_"), f"{source}: no such pipeline")
+    if file.endswith(".py"):
+        found = _pipelines_in(_module_of_file(Path(file)))
+    else:
+        sys.path.append(str(Path.cwd()))  # behind everything that is installed
+        with _explained(file, "cannot be imported"):
+            found = _pipelines_in(importlib.import_module(file))
+    if function:
+        return _named(found, function, f"{file}: {function} is not a pipeline of it")
+    if len(found) != 1:
+        names = f": name one, as {file}:{min(found)}; it has {', '.join(sorted(found))}" if found else ""
+        raise BadPipeline(f"{file}: has {len(found) or 'no'} functions with @dsl.pipeline{names}")
+    return next(iter(found.values()))
+
+
+def _named(pipelines: dict[str, Any], name: str, problem: str) -> Any:
+    if name not in pipelines:
+        raise BadPipeline(f"{problem} ({suggest(name, pipelines) or 'it has none'})")
+    return pipelines[name]
+
+
+def _shipped() -> dict[str, Any]:
+    with _explained(_SHIPPED_PACKAGE, "cannot be imported"):
+        return _pipelines_in(importlib.import_module(_SHIPPED_PACKAGE))
+
+
+def _module_of_file(file: Path) -> ModuleType:
+    """Import a file as Python starts it: with its folder in the path."""
+    sys.path.insert(0, str(file.resolve().parent))
+    with _explained(str(file), "cannot be imported"):
+        name = file.stem if file.stem not in sys.modules else "pipeline_file"  # a file may have the name of a module in use
+        spec = importlib.util.spec_from_file_location(name, file)
+        if spec is None or spec.loader is None:
+            raise BadPipeline(f"{file}: not a file that Python imports")
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[spec.name] = module
+        spec.loader.exec_module(module)
+        return module
+
+
+def _pipelines_in(module: ModuleType) -> dict[str, Any]:
+    from kfp.dsl.graph_component import GraphComponent
+
+    return {name: value for name, value in vars(module).items() if isinstance(value, GraphComponent)}
+
+
+@contextlib.contextmanager
+def _explained(source: str, what: str) -> Iterator[None]:
+    """Say in one line what failed in the code of a pipeline, and in which line of it."""
+    try:
+        yield
+    except BadPipeline:
+        raise
+    except (Exception, SystemExit) as error:
+        raise BadPipeline(f"{source}: {what}: {_text(error)}{_place(error)}") from error
+
+
+def _place(error: BaseException) -> str:
+    """Return the innermost line outside kfp and Python's own modules."""
+    trace, place = error.__traceback__, ""
+    library = (os.path.dirname(os.__file__), os.path.dirname(__file__))
+    while trace is not None:
+        file = trace.tb_frame.f_code.co_filename
+        if not file.startswith((*library, "<")):
+            place = f" ({os.path.basename(file)}, line {trace.tb_lineno})"
+        trace = trace.tb_next
+    return place
+
+
+def _text(error: BaseException) -> str:
+    return f"{type(error).__name__}: {one_line(error)[:_MAX_MESSAGE]}"
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

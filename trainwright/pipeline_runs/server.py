@@ -1,0 +1,228 @@
+"""A server of Kubeflow Pipelines, through kfp's client: one request at a time, with a time limit, retries and errors of our own.
+
+kfp's client finds the credentials. Its own calls have no time limit, follow redirects to login pages, and read one page of a list.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import time
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+from urllib.parse import urlunsplit
+
+from trainwright.api.objects import Obj
+from trainwright.pipeline_runs.error_responses import connection_error, error_response, not_json
+from trainwright.pipeline_runs.errors import BadHost, KfpMissing, NotKubeflowPipelines, ServerError
+from trainwright.storage.errors import BadUri
+from trainwright.storage.web_address import parsed_address
+
+HOST_VARIABLE = "KF_PIPELINES_ENDPOINT"
+TOKEN_VARIABLE = "KFP_EXISTING_TOKEN"
+"""As kfp's own command line reads it."""
+_TOKEN_FILE_VARIABLE = "KF_PIPELINES_SA_TOKEN_PATH"
+_TOKEN_FILE = "/var/run/secrets/kubeflow/pipelines/token"
+_CONNECT_SECONDS, _READ_SECONDS = 10.0, 60.0
+_PAGE_SIZE = 100
+_MAX_PAGES = 1000
+_MAX_BYTES = 64 * 1024 * 1024
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class RetryPolicy:
+    """For how long a request is retried: waits grow from `first_seconds` to `most_seconds`, `retry_seconds` in total.
+
+    `read_seconds` is for how long one request waits for data.
+    """
+
+    retry_seconds: float = 30.0
+    first_seconds: float = 0.5
+    most_seconds: float = 5.0
+    read_seconds: float = _READ_SECONDS
+
+
+RETRY_POLICY = RetryPolicy()
+
+
+class PipelineServer:
+    """`address` is that of the API; `namespace` is empty on a server for one user."""
+
+    def __init__(self, address: str, client: Any, namespace: str, retry_policy: RetryPolicy):
+        self.address, self.namespace = address, namespace
+        self.client = client
+        self._retry_policy = retry_policy
+
+    @property
+    def in_namespace(self) -> dict[str, str]:
+        """The namespace as an argument of lists and a field of objects, if there is one."""
+        return {"namespace": self.namespace} if self.namespace else {}
+
+    def send(self, operation: Callable[..., Any], *arguments: Any, **options: Any) -> Obj:
+        """Send one request, an operation of the generated client, and return the answer. Raises ServerError."""
+        import urllib3
+        from kfp_server_api.exceptions import ApiException
+
+        timeouts = (_CONNECT_SECONDS, self._retry_policy.read_seconds)
+        try:
+            response = operation(*arguments, **options, _preload_content=False, _request_timeout=timeouts)
+            body = response.read(_MAX_BYTES + 1)
+        except ApiException as error:
+            raise error_response(self.address, error.status, self._without_token(error.body), dict(error.headers or {})) from None
+        except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
+            raise connection_error(self.address, error) from None
+        try:
+            answer = json.loads(body or b"{}") if len(body) <= _MAX_BYTES else None
+        except ValueError:
+            answer = None
+        if not isinstance(answer, dict):
+            raise not_json(self.address)
+        return answer
+
+    def _without_token(self, body: Any) -> str:
+        text = body.decode("utf-8", "replace") if isinstance(body, bytes) else str(body or "")
+        token = self.client.existing_config.api_key.get("authorization")
+        return text.replace(token, "***") if token else text
+
+    def get(self, operation: Callable[..., Any], *arguments: Any, **options: Any) -> Obj:
+        """As `send`, with retries: for requests that change nothing when they are repeated."""
+        return self.retried(lambda: self.send(operation, *arguments, **options))
+
+    def retried(self, request: Callable[[], T], can_retry: Callable[[ServerError], bool] = lambda error: error.retryable) -> T:
+        """Return the result of `request`, which is repeated after errors that pass. Raises ServerError."""
+        retry_policy, started = self._retry_policy, time.monotonic()
+        seconds = retry_policy.first_seconds
+        while True:
+            try:
+                return request()
+            except ServerError as error:
+                left = retry_policy.retry_seconds - (time.monotonic() - started)
+                if not can_retry(error) or left <= 0:
+                    raise
+                wait = min(error.retry_after or seconds * random.uniform(0.5, 1.5), left)
+            time.sleep(wait)
+            seconds = min(seconds * 2, retry_policy.most_seconds)
+
+    def named(self, operation: Callable[..., Any], field: str, name: str, **options: Any) -> list[Obj]:
+        """Return the objects with this display name, from all pages of a list. `field` is where a page has its objects."""
+        found: list[Obj] = []
+        token = ""
+        for _ in range(_MAX_PAGES):
+            page = self.get(operation, page_token=token, page_size=_PAGE_SIZE, filter=_name_filter(name), **options)
+            found += [each for each in page.get(field) or [] if each.get("display_name") == name]
+            before, token = token, page.get("next_page_token") or ""
+            if not token:
+                return found
+            if token == before:
+                break
+        raise ServerError(f"{self.address}: the list of {field.replace('_', ' ')} does not end", status=500, permanent=True)
+
+
+def connect(
+    host: str, *, namespace: str = "", environ: Mapping[str, str] = os.environ, retry_policy: RetryPolicy | None = None
+) -> PipelineServer:
+    """Connect to a server, and check that it is one.
+
+    Args:
+        host: Its address, with http:// or https://; empty for that in KF_PIPELINES_ENDPOINT. The token is in KFP_EXISTING_TOKEN,
+            or in the file that KF_PIPELINES_SA_TOKEN_PATH names; other ways to authenticate are those of kfp.Client.
+        namespace: Namespace of the user, on a server for many.
+        environ: Environment variables.
+        retry_policy: How long requests are retried.
+
+    Raises BadHost, KfpMissing, NotKubeflowPipelines, and ServerError if the server cannot be reached or refuses the credentials.
+    """
+    address = server_address(host, environ)
+    client = _client(address, namespace, environ)
+    server = PipelineServer(address, client, namespace or client.get_user_namespace() or "", retry_policy or RETRY_POLICY)
+    try:
+        health = server.retried(
+            lambda: server.send(client.healthzs.healthz_service_get_healthz),
+            can_retry=lambda error: error.retryable and not error.never_sent,  # a wrong address is reported at once
+        )
+    except ServerError as error:
+        if error.status == 404:
+            raise NotKubeflowPipelines(
+                f"{address} has no API of Kubeflow Pipelines 2 (404); behind a gateway its path is often /pipeline", 404
+            ) from None
+        raise
+    if health.get("multi_user") and not server.namespace:
+        raise BadHost(f"{address} is a server for many users: --namespace is required")
+    if namespace and health.get("multi_user") is False:
+        raise BadHost(f"{address} is a server for one user, without namespaces: omit --namespace")
+    return server
+
+
+def server_address(host: str, environ: Mapping[str, str] = os.environ) -> str:
+    """Return the address of a server, without a slash at the end. Raises BadHost."""
+    chosen = host or environ.get(HOST_VARIABLE, "")
+    if not chosen:
+        raise BadHost(
+            f"no server is named: set --host or {HOST_VARIABLE} to its address, such as https://kubeflow.example.com/pipeline"
+        )
+    try:
+        parts = parsed_address(chosen)
+    except BadUri as error:
+        raise BadHost(f"host: {error}") from None
+    if parts.query or "#" in chosen:
+        raise BadHost("host: an address without a query and a fragment is expected")
+    return urlunsplit((parts.scheme, parts.netloc, parts.path.rstrip("/"), "", ""))
+
+
+def _name_filter(name: str) -> str:
+    """Return a filter by display name. Servers decode it once more than other arguments."""
+    predicate = {"operation": "EQUALS", "key": "display_name", "string_value": name}
+    return json.dumps({"predicates": [predicate]}).replace("%", "%25").replace("+", "%2B")
+
+
+def _client(address: str, namespace: str, environ: Mapping[str, str]) -> Any:
+    try:
+        import kfp
+        import urllib3
+    except ModuleNotFoundError as error:
+        raise KfpMissing from error
+
+    class Client(kfp.client.Client):  # type: ignore[misc]
+        def _load_config(self, *arguments: Any, **options: Any) -> Any:
+            """Leave retries to us, and redirects to nobody: a login page is no answer."""
+            config = super()._load_config(*arguments, **options)
+            config.retries = urllib3.Retry(total=0, raise_on_redirect=False)
+            if authorities := environ.get("SSL_CERT_FILE"):
+                config.ssl_ca_cert = authorities
+            self.existing_config = config
+            return config
+
+        def get_kfp_healthz(self, sleep_duration: int = 5) -> Any:
+            """Ask nothing while the client is made: kfp would retry without a limit of time, and log stack traces."""
+            return self.api_models.V2beta1GetHealthzResponse(multi_user=False)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            return Client(
+                host=address,
+                existing_token=_token(environ) or None,
+                credentials=_token_file(kfp, environ),
+                **({"namespace": namespace} if namespace else {}),
+            )
+        except BadHost:
+            raise
+        except Exception as error:  # of the libraries for logins at Google and of the context file, which may quote credentials
+            raise BadHost(f"kfp cannot make a client for {address}: {type(error).__name__}") from None
+
+
+def _token(environ: Mapping[str, str]) -> str:
+    token = environ.get(TOKEN_VARIABLE, "").strip()
+    if not all("!" <= letter <= "~" for letter in token):
+        raise BadHost(f"{TOKEN_VARIABLE}: contains characters that no token has")
+    return token
+
+
+def _token_file(kfp: Any, environ: Mapping[str, str]) -> Any:
+    """Return credentials that read the token of a pod's service account anew for each request; None if there is none."""
+    file = environ.get(_TOKEN_FILE_VARIABLE) or (_TOKEN_FILE if os.path.exists(_TOKEN_FILE) else "")
+    return kfp.client.ServiceAccountTokenVolumeCredentials(path=file) if file else None

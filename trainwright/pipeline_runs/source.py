@@ -1,0 +1,110 @@
+"""Which pipeline a command means: a shipped one, a function of a module or a file, or a file that is compiled already."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from trainwright.api.errors import BadRequest
+from trainwright.api.text_input import MAX_BYTES, decoded
+from trainwright.pipeline_runs.compiled import CompiledPipeline
+from trainwright.pipeline_runs.errors import BadPipeline
+from trainwright.pipeline_runs.program_run import run_program
+from trainwright.runtimes.image import VARIABLE as IMAGE_VARIABLE
+
+RETRIES_VARIABLE = "TRAINWRIGHT_RETRIES"
+MOST_RETRIES = 100
+_COMPILE_SECONDS = 300.0
+"""Importing frameworks from a slow disk takes most of a minute."""
+_IDENTIFIER = r"[A-Za-z_][A-Za-z0-9_]{0,199}"
+_SHIPPED = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,199}")
+_MODULE = re.compile(rf"{_IDENTIFIER}(?:\.{_IDENTIFIER}){{0,20}}:{_IDENTIFIER}")
+_FILE = re.compile(rf"(?P<file>.{{1,4096}}\.py)(?::{_IDENTIFIER})?", re.DOTALL)
+_IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,511}")
+_FORMS = "NAME of a shipped pipeline, MODULE:FUNCTION, FILE.py, FILE.py:FUNCTION, or FILE.yaml that is compiled"
+
+
+@dataclass(frozen=True)
+class CompileSettings:
+    """What is set when a pipeline is compiled: empty values leave the environment's."""
+
+    image: str = ""
+    retries: int | None = None
+    """Retries of every step, of the shipped pipelines."""
+
+    def __post_init__(self) -> None:
+        if self.image and not _IMAGE.fullmatch(self.image):
+            raise BadPipeline(f"image: {self.image[:80]!r} is not the name of an image")
+        if self.retries is not None and not 0 <= self.retries <= MOST_RETRIES:
+            raise BadPipeline(f"retries: {self.retries} is not in 0-{MOST_RETRIES}")
+
+    @property
+    def environment(self) -> dict[str, str]:
+        set_here = {IMAGE_VARIABLE: self.image, RETRIES_VARIABLE: "" if self.retries is None else str(self.retries)}
+        return {name: value for name, value in set_here.items() if value}
+
+
+@dataclass(frozen=True)
+class ListedPipelines:
+    """The shipped pipelines that compile, by name, and why the others do not."""
+
+    compiled: Mapping[str, CompiledPipeline]
+    failed: Mapping[str, str] = field(default_factory=dict)
+
+
+def compile_pipeline(source: str, settings: CompileSettings = CompileSettings()) -> CompiledPipeline:
+    """Return a compiled pipeline.
+
+    Code is imported in a process of its own: the image and the retries are read when the components are imported, which may have
+    happened here already, and what a user's module does is of no consequence for this process.
+
+    Args:
+        source: The name of a shipped pipeline, `module:function`, `file.py`, `file.py:function`, or a compiled `file.yaml`.
+        settings: Image and retries.
+
+    Raises BadPipeline if there is none or it does not compile, KfpMissing without kfp.
+    """
+    if source.endswith((".yaml", ".yml")):
+        if settings.environment:
+            raise BadPipeline(f"{source}: it is compiled already: the image and the retries are set when a pipeline is compiled")
+        return CompiledPipeline.parse(_read(source), source)
+    checked = _checked(source)
+    result = run_program(
+        {"command": "compile", "source": checked}, environment=settings.environment, timeout_seconds=_COMPILE_SECONDS
+    )
+    return CompiledPipeline.parse(result["text"], source)
+
+
+def shipped_pipelines(settings: CompileSettings = CompileSettings()) -> ListedPipelines:
+    """Compile all shipped pipelines. Raises KfpMissing, and BadPipeline if none can be imported."""
+    result = run_program({"command": "list"}, environment=settings.environment, timeout_seconds=_COMPILE_SECONDS)
+    compiled = {name: CompiledPipeline.parse(text, name) for name, text in sorted(result["texts"].items())}
+    return ListedPipelines(compiled, dict(sorted(result["failed"].items())))
+
+
+def _checked(source: str) -> str:
+    if found := _FILE.fullmatch(source):
+        try:
+            is_file = Path(found["file"]).is_file()
+        except ValueError:  # a null character
+            is_file = False
+        except OSError as error:
+            raise BadPipeline(f"{found['file'][:200]}: {error.strerror}") from None
+        if not is_file:
+            raise BadPipeline(f"{found['file'][:200]}: no such file")
+        return source
+    if not (_SHIPPED.fullmatch(source) or _MODULE.fullmatch(source)):
+        raise BadPipeline(f"{source[:80]!r} is not a pipeline: expected {_FORMS}")
+    return source
+
+
+def _read(file: str) -> str:
+    try:
+        with Path(file).open("rb") as stream:
+            return decoded(stream.read(MAX_BYTES + 1), file)
+    except OSError as error:
+        raise BadPipeline(f"{file[:200]}: {error.strerror or error}") from None
+    except (BadRequest, ValueError) as error:  # not UTF-8; a null character in the name
+        raise BadPipeline(str(error)) from None
