@@ -20,6 +20,8 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest import mock
 
+_OUTSIDE = "stop-on-signals"
+"""The name of threads that wait for the operating system, whatever the time: they do not hold the clock."""
 _REAL_WAIT, _REAL_START, _REAL_SLEEP = threading.Condition.wait, threading.Thread.start, time.sleep
 
 
@@ -197,7 +199,7 @@ def _notify_on(clock: VirtualClock) -> Any:
 
 def _start_on(clock: VirtualClock) -> Any:
     def start(self: Any) -> None:
-        if clock.has(_thread.get_ident()):
+        if clock.has(_thread.get_ident()) and self.name != _OUTSIDE:
             run = self.run
 
             def run_on_clock() -> None:
