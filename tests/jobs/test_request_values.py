@@ -44,6 +44,7 @@ def test_nothing_is_the_default() -> None:
         "previous_jobs",
         "preemption_budget",
         "on_cancel",
+        "waiter_lease_seconds",
     )
     parameters = {}
     for name, field in TrainRequest.model_fields.items():

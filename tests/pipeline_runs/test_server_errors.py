@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from kfp_api_server import Fault, KfpApiServer, kfp_api_server
 from pipeline_commands import Run
 
-pytestmark = pytest.mark.medium
+pytestmark = pytest.mark.slow
 TOKEN = "eyJhbGciOi.secret-part"
 
 

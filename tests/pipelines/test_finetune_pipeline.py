@@ -35,9 +35,22 @@ def parameters(pipeline: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
+def steps(pipeline: dict[str, Any]) -> dict[str, Any]:
+    """The tasks that run a program, at any depth: those of an exit handler and of conditions are in components of their own."""
+    components = pipeline["components"]
+    dags = [pipeline["root"], *components.values()]
+    tasks = {name: task for dag in dags for name, task in dag.get("dag", {}).get("tasks", {}).items()}
+    return {name: task for name, task in tasks.items() if "dag" not in components[task["componentRef"]["name"]]}
+
+
 def task(pipeline: dict[str, Any], name: str) -> dict[str, Any]:
-    found: dict[str, Any] = pipeline["root"]["dag"]["tasks"][name]["inputs"]["parameters"]
+    found: dict[str, Any] = steps(pipeline)[name]["inputs"]["parameters"]
     return found
+
+
+def parameter_of(reference: dict[str, Any]) -> str:
+    """The parameter of the pipeline that reaches a task, through the components around it."""
+    return str(reference["componentInputParameter"]).removeprefix("pipelinechannel--")
 
 
 def test_every_setting_of_a_training_step_is_a_parameter_and_reaches_it(compiled: Any) -> None:
@@ -45,7 +58,7 @@ def test_every_setting_of_a_training_step_is_a_parameter_and_reaches_it(compiled
     expected = set(TrainRequest.model_fields) - GIVEN_BY_THE_CHAIN
     assert expected <= set(parameters(pipeline))
     for name in expected - {"workspace"}:
-        assert task(pipeline, "train")[name] == {"componentInputParameter": name}, name
+        assert parameter_of(task(pipeline, "train")[name]) == name
 
 
 def test_only_data_store_and_workspace_must_be_given(compiled: Any) -> None:
@@ -69,19 +82,32 @@ def test_evaluation_has_the_placement_of_the_training(compiled: Any) -> None:
     given = task(pipeline, "evaluate")
     for name in EVALUATION_SETTINGS:
         other = {"image": "evaluation_image", "resources_per_node": "evaluation_resources"}.get(name, name)
-        assert given[name] == {"componentInputParameter": other}, name
+        assert parameter_of(given[name]) == other
 
 
 def test_every_step_has_the_secrets_and_those_with_files_the_claim(compiled: Any) -> None:
     pipeline, platform = compiled
     executors = platform["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
     names = {name.removeprefix("exec-"): about for name, about in executors.items()}
-    assert set(names) == set(pipeline["root"]["dag"]["tasks"]) - {"start-run"}
+    assert set(names) == set(steps(pipeline)) - {"start-run", "clean-up"}
     for name, about in names.items():
-        secrets = [entry["secretNameParameter"]["componentInputParameter"] for entry in about["secretAsEnv"]]
-        assert len(secrets) == 2, name
+        secrets = {parameter_of(entry["secretNameParameter"]) for entry in about["secretAsEnv"]}
+        assert secrets == {"store_secret", "hub_secret"}, name
         assert all(entry["optional"] for entry in about["secretAsEnv"]), name
-        assert ("pvcMount" in about) is (name != "train"), name
+        assert ("pvcMount" in about) is (name not in ("train", "promote-model", "register-model")), name
+
+
+def test_whatever_becomes_of_a_run_its_jobs_are_cleaned_up(compiled: Any) -> None:
+    pipeline, _ = compiled
+    root = pipeline["root"]["dag"]["tasks"]
+    (group,) = set(root) - {"clean-up"}
+    assert root["clean-up"]["triggerPolicy"]["strategy"] == "ALL_UPSTREAM_TASKS_COMPLETED"
+    assert root["clean-up"]["dependentTasks"] == [group]
+    given = task(pipeline, "clean-up")
+    assert {name: parameter_of(given[name]) for name in ("run_id", "on_failure")} == {
+        "run_id": "run_id",
+        "on_failure": "on_cancel",
+    }
 
 
 def test_the_retries_of_a_compiled_pipeline_are_chosen_when_it_is_compiled(tmp_path: Path) -> None:
@@ -90,5 +116,5 @@ def test_the_retries_of_a_compiled_pipeline_are_chosen_when_it_is_compiled(tmp_p
     command = [str(kfp), "dsl", "compile", "--py", str(source), "--output", str(tmp_path / "p.yaml")]
     subprocess.run(command, check=True, env={**os.environ, "TRAINWRIGHT_RETRIES": "2"}, capture_output=True)
     pipeline, _ = yaml.safe_load_all((tmp_path / "p.yaml").read_text("utf-8"))
-    tasks = pipeline["root"]["dag"]["tasks"]
-    assert {task["retryPolicy"]["maxRetryCount"] for task in tasks.values()} == {2}
+    counts = {name: task.get("retryPolicy", {}).get("maxRetryCount") for name, task in steps(pipeline).items()}
+    assert {name: count for name, count in counts.items() if count != 2} == {"clean-up": None}
