@@ -278,12 +278,12 @@ def test_an_evaluation_lies_in_the_folder_of_its_run_and_is_made_once(runs: Runs
 
 
 def test_a_source_may_be_on_a_claim_also_on_that_of_the_workspace(runs: Runs) -> None:
-    workspace, data = runs.claim("work"), runs.claim("data")
+    workspace, data = runs.claim("team"), runs.claim("data")
     old = runs.inputs("old")
     shutil.copy(StorageUri.parse(old.dataset).path, data / "rows of old.jsonl")
     shutil.copytree(StorageUri.parse(old.model).path, workspace / "models of old/base")
-    sources = Inputs("pvc://data/rows of old.jsonl", "pvc://work/models of old/base")
-    runs.train("work", "first", sources)
+    sources = Inputs("pvc://data/rows of old.jsonl", "pvc://team/models of old/base")
+    runs.train("team", "first", sources)
     (checkpoint,) = (workspace / "runs/first/output").glob("checkpoint-*")
     assert is_of(checkpoint, "old")
     assert list(data.iterdir()) == [data / "rows of old.jsonl"], "nothing is written to the claim of a source"
