@@ -25,7 +25,7 @@ def promote_model(
     """Let an alias name an export if its evaluation is better than that of the export which it names now.
 
     The alias is a small file below export_uri with the evaluation that justified each promotion, and the history. It changes only if
-    it still names what was compared with; another promotion at the same time is compared with anew. A promoted export is pinned.
+    it still names what was compared with; after another promotion at the same time, it is compared again. A promoted export is pinned.
     Keeping the champion is no failure.
 
     Args:

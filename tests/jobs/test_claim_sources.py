@@ -1,4 +1,4 @@
-"""Sources on claims: which volumes the initializers of a job get, and what they are told."""
+"""Sources on claims: which volumes and variables the initializers of a job get."""
 
 from __future__ import annotations
 

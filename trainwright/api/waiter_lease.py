@@ -40,16 +40,20 @@ def waiter_lease_of(trainjob: Obj) -> WaiterLease | None:
     return WaiterLease(max(int(seconds), MIN_SECONDS), renewed)
 
 
-def needs_waiter(trainjob: Obj) -> bool:
-    """Whether a job is of use only to a client that waits for it, and runs or will run."""
-    is_stopped = is_finished(trainjob) or is_deleting(trainjob) or bool(trainjob["spec"].get("suspend"))
-    return not is_stopped and waiter_lease_of(trainjob) is not None
+def is_active(trainjob: Obj) -> bool:
+    """Whether a job runs or will run: it has not ended, and is neither suspended nor being deleted."""
+    return not (is_finished(trainjob) or is_deleting(trainjob) or trainjob["spec"].get("suspend"))
+
+
+def active_lease_of(trainjob: Obj) -> WaiterLease | None:
+    """Return the lease of a job that runs or will run; None if there is nothing to suspend when it expires."""
+    return waiter_lease_of(trainjob) if is_active(trainjob) else None
 
 
 def is_abandoned(trainjob: Obj, now: datetime) -> bool:
     """Whether a job runs, or will run, although the client that waited for it is gone longer than its lease."""
-    lease = waiter_lease_of(trainjob)
-    return needs_waiter(trainjob) and lease is not None and lease.seconds_left(now) <= 0
+    lease = active_lease_of(trainjob)
+    return lease is not None and lease.seconds_left(now) <= 0
 
 
 def renewal_patch(trainjob: Obj, seconds: int, now: datetime) -> Obj:

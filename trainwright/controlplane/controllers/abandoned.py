@@ -8,7 +8,7 @@ from datetime import datetime
 from trainwright.api.errors import Forbidden
 from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import Obj, name_of, namespace_of
-from trainwright.api.waiter_lease import abandoned_patch, needs_waiter, waiter_lease_of
+from trainwright.api.waiter_lease import abandoned_patch, active_lease_of
 from trainwright.cluster.protocol import Cluster
 from trainwright.controlplane.controllers.events import record_event
 
@@ -21,8 +21,8 @@ def suspend_if_abandoned(cluster: Cluster, trainjob: Obj, now: datetime) -> floa
     Without permission to change jobs, as in a role of an earlier version, a warning is logged. Raises Conflict if the job has
     changed meanwhile, which may be a renewal, and ApiError.
     """
-    lease = waiter_lease_of(trainjob)
-    if lease is None or not needs_waiter(trainjob):
+    lease = active_lease_of(trainjob)
+    if lease is None:
         return None
     if (left := lease.seconds_left(now)) > 0:
         return left

@@ -76,13 +76,12 @@ def cancel_owned_job(
     later. Its step submits it again.
     """
     if policy is not CancelPolicy.keep:
-        try:
-            current = cluster.get(TRAINJOB, name_of(trainjob), namespace_of(trainjob))
-        except NotFound:
+        current = _current(cluster, trainjob)
+        if current is None:
             return str(CancelResult(CancelOutcome.gone))
-        if uid_of(current) == uid_of(trainjob) and names.OWNER_ANNOTATION not in annotations_of(current):
+        if names.OWNER_ANNOTATION not in annotations_of(current):
             return str(CancelResult(CancelOutcome.foreign))
-        if policy is CancelPolicy.suspend and uid_of(current) == uid_of(trainjob) and _is_queued(current):
+        if policy is CancelPolicy.suspend and _is_queued(current):
             return str(CancelResult(_leave_queue(cluster, current)))
     return str(cancel_job(cluster, trainjob, policy, timeout_seconds=timeout_seconds))
 

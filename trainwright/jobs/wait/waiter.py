@@ -14,11 +14,10 @@ from types import TracebackType
 from typing import Any
 
 from trainwright.api import names
-from trainwright.api.conditions import is_finished
 from trainwright.api.errors import ApiError
 from trainwright.api.kinds import JOBSET, TRAINJOB, Kind
-from trainwright.api.objects import Obj, annotations_of, is_deleting, name_of, namespace_of, uid_of
-from trainwright.api.waiter_lease import MIN_SECONDS, renewal_patch, was_abandoned
+from trainwright.api.objects import Obj, annotations_of, name_of, namespace_of, uid_of
+from trainwright.api.waiter_lease import MIN_SECONDS, is_active, renewal_patch, was_abandoned
 from trainwright.cluster.protocol import Cluster
 from trainwright.jobs.submit.adoption import resume_if_suspended_by_us
 from trainwright.submission.jobs_client import JobsClient
@@ -124,8 +123,7 @@ def suspension_patch(trainjob: Obj) -> list[dict[str, Any]]:
 
     Other changes of the job, as of its status, do not matter. Only jobs that Trainwright has created are suspended.
     """
-    is_stopped = is_finished(trainjob) or is_deleting(trainjob) or bool(trainjob["spec"].get("suspend"))
-    if is_stopped or names.OWNER_ANNOTATION not in annotations_of(trainjob):
+    if not is_active(trainjob) or names.OWNER_ANNOTATION not in annotations_of(trainjob):
         return []
     generation = int(trainjob["metadata"].get("generation") or 0)
     mark = "/metadata/annotations/" + names.SUSPENDED_BY_ANNOTATION.replace("~", "~0").replace("/", "~1")
