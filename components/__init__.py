@@ -1,5 +1,5 @@
-"""Kubeflow Pipelines components: start a run, prepare a dataset and a model, train (or submit a job and wait for it in steps of their
-own), export the checkpoint, evaluate, promote and register it, and clean up.
+"""Kubeflow Pipelines components: start a run, pull, preprocess and prepare data and a model, train (or submit a job and wait for it in
+steps of their own), export the checkpoint, evaluate, promote and register it, and clean up.
 
 Each is a signature, a docstring and a few calls into the library. The folder of a component is installed as NAME_component.
 """
@@ -9,7 +9,11 @@ from trainwright.components.evaluate_component import evaluate
 from trainwright.components.export_checkpoint_component import export_checkpoint
 from trainwright.components.initialize_dataset_component import initialize_dataset
 from trainwright.components.initialize_model_component import initialize_model
+from trainwright.components.pick_trial_component import pick_trial
+from trainwright.components.plan_trials_component import plan_trials
+from trainwright.components.preprocess_dataset_component import preprocess_dataset
 from trainwright.components.promote_model_component import promote_model
+from trainwright.components.pull_dvc_data_component import pull_dvc_data
 from trainwright.components.read_champion_component import read_champion
 from trainwright.components.register_model_component import register_model
 from trainwright.components.roll_back_model_component import roll_back_model
@@ -24,7 +28,11 @@ __all__ = [
     "export_checkpoint",
     "initialize_dataset",
     "initialize_model",
+    "pick_trial",
+    "plan_trials",
+    "preprocess_dataset",
     "promote_model",
+    "pull_dvc_data",
     "read_champion",
     "register_model",
     "roll_back_model",

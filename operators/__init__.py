@@ -1,4 +1,4 @@
-"""The Airflow provider: operators that start a run, prepare a dataset and a model, train, export the checkpoint and evaluate it.
+"""The Airflow provider: operators that prepare data, train, export, evaluate, promote and register, and that stop jobs again.
 
 Modules are imported lazily (PEP 562), because Airflow reads the provider information during its own import.
 """
@@ -9,11 +9,18 @@ from importlib import import_module
 from typing import Any
 
 _MODULES = {
+    "CleanUpOperator": "clean_up",
+    "DeleteTrainJobOperator": "delete_train_job",
     "EvaluateOperator": "evaluate",
     "ExportCheckpointOperator": "export_checkpoint",
     "InitializeDatasetOperator": "initialize_dataset",
     "InitializeModelOperator": "initialize_model",
+    "PromoteModelOperator": "promote_model",
+    "RegisterModelOperator": "register_model",
+    "ResumeTrainJobOperator": "resume_train_job",
+    "RollBackModelOperator": "roll_back_model",
     "StartRunOperator": "start_run",
+    "SuspendTrainJobOperator": "suspend_train_job",
     "TrainJobOperator": "train_job",
     "TrainJobTrigger": "trigger",
     "TrainwrightHook": "hook",

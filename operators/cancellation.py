@@ -10,6 +10,8 @@ from trainwright.operators.task_identity import earlier_identities
 from trainwright.operators.task_state import TaskId
 
 log = logging.getLogger(__name__)
+ANSWER_SECONDS = 3.0
+"""How long Airflow is asked what became of the task, before its job is stopped in any case."""
 
 
 def on_signal(context: Any, on_cancel: str) -> Callable[[Any, Any], str]:
@@ -18,14 +20,15 @@ def on_signal(context: Any, on_cancel: str) -> Callable[[Any, Any], str]:
     * Running, with a retry left: only the worker ends, so the job keeps running and the retry adopts it.
     * Cleared: the job is superseded, and the next try starts a new one. This includes a job with `keep`, because two jobs
       would write to one workspace.
-    * Anything else (marked failed or succeeded, no retry left, state unknown): the job is stopped.
+    * Anything else (marked failed or succeeded, no retry left, state unknown): the job is stopped. Between SIGTERM and SIGKILL
+      there may be ten seconds, so an answer is waited for briefly.
     """
     ti = context["ti"]
 
     def handle(cluster: Any, trainjob: Any) -> str:
         from trainwright.jobs.wait.cancel import CancelPolicy, cancel_owned_job, suspend_job
 
-        state = TaskId.of(context).state()
+        state = TaskId.of(context).state_within(ANSWER_SECONDS)
         if state == "running" and int(ti.try_number) <= int(getattr(ti, "max_tries", 0) or 0):
             return "it keeps running, and the retry of this task adopts it"
         if state == "restarting" and on_cancel in (CancelPolicy.suspend, CancelPolicy.keep):

@@ -77,7 +77,7 @@ class EvaluateOperator(BaseOperator):
         affinity: dict[str, Any] | str | None = None,
         queue_timeout_seconds: int | str | None = None,
         start_timeout_seconds: int | str = 21600,
-        run_timeout_seconds: int | str | None = None,
+        run_timeout_seconds: int | str = 604800,
         logs: str = "0",
         log_bytes: int | str = 16777216,
         on_cancel: str = "suspend",

@@ -5,22 +5,11 @@ Without a connection the cluster is found as everywhere else: KUBECONFIG, the po
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from airflow.sdk import BaseHook
 
-_KUBERNETES_PREFIX = "extra__kubernetes__"
-
-
-@dataclass(frozen=True)
-class Settings:
-    """The settings of a connection. Empty values default to the environment."""
-
-    kubeconfig: str = ""
-    context: str = ""
-    namespace: str = ""
-    submission_mode: str = ""
+from trainwright.operators.connection_settings import ClusterSettings, settings_of
 
 
 class TrainwrightHook(BaseHook):
@@ -45,23 +34,12 @@ class TrainwrightHook(BaseHook):
             context=settings.context or None,
             namespace=settings.namespace,
             mode=self.submission_mode or settings.submission_mode,
+            in_cluster=settings.in_cluster,
         )
 
-    def settings(self) -> Settings:
-        """The settings of the connection. Raises ValueError for unsupported settings."""
+    def settings(self) -> ClusterSettings:
+        """The settings of the connection. Raises ValueError for a connection of another type, and for unsupported settings."""
         if not self.conn_id:
-            return Settings()
+            return ClusterSettings()
         connection = self.get_connection(self.conn_id)
-        extra = dict(connection.extra_dejson or {})
-        if connection.conn_type == "kubernetes":
-            return _from_kubernetes(extra, self.conn_id)
-        return Settings(*(str(extra.get(name) or "") for name in ("kubeconfig", "context", "namespace", "submission_mode")))
-
-
-def _from_kubernetes(extra: dict[str, Any], conn_id: str) -> Settings:
-    extra = {name.removeprefix(_KUBERNETES_PREFIX): value for name, value in extra.items()}
-    if extra.get("kube_config"):
-        raise ValueError(f"connection {conn_id!r}: kube_config as text is not supported; set kube_config_path")
-    return Settings(
-        *(str(extra.get(name) or "") for name in ("kube_config_path", "cluster_context", "namespace", "submission_mode"))
-    )
+        return settings_of(str(connection.conn_type or ""), dict(connection.extra_dejson or {}), self.conn_id)

@@ -8,7 +8,21 @@ from typing import Any
 def get_provider_info() -> dict[str, Any]:
     """The provider information, according to Airflow's provider_info.schema.json."""
     integration = "Trainwright"
-    modules = ("train_job", "initialize_dataset", "initialize_model", "start_run", "export_checkpoint", "evaluate")
+    modules = (
+        "train_job",
+        "initialize_dataset",
+        "initialize_model",
+        "start_run",
+        "export_checkpoint",
+        "evaluate",
+        "promote_model",
+        "register_model",
+        "roll_back_model",
+        "suspend_train_job",
+        "resume_train_job",
+        "delete_train_job",
+        "clean_up",
+    )
     return {
         "package-name": "trainwright",
         "name": integration,
@@ -30,6 +44,7 @@ def get_provider_info() -> dict[str, Any]:
                     "kubeconfig": {"label": "Path of a kubeconfig", "schema": {"type": ["string", "null"]}},
                     "context": {"label": "Context of the kubeconfig", "schema": {"type": ["string", "null"]}},
                     "namespace": {"label": "Namespace", "schema": {"type": ["string", "null"]}},
+                    "in_cluster": {"label": "Only the pod's service account", "schema": {"type": ["boolean", "null"]}},
                     "submission_mode": {"label": "auto, trainjob, jobset or embedded", "schema": {"type": ["string", "null"]}},
                 },
             }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -26,6 +27,16 @@ class TaskId:
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
+
+    def state_within(self, seconds: float) -> str:
+        """As `state`, and empty if there is no answer in so many seconds: the task runner's client retries for much longer."""
+        answers: list[str] = []
+        asking = threading.Thread(target=lambda: answers.append(self.state()), name="task-state", daemon=True)
+        asking.start()
+        asking.join(seconds)
+        if not answers:
+            log.warning("no answer about the state of the task dag=%s task=%s seconds=%s", self.dag_id, self.task_id, seconds)
+        return answers[0] if answers else ""
 
     def state(self) -> str:
         """The state of its current try in Airflow's spelling (`running`, `deferred`, `failed`, ...).

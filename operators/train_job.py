@@ -80,7 +80,7 @@ class TrainJobOperator(BaseOperator):
     :param start_timeout_seconds: Maximum seconds until training starts; time in which an initializer runs does not count. 0: no
         limit.
     :param run_timeout_seconds: Maximum seconds of training; also set as activeDeadlineSeconds, which the cluster
-        enforces. 0: no limit.
+        enforces. Default: a week. 0: no limit.
     :param fail_if_stuck: Whether to fail as soon as the job can never start: an invalid image name, an image that may not be
         pulled, a command that the image does not have, a Job that the API server refuses.
     :param lost_node_timeout_seconds: Maximum seconds for which pods may not end on a lost node; the job is then cancelled as
@@ -158,7 +158,7 @@ class TrainJobOperator(BaseOperator):
         volume_mounts: list[Any] | str | None = None,
         queue_timeout_seconds: int | str | None = None,
         start_timeout_seconds: int | str = 21600,
-        run_timeout_seconds: int | str | None = None,
+        run_timeout_seconds: int | str = 604800,
         fail_if_stuck: bool | str = True,
         lost_node_timeout_seconds: int | str | None = None,
         logs: str = "0",

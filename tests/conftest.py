@@ -15,6 +15,9 @@ from s3_server import s3, s3_folder, s3_server  # noqa: F401  fixtures
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # started in the background by a shell; the processes of tests inherit it
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# Environments of real tools are kept between runs, in a folder that git ignores; those of the user are left alone.
+os.environ.setdefault("TRAINWRIGHT_TOOLS", str(Path(__file__).parents[1] / ".clients" / "tools"))
+
 # Typer builds the whole tree of commands at each invocation, which takes longer than most commands do.
 typer.testing._get_command = functools.cache(typer.testing._get_command)
 

@@ -11,6 +11,7 @@ import argparse
 import contextlib
 import io
 import json
+import os
 import re
 import sys
 import tempfile
@@ -129,7 +130,9 @@ def _by_component(recording: Recording, client: JobsClient, options: dict[str, A
     parameters = {**_prepare(recording, client), **options}
     with mock.patch.object(submission, "connect_for_jobs", return_value=client):
         try:
-            train.python_func(run_id="recorded", metrics=mock.Mock(metadata={}), **parameters)
+            train.python_func(
+                run_id="recorded", metrics=mock.Mock(metadata={}), loss_curve=mock.Mock(path=os.devnull), **parameters
+            )
         except SystemExit as ended:
             return int(ended.code or 0)
     return 0

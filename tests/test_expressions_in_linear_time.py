@@ -60,7 +60,9 @@ def modules(package: str) -> Iterator[ModuleType]:
     top = importlib.import_module(package)
     yield top
     for found in pkgutil.walk_packages(getattr(top, "__path__", []), f"{package}."):
-        if not found.name.endswith(("__main__", "orderly_exit", "launch")):  # they are programs
+        if (
+            not found.name.endswith(("__main__", "orderly_exit", "launch")) and ".tools.programs." not in found.name
+        ):  # they are programs
             yield importlib.import_module(found.name)
 
 

@@ -17,7 +17,16 @@ from trainwright.jobs.request.setting_names import SETTINGS
 
 pytestmark = pytest.mark.medium
 FIELDS = TrainRequest.model_fields
-OWN_OF_COMPONENT = {"run_id": None, "namespace": "", "submission_mode": "", "tie_to_run": True, "task_config": None}
+OWN_OF_COMPONENT = {
+    "run_id": None,
+    "namespace": "",
+    "submission_mode": "",
+    "tie_to_run": True,
+    "trial": "",
+    "tracking": [],
+    "workspace_path": "",
+    "task_config": None,
+}
 OWN_OF_OPERATOR = {"run_id", "namespace", "submission_mode", "conn_id", "deferrable", "log_poll_interval", "min_defer_seconds"}
 OWN_OF_COMMAND = {
     "filename",
@@ -89,8 +98,8 @@ OF_WAITING = {
     "on_cancel",
     "waiter_lease_seconds",
 }
-ONLY_TOGETHER = {"preemption_budget"}
-"""Submitting again after a preemption needs both the request and the wait."""
+ONLY_TOGETHER = {"preemption_budget", "trial", "tracking", "workspace_path"}
+"""Submitting again after a preemption needs both the request and the wait, and so do a trial that may fail, and tracking."""
 OF_BOTH = {"run_timeout_seconds", "on_cancel", "waiter_lease_seconds"}
 
 

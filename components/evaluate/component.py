@@ -21,6 +21,9 @@ def evaluate(
     sample_row: int = 0,
     max_rows: int = 0,
     dataset_digest: str = "",
+    tasks: list = [],
+    few_shot: int = -1,
+    task_limit: int = 0,
     retention: str = "always",
     image: str = "",
     env: dict = {},
@@ -35,7 +38,7 @@ def evaluate(
     affinity: dict = {},
     queue_timeout_seconds: int = 0,
     start_timeout_seconds: int = 21600,
-    run_timeout_seconds: int = 0,
+    run_timeout_seconds: int = 604800,
     logs: str = "0",
     log_bytes: int = 16777216,
     on_cancel: str = "suspend",
@@ -44,6 +47,7 @@ def evaluate(
     namespace: str = "",
     submission_mode: str = "",
     tie_to_run: bool = True,
+    trial_index: int = -1,
 ) -> NamedTuple("Outputs", [("loss_before", float), ("loss_after", float), ("evaluation", dict)]):
     """Restore an export, verify it, and measure loss before and after fine-tuning, on held-out rows if any, else on training rows.
 
@@ -52,7 +56,7 @@ def evaluate(
         checkpoint_uri: URI of the exported checkpoint, as returned by export_checkpoint.
         checkpoint_digest: Digest of its manifest; any other content is rejected.
         workspace: pvc://CLAIM or pvc://CLAIM/FOLDER, with the prepared model and dataset of the run.
-        metrics: Losses, perplexities and the number of rows.
+        metrics: Losses, perplexities, the metrics of the tasks and the number of rows.
         summary: Losses, a sample before and after, and what was evaluated, as Markdown.
         loss_curve: Training loss over steps, with the loss before and after, as HTML.
         workspace_path: Where the workspace is mounted in this step.
@@ -61,6 +65,10 @@ def evaluate(
         max_rows: Evaluate only the first rows; 0 evaluates all held-out rows.
         dataset_digest: Digest of another prepared dataset in the workspace to evaluate on, so that models are compared on the same
             rows. Empty: the one that it was trained on.
+        tasks: Tasks of lm-evaluation-harness, such as arc_easy, before and after; held_out counts exact matches on held-out
+            rows. If the image has no lm-eval, it is installed first.
+        few_shot: Examples in each prompt of a task; -1: as the task says.
+        task_limit: Maximum number of examples of each task; 0: all.
         retention: Folders of earlier runs kept on the workspace: always, or keep=N of the finished runs.
         image: Image of the evaluation. Empty: the runtime's.
         env: Environment variables of the evaluation; literal credentials are rejected.
@@ -75,7 +83,7 @@ def evaluate(
         affinity: Affinity of the pod.
         queue_timeout_seconds: Maximum seconds in the queue. 0: no limit.
         start_timeout_seconds: Maximum seconds until the evaluation starts. 0: no limit.
-        run_timeout_seconds: Maximum seconds of the evaluation. 0: no limit.
+        run_timeout_seconds: Maximum seconds of the evaluation. Default: a week. 0: no limit.
         logs: Log to show: 0 (rank 0), or none.
         log_bytes: Maximum bytes of log to show.
         on_cancel: What to do with the job when the step is cancelled or exceeds a deadline: suspend, delete or keep.
@@ -85,11 +93,13 @@ def evaluate(
         namespace: Namespace of the job. Empty: that of the credentials.
         submission_mode: auto, trainjob or jobset. Empty: TRAINWRIGHT_SUBMISSION_MODE, else auto, which depends on the cluster.
         tie_to_run: Whether the TrainJob is deleted together with the workflow of its pipeline run, and labelled with it.
+        trial_index: Number of the trial of a sweep, as pick_trial returns it; -1 outside of sweeps.
 
     Returns:
         loss_before: Mean loss per token with the base model.
         loss_after: Mean loss per token with the fine-tuned model.
-        evaluation: Its figures for promote_model: loss, perplexity, rows, held_out, and the digest of the data.
+        evaluation: Its figures for promote_model: loss, perplexity, TASK/METRIC of each task, rows, held_out, and the digest of
+            the data.
     """
     parameters = dict(locals())
     from pathlib import Path
@@ -117,17 +127,23 @@ def evaluate(
             owner="kfp",
             run_id=run_id,
             namespace=space,
+            map_index=trial_index,
             runtime=runtime,
             sample_row=sample_row,
             max_rows=max_rows,
             dataset_digest=dataset_digest,
+            tasks=tasks,
+            few_shot=few_shot,
+            task_limit=task_limit,
             settings={name: parameters[name] for name in EVALUATION_SETTINGS},
             event_printer=EventPrinter(write_line),
             workflow=own_workflow(cluster) if tie_to_run else None,
         )
-        retire_run(cluster, Path(workspace_path), run_id=run_id, namespace=space, retention=retention)
+        retire_run(cluster, Path(workspace_path), run_id=run_id, namespace=space, retention=retention, map_index=trial_index)
+        if trial_index >= 0:  # the folder that the preparation of the data has recorded is empty
+            retire_run(cluster, Path(workspace_path), run_id=run_id, namespace=space)
     Path(summary.path).write_text(result["summary"], "utf-8")
     Path(loss_curve.path).write_text(result["loss_curve"] or "<p>The training logged no loss.</p>", "utf-8")
-    measured = {f"{name}_{when}": result[when][name] for when in ("before", "after") for name in ("loss", "perplexity")}
+    measured = {f"{name}_{when}": value for when in ("before", "after") for name, value in result[when].items()}
     log_metrics(metrics, {**measured, "rows": result["rows"]})
     return float(result["before"]["loss"]), float(result["after"]["loss"]), figures_of(result)

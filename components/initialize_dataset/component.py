@@ -19,6 +19,7 @@ def initialize_dataset(
     subset: str = "",
     split: str = "",
     run_id: str = "",
+    by_value: bool = False,
 ) -> NamedTuple("Outputs", [("digest", str), ("train_rows", int), ("test_rows", int)]):
     """Fetch a dataset, map its columns to a layout that TRL reads, split it, and store it in the workspace by its digest.
 
@@ -37,6 +38,7 @@ def initialize_dataset(
         subset: Subset of the dataset, by its name on the hub or its folder; * takes all files. Empty: the default or only one.
         split: Split to train on. Empty: train.
         run_id: Id of the run, whose record in the workspace lists the dataset as used.
+        by_value: Whether the artifact `dataset` is a copy of the prepared files, which the launcher uploads, not only their receipt.
 
     Returns:
         digest: Digest of the prepared files; it changes when the data changes.
@@ -46,7 +48,7 @@ def initialize_dataset(
     from pathlib import Path
 
     from trainwright.initializers import DatasetOptions
-    from trainwright.steps.prepare import prepare_run_dataset
+    from trainwright.steps.prepare import copy_prepared, prepare_run_dataset
     from trainwright.steps.step_end import explained_end
 
     options = DatasetOptions(
@@ -54,6 +56,9 @@ def initialize_dataset(
     )
     with explained_end():
         receipt = prepare_run_dataset(dataset_uri, Path(workspace_path), options, owner="kfp", run_id=run_id)
-    Path(dataset.path).write_text(receipt.model_dump_json(indent=1), "utf-8")
+        if by_value:
+            copy_prepared(Path(workspace_path), "dataset", receipt.digest, Path(dataset.path))
+        else:
+            Path(dataset.path).write_text(receipt.model_dump_json(indent=1), "utf-8")
     dataset.metadata.update({"source": dataset_uri, "revision": receipt.revision, "digest": receipt.digest})
     return receipt.digest, int(receipt.details["train_rows"]), int(receipt.details["test_rows"])

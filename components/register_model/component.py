@@ -20,6 +20,7 @@ def register_model(
     log_run: bool = False,
     base_model: str = "",
     datasets: list = [],
+    workspace_path: str = "",
 ) -> NamedTuple("Outputs", [("uri", str), ("version", str), ("existed", bool)]):
     """Register an export. A registration that was interrupted is completed; a second one returns the first.
 
@@ -38,6 +39,8 @@ def register_model(
         log_run: Log the training metrics as a run. MLflow only.
         base_model: org/name of the fine-tuned model, for the model card.
         datasets: org/name of datasets, for the model card.
+        workspace_path: Where the workspace is mounted in this step, if it is: MLflow without MLFLOW_TRACKING_URI keeps its models in
+            tracking/mlflow.db in it.
 
     Returns:
         uri: Where the registry has it.
@@ -47,23 +50,27 @@ def register_model(
     from dataclasses import asdict
     from pathlib import Path
 
-    from trainwright.checkpoints.registries import RegistrationOptions, register_export
-    from trainwright.evaluation.loss_curve import loss_curve_svg
+    from trainwright.steps.register import register_run_export
     from trainwright.steps.step_end import explained_end, write_line
-    from trainwright.storage.progress_log import log_progress
 
+    options = {
+        "version": version,
+        "alias": alias,
+        "training_state": with_training_state,
+        "log_run": log_run,
+        "base_model": base_model,
+        "datasets": datasets,
+    }
     with explained_end():
-        options = RegistrationOptions(
-            version=version,
-            alias=alias,
-            training_state=with_training_state,
-            log_run=log_run,
-            base_model=base_model,
-            datasets=tuple(datasets),
-            draw_curve=lambda history: loss_curve_svg(history, None, None),
-            start_progress=log_progress("register", write=write_line),
+        registration = register_run_export(
+            checkpoint_uri,
+            registry,
+            name=name,
+            digest=checkpoint_digest,
+            options=options,
+            folder=Path(workspace_path) / "tracking" if workspace_path else None,
+            on_line=write_line,
         )
-        registration = register_export(checkpoint_uri, registry, name=name, digest=checkpoint_digest, options=options)
     write_line(f"{'found' if registration.existed else 'registered'} {registration.uri}, version {registration.version}")
     Path(model.path).write_text(f"{registration.uri}\n", "utf-8")
     model.metadata.update({**asdict(registration), "location": checkpoint_uri})

@@ -43,7 +43,7 @@ def submit_train_job(
     affinity: dict = {},
     volumes: list = [],
     volume_mounts: list = [],
-    run_timeout_seconds: int = 0,
+    run_timeout_seconds: int = 604800,
     resume: str = "auto",
     export_uri: str = "",
     previous_jobs: str = "keep",
@@ -110,7 +110,7 @@ def submit_train_job(
         volumes: Volumes of the training pods, besides the runtime's and the workspace.
         volume_mounts: Where the training containers mount volumes: those of `volumes`, or of the runtime by name.
         run_timeout_seconds: Maximum seconds of training; also set as activeDeadlineSeconds, which the cluster enforces.
-            0: no limit.
+            Default: a week. 0: no limit.
         resume: Where a new job starts: auto (the run's last checkpoint), never, or the URI of an exported checkpoint.
         export_uri: Where the run exports checkpoints; resume=auto starts from there if the workspace has no checkpoint.
         previous_jobs: Whether to keep or delete finished jobs of this step when the next one is submitted.
@@ -134,24 +134,10 @@ def submit_train_job(
     """
     parameters = dict(locals())
 
-    from trainwright.checkpoints.resume_source import latest_export_lookup
-    from trainwright.jobs import Identity, TrainRequest
-    from trainwright.jobs.request.task_config import with_task_config
-    from trainwright.jobs.wait.handle import submit_step
-    from trainwright.steps.own_workflow import own_workflow
     from trainwright.steps.step_end import explained_end, write_line
-    from trainwright.submission import connect_for_jobs
+    from trainwright.steps.submit import train_step_of
 
     with explained_end():
-        request = TrainRequest.from_parameters(with_task_config(parameters, task_config))
-        cluster = connect_for_jobs(mode=submission_mode)
-        handle = submit_step(
-            cluster,
-            request,
-            Identity("kfp", run_id, "train"),
-            namespace or request.namespace or cluster.default_namespace,
-            latest_checkpoint=latest_export_lookup(run_id, export_uri) if export_uri else None,
-            workflow=own_workflow(cluster) if tie_to_run else None,
-        )
+        handle = train_step_of(parameters, task_config).submit()
         write_line(f"TrainJob {handle.namespace}/{handle.name}")
     return handle.model_dump_json()

@@ -11,6 +11,7 @@ from trainwright.components.step import TASK_CONFIG, step
 def train(
     run_id: str,
     metrics: dsl.Output[dsl.Metrics],
+    loss_curve: dsl.Output[dsl.HTML],
     runtime: str = "",
     runtime_kind: str = "ClusterTrainingRuntime",
     builtin: str = "",
@@ -48,7 +49,7 @@ def train(
     volume_mounts: list = [],
     queue_timeout_seconds: int = 0,
     start_timeout_seconds: int = 21600,
-    run_timeout_seconds: int = 0,
+    run_timeout_seconds: int = 604800,
     fail_if_stuck: bool = True,
     lost_node_timeout_seconds: int = 0,
     logs: str = "0",
@@ -67,8 +68,11 @@ def train(
     namespace: str = "",
     submission_mode: str = "",
     tie_to_run: bool = True,
+    trial: str = "",
+    tracking: list = [],
+    workspace_path: str = "",
     task_config: dsl.TaskConfig = None,
-) -> NamedTuple("Outputs", [("trainjob", str), ("namespace", str), ("folder", str), ("results", dict)]):
+) -> NamedTuple("Outputs", [("trainjob", str), ("namespace", str), ("folder", str), ("results", dict), ("outcome", dict)]):
     """Run any training in a TrainJob and wait until it succeeds: a runtime, a function, code, or a complete manifest.
 
     With only data and a workspace, the job is supervised fine-tuning in the runtime trl-sft. A retry of this step adopts the
@@ -80,6 +84,7 @@ def train(
         run_id: Id of the run: it gives the job the same name in every try, and prevents cached results.
             dsl.PIPELINE_JOB_ID_PLACEHOLDER gives each run its own id.
         metrics: Last values reported by the training.
+        loss_curve: Reported loss over steps, as HTML.
         runtime: Training runtime. Defaults to the builtin trainer's runtime, torch-distributed for a function or code,
             else trl-sft.
         runtime_kind: ClusterTrainingRuntime, or TrainingRuntime in the job's namespace.
@@ -126,7 +131,7 @@ def train(
         start_timeout_seconds: Maximum seconds until training starts; time in which an initializer runs does not count. 0: no
             limit.
         run_timeout_seconds: Maximum seconds of training; also set as activeDeadlineSeconds, which the cluster enforces.
-            0: no limit.
+            Default: a week. 0: no limit.
         fail_if_stuck: Whether to fail as soon as the job can never start: an invalid image name, an image that may not be
             pulled, a command that the image does not have, a Job that the API server refuses.
         lost_node_timeout_seconds: Maximum seconds for which pods may not end on a lost node; the job is then cancelled as
@@ -150,6 +155,11 @@ def train(
         namespace: Namespace of the TrainJob. Empty: the manifest's, else that of the credentials.
         submission_mode: auto, trainjob or jobset. Empty: TRAINWRIGHT_SUBMISSION_MODE, else auto, which depends on the cluster.
         tie_to_run: Whether the TrainJob is deleted together with the workflow of its pipeline run, and labelled with it.
+        trial: A trial of a sweep, as plan_trials returns it. It has a TrainJob and a folder of its own, and its settings replace
+            those of the same names. A training that fails, or exceeds run_timeout_seconds, does not fail this step.
+        tracking: Where metrics go while the training runs: mlflow, wandb, tensorboard, each also with an address, as
+            mlflow:https://host, wandb:ENTITY/PROJECT, tensorboard:/folder. Credentials are variables of the step.
+        workspace_path: Where the workspace is mounted in this step, if it is: trackers without a server write to tracking/ in it.
         task_config: Set by Kubeflow Pipelines: what is set on the task is for the TrainJob, and not for the pod that waits for it.
 
     Returns:
@@ -157,27 +167,28 @@ def train(
         namespace: Its namespace.
         folder: The run's folder in the workspace, such as runs/RUN; empty without a workspace.
         results: Return value of the function, or content of results.json; a value that is not an object is under "value".
+        outcome: How the trial ended, for pick_trial: the reported values as numbers, or why it failed.
     """
     parameters = dict(locals())
-    from trainwright.checkpoints.resume_source import latest_export_lookup
-    from trainwright.jobs import EventPrinter, Identity, TrainRequest, run_step
-    from trainwright.jobs.request.task_config import with_task_config
-    from trainwright.steps.own_workflow import own_workflow
+    import os
+    from pathlib import Path
+
+    from trainwright.evaluation.metric_history import MetricHistory
     from trainwright.steps.reported_metrics import log_metrics
     from trainwright.steps.step_end import explained_end, write_line
-    from trainwright.submission import connect_for_jobs
+    from trainwright.steps.submit import train_step_of
+    from trainwright.steps.trials import Trial, run_trial
+    from trainwright.tracking import parse_targets
 
     with explained_end():
-        request = TrainRequest.from_parameters(with_task_config(parameters, task_config))
-        cluster = connect_for_jobs(mode=submission_mode)
-        result = run_step(
-            cluster,
-            request,
-            Identity("kfp", run_id, "train"),
-            namespace or request.namespace or cluster.default_namespace,
-            latest_checkpoint=latest_export_lookup(run_id, export_uri) if export_uri else None,
-            event_printer=EventPrinter(write_line),
-            workflow=own_workflow(cluster) if tie_to_run else None,
-        )
+        history = MetricHistory()
+        folder = Path(workspace_path) / "tracking" if workspace_path else None
+        targets = parse_targets(tracking, os.environ, folder)
+        one = Trial.parse(trial) if trial else Trial(index=0)
+        job = train_step_of(parameters, task_config, trial=one if trial else None)
+        outcome, result = run_trial(one, lambda: job.run((history,), targets=targets, folder=folder), fails=not trial)
+        if outcome.error:
+            write_line(f"trial {one.index} failed: {outcome.error}")
     log_metrics(metrics, result.metrics)
-    return result.trainjob, result.namespace, result.folder, result.results_as_object()
+    Path(loss_curve.path).write_text(history.loss_curve(), "utf-8")
+    return result.trainjob, result.namespace, result.folder, result.results_as_object(), outcome.model_dump()

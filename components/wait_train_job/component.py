@@ -13,7 +13,7 @@ def wait_train_job(
     metrics: dsl.Output[dsl.Metrics],
     queue_timeout_seconds: int = 0,
     start_timeout_seconds: int = 21600,
-    run_timeout_seconds: int = 0,
+    run_timeout_seconds: int = 604800,
     fail_if_stuck: bool = True,
     lost_node_timeout_seconds: int = 0,
     logs: str = "0",
@@ -33,7 +33,7 @@ def wait_train_job(
         start_timeout_seconds: Maximum seconds until training starts; time in which an initializer runs does not count. 0: no
             limit.
         run_timeout_seconds: Maximum seconds of training; also set as activeDeadlineSeconds, which the cluster enforces.
-            0: no limit.
+            Default: a week. 0: no limit.
         fail_if_stuck: Whether to fail as soon as the job can never start: an invalid image name, an image that may not be
             pulled, a command that the image does not have, a Job that the API server refuses.
         lost_node_timeout_seconds: Maximum seconds for which pods may not end on a lost node; the job is then cancelled as

@@ -4,41 +4,18 @@ asked for, promote and register it.
 The same pipeline runs on a laptop with kfp's local runner, and on a cluster, where every step mounts the claim of the workspace.
 """
 
-import os
-
-from kfp import dsl, kubernetes
+from kfp import dsl
 
 from trainwright.components import (
-    clean_up,
     evaluate,
     export_checkpoint,
     initialize_dataset,
     initialize_model,
     promote_model,
     register_model,
-    start_run,
     train,
 )
-
-MOUNT = "/workspace"
-RETRIES = int(os.environ.get("TRAINWRIGHT_RETRIES", "0"))
-"""Retries of every step, set when the pipeline is compiled: they cannot be a parameter of a run."""
-STORE = {
-    name: name
-    for name in (
-        "AWS_ACCESS_KEY_ID",
-        "AWS_SECRET_ACCESS_KEY",
-        "AWS_SESSION_TOKEN",
-        "AWS_ENDPOINT_URL",
-        "AWS_ENDPOINT_URL_S3",
-        "AWS_REGION",
-        "AWS_DEFAULT_REGION",
-        "AWS_CA_BUNDLE",
-        "AWS_ALLOW_HTTP",
-    )
-}
-"""Optional keys of the Secret `store_secret`, and the environment variables that they set."""
-HUB = {"HF_TOKEN": "HF_TOKEN"}
+from trainwright.pipelines.task_settings import MOUNT, add_credentials, begin, clean_up_at_end, mount_workspace, set_up
 
 
 @dsl.pipeline(name="finetune", description="Fine-tune a language model with a TrainJob and export its checkpoint.")
@@ -62,6 +39,7 @@ def finetune(
     resumable: bool = True,
     sample_row: int = 0,
     max_evaluation_rows: int = 0,
+    evaluation_tasks: list = [],
     evaluation_runtime: str = "causal-lm-evaluation",
     evaluation_image: str = "",
     evaluation_resources: dict = {},
@@ -102,7 +80,7 @@ def finetune(
     volume_mounts: list = [],
     queue_timeout_seconds: int = 0,
     start_timeout_seconds: int = 21600,
-    run_timeout_seconds: int = 0,
+    run_timeout_seconds: int = 604800,
     fail_if_stuck: bool = True,
     lost_node_timeout_seconds: int = 0,
     logs: str = "0",
@@ -135,6 +113,7 @@ def finetune(
         resumable: Also export optimizer and random states.
         sample_row: Row (from 0) whose prompt is completed before and after fine-tuning.
         max_evaluation_rows: Maximum rows to evaluate; 0 evaluates all held-out rows.
+        evaluation_tasks: Tasks of lm-evaluation-harness, such as arc_easy, before and after; held_out counts exact matches.
         evaluation_runtime: Runtime of the evaluation.
         evaluation_image: Image of the evaluation. Empty: the runtime's.
         evaluation_resources: Resources of the evaluation's node.
@@ -144,40 +123,31 @@ def finetune(
         registry: Register the export: hf://org/name[@branch], model-registry://host/model or mlflow://model. Empty: no.
         registry_alias: Tag (Hub) or alias (MLflow) that is moved to the registered version.
     """
-    cleaning = clean_up(
-        run_id=run_id,
-        pipeline_run_id=dsl.PIPELINE_JOB_ID_PLACEHOLDER,
-        on_failure=on_cancel,
-        namespace=namespace,
-        submission_mode=submission_mode,
-    )
-    cleaning.set_caching_options(False)
+    cleaning = clean_up_at_end(run_id=run_id, on_failure=on_cancel, namespace=namespace, submission_mode=submission_mode)
     with dsl.ExitHandler(cleaning, name="fine-tuning"):
-        run = start_run(
+        run = begin(
             workspace=workspace,
             run_id=run_id,
-            pipeline_run_id=dsl.PIPELINE_JOB_ID_PLACEHOLDER,
             workspace_path=workspace_path,
             num_nodes=num_nodes,
             namespace=namespace,
             submission_mode=submission_mode,
         )
-        name, claim, volume, path = (run.outputs[key] for key in ("run_id", "claim", "workspace", "workspace_path"))
         dataset = initialize_dataset(
             dataset_uri=dataset_uri,
-            workspace_path=path,
+            workspace_path=run.path,
             layout=layout,
             test_fraction=test_fraction,
             max_rows=max_rows,
             columns=columns,
             subset=subset,
             split=split,
-            run_id=name,
+            run_id=run.id,
         )
-        model = initialize_model(model_uri=model_uri, workspace_path=path, run_id=name)
+        model = initialize_model(model_uri=model_uri, workspace_path=run.path, run_id=run.id)
         training = train(
-            run_id=name,
-            workspace=volume,
+            run_id=run.id,
+            workspace=run.workspace,
             dataset_uri=dataset_uri,
             model_uri=model_uri,
             dataset_digest=dataset.outputs["digest"],
@@ -235,21 +205,22 @@ def finetune(
             resume_secret=resume_secret,
         )
         exported = export_checkpoint(
-            run_id=name,
+            run_id=run.id,
             trainjob=training.outputs["trainjob"],
             export_uri=export_uri,
-            workspace_path=path,
+            workspace_path=run.path,
             resumable=resumable,
         )
         evaluation = evaluate(
-            run_id=name,
+            run_id=run.id,
             checkpoint_uri=exported.outputs["uri"],
             checkpoint_digest=exported.outputs["digest"],
-            workspace=volume,
-            workspace_path=path,
+            workspace=run.workspace,
+            workspace_path=run.path,
             runtime=evaluation_runtime,
             sample_row=sample_row,
             max_rows=max_evaluation_rows,
+            tasks=evaluation_tasks,
             retention=retention,
             image=evaluation_image,
             resources_per_node=evaluation_resources,
@@ -291,12 +262,7 @@ def finetune(
                 alias=registry_alias,
             )
             registration.after(evaluation)
-        for task in (dataset, model, exported, evaluation):
-            kubernetes.mount_pvc(task, pvc_name=claim, mount_path=MOUNT)
-        for task in (dataset, model, training, exported, evaluation, promotion, registration):
-            kubernetes.use_secret_as_env(task, secret_name=store_secret, secret_key_to_env=STORE, optional=True)
-            kubernetes.use_secret_as_env(task, secret_name=hub_secret, secret_key_to_env=HUB, optional=True)
-        for task in (run, dataset, model, training, exported, evaluation, promotion, registration):
-            task.set_caching_options(False)  # the steps detect completed work themselves; a cache compares only their parameters
-            if RETRIES:
-                task.set_retry(num_retries=RETRIES)
+        mount_workspace((dataset, model, exported, evaluation), run.claim)
+        steps = (dataset, model, training, exported, evaluation, promotion, registration)
+        add_credentials(steps, store_secret, hub_secret)
+        set_up((run.task, *steps))

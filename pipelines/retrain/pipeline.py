@@ -3,10 +3,9 @@
 Champion and candidate are measured on the same held-out rows. With `roll_back`, a run only undoes the last promotion.
 """
 
-from kfp import dsl, kubernetes
+from kfp import dsl
 
 from trainwright.components import (
-    clean_up,
     evaluate,
     export_checkpoint,
     initialize_dataset,
@@ -14,10 +13,9 @@ from trainwright.components import (
     promote_model,
     read_champion,
     roll_back_model,
-    start_run,
     train,
 )
-from trainwright.pipelines.finetune_pipeline.pipeline import HUB, MOUNT, RETRIES, STORE
+from trainwright.pipelines.task_settings import MOUNT, add_credentials, begin, clean_up_at_end, mount_workspace, set_up
 
 
 @dsl.pipeline(name="retrain", description="Train again when the data have changed, and promote what is better than the champion.")
@@ -45,12 +43,13 @@ def retrain(
     num_proc_per_node: int = 0,
     resources_per_node: dict = {},
     queue_name: str = "",
-    run_timeout_seconds: int = 0,
+    run_timeout_seconds: int = 604800,
     on_cancel: str = "suspend",
     evaluation_runtime: str = "causal-lm-evaluation",
     evaluation_image: str = "",
     evaluation_resources: dict = {},
     max_evaluation_rows: int = 0,
+    evaluation_tasks: list = [],
     rule: str = "better",
     metric: str = "loss",
     greater_is_better: bool = False,
@@ -80,6 +79,7 @@ def retrain(
         evaluation_image: Image of the evaluations. Empty: the runtime's.
         evaluation_resources: Resources of the evaluation's node.
         max_evaluation_rows: Maximum rows to evaluate; 0 evaluates all held-out rows.
+        evaluation_tasks: Tasks of lm-evaluation-harness, such as arc_easy, before and after; held_out counts exact matches.
         rule: better than the champion, or always to promote without comparison.
         metric: Figure of the evaluations to compare.
         greater_is_better: Whether a greater metric is better.
@@ -90,45 +90,42 @@ def retrain(
         retention: Folders of earlier runs kept on the workspace: always, or keep=N of the finished runs.
     """
     run_id = dsl.PIPELINE_JOB_ID_PLACEHOLDER
-    cleaning = clean_up(pipeline_run_id=run_id, on_failure=on_cancel, namespace=namespace, submission_mode=submission_mode)
-    cleaning.set_caching_options(False)
+    cleaning = clean_up_at_end(on_failure=on_cancel, namespace=namespace, submission_mode=submission_mode)
     with dsl.ExitHandler(cleaning, name="retraining"):
         with dsl.If(roll_back == True, name="roll-back"):  # noqa: E712  kfp compares at run time
             rolled_back = roll_back_model(export_uri=export_uri, alias=alias, reason="parameter roll_back", run_id=run_id)
         with dsl.Else(name="go-on"):
-            run = start_run(
+            run = begin(
                 workspace=workspace,
-                pipeline_run_id=run_id,
                 workspace_path=workspace_path,
                 num_nodes=num_nodes,
                 namespace=namespace,
                 submission_mode=submission_mode,
             )
-            name, claim, volume, path = (run.outputs[key] for key in ("run_id", "claim", "workspace", "workspace_path"))
             dataset = initialize_dataset(
                 dataset_uri=dataset_uri,
-                workspace_path=path,
+                workspace_path=run.path,
                 layout=layout,
                 columns=columns,
                 subset=subset,
                 split=split,
                 test_fraction=test_fraction,
                 max_rows=max_rows,
-                run_id=name,
+                run_id=run.id,
             )
-            model = initialize_model(model_uri=model_uri, workspace_path=path, run_id=name)
+            model = initialize_model(model_uri=model_uri, workspace_path=run.path, run_id=run.id)
             champion = read_champion(
                 export_uri=export_uri,
                 dataset_digest=dataset.outputs["digest"],
                 model_digest=model.outputs["Output"],
                 always=always_train,
                 alias=alias,
-                run_id=name,
+                run_id=run.id,
             )
             with dsl.If(champion.outputs["Output"] != "current", name="train"):
                 training = train(
-                    run_id=name,
-                    workspace=volume,
+                    run_id=run.id,
+                    workspace=run.workspace,
                     dataset_uri=dataset_uri,
                     model_uri=model_uri,
                     dataset_digest=dataset.outputs["digest"],
@@ -150,16 +147,17 @@ def retrain(
                     on_cancel=on_cancel,
                 )
                 exported = export_checkpoint(
-                    run_id=name, trainjob=training.outputs["trainjob"], export_uri=export_uri, workspace_path=path
+                    run_id=run.id, trainjob=training.outputs["trainjob"], export_uri=export_uri, workspace_path=run.path
                 )
                 measured = {
-                    "run_id": name,
-                    "workspace": volume,
-                    "workspace_path": path,
+                    "run_id": run.id,
+                    "workspace": run.workspace,
+                    "workspace_path": run.path,
                     "runtime": evaluation_runtime,
                     "image": evaluation_image,
                     "resources_per_node": evaluation_resources,
                     "max_rows": max_evaluation_rows,
+                    "tasks": evaluation_tasks,
                     "hub_secret": hub_secret,
                     "env": env,
                     "queue_name": queue_name,
@@ -196,13 +194,7 @@ def retrain(
                     compared = promote_model(
                         champion_evaluation=present.outputs["evaluation"], champion_digest=champion.outputs["digest"], **decided
                     )
-        for task in (dataset, model, exported, candidate, present):
-            kubernetes.mount_pvc(task, pvc_name=claim, mount_path=MOUNT)
+        mount_workspace((dataset, model, exported, candidate, present), run.claim)
         steps = (rolled_back, dataset, model, champion, training, exported, candidate, present, first, compared)
-        for task in steps:
-            kubernetes.use_secret_as_env(task, secret_name=store_secret, secret_key_to_env=STORE, optional=True)
-            kubernetes.use_secret_as_env(task, secret_name=hub_secret, secret_key_to_env=HUB, optional=True)
-        for task in (run, *steps):
-            task.set_caching_options(False)  # the steps detect completed work themselves
-            if RETRIES:
-                task.set_retry(num_retries=RETRIES)
+        add_credentials(steps, store_secret, hub_secret)
+        set_up((run.task, *steps))

@@ -237,6 +237,7 @@ def test_latest_is_the_one_that_was_published_last(s3_folder: str, output: Path,
     assert latest(s3_folder)["step"] == 10
 
 
+@pytest.mark.slow
 def test_what_is_wrong_with_the_store_is_said_before_anything_is_sent(
     s3: S3Server, s3_folder: str, output: Path, write_checkpoint: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:

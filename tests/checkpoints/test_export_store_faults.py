@@ -130,6 +130,7 @@ def test_an_outage_of_a_minute_is_waited_out(
     assert verify_export(exported.uri, digest=exported.digest)
 
 
+@pytest.mark.slow
 def test_a_wrong_address_is_no_outage(
     s3: S3Server, output: Path, write_checkpoint: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -18,7 +18,7 @@ REPORTS = {"summary": None, "loss_curve": None}
 @pytest.mark.parametrize(
     ("step", "arguments"),
     [
-        (train, {**RUN, "dataset_uri": "hf://a/b", "model_uri": "hf://a/c"}),
+        (train, {**RUN, "loss_curve": None, "dataset_uri": "hf://a/b", "model_uri": "hf://a/c"}),
         (evaluate, {**RUN, **REPORTS, "checkpoint_uri": "file:///x", "checkpoint_digest": "sha256:0"}),
     ],
     ids=["train", "evaluate"],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -26,3 +27,19 @@ def test_columns_subset_and_split_choose_the_rows(tmp_path: Path, capsys: pytest
     with pytest.raises(SystemExit):
         initialize_dataset.python_func(dataset=artifact, **arguments, columns={"text": "words"})
     assert "has several subsets; choose subset= one of de, en" in capsys.readouterr().err
+
+
+def test_the_artifact_is_the_receipt_or_by_value_the_files(tmp_path: Path) -> None:
+    (tmp_path / "rows.jsonl").write_text('{"text": "a"}\n{"text": "b"}\n')
+    arguments = {
+        "dataset_uri": f"file://{tmp_path}/rows.jsonl",
+        "workspace_path": str(tmp_path / "workspace"),
+        "test_fraction": 0.0,
+    }
+    by_reference, by_value = (SimpleNamespace(path=str(tmp_path / name), metadata={}) for name in ("receipt", "files"))
+    digest, *_ = initialize_dataset.python_func(dataset=by_reference, **arguments)
+    assert [file["path"] for file in json.loads(Path(by_reference.path).read_text())["files"]] == ["train.jsonl"]
+    assert by_reference.metadata["digest"] == digest
+    for _ in range(2):  # the second time as a retry
+        initialize_dataset.python_func(dataset=by_value, **arguments, by_value=True)
+    assert (Path(by_value.path) / "train.jsonl").read_text() == '{"text": "a"}\n{"text": "b"}\n'

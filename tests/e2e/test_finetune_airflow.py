@@ -32,6 +32,7 @@ def test_the_dag_ends_with_the_same_table(runs: Path) -> None:
     eventually(lambda: not processes_of(runs), 20, "processes that are left")
 
 
+@pytest.mark.slow
 def test_a_dataset_without_the_expected_columns_fails_before_training(runs: Path, tmp_path: Path) -> None:
     data = tmp_path / "bad.jsonl"
     data.write_text('{"left": "x", "right": "y"}\n')

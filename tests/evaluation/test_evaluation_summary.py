@@ -35,6 +35,11 @@ def test_the_whole_summary() -> None:
     )
 
 
+def test_each_metric_of_a_task_has_a_line() -> None:
+    before, after = {**RESULT["before"], "arc_easy/acc": 0.25}, {**RESULT["after"], "arc_easy/acc": 0.5}
+    assert "| arc\\_easy/acc | 0.25 | 0.5 | |\n" in markdown_summary(RESULT | {"before": before, "after": after})
+
+
 def test_training_rows_are_called_that() -> None:
     assert "| training loss |" in markdown_summary(RESULT | {"held_out": False})
 

@@ -180,6 +180,7 @@ def test_a_source_that_cannot_be_used_is_named(
         initialize_dataset(uri.replace("FOLDER", s3_folder), tmp_path / "x")
 
 
+@pytest.mark.slow
 def test_an_address_where_nobody_answers_may_be_tried_again(
     s3: S3Server, s3_folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

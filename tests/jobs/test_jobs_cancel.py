@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from waiting import eventually
 
-from trainwright.api.errors import Forbidden
+from trainwright.api.errors import Conflict, Forbidden
 from trainwright.api.kinds import JOBSET, POD, TRAINJOB, Kind
 from trainwright.api.objects import name_of
 from trainwright.controlplane.embedded import EmbeddedCluster
@@ -220,3 +220,44 @@ def test_a_job_of_a_queue_that_may_not_be_deleted_is_named(
     job = queued(cluster, request_of)
     watched: Any = Watched(cluster, before_delete=refuse)
     assert "may start it again" in cancel_owned_job(watched, job, CancelPolicy.suspend, timeout_seconds=0)
+
+
+def test_the_pods_of_a_job_that_is_admitted_while_it_is_cancelled_are_waited_for(
+    cluster: EmbeddedCluster, request_of: Callable[..., TrainRequest], add_pod: Any
+) -> None:
+    job = queued(cluster, request_of)
+
+    def start() -> None:
+        cluster.patch(TRAINJOB, name_of(job), {"spec": {"suspend": False}}, "default")
+        add_pod(job, 0, phase="Running")
+
+    watched: Any = Watched(cluster, before_delete=start)
+    words = cancel_owned_job(watched, job, CancelPolicy.suspend, timeout_seconds=0)
+    assert words.endswith(f"still running: pod {name_of(job)}-node-0-0-abcde")
+
+
+@pytest.mark.parametrize("how", STOPPING)
+def test_a_queued_job_that_is_being_deleted_already_is_deleted(
+    cluster: EmbeddedCluster, request_of: Callable[..., TrainRequest], how: CancelPolicy
+) -> None:
+    job = queued(cluster, request_of)
+    cluster.delete(TRAINJOB, name_of(job), "default", propagation="Foreground")
+    assert cancel_owned_job(cluster, job, how, timeout_seconds=0) == "it is deleted"
+
+
+@pytest.mark.parametrize("how", STOPPING)
+def test_a_queued_job_that_changes_all_the_time_is_given_up_on(
+    cluster: EmbeddedCluster, request_of: Callable[..., TrainRequest], how: CancelPolicy
+) -> None:
+    watched: Any = Watched(cluster)
+    job = queued(cluster, request_of)
+
+    def changed(*_arguments: Any, **more: Any) -> None:
+        watched.deletes.append(more)
+        raise Conflict("it has changed")
+
+    watched.delete = changed
+    with pytest.raises(Conflict, match=f"{name_of(job)} changed 10 times while it was being deleted"):
+        cancel_owned_job(watched, job, how, timeout_seconds=0)
+    assert len(watched.deletes) == 10
+    assert "deletionTimestamp" not in current(cluster, job)["metadata"]

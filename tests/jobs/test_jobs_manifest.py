@@ -9,6 +9,7 @@ from pydantic import ValidationError
 
 from trainwright.api import admit
 from trainwright.jobs import Identity, TrainRequest, trainjob_manifest
+from trainwright.jobs.request.manifest import spec_digest
 from trainwright.materialize import materialize
 from trainwright.runtimes import bundled_runtime
 
@@ -41,7 +42,26 @@ def test_the_manifest_is_one_that_the_api_accepts_and_leaves_out_what_was_not_as
     assert manifest["spec"] == {
         "runtimeRef": {"name": "torch-distributed", "kind": "ClusterTrainingRuntime", "apiGroup": "trainer.kubeflow.org"},
         "trainer": {},
+        "activeDeadlineSeconds": 7 * 24 * 3600,
     }
+
+
+def test_every_job_has_a_deadline_unless_there_is_to_be_none() -> None:
+    def deadline(**fields: Any) -> Any:
+        made = trainjob_manifest(TrainRequest(**fields), STEP, "team", runtime("torch-distributed"))
+        return made["spec"].get("activeDeadlineSeconds")
+
+    own = {"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob", "metadata": {"name": "x"}}
+    spec = {"runtimeRef": {"name": "torch-distributed"}}
+    assert deadline(runtime="torch-distributed", run_timeout_seconds=0) is None
+    assert deadline(runtime="torch-distributed", run_timeout_seconds=60) == 60
+    assert deadline(manifest={**own, "spec": spec}) == 7 * 24 * 3600
+    assert deadline(manifest={**own, "spec": {**spec, "activeDeadlineSeconds": 5}}) == 5
+
+
+def test_a_job_of_a_version_without_a_default_deadline_is_adopted() -> None:
+    assert spec_digest({"a": 1, "activeDeadlineSeconds": 7 * 24 * 3600}) == spec_digest({"a": 1})
+    assert spec_digest({"a": 1, "activeDeadlineSeconds": 60}) != spec_digest({"a": 1})
 
 
 def test_everything_in_a_request_reaches_the_manifest() -> None:

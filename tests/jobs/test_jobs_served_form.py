@@ -12,8 +12,9 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainwright.api.errors import Forbidden, Invalid, ServiceUnavailable
+from trainwright.api.errors import Forbidden, Invalid, ServiceUnavailable, Undecodable
 from trainwright.api.kinds import TRAINJOB, Kind
+from trainwright.cluster.delegating import DelegatingCluster
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Deadlines, Identity, TrainRequest, submit_or_adopt
 from trainwright.jobs.submit.api_compat import served_form
@@ -181,3 +182,31 @@ def test_only_what_the_schema_knows_is_served(value: Any) -> None:
 def test_a_definition_of_another_version_says_nothing() -> None:
     assert schema_in({"spec": {"versions": [{"name": "v2", "schema": {}}]}}) is None
     assert schema_in({}) is None
+
+
+@pytest.mark.parametrize("answer", ["refuses it", "drops it"])
+def test_a_deadline_that_nobody_asked_for_is_no_obstacle_on_an_unknown_version(cluster: EmbeddedCluster, answer: str) -> None:
+    """Without the right to read the CRD, what the server answers is all that is known of its version."""
+
+    class Without(DelegatingCluster):
+        default_namespace = "default"
+
+        def create(self, obj: Any, **options: Any) -> Any:
+            if obj["kind"] != "TrainJob" or "activeDeadlineSeconds" not in obj["spec"]:
+                return super().create(obj, **options)
+            if answer == "refuses it":
+                raise Undecodable('strict decoding error: unknown field "spec.activeDeadlineSeconds"')
+            spec = {name: value for name, value in obj["spec"].items() if name != "activeDeadlineSeconds"}
+            return super().create({**obj, "spec": spec}, **options)
+
+        def get(self, kind: Any, name: str, *rest: Any, **options: Any) -> Any:
+            if kind == DEFINITION:
+                raise Forbidden("customresourcedefinitions may not be read")
+            return super().get(kind, name, *rest, **options)
+
+    request = {"runtime": "torch-distributed", "command": ["true"]}
+    made = submit_or_adopt(Without(cluster), TrainRequest(**request), STEP, "default")
+    assert "activeDeadlineSeconds" not in made.trainjob["spec"]
+    asked = TrainRequest(**request, run_timeout_seconds=60)
+    with pytest.raises((Undecodable, Invalid), match=r"spec\.activeDeadlineSeconds"):
+        submit_or_adopt(Without(cluster), asked, Identity("kfp", "other", "train"), "default")

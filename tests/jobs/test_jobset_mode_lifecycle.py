@@ -37,6 +37,7 @@ from trainwright.jobs import (
 )
 from trainwright.jobs.diagnosis.report import report_of
 from trainwright.jobs.logs.read_logs import follow_logs, read_logs
+from trainwright.jobs.state.deadline_timer import RUN_TIMEOUT_SECONDS
 from trainwright.jobs.state.pods import pods_of
 from trainwright.jobs.submit.job_lookup import find_job, jobs_of_run
 from trainwright.jobs.submit.rbac import JOBSET_MODE_CALLS, LOCAL_QUEUE, WORKLOAD
@@ -312,6 +313,7 @@ def test_both_modes_tell_the_same(both: ControlPlane, tmp_path: Path, life: Call
         told[mode]["spec"]["trainer"]["command"] = [
             word.replace(str(tmp_path / mode), "FLAG") for word in told[mode]["spec"]["trainer"]["command"]
         ]
+    assert told["trainjob"]["spec"].pop("activeDeadlineSeconds") == RUN_TIMEOUT_SECONDS, "of which JobSets have none"
     assert told["jobset"] == told["trainjob"]
 
 

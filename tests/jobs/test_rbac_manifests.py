@@ -46,13 +46,14 @@ def applied(*manifests: str) -> list[dict[str, Any]]:
 @pytest.mark.parametrize(
     ("file", "options"),
     [
-        ("rbac.yaml", ()),
-        ("rbac-jobset.yaml", ("--mode", "jobset")),
-        ("rbac-jobset-mpi-flux.yaml", ("--mode", "jobset", "--mpi-flux")),
+        ("rbac.yaml", ("--for", "kfp", "--namespace", "kubeflow")),
+        ("rbac-airflow.yaml", ("--for", "airflow", "--namespace", "airflow")),
+        ("rbac-jobset.yaml", ("--for", "kfp", "--namespace", "kubeflow", "--mode", "jobset")),
+        ("rbac-jobset-mpi-flux.yaml", ("--for", "kfp", "--namespace", "kubeflow", "--mode", "jobset", "--mpi-flux")),
     ],
 )
 def test_the_files_are_what_the_command_prints(printed: Print, file: str, options: tuple[str, ...]) -> None:
-    fresh = printed("--for", "kfp", "--namespace", "kubeflow", *options)
+    fresh = printed(*options)
     assert (DEPLOY / file).read_text("utf-8") == fresh, "stale: run `make docs`"
 
 

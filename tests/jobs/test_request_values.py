@@ -32,10 +32,11 @@ def made(**parameters: Any) -> TrainRequest:
 def test_nothing_is_the_default() -> None:
     empty = {"str": "", "dict": {}, "list": [], "int": 0}
     kinds = {"num_nodes": "int", "num_proc_per_node": "int"} | {
-        f"{what}_timeout_seconds": "int" for what in ("queue", "run", "lost_node")
+        f"{what}_timeout_seconds": "int" for what in ("queue", "lost_node")
     }
     kept = (
         "start_timeout_seconds",
+        "run_timeout_seconds",
         "fail_if_stuck",
         "runtime_kind",
         "logs",

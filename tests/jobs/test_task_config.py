@@ -107,6 +107,17 @@ def test_credentials_of_the_step_are_not_those_of_the_job() -> None:
     assert parameters["env"] == {"WANDB_API_KEY": {"valueFrom": SECRET["valueFrom"]}}
 
 
+def test_the_workspace_of_the_step_and_the_trackers_that_it_feeds_stay_with_it() -> None:
+    volumes = [{"name": "w", "persistentVolumeClaim": {"claimName": "work"}}, DATA]
+    mounts = [{"name": "w", "mountPath": "/workspace"}, {"name": "data", "mountPath": "/data"}]
+    given = {"volumes": volumes, "volume_mounts": mounts, "env": [SECRET, {"name": "OTHER", "value": "1"}]}
+    of_step = {"workspace": "pvc://work/folder", "workspace_path": "/workspace", "tracking": ["wandb"]}
+    found = merged(of_step, **given)
+    assert (found["volumes"], found["volume_mounts"], found["env"]) == ([DATA], mounts[1:], {"OTHER": "1"})
+    found = merged({"workspace": "pvc://work"}, **given)
+    assert (found["volumes"], found["volume_mounts"], set(found["env"])) == (volumes, mounts, {"OTHER", "WANDB_API_KEY"})
+
+
 @pytest.mark.parametrize("config", [None, SimpleNamespace(**EMPTY)])
 def test_a_backend_without_it_changes_nothing(config: Any) -> None:
     assert with_task_config({"env": {"A": "1"}, "runtime": ""}, config) == {"env": {"A": "1"}, "runtime": ""}

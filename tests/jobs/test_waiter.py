@@ -35,7 +35,7 @@ AT_ONCE = WaiterOptions(suspends_at_once=True)
 
 @pytest.fixture
 def job(cluster: EmbeddedCluster, request_of: Callable[..., TrainRequest]) -> Job:
-    return submit_or_adopt(cluster, request_of(), STEP, "default").trainjob
+    return submit_or_adopt(cluster, request_of().model_copy(update={"run_timeout_seconds": None}), STEP, "default").trainjob
 
 
 class Recording:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from quiet_cluster import add_pod, cluster, set_status  # noqa: F401  fixtures
+from small_exports import export, root  # noqa: F401  fixtures
 
 from trainwright.controlplane.embedded import EmbeddedCluster
 

@@ -309,6 +309,18 @@ def test_what_a_signal_does_to_the_job_depends_on_what_airflow_says(
     assert words
 
 
+def test_a_job_is_stopped_if_airflow_does_not_say_in_time_what_became_of_its_task(
+    connected: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deferred(operator())
+    asked = threading.Event()
+    monkeypatch.setattr(TaskId, "state", lambda _task: str(asked.wait(60)))
+    monkeypatch.setattr(cancellation, "ANSWER_SECONDS", 0.05)
+    cancellation.on_signal(context(try_number=1), "suspend")(connected, the_job(connected))
+    asked.set()
+    assert the_job(connected)["spec"]["suspend"] is True
+
+
 def test_a_cleared_task_starts_a_new_job_and_a_retry_does_not(
     connected: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:

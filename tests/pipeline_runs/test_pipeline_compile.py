@@ -81,6 +81,7 @@ def test_image_and_retries_are_set_when_it_is_compiled(run: Run, monkeypatch: py
     assert images(list(yaml.safe_load_all(run("pipeline", "compile", "finetune").stdout))) == {"from.environment/x:1"}
     other = run("pipeline", "compile", "finetune", "--retries", "0").stdout
     assert "maxRetryCount" not in other
+    assert "parallelismLimit: 7" in run("pipeline", "compile", "sweep", "--parallelism", "7").stdout
 
 
 def test_the_same_pipeline_has_the_same_digest_in_every_process(

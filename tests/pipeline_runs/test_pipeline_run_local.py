@@ -99,11 +99,10 @@ def test_options_of_a_server_are_refused(run: Run, tiny_yaml: str) -> None:
     assert (result.exit_code, "--host, --run-name: not with --local" in result.stderr) == (2, True)
 
 
-def test_a_workspace_needs_its_folder(run: Run) -> None:
-    needed = ("dataset_uri", "model_uri", "export_uri", "workspace")
-    given = [word for name in needed for word in ("--param", f"{name}=file:///x")]
-    result = run("pipeline", "run", "finetune", "--local", *given)
-    assert (result.exit_code, "workspace_path: required on this machine" in result.stderr) == (2, True), result.output
+def test_a_local_runner_that_runs_every_branch_is_refused(run: Run, tiny_yaml: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.metadata.version", lambda _name: "2.16.1")
+    result = run("pipeline", "run", tiny_yaml, "--local", "--param", "a=1")
+    assert (result.exit_code, "kfp 2.16.1 runs every branch of a condition" in result.stderr) == (2, True), result.output
 
 
 def test_the_pipelines_shipped_here_can_run_here() -> None:

@@ -3,39 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
+from small_exports import Export
 
 from trainwright.checkpoints.errors import CheckpointError, NoCheckpoint, PromotionConflict
-from trainwright.checkpoints.manifest import MANIFEST, Manifest, ManifestFile
 from trainwright.checkpoints.promotion import Alias
 from trainwright.steps import promote
 from trainwright.steps.promote import Gate, promote_if_better
-from trainwright.storage.uri import StorageUri
-
-Export = tuple[str, str]
-FILES = (ManifestFile(path="model.safetensors", size=0, sha256="e" * 64),)
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> str:
-    return str(StorageUri.from_path(tmp_path / "exports"))
-
-
-@pytest.fixture
-def export(tmp_path: Path) -> Callable[[str], Export]:
-    """URI and digest of an export of a run of this name."""
-
-    def make(run: str) -> Export:
-        folder = tmp_path / "exports" / run / "checkpoint-5"
-        folder.mkdir(parents=True)
-        manifest = Manifest(format="model", step=5, source=run, created="2026-01-01T00:00:00Z", files=FILES, metadata={})
-        (folder / MANIFEST).write_bytes(manifest.text())
-        return str(StorageUri.from_path(folder)), manifest.digest
-
-    return make
 
 
 def promoted(root: str, candidate: Export, loss: float | None = None, **more: Any) -> bool:

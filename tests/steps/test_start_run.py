@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from trainwright.api.errors import Forbidden
 from trainwright.api.kinds import CLAIM
 from trainwright.api.objects import annotations_of, labels_of, name_of, owners_of, uid_of
+from trainwright.controlplane.controllers.claim_folders import claim_folders
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Identity, TrainRequest, submit_or_adopt
 from trainwright.jobs.diagnosis.errors import WorkspaceMismatch
@@ -20,6 +22,23 @@ NEW = "pvc://new?size=2Gi"
 def start(cluster: Any, workspace: str, **fields: Any) -> StartedRun:
     given = {"owner": "kfp", "run_id": "Run_1", "namespace": "default", **fields}
     return start_run(cluster, workspace, **given)
+
+
+def test_beside_an_embedded_cluster_steps_get_the_folder_of_the_claim(
+    cluster: EmbeddedCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_claim(cluster)
+    reconcile_claims(cluster, tmp_path)
+    monkeypatch.setattr("trainwright.steps.start.is_embedded", lambda _cluster: True)
+    folder = tmp_path / "default/there"
+    assert start(cluster, "pvc://there/team").path == f"{folder}/team"
+    assert start(cluster, "pvc://there", workspace_path="/mnt/w").path == "/mnt/w"
+    monkeypatch.setattr("trainwright.steps.start.MOUNT", str(tmp_path))
+    assert start(cluster, "pvc://there", workspace_path=str(tmp_path)).path == str(tmp_path), "it is mounted"
+
+
+def reconcile_claims(cluster: EmbeddedCluster, folder: Path) -> None:
+    claim_folders(cluster, folder).reconcile(("default", "there"))
 
 
 def make_claim(cluster: EmbeddedCluster, name: str = "there") -> None:

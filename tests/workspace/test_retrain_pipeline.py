@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from local_pipeline import run_pipeline
 from runs_cluster import Runs, running, variant_of
 
 from trainwright.api.kinds import TRAINJOB
@@ -31,13 +29,6 @@ rows = len((held_out if held_out.exists() else told.data / "train.jsonl").read_t
 losses = {"before": {"loss": 4.0, "perplexity": 54.6}, "after": {"loss": 1.0 / seen, "perplexity": 2.7}}
 sample = {"prompt": "p", "expected": "e", "before": "b", "after": "a"}
 told.out.write_text(json.dumps({**losses, "rows": rows, "held_out": True, "sample": sample}))
-"""
-LOCAL = """
-import json, sys
-from kfp import local
-from trainwright.pipelines import retrain
-local.init(runner=local.SubprocessRunner(use_venv=False), pipeline_root=sys.argv[1], raise_on_error=True)
-retrain(**json.loads(sys.argv[2]))
 """
 
 
@@ -71,11 +62,9 @@ class Retraining:
             "evaluation_runtime": "comparison",
             **parameters,
         }
-        environ = {**os.environ, "KUBECONFIG": str(self.runs.folder / "home/kubeconfig"), "PYTHONSAFEPATH": "1"}
-        command = [sys.executable, "-c", LOCAL, str(self.runs.folder / f"root-{self.count}"), json.dumps(given)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, env=environ)
-        assert done.returncode == 0, f"{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
-        return done.stdout
+        code, printed = run_pipeline(self.runs, "retrain", f"root-{self.count}", given)
+        assert code == 0, printed[-6000:]
+        return printed
 
     @property
     def champion(self) -> str:

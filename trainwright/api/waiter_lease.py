@@ -12,6 +12,7 @@ from datetime import datetime
 from trainwright.api import names
 from trainwright.api.conditions import is_finished
 from trainwright.api.objects import Obj, annotations_of, is_deleting
+from trainwright.api.suspension import is_suspended_by_us, suspension_mark
 from trainwright.api.times import is_moment, rfc3339, seconds_between
 
 MIN_SECONDS = 30
@@ -31,13 +32,18 @@ class WaiterLease:
         return self.seconds - seconds_between(self.renewed, now)
 
 
+def lease_seconds(requested: int) -> int:
+    """Return for how many seconds a lease is held: those requested, but not less than the minimum; 0 is no lease."""
+    return max(requested, MIN_SECONDS) if requested else 0
+
+
 def waiter_lease_of(trainjob: Obj) -> WaiterLease | None:
     """Return the lease of the waiting client; None without one, or with one that cannot be read."""
     annotations = annotations_of(trainjob)
     seconds, renewed = (annotations.get(key, "") for key in (names.WAITER_LEASE_ANNOTATION, names.WAITER_RENEWED_ANNOTATION))
     if not _SECONDS.fullmatch(seconds) or not is_moment(renewed):
         return None
-    return WaiterLease(max(int(seconds), MIN_SECONDS), renewed)
+    return WaiterLease(lease_seconds(int(seconds)), renewed)
 
 
 def is_active(trainjob: Obj) -> bool:
@@ -71,17 +77,10 @@ def release_patch(trainjob: Obj) -> Obj:
 def abandoned_patch(trainjob: Obj) -> Obj:
     """Return the patch that suspends an abandoned job in this version. Its step resumes it when it is run again."""
     metadata = trainjob["metadata"]
-    annotations = {
-        names.SUSPENDED_BY_ANNOTATION: names.suspended_by_us(int(metadata.get("generation") or 0) + 1),
-        names.WAITER_LOST_ANNOTATION: "true",
-    }
+    annotations = {**suspension_mark(trainjob), names.WAITER_LOST_ANNOTATION: "true"}
     return {"spec": {"suspend": True}, "metadata": {"resourceVersion": metadata["resourceVersion"], "annotations": annotations}}
 
 
 def was_abandoned(trainjob: Obj) -> bool:
     """Whether a job is suspended because its lease had expired, and by nothing since."""
-    annotations = annotations_of(trainjob)
-    by_us = annotations.get(names.SUSPENDED_BY_ANNOTATION) == names.suspended_by_us(
-        int(trainjob["metadata"].get("generation") or 0)
-    )
-    return bool(trainjob["spec"].get("suspend")) and by_us and names.WAITER_LOST_ANNOTATION in annotations
+    return is_suspended_by_us(trainjob) and names.WAITER_LOST_ANNOTATION in annotations_of(trainjob)

@@ -33,21 +33,30 @@ class NoCluster(Exception):
 
 
 def connect(
-    kubeconfig: str | Path | None = None, *, context: str | None = None, embedded: str | Path | None = None
+    kubeconfig: str | Path | None = None,
+    *,
+    context: str | None = None,
+    embedded: str | Path | None = None,
+    in_cluster: bool = False,
 ) -> KubernetesCluster:
     """Connect to the cluster that the arguments or the environment specify.
 
     Order: `embedded` (the home of an embedded control plane, which is started if needed), `kubeconfig`, KUBECONFIG, the
-    pod's service account, `~/.kube/config`. `context` selects a context of the kubeconfig.
+    pod's service account, `~/.kube/config`. `context` selects a context of the kubeconfig; with `in_cluster` only the pod's
+    service account counts.
     Raises NoCluster for a file that cannot be read, or if no cluster is configured.
     """
     if embedded is not None:
         return _from_file(str(start_embedded(Path(embedded))), context, "embedded control plane")
+    if in_cluster:
+        return _in_cluster()
     if kubeconfig is not None:
         return _from_file(str(kubeconfig), context, "argument")
     if os.environ.get("KUBECONFIG"):
         return _from_file(os.environ["KUBECONFIG"], context, "KUBECONFIG")
     if (_SERVICE_ACCOUNT / "token").exists() and os.environ.get("KUBERNETES_SERVICE_HOST"):
+        if context:
+            raise NoCluster(f"the context {context!r} is one of a kubeconfig, and this pod has none; name the kubeconfig, too")
         return _in_cluster()
     if exists(str(_USER_FILE)):
         return _from_file(str(_USER_FILE.expanduser()), context, str(_USER_FILE))

@@ -21,7 +21,7 @@ from trainwright.cluster.delegating import DelegatingCluster
 from trainwright.cluster.options import CreateOptions, DeleteOptions, ListOptions, LogOptions, PatchOptions
 from trainwright.cluster.protocol import Cluster, Listing
 
-RETRY_SECONDS = 30.0
+RETRY_SECONDS = 60.0
 _INITIAL_BACKOFF_SECONDS, _MAX_BACKOFF_SECONDS = 0.2, 5.0
 T = TypeVar("T")
 log = logging.getLogger(__name__)

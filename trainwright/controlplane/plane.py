@@ -26,6 +26,7 @@ from trainwright.controlplane.apiserver.storage.store import Store
 from trainwright.controlplane.apiserver.streaming.container_logs import NoLogs
 from trainwright.controlplane.apiserver.streaming.sessions import NoSessions
 from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer
+from trainwright.controlplane.controllers.claim_folders import claim_folders
 from trainwright.controlplane.controllers.claim_protection import claim_protection
 from trainwright.controlplane.controllers.controller import Controller
 from trainwright.controlplane.controllers.controller_metrics import metric_families
@@ -120,7 +121,8 @@ class ControlPlane:
             controllers += [trainjob_controller(shared, self._settings, bundled=True), runtime_finalizer(shared)]
         if self._agent is not None:
             self._agent.start()
-            controllers += [scheduler(shared), pod_removal(shared), claim_protection(self.cluster)]
+            folders = claim_folders(self.cluster, self._home.node / "claims")
+            controllers += [scheduler(shared), pod_removal(shared), claim_protection(self.cluster), folders]
         self._measured_controllers = controllers
         self._controllers = ControllerLoop(self._server, shared, controllers, self._object_metrics.handlers())
         self._controllers.start()

@@ -17,12 +17,15 @@ import time
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from trainwright.evaluation.encoding import Encoded, encode_rows, require_tokens
+from trainwright.evaluation.harness import evaluate_tasks
 from trainwright.evaluation.rows import MAX_TRAINING_ROWS, InvalidInput, data_file, is_held_out, read_rows
 from trainwright.evaluation.sample import Sample, choose_prompt, encode_sample
+from trainwright.tools.errors import ToolError
 from trainwright.workspace.errors import WorkspaceError
 from trainwright.workspace.umask import apply_umask
 
@@ -57,8 +60,11 @@ def main(argv: Sequence[str] | None = None) -> int:
             sample_prompt=arguments.sample_prompt,
             max_new_tokens=arguments.max_new_tokens,
             batch_size=arguments.batch_size,
+            tasks=arguments.task,
+            few_shot=arguments.few_shot,
+            task_limit=arguments.task_limit,
         )
-    except (InvalidInput, WorkspaceError) as error:
+    except (InvalidInput, WorkspaceError, ToolError) as error:
         print(f"cannot evaluate: {error}", file=sys.stderr)
         return 2
     write_json(arguments.out, result)
@@ -79,6 +85,9 @@ def evaluate(
     sample_prompt: str | None = None,
     max_new_tokens: int = 48,
     batch_size: int = 8,
+    tasks: Sequence[str] = (),
+    few_shot: int = -1,
+    task_limit: int = 0,
 ) -> dict[str, Any]:
     """Evaluate the base model and the fine-tuned one on the same rows.
 
@@ -86,10 +95,11 @@ def evaluate(
     data: a prepared dataset folder (test.jsonl, else train.jsonl) or a JSON Lines file. max_rows: number of rows to
     evaluate; the default is all held-out rows, or the first 256 rows of train.jsonl.
     sample_row: index (from 0) of the row that both models complete as a sample; sample_prompt: a custom prompt instead.
-    max_new_tokens: maximum length of the sample. batch_size: rows per batch.
+    max_new_tokens: maximum length of the sample. batch_size: rows per batch. tasks, few_shot,
+    task_limit: of lm-evaluation-harness, see `harness.evaluate_tasks`.
     Returns rows, tokens (those with a loss), seconds, device, kind ("adapter" or "model"), layout, held_out (False for
-    training rows), before and after (loss in nats per token, and perplexity) and sample (prompt, expected or None, before,
-    after).
+    training rows), before and after (loss in nats per token, perplexity, and TASK/METRIC of each task) and sample (prompt,
+    expected or None, before, after).
     Raises InvalidInput for a missing file, a row without a column, a folder without weights, a tokenizer without chat template.
     """
     file = data_file(data)
@@ -127,6 +137,23 @@ def evaluate(
         losses[when] = mean_loss(model, encoded, batch_size=batch_size)
         completions[when] = complete(model, tokenizer, sample, max_new_tokens=max_new_tokens)
         logger.info("%s: loss %.4f over %d rows", when, losses[when], len(encoded))
+    measured = {when: {"loss": loss, "perplexity": _perplexity(loss)} for when, loss in losses.items()}
+    if tasks:
+        del model
+        gc.collect()
+        found = evaluate_tasks(
+            base,
+            checkpoint,
+            kind,
+            tasks,
+            replace(data_rows, rows=data_rows.rows[:row_limit]),
+            tokenizer,
+            few_shot=few_shot,
+            limit=task_limit,
+            batch_size=batch_size,
+        )
+        for when, figures in measured.items():
+            figures |= {f"{task}/{metric}": value for task, values in found[when].items() for metric, value in values.items()}
     return {
         "base": str(base),
         "checkpoint": str(checkpoint),
@@ -138,7 +165,7 @@ def evaluate(
         "rows": len(encoded),
         "tokens": sum(len(row.tokens) - row.first_predicted for row in encoded),
         "seconds": round(time.monotonic() - started, 3),
-        **{when: {"loss": loss, "perplexity": _perplexity(loss)} for when, loss in losses.items()},
+        **measured,
         "sample": {"prompt": sample.prompt, "expected": sample.expected, **completions},
     }
 
@@ -231,6 +258,9 @@ def _parser() -> argparse.ArgumentParser:
     sample.add_argument("--sample-row", type=_at_least(0), default=0, help="index (from 0) of the row to complete as a sample")
     sample.add_argument("--sample-prompt", help="custom prompt to complete as a sample")
     parser.add_argument("--max-new-tokens", type=_at_least(1), default=48, help="maximum length of the sample in tokens")
+    parser.add_argument("--task", action="append", default=[], help="task of lm-evaluation-harness, or held_out; repeatable")
+    parser.add_argument("--few-shot", type=_at_least(-1), default=-1, help="examples in each prompt of a task; -1: as it says")
+    parser.add_argument("--task-limit", type=_at_least(0), default=0, help="maximum number of examples of a task; 0: all")
     parser.add_argument("--batch-size", type=_at_least(1), default=8, help="rows per batch")
     return parser
 

@@ -44,6 +44,8 @@ def _losses(result: dict[str, Any]) -> list[str]:
     rows = [f"| {kind} | {_number(before, 'loss')} | {_number(after, 'loss')} | {_change(before, after)} |"]
     if "perplexity" in before or "perplexity" in after:
         rows.append(f"| perplexity | {_number(before, 'perplexity')} | {_number(after, 'perplexity')} | |")
+    tasks = [name for name in after if name not in ("loss", "perplexity") and isinstance(after[name], int | float)]
+    rows += [f"| {escaped(name)} | {_number(before, name)} | {_number(after, name)} | |" for name in tasks]
     return ["| | before | after | change |", "|---|---:|---:|---:|", *rows]
 
 

@@ -10,11 +10,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from packaging.version import Version
+
 from trainwright.pipeline_runs.compiled import CompiledPipeline
-from trainwright.pipeline_runs.errors import BadParameters, BadPipeline
+from trainwright.pipeline_runs.errors import BadPipeline, KfpMissing
 from trainwright.pipeline_runs.program_run import run_program
 
-WORKSPACE_PATH = "workspace_path"
+_FLOOR = (2, 17)
+"""The local runner of earlier versions runs every branch of a condition."""
 _EXECUTOR = "kfp.dsl.executor_main"
 _INSTALLS = "pip install"
 _QUOTED = re.compile(r"'([^']*)'|\"([^\"]*)\"")
@@ -49,12 +52,9 @@ def run_locally(
         timeout_seconds: After so many seconds the run is stopped; None has no limit.
         on_line: Called with each line of output.
 
-    Raises BadPipeline if the local runner cannot run it, BadParameters, KfpMissing, RunTimeout.
+    Raises BadPipeline if the local runner cannot run it, KfpMissing, RunTimeout.
     """
-    if WORKSPACE_PATH in pipeline.parameters and WORKSPACE_PATH not in values:
-        raise BadParameters(
-            [f"{WORKSPACE_PATH}: required on this machine, where nothing is mounted: the folder of the workspace's claim"]
-        )
+    _require_local_runner()
     result = run_program(
         {
             "command": "run",
@@ -69,6 +69,16 @@ def run_locally(
         on_line=on_line,
     )
     return LocalRun(**result)
+
+
+def _require_local_runner() -> None:
+    try:
+        version = importlib.metadata.version("kfp")
+    except importlib.metadata.PackageNotFoundError:
+        raise KfpMissing from None
+    if Version(version).release < _FLOOR:
+        needed = ".".join(map(str, _FLOOR))
+        raise BadPipeline(f"kfp {version} runs every branch of a condition on this machine; install kfp {needed} or later")
 
 
 def runnable_here(pipeline: CompiledPipeline) -> CompiledPipeline:

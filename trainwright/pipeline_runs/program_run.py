@@ -1,32 +1,27 @@
 """Starts `trainwright.pipeline_runs.program`, the process that imports kfp and the code of pipelines, and waits for its result.
 
-It has a session of its own, so that on a timeout or an interrupt everything that it started ends with it.
+On a timeout or an interrupt everything that it started ends with it.
 """
 
 from __future__ import annotations
 
-import contextlib
 import importlib.util
 import json
 import os
-import signal
-import subprocess
 import sys
 import tempfile
-import threading
 from collections import deque
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from trainwright.pipeline_runs.errors import BadPipeline, KfpMissing, RunTimeout
+from trainwright.tools.process_group import run_in_group
 
 REQUEST, RESULT = "request.json", "result.json"
 _PROGRAM = "trainwright.pipeline_runs.program"
 _GRACE_SECONDS = 20.0
 """A step of a local run that gets SIGTERM suspends its TrainJob before it ends."""
-_READER_SECONDS = 5.0
-_MAX_LINE = 64 * 1024
 _LAST_LINES = 5
 
 
@@ -64,44 +59,16 @@ def run_program(
 
 
 def _run(folder: str, environment: Mapping[str, str], timeout_seconds: float | None, on_line: Callable[[str], None]) -> int:
-    process = subprocess.Popen(
-        [sys.executable, "-P", "-m", _PROGRAM, folder],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        env={**os.environ, **environment},
-        start_new_session=True,
-    )
-    assert process.stdout is not None
-    reader = threading.Thread(target=_forward, args=(process.stdout, on_line), name="pipeline-output", daemon=True)
-    reader.start()
     try:
-        return process.wait(timeout_seconds)
-    except subprocess.TimeoutExpired:
-        _end(process)
-        raise RunTimeout(f"the pipeline did not end within {timeout_seconds:g} s, and was stopped") from None
-    except KeyboardInterrupt:
-        _end(process)
-        raise
-    finally:
-        with contextlib.suppress(ProcessLookupError, PermissionError):  # macOS: PermissionError for a group of zombies
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-        reader.join(_READER_SECONDS)
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """Let the group end by itself for a while."""
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGTERM)
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        process.wait(_GRACE_SECONDS)
-
-
-def _forward(stream: IO[bytes], on_line: Callable[[str], None]) -> None:
-    with stream:
-        while line := stream.readline(_MAX_LINE):
-            on_line(line.decode("utf-8", "replace").rstrip("\r\n"))
+        return run_in_group(
+            [sys.executable, "-P", "-m", _PROGRAM, folder],
+            environment={**os.environ, **environment},
+            timeout_seconds=timeout_seconds,
+            on_line=on_line,
+            grace_seconds=_GRACE_SECONDS,
+        )
+    except TimeoutError as error:
+        raise RunTimeout(f"the pipeline {error}") from None
 
 
 def _ending(code: int) -> str:

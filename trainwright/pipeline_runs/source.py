@@ -14,8 +14,8 @@ from trainwright.pipeline_runs.errors import BadPipeline
 from trainwright.pipeline_runs.program_run import run_program
 from trainwright.runtimes.image import VARIABLE as IMAGE_VARIABLE
 
-RETRIES_VARIABLE = "TRAINWRIGHT_RETRIES"
-MOST_RETRIES = 100
+RETRIES_VARIABLE, PARALLELISM_VARIABLE = "TRAINWRIGHT_RETRIES", "TRAINWRIGHT_PARALLELISM"
+MOST_RETRIES, MOST_PARALLEL = 100, 500
 _COMPILE_SECONDS = 300.0
 """Importing frameworks from a slow disk takes most of a minute."""
 _IDENTIFIER = r"[A-Za-z_][A-Za-z0-9_]{0,199}"
@@ -33,17 +33,22 @@ class CompileSettings:
     image: str = ""
     retries: int | None = None
     """Retries of every step, of the shipped pipelines."""
+    parallelism: int | None = None
+    """Trials of `sweep` that train at once."""
 
     def __post_init__(self) -> None:
         if self.image and not _IMAGE.fullmatch(self.image):
             raise BadPipeline(f"image: {self.image[:80]!r} is not the name of an image")
         if self.retries is not None and not 0 <= self.retries <= MOST_RETRIES:
             raise BadPipeline(f"retries: {self.retries} is not in 0-{MOST_RETRIES}")
+        if self.parallelism is not None and not 1 <= self.parallelism <= MOST_PARALLEL:
+            raise BadPipeline(f"parallelism: {self.parallelism} is not in 1-{MOST_PARALLEL}")
 
     @property
     def environment(self) -> dict[str, str]:
-        set_here = {IMAGE_VARIABLE: self.image, RETRIES_VARIABLE: "" if self.retries is None else str(self.retries)}
-        return {name: value for name, value in set_here.items() if value}
+        numbers = {RETRIES_VARIABLE: self.retries, PARALLELISM_VARIABLE: self.parallelism}
+        set_here = {name: str(value) for name, value in numbers.items() if value is not None}
+        return {**({IMAGE_VARIABLE: self.image} if self.image else {}), **set_here}
 
 
 @dataclass(frozen=True)

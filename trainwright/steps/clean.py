@@ -76,7 +76,7 @@ def left_jobs(cluster: Cluster, namespace: str | None, left: LeftJobs) -> list[O
 def clean(cluster: Cluster, jobs: list[Obj], policy: CancelPolicy, *, timeout_seconds: float = 0.0) -> Iterator[CleanedJob]:
     """Cancel the jobs one after the other; yield what became of each. An error with one does not keep the others running.
 
-    Transient errors are retried, for half a minute in total. `timeout_seconds` is the time to wait for the pods of each job.
+    Transient errors are retried, for a minute in total. `timeout_seconds` is the time to wait for the pods of each job.
     Suspended jobs are resumed when their step is run again.
     """
     retrying = RetryingCluster(cluster)

@@ -54,6 +54,9 @@ def evaluate_export(
     sample_row: int = 0,
     max_rows: int = 0,
     dataset_digest: str = "",
+    tasks: Sequence[str] = (),
+    few_shot: int = -1,
+    task_limit: int = 0,
     settings: dict[str, Any] | None = None,
     event_printer: EventPrinter | None = None,
     on_signal: CancelHandler | None = None,
@@ -63,7 +66,8 @@ def evaluate_export(
     (Markdown) and `loss_curve` (HTML, empty without a logged loss).
 
     `workspace` is the volume for the job (`pvc://...`), `workspace_path` its mount path in this process. The export's manifest
-    names the prepared dataset and model; `dataset_digest` is another prepared dataset to evaluate on. `was` are the owners of
+    names the prepared dataset and model; `dataset_digest` is another prepared dataset to evaluate on. `tasks`, `few_shot` and
+    `task_limit` are those of lm-evaluation-harness, see `evaluation.harness`. `was` are the owners of
     the step before it was cleared, `workflow` is that of its pipeline. `settings` are those of EVALUATION_SETTINGS. An existing
     evaluation of the same export with the same parameters is returned.
     The local copy is compared with the manifest before and after the job, and restored again if it differs. The job writes to a
@@ -79,11 +83,15 @@ def evaluate_export(
     inputs = _inputs(manifest, checkpoint_uri, dataset_digest)
     for kind in (DATASET, MODEL):  # mount points, as in the run's own folder
         (folder / kind).mkdir(exist_ok=True)
-    asked = [digest, inputs, runtime, sample_row, max_rows, settings or {}, owner, run_id, map_index]
+    harness = [*sorted({*tasks}), few_shot, task_limit] if tasks else []
+    asked = [digest, inputs, runtime, sample_row, max_rows, settings or {}, owner, run_id, map_index, *harness]
     written = f".result-{_short_digest(asked)}.json"
     arguments = ["--checkpoint", "/workspace/checkpoint", "--out", f"/workspace/{written}", "--sample-row", str(sample_row)]
     if max_rows:
         arguments += ["--max-rows", str(max_rows)]
+    if tasks:
+        arguments += [word for task in sorted({*tasks}) for word in ("--task", task)]
+        arguments += ["--few-shot", str(few_shot), "--task-limit", str(task_limit)]
     request = TrainRequest.from_parameters(
         {**(settings or {}), **inputs, "runtime": runtime, "workspace": workspace, "args": arguments, "previous_jobs": "keep"}
     )

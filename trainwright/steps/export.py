@@ -6,6 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from trainwright.checkpoints import ExportOptions, ExportResult, export_run
+from trainwright.checkpoints.exported import open_export
+from trainwright.checkpoints.registries.export_facts import read_facts
+from trainwright.checkpoints.registries.model_card import export_page
 from trainwright.storage.progress_log import log_progress
 from trainwright.workspace import read_run, run_folder, touch_run
 
@@ -32,3 +35,8 @@ def export_run_checkpoint(
     if read_run(workspace / folder) is not None:
         touch_run(workspace, folder, exported=exported.uri)
     return exported
+
+
+def describe_export(uri: str, digest: str) -> str:
+    """Return a page about a published export in Markdown. Raises NoCheckpoint, CheckpointError, StorageError."""
+    return export_page(read_facts(open_export(uri, digest)))

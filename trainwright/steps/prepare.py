@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 from trainwright.initializers import DatasetOptions, prepare_dataset, prepare_model
+from trainwright.storage.transfer import disk_errors
 from trainwright.workspace import Receipt, begin_run, run_folder
+from trainwright.workspace.layout import Kind, prepared_path
 
 
 def prepare_run_dataset(
@@ -27,3 +30,9 @@ def prepare_run_model(uri: str, workspace: Path, *, owner: str = "", run_id: str
     if run_id:
         begin_run(workspace, run_folder(run_id, map_index), run=run_id, owner=owner, model=prepared.digest)
     return prepared.receipt
+
+
+def copy_prepared(workspace: Path, kind: Kind, digest: str, target: Path) -> None:
+    """Copy a prepared dataset or model to a new folder, or over what a retry finds there. Raises StorageError."""
+    with disk_errors(target):
+        shutil.copytree(prepared_path(workspace, kind, digest), target, dirs_exist_ok=True)

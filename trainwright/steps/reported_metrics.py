@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any
+
+from trainwright.jobs.wait.metric_changes import finite
 
 _SMALLEST = 1e-3
 """A smaller number would lose digits that matter: a learning rate of 6.667e-06 becomes 7e-06."""
@@ -17,11 +18,8 @@ def log_metrics(artifact: Any, metrics: Mapping[str, str | float]) -> None:
     value as metadata. The exact text of a small number is kept in the metadata too.
     """
     for name, value in metrics.items():
-        try:
-            number = float(value)
-        except ValueError:
-            number = math.nan
-        if not math.isfinite(number):
+        number = finite(value)
+        if number is None:
             artifact.metadata[name] = str(value)
         elif 0 < abs(number) < _SMALLEST:
             artifact.log_metric(f"{name}{_UNIT}", number * 1e6)

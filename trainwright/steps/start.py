@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
+from pathlib import Path
 
+from trainwright.api import names
 from trainwright.api.errors import Forbidden, NotFound
 from trainwright.api.kinds import CLAIM
+from trainwright.api.objects import annotations_of
 from trainwright.cluster.protocol import Cluster
 from trainwright.jobs.diagnosis.errors import WorkspaceMismatch
 from trainwright.jobs.request.workspace import Workspace
 from trainwright.jobs.state.identity import Identity
 from trainwright.jobs.submit.workspace_claim import ensure_claim
+from trainwright.submission import is_embedded
 
 STEP = "start"
+MOUNT = "/workspace"
+_FOLDER_SECONDS, _POLL_SECONDS = 10.0, 0.05
+"""Within this time an embedded cluster says which folder a new claim is."""
 
 
 @dataclass(frozen=True)
@@ -32,21 +40,39 @@ def start_run(
     owner: str,
     run_id: str,
     namespace: str,
-    workspace_path: str = "/workspace",
+    workspace_path: str = MOUNT,
     num_nodes: int = 1,
 ) -> StartedRun:
     """Ensure that the workspace of a run exists: `pvc://CLAIM[/FOLDER]`, the bare name of a claim, or with `?size=...` a claim
     to create, for `num_nodes` nodes.
 
     Idempotent: the claim of an earlier attempt is reused. `workspace_path` is where the steps mount the claim.
+    Steps beside an embedded cluster mount nothing: unless another path is given, they get the claim's folder on this machine.
     Raises ValueError (bad workspace), WorkspaceUnfit (the claim does not exist and is not to be made, or is another's), ApiError.
     """
     chosen = Workspace.parse(workspace if "://" in workspace else f"pvc://{workspace}")
     if chosen.new is None:
         _check_exists(cluster, chosen, namespace)
     ensure_claim(cluster, chosen, Identity(owner, run_id, STEP), namespace, num_nodes)
+    if workspace_path == MOUNT and not Path(MOUNT).is_dir():
+        workspace_path = _folder_here(cluster, chosen.claim, namespace) or workspace_path
     below = f"/{chosen.path}" if chosen.path else ""
     return StartedRun(run_id, chosen.claim, _for_jobs(workspace, chosen, below), f"{workspace_path.rstrip('/')}{below}")
+
+
+def _folder_here(cluster: Cluster, claim: str, namespace: str) -> str:
+    """Return the claim's folder if the cluster is an embedded one of this machine; else an empty string."""
+    try:
+        if not is_embedded(cluster):
+            return ""
+        deadline = time.monotonic() + _FOLDER_SECONDS
+        while not (folder := annotations_of(cluster.get(CLAIM, claim, namespace)).get(names.HOST_PATH_ANNOTATION, "")):
+            if time.monotonic() > deadline:
+                return ""
+            time.sleep(_POLL_SECONDS)
+    except (Forbidden, NotFound):
+        return ""
+    return folder if Path(folder).is_dir() else ""
 
 
 def _for_jobs(given: str, chosen: Workspace, below: str) -> str:

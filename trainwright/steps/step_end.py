@@ -22,6 +22,7 @@ from trainwright.initializers.errors import InitializerError
 from trainwright.jobs.diagnosis.errors import TrainJobError
 from trainwright.jobs.diagnosis.exit_codes import exit_code_of
 from trainwright.storage.errors import StorageError
+from trainwright.tools.errors import ToolError
 from trainwright.workspace.errors import WorkspaceError
 
 TERMINATION_LOG = "/dev/termination-log"
@@ -34,6 +35,7 @@ EXPECTED = (
     InitializerError,
     NoCluster,
     StorageError,
+    ToolError,
     TrainJobError,
     ValidationError,
     ValueError,

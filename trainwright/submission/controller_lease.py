@@ -57,6 +57,11 @@ _UNREADABLE = ControllerState(
 )
 
 
+def is_embedded_server(cluster: KubernetesCluster) -> bool:
+    """Whether an API server is that of an embedded cluster, by its version. Raises ApiError."""
+    return "+trainwright" in server_version(cluster)
+
+
 def controller_state(
     cluster: KubernetesCluster,
     namespace: str,
@@ -69,7 +74,7 @@ def controller_state(
     One request if Trainer is installed in `kubeflow-system` and active. If this account may not read that Lease, no other is
     tried, and the same connection does not ask again. Raises ApiError.
     """
-    if "+trainwright" in server_version(cluster):
+    if is_embedded_server(cluster):
         return ControllerState(LeaseState.alive, "the embedded control plane runs its own controllers")
     if cluster in _forbidden:
         return _UNREADABLE

@@ -17,11 +17,18 @@ from trainwright.cluster.options import ListOptions
 from trainwright.cluster.protocol import Cluster, Listing
 from trainwright.cluster.warning_headers import OnWarning
 from trainwright.materialize import materialize
+from trainwright.submission.controller_lease import is_embedded_server
 from trainwright.submission.jobset_mode import JobSetCluster
 from trainwright.submission.jobset_mode.build import Built
 from trainwright.submission.mode import Choice, Mode, choose_mode, requested_mode
 
 log = logging.getLogger(__name__)
+
+
+def is_embedded(cluster: Cluster) -> bool:
+    """Whether a cluster is an embedded one that runs in another process. Raises ApiError."""
+    base = cluster.base if isinstance(cluster, JobsClient) else cluster
+    return isinstance(base, KubernetesCluster) and is_embedded_server(base)
 
 
 class JobsClient(DelegatingCluster):
@@ -102,11 +109,13 @@ def connect_for_jobs(
     embedded: str | Path | None = None,
     namespace: str = "",
     mode: str = "",
+    in_cluster: bool = False,
 ) -> JobsClient:
     """Connect as `connect` does, to submit or follow TrainJobs, in the requested mode or the one that suits the cluster.
 
     `namespace` overrides the kubeconfig's. The mode `embedded` starts the embedded control plane with the home `embedded`,
-    or with the default home. Raises NoCluster, NoTrainingApi, and ApiError if the API server is unreachable.
+    or with the default home; with `in_cluster` only the pod's service account counts. Raises NoCluster, NoTrainingApi, and
+    ApiError if the API server is unreachable.
     """
     requested = requested_mode(mode)
     if requested is Mode.embedded and embedded is None:
@@ -116,7 +125,7 @@ def connect_for_jobs(
             raise NoCluster(f"the submission mode embedded conflicts with the kubeconfig {kubeconfig}: use only one of them")
         else:  # the kubeconfig argument overrides the environment variable
             requested = Mode.auto
-    cluster = connect(kubeconfig, context=context, embedded=embedded)
+    cluster = connect(kubeconfig, context=context, embedded=embedded, in_cluster=in_cluster)
     return for_jobs(cluster, requested, namespace=namespace)
 
 

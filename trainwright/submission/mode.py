@@ -113,7 +113,7 @@ def _without_active_lease(controller: ControllerState, served: frozenset[str], h
 def _any_trainjob_has_status(cluster: KubernetesCluster, namespace: str) -> bool:
     """Whether any TrainJob of the namespace has a status, which shows that a controller has processed it."""
     try:
-        jobs = cluster.list(TRAINJOB, namespace).items
+        jobs = RetryingCluster(cluster).list(TRAINJOB, namespace).items
     except ApiError as error:
         log.debug("event=trainjobs_not_listed error=%s", error.message)
         return False

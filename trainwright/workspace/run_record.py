@@ -9,8 +9,9 @@ import contextlib
 import logging
 import os
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 
@@ -29,7 +30,10 @@ _LOCK_SUFFIX = ".lock"
 
 
 class RunRecord(BaseModel):
-    """Times are RFC 3339, UTC. `ended` is None while the run is active. `dataset` and `model` are digests, `exported` a URI."""
+    """Times are RFC 3339, UTC. `ended` is None while the run is active. `dataset` and `model` are digests, `exported` a URI.
+
+    `inputs` names what else the run was made of, as versions of data.
+    """
 
     model_config = ConfigDict(frozen=True, extra="allow")
 
@@ -41,6 +45,7 @@ class RunRecord(BaseModel):
     dataset: str = ""
     model: str = ""
     exported: str = ""
+    inputs: dict[str, dict[str, str]] = {}
 
     @field_validator("started", "updated", "ended")
     @classmethod
@@ -58,13 +63,14 @@ def begin_run(
     owner: str,
     dataset: str = "",
     model: str = "",
+    inputs: Mapping[str, dict[str, str]] | None = None,
     now: Callable[[], str] = times.now,
 ) -> RunRecord:
     """Create the run's folder `runs/NAME` and its record, or reopen the record of a retried run.
 
     For the given digests, empty mount points `dataset` and `model` are created: on a file server that squashes root, the
     container runtime could not create them.
-    Omitted digests keep their value. Raises WorkspaceError, StorageError.
+    Omitted digests and inputs keep their value. Raises WorkspaceError, StorageError.
     """
     with lock_run(workspace, folder) as path:
         path.mkdir(parents=True, exist_ok=True)
@@ -75,7 +81,7 @@ def begin_run(
             moment = now()
             before = RunRecord(run=run, owner=owner, started=moment, updated=moment)
         changes = {"owner": owner, "dataset": dataset or before.dataset, "model": model or before.model}
-        return _write(path, before, {**changes, "ended": None, "updated": now()})
+        return _write(path, before, {**changes, "inputs": {**before.inputs, **(inputs or {})}, "ended": None, "updated": now()})
 
 
 def touch_run(
@@ -154,7 +160,8 @@ def _update(workspace: Path, folder: str, values: dict[str, str], changes: dict[
         return _write(path, before, {**{name: value for name, value in values.items() if value}, **changes})
 
 
-def _write(path: Path, before: RunRecord, changes: dict[str, str | None]) -> RunRecord:
+def _write(path: Path, before: RunRecord, changes: dict[str, Any]) -> RunRecord:
     record = before.model_copy(update=changes)
-    write_bytes(path / RECORD, record.model_dump_json(indent=1).encode() + b"\n")
+    left_out = None if record.inputs else {"inputs"}
+    write_bytes(path / RECORD, record.model_dump_json(indent=1, exclude=left_out).encode() + b"\n")
     return record

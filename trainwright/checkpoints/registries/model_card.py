@@ -61,6 +61,14 @@ def model_card(facts: ExportFacts, context: CardContext) -> str:
     return f"---\n{to_yaml(_front_matter(facts, context))}---\n\n" + "\n\n".join(blocks) + "\n"
 
 
+def export_page(facts: ExportFacts) -> str:
+    """Return what a model card says of an export before it is registered, in Markdown."""
+    title = f"# {escaped(facts.run or facts.default_version)}, step {facts.step}"
+    context = CardContext(repository="")
+    blocks = [title, _summary(facts, context), *_metrics(facts), *_training(facts, context), "## Provenance", _provenance(facts)]
+    return "\n\n".join(blocks) + "\n"
+
+
 def _front_matter(facts: ExportFacts, context: CardContext) -> dict[str, Any]:
     base_model = context.base_model or facts.base_model
     found: dict[str, Any] = {

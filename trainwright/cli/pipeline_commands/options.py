@@ -21,7 +21,7 @@ from trainwright.jobs.diagnosis.exit_codes import ExitCode
 from trainwright.pipeline_runs.compiled import CompiledPipeline
 from trainwright.pipeline_runs.errors import BadParameters, PipelineError
 from trainwright.pipeline_runs.parameters import check_values, given_values
-from trainwright.pipeline_runs.source import MOST_RETRIES
+from trainwright.pipeline_runs.source import MOST_PARALLEL, MOST_RETRIES
 
 PIPELINE_HELP = "A shipped pipeline (trainwright pipeline list), MODULE:FUNCTION, FILE.py[:FUNCTION], or a compiled FILE.yaml."
 Image = Annotated[
@@ -34,6 +34,15 @@ Retries = Annotated[
         help="Retries of every step of a shipped pipeline, set when it is compiled. Default: TRAINWRIGHT_RETRIES, else none.",
         min=0,
         max=MOST_RETRIES,
+    ),
+]
+Parallelism = Annotated[
+    int | None,
+    typer.Option(
+        "--parallelism",
+        help="Trials of the pipeline sweep at once, set when it is compiled. Default: TRAINWRIGHT_PARALLELISM, else 2.",
+        min=1,
+        max=MOST_PARALLEL,
     ),
 ]
 Param = Annotated[

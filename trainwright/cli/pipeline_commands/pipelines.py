@@ -13,7 +13,14 @@ import typer
 from trainwright.cli.errors import BAD_INPUT, FAILURE, fail
 from trainwright.cli.output import ViewFormat, print_lines, print_object, print_table
 from trainwright.cli.pipeline_commands import run
-from trainwright.cli.pipeline_commands.options import PIPELINE_HELP, Image, Retries, interrupt_exits, pipeline_errors_exit
+from trainwright.cli.pipeline_commands.options import (
+    PIPELINE_HELP,
+    Image,
+    Parallelism,
+    Retries,
+    interrupt_exits,
+    pipeline_errors_exit,
+)
 from trainwright.pipeline_runs.compiled import CompiledPipeline
 from trainwright.pipeline_runs.parameters import ParameterSpec
 from trainwright.pipeline_runs.source import CompileSettings, compile_pipeline, shipped_pipelines
@@ -55,10 +62,11 @@ def compile_command(
     to: Annotated[str, typer.Option("-O", "--to", help="File for the YAML. Default: standard output.")] = "",
     image: Image = "",
     retries: Retries = None,
+    parallelism: Parallelism = None,
 ) -> None:
     """Compile a pipeline to YAML, for the interface of Kubeflow Pipelines or any client of it."""
     with pipeline_errors_exit(), interrupt_exits():
-        compiled = compile_pipeline(pipeline, CompileSettings(image, retries))
+        compiled = compile_pipeline(pipeline, CompileSettings(image, retries, parallelism))
     if not to:
         sys.stdout.write(compiled.text)
         return

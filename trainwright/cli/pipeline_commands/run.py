@@ -18,6 +18,7 @@ from trainwright.cli.pipeline_commands.options import (
     Experiment,
     Host,
     Image,
+    Parallelism,
     Param,
     ParamsFile,
     PipelineNamespace,
@@ -59,6 +60,7 @@ def run_pipeline(
     ] = 0,
     image: Image = "",
     retries: Retries = None,
+    parallelism: Parallelism = None,
     output: Annotated[Format | None, typer.Option("-o", "--output", help="Print the run as a document.")] = None,
 ) -> None:
     """Run a pipeline, on a server of Kubeflow Pipelines or on this machine. Its parameters are checked first."""
@@ -74,7 +76,7 @@ def run_pipeline(
             server_address(host)
             experiment_name(experiment)
             checked_name(run_name or "default", "run name")
-        compiled = compile_pipeline(pipeline, CompileSettings(image, retries))
+        compiled = compile_pipeline(pipeline, CompileSettings(image, retries, parallelism))
         values = parameter_values(compiled, param, params)
         if local:
             code = _run_here(compiled, values, timeout or None, output)

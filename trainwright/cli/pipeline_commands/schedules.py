@@ -14,6 +14,7 @@ from trainwright.cli.pipeline_commands.options import (
     Experiment,
     Host,
     Image,
+    Parallelism,
     Param,
     ParamsFile,
     PipelineNamespace,
@@ -71,6 +72,7 @@ def schedule_kfp(
     delete: Annotated[bool, typer.Option("--delete", help="Delete the schedule. Runs in progress continue.")] = False,
     image: Image = "",
     retries: Retries = None,
+    parallelism: Parallelism = None,
     output: Annotated[Format | None, typer.Option("-o", "--output", help="Print the outcome as a document.")] = None,
 ) -> None:
     """Create a schedule of a pipeline in Kubeflow Pipelines, or replace it if it differs. The same call again changes nothing.
@@ -91,7 +93,7 @@ def schedule_kfp(
         if expression.seconds_were_added:
             print_lines(f"cron: five fields were given; second 0 was added: {expression.text!r}", error=True)
         experiment_name(experiment)
-        compiled = compile_pipeline(pipeline, CompileSettings(image, retries))
+        compiled = compile_pipeline(pipeline, CompileSettings(image, retries, parallelism))
         wanted = Schedule(
             name,
             compiled,

@@ -8,11 +8,13 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 
 from trainwright.api.errors import ApiError, Forbidden
 from trainwright.api.objects import Obj
 from trainwright.cluster.protocol import Cluster
+from trainwright.cluster.retrying import RetryingCluster
 from trainwright.jobs.logs import log_reader
 from trainwright.jobs.logs.log_line import LogLine
 from trainwright.jobs.logs.read_logs import GRACE_SECONDS, Budget, LogFollower, LogSelector, last_lines
@@ -86,7 +88,10 @@ class LiveLogs:
         follower = self._follower
         if follower is None or self.selector is None:
             return
-        self._find_pods(follower)
+        try:
+            self._find_pods(follower, RetryingCluster(self._cluster))
+        except ApiError as error:
+            yield LogLine("", f"(the rest of the log cannot be shown: {error.message})")
         yield from self.lines()
         until = time.monotonic() + GRACE_SECONDS
         done = False
@@ -99,14 +104,13 @@ class LiveLogs:
     def _find_pods_loop(self, follower: LogFollower) -> None:
         while not follower.closed.is_set() and not self._forbidden_message:
             self._changed.clear()
-            self._find_pods(follower)
+            with suppress(ApiError):  # retried at the next poll
+                self._find_pods(follower, self._cluster)
             self._changed.wait(_READING_POLL_SECONDS if follower.is_reading else _IDLE_POLL_SECONDS)
 
-    def _find_pods(self, follower: LogFollower) -> None:
+    def _find_pods(self, follower: LogFollower, cluster: Cluster) -> None:
         assert self.selector is not None
         try:
-            follower.start_readers(pods_of(self._cluster, self._trainjob, self.selector.step))
+            follower.start_readers(pods_of(cluster, self._trainjob, self.selector.step))
         except Forbidden as error:
             self._forbidden_message = error.message
-        except ApiError:  # retried at the next poll
-            return

@@ -6,6 +6,7 @@ import queue
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 
 from trainwright.api import names
@@ -104,9 +105,11 @@ class LogFollower:
     def __init__(self, cluster: Cluster, selector: LogSelector, budget: Budget):
         self.closed = threading.Event()
         self._cluster, self._selector, self._budget = cluster, selector, budget
-        self._pending: queue.Queue[LogLine] = queue.Queue(maxsize=_MAX_PENDING)
+        self._pending: queue.Queue[LogLine | None] = queue.Queue(maxsize=_MAX_PENDING)
+        """Lines, and None when a reader has ended: it wakes who waits for its lines."""
         self._readers: dict[str, threading.Thread] = {}
         self._logs: list[ContainerLog] = []
+        self._reading = 0
         self._readers_lock = threading.Lock()
         self._shown = 0
 
@@ -116,7 +119,7 @@ class LogFollower:
 
     @property
     def is_reading(self) -> bool:
-        return any(reader.is_alive() for reader in tuple(self._readers.values()))
+        return self._reading > 0
 
     @property
     def restarts(self) -> int:
@@ -130,6 +133,7 @@ class LogFollower:
                 if uid_of(pod) not in self._readers and has_started(pod):
                     reader = threading.Thread(target=self._read, args=(pod,), daemon=True)
                     self._readers[uid_of(pod)] = reader
+                    self._reading += 1
                     reader.start()
 
     def lines_within(self, seconds: float) -> Iterator[LogLine]:
@@ -144,6 +148,10 @@ class LogFollower:
                 line = self._pending.get(timeout=left) if left > 0 else self._pending.get_nowait()
             except queue.Empty:
                 return
+            if line is None:
+                if not self.is_reading and self._pending.empty():
+                    return
+                continue
             shown += size_of(line)
             yield from self._count(line)
             if self.is_exhausted:
@@ -157,8 +165,9 @@ class LogFollower:
                 line = self._pending.get_nowait()
             except queue.Empty:
                 return
-            shown += size_of(line)
-            yield from self._count(line)
+            if line is not None:
+                shown += size_of(line)
+                yield from self._count(line)
 
     def _count(self, line: LogLine) -> Iterator[LogLine]:
         self._shown += size_of(line)
@@ -170,9 +179,15 @@ class LogFollower:
     def _read(self, pod: Obj) -> None:
         source, log = source_of(pod), log_of(self._cluster, pod, self._selector, closed=self.closed)
         self._logs.append(log)
-        for stamp, text in log.follow():
-            if not self._put(LogLine(source, text, stamp)):
-                return
+        try:
+            for stamp, text in log.follow():
+                if not self._put(LogLine(source, text, stamp)):
+                    return
+        finally:
+            with self._readers_lock:
+                self._reading -= 1
+            with suppress(queue.Full):  # then nobody waits
+                self._pending.put_nowait(None)
 
     def _put(self, line: LogLine) -> bool:
         """Queue a line; False when the follower is closed."""

@@ -8,6 +8,7 @@ from typing import Any
 from trainwright.api.errors import ApiError
 from trainwright.api.objects import Obj, name_of
 from trainwright.cluster.protocol import Cluster
+from trainwright.cluster.retrying import RetryingCluster
 from trainwright.jobs.logs.read_logs import LogSelector, read_logs
 from trainwright.jobs.logs.result_lines import parse_results
 
@@ -19,7 +20,9 @@ log = logging.getLogger(__name__)
 def results_of(cluster: Cluster, trainjob: Obj) -> Any:
     """Return the value of `results.json`, or of the training function; None if there is none or the log cannot be read."""
     try:
-        return parse_results(line.text for line in read_logs(cluster, trainjob, LogSelector(rank=0, tail=_TAIL_LINES)))
+        return parse_results(
+            line.text for line in read_logs(RetryingCluster(cluster), trainjob, LogSelector(rank=0, tail=_TAIL_LINES))
+        )
     except ApiError as error:
         log.warning("event=results_not_read name=%s error=%s", name_of(trainjob), error.message)
         return None

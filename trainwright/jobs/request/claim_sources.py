@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from trainwright.api import names
 from trainwright.api.errors import Problem
 from trainwright.api.objects import Obj, name_of
+from trainwright.jobs.request.runtime_patch import claim_volume, runtime_patch
 from trainwright.jobs.request.train_request import TrainRequest
 from trainwright.jobs.request.training_steps import ANCESTOR_OF_KIND, initializer_container, replicated_jobs, step_of_job
 from trainwright.jobs.request.workspace import Workspace
@@ -17,28 +18,16 @@ PATCH_MANAGER = "trainwright.dev/source"
 
 
 def claim_source_patches(request: TrainRequest, runtime: Obj) -> Iterator[Obj]:
-    """Yield a patch for each initializer that reads from a claim.
-
-    The workspace's own claim is read through its volume: a pod with two volumes of one claim never starts on Kubernetes 1.34.
-    """
+    """Yield a patch for each initializer that reads from a claim."""
     for kind, claim in _claims(request, runtime).items():
         container = initializer_container(runtime, ANCESTOR_OF_KIND[kind])
         if container is None:
             continue
-        workspace = request.workspace_volume
-        is_mounted = workspace is not None and workspace.claim == claim
-        volume = names.INITIALIZER_VOLUME if is_mounted else f"{kind}-source"
+        volume, volumes = claim_volume(f"{kind}-source", claim, request.workspace_volume, read_only=True)
         mount = {"name": volume, "mountPath": _path_of(claim), "readOnly": True}
-        pod: Obj = {"containers": [{"name": container["name"], "volumeMounts": [mount]}]}
-        if not is_mounted:
-            pod["volumes"] = [{"name": volume, "persistentVolumeClaim": {"claimName": claim, "readOnly": True}}]
-        jobs = [
-            {"name": job["name"], "template": {"spec": {"template": {"spec": pod}}}}
-            for job in replicated_jobs(runtime)
-            if step_of_job(job) == ANCESTOR_OF_KIND[kind]
-        ]
-        spec = {"template": {"spec": {"replicatedJobs": jobs}}}
-        yield {"manager": f"{PATCH_MANAGER}-{kind}", "trainingRuntimeSpec": spec}
+        pod: Obj = {"containers": [{"name": container["name"], "volumeMounts": [mount]}], **volumes}
+        jobs = [job["name"] for job in replicated_jobs(runtime) if step_of_job(job) == ANCESTOR_OF_KIND[kind]]
+        yield runtime_patch(f"{PATCH_MANAGER}-{kind}", dict.fromkeys(jobs, pod))
 
 
 def claim_variables(request: TrainRequest, runtime: Obj, kind: Kind) -> list[Obj]:

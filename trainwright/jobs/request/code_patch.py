@@ -5,6 +5,7 @@ from __future__ import annotations
 from trainwright.api import names
 from trainwright.api.objects import Obj
 from trainwright.jobs.request.code_package import PackedCode
+from trainwright.jobs.request.runtime_patch import runtime_patch
 from trainwright.jobs.request.training_steps import training_jobs
 
 PATCH_MANAGER = "trainwright.dev/code"
@@ -18,8 +19,7 @@ def code_patch(trainjob: str, code: PackedCode, runtime: Obj) -> Obj:
     volume = {"name": _VOLUME, "projected": {"sources": sources}}
     mount = {"name": _VOLUME, "mountPath": MOUNT, "readOnly": True}
     pod = {"volumes": [volume], "containers": [{"name": names.NODE, "volumeMounts": [mount]}]}
-    jobs = [{"name": job["name"], "template": {"spec": {"template": {"spec": pod}}}} for job in training_jobs(runtime)]
-    return {"manager": PATCH_MANAGER, "trainingRuntimeSpec": {"template": {"spec": {"replicatedJobs": jobs}}}}
+    return runtime_patch(PATCH_MANAGER, {job["name"]: pod for job in training_jobs(runtime)})
 
 
 def config_map_names(trainjob: str, code: PackedCode) -> list[str]:

@@ -12,6 +12,7 @@ from urllib.parse import quote
 from trainwright.api import names
 from trainwright.api.errors import Problem
 from trainwright.api.objects import Obj, name_of, named
+from trainwright.jobs.request.runtime_patch import claim_volume, runtime_patch
 from trainwright.jobs.request.store_variables import store_variables
 from trainwright.jobs.request.training_steps import pod_spec_of, replicated_jobs, step_of_job
 from trainwright.jobs.request.workspace import Workspace
@@ -56,7 +57,7 @@ def resume_patch(
 
     `export` is the export that `auto` resumes from if the volume has no checkpoint; `secret` is a Secret with the variables of its
     store; `resumes_from` are UIDs of JobSets whose checkpoints count as the new job's own. An export on the claim of the `workspace`
-    is read through that volume: a pod with two volumes of one claim never starts on Kubernetes 1.34.
+    is read through that volume.
     """
     if resume == AUTO and not export:
         return None
@@ -70,28 +71,23 @@ def resume_patch(
     elif resume.startswith("pvc://"):
         claim = Workspace.parse(resume, "resume")
         variables.append({"name": names.RESUME_VARIABLE, "value": f"file://{_MOUNT}/{quote(claim.path)}"})
-        is_mounted = workspace is not None and workspace.claim == claim.claim
-        volume = names.INITIALIZER_VOLUME if is_mounted else _SOURCE
+        volume, pod = claim_volume(_SOURCE, claim.claim, workspace)
         container["volumeMounts"] = [{"name": volume, "mountPath": _MOUNT, "readOnly": True}]
-        if not is_mounted:
-            pod["volumes"] = [{"name": volume, "persistentVolumeClaim": {"claimName": claim.claim}}]
     else:
         variables.append({"name": names.RESUME_VARIABLE, "value": resume})
     if secret and resume != NEVER:
         variables += [_optional_reference(variable, secret) for variable in store_variables(export if resume == AUTO else resume)]
-    jobs = [_pod_patch(job, {**pod, "initContainers": [container]}) for job in _jobs_with_resume_point(runtime)]
-    return {"manager": PATCH_MANAGER, "trainingRuntimeSpec": {"template": {"spec": {"replicatedJobs": jobs}}}}
+    pod = {**pod, "initContainers": [container]}
+    return runtime_patch(PATCH_MANAGER, {job["name"]: pod for job in _jobs_with_resume_point(runtime)})
 
 
 def inputs_patch(runtime: Obj, *, dataset: str = "", model: str = "") -> Obj | None:
     """Return the patch with the digests of prepared inputs, which the nodes verify; None if no digest is known."""
     digests = {names.DATASET_DIGEST_VARIABLE: dataset, names.MODEL_DIGEST_VARIABLE: model}
     variables = [{"name": variable, "value": digest} for variable, digest in digests.items() if digest]
-    container = {"name": names.RESUME_POINT, "env": variables}
-    jobs = [_pod_patch(job, {"initContainers": [container]}) for job in _jobs_with_resume_point(runtime)] if variables else []
-    if not jobs:
-        return None
-    return {"manager": INPUTS_MANAGER, "trainingRuntimeSpec": {"template": {"spec": {"replicatedJobs": jobs}}}}
+    pod = {"initContainers": [{"name": names.RESUME_POINT, "env": variables}]}
+    pods = {job["name"]: pod for job in _jobs_with_resume_point(runtime)}
+    return runtime_patch(INPUTS_MANAGER, pods) if variables and pods else None
 
 
 def resume_problems(resume: str, runtime: Obj) -> Iterator[Problem]:
@@ -120,10 +116,6 @@ def _jobs_with_resume_point(runtime: Obj) -> Iterator[Obj]:
         is_training = step_of_job(job) == names.ANCESTOR_TRAINER
         if is_training and named(pod_spec_of(job).get("initContainers"), names.RESUME_POINT) is not None:
             yield job
-
-
-def _pod_patch(job: Obj, pod: Obj) -> Obj:
-    return {"name": job["name"], "template": {"spec": {"template": {"spec": pod}}}}
 
 
 def _optional_reference(variable: str, secret: str) -> Obj:

@@ -30,6 +30,9 @@ class SftSettings(BaseModel):
     save_steps: Annotated[int, Field(ge=1)] = 500
     save_total_limit: Annotated[int, Field(ge=1)] = 3
     logging_steps: Annotated[int, Field(ge=1)] = 10
+    eval_strategy: Literal["no", "epoch", "steps"] = "no"
+    """When to evaluate the held-out rows, which reports `eval_loss`."""
+    eval_steps: Annotated[int, Field(ge=1)] = 500
     seed: int = 42
     cpu: bool = False
     """Train on the CPU, without bfloat16 and activation checkpointing."""
@@ -50,6 +53,11 @@ class SftSettings(BaseModel):
         }
         if self.steps:
             options["max_steps"] = self.steps
+        if self.eval_strategy != "no":
+            options["eval_strategy"] = self.eval_strategy
+            options["per_device_eval_batch_size"] = self.batch_size
+            if self.eval_strategy == "steps":
+                options["eval_steps"] = self.eval_steps
         arguments = [word for name, value in options.items() for word in (f"--{name}", str(value))]
         if self.method == "lora":
             rank, alpha = str(self.lora_rank), str(self.lora_alpha)

@@ -38,3 +38,8 @@ def has_store_variables(uri: str) -> bool:
 def store_variables(uri: str) -> tuple[str, ...]:
     """Return the variables for the store of a URI; those of S3 for other schemes."""
     return _BY_SCHEME.get(uri.partition("://")[0], _S3)
+
+
+def all_store_variables() -> tuple[str, ...]:
+    """Return the variables for all object stores."""
+    return tuple(name for names in _BY_SCHEME.values() for name in names)

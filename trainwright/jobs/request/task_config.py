@@ -8,11 +8,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from trainwright.jobs.request.runtime_patch import claim_of_volume, is_claim_of
 from trainwright.jobs.request.setting_values import normalize_resources, parse_structure
+from trainwright.jobs.request.workspace import Workspace
 
 _OF_STEP = "KFP_"
 """Variables that the backend sets for its own program."""
 _SECRETS = ("store_secret", "hub_secret")
+_OF_TRACKERS = ("MLFLOW_", "WANDB_")
 
 
 def with_task_config(parameters: Mapping[str, Any], config: Any) -> dict[str, Any]:
@@ -21,14 +24,17 @@ def with_task_config(parameters: Mapping[str, Any], config: Any) -> dict[str, An
     `config` has the attributes of `dsl.TaskConfig`: `resources`, `env`, `volumes`, `volume_mounts`, `node_selector`, `tolerations`
     and `affinity`, each None if the task has none; None for a backend without it. Variables from the Secrets `store_secret` and
     `hub_secret` are left out: they are for the step itself, and the job references them where it needs them.
-    Raises ValueError for a parameter that cannot be parsed.
+    So are the variables of trackers that the step feeds (`tracking`), and the claim of the workspace if it is mounted for the step
+    (`workspace_path`): the job mounts its own folder of it. Raises ValueError for a parameter that cannot be parsed.
     """
     merged = dict(parameters)
     if config is None:
         return merged
+    secrets = {str(parameters.get(name) or "") for name in _SECRETS}
+    own_volumes = _volumes_of_step(parameters, config.volumes or [])
     for name, given in (
         ("resources_per_node", _resources(config.resources)),
-        ("env", _variables(config.env, {str(parameters.get(name) or "") for name in _SECRETS})),
+        ("env", _variables(config.env, secrets, _OF_TRACKERS if parameters.get("tracking") else ())),
         ("node_selector", config.node_selector),
         ("affinity", config.affinity),
     ):
@@ -37,8 +43,8 @@ def with_task_config(parameters: Mapping[str, Any], config: Any) -> dict[str, An
             merged[name] = _merge(given, normalize_resources(own) if name == "resources_per_node" else own)
     for name, given, key in (
         ("tolerations", config.tolerations, None),
-        ("volumes", config.volumes, "name"),
-        ("volume_mounts", config.volume_mounts, "mountPath"),
+        ("volumes", [one for one in config.volumes or [] if one.get("name") not in own_volumes], "name"),
+        ("volume_mounts", [one for one in config.volume_mounts or [] if one.get("name") not in own_volumes], "mountPath"),
     ):
         if given:
             own = parse_structure(parameters.get(name) or []) or []
@@ -55,11 +61,19 @@ def _resources(resources: Mapping[str, Any] | None) -> dict[str, Any]:
     return {group: amounts for group, amounts in found.items() if amounts}
 
 
-def _variables(entries: list[dict[str, Any]] | None, secrets: set[str]) -> dict[str, Any]:
+def _volumes_of_step(parameters: Mapping[str, Any], volumes: list[Any]) -> set[str]:
+    """Return the names of the volumes that are the workspace's claim."""
+    if not parameters.get("workspace_path") or not parameters.get("workspace"):
+        return set()
+    workspace = Workspace.parse(str(parameters["workspace"]))
+    return {str(volume.get("name")) for volume in volumes if is_claim_of(workspace, claim_of_volume(volume))}
+
+
+def _variables(entries: list[dict[str, Any]] | None, secrets: set[str], of_trackers: tuple[str, ...]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for entry in entries or []:
         reference = (entry.get("valueFrom") or {}).get("secretKeyRef") or {}
-        if entry["name"].startswith(_OF_STEP) or (reference.get("name") and reference["name"] in secrets):
+        if entry["name"].startswith((_OF_STEP, *of_trackers)) or (reference.get("name") and reference["name"] in secrets):
             continue
         found[entry["name"]] = {"valueFrom": entry["valueFrom"]} if entry.get("valueFrom") else str(entry.get("value") or "")
     return found

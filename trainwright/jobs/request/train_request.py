@@ -28,7 +28,7 @@ from trainwright.jobs.request.setting_types import Env, Labels, Nodes, Number, O
 from trainwright.jobs.request.setting_values import parse_structure
 from trainwright.jobs.request.variables import Variables, reference_problems
 from trainwright.jobs.request.workspace import Workspace
-from trainwright.jobs.state.deadline_timer import START_TIMEOUT_SECONDS
+from trainwright.jobs.state.deadline_timer import RUN_TIMEOUT_SECONDS, START_TIMEOUT_SECONDS
 from trainwright.jobs.state.run_folder import prepared_folder
 
 Group = Literal["what", "data", "workspace", "placement", "deadlines", "logs", "resume", "cancellation", "secrets"]
@@ -145,8 +145,8 @@ class TrainRequest(BaseModel):
     )
     run_timeout_seconds: Number = _setting(
         "deadlines",
-        None,
-        "Maximum seconds of training; also set as activeDeadlineSeconds, which the cluster enforces. 0: no limit.",
+        RUN_TIMEOUT_SECONDS,
+        "Maximum seconds of training; also set as activeDeadlineSeconds, which the cluster enforces. Default: a week. 0: no limit.",
     )
 
     fail_if_stuck: bool = _setting(

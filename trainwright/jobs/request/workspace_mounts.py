@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from trainwright.api import names
 from trainwright.api.objects import Obj, name_of
+from trainwright.jobs.request.runtime_patch import runtime_patch
 from trainwright.jobs.request.train_request import TrainRequest
 from trainwright.jobs.request.training_steps import (
     ANCESTOR_OF_KIND,
@@ -68,21 +69,18 @@ def workspace_patches(request: TrainRequest, workspace: Workspace, runtime: Obj,
     """Yield the patches that replace the runtime's volume `initializer` by the claim, in every container that mounts it.
 
     Volumes merge by name and mounts by path, so that the runtime's claim and folder are replaced. If the runtime does not
-    mount this volume, training containers get it at /workspace. All mounts use this one volume: kubelets up to Kubernetes
-    1.34 never start a pod with two volumes of one claim (kubernetes/kubernetes#122140). Since a container patch can have
-    only one mount of each volume, each mount has its own patch.
+    mount this volume, training containers get it at /workspace. All mounts use this one volume, see `is_claim_of`. Since a
+    container patch can have only one mount of each volume, each mount has its own patch.
     """
     volume = {"name": names.INITIALIZER_VOLUME, "persistentVolumeClaim": {"claimName": workspace.claim}}
     for part in _PARTS:
-        jobs = []
+        pods: dict[str, Obj] = {}
         for job in replicated_jobs(runtime):
             containers = _containers_with_mount(part, job, request, runtime, workspace, folder)
             if containers:
-                pod = {**containers, **({"volumes": [volume]} if part == _RUN else {})}
-                jobs.append({"name": job["name"], "template": {"spec": {"template": {"spec": pod}}}})
-        if jobs:
-            spec = {"template": {"spec": {"replicatedJobs": jobs}}}
-            yield {"manager": f"{PATCH_MANAGER}{part}", "trainingRuntimeSpec": spec}
+                pods[job["name"]] = {**containers, **({"volumes": [volume]} if part == _RUN else {})}
+        if pods:
+            yield runtime_patch(f"{PATCH_MANAGER}{part}", pods)
 
 
 def workspace_problems(runtime: Obj) -> Iterator[str]:

@@ -10,7 +10,7 @@ from trainwright.api import names
 from trainwright.api.objects import Obj
 from trainwright.api.phase import Phase
 
-START_TIMEOUT_SECONDS = 21600
+START_TIMEOUT_SECONDS, RUN_TIMEOUT_SECONDS = 21600, 7 * 24 * 3600
 """Default for `start_timeout_seconds`: six hours. What can never start fails earlier; this ends a wait that nobody looks at."""
 
 

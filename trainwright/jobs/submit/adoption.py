@@ -6,18 +6,11 @@ from trainwright.api import names
 from trainwright.api.conditions import is_finished
 from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import Obj, annotations_of, name_of
+from trainwright.api.suspension import MARKS, is_suspended_by_us
 from trainwright.api.waiter_lease import release_patch, waiter_lease_of
 from trainwright.cluster.protocol import Cluster
 from trainwright.jobs.diagnosis.errors import TrainJobNameTaken
 from trainwright.jobs.state.identity import Identity
-
-_MARKS = (
-    names.SUSPENDED_BY_ANNOTATION,
-    names.WAITER_LOST_ANNOTATION,
-    names.WAITER_LEASE_ANNOTATION,
-    names.WAITER_RENEWED_ANNOTATION,
-)
-"""Removed from a job that is resumed. An expired lease would suspend it again before the client renews it."""
 
 
 def check_owner(existing: Obj, identity: Identity) -> None:
@@ -41,12 +34,9 @@ def check_digest(existing: Obj, desired: Obj) -> None:
 
 def resume_if_suspended_by_us(cluster: Cluster, trainjob: Obj) -> Obj:
     """Resume a job that an earlier cancellation by Trainwright suspended; any other suspension is kept."""
-    suspended_by = annotations_of(trainjob).get(names.SUSPENDED_BY_ANNOTATION)
-    if not trainjob["spec"].get("suspend") or suspended_by != names.suspended_by_us(
-        int(trainjob["metadata"].get("generation") or 0)
-    ):
+    if not is_suspended_by_us(trainjob):
         return trainjob
-    patch = {"spec": {"suspend": False}, "metadata": {"annotations": dict.fromkeys(_MARKS)}}
+    patch = {"spec": {"suspend": False}, "metadata": {"annotations": dict.fromkeys(MARKS)}}
     return cluster.patch(TRAINJOB, name_of(trainjob), patch, trainjob["metadata"]["namespace"])
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from trainwright.api.conditions import is_finished
 from trainwright.api.errors import AlreadyExists, Invalid, Problem, Undecodable
@@ -21,7 +21,7 @@ from trainwright.cluster.warning_headers import OnWarning
 from trainwright.jobs.diagnosis.errors import Cancelled, TrainJobNameTaken
 from trainwright.jobs.diagnosis.preemption import jobsets_to_resume_from, mark_if_preempted, was_preempted
 from trainwright.jobs.request.code_package import PackedCode, pack_code
-from trainwright.jobs.request.manifest import NO_PREVIOUS, PreviousAttempt
+from trainwright.jobs.request.manifest import DEADLINE, NO_PREVIOUS, PreviousAttempt, has_default_deadline, without_deadline
 from trainwright.jobs.request.train_request import TrainRequest
 from trainwright.jobs.state.attempts import delete_previous_attempts, needs_new_attempt, preemptions_so_far
 from trainwright.jobs.state.identity import Identity
@@ -203,8 +203,13 @@ class _Submission:
             created = cluster.create_once(form.trainjob, lambda: client.submit(built, on_warning=on_warning))
         except AlreadyExists:
             return None
-        except Undecodable:
+        except Undecodable as error:
             forget_served(client.cluster_in_mode)  # it may be of a version that has been replaced
+            spec = form.trainjob["spec"]
+            if has_default_deadline(spec) and DEADLINE in error.message:
+                log.info("event=deadline_not_served name=%s", plan.name)
+                known = replace(form, trainjob={**form.trainjob, "spec": without_deadline(spec)})
+                return self._create(plan, known, client, cluster)
             raise
         check_owner(created, self.identity)  # it may be an existing job, if a create response was lost
         _check_nothing_dropped(cluster, form.trainjob, created, client)
@@ -225,6 +230,8 @@ def _log_warning(name: str) -> OnWarning:
 def _check_nothing_dropped(cluster: Cluster, sent: Obj, created: Obj, client: JobsClient) -> None:
     """Delete the job and raise Invalid naming the fields that the API server dropped because its version does not have them."""
     dropped = dropped_fields(sent, created)
+    if has_default_deadline(sent["spec"]):
+        dropped = [field for field in dropped if field != f"spec.{DEADLINE}"]
     if not dropped:
         return
     forget_served(client.cluster_in_mode)

@@ -5,15 +5,18 @@ A finished job is left unchanged: nothing of it runs, and its status is still of
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from trainwright.api import names
 from trainwright.api.errors import ApiError, Conflict, Forbidden, NotFound
 from trainwright.api.kinds import JOBSET, TRAINJOB
-from trainwright.api.objects import Obj, annotations_of, is_deleting, labels_of, name_of, namespace_of, uid_of
+from trainwright.api.objects import Obj, annotations_of, is_deleting, name_of, namespace_of, uid_of
 from trainwright.api.phase import phase_of
+from trainwright.api.suspension import is_queued, suspension_mark
 from trainwright.cluster.protocol import Cluster
 from trainwright.jobs.state.pods import pods_of
 
@@ -73,7 +76,7 @@ def cancel_owned_job(
     """Cancel a job, unless it has no owner annotation of Trainwright; returns the outcome as text. Raises ApiError.
 
     A job that its queue has never admitted is deleted instead of suspended: suspension is how it waits, and the queue would start it
-    later. Its step submits it again.
+    later. Its step submits it again. One that is admitted meanwhile is suspended like any other.
     """
     if policy is not CancelPolicy.keep:
         current = _current(cluster, trainjob)
@@ -81,38 +84,31 @@ def cancel_owned_job(
             return str(CancelResult(CancelOutcome.gone))
         if names.OWNER_ANNOTATION not in annotations_of(current):
             return str(CancelResult(CancelOutcome.foreign))
-        if policy is CancelPolicy.suspend and _is_queued(current):
-            return str(CancelResult(_leave_queue(cluster, current)))
+        if policy is CancelPolicy.suspend and is_queued(current):
+            outcome = _leave_queue(cluster, current)
+            if outcome is not None:
+                return str(CancelResult(outcome))
     return str(cancel_job(cluster, trainjob, policy, timeout_seconds=timeout_seconds))
 
 
-def _is_queued(trainjob: Obj) -> bool:
-    """Whether its queue has suspended the job, and nobody else."""
-    is_suspended = bool(trainjob["spec"].get("suspend")) and names.SUSPENDED_BY_ANNOTATION not in annotations_of(trainjob)
-    return is_suspended and names.QUEUE_LABEL in labels_of(trainjob) and not phase_of(trainjob).is_final
-
-
-def _leave_queue(cluster: Cluster, trainjob: Obj) -> CancelOutcome:
-    """Delete a job that has never run, in this version: one that is admitted meanwhile is suspended by the next try.
+def _leave_queue(cluster: Cluster, trainjob: Obj) -> CancelOutcome | None:
+    """Delete a queued job that has never run; returns None if its queue admits it meanwhile.
 
     A job that has run may own a claim with its checkpoints, so it is left to its owner.
     """
-    if int(trainjob["metadata"].get("generation") or 0) > 1:
-        return CancelOutcome.queued
-    version = trainjob["metadata"]["resourceVersion"]
-    place = (TRAINJOB, name_of(trainjob), namespace_of(trainjob))
-    try:
-        cluster.delete(*place, propagation="Foreground", uid=uid_of(trainjob), resource_version=version)
-    except NotFound:
-        return CancelOutcome.gone
-    except Forbidden:
-        return CancelOutcome.queued
-    except Conflict:  # admitted, or only its status has changed
-        current = _current(cluster, trainjob)
-        if current is None:
-            return CancelOutcome.gone
-        return _leave_queue(cluster, current) if _is_queued(current) else _suspend(cluster, current)
-    return CancelOutcome.dequeued
+    for current in versions_of(cluster, trainjob, "deleted"):
+        if is_deleting(current):
+            return CancelOutcome.deleted
+        if not is_queued(current):
+            return None
+        if int(current["metadata"].get("generation") or 0) > 1:
+            return CancelOutcome.queued
+        try:
+            if _delete_version(cluster, current):
+                return CancelOutcome.dequeued
+        except Forbidden:
+            return CancelOutcome.queued
+    return CancelOutcome.gone
 
 
 def cancel_job(cluster: Cluster, trainjob: Obj, policy: CancelPolicy, *, timeout_seconds: float) -> CancelResult:
@@ -143,25 +139,38 @@ def _suspend(cluster: Cluster, trainjob: Obj) -> CancelOutcome:
 
 
 def _delete(cluster: Cluster, trainjob: Obj) -> CancelOutcome:
-    """Delete the job at the version that was read: one that finishes in the meantime is kept."""
-    for _ in range(_MAX_TRIES):
-        current = _current(cluster, trainjob)
-        if current is None:
-            return CancelOutcome.gone
+    """Delete the job, unless it finishes in the meantime."""
+    for current in versions_of(cluster, trainjob, "deleted"):
         if is_deleting(current):
             return CancelOutcome.deleted
         if phase_of(current).is_final:
             return CancelOutcome.ended
-        version = current["metadata"]["resourceVersion"]
-        place = (TRAINJOB, name_of(trainjob), namespace_of(trainjob))
-        try:
-            cluster.delete(*place, propagation="Foreground", uid=uid_of(trainjob), resource_version=version)
-        except NotFound:
-            return CancelOutcome.gone
-        except Conflict:  # its status changed in the meantime
-            continue
-        return CancelOutcome.deleted
-    raise Conflict(f"TrainJob {name_of(trainjob)} changed {_MAX_TRIES} times while it was being deleted")
+        if _delete_version(cluster, current):
+            return CancelOutcome.deleted
+    return CancelOutcome.gone
+
+
+def versions_of(cluster: Cluster, trainjob: Obj, change: str) -> Iterator[Obj]:
+    """Yield the job as it is now, for one try after the other to change it in this version; ends if it no longer exists.
+
+    Raises Conflict, with the `change` that was tried, if it has changed again during each of the tries.
+    """
+    for _ in range(_MAX_TRIES):
+        current = _current(cluster, trainjob)
+        if current is None:
+            return
+        yield current
+    raise Conflict(f"TrainJob {name_of(trainjob)} changed {_MAX_TRIES} times while it was being {change}")
+
+
+def _delete_version(cluster: Cluster, current: Obj) -> bool:
+    """Delete the job as it was read; returns False if it has changed since, or no longer exists. Raises ApiError."""
+    place, version = (TRAINJOB, name_of(current), namespace_of(current)), current["metadata"]["resourceVersion"]
+    try:
+        cluster.delete(*place, propagation="Foreground", uid=uid_of(current), resource_version=version)
+    except (NotFound, Conflict):
+        return False
+    return True
 
 
 def _current(cluster: Cluster, trainjob: Obj) -> Obj | None:
@@ -217,19 +226,12 @@ def suspend_job(cluster: Cluster, trainjob: Obj, *, superseded: bool = False) ->
     A `superseded` job is not resumed: submitting the step again creates a new job. A job that is already suspended by
     someone else is not resumed by submitting its step again. Returns False if the job no longer exists. Raises ApiError.
     """
-    for _ in range(_MAX_TRIES):
-        try:
-            current = cluster.get(TRAINJOB, name_of(trainjob), namespace_of(trainjob))
-            if uid_of(current) != uid_of(trainjob):
-                return False
+    for current in versions_of(cluster, trainjob, "suspended"):
+        with contextlib.suppress(NotFound, Conflict):  # the next try finds out what it has become
             if patch := _suspend_patch(current, superseded):
                 cluster.patch(TRAINJOB, name_of(trainjob), patch, namespace_of(trainjob))
-        except NotFound:
-            return False
-        except Conflict:  # its status changed in the meantime, or it is another job
-            continue
-        return True
-    raise Conflict(f"TrainJob {name_of(trainjob)} changed {_MAX_TRIES} times while it was being suspended")
+            return True
+    return False
 
 
 def _suspend_patch(current: Obj, superseded: bool) -> Obj:
@@ -239,7 +241,7 @@ def _suspend_patch(current: Obj, superseded: bool) -> Obj:
     spec = {}
     if not current["spec"].get("suspend"):
         spec = {"spec": {"suspend": True}}
-        annotations[names.SUSPENDED_BY_ANNOTATION] = names.suspended_by_us(int(metadata.get("generation") or 0) + 1)
+        annotations |= suspension_mark(current)
     if not annotations:
         return {}
     return {**spec, "metadata": {"resourceVersion": metadata["resourceVersion"], "annotations": annotations}}

@@ -12,11 +12,10 @@ from trainwright.api.conditions import is_finished
 from trainwright.api.errors import ApiError, NotFound
 from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import Obj, name_of, namespace_of, uid_of
-from trainwright.api.waiter_lease import MIN_SECONDS, renewal_patch
+from trainwright.api.waiter_lease import lease_seconds, renewal_patch
 from trainwright.cluster.protocol import Cluster
 from trainwright.cluster.retrying import RetryingCluster
 from trainwright.jobs.diagnosis.errors import TrainJobDeleted
-from trainwright.jobs.logs.live_logs import LogStreamOptions
 from trainwright.jobs.logs.results import results_of
 from trainwright.jobs.request.train_request import TrainRequest
 from trainwright.jobs.state.identity import Identity
@@ -26,7 +25,7 @@ from trainwright.jobs.submit.adoption import release_lease, resume_if_suspended_
 from trainwright.jobs.submit.submit_or_adopt import LatestCheckpoint, submit_or_adopt
 from trainwright.jobs.wait.event_printer import EventPrinter
 from trainwright.jobs.wait.run import follow_to_end
-from trainwright.jobs.wait.step import StepResult, cancel_handler, deadlines_of, wait_settings_of, waiter_options_of
+from trainwright.jobs.wait.step import StepResult, waiter_options_of, waiting_of
 
 log = logging.getLogger(__name__)
 
@@ -77,9 +76,9 @@ def submit_step(
         workflow=workflow,
     )
     trainjob = submitted.trainjob
-    seconds = waiter_options_of(request, suspends_at_once=True).lease_seconds
+    seconds = lease_seconds(waiter_options_of(request, suspends_at_once=True).lease_seconds)
     if seconds and not is_finished(trainjob):
-        _begin_lease(submitted.cluster or cluster, trainjob, max(seconds, MIN_SECONDS))
+        _begin_lease(submitted.cluster or cluster, trainjob, seconds)
     return JobHandle(
         name=name_of(trainjob),
         namespace=namespace_of(trainjob),
@@ -100,25 +99,15 @@ def wait_step(
     `follow_to_end`.
     """
     event_printer = event_printer or EventPrinter(lambda _line: None)
+    retrying = RetryingCluster(cluster)
     try:
-        trainjob = RetryingCluster(cluster).get(TRAINJOB, handle.name, handle.namespace)
+        trainjob = retrying.get(TRAINJOB, handle.name, handle.namespace)
     except NotFound:
         raise TrainJobDeleted(f"TrainJob {handle.namespace}/{handle.name} no longer exists") from None
     if uid_of(trainjob) != handle.uid:
         raise TrainJobDeleted(f"TrainJob {handle.namespace}/{handle.name} was deleted, and created again since")
-    trainjob = release_lease(cluster, resume_if_suspended_by_us(RetryingCluster(cluster), trainjob))
-    cancel = cancel_handler(options)
-    ended = follow_to_end(
-        cluster,
-        trainjob,
-        deadlines=deadlines_of(options),
-        settings=wait_settings_of(options),
-        on_event=event_printer,
-        logs=LogStreamOptions.parse(options.logs, options.log_bytes),
-        on_signal=cancel,
-        on_error=cancel,
-        waiter=waiter_options_of(options, suspends_at_once=True),
-    )
+    trainjob = release_lease(retrying, resume_if_suspended_by_us(retrying, trainjob))
+    ended = follow_to_end(cluster, trainjob, **waiting_of(options, event_printer))
     return StepResult(
         handle.name,
         handle.namespace,

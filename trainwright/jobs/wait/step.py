@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypedDict
 
 from trainwright.api.objects import Obj, name_of, namespace_of
 from trainwright.cluster.protocol import Cluster
@@ -18,6 +18,7 @@ from trainwright.jobs.state.workflow import Workflow
 from trainwright.jobs.submit.submit_or_adopt import LatestCheckpoint
 from trainwright.jobs.wait.cancel import CancelPolicy, cancel_owned_job
 from trainwright.jobs.wait.event_printer import EventPrinter
+from trainwright.jobs.wait.job_events import JobEvents, OnJobEvents
 from trainwright.jobs.wait.job_observer import WaitSettings
 from trainwright.jobs.wait.run import CancelHandler, run_to_end
 from trainwright.jobs.wait.waiter import WaiterOptions
@@ -50,6 +51,18 @@ class StepResult:
         }
 
 
+class Waiting(TypedDict):
+    """How to wait for a job: arguments that `run_to_end` and `follow_to_end` share. `on_event` gets all events of the job."""
+
+    deadlines: Deadlines
+    settings: WaitSettings
+    on_event: OnJobEvents
+    logs: LogStreamOptions | None
+    on_signal: CancelHandler
+    on_error: CancelHandler
+    waiter: WaiterOptions
+
+
 def run_step(
     cluster: Cluster,
     request: TrainRequest,
@@ -61,14 +74,20 @@ def run_step(
     event_printer: EventPrinter | None = None,
     on_signal: CancelHandler | None = None,
     workflow: Workflow | None = None,
+    observers: Sequence[OnJobEvents] = (),
 ) -> StepResult:
     """Submit or adopt the TrainJob of this step and wait until it has succeeded.
 
     `on_signal` replaces the request's `on_cancel` when the process receives a signal; `workflow` is that of the pipeline, to which
-    the job is tied. Raises the errors of `run_to_end`.
+    the job is tied; `observers` get the job's events after the printer. Raises the errors of `run_to_end`.
     """
     event_printer = event_printer or EventPrinter(lambda _line: None)
-    on_cancel = cancel_handler(request)
+    callbacks: tuple[OnJobEvents, ...] = (event_printer, *observers)
+
+    def on_event(events: JobEvents) -> None:
+        for callback in callbacks:
+            callback(events)
+
     trainjob = run_to_end(
         cluster,
         request,
@@ -77,14 +96,8 @@ def run_step(
         latest_checkpoint=latest_checkpoint,
         previous_identities=previous_identities,
         preemption_budget=request.preemption_budget,
-        deadlines=deadlines_of(request),
-        settings=wait_settings_of(request),
-        on_event=event_printer,
-        logs=LogStreamOptions.parse(request.logs, request.log_bytes),
-        on_signal=on_signal or on_cancel,
-        on_error=on_cancel,
         workflow=workflow,
-        waiter=waiter_options_of(request, suspends_at_once=on_signal is None),
+        **waiting_of(request, on_event, on_signal=on_signal),
     )
     return result_of(cluster, trainjob, request, identity, dict((event_printer.progress or progress_of(trainjob)).metrics))
 
@@ -101,6 +114,23 @@ def result_of(
         results_of(cluster, trainjob) if has_launcher else None,
         identity.folder if request.workspace else "",
     )
+
+
+def waiting_of(request: TrainRequest, on_event: OnJobEvents, *, on_signal: CancelHandler | None = None) -> Waiting:
+    """Return how the request says to wait; `on_signal` replaces its `on_cancel` when the process receives a signal.
+
+    Without it, a signal suspends the job at once. Raises ValueError for invalid `logs`.
+    """
+    on_cancel = cancel_handler(request)
+    return {
+        "deadlines": deadlines_of(request),
+        "settings": wait_settings_of(request),
+        "on_event": on_event,
+        "logs": LogStreamOptions.parse(request.logs, request.log_bytes),
+        "on_signal": on_signal or on_cancel,
+        "on_error": on_cancel,
+        "waiter": waiter_options_of(request, suspends_at_once=on_signal is None),
+    }
 
 
 def deadlines_of(request: TrainRequest) -> Deadlines:

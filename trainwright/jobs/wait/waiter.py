@@ -17,7 +17,8 @@ from trainwright.api import names
 from trainwright.api.errors import ApiError
 from trainwright.api.kinds import JOBSET, TRAINJOB, Kind
 from trainwright.api.objects import Obj, annotations_of, name_of, namespace_of, uid_of
-from trainwright.api.waiter_lease import MIN_SECONDS, is_active, renewal_patch, was_abandoned
+from trainwright.api.suspension import suspension_mark
+from trainwright.api.waiter_lease import is_active, lease_seconds, renewal_patch, was_abandoned
 from trainwright.cluster.protocol import Cluster
 from trainwright.jobs.submit.adoption import resume_if_suspended_by_us
 from trainwright.submission.jobs_client import JobsClient
@@ -44,7 +45,7 @@ class Waiter:
     """Acts for the client that waits for a job, in a thread, until it is closed. Errors are logged: the wait itself goes on."""
 
     def __init__(self, cluster: Cluster, trainjob: Obj, options: WaiterOptions):
-        self._seen, self._lease_seconds = trainjob, max(options.lease_seconds, MIN_SECONDS) if options.lease_seconds else 0
+        self._seen, self._lease_seconds = trainjob, lease_seconds(options.lease_seconds)
         self._ended, self._suspension = threading.Event(), threading.Lock()
         self._is_active = options.suspends_at_once or self._lease_seconds > 0
         self._was_told = False
@@ -126,12 +127,12 @@ def suspension_patch(trainjob: Obj) -> list[dict[str, Any]]:
     if not is_active(trainjob) or names.OWNER_ANNOTATION not in annotations_of(trainjob):
         return []
     generation = int(trainjob["metadata"].get("generation") or 0)
-    mark = "/metadata/annotations/" + names.SUSPENDED_BY_ANNOTATION.replace("~", "~0").replace("/", "~1")
+    ((annotation, mark),) = suspension_mark(trainjob).items()
     return [
         {"op": "test", "path": "/metadata/uid", "value": uid_of(trainjob)},
         {"op": "test", "path": "/metadata/generation", "value": generation},
         {"op": "add", "path": "/spec/suspend", "value": True},
-        {"op": "add", "path": mark, "value": names.suspended_by_us(generation + 1)},
+        {"op": "add", "path": f"/metadata/annotations/{annotation.replace('~', '~0').replace('/', '~1')}", "value": mark},
     ]
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from trainwright.api import names
 from trainwright.api.errors import Invalid, Problem
 from trainwright.api.objects import Obj, annotations_of, labels_of, name_of, owner_reference
+from trainwright.api.suspension import is_suspended_by_us
 from trainwright.materialize import materialize
 from trainwright.materialize.keys import Keys
 from trainwright.submission.jobset_mode.record import Record, check_size
@@ -53,13 +54,7 @@ def build_jobset(trainjob: Obj, runtime: Obj, *, keys: Keys | None = None) -> Bu
 
 def awaits_companions(jobset: Obj) -> bool:
     """Whether the JobSet is still suspended for its companions: unchanged since Trainwright created it."""
-    first = names.suspended_by_us(1)
-    annotations = annotations_of(jobset)
-    return bool(
-        jobset["spec"].get("suspend")
-        and jobset["metadata"].get("generation") == 1
-        and annotations.get(names.SUSPENDED_BY_ANNOTATION) == first
-    )
+    return is_suspended_by_us(jobset) and jobset["metadata"].get("generation") == 1
 
 
 def companion_key(companion: Obj) -> tuple[str, str, str]:

@@ -24,6 +24,7 @@ from trainwright.api.objects import (
     namespace_of,
     uid_of,
 )
+from trainwright.api.suspension import is_suspended_by_us
 from trainwright.api.times import now
 from trainwright.cluster.protocol import Cluster
 from trainwright.controlplane.controllers.controller import Controller
@@ -160,10 +161,8 @@ def _is_queued(trainjob: Obj) -> bool:
 
 
 def _is_suspended_by_user(trainjob: Obj) -> bool:
-    """Whether it was suspended deliberately: after its admission, or by cancelling its step."""
-    own_marker = names.suspended_by_us(int(trainjob["metadata"].get("generation") or 0))
-    annotations = annotations_of(trainjob)
-    if annotations.get(names.SUSPENDED_BY_ANNOTATION) == own_marker or names.SUPERSEDED_ANNOTATION in annotations:
+    """Whether a suspended job was suspended deliberately: after its admission, or by cancelling its step."""
+    if is_suspended_by_us(trainjob) or names.SUPERSEDED_ANNOTATION in annotations_of(trainjob):
         return True
     reserved = condition(trainjob, names.QUOTA_RESERVED)
     return reserved is not None and (reserved["status"] == "True" or reserved.get("reason") == "Suspended")

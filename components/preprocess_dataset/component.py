@@ -1,0 +1,78 @@
+"""Preprocess a dataset of the workspace with Ray Data, before it is prepared."""
+
+from typing import NamedTuple
+
+from kfp import dsl
+
+from trainwright.components.step import step
+
+
+@step
+def preprocess_dataset(
+    data_uri: str,
+    dataset: dsl.Output[dsl.Dataset],
+    workspace_path: str = "/workspace",
+    columns: dict = {},
+    normalize_whitespace: bool = True,
+    transform: str = "",
+    drop_empty: bool = True,
+    min_chars: int = 0,
+    max_chars: int = 0,
+    deduplicate: bool = True,
+    deduplicate_by: list = [],
+    ray_address: str = "",
+    run_id: str = "",
+) -> NamedTuple("Outputs", [("data_uri", str), ("digest", str), ("rows_in", int), ("rows_out", int), ("dropped", dict)]):
+    """Preprocess rows with Ray Data: columns, white space, a function of yours, empty, short and long rows, duplicates.
+
+    The operations are applied in the order of the parameters. The result is a folder of JSON Lines in the workspace, named by the
+    contents and the operations: the same again is found instead of made. Ray is installed on first use, see docs/tools.md.
+
+    Args:
+        data_uri: file:// or pvc://, or a path in the workspace: a file or a folder of JSON Lines, JSON, CSV or Parquet.
+        dataset: The receipt: files with sizes and digests, operations, and counts of rows.
+        workspace_path: Where the workspace is mounted in this step.
+        columns: Column of the source for each column to keep, as {"prompt": "frage"}. Empty: all as they are.
+        normalize_whitespace: Whether to unify line ends and spaces, and strip texts; indentation stays.
+        transform: Source of a function of a row, which returns the row, or None to drop it. It contains its imports.
+        drop_empty: Whether to drop rows whose texts are all blank.
+        min_chars: Minimum length of all texts of a row together.
+        max_chars: Maximum length of all texts of a row together; 0 has none.
+        deduplicate: Whether to drop rows that equal an earlier one.
+        deduplicate_by: Columns that are compared. Empty: all.
+        ray_address: Address of a Ray cluster that sees the workspace at the same path. Empty: Ray is started in this step.
+        run_id: Id of the run, whose record in the workspace lists the result as used.
+
+    Returns:
+        data_uri: Folder with the preprocessed files, as initialize_dataset takes it.
+        digest: Digest of the preprocessed files.
+        rows_in: Number of rows of the source.
+        rows_out: Number of rows that are left.
+        dropped: Number of dropped rows by reason.
+    """
+    from pathlib import Path
+
+    from trainwright.steps.data_tools import data_uri as address_of
+    from trainwright.steps.data_tools import preprocess_run_data
+    from trainwright.steps.step_end import explained_end, write_line
+
+    with explained_end():
+        done = preprocess_run_data(
+            Path(workspace_path),
+            data_uri,
+            owner="kfp",
+            run_id=run_id,
+            on_line=write_line,
+            columns=columns,
+            normalize_whitespace=normalize_whitespace,
+            transform=transform,
+            drop_empty=drop_empty,
+            min_chars=min_chars,
+            max_chars=max_chars,
+            deduplicate=deduplicate,
+            deduplicate_by=deduplicate_by,
+            ray_address=ray_address,
+        )
+    Path(dataset.path).write_text(done.receipt.model_dump_json(indent=1), "utf-8")
+    dataset.metadata.update({"source": data_uri, "digest": done.digest, "rows_in": done.rows_in, "rows_out": done.rows_out})
+    return address_of(done.folder), done.digest, done.rows_in, done.rows_out, done.dropped

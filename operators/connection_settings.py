@@ -1,0 +1,68 @@
+"""What a connection says about a cluster. What it does not mean to say is refused: a misspelt key or another type would silently
+lead to the cluster of the environment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+TRAINWRIGHT, KUBERNETES = "trainwright", "kubernetes"
+_KUBERNETES_PREFIX = "extra__kubernetes__"
+_KEYS = {
+    TRAINWRIGHT: ("kubeconfig", "context", "namespace", "submission_mode"),
+    KUBERNETES: ("kube_config_path", "cluster_context", "namespace", "submission_mode"),
+}
+"""The keys of each type, in the order of the fields of ClusterSettings."""
+_IN_CLUSTER = "in_cluster"
+_OF_EVERY_TYPE = (_IN_CLUSTER, "allowed_places")
+_OF_PODS = ("xcom_sidecar_container_image", "xcom_sidecar_container_resources", "disable_tcp_keepalive")
+"""Of the cncf provider: they concern the pods that it starts itself, and no cluster."""
+_FALSE = ("", "false", "0", "no", "off", "none")
+
+
+@dataclass(frozen=True)
+class ClusterSettings:
+    """Empty values default to the environment; `in_cluster` takes the pod's service account and nothing else."""
+
+    kubeconfig: str = ""
+    context: str = ""
+    namespace: str = ""
+    submission_mode: str = ""
+    in_cluster: bool = False
+
+
+def settings_of(conn_type: str, extra: Mapping[str, Any], conn_id: str) -> ClusterSettings:
+    """Return the settings of a connection of type `trainwright`, or `kubernetes` of the cncf provider.
+
+    Raises ValueError for another type, an unknown key with a value, or settings that contradict each other or are not supported.
+    """
+    where = f"connection {conn_id!r}"
+    if conn_type not in _KEYS:
+        raise ValueError(f"{where} has the type {conn_type!r}; a cluster needs one of {TRAINWRIGHT} or {KUBERNETES}")
+    given = {name.removeprefix(_KUBERNETES_PREFIX) if conn_type == KUBERNETES else name: value for name, value in extra.items()}
+    given = {name: value for name, value in given.items() if value not in (None, "", [], {})}
+    if conn_type == KUBERNETES:
+        if "kube_config" in given:
+            raise ValueError(f"{where}: kube_config as text is not supported; set kube_config_path")
+        if _is_true(given.pop("disable_verify_ssl", "")):
+            raise ValueError(f"{where}: disable_verify_ssl is not supported; name the authority in the kubeconfig")
+        for name in _OF_PODS:
+            given.pop(name, None)
+    keys = _KEYS[conn_type]
+    known = (*keys, *_OF_EVERY_TYPE)
+    for name in given:
+        if name not in known:
+            from trainwright.api.suggest import suggest
+
+            raise ValueError(f"{where}: the extra {name[:80]!r} is unknown; {suggest(name, known)}")
+    kubeconfig, context, namespace, mode = (str(given.get(name, "")).strip() for name in keys)
+    settings = ClusterSettings(kubeconfig, context, namespace, mode, in_cluster=_is_true(given.get(_IN_CLUSTER, "")))
+    if settings.in_cluster and (settings.kubeconfig or settings.context):
+        raise ValueError(f"{where}: in_cluster excludes {keys[0]} and {keys[1]}")
+    return settings
+
+
+def _is_true(value: Any) -> bool:
+    return str(value).strip().lower() not in _FALSE

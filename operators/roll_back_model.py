@@ -1,0 +1,63 @@
+"""Let the champion be again what it was before."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from airflow.sdk import BaseOperator
+
+from trainwright.operators.credentials import credentials
+from trainwright.operators.errors import fail_fast
+from trainwright.operators.export_errors import reject_unusable_exports
+from trainwright.operators.task_identity import task_identity
+
+
+class RollBackModelOperator(BaseOperator):
+    """Let an alias name again the export that it named before, if that is still there and whole.
+
+    The task is recorded with the reason: a retry after a roll back that has succeeded changes nothing. Clearing the task rolls back
+    again.
+
+    :param export_uri: folder of all exports, as for ExportCheckpointOperator.
+    :param alias: champion, challenger, or another name.
+    :param expected_digest: digest of the manifest that the alias must name now; empty: whatever it names.
+    :param reason: recorded with the change.
+    :param run_id: id of the run, as in TrainJobOperator; defaults to the DAG run's id.
+    :param store_conn_id: connection with credentials for an object store, see docs/airflow.md.
+    :return: URI of the export that the alias names now.
+    """
+
+    template_fields = ("export_uri", "alias", "expected_digest", "reason", "run_id", "store_conn_id")
+
+    def __init__(
+        self,
+        *,
+        export_uri: str,
+        alias: str = "champion",
+        expected_digest: str = "",
+        reason: str = "",
+        run_id: str = "",
+        store_conn_id: str | None = None,
+        **kwargs: Any,
+    ):
+        super().__init__(**kwargs)
+        self.export_uri, self.alias, self.expected_digest = export_uri, alias, expected_digest
+        self.reason, self.run_id, self.store_conn_id = reason, run_id, store_conn_id
+
+    @fail_fast()
+    @reject_unusable_exports()
+    def execute(self, context: Any) -> str:
+        from trainwright.operators.allowed_places import check_places
+        from trainwright.steps.roll_back import roll_back_once
+
+        check_places((self.store_conn_id,), export_uri=self.export_uri)
+        with credentials(self.store_conn_id, None):
+            record = roll_back_once(
+                self.export_uri,
+                self.alias,
+                step=str(task_identity(context, self.run_id)),
+                expected_digest=self.expected_digest,
+                reason=self.reason,
+            )
+        self.log.info("%s: %s", self.alias, record.current.uri)
+        return str(record.current.uri)

@@ -1,0 +1,5 @@
+"""The pipeline `sweep`."""
+
+from trainwright.pipelines.sweep_pipeline.pipeline import sweep
+
+__all__ = ["sweep"]

@@ -1,0 +1,86 @@
+"""What the shipped pipelines have in common: how a run begins and ends, and what is set on tasks besides their parameters, which is
+the claim, credentials, retries, and no caching.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from kfp import dsl, kubernetes
+
+from trainwright.components import clean_up, start_run
+from trainwright.jobs.request.store_variables import all_store_variables
+
+MOUNT = "/workspace"
+"""Where the steps mount the workspace's claim."""
+RETRIES = int(os.environ.get("TRAINWRIGHT_RETRIES", "0"))
+PARALLELISM = int(os.environ.get("TRAINWRIGHT_PARALLELISM", "2"))
+"""Retries of every step, and trials of a sweep at once. Set when a pipeline is compiled: neither can be a parameter of a run."""
+_STORE = {name: name for name in (*all_store_variables(), "AWS_ALLOW_HTTP")}
+_HUB = {"HF_TOKEN": "HF_TOKEN"}
+_TRACKING = {
+    name: name
+    for name in (
+        "MLFLOW_TRACKING_URI",
+        "MLFLOW_TRACKING_TOKEN",
+        "MLFLOW_TRACKING_USERNAME",
+        "MLFLOW_TRACKING_PASSWORD",
+        "MLFLOW_EXPERIMENT_NAME",
+        "WANDB_API_KEY",
+        "WANDB_BASE_URL",
+        "WANDB_ENTITY",
+        "WANDB_PROJECT",
+    )
+}
+
+
+class Run(NamedTuple):
+    """The first task of a run, and its outputs: the id, the name of the claim, the workspace for jobs, and its path in the steps."""
+
+    task: Any
+    id: Any
+    claim: Any
+    workspace: Any
+    path: Any
+
+
+def begin(*, run_id: Any = "", **given: Any) -> Run:
+    """Start a run, which has the id of the pipeline's run unless another is given. The other arguments are those of `start_run`."""
+    task = start_run(run_id=run_id, pipeline_run_id=dsl.PIPELINE_JOB_ID_PLACEHOLDER, **given)
+    return Run(task, *(task.outputs[name] for name in ("run_id", "claim", "workspace", "workspace_path")))
+
+
+def clean_up_at_end(*, run_id: Any = "", **given: Any) -> Any:
+    """Return the exit task of a run. The arguments are those of `clean_up`."""
+    cleaning = clean_up(run_id=run_id, pipeline_run_id=dsl.PIPELINE_JOB_ID_PLACEHOLDER, **given)
+    cleaning.set_caching_options(False)
+    return cleaning
+
+
+def set_up(tasks: Iterable[Any]) -> None:
+    """Turn caching off, and set the retries. The steps detect completed work themselves; a cache compares only their parameters."""
+    for task in tasks:
+        task.set_caching_options(False)
+        if RETRIES:
+            task.set_retry(num_retries=RETRIES)
+
+
+def add_credentials(tasks: Iterable[Any], store_secret: Any, hub_secret: Any) -> None:
+    """Set the environment variables of object stores and the hub from the keys of two optional Secrets."""
+    for task in tasks:
+        kubernetes.use_secret_as_env(task, secret_name=store_secret, secret_key_to_env=_STORE, optional=True)
+        kubernetes.use_secret_as_env(task, secret_name=hub_secret, secret_key_to_env=_HUB, optional=True)
+
+
+def add_tracking(tasks: Iterable[Any], tracking_secret: Any) -> None:
+    """Set the environment variables of tracking servers from the keys of an optional Secret."""
+    for task in tasks:
+        kubernetes.use_secret_as_env(task, secret_name=tracking_secret, secret_key_to_env=_TRACKING, optional=True)
+
+
+def mount_workspace(tasks: Iterable[Any], claim: Any) -> None:
+    """Mount the claim of the workspace at MOUNT."""
+    for task in tasks:
+        kubernetes.mount_pvc(task, pvc_name=claim, mount_path=MOUNT)

@@ -1,0 +1,65 @@
+"""A person decides about a promotion: what is asked, what an answer leads to, and where the settings come from."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from jinja2 import Environment
+
+pytestmark = pytest.mark.medium
+EXTRA = {
+    "run": "scheduled__1",
+    "checkpoint": "s3://models/support/scheduled__1/checkpoint-500",
+    "manifest": "sha256:" + "a" * 64,
+    "step": 500,
+    "loss_before": 4.0,
+    "loss_after": 1.25,
+}
+
+
+@pytest.fixture(scope="module")
+def module() -> Any:
+    from trainwright.example_dags import approve_then_promote
+
+    return approve_then_promote
+
+
+def candidate(module: Any, params: dict[str, str], *extras: dict[str, Any]) -> Any:
+    given = {name: param.value for name, param in module.PARAMETERS.items()} | params
+    events = {module.MODEL: [SimpleNamespace(extra=extra) for extra in extras]}
+    return module.dag.get_task("candidate").python_callable(params=given, triggering_asset_events=events if extras else None)
+
+
+def test_it_follows_the_retraining_and_asks_before_it_promotes(module: Any) -> None:
+    dag = module.dag
+    assert [task.task_id for task in dag.topological_sort()] == ["candidate", "approve", "promote"]
+    assert dag.max_active_runs == 1
+    assert module.MODEL.name == "trainwright_retrained_model"
+    approve = dag.get_task("approve")
+    assert approve.response_timeout.days == 7
+    assert not approve.fail_on_reject
+
+
+def test_the_export_is_the_one_that_was_published_last_or_that_of_the_parameters(module: Any) -> None:
+    assert candidate(module, {}, {"other": 1}, {**EXTRA, "step": 1}, EXTRA) == EXTRA
+    by_hand = candidate(module, {"checkpoint_uri": "file:///x", "checkpoint_digest": "sha256:b"}, EXTRA)
+    assert (by_hand["checkpoint"], by_hand["manifest"], by_hand["run"]) == ("file:///x", "sha256:b", "")
+    with pytest.raises(ValueError, match="checkpoint_uri: set the export to promote"):
+        candidate(module, {})
+
+
+def test_the_question_shows_what_is_decided_about(module: Any) -> None:
+    context = {"ti": SimpleNamespace(xcom_pull=lambda _task: EXTRA), "params": {"alias": "champion"}}
+    shown = [Environment().from_string(text).render(**context) for text in (module.SUBJECT, module.BODY)]
+    assert shown[0] == f"Promote {EXTRA['checkpoint']} to champion?"
+    assert "| loss after | 1.25 |" in shown[1]
+    assert shown[1].startswith("| | |\n|---|---|\n")
+
+
+@pytest.mark.parametrize(("given", "expected"), [("s3://mine", "s3://mine"), ("", "s3://models/support")])
+def test_the_folder_of_exports_is_that_of_the_retraining_unless_another_is_given(module: Any, given: str, expected: str) -> None:
+    variable = SimpleNamespace(json={"trainwright_retraining": {"export_uri": "s3://models/support"}})
+    template = Environment().from_string(module.dag.get_task("promote").export_uri)
+    assert template.render(params={"export_uri": given}, var=variable) == expected

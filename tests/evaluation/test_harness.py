@@ -1,0 +1,57 @@
+"""Tasks of lm-evaluation-harness, with the real harness in an environment of its own, on a tiny model."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch")
+pytest.importorskip("transformers")
+
+from trainwright.evaluation import program
+from trainwright.evaluation.harness import REQUIREMENTS, write_held_out_task
+from trainwright.evaluation.rows import InvalidInput, read_rows
+from trainwright.quickstart.base_model import ensure_base_model
+from trainwright.tools.environment import tool_environment
+from trainwright.tools.errors import ToolUnavailable
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+ROWS = [{"prompt": f"What is ship {number}?\n", "completion": f"Ship {number}."} for number in range(6)]
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    try:
+        tool_environment(REQUIREMENTS, name="lm-eval", system_packages=True)
+    except ToolUnavailable as error:
+        pytest.skip(f"no environment of lm-eval: {error}")
+    return ensure_base_model(tmp_path_factory.mktemp("models"), preset="tiny")
+
+
+def data(folder: Path, rows: list[dict[str, Any]]) -> Path:
+    path = folder / "test.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    return folder
+
+
+def test_a_task_is_measured_before_and_after(base: Path, tmp_path: Path) -> None:
+    result = program.evaluate(base, base, data(tmp_path, ROWS), tasks=["held_out"], task_limit=4)
+    assert result["before"].keys() == {"loss", "perplexity", "held_out/exact_match"}
+    assert result["after"] == result["before"], "the same model twice"
+    assert 0.0 <= result["after"]["held_out/exact_match"] <= 1.0
+
+
+def test_an_unknown_task_is_refused_by_its_name(base: Path, tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match=r"tasks: no task of lm-evaluation-harness [0-9.]+: no_such_task"):
+        program.evaluate(base, base, data(tmp_path, ROWS), tasks=["no_such_task"])
+
+
+def test_rows_without_completions_have_no_exact_match(base: Path, tmp_path: Path) -> None:
+    from transformers import AutoTokenizer
+
+    rows = read_rows(data(tmp_path, [{"text": "a ship"}]))
+    with pytest.raises(InvalidInput, match="held_out needs prompts with completions, these rows are text"):
+        write_held_out_task(tmp_path, rows, AutoTokenizer.from_pretrained(base))

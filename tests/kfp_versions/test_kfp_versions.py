@@ -1,0 +1,104 @@
+"""Components and pipelines with every minor of kfp that they support, each in an environment of its own.
+
+Compiled they are the same, whatever the version; steps are run by kfp's own local runner, for real.
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from pathlib import Path
+
+import pytest
+from environments import ROOT
+from kfp_environment import MINORS, VERSIONS, WITHOUT_WHOLE_PIPELINES, Compiled, KfpEnvironment, read_compiled
+from packaging.requirements import Requirement
+from runs_cluster import Runs
+
+from trainwright.api.conditions import is_true
+from trainwright.api.kinds import TRAINJOB
+from trainwright.api.objects import name_of
+from trainwright.checkpoints.promotion import Alias
+from trainwright.pipelines.build import build
+from trainwright.storage.uri import StorageUri
+from trainwright.workspace.receipt import Receipt
+
+slow = pytest.mark.slow
+
+
+@pytest.mark.parametrize("package", ["kfp", "kfp-kubernetes"])
+def test_the_extra_takes_the_tested_minors_that_run_whole_pipelines_and_no_others(package: str) -> None:
+    extra = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]["kfp"]
+    (specifier,) = (each.specifier for each in map(Requirement, extra) if each.name == package)
+    minors = {f"2.{minor}" for minor in range(30) if f"2.{minor}.0" in specifier}
+    assert minors == MINORS.keys() - WITHOUT_WHOLE_PIPELINES.keys()
+    assert "3.0.0" not in specifier
+
+
+@slow
+def test_an_environment_has_its_minor_and_imports_the_wheel(kfp: KfpEnvironment) -> None:
+    kfp_version, extension, client = kfp.run("-c", VERSIONS).split()
+    assert kfp_version.startswith(f"{kfp.minor}.")
+    assert extension.startswith(f"{kfp.minor}.")
+    assert client.startswith("30."), "the oldest Kubernetes client that is supported"
+    where = kfp.run("-c", "import trainwright.components; print(trainwright.components.__file__)").strip()
+    assert Path(where).is_relative_to(kfp.installed)
+
+
+@slow
+def test_every_component_and_pipeline_compiles_to_the_same_as_with_the_kfp_of_these_tests(
+    compiled: Compiled, tmp_path: Path
+) -> None:
+    build(tmp_path)
+    assert {"train.yaml", "finetune_pipeline.yaml", "retrain_pipeline.yaml"} <= compiled.keys()
+    assert compiled == read_compiled(tmp_path)
+
+
+@slow
+def test_the_command_line_compiles_a_pipeline(kfp: KfpEnvironment, compiled: Compiled, tmp_path: Path) -> None:
+    kfp.run("-m", "trainwright.cli", "pipeline", "compile", "finetune", "-O", str(tmp_path / "finetune_pipeline.yaml"))
+    assert read_compiled(tmp_path)["finetune_pipeline.yaml"] == compiled["finetune_pipeline.yaml"]
+
+
+@slow
+def test_a_step_without_a_cluster_runs(kfp: KfpEnvironment, tmp_path: Path) -> None:
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text("".join(json.dumps({"prompt": f"{number}?", "completion": "!"}) + "\n" for number in range(20)))
+    told = {"dataset_uri": str(StorageUri.from_path(rows)), "workspace_path": str(tmp_path / "workspace")}
+    outputs = kfp.run_locally("initialize_dataset", told, tmp_path).outputs
+    assert outputs["test_rows"] > 0
+    assert outputs["train_rows"] + outputs["test_rows"] == 20
+    receipt = Receipt.model_validate_json(Path(outputs["dataset"]).read_bytes())
+    assert receipt.digest == outputs["digest"]
+
+
+@slow
+def test_a_step_that_trains_in_a_cluster_runs(kfp: KfpEnvironment, runs: Runs, tmp_path: Path) -> None:
+    told = {"run_id": f"step-{kfp.minor}", "runtime": "torch-distributed", "command": ["echo", "a line of the training"]}
+    done = kfp.run_locally("train", told, tmp_path, kubeconfig=runs.folder / "home/kubeconfig")
+    assert is_true(runs.cluster.get(TRAINJOB, done.outputs["trainjob"], "default"), "Complete")
+    assert "a line of the training" in done.printed
+
+
+@slow
+def test_a_whole_pipeline_runs(kfp: KfpEnvironment, runs: Runs, tmp_path: Path) -> None:
+    """Conditions, an exit handler, artifacts and outputs from step to step."""
+    if kfp.minor in WITHOUT_WHOLE_PIPELINES:
+        pytest.skip(WITHOUT_WHOLE_PIPELINES[kfp.minor])
+    claim = f"claim-{kfp.minor.replace('.', '-')}"
+    export_uri = str(StorageUri.from_path(tmp_path / "exports"))
+    told = {
+        **runs.inputs(claim).uris,
+        "export_uri": export_uri,
+        "workspace_path": str(runs.claim(claim)),
+        "workspace": f"pvc://{claim}",
+        "runtime": "fast",
+        "evaluation_runtime": "fast-evaluation",
+    }
+    before = {name_of(job) for job in runs.cluster.list(TRAINJOB, "default").items}
+    kfp.run_locally("retrain", told, tmp_path, kubeconfig=runs.folder / "home/kubeconfig")
+    jobs = [job for job in runs.cluster.list(TRAINJOB, "default").items if name_of(job) not in before]
+    assert [is_true(job, "Complete") for job in jobs] == [True, True], "a training and an evaluation"
+    champion = Alias(export_uri).read()
+    assert champion is not None
+    assert champion.current.uri.startswith(export_uri)

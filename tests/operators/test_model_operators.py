@@ -1,0 +1,155 @@
+"""PromoteModelOperator and RollBackModelOperator: the verdict, what a retry changes, and what is refused without one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from small_exports import Export
+
+from trainwright.checkpoints.errors import PromotionConflict
+from trainwright.checkpoints.promotion import Alias
+from trainwright.operators import PromoteModelOperator, RollBackModelOperator
+from trainwright.operators.allowed_places import PlaceNotAllowed
+from trainwright.operators.errors import NonRetryableError
+
+
+def context(task_id: str = "roll-back", max_tries: int = 0) -> dict[str, Any]:
+    return {"ti": SimpleNamespace(dag_id="d", task_id=task_id, run_id="r", map_index=-1, max_tries=max_tries)}
+
+
+def promote(root: str, candidate: Export, evaluation: Any, **more: Any) -> dict[str, Any]:
+    uri, digest = candidate
+    task = PromoteModelOperator(
+        task_id="t", export_uri=root, checkpoint_uri=uri, checkpoint_digest=digest, evaluation=evaluation, **more
+    )
+    verdict: dict[str, Any] = task.execute({})
+    return verdict
+
+
+def figures(loss: float) -> dict[str, Any]:
+    return {"loss": loss, "dataset_digest": "sha256:d"}
+
+
+def champion(root: str) -> str:
+    record = Alias(root).read()
+    assert record is not None
+    return record.current.uri
+
+
+def test_the_verdict_is_the_result_and_keeping_the_champion_is_no_failure(root: str, export: Callable[[str], Export]) -> None:
+    first, worse, better = export("first"), export("worse"), export("better")
+    assert promote(root, first, figures(2.0))["promoted"]
+    verdict = promote(root, worse, json.dumps(figures(2.5)))
+    assert verdict == {
+        "promoted": False,
+        "reason": "not better: loss 2.5 against 2",
+        "champion_uri": first[0],
+        "previous_uri": "",
+    }
+    again = [promote(root, better, figures(1.0), margin="0.5", greater_is_better="False") for _ in range(2)]
+    assert [each["promoted"] for each in again] == [True, True]
+    assert again[1]["previous_uri"] == first[0]
+    assert champion(root) == better[0]
+
+
+def test_the_result_of_the_evaluation_is_taken_as_it_is(root: str, export: Callable[[str], Export]) -> None:
+    about = {"rows": 3, "held_out": True, "dataset_digest": "sha256:d", "summary": "| |", "sample": {}}
+    promote(root, export("first"), {"before": {"loss": 9.0}, "after": {"loss": 2.0, "perplexity": 7.4}, **about})
+    record = Alias(root).read()
+    assert record is not None
+    assert record.current.evaluation["loss"] == 2.0
+    assert "summary" not in record.current.evaluation
+    assert not promote(root, export("second"), {"before": {"loss": 9.0}, "after": {"loss": 2.1}, **about})["promoted"]
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ({"evaluation": {}}, "CheckpointError: the candidate's evaluation has no number 'loss'"),
+        ({"evaluation": {"loss": 1.0, "dataset_digest": "sha256:other"}}, "CheckpointError: .*was measured on other data"),
+        ({"evaluation": "[1]"}, "evaluation: expected an object, found list"),
+        ({"rule": "sometimes"}, "expected better or always"),
+        ({"margin": "-1"}, "margin: '-1': expected a number that is not negative"),
+        ({"margin": "much"}, "margin: 'much'"),
+        ({"greater_is_better": "perhaps"}, "greater_is_better: 'perhaps': expected true or false"),
+        ({"alias": "Not One"}, "is not an alias"),
+    ],
+)
+def test_what_no_retry_can_fix_fails_at_once(
+    root: str, export: Callable[[str], Export], more: dict[str, Any], message: str
+) -> None:
+    first, second = export("first"), export("second")
+    promote(root, first, figures(2.0))
+    with pytest.raises(NonRetryableError, match=message):
+        promote(root, second, **{"evaluation": figures(1.0), **more})
+    assert champion(root) == first[0]
+
+
+def test_an_export_that_is_not_there_is_not_promoted(root: str, export: Callable[[str], Export]) -> None:
+    uri, _ = export("first")
+    for candidate in ((uri.replace("first", "none"), "sha256:" + "0" * 64), (uri, "sha256:" + "0" * 64)):
+        with pytest.raises(NonRetryableError):
+            promote(root, candidate, figures(1.0))
+    assert Alias(root).read() is None
+
+
+@pytest.fixture
+def three(root: str, export: Callable[[str], Export]) -> list[Export]:
+    exports = [export(name) for name in ("a", "b", "c")]
+    for loss, each in zip((3.0, 2.0, 1.0), exports, strict=True):
+        assert promote(root, each, figures(loss))["promoted"]
+    return exports
+
+
+def test_a_retry_of_a_roll_back_does_not_undo_it_and_a_clear_rolls_back_again(root: str, three: list[Export]) -> None:
+    task = RollBackModelOperator(task_id="t", export_uri=root, reason="too slow")
+    for _ in range(3):
+        assert task.execute(context()) == three[1][0]
+    record = Alias(root).read()
+    assert record is not None
+    assert record.current.reason == "too slow (by airflow/d/r/roll-back)"
+    assert task.execute(context(max_tries=1)) == three[2][0]
+    assert champion(root) == three[2][0]
+
+
+def test_a_later_promotion_is_not_rolled_back_by_a_retry(root: str, three: list[Export], export: Callable[[str], Export]) -> None:
+    task = RollBackModelOperator(task_id="t", export_uri=root)
+    assert task.execute(context()) == three[1][0]
+    later = export("later")
+    assert promote(root, later, figures(0.5))["promoted"]
+    assert task.execute(context()) == later[0]
+    assert champion(root) == later[0]
+
+
+def test_a_roll_back_of_another_champion_than_expected_is_refused(root: str, three: list[Export]) -> None:
+    with pytest.raises(PromotionConflict):
+        RollBackModelOperator(task_id="t", export_uri=root, expected_digest=three[0][1]).execute(context())
+    assert champion(root) == three[2][0]
+    RollBackModelOperator(task_id="t", export_uri=root, expected_digest=three[2][1]).execute(context())
+    assert champion(root) == three[1][0]
+
+
+def test_without_an_earlier_champion_a_roll_back_fails_without_retries(root: str, export: Callable[[str], Export]) -> None:
+    promote(root, export("first"), figures(1.0))
+    with pytest.raises(NonRetryableError, match=r"NoCheckpoint: .*has named no other export before"):
+        RollBackModelOperator(task_id="t", export_uri=root).execute(context())
+
+
+@pytest.mark.medium
+def test_the_folders_are_places_that_the_list_must_allow(
+    root: str, export: Callable[[str], Export], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = export("first")
+    monkeypatch.setenv("AIRFLOW_VAR_TRAINWRIGHT_ALLOWED_PLACES", root)
+    for task in (
+        PromoteModelOperator(task_id="t", export_uri="s3://other/x", checkpoint_uri=first[0], checkpoint_digest=first[1]),
+        PromoteModelOperator(task_id="t", export_uri=root, checkpoint_uri="s3://other/x", checkpoint_digest=first[1]),
+        RollBackModelOperator(task_id="t", export_uri="s3://other/x"),
+    ):
+        with pytest.raises(PlaceNotAllowed):
+            task.execute(context())
+    assert promote(root, first, figures(1.0))["promoted"]

@@ -1,0 +1,67 @@
+"""An operator and its component have the same parameters, with the same defaults; the rest is of the orchestrator alone."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import pytest
+
+import trainwright.operators
+
+pytestmark = pytest.mark.medium
+OF_KFP = {
+    "promote_model": {"summary"},
+    "register_model": {"model"},
+    "roll_back_model": set[str](),
+    "clean_up": {"status", "pipeline_run_id"},
+}
+OF_AIRFLOW = {
+    "promote_model": {"store_conn_id"},
+    "register_model": {"store_conn_id", "hub_conn_id"},
+    "roll_back_model": {"store_conn_id"},
+    "clean_up": {"conn_id", "older_than_days", "abandoned", "all_namespaces"},
+}
+CLASSES = {
+    "promote_model": "PromoteModelOperator",
+    "register_model": "RegisterModelOperator",
+    "roll_back_model": "RollBackModelOperator",
+    "clean_up": "CleanUpOperator",
+}
+OTHERS = ("SuspendTrainJobOperator", "ResumeTrainJobOperator", "DeleteTrainJobOperator")
+
+
+def parameters_of(operator: Any) -> dict[str, inspect.Parameter]:
+    found: dict[str, inspect.Parameter] = {}
+    for kind in reversed(operator.__mro__):
+        if kind.__module__.startswith("trainwright.operators"):
+            found |= inspect.signature(kind.__init__, eval_str=True).parameters
+    return {name: one for name, one in found.items() if name not in ("self", "kwargs")}
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_they_take_the_same(name: str) -> None:
+    import trainwright.components
+
+    inputs = getattr(trainwright.components, name).component_spec.inputs
+    outputs = getattr(trainwright.components, name).component_spec.outputs or {}
+    found = parameters_of(getattr(trainwright.operators, CLASSES[name]))
+    assert set(found) - OF_AIRFLOW[name] == set(inputs) - OF_KFP[name]
+    assert OF_KFP[name] <= set(inputs) | set(outputs)
+    assert OF_AIRFLOW[name] <= set(found)
+    for parameter in set(found) & set(inputs):
+        default = found[parameter].default
+        if default is inspect.Parameter.empty:
+            assert not inputs[parameter].optional, parameter
+        else:
+            assert (default or None) == (inputs[parameter].default or None), parameter
+
+
+@pytest.mark.parametrize("name", [*CLASSES.values(), *OTHERS])
+def test_every_parameter_is_described_and_a_template(name: str) -> None:
+    operator = getattr(trainwright.operators, name)
+    found = set(parameters_of(operator))
+    assert set(operator.template_fields) == found
+    described = {line.split(":")[1].removeprefix("param ") for line in inspect.getdoc(operator).splitlines() if ":param" in line}
+    assert described == found
+    assert ":return:" in operator.__doc__

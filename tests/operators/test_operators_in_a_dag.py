@@ -1,0 +1,143 @@
+"""A DAG of these operators in Airflow itself: it promotes from one task to the next, and cleans up after a training that failed."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from clusters import embedded
+
+from trainwright.api.kinds import TRAINJOB
+from trainwright.checkpoints.manifest import MANIFEST, Manifest, ManifestFile
+from trainwright.checkpoints.promotion import Alias
+from trainwright.cluster import connect
+from trainwright.quickstart.airflow_dag import configure
+from trainwright.storage.uri import StorageUri
+
+pytestmark = pytest.mark.slow
+DAG = """
+import os
+
+from airflow.sdk import DAG, TriggerRule, task
+
+from trainwright.operators import (
+    CleanUpOperator, PromoteModelOperator, ResumeTrainJobOperator, RollBackModelOperator, SuspendTrainJobOperator
+)
+
+ROOT, URIS, DIGESTS = os.environ["EXPORTS"], os.environ["URIS"].split(), os.environ["DIGESTS"].split()
+
+
+@task
+def evaluate(loss: float) -> dict:
+    return {"loss": loss, "dataset_digest": "sha256:d"}
+
+
+def submit(step: str, run_id: str) -> str:
+    from trainwright.jobs import Identity, TrainRequest, submit_or_adopt
+    from trainwright.submission import connect_for_jobs
+
+    request = TrainRequest(runtime="torch-distributed", command=["true"])
+    submitted = submit_or_adopt(connect_for_jobs(), request, Identity("airflow/guarded", run_id, step), "default")
+    return submitted.trainjob["metadata"]["name"]
+
+
+@task
+def submit_only(run_id=None) -> str:
+    return submit("first", run_id)
+
+
+@task
+def train(run_id=None) -> None:
+    submit("train", run_id)
+    raise RuntimeError("the worker is lost")
+
+
+with DAG("guarded", schedule=None, params={"mode": "suspend"}):
+    promoted = []
+    for name, number, loss in (("promote-first", 0, 2.0), ("promote-better", 1, "1.5"), ("keep", 0, 1.8)):
+        promoted.append(
+            PromoteModelOperator(
+                task_id=name, export_uri=ROOT, checkpoint_uri=URIS[number], checkpoint_digest=DIGESTS[number],
+                evaluation=evaluate.override(task_id=f"evaluate-{name}")(float(loss)),
+            )
+        )
+    roll_back = RollBackModelOperator(task_id="roll-back", export_uri=ROOT, retries=1)
+    name = submit_only()
+    by_name = {"trainjob": name, "namespace": "default"}
+    suspend = SuspendTrainJobOperator(task_id="suspend", **by_name)
+    resume = ResumeTrainJobOperator(task_id="resume", trainjob="{{ ti.xcom_pull(task_ids='submit_only') }}")
+    clean_up = CleanUpOperator(task_id="clean-up", on_failure="{{ params.mode }}", trigger_rule=TriggerRule.ALL_DONE)
+    if "TEARDOWN" in os.environ:
+        clean_up = clean_up.as_teardown()
+    promoted[0] >> promoted[1] >> promoted[2] >> roll_back >> clean_up
+    suspend >> resume >> train() >> clean_up
+"""
+RUN = """
+import json, sys
+from datetime import UTC, datetime
+from airflow.utils import db
+db.initdb()
+sys.path.insert(0, sys.argv[1])
+import guarded
+run = guarded.clean_up.dag.test(logical_date=datetime.now(UTC))
+from airflow.utils.session import create_session
+with create_session() as session:
+    tasks = run.get_task_instances(session=session)
+    found = {ti.task_id: [str(ti.state), ti.xcom_pull(task_ids=ti.task_id, session=session)] for ti in tasks}
+    print("TASKS", json.dumps({**found, "": [run.state, None]}))
+"""
+
+
+def write_export(folder: Path, run: str) -> tuple[str, str]:
+    """URI and digest of an export."""
+    target = folder / run / "checkpoint-5"
+    target.mkdir(parents=True)
+    files = (ManifestFile(path="model.safetensors", size=0, sha256="e" * 64),)
+    manifest = Manifest(format="model", step=5, source=run, created="2026-01-01T00:00:00Z", files=files, metadata={})
+    (target / MANIFEST).write_bytes(manifest.text())
+    return str(StorageUri.from_path(target)), manifest.digest
+
+
+def run_dag(folder: Path, env: dict[str, str]) -> dict[str, Any]:
+    """State and result of each task; the state of the run under an empty name."""
+    (folder / "guarded.py").write_text(DAG, "utf-8")
+    env = {**os.environ, **configure(folder / "airflow"), "AIRFLOW__CORE__DAGS_FOLDER": str(folder), **env}
+    command = [sys.executable, "-P", "-c", RUN, str(folder)]
+    done = subprocess.run(command, env=env, cwd=folder, capture_output=True, text=True, check=False)
+    printed = [line for line in done.stdout.splitlines() if line.startswith("TASKS ")]
+    assert printed, f"{done.stdout[-4000:]}\n{done.stderr[-4000:]}"
+    found: dict[str, Any] = json.loads(printed[0][6:])
+    return found
+
+
+@pytest.mark.parametrize(("env", "state"), [({}, "success"), ({"TEARDOWN": "1"}, "failed")], ids=["all done", "teardown"])
+def test_it_promotes_rolls_back_and_cleans_up_after_a_failure(tmp_path: Path, env: dict[str, str], state: str) -> None:
+    exports = [write_export(tmp_path / "exports", name) for name in ("a", "b")]
+    root = str(StorageUri.from_path(tmp_path / "exports"))
+    uris, digests = (" ".join(part) for part in zip(*exports, strict=True))
+    with embedded(tmp_path / "cluster", node=False) as kubeconfig:
+        env = {**env, "KUBECONFIG": str(kubeconfig), "EXPORTS": root, "URIS": uris, "DIGESTS": digests}
+        found = run_dag(tmp_path, env)
+        jobs = connect(kubeconfig).list(TRAINJOB, "default").items
+    states = {name: state for name, (state, _) in found.items()}
+    assert states.pop("") == state, "the last tasks decide the state of the run, but not teardowns"
+    assert states.pop("train") == "failed"
+    assert set(states.values()) == {"success"}, states
+    results = {name: result for name, (_, result) in found.items()}
+    assert [results[name]["promoted"] for name in ("promote-first", "promote-better", "keep")] == [True, True, False]
+    assert results["keep"]["reason"] == "not better: loss 1.8 against 1.5"
+    assert results["keep"]["previous_uri"] == exports[0][0]
+    assert results["roll-back"] == exports[0][0]
+    record = Alias(root).read()
+    assert record is not None
+    assert record.current.uri == exports[0][0]
+    assert results["suspend"][0]["name"] == results["resume"][0]["name"] == results["submit_only"]
+    assert results["resume"][0]["outcome"] == "it is resumed"
+    assert {job["name"] for job in results["clean-up"]} == {job["metadata"]["name"] for job in jobs}
+    assert len(jobs) == 2
+    assert all(job["spec"]["suspend"] for job in jobs)

@@ -1,0 +1,97 @@
+"""The training step of a component: whose job it is, where it goes, and what of its parameters it takes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from quiet_cluster import set_status  # noqa: F401  fixture
+
+from trainwright import submission
+from trainwright.api.kinds import TRAINJOB
+from trainwright.api.objects import uid_of
+from trainwright.controlplane.embedded import EmbeddedCluster
+from trainwright.jobs.state.identity import Identity
+from trainwright.steps.submit import train_step_of
+from trainwright.steps.trials import Trial
+from trainwright.submission.jobs_client import JobsClient
+
+PARAMETERS: dict[str, Any] = {
+    "run_id": "r",
+    "runtime": "torch-distributed",
+    "command": ["true"],
+    "settings": {},
+    "export_uri": "",
+    "namespace": "",
+    "submission_mode": "trainjob",
+    "tie_to_run": True,
+}
+
+
+@pytest.fixture
+def asked(cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """With what the step has connected."""
+    asked: list[dict[str, Any]] = []
+
+    def connect(**options: Any) -> JobsClient:
+        asked.append(options)
+        return JobsClient.of(cluster)
+
+    monkeypatch.setattr(submission, "connect_for_jobs", connect)
+    return asked
+
+
+def test_a_step_is_the_step_train_of_its_run_in_the_namespace_of_the_credentials(asked: list[dict[str, Any]]) -> None:
+    step = train_step_of(PARAMETERS)
+    assert (step.identity, step.namespace) == (Identity("kfp", "r", "train"), "default")
+    assert (step.latest_checkpoint, step.workflow) == (None, None)
+    assert asked == [{"mode": "trainjob"}]
+
+
+MANIFEST = {
+    "apiVersion": "trainer.kubeflow.org/v1alpha1",
+    "kind": "TrainJob",
+    "metadata": {"name": "a", "namespace": "of-the-manifest"},
+    "spec": {"runtimeRef": {"name": "torch-distributed"}},
+}
+
+
+@pytest.mark.parametrize(("namespace", "expected"), [("", "of-the-manifest"), ("team", "team")])
+@pytest.mark.usefixtures("asked")
+def test_the_namespace_is_that_of_the_parameter_else_of_the_manifest(namespace: str, expected: str) -> None:
+    given = {**PARAMETERS, "runtime": "", "command": [], "manifest": MANIFEST, "namespace": namespace}
+    assert train_step_of(given).namespace == expected
+
+
+@pytest.mark.usefixtures("asked")
+def test_a_trial_has_an_identity_and_settings_of_its_own() -> None:
+    sft = {**PARAMETERS, "runtime": "", "command": [], "dataset_uri": "hf://a/b", "model_uri": "hf://a/c", "workspace": "pvc://w"}
+    given = {**sft, "settings": {"learning_rate": 0.1, "max_steps": 3}}
+    step = train_step_of(given, trial=Trial(index=4, settings={"learning_rate": 0.2}))
+    assert step.identity == Identity("kfp", "r", "train", 4)
+    assert step.request.settings == {"learning_rate": 0.2, "max_steps": 3}
+    assert given["settings"]["learning_rate"] == 0.1
+
+
+@pytest.mark.usefixtures("asked")
+def test_exports_are_looked_for_where_the_run_exports(tmp_path: Any) -> None:
+    step = train_step_of({**PARAMETERS, "export_uri": f"file://{tmp_path}"})
+    assert step.latest_checkpoint is not None
+    assert step.latest_checkpoint() == ""
+
+
+def test_a_bad_parameter_is_said_before_anything_is_connected_to(asked: list[dict[str, Any]]) -> None:
+    with pytest.raises(ValueError, match="resume"):
+        train_step_of({**PARAMETERS, "resume": "somewhere"})
+    assert not asked
+
+
+@pytest.mark.usefixtures("asked")
+def test_submitting_and_running_are_of_one_job(cluster: EmbeddedCluster, set_status: Any) -> None:  # noqa: F811
+    step = train_step_of(PARAMETERS)
+    handle = step.submit()
+    (job,) = cluster.list(TRAINJOB).items
+    assert handle.uid == uid_of(job)
+    set_status(job, "Complete")
+    assert train_step_of(PARAMETERS).run().trainjob == handle.name
+    assert len(cluster.list(TRAINJOB).items) == 1

@@ -1,0 +1,79 @@
+"""The pipeline `full_pipeline`, run by kfp's local runner with all its real tools: DVC, Ray Data, TRL, trackers, lm-eval, MLflow."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+from pathlib import Path
+
+import pytest
+from local_pipeline import run_pipeline
+from runs_cluster import running
+
+pytest.importorskip("trl")
+
+from trainwright.checkpoints.promotion import Alias
+from trainwright.evaluation.harness import REQUIREMENTS as LM_EVAL
+from trainwright.quickstart.base_model import ensure_base_model
+from trainwright.storage.uri import StorageUri
+from trainwright.tools.dvc_data import dvc_requirements
+from trainwright.tools.environment import tool_environment
+from trainwright.tools.errors import ToolUnavailable
+from trainwright.tools.ray_preprocess import ray_requirements
+from trainwright.tracking.targets import REQUIREMENTS as TRACKING
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+TRANSFORM = """
+def transform(row):
+    return {"prompt": row["question"] + "\\n", "completion": row["answer"]} if row["answer"] else None
+"""
+
+
+def test_the_whole_chain_from_versioned_data_to_a_registered_model(tmp_path: Path) -> None:
+    try:
+        for name, requirements in {**TRACKING, "dvc": dvc_requirements(), "ray": ray_requirements()}.items():
+            tool_environment(requirements, name=name)
+        tool_environment(LM_EVAL, name="lm-eval", system_packages=True)
+    except ToolUnavailable as error:
+        pytest.skip(f"no environments of the tools: {error}")
+    rows = [{"question": f"What is ship {number % 40}?", "answer": f"Ship {number % 40}."} for number in range(60)]
+    rows.append({"question": "And this one?", "answer": ""})
+    source = tmp_path / "rows.jsonl"
+    source.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    export_uri = str(StorageUri.from_path(tmp_path / "exports"))
+    (tmp_path / "cluster").mkdir()
+    with running(tmp_path / "cluster") as runs:
+        workspace = runs.claim("w")
+        given = {
+            "source": str(StorageUri.from_path(source)),
+            "model_uri": str(StorageUri.from_path(ensure_base_model(tmp_path / "models", preset="tiny"))),
+            "export_uri": export_uri,
+            "workspace": "pvc://w",
+            "workspace_path": str(workspace),
+            "run_id": "chain",
+            "transform": TRANSFORM,
+            "settings": {"steps": 6, "logging_steps": 2, "save_steps": 6, "cpu": True, "method": "full"},
+            "task_limit": 2,
+            "env": {"TRAINWRIGHT_TOOLS": os.environ["TRAINWRIGHT_TOOLS"]},
+            "test_fraction": 0.2,
+        }
+        code, printed = run_pipeline(runs, "full_pipeline", "root", given)
+        assert code == 0, printed[-8000:]
+    champion = Alias(export_uri).read()
+    assert champion is not None
+    assert "held_out/exact_match" in champion.current.evaluation
+    (dataset,) = workspace.glob("datasets/*/train.jsonl")
+    held_out = dataset.with_name("test.jsonl")
+    assert len(dataset.read_text().splitlines()) + len(held_out.read_text().splitlines()) == 40, "duplicates and blanks are gone"
+    record = json.loads((workspace / "runs/chain/run.json").read_text())
+    assert record["inputs"]["dvc"]["md5"]
+    with sqlite3.connect(workspace / "tracking/mlflow.db") as database:
+        losses = database.execute("select value from metrics where key = 'loss'").fetchall()
+        versions = database.execute("select name, source from model_versions").fetchall()
+        statuses = database.execute("select status from runs").fetchall()
+    assert losses
+    assert versions == [("trainwright", champion.current.uri)]
+    assert statuses == [("FINISHED",)]
+    assert list(workspace.glob("tracking/tensorboard/*/events.out.tfevents.*"))
+    assert list(workspace.glob("tracking/wandb/wandb/offline-run-*/run-*.wandb"))

@@ -1,0 +1,97 @@
+"""The pipeline `sweep`, run by kfp's local runner on an embedded cluster: with real steps and a small program that reports a loss."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from local_pipeline import run_pipeline
+from runs_cluster import TRAINING, Runs, running, variant_of
+
+from trainwright.api import names
+from trainwright.api.conditions import is_finished
+from trainwright.api.kinds import TRAINJOB
+from trainwright.api.objects import annotations_of
+from trainwright.api.phase import Phase, phase_of
+from trainwright.checkpoints import restore_checkpoint
+from trainwright.checkpoints.promotion import Alias
+from trainwright.storage.uri import StorageUri
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+# The loss is the distance of the learning rate from 3; a rank of 13 is bad luck.
+REPORTING = TRAINING.replace(
+    'sys.exit(os.path.exists(os.environ.get("FAIL", "")))',
+    """
+given = dict(zip(sys.argv[5:], sys.argv[6:]))
+print({"eval_loss": str(abs(float(given["--learning_rate"]) - 3.0)), "epoch": "1.0"}, flush=True)
+sys.exit(given["--lora_r"] == "13")
+""",
+)
+
+
+class Sweeping:
+    def __init__(self, runs: Runs):
+        self.runs = runs
+        runs.claim("w")
+        self.export_uri = str(StorageUri.from_path(runs.folder / "exports"))
+        (runs.folder / "reporting.py").write_text(REPORTING)
+        paths = ["/resume/trl.yaml", "/workspace/output", "/workspace/dataset", "/workspace/model"]
+        arguments = ["python", str(runs.folder / "reporting.py"), *paths]
+        runs.cluster.create(variant_of(runs.plane, "trl-sft", "reporting", arguments))
+        self.inputs = runs.inputs("base")
+
+    def run(self, run_id: str, root: str = "root", **parameters: Any) -> tuple[int, str]:
+        given = {
+            **self.inputs.uris,
+            "export_uri": self.export_uri,
+            "workspace": "pvc://w",
+            "runtime": "reporting",
+            "evaluation_runtime": "fast-evaluation",
+            "run_id": run_id,
+            **parameters,
+        }
+        return run_pipeline(self.runs, "sweep", root, given)
+
+    def trainings(self) -> list[Any]:
+        jobs = self.runs.cluster.list(TRAINJOB, "default").items
+        return [job for job in jobs if "/train" in annotations_of(job)[names.OWNER_ANNOTATION]]
+
+
+@pytest.fixture(scope="module")
+def sweeping(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sweeping]:
+    with running(tmp_path_factory.mktemp("sweep")) as runs:
+        yield Sweeping(runs)
+
+
+def test_the_best_trial_is_exported_and_a_failed_one_only_listed(sweeping: Sweeping) -> None:
+    trials = [{"learning_rate": 1.0}, {"learning_rate": 2.5}, {"learning_rate": 3.0, "lora_rank": 13}, {"learning_rate": 9.0}]
+    code, printed = sweeping.run("first", trials=trials, promote="always")
+    assert code == 0, printed
+    assert "best: trial 1 with eval_loss 0.5, of 4 trials, 3 of them comparable" in printed
+    phases = sorted(str(phase_of(job)) for job in sweeping.trainings())
+    assert phases == [Phase.Failed, Phase.Succeeded, Phase.Succeeded, Phase.Succeeded]
+    record = Alias(sweeping.export_uri).read()
+    assert record is not None
+    restore_checkpoint(record.current.uri, sweeping.runs.folder / "restored", digest=record.current.manifest)
+    adapter = json.loads((sweeping.runs.folder / "restored/adapter_config.json").read_bytes())
+    given = dict(pairwise(adapter["arguments"]))
+    assert given["--learning_rate"] == "2.5"
+    assert given["--eval_strategy"] == "epoch"
+
+    code, printed = sweeping.run("first", "again", trials=trials, promote="always")
+    assert code == 0, printed
+    assert len(sweeping.trainings()) == 5, "a retry adopts what has succeeded, and tries the failed one once more"
+
+
+def test_a_sweep_fails_when_no_trial_can_be_picked(sweeping: Sweeping) -> None:
+    before = len(sweeping.trainings())
+    space = {"learning_rate": [1.0, 2.0], "lora_rank": [8]}
+    code, printed = sweeping.run("second", "other", space=space, metric="accuracy")
+    assert code != 0
+    assert "none reported 'accuracy'; reported was: epoch, eval_loss" in printed
+    jobs = sweeping.trainings()
+    assert len(jobs) == before + 2
+    assert all(is_finished(job) for job in jobs)

@@ -1,0 +1,39 @@
+"""The mark of a suspension by Trainwright, in an annotation: what it suspended it may resume, other suspensions are kept.
+
+The mark names the generation of the spec that it belongs to, so a later change of the spec, as by a user, makes it void. Pure.
+"""
+
+from __future__ import annotations
+
+from trainwright.api import names
+from trainwright.api.objects import Obj, annotations_of, labels_of
+from trainwright.api.phase import phase_of
+
+MARKS = (
+    names.SUSPENDED_BY_ANNOTATION,
+    names.WAITER_LOST_ANNOTATION,
+    names.WAITER_LEASE_ANNOTATION,
+    names.WAITER_RENEWED_ANNOTATION,
+)
+"""Removed from a job that is resumed. An expired lease would suspend it again before a client renews it."""
+
+
+def suspension_mark(obj: Obj) -> dict[str, str]:
+    """Return the annotation to set in the same write as `spec.suspend`, which makes the next generation of this object."""
+    return {names.SUSPENDED_BY_ANNOTATION: names.suspended_by_us(_generation_of(obj) + 1)}
+
+
+def is_suspended_by_us(obj: Obj) -> bool:
+    """Whether a TrainJob or JobSet is suspended, by Trainwright, and its spec has not changed since."""
+    mark = annotations_of(obj).get(names.SUSPENDED_BY_ANNOTATION)
+    return bool(obj["spec"].get("suspend")) and mark == names.suspended_by_us(_generation_of(obj))
+
+
+def is_queued(trainjob: Obj) -> bool:
+    """Whether its queue has suspended the job, and nobody else."""
+    is_suspended = bool(trainjob["spec"].get("suspend")) and names.SUSPENDED_BY_ANNOTATION not in annotations_of(trainjob)
+    return is_suspended and names.QUEUE_LABEL in labels_of(trainjob) and not phase_of(trainjob).is_final
+
+
+def _generation_of(obj: Obj) -> int:
+    return int(obj["metadata"].get("generation") or 0)

@@ -1,0 +1,71 @@
+"""Resumes a suspended TrainJob because a user asks for it, whoever has suspended it.
+
+Submitting a step again resumes only what Trainwright has suspended, see `resume_if_suspended_by_us`.
+"""
+
+from __future__ import annotations
+
+import enum
+
+from trainwright.api import names
+from trainwright.api.errors import Conflict, NotFound
+from trainwright.api.kinds import TRAINJOB
+from trainwright.api.objects import Obj, annotations_of, is_deleting, name_of, namespace_of
+from trainwright.api.phase import phase_of
+from trainwright.api.suspension import MARKS, is_queued
+from trainwright.cluster.protocol import Cluster
+from trainwright.jobs.wait.cancel import versions_of
+
+
+class ResumeOutcome(enum.StrEnum):
+    """What was done with the job, as text."""
+
+    resumed = "it is resumed"
+    running = "it was not suspended"
+    queued = "it waits in its queue, which starts it"
+    starting = "its submission is not complete, which starts it"
+    superseded = "it was superseded by a cleared task, whose new job writes to the same folder: it stays suspended"
+    ended = "it had already ended"
+    gone = "it no longer exists"
+
+
+def resume_job(cluster: Cluster, trainjob: Obj) -> ResumeOutcome:
+    """Resume the job with this UID. Idempotent; a job in a queue is left to the queue, and a superseded one stays suspended.
+
+    Raises ApiError if the job cannot be changed, Conflict if it changes all the time.
+    """
+    for current in versions_of(cluster, trainjob, "resumed"):
+        if is_deleting(current):
+            return ResumeOutcome.gone
+        if (reason := _not_resumed(current)) is not None:
+            return reason
+        try:
+            cluster.patch(TRAINJOB, name_of(trainjob), _resume_patch(current), namespace_of(trainjob))
+        except NotFound:
+            return ResumeOutcome.gone
+        except Conflict:  # its status changed in the meantime
+            continue
+        return ResumeOutcome.resumed
+    return ResumeOutcome.gone
+
+
+def _not_resumed(current: Obj) -> ResumeOutcome | None:
+    """Return why this version of the job is not to be resumed; None if it is."""
+    if phase_of(current).is_final:
+        return ResumeOutcome.ended
+    if not current["spec"].get("suspend"):
+        return ResumeOutcome.running
+    if names.SUPERSEDED_ANNOTATION in annotations_of(current):
+        return ResumeOutcome.superseded
+    if is_queued(current):
+        return ResumeOutcome.queued
+    first = names.suspended_by_us(1)  # a suspension later on makes the second version of the spec
+    if current["metadata"].get("generation") == 1 and annotations_of(current).get(names.SUSPENDED_BY_ANNOTATION) == first:
+        return ResumeOutcome.starting
+    return None
+
+
+def _resume_patch(current: Obj) -> Obj:
+    marks = {name: None for name in MARKS if name in annotations_of(current)}
+    metadata = {"resourceVersion": current["metadata"]["resourceVersion"], **({"annotations": marks} if marks else {})}
+    return {"spec": {"suspend": False}, "metadata": metadata}

@@ -1,0 +1,167 @@
+"""Suspends, resumes or deletes TrainJobs of an orchestrator: one by its name, or those that a run has submitted.
+
+A second call finds the work done, so that a step which does this can be retried.
+"""
+
+from __future__ import annotations
+
+import enum
+import logging
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from trainwright.api import names
+from trainwright.api.errors import ApiError, NotFound
+from trainwright.api.kinds import TRAINJOB
+from trainwright.api.objects import Obj, annotations_of, is_deleting, name_of, namespace_of
+from trainwright.api.phase import phase_of
+from trainwright.api.suspension import is_queued
+from trainwright.cluster.protocol import Cluster
+from trainwright.cluster.retrying import RetryingCluster
+from trainwright.jobs.diagnosis.errors import TrainJobError
+from trainwright.jobs.submit.job_lookup import LocatedJob, jobs_of_run
+from trainwright.jobs.wait.cancel import CancelOutcome, CancelPolicy, CancelResult, cancel_job, delete_job
+from trainwright.jobs.wait.resume import ResumeOutcome, resume_job
+from trainwright.submission.jobs_client import JobsClient
+
+log = logging.getLogger(__name__)
+
+
+class JobChange(enum.StrEnum):
+    """What to do with the jobs."""
+
+    suspend = "suspend"
+    resume = "resume"
+    delete = "delete"
+
+
+class PodsRemain(TrainJobError):
+    """Jobs were suspended or deleted, but their pods still run, or could not be checked."""
+
+    retryable = True
+
+
+class JobSuperseded(TrainJobError, ValueError):
+    """A job is not resumed, because its step has another one. A retry cannot succeed."""
+
+
+@dataclass(frozen=True)
+class ChangedJob:
+    """A job, and what was done with it as text."""
+
+    name: str
+    namespace: str
+    outcome: str
+
+
+def job_named(cluster: Cluster, name: str, namespace: str) -> LocatedJob | None:
+    """Return the job in the submission mode of `cluster`, else in the other one; None if there is none. Raises ApiError."""
+    try:
+        return LocatedJob(cluster, RetryingCluster(cluster).get(TRAINJOB, name, namespace))
+    except NotFound:
+        if not isinstance(cluster, JobsClient) or not cluster.choice.could_differ:
+            return None
+    other = cluster.other_mode()
+    try:
+        return LocatedJob(other, other.get(TRAINJOB, name, namespace))
+    except ApiError as error:  # without the API or the permission of the other mode there is no job in it
+        log.debug("event=other_mode_not_read error=%s", error.message)
+        return None
+
+
+def jobs_to_change(cluster: Cluster, change: JobChange, *, owner: str, run: str, namespace: str) -> list[LocatedJob]:
+    """Return the jobs that steps of this owner and run have submitted, and that `change` can apply to.
+
+    That are unfinished jobs to suspend, suspended ones to resume, and all to delete. Raises ApiError.
+    """
+    submitter = f"{owner}/{run}/"
+    found = jobs_of_run(cluster, run, namespace)
+    own = [each for each in found if annotations_of(each.trainjob).get(names.OWNER_ANNOTATION, "").startswith(submitter)]
+    return [each for each in own if _applies(change, each.trainjob)]
+
+
+def _applies(change: JobChange, trainjob: Obj) -> bool:
+    if change is JobChange.delete:
+        return True
+    if phase_of(trainjob).is_final or is_deleting(trainjob):
+        return False
+    is_suspended = bool(trainjob["spec"].get("suspend"))
+    return change is JobChange.suspend or (is_suspended and names.SUPERSEDED_ANNOTATION not in annotations_of(trainjob))
+
+
+def change_jobs(jobs: Iterable[LocatedJob], change: JobChange, *, pod_timeout_seconds: float = 0.0) -> list[ChangedJob]:
+    """Apply a change to all jobs, then wait for the pods of those that it stops, for `pod_timeout_seconds` in total; 0 does not wait.
+
+    An error with one job does not keep the others from being changed. Transient errors are retried, for a minute.
+    Raises the first ApiError at the end, JobSuperseded, and PodsRemain after the time.
+    """
+    located = [LocatedJob(RetryingCluster(each.cluster), each.trainjob) for each in jobs]
+    apply, results, errors = _CHANGES[change], dict[int, CancelResult | ResumeOutcome](), list[ApiError | JobSuperseded]()
+    for number, job in enumerate(located):
+        try:
+            results[number] = apply(job, 0.0)
+        except (ApiError, JobSuperseded) as error:
+            log.error("event=job_not_changed change=%s name=%s error=%s", change, name_of(job.trainjob), error)
+            errors.append(error)
+    if errors:
+        raise errors[0]
+    if pod_timeout_seconds > 0:
+        _wait_for_pods(located, results, apply, pod_timeout_seconds)
+    return [
+        ChangedJob(name_of(job.trainjob), namespace_of(job.trainjob), _text(results[number]))
+        for number, job in enumerate(located)
+    ]
+
+
+def _wait_for_pods(
+    located: list[LocatedJob],
+    results: dict[int, CancelResult | ResumeOutcome],
+    apply: Callable[[LocatedJob, float], CancelResult | ResumeOutcome],
+    seconds: float,
+) -> None:
+    deadline, remaining = time.monotonic() + seconds, []
+    for number, job in enumerate(located):
+        if not _pods_message(results[number]):
+            continue
+        results[number] = apply(job, max(0.0, deadline - time.monotonic()))
+        if message := _pods_message(results[number]):
+            remaining.append(f"TrainJob {namespace_of(job.trainjob)}/{name_of(job.trainjob)}: {message}")
+    if remaining:
+        raise PodsRemain(f"after {seconds:g} s, {'; '.join(remaining)}")
+
+
+def _pods_message(result: CancelResult | ResumeOutcome) -> str:
+    return result.pods_message() if isinstance(result, CancelResult) else ""
+
+
+def _text(result: CancelResult | ResumeOutcome) -> str:
+    return result.value if isinstance(result, ResumeOutcome) else str(result)
+
+
+def _suspend(job: LocatedJob, timeout_seconds: float) -> CancelResult:
+    if is_queued(job.trainjob):
+        return CancelResult(CancelOutcome.queued)
+    return cancel_job(job.cluster, job.trainjob, CancelPolicy.suspend, timeout_seconds=timeout_seconds)
+
+
+def _resume(job: LocatedJob, _timeout_seconds: float) -> ResumeOutcome:
+    outcome = resume_job(job.cluster, job.trainjob)
+    if outcome is ResumeOutcome.superseded:
+        raise JobSuperseded(f"TrainJob {namespace_of(job.trainjob)}/{name_of(job.trainjob)}: {outcome}")
+    return outcome
+
+
+def _delete(job: LocatedJob, timeout_seconds: float) -> CancelResult:
+    """Delete a job, also one that has ended: unlike a cancellation this says that its status is of no more interest."""
+    result = cancel_job(job.cluster, job.trainjob, CancelPolicy.delete, timeout_seconds=timeout_seconds)
+    if result.outcome is not CancelOutcome.ended:
+        return result
+    return CancelResult(CancelOutcome.deleted if delete_job(job.cluster, job.trainjob) else CancelOutcome.gone)
+
+
+_CHANGES: dict[JobChange, Callable[[LocatedJob, float], CancelResult | ResumeOutcome]] = {
+    JobChange.suspend: _suspend,
+    JobChange.resume: _resume,
+    JobChange.delete: _delete,
+}

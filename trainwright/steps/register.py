@@ -1,0 +1,75 @@
+"""Registers an export as a step of a pipeline: with the registry's client of this environment, else with one that is installed.
+
+MLflow without a server keeps its models in a file of SQLite on the workspace.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from trainwright.checkpoints.errors import CheckpointError
+from trainwright.checkpoints.registries import Registration
+from trainwright.checkpoints.registries.registration import Registry
+from trainwright.checkpoints.registries.target import RegistryTarget
+from trainwright.steps import register_program
+from trainwright.tools.environment import tool_environment
+from trainwright.tools.errors import ToolFailed
+from trainwright.tools.run_tool import run_tool
+from trainwright.tracking.targets import REQUIREMENTS as TRACKING_REQUIREMENTS
+from trainwright.tracking.targets import sqlite_address
+
+_CLIENTS: dict[Registry, tuple[str, ...]] = {
+    "hub": ("huggingface_hub>=1.0,<3",),
+    "model-registry": ("model-registry>=0.3.15,<0.4",),
+    "mlflow": TRACKING_REQUIREMENTS["mlflow"][:1],
+}
+_ADDRESS = "MLFLOW_TRACKING_URI"
+_VARIABLES = ("HF_*", "MLFLOW_*", "MODEL_REGISTRY_*", "AWS_*", "GOOGLE_*", "STORAGE_EMULATOR_HOST", "AZURE_*", "TRAINWRIGHT_*")
+
+
+class RegistrationFailed(CheckpointError):
+    """The registration in the environment of the client failed."""
+
+
+def register_run_export(
+    uri: str,
+    to: str,
+    *,
+    name: str = "",
+    digest: str = "",
+    options: dict[str, Any],
+    folder: Path | None = None,
+    on_line: Callable[[str], None],
+) -> Registration:
+    """Register an export, see `register_export`.
+
+    Args:
+        uri: The export.
+        to: The registry.
+        name: The model, if `to` does not name it.
+        digest: Digest of its manifest.
+        options: Those of RegistrationOptions that are plain values.
+        folder: Where MLflow keeps `mlflow.db` if MLFLOW_TRACKING_URI names no server.
+        on_line: Called with lines about the progress.
+
+    Raises the errors of `register_export`, RegistrationFailed, ToolError.
+    """
+    registry = RegistryTarget.parse(to, name, os.environ).registry  # fails before anything is installed
+    request = {"uri": uri, "to": to, "name": name, "digest": digest, "options": options}
+    requirements, variables = _CLIENTS[registry], dict[str, str]()
+    if registry == "mlflow" and folder is not None and not os.environ.get(_ADDRESS):
+        folder.mkdir(parents=True, exist_ok=True)
+        requirements, variables = TRACKING_REQUIREMENTS["mlflow"], {_ADDRESS: sqlite_address(folder)}
+    python = tool_environment(requirements, name=f"register-{registry}", system_packages=True)
+    if str(python) == sys.executable and not variables:
+        return register_program.register(request)
+    program = Path(register_program.__file__)
+    try:
+        done = run_tool(program, request, python=python, variables=_VARIABLES, environment=variables, on_line=on_line)
+    except ToolFailed as error:
+        raise RegistrationFailed(str(error)) from error
+    return Registration(**done)

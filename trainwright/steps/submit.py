@@ -1,0 +1,92 @@
+"""The TrainJob of a training step of Kubeflow Pipelines, from the parameters of its component: what is submitted, as whom, and where.
+
+The components `train` and `submit_train_job` have the same parameters, of which each needs this first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from trainwright import submission
+from trainwright.checkpoints.resume_source import latest_export_lookup
+from trainwright.jobs.request.task_config import with_task_config
+from trainwright.jobs.request.train_request import TrainRequest
+from trainwright.jobs.state.identity import Identity
+from trainwright.jobs.state.workflow import Workflow
+from trainwright.jobs.submit.submit_or_adopt import LatestCheckpoint
+from trainwright.jobs.wait.event_printer import EventPrinter
+from trainwright.jobs.wait.handle import JobHandle, submit_step
+from trainwright.jobs.wait.job_events import OnJobEvents
+from trainwright.jobs.wait.step import StepResult, run_step
+from trainwright.steps.own_workflow import own_workflow
+from trainwright.steps.step_end import write_line
+from trainwright.steps.trials import Trial
+from trainwright.tracking import TrackingTarget, tracked_run, tracking
+
+
+@dataclass(frozen=True)
+class TrainStep:
+    """A training step, ready to be submitted. `latest_checkpoint` finds the run's last export, `workflow` is that of the pipeline."""
+
+    cluster: submission.JobsClient
+    request: TrainRequest
+    identity: Identity
+    namespace: str
+    latest_checkpoint: LatestCheckpoint | None
+    workflow: Workflow | None
+
+    def submit(self) -> JobHandle:
+        """Submit or adopt the job. Raises the errors of `submit_or_adopt`."""
+        return submit_step(
+            self.cluster,
+            self.request,
+            self.identity,
+            self.namespace,
+            latest_checkpoint=self.latest_checkpoint,
+            workflow=self.workflow,
+        )
+
+    def run(
+        self, observers: Sequence[OnJobEvents] = (), *, targets: Sequence[TrackingTarget] = (), folder: Path | None = None
+    ) -> StepResult:
+        """Submit or adopt the job, and wait until it has succeeded, with its progress and log in the log of this step.
+
+        `observers` get its events, and the tracking `targets` its metrics; `folder` is for those without a server, see `tracking`.
+        Raises the errors of `run_step`.
+        """
+        with tracking(tracked_run(self.identity, self.request), targets, folder=folder, write=write_line) as tracker:
+            return run_step(
+                self.cluster,
+                self.request,
+                self.identity,
+                self.namespace,
+                latest_checkpoint=self.latest_checkpoint,
+                event_printer=EventPrinter(write_line),
+                workflow=self.workflow,
+                observers=(tracker, *observers),
+            )
+
+
+def train_step_of(parameters: Mapping[str, Any], task_config: Any = None, *, trial: Trial | None = None) -> TrainStep:
+    """Return the training step with the parameters of a component, checked, and connect to its cluster.
+
+    `task_config` is what its task in the pipeline was given, see `with_task_config`. A `trial` of a sweep has a job of its own, and
+    its settings replace those of the same names. Raises ValueError, NoCluster, ApiError.
+    """
+    if trial is not None:
+        parameters = {**parameters, "settings": {**parameters["settings"], **trial.settings}}
+    run_id, export_uri = parameters["run_id"], parameters["export_uri"]
+    identity = Identity("kfp", run_id, "train", trial.index if trial is not None else -1)
+    request = TrainRequest.from_parameters(with_task_config(parameters, task_config))
+    cluster = submission.connect_for_jobs(mode=parameters["submission_mode"])
+    return TrainStep(
+        cluster,
+        request,
+        identity,
+        parameters["namespace"] or request.namespace or cluster.default_namespace,
+        latest_export_lookup(run_id, export_uri, map_index=identity.map_index) if export_uri else None,
+        own_workflow(cluster) if parameters["tie_to_run"] else None,
+    )

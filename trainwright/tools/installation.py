@@ -1,0 +1,128 @@
+"""Makes a Python environment and installs packages into it: by uv if there is one, else by venv and pip.
+
+uv reads neither pip's variables nor its files: what the variables say is passed on to it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import site
+import sys
+import sysconfig
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from trainwright.storage.errors import NoSpace
+from trainwright.tools.errors import ToolUnavailable
+from trainwright.tools.process_group import run_in_group
+from trainwright.tools.variables import Redaction, variables_for
+
+_PASSED_ON = ("PIP_*", "UV_*", "NETRC", "KEYRING_*")
+_ELSEWHERE = frozenset({"PIP_TARGET", "PIP_PREFIX", "PIP_ROOT", "PIP_USER", "PIP_PYTHON", "UV_SYSTEM_PYTHON", "UV_PYTHON"})
+"""Variables that would have packages installed in another place."""
+_LAST_LINES = 12
+_UNREACHABLE = re.compile(
+    r"dns error|error sending request|failed to fetch|failed to connect|connection (refused|reset)|timed out|network connectivity"
+    r"|offline|name resolution|unreachable|NewConnectionError|client error \(connect\)",
+    re.IGNORECASE,
+)
+_DISK_FULL = re.compile(r"no space left on device|os error 28\b|errno 28\b|disk quota exceeded", re.IGNORECASE)
+
+
+def install(
+    folder: Path,
+    python: Path,
+    requirements: Sequence[str],
+    *,
+    system_packages: bool,
+    timeout_seconds: float,
+) -> None:
+    """Make an environment in `folder`, whose interpreter is then `python`, and install the requirements.
+
+    Raises ToolUnavailable, NoSpace.
+    """
+    deadline = time.monotonic() + timeout_seconds
+    for command in _commands(folder, python, requirements, system_packages):
+        _run(command, folder, requirements, max(1.0, deadline - time.monotonic()))
+        if system_packages:
+            _show_packages_of_this(folder)
+
+
+def _commands(folder: Path, python: Path, requirements: Sequence[str], system_packages: bool) -> list[list[str]]:
+    uv = None if system_packages else find_uv()  # uv installs what it sees in another environment once more
+    if uv is not None:
+        return [
+            [uv, "venv", "--quiet", "--allow-existing", "--python", sys.executable, str(folder)],
+            [uv, "pip", "install", "--quiet", "--python", str(python), *requirements],
+        ]
+    visible = ["--system-site-packages"] if system_packages else []
+    return [
+        [sys.executable, "-I", "-m", "venv", *visible, str(folder)],
+        [str(python), "-I", "-m", "pip", "install", "--quiet", "--no-input", *requirements],
+    ]
+
+
+def find_uv() -> str | None:
+    """Return uv: beside this Python, else in PATH; None if there is none."""
+    beside = Path(sys.executable).with_name("uv")
+    return str(beside) if os.access(beside, os.X_OK) else shutil.which("uv")
+
+
+def installer_variables(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables for uv and pip: those that both know, and for uv what pip's say."""
+    variables = {name: text for name, text in variables_for(environ, _PASSED_ON).items() if name not in _ELSEWHERE}
+    links = [link for link in variables.get("PIP_FIND_LINKS", "").split() if "://" in link or Path(link).exists()]
+    for ours, text in (
+        ("UV_DEFAULT_INDEX", "" if "UV_INDEX_URL" in variables else variables.get("PIP_INDEX_URL", "")),
+        ("UV_INDEX", "" if "UV_EXTRA_INDEX_URL" in variables else variables.get("PIP_EXTRA_INDEX_URL", "")),
+        ("UV_NO_INDEX", variables.get("PIP_NO_INDEX", "")),
+        ("UV_CONSTRAINT", variables.get("PIP_CONSTRAINT", "")),
+        ("SSL_CERT_FILE", variables.get("PIP_CERT", "")),
+        ("UV_FIND_LINKS", ",".join(links)),
+        ("UV_COMPILE_BYTECODE", "1"),  # halves every start
+    ):
+        if text:
+            variables.setdefault(ours, text)
+    return variables | {"PIP_DISABLE_PIP_VERSION_CHECK": "1", "PYTHONUTF8": "1"}
+
+
+def _run(command: list[str], folder: Path, requirements: Sequence[str], timeout_seconds: float) -> None:
+    variables = installer_variables(os.environ)
+    redact, last = Redaction(variables), deque[str](maxlen=_LAST_LINES)
+    wanted = ", ".join(repr(redact(each)) for each in requirements)
+    try:
+        code = run_in_group(
+            command,
+            environment=variables,
+            timeout_seconds=timeout_seconds,
+            on_line=lambda line: last.append(redact(line)),
+            cwd=folder,  # a project around the current folder may have settings for uv
+        )
+    except TimeoutError as error:
+        raise ToolUnavailable(
+            f"installing {wanted} {error}; install it into the image, or try again with a faster index"
+        ) from None
+    if not code:
+        return
+    said = "\n".join(last)
+    if _DISK_FULL.search(said):
+        raise NoSpace(f"{folder.parent}: the disk is full")
+    if _UNREACHABLE.search(said):
+        raise ToolUnavailable(
+            f"{wanted} cannot be installed, since the package index cannot be reached; set PIP_INDEX_URL or PIP_FIND_LINKS to one "
+            f"that can, or install it into the image:\n{said}"
+        )
+    raise ToolUnavailable(f"{wanted} cannot be installed ({Path(command[0]).name} ended with {code}):\n{said}")
+
+
+def _show_packages_of_this(folder: Path) -> None:
+    """Make the packages of this virtual environment visible: `--system-site-packages` shows those of the Python below it."""
+    if sys.prefix == sys.base_prefix:
+        return
+    target = Path(sysconfig.get_path("purelib", vars={"base": str(folder), "platbase": str(folder)}))
+    lines = [f"import site; site.addsitedir({path!r})" for path in site.getsitepackages()]
+    (target / "trainwright-tools.pth").write_text("\n".join(lines) + "\n", "utf-8")
