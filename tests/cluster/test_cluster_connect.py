@@ -305,7 +305,10 @@ def _renewing_again(token: Path, handler: Any) -> None:
     handler.end_headers()
 
 
-def test_a_plugin_that_fails_for_a_moment_does_not_make_requests_anonymous(stub: Any, tmp_path: Path, kubeconfig: Write) -> None:
+@pytest.mark.parametrize("meanwhile", ["missing", "empty"])
+def test_a_plugin_that_fails_for_a_moment_does_not_make_requests_anonymous(
+    meanwhile: str, stub: Any, tmp_path: Path, kubeconfig: Write
+) -> None:
     """The Python client then goes on without a token; a cluster answers that with 403, which no renewal follows."""
     token, plugin = tmp_path / "token", tmp_path / "plugin"
     token.write_text("first")
@@ -322,7 +325,10 @@ def test_a_plugin_that_fails_for_a_moment_does_not_make_requests_anonymous(stub:
     content["users"][0]["user"] = {"exec": command}
     config.write_text(yaml.safe_dump(content))
     cluster = connect(config)
-    token.unlink()
+    if meanwhile == "missing":
+        token.unlink()
+    else:  # as a file is while it is being written
+        token.write_text("")
     stub.fail(401, "Unauthorized")
     with pytest.raises(Unauthorized):
         cluster.get(POD, "a", "team")

@@ -134,11 +134,14 @@ def _guard_renewal(configuration: Any) -> None:
     renew = configuration.refresh_api_key_hook
 
     def renew_and_check(renewed: Any) -> None:
+        before = dict(renewed.api_key)
         with plugin_watch() as watch:
             renew(renewed)
         for reason in watch.reasons:
             log.warning("event=credential_plugin_failed reason=%s", reason)
         check_configuration(renewed)
+        if not renewed.api_key:  # the old token is answered with 401, after which it is read again
+            renewed.api_key.update(before)
 
     if renew is not None:
         configuration.refresh_api_key_hook = renew_and_check

@@ -73,12 +73,16 @@ def check_address(text: str, what: str, schemes: tuple[str, ...], *, password: b
 def check_configuration(configuration: Any) -> None:
     """Check address and token of a `kubernetes.client.Configuration`; removes space around the token, as kubectl does.
 
+    An empty token, which is what a token file holds while it is being written, is removed: it would make requests anonymous.
     Raises InvalidKubeconfig.
     """
     check_address(str(configuration.host), "server", ("https", "http"))
-    for name, value in configuration.api_key.items():
-        scheme, _, token = str(value).partition(" ")
-        stripped = f"{scheme} {token.strip()}" if token.strip() else scheme
+    for name, value in list(configuration.api_key.items()):
+        scheme, _, token = str(value).strip().partition(" ")
+        if scheme.lower() in ("", "bearer") and not token:
+            del configuration.api_key[name]
+            continue
+        stripped = f"{scheme} {token.strip()}" if token else scheme
         if not _HEADER_VALUE.fullmatch(stripped):
             raise InvalidKubeconfig("the token contains characters that no token has, such as a line break")
         configuration.api_key[name] = stripped
