@@ -69,7 +69,7 @@ docs: .venv/.ready-dev
 	$(PY) docs/parameters_page.py
 	$(PY) docs/readmes.py
 	.venv/bin/trainwright rbac --for kfp --namespace kubeflow > deploy/rbac.yaml
-	.venv/bin/trainwright rbac --for airflow --namespace airflow > deploy/rbac-airflow.yaml
+	.venv/bin/trainwright rbac --for airflow --namespace airflow --credentials > deploy/rbac-airflow.yaml
 	.venv/bin/trainwright rbac --for kfp --namespace kubeflow --mode jobset > deploy/rbac-jobset.yaml
 	.venv/bin/trainwright rbac --for kfp --namespace kubeflow --mode jobset --mpi-flux > deploy/rbac-jobset-mpi-flux.yaml
 

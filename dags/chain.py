@@ -77,7 +77,9 @@ PARAMETERS = {
     "workspace": Param(
         "workspace", type="string", description="claim, pvc://CLAIM[/FOLDER], or pvc://CLAIM?size=20Gi to create it"
     ),
-    "workspace_path": Param("/workspace", type="string", description="where the claim is mounted in the workers"),
+    "workspace_path": Param("", type="string", description="where the claim is mounted in the workers; empty if it is not"),
+    "runs_on": Param("auto", enum=["auto", "worker", "cluster"], description="where data is prepared, exported and restored"),
+    "job": Param({}, type="object", description="settings of the pods in which that is done on the cluster"),
     "run_id": Param("", type="string", description="id of the run; defaults to the DAG run's id"),
     "layout": Param("", type="string", description="layout of the dataset: alpaca, prompt-completion, messages, text ..."),
     "test_fraction": Param(0.1, type="number", minimum=0, maximum=1),
@@ -91,6 +93,9 @@ PARAMETERS = {
     "evaluation_runtime": Param("causal-lm-evaluation", type="string"),
     "evaluation_image": Param("", type="string"),
     "evaluation_resources": Param({}, type="object"),
+    "evaluation_tasks": Param([], type="array", description="tasks of lm-evaluation-harness to measure as well"),
+    "few_shot": Param(-1, type="integer", description="examples before each question of these tasks; -1 takes the task's own"),
+    "task_limit": Param(0, type="integer", minimum=0, description="first questions of each task to ask; 0 asks all"),
     "retention": Param("always", type="string", description="folders of earlier runs to keep: always, or keep=N"),
     "namespace": Param("", type="string"),
     "conn_id": Param("", type="string", description="connection of type trainwright or kubernetes"),
@@ -115,10 +120,20 @@ class Chain:
 def training_chain(setting: Callable[[str], str]) -> Chain:
     """Create the tasks in the current DAG, without dependencies. `setting` returns the template of a setting of PARAMETERS."""
     started = "{{ ti.xcom_pull('start-run')['%s'] }}"
-    run_id, path = started % "run_id", started % "path"
-    store, hub = setting("store_conn_id"), setting("hub_conn_id")
+    run_id = started % "run_id"
     every: dict[str, Any] = {"retries": RETRIES} if RETRIES else {}
     on_cluster: dict[str, Any] = {"namespace": setting("namespace"), "conn_id": setting("conn_id")}
+    credentials: dict[str, Any] = {"store_conn_id": setting("store_conn_id"), "hub_conn_id": setting("hub_conn_id")}
+    on_workspace: dict[str, Any] = {
+        "run_id": run_id,
+        "workspace": started % "workspace",
+        "workspace_path": started % "path",
+        "runs_on": setting("runs_on"),
+        "job": setting("job"),
+        **credentials,
+        **on_cluster,
+        **every,
+    }
     evaluated: dict[str, Any] = {
         name: setting(name) for name in EVALUATION_SETTINGS if name not in ("image", "resources_per_node")
     }
@@ -136,26 +151,18 @@ def training_chain(setting: Callable[[str], str]) -> Chain:
         InitializeDatasetOperator(
             task_id="initialize-dataset",
             dataset_uri=setting("dataset_uri"),
-            workspace_path=path,
             layout=setting("layout"),
             test_fraction=setting("test_fraction"),
             max_rows=setting("max_rows"),
             columns=setting("columns"),
             subset=setting("subset"),
             split=setting("split"),
-            run_id=run_id,
-            store_conn_id=store,
-            hub_conn_id=hub,
-            **every,
+            **on_workspace,
         ),
         InitializeModelOperator(
             task_id="initialize-model",
             model_uri=setting("model_uri"),
-            workspace_path=path,
-            run_id=run_id,
-            store_conn_id=store,
-            hub_conn_id=hub,
-            **every,
+            **on_workspace,
         ),
         TrainJobOperator(
             task_id="train",
@@ -174,28 +181,23 @@ def training_chain(setting: Callable[[str], str]) -> Chain:
             task_id="export-checkpoint",
             export_uri=setting("export_uri"),
             trainjob="{{ ti.xcom_pull('train')['trainjob'] }}",
-            workspace_path=path,
-            run_id=run_id,
             resumable=setting("resumable"),
-            store_conn_id=store,
-            **every,
+            **on_workspace,
         ),
         EvaluateOperator(
             task_id="evaluate",
             checkpoint_uri="{{ ti.xcom_pull('export-checkpoint')['uri'] }}",
             checkpoint_digest="{{ ti.xcom_pull('export-checkpoint')['digest'] }}",
-            workspace=started % "workspace",
-            workspace_path=path,
-            run_id=run_id,
             runtime=setting("evaluation_runtime"),
             image=setting("evaluation_image"),
             resources_per_node=setting("evaluation_resources"),
             sample_row=setting("sample_row"),
             max_rows=setting("max_evaluation_rows"),
             retention=setting("retention"),
-            store_conn_id=store,
+            tasks=setting("evaluation_tasks"),
+            few_shot=setting("few_shot"),
+            task_limit=setting("task_limit"),
             **evaluated,
-            **on_cluster,
-            **every,
+            **on_workspace,
         ),
     )

@@ -2,56 +2,65 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
-from airflow.sdk import BaseOperator
-
 from trainwright.operators import cancellation
-from trainwright.operators.credentials import credentials
 from trainwright.operators.errors import fail_fast
 from trainwright.operators.hook import TrainwrightHook
 from trainwright.operators.literal_secrets import reject_literal_secrets
+from trainwright.operators.rendered_values import parse_texts
 from trainwright.operators.settings import EVALUATION_SETTINGS
 from trainwright.operators.task_identity import earlier_identities, task_identity
+from trainwright.operators.workspace_operator import WorkspaceOperator
 
 
-class EvaluateOperator(BaseOperator):
+class EvaluateOperator(WorkspaceOperator):
     """Restore an export, verify it, and measure loss before and after fine-tuning, on held-out rows if any, else on training rows.
 
     :param checkpoint_uri: URI of the exported checkpoint.
     :param checkpoint_digest: digest of its manifest.
-    :param workspace: pvc://CLAIM or pvc://CLAIM/FOLDER.
-    :param workspace_path: where the workspace is mounted in the worker.
     :param runtime: training runtime of the evaluation.
     :param sample_row: row (from 0) whose prompt is completed before and after fine-tuning.
     :param max_rows: evaluate only the first rows; 0 evaluates all held-out rows.
+    :param dataset_digest: digest of another prepared dataset to evaluate on; empty takes that of the training.
+    :param tasks: tasks of lm-evaluation-harness to measure as well, such as ``["arc_easy", "gsm8k"]``; see docs/tools.md.
+    :param few_shot: examples before each question of these tasks; -1 takes the task's own.
+    :param task_limit: first questions of each task to ask; 0 asks all.
     :param retention: folders of earlier runs kept on the workspace: always, or keep=N of the finished runs.
-    :param image: as in TrainJobOperator, like env, resources_per_node, labels, annotations, queue_name, priority_class, topology,
-        node_selector, tolerations, affinity, queue_timeout_seconds, start_timeout_seconds, run_timeout_seconds, logs, log_bytes,
-        on_cancel, waiter_lease_seconds and hub_secret.
+    :param image: of the evaluation, as in TrainJobOperator, like env, resources_per_node, labels, annotations, queue_name,
+        priority_class, topology, node_selector, tolerations, affinity, queue_timeout_seconds, start_timeout_seconds,
+        run_timeout_seconds, logs, log_bytes, on_cancel, waiter_lease_seconds and hub_secret.
+    :param workspace: claim with the workspace, pvc://CLAIM[/FOLDER], which pods mount if the worker does not.
+    :param workspace_path: where the worker mounts the workspace; empty if it does not.
+    :param runs_on: worker, cluster (in a pod that mounts the claim, so that the worker needs neither the volume nor the room), or
+        auto: the worker if workspace_path is set, else the cluster. Without both it is the worker, at /workspace.
+    :param job: settings of the pods on the cluster, as in TrainJobOperator: runtime (default: workspace-step), image, env,
+        resources_per_node, node_selector, tolerations, queue_name, run_timeout_seconds, on_cancel ...
     :param run_id: id of the run, as in TrainJobOperator; defaults to the DAG run's id.
+    :param namespace: namespace of these pods; defaults to the connection's.
+    :param conn_id: connection of type `trainwright` or `kubernetes`; None uses the environment.
     :param store_conn_id: connection with credentials for an object store, see docs/airflow.md.
-    :return: the evaluation: before, after, rows, held_out, sample, summary (Markdown), loss_curve (path on the workspace).
+    :param hub_conn_id: connection with the token of the hub.
+    :return: the evaluation: before, after (loss, perplexity, TASK/METRIC), rows, held_out, sample, summary (Markdown), loss_curve (its
+        path in the worker, empty without one there), evaluation (figures for PromoteModelOperator).
     """
 
     template_fields = (
         "checkpoint_uri",
         "checkpoint_digest",
-        "workspace",
-        "workspace_path",
         "runtime",
         "sample_row",
         "max_rows",
+        "dataset_digest",
+        "tasks",
+        "few_shot",
+        "task_limit",
         "retention",
-        "namespace",
-        "run_id",
-        "conn_id",
-        "store_conn_id",
         *EVALUATION_SETTINGS,
+        *WorkspaceOperator.template_fields,
     )
     on_cancel: str
-    template_fields_renderers = {"env": "json"}
+    template_fields_renderers = {**WorkspaceOperator.template_fields_renderers, "env": "json"}
 
     def __init__(
         self,
@@ -59,10 +68,13 @@ class EvaluateOperator(BaseOperator):
         checkpoint_uri: str,
         checkpoint_digest: str,
         workspace: str,
-        workspace_path: str = "/workspace",
         runtime: str = "causal-lm-evaluation",
         sample_row: int | str = 0,
         max_rows: int | str = 0,
+        dataset_digest: str = "",
+        tasks: list[str] | str | None = None,
+        few_shot: int | str = -1,
+        task_limit: int | str = 0,
         retention: str = "always",
         image: str = "",
         env: dict[str, Any] | str | None = None,
@@ -83,48 +95,36 @@ class EvaluateOperator(BaseOperator):
         on_cancel: str = "suspend",
         waiter_lease_seconds: int | str = 1800,
         hub_secret: str = "",
-        run_id: str = "",
-        namespace: str = "",
-        conn_id: str | None = None,
-        store_conn_id: str | None = None,
         **kwargs: Any,
     ):
         given = dict(locals())
         reject_literal_secrets({name: given[name] for name in EVALUATION_SETTINGS})
-        super().__init__(**kwargs)
+        super().__init__(workspace=workspace, **kwargs)
         for name in EVALUATION_SETTINGS:
             setattr(self, name, given[name])
-        self.checkpoint_uri, self.checkpoint_digest = checkpoint_uri, checkpoint_digest
-        self.workspace, self.workspace_path, self.runtime = workspace, workspace_path, runtime
-        self.sample_row, self.max_rows, self.retention = sample_row, max_rows, retention
-        self.run_id, self.namespace, self.conn_id, self.store_conn_id = run_id, namespace, conn_id, store_conn_id
+        self.checkpoint_uri, self.checkpoint_digest, self.runtime = checkpoint_uri, checkpoint_digest, runtime
+        self.sample_row, self.max_rows, self.retention, self.dataset_digest = sample_row, max_rows, retention, dataset_digest
+        self.tasks, self.few_shot, self.task_limit = tasks, few_shot, task_limit
 
     @fail_fast()
     def execute(self, context: Any) -> dict[str, Any]:
         from trainwright.jobs import EventPrinter
-        from trainwright.operators.allowed_places import check_places
-        from trainwright.steps.evaluate import CURVE, evaluate_export
-        from trainwright.steps.retire import retire_run
+        from trainwright.steps.evaluate import CURVE, evaluate_export, figures_of
+        from trainwright.steps.retire import retirement
         from trainwright.workspace import parse_retention
 
-        check_places(
-            (self.conn_id, self.store_conn_id),
-            checkpoint_uri=self.checkpoint_uri,
-            workspace=self.workspace,
-            workspace_path=self.workspace_path,
-        )
+        self.check_places(checkpoint_uri=self.checkpoint_uri)
         parse_retention(self.retention)  # fail on an invalid value before the evaluation
         cluster = TrainwrightHook(self.conn_id).get_conn()
         identity, namespace = task_identity(context, self.run_id), self.namespace or cluster.default_namespace
-        workspace = Path(self.workspace_path)
         settings = {name: getattr(self, name) for name in EVALUATION_SETTINGS}
-        with credentials(self.store_conn_id, None):
+        with self.steps(context) as steps:
             result = evaluate_export(
                 cluster,
                 self.checkpoint_uri,
                 self.checkpoint_digest,
                 workspace=self.workspace,
-                workspace_path=workspace,
+                steps=steps,
                 owner=f"{identity.owner}/{identity.step}",
                 was=[f"{earlier.owner}/{earlier.step}" for earlier in earlier_identities(identity)],
                 run_id=identity.run,
@@ -133,16 +133,19 @@ class EvaluateOperator(BaseOperator):
                 runtime=self.runtime,
                 sample_row=int(self.sample_row),
                 max_rows=int(self.max_rows),
+                dataset_digest=self.dataset_digest,
+                tasks=parse_texts("tasks", self.tasks),
+                few_shot=int(self.few_shot),
+                task_limit=int(self.task_limit),
                 settings={name: value for name, value in settings.items() if value is not None},
                 event_printer=EventPrinter(lambda line: self.log.info("%s", line)),
                 on_signal=cancellation.on_signal(context, self.on_cancel),
+                credentials=self.step_credentials(),
+                with_curve=self.runs_in_worker,
             )
-        retire_run(
-            cluster,
-            workspace,
-            run_id=identity.run,
-            map_index=identity.map_index,
-            namespace=namespace,
-            retention=self.retention,
-        )
-        return {**result, "loss_curve": str(workspace / result["folder"] / CURVE) if result["loss_curve"] else ""}
+            ended = retirement(
+                cluster, run_id=identity.run, namespace=namespace, retention=self.retention, map_index=identity.map_index
+            )
+            steps("retire-run", ended)
+        curve = self.path_in_worker / result["folder"] / CURVE if result["loss_curve"] else ""
+        return {**result, "loss_curve": str(curve), "evaluation": figures_of(result)}

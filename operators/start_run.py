@@ -16,12 +16,12 @@ class StartRunOperator(BaseOperator):
     """Set the id of a run and create its workspace if necessary, before any task uses it.
 
     :param workspace: pvc://CLAIM[/FOLDER], the name of a claim, or pvc://CLAIM?size=20Gi[&class=&access=&retain=] to create it.
-    :param workspace_path: where the claim is mounted in the workers.
+    :param workspace_path: where the claim is mounted in the workers; empty if it is not.
     :param num_nodes: number of nodes that share a new claim.
     :param run_id: id of the run; defaults to the DAG run's id.
     :param namespace: namespace of the claim; defaults to the connection's.
     :param conn_id: connection of type `trainwright` or `kubernetes`; None uses the environment.
-    :return: run_id, claim, workspace (for the other operators), path (of the workspace in the workers).
+    :return: run_id, claim, workspace (for the other operators), path (of the workspace in the workers, empty if they do not mount it).
     """
 
     template_fields = ("workspace", "workspace_path", "num_nodes", "run_id", "namespace", "conn_id")
@@ -30,7 +30,7 @@ class StartRunOperator(BaseOperator):
         self,
         *,
         workspace: str,
-        workspace_path: str = "/workspace",
+        workspace_path: str = "",
         num_nodes: int | str | None = 1,
         run_id: str = "",
         namespace: str = "",

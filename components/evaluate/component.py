@@ -111,6 +111,7 @@ def evaluate(
     from trainwright.steps.reported_metrics import log_metrics
     from trainwright.steps.retire import retire_run
     from trainwright.steps.step_end import explained_end, write_line
+    from trainwright.steps.workspace_steps import HereSteps
     from trainwright.submission import connect_for_jobs
     from trainwright.workspace import parse_retention
 
@@ -123,7 +124,7 @@ def evaluate(
             checkpoint_uri,
             checkpoint_digest,
             workspace=workspace,
-            workspace_path=Path(workspace_path),
+            steps=HereSteps(Path(workspace_path)),
             owner="kfp",
             run_id=run_id,
             namespace=space,

@@ -46,7 +46,7 @@ def test_settings_keep_their_types(module: Any) -> None:
     assert rendered(module, "num_nodes", {}, {"num_nodes": 4}) == 4
     assert rendered(module, "num_nodes", {}, None) == 0
     assert rendered(module, "env", {}, {"env": {"A": "b"}}) == {"A": "b"}
-    assert rendered(module, "workspace_path", {}, None) == "/workspace"
+    assert rendered(module, "workspace_path", {}, None) == ""
 
 
 def test_it_runs_weekly_one_at_a_time_and_in_order(module: Any) -> None:

@@ -47,7 +47,7 @@ def applied(*manifests: str) -> list[dict[str, Any]]:
     ("file", "options"),
     [
         ("rbac.yaml", ("--for", "kfp", "--namespace", "kubeflow")),
-        ("rbac-airflow.yaml", ("--for", "airflow", "--namespace", "airflow")),
+        ("rbac-airflow.yaml", ("--for", "airflow", "--namespace", "airflow", "--credentials")),
         ("rbac-jobset.yaml", ("--for", "kfp", "--namespace", "kubeflow", "--mode", "jobset")),
         ("rbac-jobset-mpi-flux.yaml", ("--for", "kfp", "--namespace", "kubeflow", "--mode", "jobset", "--mpi-flux")),
     ],
@@ -94,7 +94,12 @@ def test_each_mode_gets_its_calls_and_no_more(printed: Print, mode: str, calls: 
 @pytest.mark.parametrize("mode", ["trainjob", "jobset", "auto"])
 def test_secrets_are_created_only_where_it_is_asked_for_and_never_read(printed: Print, mode: str) -> None:
     options = ("-n", "team", "--service-account", "runner", "--mode", mode)
-    for more, granted in (((), set()), (("--mpi-flux",), {"create"} if mode != "trainjob" else set())):
+    asked = (
+        ((), set[str]()),
+        (("--mpi-flux",), {"create"} if mode != "trainjob" else set[str]()),
+        (("--credentials",), {"create", "patch", "delete"}),
+    )
+    for more, granted in asked:
         rbac = Rbac(documents(printed(*options, *more)))
         assert {verb for verb, _, resource in rbac.granted() if resource == "secrets"} == granted
 

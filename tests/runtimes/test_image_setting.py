@@ -15,7 +15,7 @@ from trainwright.cli.app import app
 from trainwright.runtimes import bundled_runtime, bundled_runtimes
 from trainwright.runtimes.image import DEFAULT_IMAGE, image
 
-OURS = ("trl-sft", "causal-lm-evaluation")
+OURS = ("trl-sft", "causal-lm-evaluation", "workspace-step")
 OTHER = "registry.example.com/trainwright@sha256:abc"
 
 

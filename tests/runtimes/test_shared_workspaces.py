@@ -9,7 +9,7 @@ import pytest
 
 from trainwright.runtimes import bundled_runtime
 
-OURS = ("trl-sft", "causal-lm-evaluation")
+OURS = ("trl-sft", "causal-lm-evaluation", "workspace-step")
 
 
 def pods(name: str) -> Iterator[dict[str, Any]]:

@@ -24,6 +24,7 @@ from trainwright.jobs.logs.read_logs import LogSelector, follow_logs
 from trainwright.steps.evaluate import CURVE, RESULT, SUMMARY, evaluate_export
 from trainwright.steps.export import export_run_checkpoint
 from trainwright.steps.retire import retire_run
+from trainwright.steps.workspace_steps import HereSteps
 from trainwright.storage.uri import StorageUri
 from trainwright.workspace import prune_runs, read_run
 
@@ -251,7 +252,7 @@ def test_an_evaluation_lies_in_the_folder_of_its_run_and_is_made_once(runs: Runs
             exported.uri,
             exported.digest,
             workspace="pvc://measured",
-            workspace_path=workspace,
+            steps=HereSteps(workspace),
             owner=owner,
             was=was,
             run_id="run-7",

@@ -52,6 +52,12 @@ def rbac(
         bool,
         typer.Option("--mpi-flux", help="For MPI and Flux runtimes in jobset mode: also allow creating Secrets for their keys."),
     ] = False,
+    credentials: Annotated[
+        bool,
+        typer.Option(
+            "--credentials", help="For connections of Airflow on the cluster: also allow writing, not reading, Secrets."
+        ),
+    ] = False,
     output: Annotated[Format, typer.Option("-o", "--output", help="Documents in YAML, or one List in JSON.")] = Format.yaml,
 ) -> None:
     """Print the permissions that clients need to run jobs in a namespace, for `kubectl apply -f -`.
@@ -65,9 +71,9 @@ def rbac(
         fail("--service-account NAME is required, or --for kfp or --for airflow", BAD_INPUT)
     accounts = [_account(name, namespace) for name in names]
     if output is Format.json:
-        print_objects(rbac_manifests(namespace, accounts, Mode(mode.value), mpi_flux=mpi_flux), output)
+        print_objects(rbac_manifests(namespace, accounts, Mode(mode.value), mpi_flux=mpi_flux, credentials=credentials), output)
     else:
-        sys.stdout.write(rbac_yaml(namespace, accounts, Mode(mode.value), mpi_flux=mpi_flux))
+        sys.stdout.write(rbac_yaml(namespace, accounts, Mode(mode.value), mpi_flux=mpi_flux, credentials=credentials))
 
 
 def _account(text: str, namespace: str) -> ServiceAccount:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from trainwright.checkpoints.exported import open_export
 from trainwright.checkpoints.promotion import CHAMPION, Alias
@@ -23,6 +24,14 @@ class Champion:
         if not self.uri or self.dataset_digest != dataset_digest:
             return True
         return bool(model_digest) and self.model_digest != model_digest
+
+    def state(
+        self, dataset_digest: str, model_digest: str = "", *, always: bool = False
+    ) -> Literal["none", "outdated", "current"]:
+        """Return none without a champion, outdated if it was trained on other data, or `always`; else current."""
+        if not self.uri:
+            return "none"
+        return "outdated" if always or self.is_outdated(dataset_digest, model_digest) else "current"
 
 
 def read_champion(export_uri: str, alias: str = CHAMPION) -> Champion:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
+from typing import TypedDict
 
 from trainwright.api import names
 from trainwright.api.conditions import is_finished
@@ -21,6 +22,14 @@ from trainwright.workspace.layout import run_name
 log = logging.getLogger(__name__)
 
 
+class Retirement(TypedDict):
+    """The arguments of `retire_folder`: the run's folder, and those of the jobs that run (None: unknown)."""
+
+    folder: str
+    retention: str
+    live: list[str] | None
+
+
 def retire_run(
     cluster: Cluster | None, workspace: Path, *, run_id: str, namespace: str, retention: str = "always", map_index: int = -1
 ) -> list[str]:
@@ -30,13 +39,26 @@ def retire_run(
     cluster cannot be queried, all unfinished runs.
     Returns the names of the deleted folders. Raises ValueError (retention), WorkspaceError, StorageError.
     """
+    return retire_folder(
+        workspace, **retirement(cluster, run_id=run_id, namespace=namespace, retention=retention, map_index=map_index)
+    )
+
+
+def retirement(
+    cluster: Cluster | None, *, run_id: str, namespace: str, retention: str = "always", map_index: int = -1
+) -> Retirement:
+    """Return what `retire_folder` is told where no cluster can be asked."""
+    live = live_folders(cluster, namespace) if cluster is not None and parse_retention(retention) is not None else None
+    return {"folder": run_folder(run_id, map_index), "retention": retention, "live": live}
+
+
+def retire_folder(workspace: Path, *, folder: str, retention: str, live: list[str] | None) -> list[str]:
+    """As `retire_run`, with the run's folder, and in `live` the folders of `live_folders`."""
     keep = parse_retention(retention)
-    folder = run_folder(run_id, map_index)
     if read_run(workspace / folder) is not None and not drop_empty_run(workspace, folder):
         end_run(workspace, folder)
     if keep is None:
         return []
-    live = _live_folders(cluster, namespace) if cluster is not None else None
     deleted = prune_runs(
         workspace, keep=keep, current=folder, live=live or (), is_cluster_state_known=live is not None, now=time.time()
     )
@@ -45,8 +67,8 @@ def retire_run(
     return deleted
 
 
-def _live_folders(cluster: Cluster, namespace: str) -> list[str] | None:
-    """Return the folders of unfinished TrainJobs, on any claim, or None if they cannot be listed."""
+def live_folders(cluster: Cluster, namespace: str) -> list[str] | None:
+    """Return the run folders of unfinished TrainJobs, on any claim, or None if they cannot be listed."""
     try:
         jobs = cluster.list(TRAINJOB, namespace).items
     except ApiError as error:

@@ -25,7 +25,9 @@ _FOLDER_SECONDS, _POLL_SECONDS = 10.0, 0.05
 
 @dataclass(frozen=True)
 class StartedRun:
-    """`claim` is the claim that steps mount, `workspace` the setting for TrainJobs, `path` the folder in the steps."""
+    """`claim` is the claim that steps mount, `workspace` the setting for TrainJobs, `path` the folder in the steps, empty if
+    they do not mount it.
+    """
 
     run_id: str
     claim: str
@@ -46,7 +48,7 @@ def start_run(
     """Ensure that the workspace of a run exists: `pvc://CLAIM[/FOLDER]`, the bare name of a claim, or with `?size=...` a claim
     to create, for `num_nodes` nodes.
 
-    Idempotent: the claim of an earlier attempt is reused. `workspace_path` is where the steps mount the claim.
+    Idempotent: the claim of an earlier attempt is reused. `workspace_path` is where the steps mount the claim, empty if they do not.
     Steps beside an embedded cluster mount nothing: unless another path is given, they get the claim's folder on this machine.
     Raises ValueError (bad workspace), WorkspaceUnfit (the claim does not exist and is not to be made, or is another's), ApiError.
     """
@@ -54,10 +56,11 @@ def start_run(
     if chosen.new is None:
         _check_exists(cluster, chosen, namespace)
     ensure_claim(cluster, chosen, Identity(owner, run_id, STEP), namespace, num_nodes)
-    if workspace_path == MOUNT and not Path(MOUNT).is_dir():
+    if workspace_path in ("", MOUNT) and not Path(MOUNT).is_dir():
         workspace_path = _folder_here(cluster, chosen.claim, namespace) or workspace_path
     below = f"/{chosen.path}" if chosen.path else ""
-    return StartedRun(run_id, chosen.claim, _for_jobs(workspace, chosen, below), f"{workspace_path.rstrip('/')}{below}")
+    path = f"{workspace_path.rstrip('/')}{below}" if workspace_path else ""
+    return StartedRun(run_id, chosen.claim, _for_jobs(workspace, chosen, below), path)
 
 
 def _folder_here(cluster: Cluster, claim: str, namespace: str) -> str:

@@ -134,6 +134,15 @@ _NO_KEYS = "jobs of MPI and Flux runtimes cannot be submitted"
 _NO_CONFIG = f"{_NO_KEYS}, and {_NO_CODE}"
 CREATE_KEYS = ApiCall("create", SECRET, ("submit",), _NO_KEYS, is_granted=False)
 """Granted by `trainwright rbac --mpi-flux` only."""
+CREDENTIALS_CALLS = tuple(
+    ApiCall(verb, SECRET, ("submit with credentials",), impact, is_granted=False, is_advised=False)
+    for verb, impact in (
+        ("create", "credentials of a connection cannot be used on the cluster; a Secret must exist there"),
+        ("patch", "credentials of a connection cannot be used on the cluster; a Secret must exist there"),
+        ("delete", "the Secret with credentials of a connection stays until its job is deleted"),
+    )
+)
+"""Granted by `trainwright rbac --credentials` only. Secrets are written, never read."""
 READ_KEYS = ApiCall(
     "get",
     SECRET,

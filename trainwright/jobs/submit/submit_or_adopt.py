@@ -34,6 +34,7 @@ from trainwright.jobs.submit.job_lookup import submission_start
 from trainwright.jobs.submit.plan import SubmissionPlan, can_resume_from_export, plan_submission, resumes_from_previous
 from trainwright.jobs.submit.run_holder import check_holder, resolve_holder_conflict
 from trainwright.jobs.submit.runtime_choice import RuntimeChoice, choose_runtime
+from trainwright.jobs.submit.step_credentials import StepCredentials, ensure_credentials, set_credentials_owner
 from trainwright.jobs.submit.workflow_owner import tie_to_workflow
 from trainwright.jobs.submit.workspace_claim import ensure_claim, set_claim_owner
 from trainwright.submission.jobs_client import JobsClient
@@ -76,6 +77,7 @@ def submit_or_adopt(
     stop: threading.Event | None = None,
     on_warning: OnWarning | None = None,
     workflow: Workflow | None = None,
+    credentials: StepCredentials | None = None,
 ) -> Submitted:
     """Return the TrainJob for this step of this run, created at most once.
 
@@ -87,6 +89,7 @@ def submit_or_adopt(
     is checked before a job is created, so that an invalid request fails here. Transient API errors are retried for half a
     minute, unless `stop` is set; a job whose create response was lost is found. `on_warning` receives the warnings of the API
     server about the job; by default they are logged. The job is tied to the `workflow` of its pipeline, see `tie_to_workflow`.
+    `credentials` are written to a Secret that the job owns; the request refers to it.
     Raises RuntimeNotFound, IncompatibleRuntime, Invalid, ValueError (bad workspace, BadCode), WorkspaceMismatch,
     TrainJobNameTaken, RunFolderTaken, Cancelled if `stop` is set before a job is created.
     """
@@ -95,7 +98,7 @@ def submit_or_adopt(
     retrying = RetryingCluster(client, stop=stop)
     runtime, choice = choose_runtime(retrying, request, namespace, bundled=client.uses_bundled_runtimes)
     submission = _Submission(
-        request, identity, namespace, previous_identities, latest_checkpoint, stop, on_warning, code, runtime, choice
+        request, identity, namespace, previous_identities, latest_checkpoint, stop, on_warning, code, runtime, choice, credentials
     )
     submitted = submission.run(client)
     retrying = RetryingCluster(submitted.cluster or client, stop=stop)
@@ -103,6 +106,8 @@ def submit_or_adopt(
         set_claim_owner(retrying, request.workspace_volume, identity, submitted.trainjob)
     if code is not None:
         set_code_owner(retrying, submitted.trainjob, code)
+    if credentials and not is_finished(submitted.trainjob):
+        set_credentials_owner(retrying, identity, submitted.trainjob, credentials)
     if workflow is not None:
         tie_to_workflow(JobsClient.of(submitted.cluster or client), submitted.trainjob, workflow)
     if request.previous_jobs == "delete":
@@ -124,6 +129,7 @@ class _Submission:
     code: PackedCode | None
     runtime: Obj
     choice: RuntimeChoice
+    credentials: StepCredentials | None
 
     def run(self, connected: JobsClient) -> Submitted:
         """Try the attempts from the newest existing one until one can be adopted or created."""
@@ -150,9 +156,14 @@ class _Submission:
             check_digest(existing, plan.trainjob)
             if not is_finished(existing):  # a client killed right after creating the job has not checked
                 resolve_holder_conflict(cluster, existing, self._owners)
+                self._ensure_credentials(cluster)
             adopted = release_lease(cluster, resume_if_suspended_by_us(cluster, existing))
             return self._submitted(adopted, attempt, form, client, adopted=True)
         raise TrainJobNameTaken(f"{self.identity}: {MAX_ATTEMPTS} attempts exist and have failed; delete some of their jobs")
+
+    def _ensure_credentials(self, cluster: Cluster) -> None:
+        if self.credentials:
+            ensure_credentials(cluster, self.identity, self.namespace, self.credentials)
 
     @property
     def _owners(self) -> list[str]:
@@ -196,6 +207,7 @@ class _Submission:
             ensure_claim(cluster, self.request.workspace_volume, self.identity, self.namespace, plan.nodes)
         if self.code is not None:
             ensure_code(cluster, plan.trainjob, self.code)
+        self._ensure_credentials(cluster)
         if self.stop is not None and self.stop.is_set():
             raise Cancelled(f"the submission of TrainJob {plan.name} was cancelled; no job was created")
         on_warning = self.on_warning or _log_warning(plan.name)

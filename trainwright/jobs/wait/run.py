@@ -21,6 +21,7 @@ from trainwright.jobs.request.train_request import TrainRequest
 from trainwright.jobs.state.deadline_timer import Deadlines
 from trainwright.jobs.state.identity import Identity
 from trainwright.jobs.state.workflow import Workflow
+from trainwright.jobs.submit.step_credentials import StepCredentials, credentials_until_end
 from trainwright.jobs.submit.submit_or_adopt import LatestCheckpoint, Submitted, submit_or_adopt
 from trainwright.jobs.wait.cancel import cancel_by_suspending
 from trainwright.jobs.wait.job_events import OnJobEvents, ignore_events
@@ -54,18 +55,20 @@ def run_to_end(
     on_error: CancelHandler = cancel_by_suspending,
     waiter: WaiterOptions = _NO_WAITER,
     workflow: Workflow | None = None,
+    credentials: StepCredentials | None = None,
 ) -> Obj:
     """Submit or adopt the TrainJob of this step and wait for it; returns it when it has succeeded.
 
     `on_event` receives the job's events, with `logs` also its log lines, see `wait_for`. `on_signal` handles Ctrl-C and
     SIGTERM, `on_error` deadlines and errors while waiting. Both default to suspending the job: its pods end, its
     checkpoints stay, and the same step resumes it. `waiter` says whether a signal suspends the job before anything else is
-    done, and whether the job has a lease of this client; `workflow` is that of the pipeline, to which the job is tied.
+    done, and whether the job has a lease of this client; `workflow` is that of the pipeline, to which the job is tied;
+    `credentials` are those of `submit_or_adopt`, deleted when the job has ended.
     After a preemption the next attempt is submitted and awaited, up to `preemption_budget` times for the step; the
     deadlines apply to each attempt separately. Raises Cancelled, TrainJobFailed with a report, TrainJobDeadline,
     TrainJobDeleted, and the errors of `submit_or_adopt`.
     """
-    with stop_on_signals() as stop:
+    with stop_on_signals() as stop, credentials_until_end(cluster, identity, namespace, credentials):
 
         def submit() -> Attempt:
             submitted = submit_or_adopt(
@@ -77,6 +80,7 @@ def run_to_end(
                 previous_identities=previous_identities,
                 stop=stop,
                 workflow=workflow,
+                credentials=credentials,
             )
             return _attempt_of(submitted, cluster, deadlines)
 

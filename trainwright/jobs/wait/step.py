@@ -15,6 +15,7 @@ from trainwright.jobs.state.deadline_timer import Deadlines
 from trainwright.jobs.state.identity import Identity
 from trainwright.jobs.state.progress import progress_of
 from trainwright.jobs.state.workflow import Workflow
+from trainwright.jobs.submit.step_credentials import StepCredentials
 from trainwright.jobs.submit.submit_or_adopt import LatestCheckpoint
 from trainwright.jobs.wait.cancel import CancelPolicy, cancel_owned_job
 from trainwright.jobs.wait.event_printer import EventPrinter
@@ -75,12 +76,16 @@ def run_step(
     on_signal: CancelHandler | None = None,
     workflow: Workflow | None = None,
     observers: Sequence[OnJobEvents] = (),
+    credentials: StepCredentials | None = None,
 ) -> StepResult:
     """Submit or adopt the TrainJob of this step and wait until it has succeeded.
 
     `on_signal` replaces the request's `on_cancel` when the process receives a signal; `workflow` is that of the pipeline, to which
-    the job is tied; `observers` get the job's events after the printer. Raises the errors of `run_to_end`.
+    the job is tied; `observers` get the job's events after the printer. Pods get the `credentials` as a Secret, where the request
+    names none. Raises the errors of `run_to_end`.
     """
+    if credentials:
+        request = credentials.referred_to_by(request, identity)
     event_printer = event_printer or EventPrinter(lambda _line: None)
     callbacks: tuple[OnJobEvents, ...] = (event_printer, *observers)
 
@@ -97,6 +102,7 @@ def run_step(
         previous_identities=previous_identities,
         preemption_budget=request.preemption_budget,
         workflow=workflow,
+        credentials=credentials,
         **waiting_of(request, on_event, on_signal=on_signal),
     )
     return result_of(cluster, trainjob, request, identity, dict((event_printer.progress or progress_of(trainjob)).metrics))

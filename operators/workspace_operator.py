@@ -1,0 +1,134 @@
+"""The base of the operators that read or write the workspace: in the worker if it mounts the claim, else in a pod that does."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from airflow.sdk import BaseOperator
+
+from trainwright.operators import cancellation
+from trainwright.operators.credentials import connection_variables, credentials
+from trainwright.operators.hook import TrainwrightHook
+from trainwright.operators.literal_secrets import reject_literal_secrets
+from trainwright.operators.rendered_values import parse_object
+from trainwright.operators.task_identity import earlier_identities, task_identity
+
+AUTO, WORKER, CLUSTER = "auto", "worker", "cluster"
+_MOUNT = "/workspace"
+
+
+class WorkspaceOperator(BaseOperator):
+    """Does steps on the workspace of a run, see `trainwright.steps.workspace_steps`; subclasses document the parameters."""
+
+    template_fields: Collection[str] = (
+        "workspace",
+        "workspace_path",
+        "runs_on",
+        "job",
+        "run_id",
+        "namespace",
+        "conn_id",
+        "store_conn_id",
+        "hub_conn_id",
+    )
+    template_fields_renderers = {"job": "json"}
+
+    def __init__(
+        self,
+        *,
+        workspace: str = "",
+        workspace_path: str = "",
+        runs_on: str = AUTO,
+        job: dict[str, Any] | str | None = None,
+        run_id: str = "",
+        namespace: str = "",
+        conn_id: str | None = None,
+        store_conn_id: str | None = None,
+        hub_conn_id: str | None = None,
+        **kwargs: Any,
+    ):
+        reject_literal_secrets({"job": job})
+        super().__init__(**kwargs)
+        if "{{" not in runs_on and runs_on not in (AUTO, WORKER, CLUSTER):
+            raise ValueError(f"runs_on={runs_on!r}: expected {AUTO}, {WORKER} or {CLUSTER}")
+        self.workspace, self.workspace_path, self.runs_on, self.job = workspace, workspace_path, runs_on, job
+        self.run_id, self.namespace, self.conn_id = run_id, namespace, conn_id
+        self.store_conn_id, self.hub_conn_id = store_conn_id, hub_conn_id
+
+    @property
+    def runs_in_worker(self) -> bool:
+        """Whether the worker does the steps. Raises ValueError for another `runs_on`, and for a cluster without a workspace."""
+        if self.runs_on == CLUSTER:
+            if not self.workspace:
+                raise ValueError("runs_on=cluster: set workspace, the claim that the pods mount (pvc://CLAIM)")
+            return False
+        if self.runs_on not in (AUTO, WORKER):
+            raise ValueError(f"runs_on={self.runs_on!r}: expected {AUTO}, {WORKER} or {CLUSTER}")
+        return self.runs_on == WORKER or bool(self.workspace_path) or not self.workspace
+
+    @property
+    def path_in_worker(self) -> Path:
+        """Where the worker has the workspace."""
+        return Path(self.workspace_path or _MOUNT)
+
+    def check_places(self, **places: Any) -> None:
+        """Raise PlaceNotAllowed for the first of these places, or of the workspace, that the lists do not allow."""
+        from trainwright.operators.allowed_places import check_places
+
+        connections = (self.conn_id, self.store_conn_id, self.hub_conn_id)
+        check_places(connections, workspace=self.workspace, workspace_path=self.workspace_path, **places)
+
+    @contextmanager
+    def steps(self, context: Any) -> Iterator[Any]:
+        """Do steps in the block: `trainwright.steps.workspace_steps.WorkspaceSteps`."""
+        from trainwright.steps.workspace_steps import HereSteps
+
+        if self.runs_in_worker:
+            with credentials(self.store_conn_id, self.hub_conn_id):
+                yield HereSteps(self.path_in_worker)
+        else:
+            yield self._cluster_steps(context)
+
+    def step_credentials(self) -> Any:
+        """The credentials of the connections for the pods of a job; None without any."""
+        from trainwright.jobs.submit.step_credentials import StepCredentials
+
+        return StepCredentials(connection_variables(self.store_conn_id, self.hub_conn_id)) or None
+
+    def run_arguments(self, context: Any) -> dict[str, Any]:
+        """The arguments by which steps know the run."""
+        identity = task_identity(context, self.run_id)
+        return {"owner": identity.owner, "run_id": identity.run, "map_index": identity.map_index}
+
+    def _cluster_steps(self, context: Any) -> Any:
+        from trainwright.jobs import EventPrinter
+        from trainwright.jobs.request.workspace import Workspace
+        from trainwright.steps.on_cluster import ClusterSteps
+
+        cluster = TrainwrightHook(self.conn_id).get_conn()
+        identity, settings = task_identity(context, self.run_id), self.job_settings()
+        return ClusterSteps(
+            cluster,
+            Workspace.parse(self.workspace),
+            identity,
+            self.namespace or cluster.default_namespace,
+            settings=settings,
+            credentials=self.step_credentials(),
+            was=tuple(earlier_identities(identity)),
+            event_printer=EventPrinter(lambda line: self.log.info("%s", line)),
+            on_signal=cancellation.on_signal(context, str(settings.get("on_cancel") or "suspend")),
+        )
+
+    def job_settings(self) -> dict[str, Any]:
+        """The settings of the jobs in which steps run. Raises ValueError for an unknown one."""
+        from trainwright.api.suggest import suggest
+        from trainwright.steps.on_cluster import JOB_SETTINGS
+
+        settings = parse_object("job", self.job)
+        for name in settings:
+            if name not in JOB_SETTINGS:
+                raise ValueError(f"job: the setting {name[:80]!r} is unknown; {suggest(name, JOB_SETTINGS)}")
+        return settings

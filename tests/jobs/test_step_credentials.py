@@ -1,0 +1,127 @@
+"""The Secret of a step: written once for all tries, owned by the job of the last one, gone when that has ended."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from trainwright.api.errors import Forbidden, NotFound
+from trainwright.api.kinds import SECRET, TRAINJOB
+from trainwright.api.objects import name_of, owners_of, uid_of
+from trainwright.controlplane.embedded import EmbeddedCluster
+from trainwright.jobs import Identity, TrainRequest, submit_or_adopt
+from trainwright.jobs.diagnosis.errors import Cancelled, TrainJobFailed
+from trainwright.jobs.submit.step_credentials import StepCredentials, credentials_until_end, secret_name
+
+IDENTITY = Identity("o", "run", "step")
+CREDENTIALS = StepCredentials({"AWS_SECRET_ACCESS_KEY": "first", "HF_TOKEN": "token"})
+
+
+def submitted(cluster: EmbeddedCluster, request: TrainRequest, credentials: StepCredentials = CREDENTIALS) -> Any:
+    return submit_or_adopt(cluster, request, IDENTITY, "default", credentials=credentials).trainjob
+
+
+def values(cluster: EmbeddedCluster) -> dict[str, str]:
+    data = cluster.get(SECRET, secret_name(IDENTITY), "default")["data"]
+    return {name: base64.b64decode(value).decode() for name, value in data.items()}
+
+
+def owners(cluster: EmbeddedCluster) -> list[str]:
+    return [owner["uid"] for owner in owners_of(cluster.get(SECRET, secret_name(IDENTITY), "default"))]
+
+
+def test_the_job_owns_it_and_names_no_value(cluster: EmbeddedCluster, request_of: Callable[..., TrainRequest]) -> None:
+    job = submitted(cluster, CREDENTIALS.referred_to_by(request_of(), IDENTITY))
+    assert values(cluster) == CREDENTIALS.values
+    assert owners(cluster) == [uid_of(job)]
+    assert "first" not in str(job)
+    assert "token" not in repr(CREDENTIALS)
+
+
+def test_it_is_referred_to_only_where_no_secret_is_named(request_of: Callable[..., TrainRequest]) -> None:
+    name = secret_name(IDENTITY)
+    found = CREDENTIALS.referred_to_by(request_of(store_secret="ours"), IDENTITY)
+    assert (found.store_secret, found.hub_secret) == ("ours", name)
+    only_hub = StepCredentials({"HF_TOKEN": "t"}).referred_to_by(request_of(), IDENTITY)
+    assert (only_hub.store_secret, only_hub.hub_secret) == ("", name)
+
+
+def test_a_retry_renews_its_values(cluster: EmbeddedCluster, request_of: Callable[..., TrainRequest]) -> None:
+    job = submitted(cluster, request_of())
+    again = submitted(cluster, request_of(), StepCredentials({"AWS_SECRET_ACCESS_KEY": "second"}))
+    assert uid_of(again) == uid_of(job)
+    assert values(cluster)["AWS_SECRET_ACCESS_KEY"] == "second"
+
+
+def test_the_next_attempt_owns_it(
+    cluster: EmbeddedCluster, request_of: Callable[..., TrainRequest], set_status: Callable[..., Any]
+) -> None:
+    first = submitted(cluster, request_of())
+    set_status(first, "Failed")
+    second = submitted(cluster, request_of())
+    assert owners(cluster) == [uid_of(second)] != [uid_of(first)]
+
+
+def test_one_that_was_deleted_with_an_earlier_job_is_written_again(
+    cluster: EmbeddedCluster, request_of: Callable[..., TrainRequest], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create = cluster.create
+
+    def create_then_collect(obj: Any, *args: Any, **more: Any) -> Any:
+        created = create(obj, *args, **more)
+        if obj["kind"] == "TrainJob":
+            cluster.delete(SECRET, secret_name(IDENTITY), "default")
+        return created
+
+    monkeypatch.setattr(cluster, "create", create_then_collect)
+    job = submitted(cluster, request_of())
+    assert (values(cluster), owners(cluster)) == (CREDENTIALS.values, [uid_of(job)])
+
+
+@pytest.mark.parametrize("ends", ["well", "badly"])
+def test_it_goes_with_the_end_of_the_job(
+    cluster: EmbeddedCluster, request_of: Callable[..., TrainRequest], set_status: Callable[..., Any], ends: str
+) -> None:
+    job = submitted(cluster, request_of())
+
+    def wait() -> None:
+        with credentials_until_end(cluster, IDENTITY, "default", CREDENTIALS):
+            if ends == "badly":
+                raise TrainJobFailed("it failed", job)
+
+    if ends == "badly":
+        with pytest.raises(TrainJobFailed):
+            wait()
+    else:
+        wait()
+    with pytest.raises(NotFound):
+        values(cluster)
+
+
+def test_it_stays_with_a_job_that_may_be_resumed(cluster: EmbeddedCluster, request_of: Callable[..., TrainRequest]) -> None:
+    submitted(cluster, request_of())
+    with pytest.raises(Cancelled), credentials_until_end(cluster, IDENTITY, "default", CREDENTIALS):
+        raise Cancelled("SIGTERM")
+    assert values(cluster) == CREDENTIALS.values
+
+
+def test_without_the_right_no_job_is_made_and_the_error_says_what_to_grant(
+    cluster: EmbeddedCluster, request_of: Callable[..., TrainRequest], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create = cluster.create
+
+    def refuse(obj: Any, *args: Any, **more: Any) -> Any:
+        if obj["kind"] == "Secret":
+            raise Forbidden('secrets is forbidden: User "u" cannot create resource "secrets"')
+        return create(obj, *args, **more)
+
+    monkeypatch.setattr(cluster, "create", refuse)
+    with pytest.raises(
+        Forbidden, match=r"grant create, patch and delete on secrets \(`trainwright rbac --credentials`\)"
+    ) as raised:
+        submitted(cluster, request_of())
+    assert "first" not in str(raised.value)
+    assert [name_of(job) for job in cluster.list(TRAINJOB, "default").items] == []

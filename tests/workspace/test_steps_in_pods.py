@@ -1,0 +1,135 @@
+"""Operators whose worker does not mount the workspace: the same steps in pods, with credentials that stay for as long as these."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from runs_cluster import Runs, running
+from s3_server import S3Server
+
+pytest.importorskip("airflow.sdk")
+
+from trainwright.api.kinds import SECRET, TRAINJOB
+from trainwright.api.objects import labels_of, name_of, owners_of
+from trainwright.jobs.submit import submit_or_adopt as submission
+from trainwright.operators import EvaluateOperator, ExportCheckpointOperator, InitializeDatasetOperator, InitializeModelOperator
+from trainwright.operators.errors import NonRetryableError
+from trainwright.operators.hook import TrainwrightHook
+from trainwright.storage.uri import StorageUri
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runs]:
+    with running(tmp_path_factory.mktemp("plane")) as found:
+        yield found
+
+
+@pytest.fixture(autouse=True)
+def connected(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runs.cluster, "default_namespace", "default", raising=False)
+    monkeypatch.setattr(TrainwrightHook, "get_conn", lambda _hook: runs.cluster)
+
+
+def context(task: str, run: str, **more: Any) -> dict[str, Any]:
+    told = {"task_id": task, "dag_id": "d", "run_id": run, "map_index": -1, "max_tries": 0, "try_number": 1}
+    return {"ti": SimpleNamespace(**{**told, **more}), "task": SimpleNamespace(retries=0)}
+
+
+def job_names(runs: Runs, run: str) -> list[str]:
+    labels = (labels_of(job) for job in runs.cluster.list(TRAINJOB, "default").items)
+    return sorted(found["trainwright.dev/step"] for found in labels if found["trainwright.dev/run"] == run)
+
+
+def test_a_chain_of_tasks_without_the_volume(runs: Runs, tmp_path: Path) -> None:
+    claim, inputs = runs.claim("remote"), runs.inputs("remote")
+    common: dict[str, Any] = {"workspace": "pvc://remote"}
+    prepare = InitializeDatasetOperator(task_id="data", dataset_uri=inputs.dataset, test_fraction=0.25, **common)
+    dataset = prepare.execute(context("data", "one"))
+    assert (dataset["source"], dataset["train_rows"] + dataset["test_rows"]) == (inputs.dataset, 20)
+    assert (claim / "datasets" / dataset["digest"].removeprefix("sha256:") / "train.jsonl").is_file()
+    model = InitializeModelOperator(task_id="model", model_uri=inputs.model, **common).execute(context("model", "one"))
+    runs.train("remote", "one", inputs, dataset_digest=dataset["digest"], model_digest=model["digest"])
+    where = str(StorageUri.from_path(tmp_path / "exports"))
+    exported = ExportCheckpointOperator(task_id="export", export_uri=where, **common).execute(context("export", "one"))
+    assert exported["step"] == 5
+    assert exported["uri"].startswith(where)
+    evaluate = EvaluateOperator(
+        task_id="evaluate",
+        checkpoint_uri=exported["uri"],
+        checkpoint_digest=exported["digest"],
+        runtime="fast-evaluation",
+        retention="keep=1",
+        **common,
+    )
+    evaluated = evaluate.execute(context("evaluate", "one"))
+    assert (evaluated["before"]["loss"], evaluated["after"]["loss"], evaluated["loss_curve"]) == (4.0, 1.0, "")
+    assert evaluated["evaluation"]["dataset_digest"] == dataset["digest"]
+    assert len(list((claim / "runs/one/evaluation").glob("*/loss-curve.html"))) == 1
+    assert json.loads((claim / "runs/one/run.json").read_text())["ended"]
+    jobs = job_names(runs, "one")
+    assert len(jobs) == 8
+    assert prepare.execute(context("data", "one")) == dataset, "a retry takes the result of the job that is there"
+    assert job_names(runs, "one") == jobs
+
+
+def test_what_is_wrong_with_the_input_fails_at_once_with_the_message_of_the_pod(runs: Runs, tmp_path: Path) -> None:
+    runs.claim("wrong")
+    task = InitializeDatasetOperator(task_id="t", dataset_uri=f"file://{tmp_path}/nothing", workspace="pvc://wrong")
+    with pytest.raises(NonRetryableError, match=r"nothing.*TrainJob") as failed:
+        task.execute(context("t", "wrong"))
+    assert "RemoteStepInvalid" in str(failed.value)
+
+
+def test_a_result_whose_log_is_gone_is_made_again(runs: Runs) -> None:
+    from trainwright.api.kinds import POD
+
+    runs.claim("again")
+    inputs = runs.inputs("again")
+    task = InitializeModelOperator(task_id="model", model_uri=inputs.model, workspace="pvc://again")
+    first = task.execute(context("model", "again"))
+    (job,) = (one for one in runs.cluster.list(TRAINJOB, "default").items if labels_of(one)["trainwright.dev/run"] == "again")
+    for pod in runs.cluster.list(POD, "default").items:
+        if labels_of(pod).get("jobset.sigs.k8s.io/jobset-name") == name_of(job):
+            runs.cluster.delete(POD, name_of(pod), "default")
+    assert task.execute(context("model", "again")) == first
+
+
+def test_credentials_of_a_connection_are_a_secret_of_the_job_and_go_with_its_end(
+    runs: Runs, s3_server: S3Server, s3_folder: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    from airflow.sdk import BaseHook
+
+    extra = {"endpoint_url": s3_server.endpoint, "region_name": "us-east-1"}
+    login, password = s3_server.access_key_id, s3_server.secret_access_key
+    connection = SimpleNamespace(conn_type="aws", login=login, password=password, extra_dejson=extra)
+    monkeypatch.setattr(BaseHook, "get_connection", classmethod(lambda _cls, _conn_id: connection))
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_ENDPOINT_URL"):
+        monkeypatch.delenv(name, raising=False)
+    bucket, _, prefix = s3_folder.removeprefix("s3://").partition("/")
+    rows = b'{"text": "a"}\n{"text": "b"}\n'
+    s3_server.client().put_object(Bucket=bucket, Key=f"{prefix}/rows.jsonl", Body=rows)
+    runs.claim("secret")
+    seen: list[Any] = []
+    owned = submission.set_credentials_owner
+
+    def watched(cluster: Any, identity: Any, trainjob: Any, credentials: Any) -> None:
+        owned(cluster, identity, trainjob, credentials)
+        seen.append((trainjob, *runs.cluster.list(SECRET, "default").items))
+
+    monkeypatch.setattr(submission, "set_credentials_owner", watched)
+    task = InitializeDatasetOperator(
+        task_id="t", dataset_uri=f"{s3_folder}/rows.jsonl", workspace="pvc://secret", store_conn_id="s3", test_fraction=0
+    )
+    assert task.execute(context("t", "secret"))["train_rows"] == 2
+    ((job, secret),) = seen
+    assert [owner["uid"] for owner in owners_of(secret)] == [job["metadata"]["uid"]]
+    assert runs.cluster.list(SECRET, "default").items == []
+    assert password not in json.dumps(job)
+    assert password not in caplog.text

@@ -1,0 +1,111 @@
+"""Credentials that the submitter of a step has and its pods need: a Secret for as long as the job of the step.
+
+Its values are in no TrainJob, log or error: pods refer to it. The job owns it, so that it goes with the job, and the step deletes it
+as soon as the job has ended. It is written, never read: permission to read Secrets would be permission to read all of them.
+"""
+
+from __future__ import annotations
+
+import base64
+import logging
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from trainwright.api import names
+from trainwright.api.errors import AlreadyExists, ApiError, Forbidden, NotFound
+from trainwright.api.kinds import SECRET
+from trainwright.api.objects import Obj
+from trainwright.cluster.protocol import Cluster
+from trainwright.jobs.diagnosis.errors import TrainJobDeleted, TrainJobFailed
+from trainwright.jobs.request.secret_variables import HUB_KEY
+from trainwright.jobs.request.train_request import TrainRequest
+from trainwright.jobs.request.variables import Variables
+from trainwright.jobs.state.identity import Identity
+from trainwright.jobs.state.label_values import label_value
+from trainwright.jobs.submit.owner_references import trainjob_reference
+
+_SUFFIX = "-credentials"
+_ADVICE = "grant create, patch and delete on secrets (`trainwright rbac --credentials`), or name a Secret of the cluster"
+_ENDED = (TrainJobFailed, TrainJobDeleted)
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class StepCredentials:
+    """Environment variables with their values, such as AWS_SECRET_ACCESS_KEY and HF_TOKEN."""
+
+    values: Mapping[str, str] = field(repr=False)
+
+    def __bool__(self) -> bool:
+        return bool(self.values)
+
+    def variables(self, identity: Identity) -> Variables:
+        """Return references to all values, as the setting `env` takes them."""
+        secret = secret_name(identity)
+        return {name: {"valueFrom": {"secretKeyRef": {"name": secret, "key": name}}} for name in sorted(self.values)}
+
+    def referred_to_by(self, request: TrainRequest, identity: Identity) -> TrainRequest:
+        """Return the request with the Secret where it names none: `hub_secret` for the hub's token, `store_secret` for the rest."""
+        named = {"hub_secret": HUB_KEY in self.values, "store_secret": bool(set(self.values) - {HUB_KEY})}
+        missing = {name: secret_name(identity) for name, has_values in named.items() if has_values and not getattr(request, name)}
+        return request.model_copy(update=missing) if missing else request
+
+
+def secret_name(identity: Identity) -> str:
+    """Return the name of a step's Secret: the same for each try, so that a retry finds what an earlier one has left."""
+    return f"{identity.name()}{_SUFFIX}"
+
+
+def ensure_credentials(cluster: Cluster, identity: Identity, namespace: str, credentials: StepCredentials) -> None:
+    """Create the Secret of a job that is about to be created or resumed, or renew its values. Raises ApiError."""
+    data = {name: base64.b64encode(value.encode()).decode() for name, value in credentials.values.items()}
+    labels = {
+        names.MANAGED_BY_LABEL: "trainwright",
+        names.RUN_LABEL: label_value(identity.run),
+        names.STEP_LABEL: label_value(identity.step),
+    }
+    metadata = {"name": secret_name(identity), "namespace": namespace, "labels": labels}
+    try:
+        try:
+            cluster.create({"apiVersion": "v1", "kind": "Secret", "type": "Opaque", "metadata": metadata, "data": data})
+        except AlreadyExists:
+            cluster.patch(SECRET, secret_name(identity), {"data": data}, namespace)
+    except Forbidden as error:
+        raise Forbidden(f"the Secret with the credentials cannot be written: {error.message}; {_ADVICE}") from error
+
+
+def set_credentials_owner(cluster: Cluster, identity: Identity, trainjob: Obj, credentials: StepCredentials) -> None:
+    """Make the job the owner of its step's Secret; writes it again if it was deleted with an earlier job. Raises ApiError."""
+    namespace = str(trainjob["metadata"]["namespace"])
+    patch = {"metadata": {"ownerReferences": [trainjob_reference(trainjob)]}}
+    try:
+        cluster.patch(SECRET, secret_name(identity), patch, namespace)
+    except NotFound:
+        ensure_credentials(cluster, identity, namespace, credentials)
+        cluster.patch(SECRET, secret_name(identity), patch, namespace)
+
+
+def delete_credentials(cluster: Cluster, identity: Identity, namespace: str) -> None:
+    """Delete a step's Secret after its job has ended. If that fails, a warning says so: the job's deletion removes it, too."""
+    try:
+        cluster.delete(SECRET, secret_name(identity), namespace)
+    except NotFound:
+        return
+    except ApiError as error:
+        log.warning("event=credentials_not_deleted name=%s error=%s", secret_name(identity), error.message)
+
+
+@contextmanager
+def credentials_until_end(
+    cluster: Cluster, identity: Identity, namespace: str, credentials: StepCredentials | None
+) -> Iterator[None]:
+    """Delete the step's Secret when the block returns or its job has failed; a job that may go on keeps it."""
+    try:
+        yield
+    except _ENDED:
+        if credentials:
+            delete_credentials(cluster, identity, namespace)
+        raise
+    if credentials:
+        delete_credentials(cluster, identity, namespace)

@@ -1,0 +1,132 @@
+"""The files of an evaluation on the workspace: the export restored for it, and its result collected from it.
+
+The local copy is compared with the export's manifest before and after the job, and restored again if it differs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import re
+from pathlib import Path
+from typing import Any
+
+from trainwright.checkpoints import Manifest, restore_checkpoint, verify_export
+from trainwright.checkpoints.errors import CheckpointError
+from trainwright.checkpoints.exported import open_export
+from trainwright.checkpoints.hf_trainer import training_state
+from trainwright.checkpoints.verify import folder_mismatch
+from trainwright.evaluation.loss_curve import loss_curve_html
+from trainwright.evaluation.summary import markdown_summary
+from trainwright.storage.errors import UnsafeFile
+from trainwright.storage.plain_files import read_plain
+from trainwright.storage.transfer import disk_errors, write_bytes
+from trainwright.workspace.deletion import mark_deleted, remove_tree
+from trainwright.workspace.layout import step_path
+from trainwright.workspace.run_record import DATASET, MODEL
+
+log = logging.getLogger(__name__)
+FOLDER = "evaluation"
+"""The subfolder of the run's folder for restored checkpoints and evaluation results."""
+RESULT, SUMMARY, CURVE = "result.json", "summary.md", "loss-curve.html"
+_COPY = "checkpoint"
+_MAX_RESULT_BYTES = 64 * 1024 * 1024
+
+
+def short_digest(digest: str) -> str:
+    """Return the part of an export's digest that names its evaluations. Raises CheckpointError for anything else."""
+    short = digest.removeprefix("sha256:")[:12]
+    if not re.fullmatch(r"[0-9a-f]{12}", short):  # it becomes a folder name
+        raise CheckpointError(f"{digest!r} is not the digest of an export; expected sha256: and 64 hexadecimal digits")
+    return short
+
+
+def restore(workspace: Path, *, uri: str, digest: str, folder: str, dataset_digest: str) -> dict[str, str]:
+    """Restore an export below `folder` of the workspace, or verify what is there. Returns `dataset_digest` and `model_digest`.
+
+    These are of the prepared inputs that the export's manifest names; `dataset_digest` is another dataset to evaluate on.
+    Raises CheckpointError, StorageError, WorkspaceError (a link in place of a folder).
+    """
+    within = step_path(workspace, folder)
+    manifest = _restore_or_verify(uri, digest, within / _COPY)
+    inputs = _inputs(manifest, uri, dataset_digest)
+    for kind in (DATASET, MODEL):  # mount points, as in the run's own folder
+        (within / kind).mkdir(exist_ok=True)
+    return inputs
+
+
+def collect(
+    workspace: Path, *, uri: str, digest: str, folder: str, written: str, about: dict[str, Any], with_curve: bool
+) -> dict[str, Any]:
+    """Return the result that the job has written to the file `written`, with `about`, `summary` and (unless it is empty) `loss_curve`.
+
+    Summary and loss curve are also written to files beside it. Raises CheckpointError, StorageError, WorkspaceError.
+    """
+    within = step_path(workspace, folder)
+    manifest = open_export(uri, digest).manifest
+    if mismatch := folder_mismatch(within / _COPY, manifest):
+        raise CheckpointError(f"{within / _COPY} was changed while it was evaluated: {mismatch}; evaluate it again")
+    result = _read(within / written)
+    _write_if_new(within / RESULT, json.dumps(result, ensure_ascii=False, indent=2).encode() + b"\n")
+    summarized = _summarize({**result, **about}, within)
+    return summarized if with_curve else {**summarized, "loss_curve": ""}
+
+
+def _restore_or_verify(uri: str, digest: str, target: Path) -> Manifest:
+    if target.is_symlink() or not target.is_dir():
+        return restore_checkpoint(uri, target, digest=digest)
+    manifest = verify_export(uri, digest=digest)
+    mismatch = folder_mismatch(target, manifest)
+    if not mismatch:
+        return manifest
+    log.warning("event=restored_checkpoint_differs path=%s reason=%r", target, mismatch)
+    with disk_errors(target):
+        remove_tree(mark_deleted(target))
+    return restore_checkpoint(uri, target, digest=digest)
+
+
+def _inputs(manifest: Manifest, uri: str, dataset_digest: str) -> dict[str, str]:
+    origin = manifest.metadata.get("origin")
+    known = {**(origin if isinstance(origin, dict) else {}), **({"dataset": dataset_digest} if dataset_digest else {})}
+    inputs = {f"{kind}_digest": str(known.get(kind) or "") for kind in ("dataset", "model")}
+    if missing := [kind for kind in ("dataset", "model") if not inputs[f"{kind}_digest"]]:
+        raise CheckpointError(
+            f"{uri}: the manifest does not record the {' and '.join(missing)}, so the checkpoint cannot be evaluated; "
+            "export it from a run with a prepared dataset and model"
+        )
+    return inputs
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        result = json.loads(read_plain(path, _MAX_RESULT_BYTES, path.parent))
+    except (OSError, UnsafeFile, ValueError, RecursionError) as error:
+        raise CheckpointError(f"the evaluation job succeeded but wrote no valid result to {path}: {error}") from error
+    match result:
+        case {"before": {"loss": int() | float()}, "after": {"loss": int() | float()}}:
+            return dict(result)
+        case _:
+            raise CheckpointError(f"the evaluation job succeeded but its result in {path} has no losses before and after")
+
+
+def _write_if_new(path: Path, content: bytes) -> None:
+    with contextlib.suppress(OSError, UnsafeFile):
+        if read_plain(path, len(content), path.parent) == content:
+            return
+    write_bytes(path, content)
+
+
+def _summarize(result: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """Add summary and loss curve to the result, and write them to files beside it."""
+    history = training_state(folder / "checkpoint").get("log_history")
+    before, after = result["before"]["loss"], result["after"]["loss"]
+    try:
+        curve = loss_curve_html(history if isinstance(history, list) else [], before, after)
+    except ValueError:  # no loss was logged
+        curve = ""
+    texts = {SUMMARY: markdown_summary(result), CURVE: curve}
+    for name, text in texts.items():
+        if text:
+            write_bytes(folder / name, text.encode())
+    return {**result, "summary": texts[SUMMARY], "loss_curve": curve}

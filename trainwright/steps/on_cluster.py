@@ -1,0 +1,137 @@
+"""Does the steps of a run on its workspace in pods that mount it: each step is a small TrainJob of the runtime workspace-step.
+
+The job has the guarantees of a training: a retry adopts it, a cancellation stops it, and credentials are a Secret of its own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from trainwright.api.errors import NotFound
+from trainwright.api.kinds import TRAINJOB
+from trainwright.api.objects import name_of, namespace_of, uid_of
+from trainwright.cluster.protocol import Cluster
+from trainwright.jobs import EventPrinter, Identity, TrainRequest
+from trainwright.jobs.diagnosis.errors import TrainJobFailed
+from trainwright.jobs.logs.results import results_of
+from trainwright.jobs.request.training_program import escape_expansion
+from trainwright.jobs.request.workspace import Workspace
+from trainwright.jobs.submit.step_credentials import StepCredentials
+from trainwright.jobs.wait.run import CancelHandler, run_to_end
+from trainwright.jobs.wait.step import waiting_of
+from trainwright.steps.failed_step import RemoteStepFailed, error_of
+from trainwright.steps.workspace_program import ERROR, RESULT
+
+RUNTIME = "workspace-step"
+MOUNT = "/trainwright/workspace"
+JOB_SETTINGS = (
+    "runtime",
+    "runtime_kind",
+    "image",
+    "env",
+    "resources_per_node",
+    "labels",
+    "annotations",
+    "queue_name",
+    "priority_class",
+    "node_selector",
+    "tolerations",
+    "affinity",
+    "queue_timeout_seconds",
+    "start_timeout_seconds",
+    "run_timeout_seconds",
+    "lost_node_timeout_seconds",
+    "on_cancel",
+    "waiter_lease_seconds",
+)
+"""The settings of TrainRequest that the job of a step takes."""
+_ASKED_DIFFERENTLY = ("retire-run",)
+"""Steps whose arguments a retry may have changed, so that the job of the earlier try is no answer to it."""
+_VOLUME = "claim"
+
+
+@dataclass(frozen=True)
+class ClusterSteps:
+    """Steps in pods of `cluster`, on the claim that `workspace` names (`pvc://CLAIM[/FOLDER]`).
+
+    `identity` is that of the orchestrator's step, `was` are those that it had before it was cleared, `settings` are of JOB_SETTINGS.
+    """
+
+    cluster: Cluster
+    workspace: Workspace
+    identity: Identity
+    namespace: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    credentials: StepCredentials | None = None
+    was: Sequence[Identity] = ()
+    event_printer: EventPrinter | None = None
+    on_signal: CancelHandler | None = None
+
+    def __call__(self, step: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the result of a step of `workspace_steps.STEPS`.
+
+        Raises RemoteStepInvalid, RemoteStepFailed, and the errors of `run_to_end`.
+        """
+        once = f"-{_digest(arguments)}" if step in _ASKED_DIFFERENTLY else ""
+        identity, *was = (replace(one, step=f"{one.step}-{step}{once}") for one in (self.identity, *self.was))
+        request = self._request(step, arguments, identity)
+        for is_last in (False, True):
+            try:
+                trainjob = self._run(request, identity, was)
+            except TrainJobFailed as error:
+                report = results_of(self.cluster, error.trainjob)
+                if isinstance(report, dict) and isinstance(report.get(ERROR), dict):
+                    raise error_of(report[ERROR], f"TrainJob {name_of(error.trainjob)}") from error
+                raise
+            report = results_of(self.cluster, trainjob)
+            if isinstance(report, dict) and isinstance(report.get(RESULT), dict):
+                return dict(report[RESULT])
+            if not is_last:  # it ended long ago, and its log is gone: every step may be done twice
+                self._delete(trainjob)
+        raise RemoteStepFailed(f"TrainJob {namespace_of(trainjob)}/{name_of(trainjob)} succeeded, but its log has no result")
+
+    def _request(self, step: str, arguments: Mapping[str, Any], identity: Identity) -> TrainRequest:
+        mount = {"name": _VOLUME, "mountPath": MOUNT, **({"subPath": self.workspace.path} if self.workspace.path else {})}
+        env = dict(self.settings.get("env") or {}) | (self.credentials.variables(identity) if self.credentials else {})
+        return TrainRequest.from_parameters(
+            {
+                "runtime": RUNTIME,
+                **{name: value for name, value in self.settings.items() if name in JOB_SETTINGS and value is not None},
+                "env": env,
+                "args": [step, escape_expansion(_text_of(arguments))],
+                "volumes": [{"name": _VOLUME, "persistentVolumeClaim": {"claimName": self.workspace.claim}}],
+                "volume_mounts": [mount],
+                "logs": "0",
+            }
+        )
+
+    def _run(self, request: TrainRequest, identity: Identity, was: Sequence[Identity]) -> Any:
+        printer = self.event_printer or EventPrinter(lambda _line: None)
+        return run_to_end(
+            self.cluster,
+            request,
+            identity,
+            self.namespace,
+            previous_identities=was,
+            preemption_budget=request.preemption_budget,
+            credentials=self.credentials,
+            **waiting_of(request, printer, on_signal=self.on_signal),
+        )
+
+    def _delete(self, trainjob: Any) -> None:
+        try:
+            self.cluster.delete(TRAINJOB, name_of(trainjob), namespace_of(trainjob), uid=uid_of(trainjob))
+        except NotFound:
+            return
+
+
+def _text_of(arguments: Mapping[str, Any]) -> str:
+    return json.dumps(dict(arguments), sort_keys=True)
+
+
+def _digest(arguments: Mapping[str, Any]) -> str:
+    return hashlib.sha256(_text_of(arguments).encode()).hexdigest()[:8]
