@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from trainwright.operators.errors import fail_fast
-from trainwright.operators.rendered_values import parse_flag
+from trainwright.operators.hook import TrainwrightHook
+from trainwright.operators.rendered_values import parse_flag, parse_number
 from trainwright.operators.workspace_operator import WorkspaceOperator
 
 
@@ -18,6 +19,9 @@ class ExportCheckpointOperator(WorkspaceOperator):
     :param supersede: publish also if the run has another export of this step with other files.
     :param best_metric: logged metric that chooses the run's best export, which `best.json` names.
     :param greater_is_better: whether a greater `best_metric` is better.
+    :param beside: TrainJob that is still training, as TrainJobOperator(wait_for_completion=False) returns it: its newest complete
+        checkpoint is exported again and again, until it has ended and the last one is exported.
+    :param every_seconds: seconds between two exports beside the training.
     :param workspace: claim with the workspace, pvc://CLAIM[/FOLDER], which pods mount if the worker does not.
     :param workspace_path: where the worker mounts the workspace; empty if it does not.
     :param runs_on: worker, cluster (in a pod that mounts the claim, so that the worker needs neither the volume nor the room), or
@@ -39,6 +43,8 @@ class ExportCheckpointOperator(WorkspaceOperator):
         "supersede",
         "best_metric",
         "greater_is_better",
+        "beside",
+        "every_seconds",
         *WorkspaceOperator.template_fields,
     )
 
@@ -51,19 +57,24 @@ class ExportCheckpointOperator(WorkspaceOperator):
         supersede: bool | str = False,
         best_metric: str = "eval_loss",
         greater_is_better: bool | str = False,
+        beside: str = "",
+        every_seconds: float | str = 600,
         **kwargs: Any,
     ):
         super().__init__(**kwargs)
         self.export_uri, self.trainjob, self.resumable, self.supersede = export_uri, trainjob, resumable, supersede
         self.best_metric, self.greater_is_better = best_metric, greater_is_better
+        self.beside, self.every_seconds = beside, every_seconds
 
     @fail_fast()
     def execute(self, context: Any) -> Any:
+        from trainwright.steps.export_beside import export_beside
+
         self.check_places(export_uri=self.export_uri)
         run = self.run_arguments(context)
         arguments = {
             "export_uri": self.export_uri,
-            "trainjob": self.trainjob,
+            "trainjob": self.trainjob or self.beside,
             "resumable": parse_flag("resumable", self.resumable),
             "supersede": parse_flag("supersede", self.supersede),
             "best_metric": self.best_metric,
@@ -71,4 +82,10 @@ class ExportCheckpointOperator(WorkspaceOperator):
             "run": {name: run[name] for name in ("run_id", "map_index")},
         }
         with self.steps(context) as steps:
-            return steps("export-checkpoint", arguments)
+            if not self.beside:
+                return steps("export-checkpoint", arguments)
+            every = parse_number("every_seconds", self.every_seconds)
+            cluster = TrainwrightHook(self.conn_id).get_conn()
+            return export_beside(
+                cluster, self.beside, self.namespace or cluster.default_namespace, steps, arguments, every_seconds=every
+            )

@@ -19,7 +19,7 @@ from trainwright.storage.errors import StorageError
 from trainwright.storage.uri import StorageUri
 
 pytestmark = pytest.mark.slow
-KILLS = 500 if os.environ.get("TRAINWRIGHT_CHAOS") else 60
+KILLS = 500 if os.environ.get("TRAINWRIGHT_CHAOS") else 30
 EXPORTS = """
 import sys
 from pathlib import Path

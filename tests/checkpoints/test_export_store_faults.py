@@ -29,7 +29,7 @@ from trainwright.storage.objects import connection as object_connection
 
 pytestmark = pytest.mark.medium
 LARGE = os.urandom(14 * 1024 * 1024)
-SCHEDULES = 2000 if os.environ.get("TRAINWRIGHT_CHAOS") else 100
+SCHEDULES = 2000 if os.environ.get("TRAINWRIGHT_CHAOS") else 40
 
 
 @pytest.fixture

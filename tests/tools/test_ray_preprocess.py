@@ -185,28 +185,30 @@ def test_many_rows_keep_their_order_and_give_the_same_bytes_twice(ray: Path, wor
     assert not processes_of(workspace)
 
 
+UNUSABLE: list[tuple[str | bytes, dict[str, Any], str]] = [
+    ('{"text": "a"}\n{"text": \n', {}, "a.jsonl, line 2: not JSON: "),
+    ('{"text": "a"}\n["list"]\n', {}, "a.jsonl, line 2: the row is a list, not an object"),
+    (b'{"text": "\xff"}\n', {}, "a.jsonl, line 1: not UTF-8"),
+    (
+        '{"text": "a"}\n',
+        {"columns": {"p": "texts"}},
+        "there is no column 'texts', which columns names for 'p'; did you mean text",
+    ),
+    (
+        '{"text": "a"}\n',
+        {"transform": "def f(row):\n    raise ValueError('größer')\n"},
+        "line 1: f raised ValueError: größer",
+    ),
+    ('{"text": "a"}\n', {"transform": "def f(row):\n    return 5\n"}, "f returned a int; expected a row, or None"),
+    ("", {}, "no row is left of 0"),
+    ('{"text": ""}\n', {}, "no row is left of 1: 1 empty"),
+]
+CASES = UNUSABLE if os.environ.get("TRAINWRIGHT_CHAOS") else UNUSABLE[::3]
+"""Each starts Ray, for six seconds."""
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("content", "options", "expected"),
-    [
-        ('{"text": "a"}\n{"text": \n', {}, "a.jsonl, line 2: not JSON: "),
-        ('{"text": "a"}\n["list"]\n', {}, "a.jsonl, line 2: the row is a list, not an object"),
-        (b'{"text": "\xff"}\n', {}, "a.jsonl, line 1: not UTF-8"),
-        (
-            '{"text": "a"}\n',
-            {"columns": {"p": "texts"}},
-            "there is no column 'texts', which columns names for 'p'; did you mean text",
-        ),
-        (
-            '{"text": "a"}\n',
-            {"transform": "def f(row):\n    raise ValueError('größer')\n"},
-            "line 1: f raised ValueError: größer",
-        ),
-        ('{"text": "a"}\n', {"transform": "def f(row):\n    return 5\n"}, "f returned a int; expected a row, or None"),
-        ("", {}, "no row is left of 0"),
-        ('{"text": ""}\n', {}, "no row is left of 1: 1 empty"),
-    ],
-)
+@pytest.mark.parametrize(("content", "options", "expected"), CASES)
 def test_rows_that_cannot_be_used_are_named(
     ray: Path, workspace: Path, content: str | bytes, options: dict[str, Any], expected: str
 ) -> None:

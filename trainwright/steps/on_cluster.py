@@ -49,8 +49,8 @@ JOB_SETTINGS = (
     "waiter_lease_seconds",
 )
 """The settings of TrainRequest that the job of a step takes."""
-_ASKED_DIFFERENTLY = ("retire-run",)
-"""Steps whose arguments a retry may have changed, so that the job of the earlier try is no answer to it."""
+_ASKED_DIFFERENTLY = ("export-beside", "retire-run")
+"""Steps whose arguments differ from call to call, each of which is a job of its own."""
 _VOLUME = "claim"
 
 

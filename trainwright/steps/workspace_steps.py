@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from trainwright.checkpoints import ExportOptions, Metric
+from trainwright.checkpoints.errors import NoCheckpoint
 from trainwright.initializers import DatasetOptions
 from trainwright.steps import evaluation_files
 from trainwright.steps.export import export_run_checkpoint
@@ -60,6 +61,14 @@ def _export_checkpoint(workspace: Path, given: Arguments) -> dict[str, Any]:
     return {"uri": exported.uri, "digest": exported.digest, "step": manifest.step, "bytes": manifest.size}
 
 
+def _export_beside(workspace: Path, given: Arguments) -> dict[str, Any]:
+    """Empty as long as there is no complete checkpoint; `look` only tells one look from the next."""
+    try:
+        return _export_checkpoint(workspace, given)
+    except NoCheckpoint:
+        return {}
+
+
 def _retire(workspace: Path, given: Arguments) -> dict[str, Any]:
     return {"deleted": retire_folder(workspace, **given)}
 
@@ -68,6 +77,7 @@ STEPS: dict[str, Callable[[Path, Arguments], dict[str, Any]]] = {
     "initialize-dataset": _initialize_dataset,
     "initialize-model": _initialize_model,
     "export-checkpoint": _export_checkpoint,
+    "export-beside": _export_beside,
     "restore-for-evaluation": lambda workspace, given: evaluation_files.restore(workspace, **given),
     "collect-evaluation": lambda workspace, given: evaluation_files.collect(workspace, **given),
     "retire-run": _retire,

@@ -1,0 +1,83 @@
+"""Exports beside a training: again and again while it goes on, and the last one when it has ended."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from trainwright.api.kinds import TRAINJOB
+from trainwright.checkpoints.errors import NoCheckpoint
+from trainwright.controlplane.embedded import EmbeddedCluster
+from trainwright.steps.export_beside import export_beside
+from trainwright.steps.workspace_steps import HereSteps
+
+ARGUMENTS = {"export_uri": "s3://exports"}
+
+
+@pytest.fixture
+def trainjob(cluster: EmbeddedCluster) -> dict[str, Any]:
+    spec = {"runtimeRef": {"name": "torch-distributed"}}
+    metadata = {"name": "job", "namespace": "default"}
+    return cluster.create({"apiVersion": TRAINJOB.api_version, "kind": "TrainJob", "metadata": metadata, "spec": spec})
+
+
+def exporting(cluster: EmbeddedCluster, steps: Any, every_seconds: float = 0.01) -> dict[str, Any]:
+    return export_beside(cluster, "job", "default", steps, ARGUMENTS, every_seconds=every_seconds, poll_seconds=0.01)
+
+
+@pytest.mark.parametrize("end", ["Complete", "Failed"])
+def test_every_checkpoint_until_the_job_has_ended_and_then_the_last(
+    cluster: EmbeddedCluster, trainjob: dict[str, Any], set_status: Callable[..., Any], end: str
+) -> None:
+    asked: list[tuple[str, Any]] = []
+
+    def steps(step: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        asked.append((step, arguments.get("look")))
+        if len(asked) == 3:
+            set_status(trainjob, end)
+        return {} if len(asked) == 1 else {"step": len(asked), "uri": "s3://exports/x"}
+
+    assert exporting(cluster, steps)["step"] == 4
+    assert asked == [("export-beside", 1), ("export-beside", 2), ("export-beside", 3), ("export-checkpoint", None)]
+
+
+def test_between_two_exports_is_the_time_that_was_asked_for(
+    cluster: EmbeddedCluster, trainjob: dict[str, Any], set_status: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    get, polls = cluster.get, list[int]()
+
+    def counted(*args: Any, **more: Any) -> Any:
+        polls.append(len(polls))
+        return get(*args, **more)
+
+    monkeypatch.setattr(cluster, "get", counted)
+
+    def steps(step: str, _arguments: Mapping[str, Any]) -> dict[str, Any]:
+        if step == "export-beside":
+            set_status(trainjob, "Complete")
+        return {"step": 1, "uri": "u"}
+
+    exporting(cluster, steps, every_seconds=0.05)
+    assert len(polls) == 6
+
+
+def test_a_job_that_is_gone_has_ended(cluster: EmbeddedCluster) -> None:
+    assert exporting(cluster, lambda step, _arguments: {"did": step}) == {"did": "export-checkpoint"}
+
+
+def test_no_checkpoint_yet_is_no_error_beside_the_training_but_one_at_its_end(tmp_path: Path) -> None:
+    arguments = {
+        "export_uri": f"file://{tmp_path}/exports",
+        "trainjob": "",
+        "resumable": True,
+        "supersede": False,
+        "best_metric": "eval_loss",
+        "greater_is_better": False,
+        "run": {"run_id": "r", "map_index": -1},
+    }
+    assert HereSteps(tmp_path)("export-beside", {**arguments, "look": 1}) == {}
+    with pytest.raises(NoCheckpoint):
+        HereSteps(tmp_path)("export-checkpoint", arguments)
