@@ -6,12 +6,12 @@ SOURCES := trainwright components operators pipelines dags quickstart docs tests
 # Precompiled bytecode halves the startup time; see deploy/laptop/install.sh.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help finetune retrain-demo test test-fast test-slow goldens behaviour conformance chaos fuzz bench docs components interfaces coverage lint typecheck format clean clean-runs
+.PHONY: help finetune retrain-demo test test-fast test-slow goldens behaviour conformance airflow-matrix chaos fuzz bench docs components interfaces coverage lint typecheck format clean clean-runs
 
 help:
 	@echo "make finetune [NAME=..] [MODEL=hf://org/name|path] [DATASET=..] [EXPORT=file:///..] [SETTINGS=json] [KEEP=1] [ORCHESTRATOR=airflow]"
 	@echo "make retrain-demo"
-	@echo "make test | test-fast | test-slow | goldens | behaviour | conformance | chaos | fuzz | bench | docs | components | interfaces | coverage | lint | format | clean | clean-runs"
+	@echo "make test | test-fast | test-slow | goldens | behaviour | conformance | airflow-matrix | chaos | fuzz | bench | docs | components | interfaces | coverage | lint | format | clean | clean-runs"
 
 # Passed by the environment and unexpanded: no shell sees them, and neither does a list of processes.
 INPUTS := NAME MODEL DATASET EXPORT SETTINGS ORCHESTRATOR KEEP
@@ -53,6 +53,10 @@ conformance: .venv/.ready-dev
 # Coverage of the fast tests, as a report without a threshold.
 coverage: .venv/.ready-dev
 	$(PY) -m pytest -q -m "not slow and not medium" --cov --cov-report=term:skip-covered $(ARGS)
+
+# What may happen to a task under a real Airflow, every scene twenty times: about two hours. ARGS: such as -k triggerer.
+airflow-matrix: .venv/.ready-dev
+	TRAINWRIGHT_ROUNDS=20 $(PY) -m pytest tests/e2e/test_airflow_matrix.py $(ARGS)
 
 # Fault and property tests with many more cases; not part of CI.
 chaos: .venv/.ready-dev

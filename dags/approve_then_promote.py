@@ -1,7 +1,8 @@
 """The DAG `trainwright_approve_then_promote`: a person decides whether a retrained model becomes the champion.
 
-It runs when the DAG `trainwright_retraining` has published a checkpoint, or by hand with the URI and digest of any export. The task
-`approve` waits for an answer in Airflow's page of required actions; without one in a week, and after a rejection, nothing is promoted.
+It runs when a DAG of retraining has published a checkpoint and not decided about it (its parameter `rule` is never), or by hand with
+the URI and digest of any export. The task `approve` waits for an answer in Airflow's page of required actions; without one in a week,
+and after a rejection, nothing is promoted.
 """
 
 from __future__ import annotations
@@ -12,10 +13,10 @@ from typing import Any
 from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk import DAG, Param, task
 
-from trainwright.example_dags.scheduled_retraining import MODEL
+from trainwright.example_dags.retraining import MODEL, VARIABLE
 from trainwright.operators import PromoteModelOperator
+from trainwright.operators.values.airflow_api import AirflowSkipException
 
-VARIABLE = "trainwright_retraining"
 ANSWER_WITHIN = timedelta(days=7)
 PARAMETERS = {
     "checkpoint_uri": Param("", type="string", description="export to promote; empty: the one that was published"),
@@ -54,13 +55,15 @@ with DAG(
 
     @task
     def candidate(*, params: Any = None, triggering_asset_events: Any = None) -> dict[str, Any]:
-        """The export to decide about: that of the parameters, else the one that was published last."""
+        """The export to decide about: that of the parameters, else the one that was published last and not decided about."""
         known = dict.fromkeys(("run", "step", "loss_before", "loss_after"), "")
         if params["checkpoint_uri"]:
             return {**known, "checkpoint": params["checkpoint_uri"], "manifest": params["checkpoint_digest"]}
         events = [event for event in (triggering_asset_events or {}).get(MODEL, []) if event.extra.get("checkpoint")]
         if not events:
             raise ValueError("checkpoint_uri: set the export to promote; no asset event has started this run")
+        if "promoted" in events[-1].extra:
+            raise AirflowSkipException(f"{events[-1].extra['checkpoint']} was decided about by the run that trained it")
         return {**known, **events[-1].extra}
 
     approve = ApprovalOperator(task_id="approve", subject=SUBJECT, body=BODY, response_timeout=ANSWER_WITHIN)

@@ -7,17 +7,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from airflow.sdk import Param
+from airflow.sdk import Param, task
 
 from trainwright.operators import (
     EvaluateOperator,
     ExportCheckpointOperator,
     InitializeDatasetOperator,
     InitializeModelOperator,
+    PromoteModelOperator,
     StartRunOperator,
     TrainJobOperator,
 )
-from trainwright.operators.settings import EVALUATION_SETTINGS, SETTINGS
+from trainwright.operators.values.settings import EVALUATION_SETTINGS, SETTINGS
 
 RETRIES = int(os.environ.get("TRAINWRIGHT_RETRIES", "0"))
 """Retries of every task, read when the DAG is parsed: they cannot be a parameter of a run."""
@@ -112,28 +113,51 @@ class Chain:
     start: StartRunOperator
     dataset: InitializeDatasetOperator
     model: InitializeModelOperator
-    training: TrainJobOperator
+    training: Any
+    """A TrainJobOperator, or a mapped TrainTrialOperator."""
     export: ExportCheckpointOperator
     evaluation: EvaluateOperator
 
 
-def training_chain(setting: Callable[[str], str]) -> Chain:
-    """Create the tasks in the current DAG, without dependencies. `setting` returns the template of a setting of PARAMETERS."""
-    started = "{{ ti.xcom_pull('start-run')['%s'] }}"
-    run_id = started % "run_id"
-    every: dict[str, Any] = {"retries": RETRIES} if RETRIES else {}
-    on_cluster: dict[str, Any] = {"namespace": setting("namespace"), "conn_id": setting("conn_id")}
-    credentials: dict[str, Any] = {"store_conn_id": setting("store_conn_id"), "hub_conn_id": setting("hub_conn_id")}
-    on_workspace: dict[str, Any] = {
-        "run_id": run_id,
-        "workspace": started % "workspace",
-        "workspace_path": started % "path",
+STARTED = "{{ ti.xcom_pull('start-run')['%s'] }}"
+"""Template of a result of the first task: run_id, workspace, path."""
+
+
+def every_task() -> dict[str, Any]:
+    """What all tasks have in common."""
+    return {"retries": RETRIES} if RETRIES else {}
+
+
+def workspace_settings(setting: Callable[[str], str]) -> dict[str, Any]:
+    """What all tasks on the workspace of the run have in common."""
+    return {
+        "run_id": STARTED % "run_id",
+        "workspace": STARTED % "workspace",
+        "workspace_path": STARTED % "path",
         "runs_on": setting("runs_on"),
         "job": setting("job"),
-        **credentials,
-        **on_cluster,
-        **every,
+        "store_conn_id": setting("store_conn_id"),
+        "hub_conn_id": setting("hub_conn_id"),
+        "namespace": setting("namespace"),
+        "conn_id": setting("conn_id"),
+        **every_task(),
     }
+
+
+def training_chain(
+    setting: Callable[[str], str],
+    *,
+    train: Callable[..., Any] = TrainJobOperator,
+    trained: str = "train",
+    trial_index: str | int = -1,
+) -> Chain:
+    """Create the tasks in the current DAG, without dependencies. `setting` returns the template of a setting of PARAMETERS.
+
+    `train` creates the task of the training from the arguments of TrainJobOperator. `trained` is the task whose result names the
+    TrainJob to export, and `trial_index` the trial of a sweep that this is.
+    """
+    run_id, every, on_workspace = STARTED % "run_id", every_task(), workspace_settings(setting)
+    on_cluster: dict[str, Any] = {"namespace": setting("namespace"), "conn_id": setting("conn_id")}
     evaluated: dict[str, Any] = {
         name: setting(name) for name in EVALUATION_SETTINGS if name not in ("image", "resources_per_node")
     }
@@ -164,9 +188,9 @@ def training_chain(setting: Callable[[str], str]) -> Chain:
             model_uri=setting("model_uri"),
             **on_workspace,
         ),
-        TrainJobOperator(
+        train(
             task_id="train",
-            workspace=started % "workspace",
+            workspace=STARTED % "workspace",
             run_id=run_id,
             dataset_uri=setting("dataset_uri"),
             model_uri=setting("model_uri"),
@@ -174,14 +198,17 @@ def training_chain(setting: Callable[[str], str]) -> Chain:
             model_digest="{{ ti.xcom_pull('initialize-model')['digest'] }}",
             export_uri=setting("export_uri"),
             **training,
+            store_conn_id=setting("store_conn_id"),
+            hub_conn_id=setting("hub_conn_id"),
             **on_cluster,
             **every,
         ),
         ExportCheckpointOperator(
             task_id="export-checkpoint",
             export_uri=setting("export_uri"),
-            trainjob="{{ ti.xcom_pull('train')['trainjob'] }}",
+            trainjob=f"{{{{ ti.xcom_pull('{trained}')['trainjob'] }}}}",
             resumable=setting("resumable"),
+            trial_index=trial_index,
             **on_workspace,
         ),
         EvaluateOperator(
@@ -194,6 +221,7 @@ def training_chain(setting: Callable[[str], str]) -> Chain:
             sample_row=setting("sample_row"),
             max_rows=setting("max_evaluation_rows"),
             retention=setting("retention"),
+            trial_index=trial_index,
             tasks=setting("evaluation_tasks"),
             few_shot=setting("few_shot"),
             task_limit=setting("task_limit"),
@@ -201,3 +229,38 @@ def training_chain(setting: Callable[[str], str]) -> Chain:
             **on_workspace,
         ),
     )
+
+
+PROMOTION = {
+    "promote": Param(
+        "better", type="string", enum=["", "better", "always"], description="when to promote the export to champion; empty: never"
+    ),
+    "promote_metric": Param(
+        "loss", type="string", description="figure of the evaluation by which it is compared with the champion"
+    ),
+}
+
+
+def promotion(setting: Callable[[str], str], greater_is_better: str | bool = False) -> Any:
+    """Create the task `promote` in the current DAG, and return the one before it, which skips it if `promote` is empty."""
+    promote = PromoteModelOperator(
+        task_id="promote",
+        export_uri=setting("export_uri"),
+        checkpoint_uri="{{ ti.xcom_pull('export-checkpoint')['uri'] }}",
+        checkpoint_digest="{{ ti.xcom_pull('export-checkpoint')['digest'] }}",
+        evaluation="{{ ti.xcom_pull('evaluate')['evaluation'] }}",
+        rule=setting("promote"),
+        metric=setting("promote_metric"),
+        greater_is_better=greater_is_better,
+        store_conn_id=setting("store_conn_id"),
+        **every_task(),
+    )
+    wanted = is_set.override(task_id="whether-to-promote")(setting("promote"))
+    wanted >> promote
+    return wanted
+
+
+@task.short_circuit
+def is_set(value: str) -> bool:
+    """Whether a parameter is set; else the tasks after this one are skipped."""
+    return bool(value)

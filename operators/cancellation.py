@@ -6,18 +6,18 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from trainwright.operators.task_identity import earlier_identities
-from trainwright.operators.task_state import TaskId
+from trainwright.operators.values.task_identity import earlier_identities
+from trainwright.operators.values.task_state import TaskId
 
 log = logging.getLogger(__name__)
 ANSWER_SECONDS = 3.0
 """How long Airflow is asked what became of the task, before its job is stopped in any case."""
 
 
-def on_signal(context: Any, on_cancel: str) -> Callable[[Any, Any], str]:
+def on_signal(context: Any, on_cancel: str, *, durable: bool = True) -> Callable[[Any, Any], str]:
     """Returns a handler for the job when the worker gets SIGTERM. It depends on the state of the task in Airflow.
 
-    * Running, with a retry left: only the worker ends, so the job keeps running and the retry adopts it.
+    * Running, with a retry left: only the worker ends, so the job keeps running and the retry adopts it, if the task is `durable`.
     * Cleared: the job is superseded, and the next try starts a new one. This includes a job with `keep`, because two jobs
       would write to one workspace.
     * Anything else (marked failed or succeeded, no retry left, state unknown): the job is stopped. Between SIGTERM and SIGKILL
@@ -29,7 +29,7 @@ def on_signal(context: Any, on_cancel: str) -> Callable[[Any, Any], str]:
         from trainwright.jobs.wait.cancel import CancelPolicy, cancel_owned_job, suspend_job
 
         state = TaskId.of(context).state_within(ANSWER_SECONDS)
-        if state == "running" and int(ti.try_number) <= int(getattr(ti, "max_tries", 0) or 0):
+        if durable and state == "running" and int(ti.try_number) <= int(getattr(ti, "max_tries", 0) or 0):
             return "it keeps running, and the retry of this task adopts it"
         if state == "restarting" and on_cancel in (CancelPolicy.suspend, CancelPolicy.keep):
             suspend_job(cluster, trainjob, superseded=True)
@@ -70,3 +70,27 @@ def stop_superseded_jobs(cluster: Any, identity: Any, namespace: str, on_cancel:
         if is_running and annotations_of(trainjob).get(names.OWNER_ANNOTATION) in owners:
             result = cancel_owned_job(job_cluster, trainjob, policy)
             log.info("stopped a job from before the clear name=%s: %s", name_of(trainjob), result)
+
+
+def stop_previous_try(cluster: Any, identity: Any, namespace: str, on_cancel: str) -> None:
+    """Stop the job of the previous try, so that this one submits a job of its own. A job that has succeeded is not adopted either.
+
+    For a task that is not durable. Raises ApiError, so that two jobs never run at once.
+    """
+    from trainwright.api import names
+    from trainwright.api.conditions import is_finished, is_true
+    from trainwright.api.kinds import TRAINJOB
+    from trainwright.api.objects import is_deleting, name_of, namespace_of, uid_of
+    from trainwright.jobs.submit.job_lookup import find_job
+    from trainwright.jobs.wait.cancel import CancelPolicy, cancel_owned_job
+
+    found = find_job(cluster, identity, namespace)
+    if found is None or is_deleting(found.trainjob) or is_true(found.trainjob, "Failed"):
+        return
+    job_cluster, trainjob = found
+    superseded = {"metadata": {"uid": uid_of(trainjob), "annotations": {names.SUPERSEDED_ANNOTATION: "true"}}}
+    job_cluster.patch(TRAINJOB, name_of(trainjob), superseded, namespace_of(trainjob))
+    if not is_finished(trainjob):
+        policy = CancelPolicy.delete if on_cancel == CancelPolicy.delete else CancelPolicy.suspend
+        result = cancel_owned_job(job_cluster, trainjob, policy)
+        log.info("stopped the job of the previous try name=%s: %s", name_of(trainjob), result)

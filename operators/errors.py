@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from airflow.sdk.exceptions import AirflowFailException
+from trainwright.operators.values.airflow_api import AirflowFailException, AirflowSkipException
 
 
 class NonRetryableError(AirflowFailException):
@@ -20,11 +20,17 @@ class NonRetryableError(AirflowFailException):
 
 @contextmanager
 def fail_fast() -> Iterator[None]:
-    """Fail without retries on errors that every retry would repeat (out of memory, a missing image, a missing permission)."""
+    """Fail without retries on errors that every retry would repeat (out of memory, a missing image, a missing permission).
+
+    A trial that was stopped early has not failed: Airflow shows its task as skipped.
+    """
+    from trainwright.jobs.diagnosis.errors import StoppedEarly
     from trainwright.jobs.diagnosis.exit_codes import is_permanent
 
     try:
         yield
+    except StoppedEarly as error:
+        raise AirflowSkipException(str(error)) from error
     except Exception as error:
         if is_permanent(error):
             raise NonRetryableError(error) from error

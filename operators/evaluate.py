@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from trainwright.operators import cancellation
 from trainwright.operators.errors import fail_fast
 from trainwright.operators.hook import TrainwrightHook
-from trainwright.operators.literal_secrets import reject_literal_secrets
-from trainwright.operators.rendered_values import parse_texts
-from trainwright.operators.settings import EVALUATION_SETTINGS
-from trainwright.operators.task_identity import earlier_identities, task_identity
+from trainwright.operators.values.credentials import step_credentials
+from trainwright.operators.values.literal_secrets import reject_literal_secrets
+from trainwright.operators.values.rendered_values import parse_texts
+from trainwright.operators.values.settings import EVALUATION_SETTINGS
+from trainwright.operators.values.task_identity import earlier_identities, task_identity
 from trainwright.operators.workspace_operator import WorkspaceOperator
 
 
@@ -27,6 +29,7 @@ class EvaluateOperator(WorkspaceOperator):
     :param few_shot: examples before each question of these tasks; -1 takes the task's own.
     :param task_limit: first questions of each task to ask; 0 asks all.
     :param retention: folders of earlier runs kept on the workspace: always, or keep=N of the finished runs.
+    :param trial_index: number of the trial of a sweep, as PickTrialOperator returns it; -1 outside of sweeps.
     :param image: of the evaluation, as in TrainJobOperator, like env, resources_per_node, labels, annotations, queue_name,
         priority_class, topology, node_selector, tolerations, affinity, queue_timeout_seconds, start_timeout_seconds,
         run_timeout_seconds, logs, log_bytes, on_cancel, waiter_lease_seconds and hub_secret.
@@ -56,6 +59,7 @@ class EvaluateOperator(WorkspaceOperator):
         "few_shot",
         "task_limit",
         "retention",
+        "trial_index",
         *EVALUATION_SETTINGS,
         *WorkspaceOperator.template_fields,
     )
@@ -76,6 +80,7 @@ class EvaluateOperator(WorkspaceOperator):
         few_shot: int | str = -1,
         task_limit: int | str = 0,
         retention: str = "always",
+        trial_index: int | str = -1,
         image: str = "",
         env: dict[str, Any] | str | None = None,
         resources_per_node: dict[str, Any] | str | None = None,
@@ -104,11 +109,11 @@ class EvaluateOperator(WorkspaceOperator):
             setattr(self, name, given[name])
         self.checkpoint_uri, self.checkpoint_digest, self.runtime = checkpoint_uri, checkpoint_digest, runtime
         self.sample_row, self.max_rows, self.retention, self.dataset_digest = sample_row, max_rows, retention, dataset_digest
-        self.tasks, self.few_shot, self.task_limit = tasks, few_shot, task_limit
+        self.tasks, self.few_shot, self.task_limit, self.trial_index = tasks, few_shot, task_limit, trial_index
 
     @fail_fast()
     def execute(self, context: Any) -> dict[str, Any]:
-        from trainwright.jobs import EventPrinter
+        from trainwright.operators.reporting.task_event_printer import TaskEventPrinter
         from trainwright.steps.evaluate import CURVE, evaluate_export, figures_of
         from trainwright.steps.retire import retirement
         from trainwright.workspace import parse_retention
@@ -117,6 +122,8 @@ class EvaluateOperator(WorkspaceOperator):
         parse_retention(self.retention)  # fail on an invalid value before the evaluation
         cluster = TrainwrightHook(self.conn_id).get_conn()
         identity, namespace = task_identity(context, self.run_id), self.namespace or cluster.default_namespace
+        trial = int(self.trial_index)
+        map_index = trial if trial >= 0 else identity.map_index
         settings = {name: getattr(self, name) for name in EVALUATION_SETTINGS}
         with self.steps(context) as steps:
             result = evaluate_export(
@@ -128,7 +135,7 @@ class EvaluateOperator(WorkspaceOperator):
                 owner=f"{identity.owner}/{identity.step}",
                 was=[f"{earlier.owner}/{earlier.step}" for earlier in earlier_identities(identity)],
                 run_id=identity.run,
-                map_index=identity.map_index,
+                map_index=map_index,
                 namespace=namespace,
                 runtime=self.runtime,
                 sample_row=int(self.sample_row),
@@ -138,14 +145,14 @@ class EvaluateOperator(WorkspaceOperator):
                 few_shot=int(self.few_shot),
                 task_limit=int(self.task_limit),
                 settings={name: value for name, value in settings.items() if value is not None},
-                event_printer=EventPrinter(lambda line: self.log.info("%s", line)),
+                event_printer=TaskEventPrinter(lambda line: self.log.info("%s", line)),
                 on_signal=cancellation.on_signal(context, self.on_cancel),
-                credentials=self.step_credentials(),
+                credentials=step_credentials(self.store_conn_id, self.hub_conn_id),
                 with_curve=self.runs_in_worker,
             )
-            ended = retirement(
-                cluster, run_id=identity.run, namespace=namespace, retention=self.retention, map_index=identity.map_index
-            )
-            steps("retire-run", ended)
+            retire = partial(retirement, cluster, run_id=identity.run, namespace=namespace)
+            steps("retire-run", retire(retention=self.retention, map_index=map_index))
+            if trial >= 0:  # the folder that the preparation of the data has recorded is empty
+                steps("retire-run", retire())
         curve = self.path_in_worker / result["folder"] / CURVE if result["loss_curve"] else ""
         return {**result, "loss_curve": str(curve), "evaluation": figures_of(result)}

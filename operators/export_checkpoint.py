@@ -6,11 +6,14 @@ from typing import Any
 
 from trainwright.operators.errors import fail_fast
 from trainwright.operators.hook import TrainwrightHook
-from trainwright.operators.rendered_values import parse_flag, parse_number
+from trainwright.operators.reporting.asset_events import describe_outlets
+from trainwright.operators.reporting.lineage import ExportLineage
+from trainwright.operators.reporting.links import CheckpointLink, show_checkpoint_link
+from trainwright.operators.values.rendered_values import parse_flag, parse_number
 from trainwright.operators.workspace_operator import WorkspaceOperator
 
 
-class ExportCheckpointOperator(WorkspaceOperator):
+class ExportCheckpointOperator(ExportLineage, WorkspaceOperator):
     """Copy the run's newest complete checkpoint to a store, confirm every stored byte, and write the manifest last.
 
     :param export_uri: folder for exports; each run has its own folder below it.
@@ -19,6 +22,7 @@ class ExportCheckpointOperator(WorkspaceOperator):
     :param supersede: publish also if the run has another export of this step with other files.
     :param best_metric: logged metric that chooses the run's best export, which `best.json` names.
     :param greater_is_better: whether a greater `best_metric` is better.
+    :param trial_index: number of the trial of a sweep, as PickTrialOperator returns it; -1 outside of sweeps.
     :param beside: TrainJob that is still training, as TrainJobOperator(wait_for_completion=False) returns it: its newest complete
         checkpoint is exported again and again, until it has ended and the last one is exported.
     :param every_seconds: seconds between two exports beside the training.
@@ -33,7 +37,7 @@ class ExportCheckpointOperator(WorkspaceOperator):
     :param conn_id: connection of type `trainwright` or `kubernetes`; None uses the environment.
     :param store_conn_id: connection with credentials for an object store, see docs/airflow.md.
     :param hub_conn_id: connection with the token of the hub.
-    :return: uri, digest, step, bytes.
+    :return: uri, digest, step, bytes, metrics (those that training had logged at this step).
     """
 
     template_fields = (
@@ -43,10 +47,13 @@ class ExportCheckpointOperator(WorkspaceOperator):
         "supersede",
         "best_metric",
         "greater_is_better",
+        "trial_index",
         "beside",
         "every_seconds",
         *WorkspaceOperator.template_fields,
     )
+
+    operator_extra_links = (CheckpointLink(),)
 
     def __init__(
         self,
@@ -57,21 +64,26 @@ class ExportCheckpointOperator(WorkspaceOperator):
         supersede: bool | str = False,
         best_metric: str = "eval_loss",
         greater_is_better: bool | str = False,
+        trial_index: int | str = -1,
         beside: str = "",
         every_seconds: float | str = 600,
         **kwargs: Any,
     ):
         super().__init__(**kwargs)
         self.export_uri, self.trainjob, self.resumable, self.supersede = export_uri, trainjob, resumable, supersede
-        self.best_metric, self.greater_is_better = best_metric, greater_is_better
+        self.best_metric, self.greater_is_better, self.trial_index = best_metric, greater_is_better, trial_index
         self.beside, self.every_seconds = beside, every_seconds
 
     @fail_fast()
     def execute(self, context: Any) -> Any:
+        from trainwright.jobs.state.run_folder import run_folder
         from trainwright.steps.export_beside import export_beside
 
         self.check_places(export_uri=self.export_uri)
         run = self.run_arguments(context)
+        if (trial := int(self.trial_index)) >= 0:
+            run["map_index"] = trial
+        self._run_folder = run_folder(run["run_id"], run["map_index"])
         arguments = {
             "export_uri": self.export_uri,
             "trainjob": self.trainjob or self.beside,
@@ -83,9 +95,16 @@ class ExportCheckpointOperator(WorkspaceOperator):
         }
         with self.steps(context) as steps:
             if not self.beside:
-                return steps("export-checkpoint", arguments)
+                return self._done(context, steps("export-checkpoint", arguments))
             every = parse_number("every_seconds", self.every_seconds)
             cluster = TrainwrightHook(self.conn_id).get_conn()
-            return export_beside(
-                cluster, self.beside, self.namespace or cluster.default_namespace, steps, arguments, every_seconds=every
-            )
+            namespace = self.namespace or cluster.default_namespace
+            return self._done(context, export_beside(cluster, self.beside, namespace, steps, arguments, every_seconds=every))
+
+    def _done(self, context: Any, exported: dict[str, Any]) -> dict[str, Any]:
+        """The result of the step. It is shown as a link, and described in the events of the task's outlets."""
+        self._exported = exported
+        show_checkpoint_link(self, context, exported["uri"])
+        facts = {name: exported.get(name) for name in ("uri", "digest", "step", "metrics")}
+        describe_outlets(self, context, **facts)
+        return exported

@@ -9,13 +9,13 @@ from typing import Any
 
 from airflow.sdk import BaseHook
 
-from trainwright.operators.connection_settings import ClusterSettings, settings_of
+from trainwright.operators.values.connection_settings import ClusterSettings, settings_of
 
 
 class TrainwrightHook(BaseHook):
     """With an empty `conn_id`, or None, no connection is used. `submission_mode` overrides that of the connection."""
 
-    conn_name_attr = "trainwright_conn_id"
+    conn_name_attr = "conn_id"
     default_conn_name = "trainwright_default"
     conn_type = "trainwright"
     hook_name = "Trainwright"
@@ -43,3 +43,13 @@ class TrainwrightHook(BaseHook):
             return ClusterSettings()
         connection = self.get_connection(self.conn_id)
         return settings_of(str(connection.conn_type or ""), dict(connection.extra_dejson or {}), self.conn_id)
+
+    def test_connection(self) -> tuple[bool, str]:
+        """Whether TrainJobs can be submitted with the connection, and a sentence about it without credentials. Never raises."""
+        from trainwright.operators.values.connection_check import check_cluster
+        from trainwright.storage.foreign_texts import without_credentials
+
+        try:
+            return check_cluster(self.get_conn())
+        except Exception as error:
+            return False, without_credentials(error)

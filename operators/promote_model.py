@@ -6,10 +6,10 @@ from typing import Any
 
 from airflow.sdk import BaseOperator
 
-from trainwright.operators.credentials import credentials
 from trainwright.operators.errors import fail_fast
-from trainwright.operators.export_errors import reject_unusable_exports
-from trainwright.operators.rendered_values import parse_flag, parse_number, parse_object
+from trainwright.operators.jobs.export_errors import reject_unusable_exports
+from trainwright.operators.values.credentials import credentials
+from trainwright.operators.values.rendered_values import parse_flag, parse_number, parse_object
 
 
 class PromoteModelOperator(BaseOperator):
@@ -77,7 +77,7 @@ class PromoteModelOperator(BaseOperator):
     @fail_fast()
     @reject_unusable_exports()
     def execute(self, context: Any) -> dict[str, Any]:
-        from trainwright.operators.allowed_places import check_places
+        from trainwright.operators.values.allowed_places import check_places
         from trainwright.steps.promote import Gate, promote_if_better
 
         check_places((self.store_conn_id,), export_uri=self.export_uri, checkpoint_uri=self.checkpoint_uri)

@@ -16,13 +16,22 @@ def get_provider_info() -> dict[str, Any]:
         "export_checkpoint",
         "evaluate",
         "promote_model",
+        "read_champion",
         "register_model",
         "roll_back_model",
         "suspend_train_job",
         "resume_train_job",
+        "retire_run",
         "delete_train_job",
         "clean_up",
+        "sweep.train_trial",
+        "sweep.stop_hopeless_trials",
+        "pull_dvc_data",
+        "preprocess_dataset",
+        "sweep.plan_trials",
+        "sweep.pick_trial",
     )
+    triggers = ("trigger", "jobs.named_job_trigger", "train_job_watcher")
     return {
         "package-name": "trainwright",
         "name": integration,
@@ -32,20 +41,32 @@ def get_provider_info() -> dict[str, Any]:
             {"integration-name": integration, "external-doc-url": "https://www.kubeflow.org/docs/components/trainer/"}
         ],
         "operators": [{"integration-name": integration, "python-modules": [f"trainwright.operators.{name}" for name in modules]}],
-        "triggers": [{"integration-name": integration, "python-modules": ["trainwright.operators.trigger"]}],
+        "sensors": [{"integration-name": integration, "python-modules": ["trainwright.operators.train_job_sensor"]}],
+        "triggers": [{"integration-name": integration, "python-modules": [f"trainwright.operators.{name}" for name in triggers]}],
         "task-decorators": [{"name": "trainjob", "class-name": "trainwright.operators.decorator.trainjob_task"}],
         "hooks": [{"integration-name": integration, "python-modules": ["trainwright.operators.hook"]}],
+        "extra-links": [
+            f"trainwright.operators.reporting.links.{name}" for name in ("TrainJobLink", "LogsLink", "CheckpointLink")
+        ],
         "connection-types": [
             {
                 "connection-type": "trainwright",
                 "hook-class-name": "trainwright.operators.hook.TrainwrightHook",
                 "hook-name": integration,
+                "ui-field-behaviour": {
+                    "hidden-fields": ["host", "schema", "login", "password", "port"],
+                    "relabeling": {},
+                    "placeholders": {},
+                },
                 "conn-fields": {
                     "kubeconfig": {"label": "Path of a kubeconfig", "schema": {"type": ["string", "null"]}},
                     "context": {"label": "Context of the kubeconfig", "schema": {"type": ["string", "null"]}},
                     "namespace": {"label": "Namespace", "schema": {"type": ["string", "null"]}},
                     "in_cluster": {"label": "Only the pod's service account", "schema": {"type": ["boolean", "null"]}},
                     "submission_mode": {"label": "auto, trainjob, jobset or embedded", "schema": {"type": ["string", "null"]}},
+                    "allowed_places": {"label": "Allowed places (prefixes with commas)", "schema": {"type": ["string", "null"]}},
+                    "trainjob_url": {"label": "Link to a TrainJob", "schema": {"type": ["string", "null"]}},
+                    "logs_url": {"label": "Link to the logs of a TrainJob", "schema": {"type": ["string", "null"]}},
                 },
             }
         ],

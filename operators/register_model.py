@@ -7,10 +7,10 @@ from typing import Any
 
 from airflow.sdk import BaseOperator
 
-from trainwright.operators.credentials import credentials
 from trainwright.operators.errors import fail_fast
-from trainwright.operators.export_errors import reject_unusable_exports
-from trainwright.operators.rendered_values import parse_flag, parse_texts
+from trainwright.operators.jobs.export_errors import reject_unusable_exports
+from trainwright.operators.values.credentials import credentials
+from trainwright.operators.values.rendered_values import parse_flag, parse_texts
 
 
 class RegisterModelOperator(BaseOperator):
@@ -79,7 +79,7 @@ class RegisterModelOperator(BaseOperator):
     @fail_fast()
     @reject_unusable_exports()
     def execute(self, context: Any) -> dict[str, Any]:
-        from trainwright.operators.allowed_places import check_places
+        from trainwright.operators.values.allowed_places import check_places
         from trainwright.steps.register import register_run_export
 
         check_places(

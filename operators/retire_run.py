@@ -6,7 +6,7 @@ from typing import Any
 
 from trainwright.operators.errors import fail_fast
 from trainwright.operators.hook import TrainwrightHook
-from trainwright.operators.task_identity import task_identity
+from trainwright.operators.values.task_identity import task_identity
 from trainwright.operators.workspace_operator import WorkspaceOperator
 
 

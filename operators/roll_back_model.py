@@ -6,10 +6,10 @@ from typing import Any
 
 from airflow.sdk import BaseOperator
 
-from trainwright.operators.credentials import credentials
 from trainwright.operators.errors import fail_fast
-from trainwright.operators.export_errors import reject_unusable_exports
-from trainwright.operators.task_identity import task_identity
+from trainwright.operators.jobs.export_errors import reject_unusable_exports
+from trainwright.operators.values.credentials import credentials
+from trainwright.operators.values.task_identity import task_identity
 
 
 class RollBackModelOperator(BaseOperator):
@@ -47,7 +47,7 @@ class RollBackModelOperator(BaseOperator):
     @fail_fast()
     @reject_unusable_exports()
     def execute(self, context: Any) -> str:
-        from trainwright.operators.allowed_places import check_places
+        from trainwright.operators.values.allowed_places import check_places
         from trainwright.steps.roll_back import roll_back_once
 
         check_places((self.store_conn_id,), export_uri=self.export_uri)

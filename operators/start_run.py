@@ -9,7 +9,7 @@ from airflow.sdk import BaseOperator
 
 from trainwright.operators.errors import fail_fast
 from trainwright.operators.hook import TrainwrightHook
-from trainwright.operators.task_identity import task_identity
+from trainwright.operators.values.task_identity import task_identity
 
 
 class StartRunOperator(BaseOperator):
@@ -43,7 +43,7 @@ class StartRunOperator(BaseOperator):
 
     @fail_fast()
     def execute(self, context: Any) -> dict[str, Any]:
-        from trainwright.operators.allowed_places import check_places
+        from trainwright.operators.values.allowed_places import check_places
         from trainwright.steps.start import start_run
 
         check_places((self.conn_id,), workspace=self.workspace, workspace_path=self.workspace_path)

@@ -10,22 +10,25 @@ from datetime import timedelta
 from functools import partial
 from typing import Any, NoReturn
 
-from airflow.sdk import BaseOperator, conf
-from airflow.sdk.bases.operator import TRIGGER_FAIL_REPR, TriggerFailureReason
+from airflow.sdk import BaseOperator
 
 from trainwright.operators import cancellation
 from trainwright.operators.errors import fail_fast
-from trainwright.operators.hook import TrainwrightHook
-from trainwright.operators.literal_secrets import reject_literal_secrets
-from trainwright.operators.settings import PLACES, SETTINGS, TEMPLATED
-from trainwright.operators.task_identity import earlier_identities, task_identity
-from trainwright.operators.task_state import TaskId
+from trainwright.operators.jobs.job_outcome import BACKSTOP_SECONDS, WaitsForTrainJob
+from trainwright.operators.jobs.job_reference import JobReference
+from trainwright.operators.reporting.job_report import report_end, report_submitted
+from trainwright.operators.reporting.lineage import TrainJobLineage
+from trainwright.operators.tracked_task import check_tracking, tracked
 from trainwright.operators.trigger import LOG_POLL_INTERVAL_SECONDS, MIN_DEFER_SECONDS, TrainJobTrigger
+from trainwright.operators.values.airflow_api import conf
+from trainwright.operators.values.credentials import step_credentials
+from trainwright.operators.values.literal_secrets import reject_literal_secrets
+from trainwright.operators.values.settings import OWN_TEMPLATED, PLACES, SETTINGS, TEMPLATED
+from trainwright.operators.values.task_identity import earlier_identities, task_identity
+from trainwright.operators.values.task_state import TaskId
 
-_BACKSTOP_SECONDS = 120  # between the trigger's own deadline and Airflow's timeout, which cancels it without an event
 
-
-class TrainJobOperator(BaseOperator):
+class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
     """Run any training in a TrainJob and wait until it succeeds: a runtime, a function, code, or a complete manifest.
 
     With only data and a workspace, the job is supervised fine-tuning in the runtime trl-sft. A retry adopts the job of the
@@ -34,28 +37,26 @@ class TrainJobOperator(BaseOperator):
     suspended, and the next try resumes from the run's last complete checkpoint. Dicts and lists may be given as JSON. All
     settings are described in docs/reference/parameters.md; the KFP component and `trainwright submit` share them.
 
-    :param runtime: Training runtime. Defaults to the builtin trainer's runtime, torch-distributed for a function or
-        code, else trl-sft.
+    :param runtime: Training runtime. Defaults to the builtin trainer's runtime, torch-distributed for a function or code, else
+        trl-sft.
     :param runtime_kind: ClusterTrainingRuntime, or TrainingRuntime in the job's namespace.
-    :param builtin: Builtin trainer: sft or torchtune. Defaults to sft if the runtime supports it and no other program
-        is set.
+    :param builtin: Builtin trainer: sft or torchtune. Defaults to sft if the runtime supports it and no other program is set.
     :param settings: Settings of the builtin trainer, see docs/settings.md.
     :param image: Image of the training container.
     :param command: Command of the training container; with code, it runs in the code's folder.
     :param args: Arguments of the command.
-    :param env: Environment variables: strings, or {"valueFrom": {"secretKeyRef": {"name": ..., "key": ...}}}. Literal
-        credentials are rejected.
+    :param env: Environment variables: strings, or {"valueFrom": {"secretKeyRef": {"name": ..., "key": ...}}}. Literal credentials are
+        rejected.
     :param func: Training function. Its source is sent, as in the Kubeflow SDK; nothing is pickled.
     :param func_args: Keyword arguments of the function, as JSON.
     :param packages_to_install: Python packages for a function or code, installed on every node.
     :param pip_index_urls: Package indexes for these packages: the first replaces PyPI, the others are additional.
-    :param code: Folder, or git+https://HOST/PATH@REVISION[#subdirectory=FOLDER], that is packed and unpacked on every
-        node.
+    :param code: Folder, or git+https://HOST/PATH@REVISION[#subdirectory=FOLDER], that is packed and unpacked on every node.
     :param manifest: Complete TrainJob, as an object, YAML text, or the path of a YAML file.
     :param num_nodes: Number of training nodes. Empty or 0: the runtime's.
     :param num_proc_per_node: Number of processes per node. Empty or 0: one per GPU, else one per CPU.
-    :param resources_per_node: Resources per node: {"nvidia.com/gpu": "1"} for both limits and requests, or {"limits":
-        ..., "requests": ...}.
+    :param resources_per_node: Resources per node: {"nvidia.com/gpu": "1"} for both limits and requests, or {"limits": ..., "requests":
+        ...}.
     :param labels: Labels of the TrainJob.
     :param annotations: Annotations of the TrainJob.
     :param runtime_patches: Additional spec.runtimePatches, each with manager and trainingRuntimeSpec.
@@ -65,40 +66,36 @@ class TrainJobOperator(BaseOperator):
     :param model_uri: Base model: hf://, s3://, gs://, az://, pvc:// or file:///path; see docs/sources.md.
     :param model_digest: Digest of the prepared model; nodes reject any other.
     :param model_env: Environment variables of the model initializer.
-    :param workspace: Volume that the steps of a run share: pvc://CLAIM[/FOLDER], or with
-        ?size=20Gi[&class=&access=&retain=] to create it. The run's folder on it is mounted at /workspace.
+    :param workspace: Volume that the steps of a run share: pvc://CLAIM[/FOLDER], or with ?size=20Gi[&class=&access=&retain=] to create
+        it. The run's folder on it is mounted at /workspace.
     :param queue_name: Kueue LocalQueue: the job starts when the queue admits it.
     :param priority_class: Kueue WorkloadPriorityClass; requires queue_name.
-    :param topology: required:KEY, preferred:KEY, unconstrained (Kueue) or exclusive:KEY (JobSet), where KEY is a node
-        label.
+    :param topology: required:KEY, preferred:KEY, unconstrained (Kueue) or exclusive:KEY (JobSet), where KEY is a node label.
     :param node_selector: Node selector of the training pods; does not apply to initializers.
     :param tolerations: Tolerations of the training pods, in addition to the runtime's.
     :param affinity: Node and pod affinity of the training pods.
     :param volumes: Volumes of the training pods, besides the runtime's and the workspace.
     :param volume_mounts: Where the training containers mount volumes: those of `volumes`, or of the runtime by name.
     :param queue_timeout_seconds: Maximum seconds that the job may be queued or suspended. 0: no limit.
-    :param start_timeout_seconds: Maximum seconds until training starts; time in which an initializer runs does not count. 0: no
-        limit.
-    :param run_timeout_seconds: Maximum seconds of training; also set as activeDeadlineSeconds, which the cluster
-        enforces. Default: a week. 0: no limit.
-    :param fail_if_stuck: Whether to fail as soon as the job can never start: an invalid image name, an image that may not be
-        pulled, a command that the image does not have, a Job that the API server refuses.
-    :param lost_node_timeout_seconds: Maximum seconds for which pods may not end on a lost node; the job is then cancelled as
-        on_cancel says. 0: no limit.
+    :param start_timeout_seconds: Maximum seconds until training starts; time in which an initializer runs does not count. 0: no limit.
+    :param run_timeout_seconds: Maximum seconds of training; also set as activeDeadlineSeconds, which the cluster enforces. Default: a
+        week. 0: no limit.
+    :param fail_if_stuck: Whether to fail as soon as the job can never start: an invalid image name, an image that may not be pulled, a
+        command that the image does not have, a Job that the API server refuses.
+    :param lost_node_timeout_seconds: Maximum seconds for which pods may not end on a lost node; the job is then cancelled as on_cancel
+        says. 0: no limit.
     :param logs: Which logs to stream: a rank, all, STEP:RANK, STEP:all, or none.
     :param log_bytes: Maximum bytes of logs to stream; beyond that only the last lines are shown, when the job ends.
-    :param resume: Where a new job starts: auto (the run's last checkpoint), never, or the URI of an exported
-        checkpoint.
-    :param export_uri: Where the run exports checkpoints; resume=auto starts from there if the workspace has no
-        checkpoint.
+    :param resume: Where a new job starts: auto (the run's last checkpoint), never, the URI of an exported checkpoint, or weights:URI
+        (the run's last checkpoint, else the weights of that export at step 0).
+    :param export_uri: Where the run exports checkpoints; resume=auto starts from there if the workspace has no checkpoint.
     :param previous_jobs: Whether to keep or delete finished jobs of this step when the next one is submitted.
     :param preemption_budget: Maximum automatic resubmissions after preemption, for the whole step.
-    :param on_cancel: What to do with the job when its step is cancelled, exceeds a deadline or stops waiting: suspend,
-        delete or keep it.
-    :param waiter_lease_seconds: Seconds after which a job whose waiting step is gone may be suspended, by a controller of
-        Trainwright or a later step of its run; at least 30. 0: never.
-    :param store_secret: Secret with object store credentials (AWS_ACCESS_KEY_ID ...), for datasets, models and exports
-        to resume from.
+    :param on_cancel: What to do with the job when its step is cancelled, exceeds a deadline or stops waiting: suspend, delete or keep
+        it.
+    :param waiter_lease_seconds: Seconds after which a job whose waiting step is gone may be suspended, by a controller of Trainwright
+        or a later step of its run; at least 30. 0: never.
+    :param store_secret: Secret with object store credentials (AWS_ACCESS_KEY_ID ...), for datasets, models and exports to resume from.
     :param hub_secret: Secret with the key HF_TOKEN, for datasets, models and the training program.
     :param dataset_secret: Secret whose keys become environment variables of the dataset initializer.
     :param model_secret: Secret whose keys become environment variables of the model initializer.
@@ -107,15 +104,25 @@ class TrainJobOperator(BaseOperator):
     :param namespace: namespace of the TrainJob; defaults to the manifest's, else the connection's.
     :param submission_mode: auto, trainjob or jobset; defaults to the connection's.
     :param conn_id: connection of type `trainwright` or `kubernetes`; None uses the environment.
+    :param store_conn_id: connection with credentials for an object store, see docs/airflow.md: pods get them as a Secret of the job,
+        instead of store_secret.
+    :param hub_conn_id: connection with the token of the hub, likewise instead of hub_secret.
+    :param tracking: Where metrics go while the training runs: mlflow, wandb, tensorboard, each also with an address; see
+        docs/tracking.md. Of a deferred task, the last values go there at the end.
+    :param workspace_path: where the worker mounts the workspace, if it does: trackers without a server write to tracking/ in it.
+    :param wait_for_completion: False submits the job and returns at once; a TrainJobSensor can wait for it. Nothing stops it then.
+    :param durable: whether a retry adopts the job of the previous try; else it stops that job and submits a new one.
     :param deferrable: wait in the triggerer; defaults to [operators] default_deferrable.
     :param log_poll_interval: seconds between two polls of the log while the task is deferred; 0 disables polling.
     :param min_defer_seconds: minimum time between deferral and event, see MIN_DEFER_SECONDS of the trigger.
-    :return: trainjob, namespace, metrics, results (return value of a function, or results.json), folder (in the workspace).
+    :return: trainjob, namespace, metrics, results (return value of a function, or results.json), folder (in the workspace). Without
+        waiting: trainjob, namespace, uid, submission_mode, folder, has_results.
     """
 
-    template_fields = (*TEMPLATED, "namespace", "run_id", "submission_mode", "conn_id")
+    template_fields = (*TEMPLATED, *OWN_TEMPLATED)
     on_cancel: str  # set with all other settings of the step
     export_uri: str
+    workspace: str
     template_fields_renderers = {"settings": "json", "env": "json", "func_args": "json", "manifest": "yaml"}
 
     def __init__(
@@ -178,6 +185,12 @@ class TrainJobOperator(BaseOperator):
         namespace: str = "",
         submission_mode: str = "",
         conn_id: str | None = None,
+        store_conn_id: str | None = None,
+        hub_conn_id: str | None = None,
+        tracking: list[Any] | str | None = None,
+        workspace_path: str = "",
+        wait_for_completion: bool = True,
+        durable: bool = True,
         deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
         log_poll_interval: float = LOG_POLL_INTERVAL_SECONDS,
         min_defer_seconds: float = MIN_DEFER_SECONDS,
@@ -189,6 +202,9 @@ class TrainJobOperator(BaseOperator):
         for name in SETTINGS:
             setattr(self, name, given[name])
         self.run_id, self.namespace, self.submission_mode, self.conn_id = run_id, namespace, submission_mode, conn_id
+        self.store_conn_id, self.hub_conn_id = store_conn_id, hub_conn_id
+        self.tracking, self.workspace_path = tracking, workspace_path
+        self.wait_for_completion, self.durable = wait_for_completion, durable
         self.deferrable, self.log_poll_interval, self.min_defer_seconds = deferrable, log_poll_interval, min_defer_seconds
         if "{{" not in on_cancel and on_cancel not in ("suspend", "delete", "keep"):
             raise ValueError(f"on_cancel={on_cancel!r}: expected suspend, delete or keep")
@@ -197,88 +213,78 @@ class TrainJobOperator(BaseOperator):
     def execute(self, context: Any) -> Any:
         from trainwright.jobs import run_step
         from trainwright.jobs.wait.stop_event import stop_on_signals
-        from trainwright.operators.allowed_places import check_places
+        from trainwright.operators.values.allowed_places import check_places
 
-        check_places((self.conn_id,), **{name: getattr(self, name) for name in PLACES})
+        check_places((self.conn_id, self.store_conn_id, self.hub_conn_id), **{name: getattr(self, name) for name in PLACES})
+        check_tracking(self)
         request, identity = self.request(), task_identity(context, self.run_id)
         cluster = self._cluster()
         namespace = self._namespace(cluster, request)
         cancellation.stop_superseded_jobs(cluster, identity, namespace, self.on_cancel)
-        if not self.deferrable:
+        if not self.durable and int(context["ti"].try_number) > 1:
+            cancellation.stop_previous_try(cluster, identity, namespace, self.on_cancel)
+        if self.wait_for_completion and not self.deferrable:
             more = {"event_printer": self._event_printer(), "on_signal": self._on_signal(context)}
-            more |= self._submission_arguments(identity)
-            return self.xcom_value(run_step(cluster, request, identity, namespace, **more))
+            more |= {"on_submitted": partial(report_submitted, self, context), **self._submission_arguments(identity)}
+            with tracked(self, context) as tracker, report_end(self):
+                return self._done(context, run_step(cluster, request, identity, namespace, observers=(tracker,), **more))
         limit = self.execution_timeout.total_seconds() if self.execution_timeout else None
         with stop_on_signals() as stop:
+            if not self.wait_for_completion:
+                return self._reference(context, self._submit_unless_ended(context, cluster, stop)).as_xcom()
             return self._submit_and_defer(context, cluster, stop, time.time() + limit if limit is not None else None)
+
+    def execute_complete(self, context: Any, event: dict[str, Any]) -> Any:
+        """As of the base class; the credentials that pods had from connections are deleted with the end of the job."""
+        try:
+            with tracked(self, context, event.get("metrics")):
+                result = super().execute_complete(context, event)
+        except Exception:
+            if event["outcome"] in ("failed", "deleted"):
+                self._forget_credentials(context, event)
+            raise
+        self._forget_credentials(context, event)
+        return result
+
+    def _forget_credentials(self, context: Any, event: dict[str, Any]) -> None:
+        from trainwright.jobs.submit.step_credentials import delete_credentials
+
+        if self.store_conn_id or self.hub_conn_id:
+            identity = task_identity(context, self.run_id)
+            delete_credentials(self._cluster(event.get("submission_mode") or ""), identity, event["namespace"])
+
+    def dry_run(self) -> None:
+        """Print the TrainJob that would be submitted, and the objects that are built from it, as YAML. Creates nothing.
+
+        Without a cluster, bundled runtimes are used. The id of the run is `run_id`, else dry-run. Raises the errors of an invalid
+        request, PlaceNotAllowed, and RuntimeNotFound if neither the cluster nor the bundled ones have the runtime.
+        """
+        from trainwright.operators.jobs.dry_run import preview_task
+
+        print(preview_task(self), end="")
 
     def _submit_and_defer(self, context: Any, cluster: Any, stop: threading.Event, until: float | None) -> Any:
         """The result of a job that has already succeeded; otherwise raises TaskDeferred, or Cancelled if `stop` is set."""
+        from trainwright.jobs import Phase, phase_of
+
+        submitted = self._submit_unless_ended(context, cluster, stop)
+        cluster, trainjob = submitted.cluster or cluster, submitted.trainjob
+        if phase_of(trainjob) is Phase.Succeeded:
+            return self._result(context, cluster, trainjob)
+        self._defer(context, trainjob, until, submitted.mode)
+
+    def _submit_unless_ended(self, context: Any, cluster: Any, stop: threading.Event) -> Any:
+        """Submit or adopt the job. Raises Cancelled if `stop` was set meanwhile, so that no job runs unattended."""
         from trainwright.jobs import Phase, phase_of
         from trainwright.jobs.diagnosis.errors import Cancelled
         from trainwright.jobs.wait.run import cancel_unwatched_job
 
         submitted = self._submit(context, cluster)
         cluster, trainjob = submitted.cluster or cluster, submitted.trainjob
-        if phase_of(trainjob) is Phase.Succeeded:
-            return self._result(context, cluster, trainjob)
-        if stop.is_set():
+        if stop.is_set() and phase_of(trainjob) is not Phase.Succeeded:
             result = cancel_unwatched_job(cluster, trainjob, self._on_signal(context))
             raise Cancelled(f"the task was ended before it was deferred; TrainJob {trainjob['metadata']['name']}: {result}")
-        self._defer(context, trainjob, until, submitted.mode)
-
-    @fail_fast()
-    def execute_complete(self, context: Any, event: dict[str, Any]) -> Any:
-        """Turn the trigger's event into the task's result, or into an error with the job's failure report."""
-        from trainwright.api.errors import NotFound
-        from trainwright.api.kinds import TRAINJOB
-        from trainwright.jobs import TrainJobDeleted, TrainJobError
-        from trainwright.jobs.diagnosis.errors import stuck_error
-        from trainwright.jobs.diagnosis.failure_class import deadline_of, failure_of
-        from trainwright.jobs.state.pod_history import PodHistory
-        from trainwright.jobs.wait.run import cancel_unwatched_job
-
-        name, namespace, outcome = event["name"], event["namespace"], event["outcome"]
-        if outcome == "succeeded":
-            return self._after_success(context, event)
-        if outcome == "deleted":
-            raise TrainJobDeleted(event["message"])
-        cluster = self._cluster(event.get("submission_mode") or "")
-        try:
-            trainjob = cluster.get(TRAINJOB, name, namespace)
-        except NotFound:
-            raise TrainJobDeleted(f"TrainJob {namespace}/{name} {outcome} and was deleted since: {event['message']}") from None
-        if outcome == "failed":
-            history = PodHistory.from_dict(event.get("observed") or {})
-            return self._after_failure(context, cluster, failure_of(cluster, trainjob, history), event.get("until"))
-        if outcome == "deadline":
-            stuck = deadline_of(cluster, trainjob, event["message"], event.get("what") or "run")
-        elif outcome == "stuck":
-            stuck = stuck_error(event["what"], event["message"])
-        else:
-            stuck = None
-        result = cancel_unwatched_job(cluster, trainjob, cancellation.on_error(self.on_cancel))
-        if stuck is not None:
-            stuck.add_outcome(result)
-            raise stuck
-        raise TrainJobError(f"TrainJob {namespace}/{name} could not be followed: {event['message']}; {result}")
-
-    def _after_success(self, context: Any, event: dict[str, Any]) -> Any:
-        """Read the job's results from its log. If the job was deleted in the meantime, the task still succeeds."""
-        from trainwright.api.errors import NotFound
-        from trainwright.api.kinds import TRAINJOB
-        from trainwright.jobs import StepResult
-
-        name, namespace, metrics = event["name"], event["namespace"], event.get("metrics") or {}
-        request = self.request()
-        if request.func is not None or request.code:
-            cluster = self._cluster(event.get("submission_mode") or "")
-            try:
-                return self._result(context, cluster, cluster.get(TRAINJOB, name, namespace), metrics)
-            except NotFound:
-                self.log.warning("TrainJob %s was deleted since it succeeded; its results are lost", name)
-        folder = task_identity(context, self.run_id).folder if request.workspace else ""
-        return self.xcom_value(StepResult(name, namespace, metrics, None, folder))
+        return submitted
 
     def _after_failure(self, context: Any, cluster: Any, failure: Exception, until: float | None) -> Any:
         """After a preemption, submit the next job and wait for it, within the budget. Otherwise raise the failure."""
@@ -294,46 +300,23 @@ class TrainJobOperator(BaseOperator):
                 raise Cancelled("the task was ended while it waited to resume a preempted job; no job is running") from failure
             return self._submit_and_defer(context, cluster, stop, until)
 
-    @fail_fast()
-    def resume_execution(self, next_method: str, next_kwargs: dict[str, Any] | None, context: Any) -> Any:
-        """Like the base class, but also handles a timeout and a failed trigger, for which Airflow calls no method.
-
-        After a timeout, the job is stopped and the task fails. After a failed trigger, the worker waits for the job.
-        """
-        if next_method != TRIGGER_FAIL_REPR:
-            return super().resume_execution(next_method, next_kwargs, context)
-        from trainwright.jobs import LogStreamOptions
+    def _find_job(self, context: Any) -> tuple[Any, dict[str, Any]] | None:
         from trainwright.jobs.submit.job_lookup import find_job
-        from trainwright.jobs.wait.run import cancel_unwatched_job, follow_to_end
-        from trainwright.jobs.wait.step import deadlines_of, wait_settings_of
 
-        cluster, request = self._cluster(), self.request()
-        found = find_job(cluster, task_identity(context, self.run_id), self._namespace(cluster, request))
-        if found is None:
-            return super().resume_execution(next_method, next_kwargs, context)
-        cluster, trainjob = found
-        name = trainjob["metadata"]["name"]
-        reason = (next_kwargs or {}).get("error")
-        if reason == TriggerFailureReason.TRIGGER_TIMEOUT:
-            self.log.error(
-                "TrainJob %s took too long: %s",
-                name,
-                cancel_unwatched_job(cluster, trainjob, cancellation.on_error(self.on_cancel)),
-            )
-            return super().resume_execution(next_method, next_kwargs, context)
-        self.log.warning("the trigger failed (%s); waiting for TrainJob %s in the worker", reason, name)
-        printer = self._event_printer()
+        cluster = self._cluster()
+        return find_job(cluster, task_identity(context, self.run_id), self._namespace(cluster, self.request()))
+
+    def _wait_in_worker(self, context: Any, cluster: Any, trainjob: dict[str, Any]) -> Any:
+        from trainwright.jobs.wait.run import follow_to_end
+        from trainwright.jobs.wait.step import waiting_of
+
+        request, printer = self.request(), self._event_printer()
         ended = follow_to_end(
             cluster,
             trainjob,
             resubmit=partial(self._submit, context, cluster),
             preemption_budget=request.preemption_budget,
-            deadlines=deadlines_of(request),
-            settings=wait_settings_of(request),
-            on_event=printer,
-            logs=LogStreamOptions.parse(request.logs, request.log_bytes),
-            on_signal=self._on_signal(context),
-            on_error=cancellation.on_error(self.on_cancel),
+            **waiting_of(request, printer, on_signal=self._on_signal(context)),
         )
         return self._result(context, cluster, ended, dict(printer.progress.metrics) if printer.progress else None)
 
@@ -342,11 +325,13 @@ class TrainJobOperator(BaseOperator):
 
         request, identity = self.request(), task_identity(context, self.run_id)
         more = self._submission_arguments(identity)
-        return submit_or_adopt(cluster, request, identity, self._namespace(cluster, request), **more)
+        submitted = submit_or_adopt(cluster, request, identity, self._namespace(cluster, request), **more)
+        report_submitted(self, context, submitted)
+        return submitted
 
     def _defer(self, context: Any, trainjob: dict[str, Any], until: float | None, mode: str) -> NoReturn:
         """`until` is the end of the task's execution_timeout, in seconds since the epoch. Raises TaskDeferred."""
-        from trainwright.jobs.wait.step import deadlines_of
+        from trainwright.jobs.wait.step import deadlines_of, waiter_options_of
 
         left = until - time.time() if until is not None else None
         metadata, request = trainjob["metadata"], self.request()
@@ -367,9 +352,10 @@ class TrainJobOperator(BaseOperator):
                 log_poll_interval=self.log_poll_interval,
                 fail_if_stuck=request.fail_if_stuck,
                 lost_node_timeout_seconds=request.lost_node_timeout_seconds,
+                lease_seconds=waiter_options_of(request, suspends_at_once=False).lease_seconds,
             ),
             method_name="execute_complete",
-            timeout=timedelta(seconds=max(left, 0) + self.min_defer_seconds + _BACKSTOP_SECONDS) if left is not None else None,
+            timeout=timedelta(seconds=max(left, 0) + self.min_defer_seconds + BACKSTOP_SECONDS) if left is not None else None,
         )
 
     def request(self) -> Any:
@@ -378,32 +364,34 @@ class TrainJobOperator(BaseOperator):
 
         return TrainRequest.from_parameters({name: getattr(self, name) for name in SETTINGS})
 
-    def xcom_value(self, result: Any) -> Any:
-        """The task's XCom, from a `StepResult`."""
-        return result.as_dict()
-
-    def _cluster(self, mode: str = "") -> Any:
-        return TrainwrightHook(self.conn_id, mode or self.submission_mode).get_conn()
-
     def _namespace(self, cluster: Any, request: Any) -> str:
         return self.namespace or request.namespace or str(cluster.default_namespace)
 
-    def _event_printer(self) -> Any:
-        from trainwright.jobs import EventPrinter
-
-        return EventPrinter(lambda line: self.log.info("%s", line))
-
     def _on_signal(self, context: Any) -> Any:
-        return cancellation.on_signal(context, self.on_cancel)
+        return cancellation.on_signal(context, self.on_cancel, durable=self.durable)
 
     def _submission_arguments(self, identity: Any) -> dict[str, Any]:
-        """Arguments of a submission besides the request: the run's latest export, and the task's identities before a clear."""
+        """Arguments of a submission besides the request: the run's latest export, the task's identities before a clear, and the
+        credentials of its connections."""
         from trainwright.checkpoints.resume_source import latest_export_lookup
 
         look = latest_export_lookup(identity.run, self.export_uri, map_index=identity.map_index) if self.export_uri else None
-        return {"latest_checkpoint": look, "previous_identities": tuple(earlier_identities(identity))}
+        known = {"latest_checkpoint": look, "previous_identities": tuple(earlier_identities(identity))}
+        return {**known, "credentials": step_credentials(self.store_conn_id, self.hub_conn_id)}
 
     def _result(self, context: Any, cluster: Any, trainjob: Any, metrics: dict[str, str] | None = None) -> Any:
         from trainwright.jobs.wait.step import result_of
 
-        return self.xcom_value(result_of(cluster, trainjob, self.request(), task_identity(context, self.run_id), metrics))
+        return self._done(context, result_of(cluster, trainjob, self.request(), task_identity(context, self.run_id), metrics))
+
+    def _has_results(self) -> bool:
+        request = self.request()
+        return request.func is not None or bool(request.code)
+
+    def _folder(self, context: Any) -> str:
+        return task_identity(context, self.run_id).folder if self.workspace else ""
+
+    def _reference(self, context: Any, submitted: Any) -> JobReference:
+        metadata = submitted.trainjob["metadata"]
+        place = metadata["namespace"], metadata["uid"], str(submitted.mode)
+        return JobReference(metadata["name"], *place, self._folder(context), self._has_results())

@@ -14,9 +14,10 @@ from typing import Any
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
+from trainwright.operators.deferral.trigger_lease import TriggerLease
+from trainwright.operators.deferral.trigger_log import TriggerLog
 from trainwright.operators.hook import TrainwrightHook
-from trainwright.operators.task_state import TaskId
-from trainwright.operators.trigger_log import TriggerLog
+from trainwright.operators.values.task_state import TaskId
 
 MIN_DEFER_SECONDS = 10.0
 """An event fired sooner after the deferral can arrive before the executor's own report, and Airflow 3.3 then fails the task."""
@@ -45,10 +46,11 @@ class TrainJobTrigger(BaseTrigger):
     :param log_poll_interval: seconds between two polls of the log.
     :param fail_if_stuck: whether the wait ends as soon as the job can never start.
     :param lost_node_timeout_seconds: maximum seconds for which pods may not end on a lost node.
+    :param lease_seconds: seconds after which the job may be suspended by others if no triggerer waits for it; 0: never.
 
-    The event: `name`, `namespace` and `uid` of the job, `outcome` (succeeded, failed, deleted, deadline, stuck, error), `message`,
-    `what` (the exceeded deadline, or the error's class), the `metrics` last reported, what was `observed` of failed pods,
-    `submission_mode`, and `until` as given.
+    The event: `name`, `namespace` and `uid` of the job, `outcome` (succeeded, failed, stopped-early, deleted, deadline, stuck,
+    error), `message`, `what` (the exceeded deadline, or the error's class), the `metrics` last reported, what was `observed` of
+    failed pods, `submission_mode`, and `until` as given.
     """
 
     def __init__(
@@ -69,6 +71,7 @@ class TrainJobTrigger(BaseTrigger):
         log_poll_interval: float = LOG_POLL_INTERVAL_SECONDS,
         fail_if_stuck: bool = True,
         lost_node_timeout_seconds: float | None = None,
+        lease_seconds: int = 0,
         **renamed: Any,
     ):
         super().__init__()  # type: ignore[no-untyped-call]
@@ -83,6 +86,7 @@ class TrainJobTrigger(BaseTrigger):
         self.submission_mode = submission_mode
         self.logs, self.log_bytes, self.log_poll_interval = logs, log_bytes, log_poll_interval
         self.fail_if_stuck, self.lost_node_timeout_seconds = fail_if_stuck, lost_node_timeout_seconds
+        self.lease_seconds = lease_seconds
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         arguments = {
@@ -101,6 +105,7 @@ class TrainJobTrigger(BaseTrigger):
             "log_poll_interval": self.log_poll_interval,
             "fail_if_stuck": self.fail_if_stuck,
             "lost_node_timeout_seconds": self.lost_node_timeout_seconds,
+            "lease_seconds": self.lease_seconds,
         }
         return "trainwright.operators.trigger.TrainJobTrigger", arguments
 
@@ -154,27 +159,35 @@ class TrainJobTrigger(BaseTrigger):
             watches.unsubscribe(follower)
 
     async def _follow(self, follower: Any, seen: _LatestValue) -> dict[str, Any]:
+        from trainwright.api.suspension import early_stop_reason
         from trainwright.jobs import Deadlines, TrainJobDeleted
         from trainwright.jobs.diagnosis.errors import CannotStart, NodeLost
+        from trainwright.jobs.wait.stop_early import stopped_early_message
         from trainwright.jobs.wait.wait_for import JobState
         from trainwright.jobs.wait.watching import check_reachable
 
         waited = JobState(self._job(), Deadlines(**self.deadlines))
-        log = TriggerLog(self, follower)
+        log, lease = TriggerLog(self, follower), TriggerLease(self, self.lease_seconds)
         try:
             while True:
                 progress = await log.observe(waited.trainjob)
                 if progress is not None and progress.phase.is_final:
                     outcome = progress.phase.value.lower()
                     observed = log.observed if outcome == "failed" else {}
-                    return {"outcome": outcome, "message": "", "metrics": dict(progress.metrics), "observed": observed}
+                    facts = {"metrics": dict(progress.metrics), "observed": observed, "seconds": log.seconds}
+                    return {"outcome": outcome, "message": "", **facts}
+                if reason := early_stop_reason(waited.trainjob):
+                    return {"outcome": "stopped-early", "message": stopped_early_message(waited.trainjob, reason)}
                 if progress is not None:
                     waited.phase = progress.phase
                 if late := waited.expired_deadline():
                     return {"outcome": "deadline", "message": str(late), "what": late.what}
                 if self.until is not None and time.time() >= self.until:
                     return {"outcome": "deadline", "message": f"TrainJob {self.namespace}/{self.name} took too long"}
-                change = await seen.take(min(self._check_interval(waited.seconds_left()), log.next_poll()))
+                if progress is not None:
+                    await lease.keep(follower.cluster, waited.trainjob)
+                interval = min(self._check_interval(waited.seconds_left()), log.next_poll(), lease.seconds_left())
+                change = await seen.take(interval)
                 if change is not None:
                     waited.observe_status(*change)
                     continue

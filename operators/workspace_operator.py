@@ -10,11 +10,11 @@ from typing import Any
 from airflow.sdk import BaseOperator
 
 from trainwright.operators import cancellation
-from trainwright.operators.credentials import connection_variables, credentials
 from trainwright.operators.hook import TrainwrightHook
-from trainwright.operators.literal_secrets import reject_literal_secrets
-from trainwright.operators.rendered_values import parse_object
-from trainwright.operators.task_identity import earlier_identities, task_identity
+from trainwright.operators.values.credentials import credentials, step_credentials
+from trainwright.operators.values.literal_secrets import reject_literal_secrets
+from trainwright.operators.values.rendered_values import parse_object
+from trainwright.operators.values.task_identity import earlier_identities, task_identity
 
 AUTO, WORKER, CLUSTER = "auto", "worker", "cluster"
 _MOUNT = "/workspace"
@@ -76,7 +76,7 @@ class WorkspaceOperator(BaseOperator):
 
     def check_places(self, **places: Any) -> None:
         """Raise PlaceNotAllowed for the first of these places, or of the workspace, that the lists do not allow."""
-        from trainwright.operators.allowed_places import check_places
+        from trainwright.operators.values.allowed_places import check_places
 
         connections = (self.conn_id, self.store_conn_id, self.hub_conn_id)
         check_places(connections, workspace=self.workspace, workspace_path=self.workspace_path, **places)
@@ -92,20 +92,14 @@ class WorkspaceOperator(BaseOperator):
         else:
             yield self._cluster_steps(context)
 
-    def step_credentials(self) -> Any:
-        """The credentials of the connections for the pods of a job; None without any."""
-        from trainwright.jobs.submit.step_credentials import StepCredentials
-
-        return StepCredentials(connection_variables(self.store_conn_id, self.hub_conn_id)) or None
-
     def run_arguments(self, context: Any) -> dict[str, Any]:
         """The arguments by which steps know the run."""
         identity = task_identity(context, self.run_id)
         return {"owner": identity.owner, "run_id": identity.run, "map_index": identity.map_index}
 
     def _cluster_steps(self, context: Any) -> Any:
-        from trainwright.jobs import EventPrinter
         from trainwright.jobs.request.workspace import Workspace
+        from trainwright.operators.reporting.task_event_printer import TaskEventPrinter
         from trainwright.steps.on_cluster import ClusterSteps
 
         cluster = TrainwrightHook(self.conn_id).get_conn()
@@ -116,9 +110,9 @@ class WorkspaceOperator(BaseOperator):
             identity,
             self.namespace or cluster.default_namespace,
             settings=settings,
-            credentials=self.step_credentials(),
+            credentials=step_credentials(self.store_conn_id, self.hub_conn_id),
             was=tuple(earlier_identities(identity)),
-            event_printer=EventPrinter(lambda line: self.log.info("%s", line)),
+            event_printer=TaskEventPrinter(lambda line: self.log.info("%s", line)),
             on_signal=cancellation.on_signal(context, str(settings.get("on_cancel") or "suspend")),
         )
 

@@ -1,5 +1,7 @@
 """`make retrain-demo`: runs the DAG of the weekly retraining three times in a row: with new, unchanged and extended data.
 
+The last run starts from the weights of the model that the first one has promoted, and is compared with it.
+
 Each demo has its own runs folder and its own Airflow, which has no earlier successful runs.
 """
 
@@ -96,6 +98,7 @@ def _run_scenarios(
             "workspace": folder.name,
             "workspace_path": str(workspace),
             "settings": settings,
+            "warm_start": scenario == "new-rows",
             "num_nodes": 2,
             "num_proc_per_node": 1,
             "env": {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"},

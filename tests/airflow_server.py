@@ -10,8 +10,8 @@ import subprocess
 import sys
 import urllib.request
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
@@ -27,10 +27,30 @@ _HEALTH = ("metadatabase", "scheduler", "dag_processor", "triggerer")
 
 @dataclass(frozen=True)
 class AirflowServer:
-    """Its REST interface, and the processes behind a task."""
+    """Its REST interface, its parts, and the processes behind a task."""
 
     url: str
     home: Path
+    environment: dict[str, str] = field(default_factory=dict, repr=False)
+    parts: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict, repr=False)
+    """The process of each part, by its name; a second triggerer is `triggerer-2`."""
+
+    def start(self, part: str) -> None:
+        """Start a part, which leads a process group of its own."""
+        command = [sys.executable, "-m", "airflow", next(name for name in _PARTS if part.startswith(name))]
+        with open(self.home / f"{part}.log", "ab") as output:
+            self.parts[part] = subprocess.Popen(
+                command, env=self.environment, stdout=output, stderr=output, start_new_session=True
+            )
+
+    def end(self, part: str, number: signal.Signals = signal.SIGTERM) -> None:
+        """Send a signal to all processes of a part, and wait until it has ended."""
+        process = self.parts.pop(part)
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, number)
+        process.wait(60)
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
 
     def call(self, method: str, path: str, body: Any = None) -> Any:
         """One request below `/api/v2/`; the answer's JSON. Raises HTTPError."""
@@ -64,6 +84,16 @@ class AirflowServer:
 
     def run_state(self, dag: str, run: str) -> str:
         return str(self.call("GET", f"dags/{dag}/dagRuns/{quote(run)}")["state"])
+
+    def tasks(self, dag: str, run: str) -> list[dict[str, Any]]:
+        """All task instances of a run, with mapped ones."""
+        found: list[dict[str, Any]] = self.call("GET", f"dags/{dag}/dagRuns/{quote(run)}/taskInstances?limit=500")[
+            "task_instances"
+        ]
+        return found
+
+    def mark_run(self, dag: str, run: str, state: str) -> None:
+        self.call("PATCH", f"dags/{dag}/dagRuns/{quote(run)}", {"state": state})
 
     def clear(self, dag: str, run: str) -> None:
         body = {"dry_run": False, "dag_run_id": run, "only_failed": False, "reset_dag_runs": True}
@@ -103,21 +133,23 @@ def running_airflow(home: Path, dags: Path, environment: dict[str, str]) -> Iter
         "AIRFLOW__DAG_PROCESSOR__PARSING_PROCESSES": "1",
         "AIRFLOW__LOGGING__WORKER_LOG_SERVER_PORT": str(log_ports[0]),
         "AIRFLOW__LOGGING__TRIGGER_LOG_SERVER_PORT": str(log_ports[1]),
+        "AIRFLOW__TRIGGERER__JOB_HEARTBEAT_SEC": "2",
+        "AIRFLOW__TRIGGERER__TRIGGERER_HEALTH_CHECK_THRESHOLD": "8",
         "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_SEC": "2",
         "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "12",
         "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT_DETECTION_INTERVAL": "2",
         **environment,
     }
-    command = [sys.executable, "-m", "airflow"]
-    subprocess.run([*command, "db", "migrate"], env=env, check=True, capture_output=True, timeout=120)
-    server = AirflowServer(url, home)
-    with ExitStack() as stack:
+    subprocess.run([sys.executable, "-m", "airflow", "db", "migrate"], env=env, check=True, capture_output=True, timeout=120)
+    server = AirflowServer(url, home, env)
+    try:
         for part in _PARTS:
-            output = stack.enter_context(open(home / f"{part}.log", "wb"))
-            process = subprocess.Popen([*command, part], env=env, stdout=output, stderr=output, start_new_session=True)
-            stack.callback(_end_group, process)
+            server.start(part)
         eventually(server.is_healthy, 120, "Airflow to be healthy")
         yield server
+    finally:
+        for process in server.parts.values():
+            _end_group(process)
 
 
 def _end_group(process: subprocess.Popen[bytes]) -> None:

@@ -156,10 +156,9 @@ def _by_operator(recording: Recording, client: JobsClient, options: dict[str, An
 
 def _by_trigger(recording: Recording, client: JobsClient, options: dict[str, Any]) -> int:
     """As a task that waits in the triggerer: what the trigger has seen reaches the worker as the JSON of its event."""
-    from airflow.sdk.exceptions import TaskDeferred
-
     from trainwright.jobs.diagnosis.exit_codes import exit_code_of
     from trainwright.operators import train_job, trigger
+    from trainwright.operators.values.airflow_api import TaskDeferred
 
     async def event_of(waiting: Any) -> dict[str, Any]:
         events = [event.payload async for event in waiting.run()]
@@ -188,8 +187,10 @@ def _by_trigger(recording: Recording, client: JobsClient, options: dict[str, Any
 @contextlib.contextmanager
 def _task_of(module: Any, client: JobsClient) -> Iterator[None]:
     """A task whose log is printed and whose hook returns the client."""
+    from trainwright.operators.hook import TrainwrightHook
+
     with (
-        mock.patch.object(module.TrainwrightHook, "get_conn", return_value=client),
+        mock.patch.object(TrainwrightHook, "get_conn", return_value=client),
         mock.patch.object(module.TrainJobOperator, "log", _PrintedLog()),
     ):
         yield

@@ -20,13 +20,14 @@ def root(tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def export(tmp_path: Path) -> Callable[[str], Export]:
-    """URI and digest of an export of a run of this name."""
+def export(tmp_path: Path) -> Callable[..., Export]:
+    """URI and digest of an export of a run of this name, trained on these data: `dataset` and `model` are digests."""
 
-    def make(run: str) -> Export:
+    def make(run: str, **origin: str) -> Export:
         folder = tmp_path / "exports" / run / "checkpoint-5"
         folder.mkdir(parents=True)
-        manifest = Manifest(format="model", step=5, source=run, created="2026-01-01T00:00:00Z", files=FILES, metadata={})
+        metadata = {"origin": origin} if origin else {}
+        manifest = Manifest(format="model", step=5, source=run, created="2026-01-01T00:00:00Z", files=FILES, metadata=metadata)
         (folder / MANIFEST).write_bytes(manifest.text())
         return str(StorageUri.from_path(folder)), manifest.digest
 

@@ -27,7 +27,21 @@ OWN_OF_COMPONENT = {
     "workspace_path": "",
     "task_config": None,
 }
-OWN_OF_OPERATOR = {"run_id", "namespace", "submission_mode", "conn_id", "deferrable", "log_poll_interval", "min_defer_seconds"}
+OWN_OF_OPERATOR = {
+    "run_id",
+    "namespace",
+    "submission_mode",
+    "conn_id",
+    "store_conn_id",
+    "hub_conn_id",
+    "tracking",
+    "workspace_path",
+    "wait_for_completion",
+    "durable",
+    "deferrable",
+    "log_poll_interval",
+    "min_defer_seconds",
+}
 OWN_OF_COMMAND = {
     "filename",
     "run_id",
@@ -137,6 +151,10 @@ def test_the_operator_takes_the_same() -> None:
         "run_id",
         "submission_mode",
         "conn_id",
+        "store_conn_id",
+        "hub_conn_id",
+        "tracking",
+        "workspace_path",
     }
     assert set(TrainJobOperator.template_fields_renderers) <= set(TrainJobOperator.template_fields)
 

@@ -34,24 +34,15 @@ def pick_trial(
     """
     from pathlib import Path
 
-    from trainwright.api.markdown_text import code, escaped, table
     from trainwright.steps.step_end import explained_end, write_line
-    from trainwright.steps.trials import TrialOutcome, end_trials, rank_trials, trial_rows
+    from trainwright.steps.trials import TrialOutcome, best_trial_line, end_trials, rank_trials, trials_summary
 
     found = sorted((TrialOutcome.model_validate(one) for one in outcomes), key=lambda one: one.index)
     with explained_end():
         ranked = rank_trials(found, metric, greater_is_better=greater_is_better)
         best = ranked[0]
         if workspace_path:
-            end_trials(Path(workspace_path), found, run_id=run_id, best=best)
-    rows = [
-        (rank, number, code(name), escaped(value), code(given))
-        for rank, number, name, value, given in trial_rows(found, ranked, metric)
-    ]
-    Path(summary.path).write_text(
-        f"## Trials\n\n{table(('rank', 'trial', 'TrainJob', escaped(metric), 'settings'), rows)}\n", "utf-8"
-    )
-    write_line(
-        f"best: trial {best.index} with {metric} {best.metrics[metric]:.6g}, of {len(found)} trials, {len(ranked)} of them comparable"
-    )
+            end_trials(Path(workspace_path), [one.index for one in found if one is not best], run_id=run_id)
+    Path(summary.path).write_text(trials_summary(found, ranked, metric), "utf-8")
+    write_line(best_trial_line(found, ranked, metric))
     return best.index, best.trainjob, best.metrics[metric], best.settings

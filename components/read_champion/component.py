@@ -39,9 +39,7 @@ def read_champion(
 
     with explained_end():
         champion = read_champion(export_uri, alias)
-        state = "none" if not champion.uri else "current"
-        if champion.uri and (always or champion.is_outdated(dataset_digest, model_digest)):
-            state = "outdated"
+        state = champion.state(dataset_digest, model_digest, always=always)
         write_line(f"{alias}: {champion.uri or 'none'}{', trained on these data already' if state == 'current' else ''}")
     Path(uri).write_text(champion.uri, "utf-8")
     Path(digest).write_text(champion.digest, "utf-8")

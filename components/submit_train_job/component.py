@@ -111,7 +111,8 @@ def submit_train_job(
         volume_mounts: Where the training containers mount volumes: those of `volumes`, or of the runtime by name.
         run_timeout_seconds: Maximum seconds of training; also set as activeDeadlineSeconds, which the cluster enforces.
             Default: a week. 0: no limit.
-        resume: Where a new job starts: auto (the run's last checkpoint), never, or the URI of an exported checkpoint.
+        resume: Where a new job starts: auto (the run's last checkpoint), never, the URI of an exported checkpoint, or weights:URI
+            (the run's last checkpoint, else the weights of that export at step 0).
         export_uri: Where the run exports checkpoints; resume=auto starts from there if the workspace has no checkpoint.
         previous_jobs: Whether to keep or delete finished jobs of this step when the next one is submitted.
         on_cancel: What to do with the job when its step is cancelled, exceeds a deadline or stops waiting: suspend,

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from jinja2 import Environment
 
+from trainwright.operators.values.airflow_api import AirflowSkipException
+
 pytestmark = pytest.mark.medium
 EXTRA = {
     "run": "scheduled__1",
@@ -63,3 +65,8 @@ def test_the_folder_of_exports_is_that_of_the_retraining_unless_another_is_given
     variable = SimpleNamespace(json={"trainwright_retraining": {"export_uri": "s3://models/support"}})
     template = Environment().from_string(module.dag.get_task("promote").export_uri)
     assert template.render(params={"export_uri": given}, var=variable) == expected
+
+
+def test_nobody_is_asked_about_what_the_run_has_decided(module: Any) -> None:
+    with pytest.raises(AirflowSkipException, match=r"checkpoint-500 was decided about by the run that trained it"):
+        candidate(module, {}, {**EXTRA, "promoted": False})

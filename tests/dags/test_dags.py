@@ -1,15 +1,120 @@
-"""The DAGs parse, and chain what they say; the run itself is in tests/e2e."""
+"""The DAGs load, chain what they say, and render: every template names a task before it, and a value that this task returns."""
 
 from __future__ import annotations
 
+import copy
+from importlib import import_module
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
+from jinja2 import StrictUndefined
 
 pytestmark = pytest.mark.medium
+MODULES = {
+    "approve_then_promote": "trainwright_approve_then_promote",
+    "finetune": "trainwright_finetune",
+    "full_pipeline": "trainwright_full_pipeline",
+    "retrain_on_new_data": "trainwright_retrain_on_new_data",
+    "scheduled_retraining": "trainwright_retraining",
+    "sweep": "trainwright_sweep",
+}
+RETRAINING = ("retrain_on_new_data", "scheduled_retraining")
+DATA, BASE = (f"sha256:{digit * 64}" for digit in "12")
+FIGURES = {"loss": 1.0, "perplexity": 3.0}
+RETURNED: dict[str, Any] = {
+    "start-run": {"run_id": "r", "claim": "c", "workspace": "pvc://c", "path": "/mnt"},
+    "initialize-dataset": {"source": "s", "revision": "", "digest": DATA, "train_rows": 9, "test_rows": 1},
+    "initialize-model": {"source": "s", "revision": "", "digest": BASE},
+    "find-dataset": "s3://b/data",
+    "read-champion": {"state": "outdated", "uri": "s3://b/e/o/checkpoint-5", "digest": "sha256:o"},
+    "start-from": "weights:s3://b/e/o/checkpoint-5",
+    "train": {"trainjob": "job", "namespace": "default", "metrics": {}, "results": None, "folder": "runs/r"},
+    "export-checkpoint": {"uri": "s3://b/e/r/checkpoint-9", "digest": "sha256:x", "step": 9, "bytes": 1},
+    "evaluate": {"before": FIGURES, "after": FIGURES, "rows": 1, "held_out": True, "dataset_digest": DATA, "evaluation": {}},
+    "evaluate-champion": {"before": FIGURES, "after": FIGURES, "rows": 1, "held_out": True, "dataset_digest": DATA},
+    "pull-dvc-data": {"data_uri": "file:///mnt/dvc/data/1", "digest": DATA, "revision": "", "md5": "m", "size": 1},
+    "preprocess-dataset": {"data_uri": "file:///mnt/preprocessed/2", "digest": DATA, "rows_in": 2, "rows_out": 1, "dropped": {}},
+    "plan-trials": [{"index": 0, "settings": {"learning_rate": 0.1}}, {"index": 1, "settings": {"learning_rate": 0.2}}],
+    "pick-trial": {"index": 1, "trainjob": "job-1", "value": 1.0, "settings": {"learning_rate": 0.2}, "summary": ""},
+    "candidate": {"checkpoint": "s3://b/e", "manifest": "sha256:x", "run": "r", "step": 9, "loss_before": 4.0, "loss_after": 1.0},
+}
+
+
+def dag_of(module: str) -> Any:
+    return import_module(f"trainwright.example_dags.{module}").dag
+
+
+def test_every_dag_of_the_folder_loads_without_errors_and_cycles() -> None:
+    from airflow.dag_processing.dagbag import DagBag
+
+    bag = DagBag(Path(dag_of("finetune").fileloc).parent, load_op_links=False)
+    assert bag.import_errors == {}
+    assert set(bag.dag_ids) == set(MODULES.values())
+    for dag in bag.dags.values():
+        dag.check_cycle()
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_its_parameters_are_valid_and_explain_themselves(module: str) -> None:
+    from trainwright.example_dags.chain import TRAINING
+
+    dag = dag_of(module)
+    assert dag.dag_id == MODULES[module]
+    assert dag.tags == {"trainwright"}
+    dag.params.validate()
+    unexplained = {name for name in dag.params if not dag.params.get_param(name).description} - set(TRAINING)
+    assert unexplained <= {"alias", "namespace", "sample_row", "max_evaluation_rows", "test_fraction", "max_rows"} | {
+        name for name in unexplained if name.startswith("evaluation_")
+    }
+
+
+class Before:
+    """The task instances before a task: what they returned. Asking one that need not have ended is an error."""
+
+    def __init__(self, task: Any) -> None:
+        self.task, self.asked = task, set[str]()
+
+    def xcom_pull(self, task_ids: str, key: str = "return_value") -> Any:
+        assert task_ids in self.task.get_flat_relative_ids(upstream=True), f"{self.task.task_id} asks {task_ids}"
+        self.asked.add(task_ids)
+        return RETURNED[task_ids]
+
+
+@pytest.mark.parametrize("variable", [None, {"export_uri": "s3://b/e", "num_nodes": 4, "warm_start": True, "env": {"A": "b"}}])
+@pytest.mark.parametrize("module", MODULES)
+def test_every_template_renders(module: str, variable: dict[str, Any] | None) -> None:
+    dag = dag_of(module)
+    env = dag.get_template_env()
+    env.undefined = StrictUndefined
+    settings = {"trainwright_retraining": variable} if variable is not None else {}
+    rendered = dict[str, Any]()
+    for each in dag.tasks:
+        task = each.unmap({"trial": RETURNED["plan-trials"][1]}) if each.is_mapped else each
+        if not hasattr(task, "python_callable") or task.op_args or task.op_kwargs:
+            before = Before(task)
+            params = {name: dag.params[name] for name in dag.params}
+            context = {"params": params, "ti": before, "var": SimpleNamespace(json=settings), "dag": dag}
+            clone = copy.copy(task)
+            clone.render_template_fields(context, env)
+            rendered[task.task_id] = clone
+    texts = [str(getattr(task, field)) for task in rendered.values() for field in task.template_fields]
+    assert not [text for text in texts if "{{" in text or "{%" in text]
+    if "train" in rendered:
+        train, evaluate = rendered["train"], rendered["evaluate"]
+        assert (train.run_id, train.workspace, train.dataset_digest) == ("r", "pvc://c", DATA)
+        assert (evaluate.checkpoint_uri, evaluate.workspace_path) == ("s3://b/e/r/checkpoint-9", "/mnt")
+        assert train.request().resume == train.resume
+    if module in (*RETRAINING, "approve_then_promote"):
+        assert rendered["promote"].export_uri == (variable or {}).get("export_uri", "")
+    if variable is not None and "start-from" in rendered:
+        assert (rendered["train"].num_nodes, rendered["train"].env) == (4, {"A": "b"})
+        assert tuple(rendered["start-from"].op_args) == (True, "auto")
 
 
 def test_the_finetune_dag_chains_the_six_steps() -> None:
-    from trainwright.example_dags.finetune import dag
-
+    dag = dag_of("finetune")
     order = [task.task_id for task in dag.topological_sort()]
     assert order[0] == "start-run"
     assert set(order[1:3]) == {"initialize-dataset", "initialize-model"}
@@ -26,19 +131,18 @@ def test_its_parameters_are_those_of_the_quickstart() -> None:
     assert {field.name for field in fields(Parameters)} <= set(PARAMETERS)
 
 
-@pytest.mark.parametrize("module", ["finetune", "scheduled_retraining"])
+@pytest.mark.parametrize("module", ["finetune", *RETRAINING])
 def test_every_setting_of_its_steps_is_a_parameter(module: str) -> None:
-    from importlib import import_module
-
     from trainwright.jobs.request.setting_names import EVALUATION_SETTINGS
     from trainwright.jobs.request.train_request import TrainRequest
 
-    dag = import_module(f"trainwright.example_dags.{module}").dag
+    dag = dag_of(module)
     given_by_the_chain = {"dataset_digest", "model_digest", "func"}  # a function belongs into the text of a DAG
     settings = set(TrainRequest.model_fields) - given_by_the_chain
     assert settings <= set(dag.params)
     training, evaluation = dag.get_task("train"), dag.get_task("evaluate")
-    for name in settings - {"workspace"}:
+    decided = {"finetune": {"workspace"}, "scheduled_retraining": {"workspace", "resume"}}
+    for name in settings - decided.get(module, {"workspace", "resume", "dataset_uri"}):
         assert f"params.{name}" in str(getattr(training, name)), name
     for name in set(EVALUATION_SETTINGS) - {"image", "resources_per_node"}:
         assert f"params.{name}" in str(getattr(evaluation, name)), name
@@ -50,3 +154,57 @@ def test_defaults_of_the_parameters_are_those_of_the_request() -> None:
 
     rendered = {name: param.value for name, param in TRAINING.items()}
     assert TrainRequest.from_parameters(rendered) == TrainRequest()
+
+
+def test_the_sweep_trains_its_trials_beside_each_other_and_exports_the_best() -> None:
+    from trainwright.example_dags.sweep import PARALLELISM
+    from trainwright.operators import TrainTrialOperator
+
+    dag = dag_of("sweep")
+    train, pick = dag.get_task("train"), dag.get_task("pick-trial")
+    assert train.is_mapped
+    assert train.operator_class is TrainTrialOperator
+    assert train.partial_kwargs["max_active_tis_per_dagrun"] == PARALLELISM
+    assert "settings" not in train.partial_kwargs, "the plan has the common settings"
+    assert train.upstream_task_ids == dag.get_task("stop-hopeless-trials").upstream_task_ids == {"plan-trials"}
+    assert pick.trigger_rule == "all_done"
+    assert pick.upstream_task_ids == {"train", "stop-hopeless-trials"}
+    assert dag.get_task("export-checkpoint").trial_index == dag.get_task("evaluate").trial_index
+
+
+def test_how_many_trials_train_at_once_is_read_from_the_environment() -> None:
+    import os
+    import subprocess
+    import sys
+
+    program = (
+        "from trainwright.example_dags.sweep import dag; print(dag.get_task('train').partial_kwargs['max_active_tis_per_dagrun'])"
+    )
+    environ = {**os.environ, "TRAINWRIGHT_PARALLELISM": "7"}
+    done = subprocess.run([sys.executable, "-c", program], env=environ, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "7"
+
+
+@pytest.mark.parametrize(("module", "pipeline"), [("sweep", "sweep"), ("full_pipeline", "full_pipeline")])
+def test_a_dag_has_the_parameters_of_its_pipeline_with_the_same_defaults(module: str, pipeline: str) -> None:
+    kfp = pytest.importorskip("kfp")
+    assert kfp
+    from trainwright import pipelines
+
+    inputs = getattr(pipelines, pipeline).component_spec.inputs
+    params = dag_of(module).params
+    of_kfp = {"workspace_path", "submission_mode", "store_secret", "hub_secret", "tracking_secret", "plan_only", "workspace"}
+    assert set(inputs) - of_kfp <= set(params)
+    for name in set(inputs) - of_kfp:
+        if inputs[name].optional:
+            assert (params[name] or None) == (inputs[name].default or None), name
+
+
+def test_the_full_pipeline_chains_a_tool_for_each_part() -> None:
+    dag = dag_of("full_pipeline")
+    order = [task.task_id for task in dag.topological_sort()]
+    chain = ["start-run", "pull-dvc-data", "preprocess-dataset", "initialize-dataset", "train", "export-checkpoint", "evaluate"]
+    assert [name for name in order if name in chain] == chain
+    assert dag.get_task("promote").upstream_task_ids == {"whether-to-promote"}
+    assert dag.get_task("register").upstream_task_ids == {"whether-to-register"}
+    assert dag.get_task("train").tracking == "{{ params.tracking }}"

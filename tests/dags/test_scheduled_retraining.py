@@ -1,158 +1,87 @@
-"""The weekly retraining: which settings a run has, when it is skipped, what it announces, what it leaves behind."""
+"""The weekly retraining, and the one on new data: the same chain of tasks, of which a run skips what it need not do."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowSkipException
-from jinja2.nativetypes import NativeEnvironment
 
-from trainwright.workspace import RUNS, begin_run, end_run, read_run, run_folder
+from trainwright.example_dags import retrain_on_new_data, scheduled_retraining
+from trainwright.example_dags.retraining import MODEL
+from trainwright.operators.values.airflow_api import AirflowFailException
 
 pytestmark = pytest.mark.medium
-DIGEST = "sha256:" + "a" * 64
+DAGS = [scheduled_retraining.dag, retrain_on_new_data.dag]
 
 
-@pytest.fixture(scope="module")
-def module() -> Any:
-    from trainwright.example_dags import scheduled_retraining
-
-    return scheduled_retraining
+def before(dag: Any, task: str) -> set[str]:
+    found: set[str] = dag.get_task(task).upstream_task_ids
+    return found
 
 
-def rendered(module: Any, name: str, params: dict[str, Any], variable: dict[str, Any] | None) -> Any:
-    values = {"trainwright_retraining": variable} if variable is not None else {}
-    context = {"params": {**{key: param.value for key, param in module.PARAMETERS.items()}, **params}}
-    return NativeEnvironment().from_string(module.setting(name)).render(**context, var=SimpleNamespace(json=values))
-
-
-@pytest.mark.parametrize(
-    ("params", "variable", "found"),
-    [
-        ({"dataset_uri": "s3://b/mine"}, {"dataset_uri": "s3://b/weekly"}, "s3://b/mine"),
-        ({}, {"dataset_uri": "s3://b/weekly"}, "s3://b/weekly"),
-        ({}, {}, ""),
-        ({}, None, ""),
-    ],
-)
-def test_a_run_takes_its_parameter_else_the_variable(module: Any, params: Any, variable: Any, found: str) -> None:
-    assert rendered(module, "dataset_uri", params, variable) == found
-
-
-def test_settings_keep_their_types(module: Any) -> None:
-    assert rendered(module, "num_nodes", {}, {"num_nodes": 4}) == 4
-    assert rendered(module, "num_nodes", {}, None) == 0
-    assert rendered(module, "env", {}, {"env": {"A": "b"}}) == {"A": "b"}
-    assert rendered(module, "workspace_path", {}, None) == ""
-
-
-def test_it_runs_weekly_one_at_a_time_and_in_order(module: Any) -> None:
-    dag = module.dag
+@pytest.mark.parametrize("dag", DAGS, ids=lambda dag: dag.dag_id)
+def test_one_run_at_a_time_trains_compares_and_promotes(dag: Any) -> None:
     assert dag.max_active_runs == 1
     assert not dag.catchup
-    assert [task.task_id for task in dag.topological_sort()] == [
-        "start-run",
-        "initialize-dataset",
-        "new-data",
-        "initialize-model",
-        "train",
-        "export-checkpoint",
-        "evaluate",
-        "publish",
-        "tidy",
-    ]
-    assert dag.get_task("publish").outlets == [module.MODEL]
+    assert before(dag, "read-champion") == {"initialize-dataset", "initialize-model"}
+    assert before(dag, "new-data") == {"read-champion"}
+    assert before(dag, "train") == {"start-from"}
+    assert before(dag, "decide") == {"evaluate"}
+    assert before(dag, "evaluate-champion") == {"decide"}
+    assert before(dag, "promote") == {"decide", "evaluate-champion"}
+    assert before(dag, "publish") == {"decide", "promote"}
+    assert before(dag, "keep-exports") == {"publish"}
+    assert before(dag, "tidy") == {"start-run", "publish"}
+    assert dag.get_task("publish").outlets == [MODEL]
+    assert dag.get_task("new-data").inlets == dag.get_task("keep-exports").inlets == [MODEL]
 
 
-class Instance:
-    """A task instance: what the tasks before it returned, and what it says of itself."""
-
-    def __init__(self, **returned: Any):
-        self.returned, self.said = returned, {}
-
-    def xcom_pull(self, task_ids: str) -> Any:
-        return self.returned[task_ids.replace("-", "_")]
-
-    def xcom_push(self, key: str, value: Any) -> None:
-        self.said = {**self.said, key: value}
-
-
-def gate(module: Any, earlier: list[dict[str, Any]], *, force: bool = False) -> tuple[Any, Instance]:
-    instance = Instance(initialize_dataset={"digest": DIGEST})
-    events = {module.MODEL: [SimpleNamespace(extra=extra) for extra in earlier]}
-    call = module.dag.get_task("new-data").python_callable
-    try:
-        return call(ti=instance, params={"force": force}, inlet_events=events), instance
-    except AirflowSkipException as skipped:
-        return skipped, instance
+@pytest.mark.parametrize("dag", DAGS, ids=lambda dag: dag.dag_id)
+def test_a_roll_back_skips_all_else(dag: Any) -> None:
+    """No task runs that needs one that is skipped: the rule of these needs one success before them."""
+    assert before(dag, "roll-back") == {"roll-back-or-train"}
+    assert dag.get_task("roll-back").downstream_task_ids == set()
+    others = {task.task_id for task in dag.tasks} - {"roll-back-or-train", "roll-back"}
+    rules = {name: dag.get_task(name).trigger_rule.value for name in others}
+    assert {name for name, rule in rules.items() if rule != "all_success"} == {"promote", "publish", "tidy"}
+    assert {rules[name] for name in ("promote", "publish", "tidy")} == {"none_failed_min_one_success"}
+    assert all(before(dag, name) <= others | {"roll-back-or-train"} for name in others)
 
 
-@pytest.mark.parametrize(
-    ("earlier", "force"),
-    [
-        ([], False),
-        ([{"dataset_digest": "sha256:other", "run": "r"}], False),
-        ([{"dataset_digest": DIGEST, "run": "older"}, {"dataset_digest": "sha256:other", "run": "last"}], False),
-        ([{"dataset_digest": DIGEST, "run": "r"}], True),
-        ([{"note": "somebody else's event"}], False),
-    ],
-)
-def test_new_data_are_trained_on(module: Any, earlier: list[dict[str, Any]], force: bool) -> None:
-    assert gate(module, earlier, force=force)[0] == DIGEST
+@pytest.mark.parametrize("dag", DAGS, ids=lambda dag: dag.dag_id)
+def test_the_champion_is_measured_as_the_candidate_is_on_the_same_rows(dag: Any) -> None:
+    candidate, champion = dag.get_task("evaluate"), dag.get_task("evaluate-champion")
+    different = {name for name in candidate.template_fields if getattr(candidate, name) != getattr(champion, name)}
+    assert different == {"checkpoint_uri", "checkpoint_digest", "dataset_digest", "retention"}
+    assert "initialize-dataset" in champion.dataset_digest
+    assert candidate.dataset_digest == ""  # that of its training, which is the same
 
 
-def test_the_dataset_of_the_last_good_run_is_skipped_with_the_reason(module: Any) -> None:
-    skipped, instance = gate(module, [{"dataset_digest": DIGEST, "run": "of-monday"}, {"note": "somebody else's"}])
-    assert isinstance(skipped, AirflowSkipException)
-    assert str(skipped) == instance.said["reason"] == f"the run of-monday was trained on the same dataset, {DIGEST}"
+def test_the_schedules() -> None:
+    weekly, on_data = DAGS
+    assert weekly.schedule == "@weekly"
+    assert retrain_on_new_data.DATASET.name == "trainwright_dataset"
+    assert before(weekly, "start-run") == {"roll-back-or-train"}
+    assert before(on_data, "find-dataset") == {"roll-back-or-train"}
+    assert before(on_data, "start-run") == {"find-dataset"}
+    for name in ("initialize-dataset", "train"):
+        assert on_data.get_task(name).dataset_uri == "{{ ti.xcom_pull('find-dataset') }}"
 
 
-def test_a_good_run_announces_its_checkpoint_and_its_dataset(module: Any) -> None:
-    instance = Instance(
-        new_data=DIGEST,
-        export_checkpoint={"uri": "s3://b/e/checkpoint-9", "digest": "sha256:m", "step": 9},
-        evaluate={"before": {"loss": 2.0}, "after": {"loss": 0.5}},
-        start_run={"run_id": "weekly", "path": "/workspace"},
-    )
-    events = {module.MODEL: SimpleNamespace(extra={})}
-    call = module.dag.get_task("publish").python_callable
-    call(ti=instance, outlet_events=events)
-    assert events[module.MODEL].extra == {
-        "run": "weekly",
-        "checkpoint": "s3://b/e/checkpoint-9",
-        "manifest": "sha256:m",
-        "step": 9,
-        "dataset_digest": DIGEST,
-        "loss_before": 2.0,
-        "loss_after": 0.5,
-    }
+def found(*extras: dict[str, Any]) -> str:
+    events = {retrain_on_new_data.DATASET: [SimpleNamespace(extra=extra) for extra in extras]} if extras else {}
+    uri: str = retrain_on_new_data.find_dataset.function("s3://b/set", triggering_asset_events=events)
+    return uri
 
 
-def test_tidying_ends_the_run_and_keeps_what_retention_says(module: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also after a skipped run; a live run, and what is no run, stay."""
-    for name in ("monday", "tuesday", "now"):
-        begin_run(
-            tmp_path,
-            run_folder(name),
-            run=name,
-            owner="airflow/d",
-            now=lambda name=name: f"2026-01-0{len(name) % 7 + 1}T00:00:00Z",
-        )
-    for name in ("monday", "tuesday", "now"):
-        (tmp_path / run_folder(name) / "output").mkdir()
-    for name in ("monday", "tuesday"):
-        end_run(tmp_path, run_folder(name))
-    (tmp_path / RUNS / "notes.txt").touch()
-    cluster = SimpleNamespace(default_namespace="default", list=lambda *_: SimpleNamespace(items=[]))
-    monkeypatch.setattr("trainwright.operators.hook.TrainwrightHook.get_conn", lambda _self: cluster)
-    call = module.dag.get_task("tidy").python_callable
-    instance = Instance(start_run={"run_id": "now", "path": str(tmp_path)})
-    assert call("", "", "keep=1", ti=instance) == ["monday"]
-    assert call("", "", "always", ti=instance) == []
-    assert sorted(path.name for path in (tmp_path / RUNS).iterdir() if path.name[0] != ".") == ["notes.txt", "now", "tuesday"]
-    record = read_run(tmp_path / run_folder("now"))
-    assert record is not None
-    assert record.ended
+def test_the_dataset_is_that_of_the_last_event_that_names_one_else_the_one_that_is_set() -> None:
+    assert found() == "s3://b/set"
+    assert found({}) == "s3://b/set"
+    assert found({"dataset_uri": "s3://b/1"}, {"dataset_uri": "hf://org/data@main"}, {"rows": 3}) == "hf://org/data@main"
+
+
+@pytest.mark.parametrize("uri", ["/etc/passwd", "ftp://x/y", "s3://", 7, ["s3://b/x"]])
+def test_an_event_that_names_no_dataset_fails_without_retries(uri: Any) -> None:
+    with pytest.raises(AirflowFailException, match="dataset_uri of the event of the asset trainwright_dataset: "):
+        found({"dataset_uri": uri})

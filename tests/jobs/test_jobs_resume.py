@@ -51,7 +51,20 @@ def variables(container: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.parametrize(
     "value",
-    ["", "sometimes", "AUTO", "/path", "file://relative", "hf://org/name", "http://x/y", "s3://", "pvc://", "pvc://a/../b"],
+    [
+        "",
+        "sometimes",
+        "AUTO",
+        "/path",
+        "file://relative",
+        "hf://org/name",
+        "http://x/y",
+        "s3://",
+        "pvc://",
+        "pvc://a/../b",
+        "weights:",
+        "weights:auto",
+    ],
 )
 def test_what_is_no_wish_is_refused_by_name(value: str) -> None:
     with pytest.raises(ValidationError, match="resume: "):
@@ -90,6 +103,33 @@ def test_an_export_on_a_claim_is_mounted_beside_the_workspace() -> None:
     mounts = {mount["mountPath"]: mount for mount in container["volumeMounts"]}
     assert mounts["/resume-source"]["readOnly"] is True
     assert "/workspace" in mounts
+
+
+def test_weights_come_with_what_reads_them_and_the_export_of_the_run_itself(cluster: EmbeddedCluster) -> None:
+    request = sft(resume="weights:gs://models/champion", resume_secret="store")
+    made = submit_or_adopt(cluster, request, STEP, "default", latest_checkpoint=lambda: "s3://bucket/run/checkpoint-5")
+    told = variables(deciding(made.trainjob)[1])
+    assert told[names.RESUME_VARIABLE] == "weights:gs://models/champion"
+    assert told[names.RESUME_EXPORT_VARIABLE] == "s3://bucket/run/checkpoint-5"
+    assert {"GOOGLE_SERVICE_ACCOUNT_KEY", "AWS_SECRET_ACCESS_KEY", names.RESUME_JOB_VARIABLE} < set(told)
+    again = submit_or_adopt(cluster, request, STEP, "default", latest_checkpoint=lambda: "s3://bucket/run/checkpoint-9")
+    assert again.adopted
+
+
+def test_weights_on_a_claim_are_mounted_beside_the_workspace() -> None:
+    pod, container = deciding(manifest(resume="weights:pvc://old/runs/a b"))
+    assert variables(container)[names.RESUME_VARIABLE] == "weights:file:///resume-source/runs/a%20b"
+    assert named(pod["volumes"], "resume-source") == {"name": "resume-source", "persistentVolumeClaim": {"claimName": "old"}}
+
+
+@pytest.mark.parametrize("own", [{"command": ["python", "x.py"]}, {"func": "def train():\n    pass\n"}])
+def test_weights_are_for_the_command_of_the_runtime(cluster: EmbeddedCluster, own: dict[str, Any]) -> None:
+    with pytest.raises(
+        Invalid, match=rf"resume: weights:URI is for the runtime's own command, and {next(iter(own))} replaces it"
+    ):
+        submit_or_adopt(cluster, sft(resume="weights:s3://b/run", **own), STEP, "default")
+    launched = sft(resume="weights:s3://b/run", command=["torchrun", "/resume/orderly_exit.py", "mine"])
+    assert submit_or_adopt(cluster, launched, STEP, "default").attempt == 1
 
 
 def test_a_runtime_that_cannot_is_refused_for_an_export_and_doubted_else(

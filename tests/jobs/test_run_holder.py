@@ -19,7 +19,7 @@ from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Identity, TrainRequest, submit_or_adopt
 from trainwright.jobs.diagnosis.errors import RunFolderTaken
 from trainwright.jobs.submit.run_holder import resolve_holder_conflict
-from trainwright.operators.task_identity import earlier_identities
+from trainwright.operators.values.task_identity import earlier_identities
 
 WORKSPACE = "pvc://claim/team"
 ONE, OTHER = Identity("airflow/dag", "run", "train"), Identity("kfp", "run", "train")

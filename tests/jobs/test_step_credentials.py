@@ -51,7 +51,7 @@ def test_it_is_referred_to_only_where_no_secret_is_named(request_of: Callable[..
 
 def test_a_retry_renews_its_values(cluster: EmbeddedCluster, request_of: Callable[..., TrainRequest]) -> None:
     job = submitted(cluster, request_of())
-    again = submitted(cluster, request_of(), StepCredentials({"AWS_SECRET_ACCESS_KEY": "second"}))
+    again = submitted(cluster, request_of(), StepCredentials({**CREDENTIALS.values, "AWS_SECRET_ACCESS_KEY": "second"}))
     assert uid_of(again) == uid_of(job)
     assert values(cluster)["AWS_SECRET_ACCESS_KEY"] == "second"
 

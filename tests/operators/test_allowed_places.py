@@ -16,7 +16,7 @@ from trainwright.operators import (
     StartRunOperator,
     TrainJobOperator,
 )
-from trainwright.operators.allowed_places import PlaceNotAllowed, check_places
+from trainwright.operators.values.allowed_places import PlaceNotAllowed, check_places
 
 pytestmark = pytest.mark.medium
 ALLOWED = "s3://bucket/team, hf://org, pvc://claim, git+https://example.com/org, file://{}"
@@ -58,6 +58,7 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("resume", "auto"),
         ("resume", "never"),
         ("resume", "s3://bucket/team/checkpoint-5"),
+        ("resume", "weights:s3://bucket/team/checkpoint-5"),
         ("model_uri", ""),
         ("dataset_uri", "hf://datasets/org/x@main/folder"),
     ],
@@ -88,6 +89,7 @@ def test_what_is_below_a_prefix_is_allowed(data: Path, parameter: str, place: st
         ("code", "git+https://user:pw@example.com/org/repo@main"),
         ("code", "/etc"),
         ("resume", "s3://other/checkpoint-5"),
+        ("resume", "weights:s3://other/checkpoint-5"),
         ("manifest", MANIFEST),
         ("manifest", "/etc/job.yaml"),
     ],

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from trainwright.operators.credentials import connection_variables
+from trainwright.operators.values.credentials import connection_variables
 
 pytestmark = pytest.mark.medium
 KEY = {"type": "service_account", "private_key": "not to be seen"}

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from trainwright.cluster import NoCluster, connect
-from trainwright.operators.connection_settings import ClusterSettings, settings_of
+from trainwright.operators.values.connection_settings import ClusterSettings, settings_of
 
 
 @pytest.mark.parametrize(

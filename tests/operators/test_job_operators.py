@@ -7,7 +7,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowFailException
 
 from trainwright.api import names
 from trainwright.api.errors import Forbidden, NotFound
@@ -20,6 +19,7 @@ from trainwright.jobs.wait.cancel import suspend_job
 from trainwright.operators import DeleteTrainJobOperator, ResumeTrainJobOperator, SuspendTrainJobOperator
 from trainwright.operators.errors import NonRetryableError
 from trainwright.operators.hook import TrainwrightHook
+from trainwright.operators.values.airflow_api import AirflowFailException
 from trainwright.steps.change_jobs import JobSuperseded, PodsRemain
 from trainwright.submission.jobs_client import JobsClient
 from trainwright.submission.mode import Choice, Mode

@@ -1,4 +1,4 @@
-"""PromoteModelOperator and RollBackModelOperator: the verdict, what a retry changes, and what is refused without one."""
+"""Operators of the champion: what they say of it, the verdict, what a retry changes, and what is refused without one."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from small_exports import Export
 
 from trainwright.checkpoints.errors import PromotionConflict
 from trainwright.checkpoints.promotion import Alias
-from trainwright.operators import PromoteModelOperator, RollBackModelOperator
-from trainwright.operators.allowed_places import PlaceNotAllowed
+from trainwright.operators import PromoteModelOperator, ReadChampionOperator, RollBackModelOperator
 from trainwright.operators.errors import NonRetryableError
+from trainwright.operators.values.allowed_places import PlaceNotAllowed
 
 
 def context(task_id: str = "roll-back", max_tries: int = 0) -> dict[str, Any]:
@@ -153,3 +153,44 @@ def test_the_folders_are_places_that_the_list_must_allow(
         with pytest.raises(PlaceNotAllowed):
             task.execute(context())
     assert promote(root, first, figures(1.0))["promoted"]
+
+
+def read(root: str, **more: Any) -> dict[str, str]:
+    state: dict[str, str] = ReadChampionOperator(task_id="read", export_uri=root, **more).execute({})
+    return state
+
+
+def test_the_champion_is_current_until_there_are_other_data(root: str, export: Callable[..., Export]) -> None:
+    assert read(root, dataset_digest="sha256:d") == dict.fromkeys(("uri", "digest", "dataset_digest", "model_digest"), "") | {
+        "state": "none"
+    }
+    uri, digest = export("first", dataset="sha256:d", model="sha256:m")
+    promote(root, (uri, digest), figures(2.0))
+    known = {"uri": uri, "digest": digest, "dataset_digest": "sha256:d", "model_digest": "sha256:m"}
+    assert read(root, dataset_digest="sha256:d") == {"state": "current", **known}
+    assert read(root, dataset_digest="sha256:d", model_digest="sha256:m")["state"] == "current"
+    for other in (
+        {"dataset_digest": "sha256:new"},
+        {"dataset_digest": "sha256:d", "model_digest": "sha256:new"},
+        {"dataset_digest": "sha256:d", "always": "true"},
+    ):
+        assert read(root, **other) == {"state": "outdated", **known}
+    assert read(root, alias="challenger")["state"] == "none"
+
+
+def test_a_champion_that_is_gone_or_not_allowed_is_no_reason_to_retry(
+    root: str, export: Callable[..., Export], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pathlib import Path
+    from shutil import rmtree
+
+    uri, digest = export("first")
+    promote(root, (uri, digest), figures(2.0))
+    rmtree(Path(uri.removeprefix("file://")))
+    with pytest.raises(NonRetryableError, match="NoCheckpoint"):
+        read(root)
+    with pytest.raises(NonRetryableError, match="always: 'perhaps'"):
+        read(root, always="perhaps")
+    monkeypatch.setattr("airflow.sdk.Variable.get", lambda *_args, **_more: "s3://elsewhere")
+    with pytest.raises(PlaceNotAllowed, match="export_uri"):
+        read(root)

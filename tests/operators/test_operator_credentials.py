@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from trainwright.operators.credentials import credentials
+from trainwright.operators.values.credentials import credentials
 
 pytestmark = pytest.mark.medium
 STORE = SimpleNamespace(

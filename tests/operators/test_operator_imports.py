@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -35,6 +36,32 @@ def test_the_package_is_lazy() -> None:
         "trainwright.operators",
         "trainwright.operators.provider_info",
     }
+
+
+MAX_CPU_SECONDS, MAX_BYTES = 0.05, 5_000_000
+COST = """
+import airflow.sdk, airflow.triggers.base, time
+def size():
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * 4096
+before, began = size(), time.process_time()
+{statement}
+print(time.process_time() - began, size() - before)
+"""
+
+
+@pytest.mark.parametrize("statement", ["import trainwright.operators", "from trainwright.operators import *"])
+def test_the_import_costs_little_over_airflows_own(statement: str) -> None:
+    if not Path("/proc/self/statm").exists():
+        pytest.skip("memory is read from /proc")
+    costs = []
+    for _ in range(3):  # the least of three, since other processes and the first compilation add to it
+        done = subprocess.run(
+            [sys.executable, "-c", COST.format(statement=statement)], capture_output=True, text=True, check=True
+        )
+        costs.append([float(value) for value in done.stdout.splitlines()[-1].split()])
+    assert min(seconds for seconds, _ in costs) <= MAX_CPU_SECONDS
+    assert min(size for _, size in costs) <= MAX_BYTES
 
 
 def test_an_operator_loads_leaves() -> None:

@@ -11,7 +11,7 @@ import pytest
 from airflow.sdk import DAG
 
 import trainwright.operators
-from trainwright.operators.task_identity import earlier_identities, task_identity
+from trainwright.operators.values.task_identity import earlier_identities, task_identity
 
 OPERATORS = [name for name in trainwright.operators.__all__ if name.endswith("Operator")]
 

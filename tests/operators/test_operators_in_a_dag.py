@@ -57,7 +57,7 @@ def train(run_id=None) -> None:
     raise RuntimeError("the worker is lost")
 
 
-with DAG("guarded", schedule=None, params={"mode": "suspend"}):
+with DAG("guarded", schedule=None, params={"mode": "suspend"}) as dag:
     promoted = []
     for name, number, loss in (("promote-first", 0, 2.0), ("promote-better", 1, "1.5"), ("keep", 0, 1.8)):
         promoted.append(
@@ -84,7 +84,7 @@ from airflow.utils import db
 db.initdb()
 sys.path.insert(0, sys.argv[1])
 import guarded
-run = guarded.clean_up.dag.test(logical_date=datetime.now(UTC))
+run = guarded.dag.test(logical_date=datetime.now(UTC))
 from airflow.utils.session import create_session
 with create_session() as session:
     tasks = run.get_task_instances(session=session)
@@ -103,9 +103,9 @@ def write_export(folder: Path, run: str) -> tuple[str, str]:
     return str(StorageUri.from_path(target)), manifest.digest
 
 
-def run_dag(folder: Path, env: dict[str, str]) -> dict[str, Any]:
+def run_dag(folder: Path, env: dict[str, str], dag: str = DAG) -> dict[str, Any]:
     """State and result of each task; the state of the run under an empty name."""
-    (folder / "guarded.py").write_text(DAG, "utf-8")
+    (folder / "guarded.py").write_text(dag, "utf-8")
     env = {**os.environ, **configure(folder / "airflow"), "AIRFLOW__CORE__DAGS_FOLDER": str(folder), **env}
     command = [sys.executable, "-P", "-c", RUN, str(folder)]
     done = subprocess.run(command, env=env, cwd=folder, capture_output=True, text=True, check=False)

@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 from airflow.sdk.bases.operator import TRIGGER_FAIL_REPR, TriggerFailureReason
-from airflow.sdk.exceptions import AirflowFailException, TaskDeferralError, TaskDeferralTimeout, TaskDeferred
 from waiting import eventually
 
 from trainwright.api import names
@@ -22,10 +21,11 @@ from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Forbidden, RuntimeNotFound, TrainJobDeadline, TrainJobDeleted, TrainJobError, TrainJobFailed
 from trainwright.jobs.diagnosis.errors import Cancelled
 from trainwright.operators import TrainJobOperator, TrainJobTrigger, cancellation
+from trainwright.operators.deferral.trigger_log import TriggerLog
 from trainwright.operators.errors import NonRetryableError
-from trainwright.operators.task_identity import task_identity
-from trainwright.operators.task_state import TaskId
-from trainwright.operators.trigger_log import TriggerLog
+from trainwright.operators.values.airflow_api import AirflowFailException, TaskDeferralError, TaskDeferralTimeout, TaskDeferred
+from trainwright.operators.values.task_identity import task_identity
+from trainwright.operators.values.task_state import TaskId
 
 pytestmark = pytest.mark.medium
 SetStatus = Callable[..., Any]

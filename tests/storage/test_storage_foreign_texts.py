@@ -17,6 +17,7 @@ CANARY = "canary9f1c"
         f"401 Client Error for url: https://host/x?X-Amz-Signature={CANARY}&a=b",
         f"sent Authorization: {CANARY} and failed",
         f"header Bearer {CANARY}",
+        f"Authorization: Bearer {CANARY}",
         f"X-Amz-Security-Token: {CANARY}",
         f"first line\n{CANARY}",
         "x" * 5000 + CANARY,

@@ -1,20 +1,28 @@
-"""The pipeline `full_pipeline`, run by kfp's local runner with all its real tools: DVC, Ray Data, TRL, trackers, lm-eval, MLflow."""
+"""The pipeline `full_pipeline`, run by kfp's local runner, and the DAG, run by `dag.test()`, with all their real tools.
+
+These are DVC, Ray Data, TRL, trackers, lm-evaluation-harness and MLflow.
+"""
 
 from __future__ import annotations
 
 import json
 import os
 import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from local_pipeline import run_pipeline
-from runs_cluster import running
+from runs_cluster import Runs, running
 
 pytest.importorskip("trl")
 
 from trainwright.checkpoints.promotion import Alias
 from trainwright.evaluation.harness import REQUIREMENTS as LM_EVAL
+from trainwright.quickstart.airflow_dag import configure
 from trainwright.quickstart.base_model import ensure_base_model
 from trainwright.storage.uri import StorageUri
 from trainwright.tools.dvc_data import dvc_requirements
@@ -30,7 +38,17 @@ def transform(row):
 """
 
 
-def test_the_whole_chain_from_versioned_data_to_a_registered_model(tmp_path: Path) -> None:
+def run_dag(runs: Runs, name: str, root: str, parameters: dict[str, Any]) -> tuple[int, str]:
+    """As `run_pipeline`, for a shipped DAG."""
+    pytest.importorskip("airflow.sdk")
+    environ = {**os.environ, **configure(runs.folder / root), "KUBECONFIG": str(runs.folder / "home/kubeconfig")}
+    command = [sys.executable, "-m", "trainwright.quickstart.airflow_dag", name, json.dumps(parameters)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environ)
+    return done.returncode, f"{done.stdout}\n{done.stderr}"
+
+
+@pytest.mark.parametrize("run", [run_pipeline, run_dag], ids=["kfp", "airflow"])
+def test_the_whole_chain_from_versioned_data_to_a_registered_model(tmp_path: Path, run: Callable[..., tuple[int, str]]) -> None:
     try:
         for name, requirements in {**TRACKING, "dvc": dvc_requirements(), "ray": ray_requirements()}.items():
             tool_environment(requirements, name=name)
@@ -58,7 +76,7 @@ def test_the_whole_chain_from_versioned_data_to_a_registered_model(tmp_path: Pat
             "env": {"TRAINWRIGHT_TOOLS": os.environ["TRAINWRIGHT_TOOLS"]},
             "test_fraction": 0.2,
         }
-        code, printed = run_pipeline(runs, "full_pipeline", "root", given)
+        code, printed = run(runs, "full_pipeline", "root", given)
         assert code == 0, printed[-8000:]
     champion = Alias(export_uri).read()
     assert champion is not None

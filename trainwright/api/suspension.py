@@ -14,6 +14,7 @@ MARKS = (
     names.WAITER_LOST_ANNOTATION,
     names.WAITER_LEASE_ANNOTATION,
     names.WAITER_RENEWED_ANNOTATION,
+    names.STOPPED_EARLY_ANNOTATION,
 )
 """Removed from a job that is resumed. An expired lease would suspend it again before a client renews it."""
 
@@ -27,6 +28,13 @@ def is_suspended_by_us(obj: Obj) -> bool:
     """Whether a TrainJob or JobSet is suspended, by Trainwright, and its spec has not changed since."""
     mark = annotations_of(obj).get(names.SUSPENDED_BY_ANNOTATION)
     return bool(obj["spec"].get("suspend")) and mark == names.suspended_by_us(_generation_of(obj))
+
+
+def early_stop_reason(trainjob: Obj) -> str:
+    """Return why the job was stopped early; empty if it was not, has ended, or was resumed since."""
+    if not trainjob["spec"].get("suspend") or phase_of(trainjob).is_final:
+        return ""
+    return annotations_of(trainjob).get(names.STOPPED_EARLY_ANNOTATION, "")
 
 
 def is_queued(trainjob: Obj) -> bool:

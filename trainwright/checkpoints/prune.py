@@ -1,7 +1,7 @@
 """Deletes old exports of a run: the manifest first, so that a reader never finds half an export, then the files that no other needs.
 
-Never deleted are the exports that `latest.json` and `best.json` name, and those that are pinned. All of it happens under the lock
-of the run's exports, because an export that is being made may reference files of another one.
+Pinned exports are never deleted; those that `latest.json` and `best.json` name only with all others of their run. All of it happens
+under the lock of the run's exports, because an export that is being made may reference files of another one.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from trainwright.checkpoints.attempts import attempt_time
 from trainwright.checkpoints.catalog import Catalog, ListedExport, read_catalog
 from trainwright.checkpoints.export import EXPORTS_LOCK
-from trainwright.checkpoints.manifest import MANIFEST
+from trainwright.checkpoints.manifest import BEST, LATEST, MANIFEST
 from trainwright.storage.open import open_store
 from trainwright.storage.parallel import for_each
 
@@ -78,6 +78,25 @@ def prune_exports(uri: str, retention: Retention, *, dry_run: bool = True, at: d
             lock.require()
             for_each([key for key in files if not key.endswith(f"/{MANIFEST}")], store.delete, at_once=_AT_ONCE)
     return Pruning(deleted, kept, files)
+
+
+def delete_run_exports(uri: str) -> tuple[ListedExport, ...]:
+    """Delete all exports in the run's folder `uri`, also the latest and the best one, unless one of them is pinned. Returns them.
+
+    The pointers are deleted first, so that they never name what is gone. Raises as `prune_exports`.
+    """
+    store = open_store(uri)
+    with store.lock(EXPORTS_LOCK) as lock:
+        catalog = read_catalog(store)
+        if any(set(each.protected_by) - {"latest", "best"} for each in catalog.exports):
+            return ()
+        for key in (LATEST, BEST, *(f"{each.name}/{MANIFEST}" for each in catalog.exports)):
+            lock.require()
+            store.delete(key)
+        log.info("event=run_exports_deleted uri=%s exports=%d", store.uri, len(catalog.exports))
+        lock.require()
+        for_each(sorted(catalog.used_keys(catalog.exports)), store.delete, at_once=_AT_ONCE)
+    return catalog.exports
 
 
 def collect_garbage(

@@ -5,13 +5,13 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from trainwright.checkpoints.download import download_files
 from trainwright.checkpoints.exported import Export, open_export
 from trainwright.checkpoints.hf_trainer import STATE, training_state
-from trainwright.checkpoints.manifest import Manifest
+from trainwright.checkpoints.manifest import Manifest, ManifestFile
 from trainwright.checkpoints.verify import check_step, folder_mismatch
 from trainwright.storage.digests import ProgressCallback, no_progress
 from trainwright.storage.durable import sync_files, sync_folder
@@ -25,9 +25,14 @@ _WAIT_SECONDS = 6 * 3600.0
 
 
 def restore_checkpoint(
-    uri: str, target: Path, *, digest: str = "", start_progress: Callable[[int], ProgressCallback] = lambda _total: no_progress
+    uri: str,
+    target: Path,
+    *,
+    digest: str = "",
+    files: Sequence[ManifestFile] = (),
+    start_progress: Callable[[int], ProgressCallback] = lambda _total: no_progress,
 ) -> Manifest:
-    """Copy the export at `uri` to the folder `target`. Returns its manifest.
+    """Copy the export at `uri` to the folder `target`, or only some `files` of its manifest. Returns its manifest.
 
     What an interrupted or failed restore has fetched is kept and verified; only files that differ are fetched again. A second
     restore to the same folder waits for the first. A folder that already has exactly these files is left as it is.
@@ -37,11 +42,13 @@ def restore_checkpoint(
     _require_replaceable(target)
     export = open_export(uri, digest)
     manifest = export.manifest
+    if files:
+        export = Export(export.store, manifest.model_copy(update={"files": tuple(files)}))
     with contextlib.ExitStack() as stack:
         with disk_errors(target):
             target.parent.mkdir(parents=True, exist_ok=True)
             stack.enter_context(file_lock(lock_path(target), timeout=_WAIT_SECONDS))
-        if not _is_there(target, manifest):
+        if not _is_there(target, export.manifest):
             with disk_errors(target):
                 _restore(export, target, start_progress)
     return manifest

@@ -1,7 +1,8 @@
 """Finds the checkpoint to resume from, the last complete one of the same dataset and model, and writes it to a config for TRL.
 
 Runs as an init container of a training step, so that every start of a pod decides by the current contents of the volume.
-It also copies `orderly_exit.py` beside the config, for training images without this package.
+It also copies `orderly_exit.py` beside the config, for training images without this package, and `load_weights.py` with its
+instructions if a new training starts from the weights of an export.
 Usage: `python -m trainwright.checkpoints.resume_point --workspace DIR --config FILE --launcher FILE [--dataset DIR] [--model DIR]`.
 """
 
@@ -14,7 +15,7 @@ import os
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from importlib import resources
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from trainwright.api.names import (
     RESUME_EXPORT_VARIABLE,
     RESUME_JOB_VARIABLE,
     RESUME_VARIABLE,
+    RESUME_WEIGHTS,
     RESUMES_FROM_VARIABLE,
 )
 from trainwright.checkpoints.errors import CheckpointError, NoCheckpoint
@@ -41,14 +43,13 @@ from trainwright.checkpoints.origin import (
 )
 from trainwright.checkpoints.restore import restore_checkpoint
 from trainwright.checkpoints.resume_source import ResumeSource, find_export
+from trainwright.checkpoints.warm_start import INSTRUCTIONS, PROGRAM, RESTORE_TIMEOUT_SECONDS, Weights, restore_weights
 from trainwright.storage.errors import StorageError
 from trainwright.storage.transfer import disk_errors, write_bytes
 from trainwright.workspace.errors import WorkspaceError
 from trainwright.workspace.prepared import check_prepared
 from trainwright.workspace.umask import apply_umask
 
-RESTORE_TIMEOUT_SECONDS = 4 * 3600.0
-"""How long other nodes wait for the leader to restore an export: a terabyte at 70 MB/s."""
 _POLL_SECONDS = 1.0
 log = logging.getLogger(__name__)
 
@@ -65,6 +66,8 @@ class ResumeOptions:
     """The URI of an export to use if `auto` finds no checkpoint on the volume."""
     resumes_from: tuple[str, ...] = ()
     """Preempted jobs that this one continues; their checkpoints count as its own."""
+    weights: str = ""
+    """The URI of an export whose weights a new training starts from, if `auto` finds no checkpoint."""
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str]) -> ResumeOptions:
@@ -76,8 +79,9 @@ class ResumeOptions:
             raise StorageError(
                 f"{RESUME_VARIABLE} is {resume!r}, but {RESUME_JOB_VARIABLE} is empty, so a restart cannot be recognized"
             )
+        weights = resume.removeprefix(RESUME_WEIGHTS) if resume.startswith(RESUME_WEIGHTS) else ""
         resumes_from = tuple(filter(None, environ.get(RESUMES_FROM_VARIABLE, "").split(",")))
-        return cls(resume, job, environ.get(RESUME_EXPORT_VARIABLE, ""), resumes_from)
+        return cls("" if weights else resume, job, environ.get(RESUME_EXPORT_VARIABLE, ""), resumes_from, weights)
 
     @property
     def source(self) -> str:
@@ -217,12 +221,28 @@ def main() -> int:
         # JSON is valid YAML. TRL uses the values as defaults of its arguments.
         content = {"resume_from_checkpoint": str(point)} if point else {}
         write_bytes(arguments.config, json.dumps(content).encode() + b"\n")
-        write_bytes(arguments.launcher, resources.files("trainwright.runtimes").joinpath("orderly_exit.py").read_bytes())
+        weights = None
+        if point is None and options.weights:
+            weights = restore_weights(options.weights, workspace, model, job=options.job, leader=leader)
+        _write_programs(arguments.launcher, weights)
     except (StorageError, CheckpointError, WorkspaceError) as error:
         print(error, file=sys.stderr)
         return 1
-    print(f"resuming from {point}" if point else "starting from scratch")
+    print(f"resuming from {point}" if point else f"starting from {weights}" if weights else "starting from scratch")
     return 0
+
+
+def _write_programs(launcher: Path, weights: Weights | None) -> None:
+    """Write the launcher, and the program that it runs to load weights; what an earlier start has left is replaced."""
+    programs = resources.files("trainwright.runtimes")
+    instructions = launcher.with_name(INSTRUCTIONS)
+    if weights is None:
+        with disk_errors(instructions):
+            instructions.unlink(missing_ok=True)
+    else:
+        write_bytes(launcher.with_name(PROGRAM), programs.joinpath(PROGRAM).read_bytes())
+        write_bytes(instructions, json.dumps(asdict(weights)).encode() + b"\n")
+    write_bytes(launcher, programs.joinpath("orderly_exit.py").read_bytes())
 
 
 if __name__ == "__main__":

@@ -68,7 +68,9 @@ def register(app: typer.Typer) -> None:
 def submit(
     filename: MaybeFiles = None,
     run_id: Annotated[str, typer.Option(help="Name of the run; an existing run's job is adopted. Default: a new run.")] = "",
-    resume: Annotated[str, typer.Option(help="auto, never, or the URI of an exported checkpoint to resume from.")] = AUTO,
+    resume: Annotated[
+        str, typer.Option(help="auto, never, the URI of an exported checkpoint to resume from, or weights:URI.")
+    ] = AUTO,
     resume_secret: Annotated[
         str, typer.Option(help="Secret with credentials for reading that export (AWS_ACCESS_KEY_ID ...).")
     ] = "",

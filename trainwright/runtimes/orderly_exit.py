@@ -3,7 +3,8 @@
 A thread of torch's gloo needs the interpreter to release its last collective. During interpreter teardown such a thread aborts
 the process, so that a training that has finished and saved exits with 134 ("terminate called without an active exception";
 torch 2.13, 15 of 40 exits right after a collective). Destroying the process group at that point can deadlock instead.
-Pods of different users share a workspace, so TRAINWRIGHT_UMASK sets the umask, also for model weights.
+Pods of different users share a workspace, so TRAINWRIGHT_UMASK sets the umask, also for model weights. With `load_weights.json`
+beside it, `load_weights.py` prepares the module to start from the weights of an export.
 It imports nothing from the package, because it runs in the image of the training program.
 Usage: `torchrun orderly_exit.py MODULE [ARGUMENT ...]`.
 """
@@ -18,6 +19,7 @@ import traceback
 from typing import Any
 
 UMASK = "TRAINWRIGHT_UMASK"
+_FOLDER = os.path.dirname(os.path.abspath(__file__))
 
 
 def main() -> None:
@@ -29,6 +31,8 @@ def main() -> None:
     try:
         if os.environ.get(UMASK):
             _share_files(os.environ[UMASK])
+        if os.path.exists(os.path.join(_FOLDER, "load_weights.json")):
+            runpy.run_path(os.path.join(_FOLDER, "load_weights.py"))["install"](os.path.join(_FOLDER, "load_weights.json"))
         runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
         ended[0] = 0
     except SystemExit as exit_request:

@@ -49,7 +49,7 @@ JOB_SETTINGS = (
     "waiter_lease_seconds",
 )
 """The settings of TrainRequest that the job of a step takes."""
-_ASKED_DIFFERENTLY = ("export-beside", "retire-run")
+_ASKED_DIFFERENTLY = ("end-trials", "export-beside", "retire-run")
 """Steps whose arguments differ from call to call, each of which is a job of its own."""
 _VOLUME = "claim"
 

@@ -13,8 +13,9 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from trainwright.api.markdown_text import code, escaped, table
 from trainwright.api.objects import name_of
-from trainwright.jobs.diagnosis.errors import DeadlineExceeded, RunTimeout, StepFailed, TrainJobError
+from trainwright.jobs.diagnosis.errors import DeadlineExceeded, RunTimeout, StepFailed, StoppedEarly, TrainJobError
 from trainwright.jobs.wait.metric_changes import finite
 from trainwright.jobs.wait.step import StepResult
 from trainwright.steps.retire import retire_run
@@ -169,23 +170,33 @@ def _combination(lists: dict[str, list[Any]], number: int) -> dict[str, Any]:
 
 
 def run_trial(trial: Trial, train: Callable[[], StepResult], *, fails: bool = False) -> tuple[TrialOutcome, StepResult]:
-    """Train; a training that fails, or takes longer than it may, is an outcome of the sweep like any other, unless the trial `fails`.
+    """Train; a training that fails is an outcome of the sweep like any other, unless the trial `fails`.
 
+    That is also one that takes longer than it may, or is stopped early.
     Raises the other errors of `run_step`: those in which the trial itself had no part.
     """
     try:
         result = train()
-    except (StepFailed, RunTimeout) as error:
+    except (StepFailed, RunTimeout, StoppedEarly) as error:
         if fails:
             raise
-        name = name_of(error.trainjob) if isinstance(error, StepFailed | DeadlineExceeded) else ""
-        result, failure = StepResult(name, ""), str(error)
-    else:
-        failure = ""
+        outcome = failed_outcome(trial, error)
+        return outcome, StepResult(outcome.trainjob, "")
+    return outcome_of(trial, result), result
+
+
+def outcome_of(trial: Trial, result: StepResult) -> TrialOutcome:
+    """Return the outcome of a trial whose training succeeded."""
     reported = {**result.metrics, **result.results_as_object()}
     metrics = {name: number for name, value in reported.items() if (number := _number(value)) is not None}
-    outcome = TrialOutcome(index=trial.index, settings=trial.settings, trainjob=result.trainjob, metrics=metrics, error=failure)
-    return outcome, result
+    return TrialOutcome(index=trial.index, settings=trial.settings, trainjob=result.trainjob, metrics=metrics)
+
+
+def failed_outcome(trial: Trial, error: BaseException) -> TrialOutcome:
+    """Return the outcome of a trial whose training failed or was stopped."""
+    trainjob = error.trainjob if isinstance(error, StepFailed | DeadlineExceeded | StoppedEarly) else None
+    name = name_of(trainjob) if trainjob is not None else ""
+    return TrialOutcome(index=trial.index, settings=trial.settings, trainjob=name, error=str(error) or type(error).__name__)
 
 
 def begin_trials(workspace: Path, trials: Sequence[Trial], *, owner: str, run_id: str, dataset: str, model: str) -> None:
@@ -197,14 +208,13 @@ def begin_trials(workspace: Path, trials: Sequence[Trial], *, owner: str, run_id
         begin_run(workspace, run_folder(run_id, trial.index), run=run_id, owner=owner, dataset=dataset, model=model)
 
 
-def end_trials(workspace: Path, outcomes: Sequence[TrialOutcome], *, run_id: str, best: TrialOutcome) -> None:
-    """Record that the trials other than the best have ended: retention may delete their folders.
+def end_trials(workspace: Path, indices: Sequence[int], *, run_id: str) -> None:
+    """Record that these trials, all but the best, have ended: retention may delete their folders.
 
     Raises WorkspaceError, StorageError.
     """
-    for one in outcomes:
-        if one is not best:
-            retire_run(None, workspace, run_id=run_id, namespace="", map_index=one.index)
+    for index in indices:
+        retire_run(None, workspace, run_id=run_id, namespace="", map_index=index)
 
 
 def rank_trials(outcomes: Sequence[TrialOutcome], metric: str, *, greater_is_better: bool = False) -> list[TrialOutcome]:
@@ -234,6 +244,22 @@ def trial_rows(outcomes: Sequence[TrialOutcome], ranked: Sequence[TrialOutcome],
         )
         for rank, one in enumerate([*ranked, *others], start=1)
     ]
+
+
+def trials_summary(outcomes: Sequence[TrialOutcome], ranked: Sequence[TrialOutcome], metric: str) -> str:
+    """Return all trials as a Markdown table, best first."""
+    rows = [
+        (rank, number, code(name), escaped(value), code(given))
+        for rank, number, name, value, given in trial_rows(outcomes, ranked, metric)
+    ]
+    return f"## Trials\n\n{table(('rank', 'trial', 'TrainJob', escaped(metric), 'settings'), rows)}\n"
+
+
+def best_trial_line(outcomes: Sequence[TrialOutcome], ranked: Sequence[TrialOutcome], metric: str) -> str:
+    """Return the result of a sweep in one line."""
+    best = ranked[0]
+    value = f"{best.metrics[metric]:.6g}"
+    return f"best: trial {best.index} with {metric} {value}, of {len(outcomes)} trials, {len(ranked)} of them comparable"
 
 
 def _number(value: Any) -> float | None:

@@ -5,6 +5,7 @@ Arguments and results are JSON. An orchestrator's worker then needs neither the 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,11 +15,14 @@ from trainwright.checkpoints import ExportOptions, Metric
 from trainwright.checkpoints.errors import NoCheckpoint
 from trainwright.initializers import DatasetOptions
 from trainwright.steps import evaluation_files
+from trainwright.steps.data_tools import data_uri, preprocess_run_data, pull_run_data
 from trainwright.steps.export import export_run_checkpoint
 from trainwright.steps.prepare import prepare_run_dataset, prepare_run_model
 from trainwright.steps.retire import retire_folder
+from trainwright.steps.trials import Trial, begin_trials, end_trials
 
 Arguments = Mapping[str, Any]
+log = logging.getLogger(__name__)
 
 
 class WorkspaceSteps(Protocol):
@@ -58,7 +62,8 @@ def _export_checkpoint(workspace: Path, given: Arguments) -> dict[str, Any]:
     )
     exported = export_run_checkpoint(workspace, given["export_uri"], trainjob=given["trainjob"], options=options, **given["run"])
     manifest = exported.manifest
-    return {"uri": exported.uri, "digest": exported.digest, "step": manifest.step, "bytes": manifest.size}
+    facts = {"step": manifest.step, "bytes": manifest.size, "metrics": manifest.metrics}
+    return {"uri": exported.uri, "digest": exported.digest, **facts}
 
 
 def _export_beside(workspace: Path, given: Arguments) -> dict[str, Any]:
@@ -67,6 +72,32 @@ def _export_beside(workspace: Path, given: Arguments) -> dict[str, Any]:
         return _export_checkpoint(workspace, given)
     except NoCheckpoint:
         return {}
+
+
+def _pull_dvc_data(workspace: Path, given: Arguments) -> dict[str, Any]:
+    pulled = pull_run_data(workspace, on_line=_log_line, **given["options"], **given["run"])
+    found = {"digest": pulled.digest, "revision": pulled.revision, "md5": pulled.md5, "size": pulled.size}
+    return {"data_uri": data_uri(pulled.folder), **found}
+
+
+def _preprocess_dataset(workspace: Path, given: Arguments) -> dict[str, Any]:
+    done = preprocess_run_data(workspace, given["uri"], on_line=_log_line, **given["options"], **given["run"])
+    counts = {"rows_in": done.rows_in, "rows_out": done.rows_out, "dropped": done.dropped}
+    return {"data_uri": data_uri(done.folder), "digest": done.digest, **counts}
+
+
+def _begin_trials(workspace: Path, given: Arguments) -> dict[str, Any]:
+    begin_trials(workspace, [Trial(index=index) for index in range(given["count"])], **given["run"])
+    return {}
+
+
+def _end_trials(workspace: Path, given: Arguments) -> dict[str, Any]:
+    end_trials(workspace, given["indices"], run_id=given["run_id"])
+    return {}
+
+
+def _log_line(line: str) -> None:
+    log.info("%s", line)
 
 
 def _retire(workspace: Path, given: Arguments) -> dict[str, Any]:
@@ -80,5 +111,9 @@ STEPS: dict[str, Callable[[Path, Arguments], dict[str, Any]]] = {
     "export-beside": _export_beside,
     "restore-for-evaluation": lambda workspace, given: evaluation_files.restore(workspace, **given),
     "collect-evaluation": lambda workspace, given: evaluation_files.collect(workspace, **given),
+    "pull-dvc-data": _pull_dvc_data,
+    "preprocess-dataset": _preprocess_dataset,
+    "begin-trials": _begin_trials,
+    "end-trials": _end_trials,
     "retire-run": _retire,
 }

@@ -10,7 +10,7 @@ _MAX = 300
 _USER = re.compile(r"(?<=://)[^/\s@]{1,512}+@")
 _PASSWORD = re.compile(r"(?<=://)[^/\s@:]{0,256}+:[^/\s@]{0,512}+@")
 _QUERY = re.compile(r"\?[^\s'\"<>]++")
-_HEADER = re.compile(r"(?i)\b(bearer|basic|authorization:?|x-amz-security-token:?)\s{1,4}\S++")
+_HEADER = re.compile(r"(?i)\b(bearer|basic|authorization:?|x-amz-security-token:?)\s{1,4}(?:(?:bearer|basic)\s{1,4})?\S++")
 _FIRST = 4096
 """Characters that are looked at."""
 

@@ -17,8 +17,8 @@ pytest.importorskip("airflow.sdk")
 from huggingface_hub import constants
 
 from trainwright.operators import RegisterModelOperator
-from trainwright.operators.allowed_places import PlaceNotAllowed
 from trainwright.operators.errors import NonRetryableError
+from trainwright.operators.values.allowed_places import PlaceNotAllowed
 
 pytestmark = pytest.mark.medium
 

@@ -57,6 +57,14 @@ class Cancelled(TrainJobError):
     retryable = True
 
 
+class StoppedEarly(TrainJobError):
+    """A trial of a sweep was stopped because it is hopeless. A retry would be as hopeless."""
+
+    def __init__(self, message: str, trainjob: Obj):
+        super().__init__(message)
+        self.trainjob = trainjob
+
+
 class TrainJobDeleted(TrainJobError):
     """The job was deleted while a client waited for it. A retry of the step recreates it."""
 

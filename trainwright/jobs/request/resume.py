@@ -1,4 +1,4 @@
-"""Where a new job resumes from: `auto`, `never`, or an exported checkpoint, passed to its pods by a runtime patch. Pure.
+"""Where a new job starts: `auto`, `never`, an exported checkpoint, or only its weights, passed to its pods by a runtime patch. Pure.
 
 `auto` is the default behaviour of the pods and needs no patch.
 """
@@ -17,7 +17,7 @@ from trainwright.jobs.request.store_variables import store_variables
 from trainwright.jobs.request.training_steps import pod_spec_of, replicated_jobs, step_of_job
 from trainwright.jobs.request.workspace import Workspace
 
-AUTO, NEVER = "auto", "never"
+AUTO, NEVER, WEIGHTS = "auto", "never", names.RESUME_WEIGHTS
 PATCH_MANAGER, INPUTS_MANAGER = "trainwright.dev/resume", "trainwright.dev/inputs"
 SCHEMES = ("az", "file", "gs", "pvc", "s3")
 """URI schemes of exports; `pvc://CLAIM/FOLDER` is mounted as a volume."""
@@ -30,13 +30,26 @@ def validate_resume(value: str) -> str:
     """Return the value of `resume` if it is valid. Raises ValueError."""
     if value in (AUTO, NEVER):
         return value
-    match = _URI.match(value)
+    uri = export_uri_of(value)
+    match = _URI.match(uri)
     if not match or match[1] not in SCHEMES or (match[1] == "file" and not match[2].startswith("/")):
         known = ", ".join(f"{scheme}://" for scheme in SCHEMES)
-        raise ValueError(f"resume: {value!r}: expected auto, never, or the URI of an exported checkpoint ({known})")
-    if match[1] == "pvc" and Workspace.parse(value, "resume").new is not None:
+        raise ValueError(
+            f"resume: {value!r}: expected auto, never, the URI of an exported checkpoint ({known}), or {WEIGHTS} and such a URI"
+        )
+    if match[1] == "pvc" and Workspace.parse(uri, "resume").new is not None:
         raise ValueError(f"resume: {value!r}: a new claim contains no export")
     return value
+
+
+def export_uri_of(resume: str) -> str:
+    """Return the URI of the export that the value of `resume` names, with or without `weights:`; "" for `auto` and `never`."""
+    return "" if resume in (AUTO, NEVER) else resume.removeprefix(WEIGHTS)
+
+
+def prefers_own_checkpoint(resume: str) -> bool:
+    """Whether a new job resumes from the run's own last checkpoint, if there is one: with `auto` and `weights:URI`."""
+    return resume == AUTO or resume.startswith(WEIGHTS)
 
 
 def has_resume_point(runtime: Obj) -> bool:
@@ -55,9 +68,9 @@ def resume_patch(
 ) -> Obj | None:
     """Return the patch with variables for the runtime's init container; None for `auto` without an export.
 
-    `export` is the export that `auto` resumes from if the volume has no checkpoint; `secret` is a Secret with the variables of its
-    store; `resumes_from` are UIDs of JobSets whose checkpoints count as the new job's own. An export on the claim of the `workspace`
-    is read through that volume.
+    `export` is the run's own export, used with `auto` and `weights:URI` if the volume has no checkpoint; `secret` is a Secret with
+    the variables of the stores; `resumes_from` are UIDs of JobSets whose checkpoints count as the new job's own. An export on the
+    claim of the `workspace` is read through that volume.
     """
     if resume == AUTO and not export:
         return None
@@ -66,17 +79,20 @@ def resume_patch(
         variables.append({"name": names.RESUMES_FROM_VARIABLE, "value": resumes_from})
     pod: Obj = {}
     container: Obj = {"name": names.RESUME_POINT, "env": variables}
-    if resume == AUTO:
-        variables.append({"name": names.RESUME_EXPORT_VARIABLE, "value": export})
-    elif resume.startswith("pvc://"):
-        claim = Workspace.parse(resume, "resume")
-        variables.append({"name": names.RESUME_VARIABLE, "value": f"file://{_MOUNT}/{quote(claim.path)}"})
+    source = export_uri_of(resume)
+    if source.startswith("pvc://"):
+        claim = Workspace.parse(source, "resume")
         volume, pod = claim_volume(_SOURCE, claim.claim, workspace)
         container["volumeMounts"] = [{"name": volume, "mountPath": _MOUNT, "readOnly": True}]
-    else:
+        resume = resume.replace(source, f"file://{_MOUNT}/{quote(claim.path)}")
+    if resume != AUTO:
         variables.append({"name": names.RESUME_VARIABLE, "value": resume})
-    if secret and resume != NEVER:
-        variables += [_optional_reference(variable, secret) for variable in store_variables(export if resume == AUTO else resume)]
+    export = export if prefers_own_checkpoint(resume) else ""
+    if export:
+        variables.append({"name": names.RESUME_EXPORT_VARIABLE, "value": export})
+    if secret:
+        known = dict.fromkeys(variable for uri in (source, export) if uri for variable in store_variables(uri))
+        variables += [_optional_reference(variable, secret) for variable in known]
     pod = {**pod, "initContainers": [container]}
     return runtime_patch(PATCH_MANAGER, {job["name"]: pod for job in _jobs_with_resume_point(runtime)})
 

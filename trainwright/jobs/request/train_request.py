@@ -169,7 +169,10 @@ class TrainRequest(BaseModel):
 
     # resume
     resume: str = _setting(
-        "resume", AUTO, "Where a new job starts: auto (the run's last checkpoint), never, or the URI of an exported checkpoint."
+        "resume",
+        AUTO,
+        "Where a new job starts: auto (the run's last checkpoint), never, the URI of an exported checkpoint, or weights:URI "
+        "(the run's last checkpoint, else the weights of that export at step 0).",
     )
     export_uri: str = _setting(
         "resume", "", "Where the run exports checkpoints; resume=auto starts from there if the workspace has no checkpoint."

@@ -6,7 +6,7 @@ from trainwright.api import names
 from trainwright.api.conditions import is_finished
 from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import Obj, annotations_of, name_of
-from trainwright.api.suspension import MARKS, is_suspended_by_us
+from trainwright.api.suspension import MARKS, early_stop_reason, is_suspended_by_us
 from trainwright.api.waiter_lease import release_patch, waiter_lease_of
 from trainwright.cluster.protocol import Cluster
 from trainwright.jobs.diagnosis.errors import TrainJobNameTaken
@@ -33,8 +33,8 @@ def check_digest(existing: Obj, desired: Obj) -> None:
 
 
 def resume_if_suspended_by_us(cluster: Cluster, trainjob: Obj) -> Obj:
-    """Resume a job that an earlier cancellation by Trainwright suspended; any other suspension is kept."""
-    if not is_suspended_by_us(trainjob):
+    """Resume a job that an earlier cancellation by Trainwright suspended; any other suspension is kept, and so is an early stop."""
+    if not is_suspended_by_us(trainjob) or early_stop_reason(trainjob):
         return trainjob
     patch = {"spec": {"suspend": False}, "metadata": {"annotations": dict.fromkeys(MARKS)}}
     return cluster.patch(TRAINJOB, name_of(trainjob), patch, trainjob["metadata"]["namespace"])

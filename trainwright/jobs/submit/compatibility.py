@@ -13,7 +13,7 @@ from trainwright.api.objects import Obj, labels_of, name_of
 from trainwright.api.quantities import Quantity, parse_quantity
 from trainwright.jobs.request.builtin_trainers import Program, program_of, trainer_problems
 from trainwright.jobs.request.claim_sources import claim_source_problems
-from trainwright.jobs.request.resume import resume_problems
+from trainwright.jobs.request.resume import WEIGHTS, resume_problems
 from trainwright.jobs.request.train_request import TrainRequest
 from trainwright.jobs.request.training_steps import initializer_container, replicated_jobs, step_of_job, trainer_container
 from trainwright.jobs.request.volume_types import volume_type_problems
@@ -36,6 +36,7 @@ _STEP_OF_FIELD = {
     "resources_per_node": names.ANCESTOR_TRAINER,
 }
 _GROUPS = ("limits", "requests")
+LAUNCHER = "orderly_exit.py"
 
 
 class IncompatibleRuntime(Invalid):
@@ -50,6 +51,7 @@ def check_compatible(request: TrainRequest, runtime: Obj) -> list[str]:
         *_nothing_to_run(request, runtime),
         *_resource_problems(request.resources_per_node),
         *resume_problems(request.resume, runtime),
+        *_cannot_load_weights(request),
         *(Problem("workspace", words) for words in (workspace_problems(runtime) if request.workspace else ())),
         *volume_type_problems(request, runtime),
         *claim_source_problems(request, runtime),
@@ -89,6 +91,19 @@ def _nothing_to_run(request: TrainRequest, runtime: Obj) -> Iterator[Problem]:
         "command",
         f"the runtime {name_of(runtime)!r} has no command; set command, func, code, or an image with a command",
     )
+
+
+def _cannot_load_weights(request: TrainRequest) -> Iterator[Problem]:
+    """Only the launcher of the runtime's own command loads the weights of an export."""
+    if not request.resume.startswith(WEIGHTS) or any(LAUNCHER in word for word in request.command):
+        return
+    for field in ("func", "code", "command"):
+        if getattr(request, field):
+            yield Problem(
+                "resume",
+                f"{WEIGHTS}URI is for the runtime's own command, and {field} replaces it; read the export in the program, or use it "
+                "as model_uri",
+            )
 
 
 def program_or_none(request: TrainRequest, runtime: Obj) -> Program | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from trainwright.api.objects import Obj, name_of
 from trainwright.jobs.request.code_package import PackedCode
 from trainwright.jobs.request.manifest import NO_PREVIOUS, PreviousAttempt, trainjob_manifest
-from trainwright.jobs.request.resume import AUTO, has_resume_point, resume_warnings
+from trainwright.jobs.request.resume import has_resume_point, prefers_own_checkpoint, resume_warnings
 from trainwright.jobs.request.store_variables import has_store_variables
 from trainwright.jobs.request.train_request import TrainRequest
 from trainwright.jobs.state.identity import Identity
@@ -52,13 +52,13 @@ def plan_submission(
 
 
 def can_resume_from_export(request: TrainRequest, runtime: Obj) -> bool:
-    """Whether a new job resumes from the latest export, without an explicit URI."""
-    return request.resume == AUTO and has_resume_point(runtime)
+    """Whether a new job resumes from the latest export of its run, if the volume has no checkpoint."""
+    return prefers_own_checkpoint(request.resume) and has_resume_point(runtime)
 
 
 def resumes_from_previous(request: TrainRequest, runtime: Obj, *, was_preempted: bool) -> bool:
-    """Whether a new job also resumes from the checkpoints of its preempted predecessor, although `resume` is not `auto`."""
-    return was_preempted and request.resume != AUTO and has_resume_point(runtime)
+    """Whether a new job also resumes from the checkpoints of its preempted predecessor, although `resume` says otherwise."""
+    return was_preempted and not prefers_own_checkpoint(request.resume) and has_resume_point(runtime)
 
 
 def nodes_of(request: TrainRequest, runtime: Obj) -> int:

@@ -89,10 +89,12 @@ def submit_or_adopt(
     is checked before a job is created, so that an invalid request fails here. Transient API errors are retried for half a
     minute, unless `stop` is set; a job whose create response was lost is found. `on_warning` receives the warnings of the API
     server about the job; by default they are logged. The job is tied to the `workflow` of its pipeline, see `tie_to_workflow`.
-    `credentials` are written to a Secret that the job owns; the request refers to it.
+    `credentials` are written to a Secret that the job owns and refers to where the request names none.
     Raises RuntimeNotFound, IncompatibleRuntime, Invalid, ValueError (bad workspace, BadCode), WorkspaceMismatch,
     TrainJobNameTaken, RunFolderTaken, Cancelled if `stop` is set before a job is created.
     """
+    if credentials:
+        request = credentials.referred_to_by(request, identity)
     client = JobsClient.of(cluster)
     code = pack_code(request.code) if request.code else None
     retrying = RetryingCluster(client, stop=stop)

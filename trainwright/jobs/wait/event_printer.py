@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
+from trainwright.api.phase import Phase
 from trainwright.api.terminal_text import plain
 from trainwright.jobs.logs.log_line import LogLine
 from trainwright.jobs.logs.result_lines import is_result_line
@@ -13,12 +15,18 @@ from trainwright.jobs.wait.job_events import JobEvents, LogOutput, PodFailed, Re
 
 
 class EventPrinter:
-    """A callback for job events; calls `write` with each line of text, without a line end."""
+    """A callback for job events; calls `write` with each line of text, without a line end.
 
-    __slots__ = ("_last_line", "_write", "progress")
+    With `progress_seconds`, lines that differ only in percent, time left and metrics have at least so many seconds between them; a
+    line that was held back is written, as it is by then, with the next event. All else is written at once. `now` is the clock.
+    """
 
-    def __init__(self, write: Callable[[str], None]):
-        self._write = write
+    __slots__ = ("_last_line", "_next_progress", "_now", "_progress_seconds", "_shown", "_write", "progress")
+
+    def __init__(self, write: Callable[[str], None], progress_seconds: float = 0.0, now: Callable[[], float] = time.monotonic):
+        self._write, self._progress_seconds, self._now = write, progress_seconds, now
+        self._next_progress = 0.0
+        self._shown: tuple[Phase, str] | None = None
         self.progress: Progress | None = None
         """Current progress of the job, including what its log shows."""
         self._last_line = ""
@@ -32,9 +40,23 @@ class EventPrinter:
                 self._write(format_restart(event))
             elif isinstance(event, PodFailed):
                 self._write(plain(event.text))
-        if self.progress is not None and (line := progress_line(self.progress)) != self._last_line:
+        if (
+            self.progress is not None
+            and (line := progress_line(self.progress)) != self._last_line
+            and self._is_due(self.progress)
+        ):
             self._last_line = line
             self._write(line)
+
+    def _is_due(self, progress: Progress) -> bool:
+        """Whether a line may be written now: one with another phase or reason to wait always."""
+        if not self._progress_seconds:
+            return True
+        state, now = (progress.phase, progress.note), self._now()
+        if state == self._shown and now < self._next_progress:
+            return False
+        self._shown, self._next_progress = state, now + self._progress_seconds
+        return True
 
 
 def format_restart(restarted: Restarted) -> str:

@@ -14,7 +14,14 @@ from trainwright.api.errors import ApiError
 from trainwright.api.objects import Obj, name_of
 from trainwright.api.phase import Phase, phase_of
 from trainwright.cluster.protocol import Cluster
-from trainwright.jobs.diagnosis.errors import Cancelled, Preempted, TrainJobDeadline, TrainJobDeleted, TrainJobFailed
+from trainwright.jobs.diagnosis.errors import (
+    Cancelled,
+    Preempted,
+    StoppedEarly,
+    TrainJobDeadline,
+    TrainJobDeleted,
+    TrainJobFailed,
+)
 from trainwright.jobs.diagnosis.preemption import BUDGET, wait_to_resume
 from trainwright.jobs.logs.live_logs import LogStreamOptions
 from trainwright.jobs.request.train_request import TrainRequest
@@ -56,6 +63,7 @@ def run_to_end(
     waiter: WaiterOptions = _NO_WAITER,
     workflow: Workflow | None = None,
     credentials: StepCredentials | None = None,
+    on_submitted: Callable[[Submitted], None] | None = None,
 ) -> Obj:
     """Submit or adopt the TrainJob of this step and wait for it; returns it when it has succeeded.
 
@@ -63,10 +71,11 @@ def run_to_end(
     SIGTERM, `on_error` deadlines and errors while waiting. Both default to suspending the job: its pods end, its
     checkpoints stay, and the same step resumes it. `waiter` says whether a signal suspends the job before anything else is
     done, and whether the job has a lease of this client; `workflow` is that of the pipeline, to which the job is tied;
-    `credentials` are those of `submit_or_adopt`, deleted when the job has ended.
+    `credentials` are those of `submit_or_adopt`, deleted when the job has ended; `on_submitted` is called with each submitted or
+    adopted attempt, and must not raise.
     After a preemption the next attempt is submitted and awaited, up to `preemption_budget` times for the step; the
     deadlines apply to each attempt separately. Raises Cancelled, TrainJobFailed with a report, TrainJobDeadline,
-    TrainJobDeleted, and the errors of `submit_or_adopt`.
+    TrainJobDeleted, StoppedEarly, and the errors of `submit_or_adopt`.
     """
     with stop_on_signals() as stop, credentials_until_end(cluster, identity, namespace, credentials):
 
@@ -82,6 +91,8 @@ def run_to_end(
                 workflow=workflow,
                 credentials=credentials,
             )
+            if on_submitted is not None:
+                on_submitted(submitted)
             return _attempt_of(submitted, cluster, deadlines)
 
         options = _WaitOptions(stop, on_event, logs, on_signal, on_error, settings, waiter)
@@ -180,7 +191,7 @@ def _wait_or_cancel(attempt: Attempt, options: _WaitOptions, waiter: Waiter) -> 
             stop=options.stop,
             settings=options.settings,
         )
-    except (TrainJobFailed, TrainJobDeleted):
+    except (TrainJobFailed, TrainJobDeleted, StoppedEarly):
         raise
     except BaseException as error:
         waiter.settle()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypedDict
 
@@ -16,7 +16,7 @@ from trainwright.jobs.state.identity import Identity
 from trainwright.jobs.state.progress import progress_of
 from trainwright.jobs.state.workflow import Workflow
 from trainwright.jobs.submit.step_credentials import StepCredentials
-from trainwright.jobs.submit.submit_or_adopt import LatestCheckpoint
+from trainwright.jobs.submit.submit_or_adopt import LatestCheckpoint, Submitted
 from trainwright.jobs.wait.cancel import CancelPolicy, cancel_owned_job
 from trainwright.jobs.wait.event_printer import EventPrinter
 from trainwright.jobs.wait.job_events import JobEvents, OnJobEvents
@@ -77,15 +77,14 @@ def run_step(
     workflow: Workflow | None = None,
     observers: Sequence[OnJobEvents] = (),
     credentials: StepCredentials | None = None,
+    on_submitted: Callable[[Submitted], None] | None = None,
 ) -> StepResult:
     """Submit or adopt the TrainJob of this step and wait until it has succeeded.
 
     `on_signal` replaces the request's `on_cancel` when the process receives a signal; `workflow` is that of the pipeline, to which
     the job is tied; `observers` get the job's events after the printer. Pods get the `credentials` as a Secret, where the request
-    names none. Raises the errors of `run_to_end`.
+    names none. `on_submitted` is that of `run_to_end`, and so are the errors.
     """
-    if credentials:
-        request = credentials.referred_to_by(request, identity)
     event_printer = event_printer or EventPrinter(lambda _line: None)
     callbacks: tuple[OnJobEvents, ...] = (event_printer, *observers)
 
@@ -103,6 +102,7 @@ def run_step(
         preemption_budget=request.preemption_budget,
         workflow=workflow,
         credentials=credentials,
+        on_submitted=on_submitted,
         **waiting_of(request, on_event, on_signal=on_signal),
     )
     return result_of(cluster, trainjob, request, identity, dict((event_printer.progress or progress_of(trainjob)).metrics))

@@ -22,6 +22,7 @@ from trainwright.jobs.state.deadline_timer import Deadlines, DeadlineTimer, is_i
 from trainwright.jobs.state.pod_history import PodHistory
 from trainwright.jobs.wait.job_events import EventTracker, JobEvents, OnJobEvents, ignore_events
 from trainwright.jobs.wait.job_observer import JobObserver, WaitSettings
+from trainwright.jobs.wait.stop_early import raise_if_stopped_early
 from trainwright.jobs.wait.watching import JobWatch
 
 _POLL_SECONDS, _MAX_POLL_SECONDS = 1.0, 20.0
@@ -50,8 +51,8 @@ def wait_for(
     `on_event` is called in this thread with the events of every change, with `logs` also with all lines of the job's log;
     `on_change` with every state of the job itself.
     Setting `stop` ends the wait; the job is then returned in its last observed state. Raises TrainJobFailed with a
-    report, TrainJobDeleted, TrainJobDeadline (subclasses distinguish causes: CannotStart and NodeLost depend on `settings`), and
-    ApiError if the job may not be read or the API server has been unreachable for half an hour.
+    report, StoppedEarly, TrainJobDeleted, TrainJobDeadline (subclasses distinguish causes: CannotStart and NodeLost depend on
+    `settings`), and ApiError if the job may not be read or the API server has been unreachable for half an hour.
     """
     observer = JobObserver(cluster, trainjob, replace(settings, interval=partial(_interval, settings)))
     with _counted(), JobWatch(cluster, trainjob) as watch, LiveLogs(cluster, trainjob, logs) as logs_reader:
@@ -86,6 +87,7 @@ def _follow(cluster: Cluster, state: JobState, watch: JobWatch, publisher: Event
             return state.trainjob
         if phase is Phase.Failed:
             raise failure_of(cluster, state.trainjob, publisher.history)
+        raise_if_stopped_early(state.trainjob)
         if expired := state.expired_deadline():
             raise deadline_of(cluster, state.trainjob, str(expired), expired.what)
         change = watch.next_change(min(poll_seconds, max(state.seconds_left(), 0.01), max(publisher.seconds_left(), 0.01)))

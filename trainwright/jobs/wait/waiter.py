@@ -111,12 +111,29 @@ class Waiter:
 
     def _renew(self) -> None:
         """Renew the lease. A job that was suspended because this client had been cut off for longer goes on."""
-        patch = renewal_patch(self._seen, self._lease_seconds, datetime.now(UTC))
-        renewed = self._client.patch(TRAINJOB, name_of(self._seen), patch, namespace_of(self._seen))
+        renewed = _renewed(self._client, self._seen, self._lease_seconds)
         with self._suspension:
-            if was_abandoned(renewed) and not self._was_told:
-                log.warning("event=trainjob_resumed name=%s reason=its lease had expired", name_of(renewed))
-                resume_if_suspended_by_us(self._client, renewed)
+            if not self._was_told:
+                _resume_if_abandoned(self._client, renewed)
+
+
+def renew_lease(cluster: Cluster, trainjob: Obj, seconds: int) -> None:
+    """Renew the lease of a job's waiting client; the job goes on if it was suspended because the lease had expired.
+
+    For clients that wait for many jobs and keep no thread for each. Raises ApiError.
+    """
+    _resume_if_abandoned(cluster, _renewed(cluster, trainjob, seconds))
+
+
+def _renewed(cluster: Cluster, trainjob: Obj, seconds: int) -> Obj:
+    patch = renewal_patch(trainjob, seconds, datetime.now(UTC))
+    return cluster.patch(TRAINJOB, name_of(trainjob), patch, namespace_of(trainjob))
+
+
+def _resume_if_abandoned(cluster: Cluster, renewed: Obj) -> None:
+    if was_abandoned(renewed):
+        log.warning("event=trainjob_resumed name=%s reason=its lease had expired", name_of(renewed))
+        resume_if_suspended_by_us(cluster, renewed)
 
 
 def suspension_patch(trainjob: Obj) -> list[dict[str, Any]]:

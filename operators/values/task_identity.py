@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from trainwright.jobs import Identity
-from trainwright.operators.task_state import TaskId
+from trainwright.operators.values.task_state import TaskId
 
 
 def task_identity(context: Any, run: str = "") -> Identity:

@@ -4,9 +4,20 @@ from __future__ import annotations
 
 from trainwright.jobs.request.setting_names import EVALUATION_SETTINGS, SETTINGS
 
-__all__ = ["EVALUATION_SETTINGS", "PLACES", "SETTINGS", "TEMPLATED"]
+__all__ = ["EVALUATION_SETTINGS", "OWN_TEMPLATED", "PLACES", "SETTINGS", "TEMPLATED"]
 PLACES = ("workspace", "dataset_uri", "model_uri", "export_uri", "resume", "code", "manifest")
 """Settings of a training step that name paths, buckets and claims; see `allowed_places`."""
 NOT_TEMPLATED = ("func",)
 """A function is not text; everything else is rendered."""
 TEMPLATED = tuple(name for name in SETTINGS if name not in NOT_TEMPLATED)
+OWN_TEMPLATED = (
+    "namespace",
+    "run_id",
+    "submission_mode",
+    "conn_id",
+    "store_conn_id",
+    "hub_conn_id",
+    "tracking",
+    "workspace_path",
+)
+"""Templates of TrainJobOperator besides the settings."""

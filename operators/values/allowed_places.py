@@ -15,10 +15,11 @@ from typing import Any
 from urllib.parse import quote, unquote
 
 from airflow.sdk import BaseHook, Variable
-from airflow.sdk.exceptions import AirflowFailException
 
 from trainwright.api.errors import ApiError
 from trainwright.api.hub_names import with_scheme
+from trainwright.api.names import RESUME_WEIGHTS
+from trainwright.operators.values.airflow_api import AirflowFailException
 from trainwright.storage.foreign_texts import without_user
 
 VARIABLE = "trainwright_allowed_places"
@@ -77,7 +78,10 @@ def _uris(parameter: str, given: Any) -> Iterator[str]:
     if parameter == "manifest":
         yield from _manifest_uris(given)
         return
-    text = with_scheme(str(given).strip())
+    text = str(given).strip()
+    if parameter == "resume":
+        text = text.removeprefix(RESUME_WEIGHTS)
+    text = with_scheme(text)
     if "://" in text:
         yield text
     elif parameter == "workspace":

@@ -10,8 +10,8 @@ from airflow.sdk import BaseOperator
 
 from trainwright.operators.errors import fail_fast
 from trainwright.operators.hook import TrainwrightHook
-from trainwright.operators.rendered_values import parse_number
-from trainwright.operators.task_identity import task_identity
+from trainwright.operators.values.rendered_values import parse_number
+from trainwright.operators.values.task_identity import task_identity
 
 
 class ChangeJobsOperator(BaseOperator):

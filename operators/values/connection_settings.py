@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from trainwright.operators.values.link_template import check_link_template
+
 TRAINWRIGHT, KUBERNETES = "trainwright", "kubernetes"
 _KUBERNETES_PREFIX = "extra__kubernetes__"
 _KEYS = {
@@ -16,7 +18,8 @@ _KEYS = {
 }
 """The keys of each type, in the order of the fields of ClusterSettings."""
 _IN_CLUSTER = "in_cluster"
-_OF_EVERY_TYPE = (_IN_CLUSTER, "allowed_places")
+_LINKS = ("trainjob_url", "logs_url")
+_OF_EVERY_TYPE = (_IN_CLUSTER, "allowed_places", *_LINKS)
 _OF_PODS = ("xcom_sidecar_container_image", "xcom_sidecar_container_resources", "disable_tcp_keepalive")
 """Of the cncf provider: they concern the pods that it starts itself, and no cluster."""
 _FALSE = ("", "false", "0", "no", "off", "none")
@@ -24,13 +27,18 @@ _FALSE = ("", "false", "0", "no", "off", "none")
 
 @dataclass(frozen=True)
 class ClusterSettings:
-    """Empty values default to the environment; `in_cluster` takes the pod's service account and nothing else."""
+    """Empty values default to the environment; `in_cluster` takes the pod's service account and nothing else.
+
+    `trainjob_url` and `logs_url` are templates of links, see `link_template`; without one there is no such link.
+    """
 
     kubeconfig: str = ""
     context: str = ""
     namespace: str = ""
     submission_mode: str = ""
     in_cluster: bool = False
+    trainjob_url: str = ""
+    logs_url: str = ""
 
 
 def settings_of(conn_type: str, extra: Mapping[str, Any], conn_id: str) -> ClusterSettings:
@@ -58,7 +66,8 @@ def settings_of(conn_type: str, extra: Mapping[str, Any], conn_id: str) -> Clust
 
             raise ValueError(f"{where}: the extra {name[:80]!r} is unknown; {suggest(name, known)}")
     kubeconfig, context, namespace, mode = (str(given.get(name, "")).strip() for name in keys)
-    settings = ClusterSettings(kubeconfig, context, namespace, mode, in_cluster=_is_true(given.get(_IN_CLUSTER, "")))
+    links = {name: check_link_template(f"{where}: {name}", str(given.get(name, "")).strip()) for name in _LINKS}
+    settings = ClusterSettings(kubeconfig, context, namespace, mode, in_cluster=_is_true(given.get(_IN_CLUSTER, "")), **links)
     if settings.in_cluster and (settings.kubeconfig or settings.context):
         raise ValueError(f"{where}: in_cluster excludes {keys[0]} and {keys[1]}")
     return settings

@@ -58,6 +58,15 @@ def connection_variables(store_conn_id: str | None, hub_conn_id: str | None) -> 
     return {name: value for name, value in variables.items() if value}
 
 
+def step_credentials(store_conn_id: str | None, hub_conn_id: str | None) -> Any:
+    """Return the credentials of the connections for the pods of a job (`StepCredentials`); None without any."""
+    if not (store_conn_id or hub_conn_id):
+        return None
+    from trainwright.jobs.submit.step_credentials import StepCredentials
+
+    return StepCredentials(connection_variables(store_conn_id, hub_conn_id)) or None
+
+
 def _connection(conn_id: str) -> Any:
     from airflow.sdk import BaseHook
 

@@ -27,13 +27,14 @@ class TriggerLog:
     __slots__ = ("_due", "_follower", "_last_job", "_log_options", "_observer", "_poller", "_show", "_tracker", "_trigger")
 
     def __init__(self, trigger: Any, follower: Any):
-        from trainwright.jobs import EventPrinter, LogStreamOptions
+        from trainwright.jobs import LogStreamOptions
         from trainwright.jobs.wait.job_events import EventTracker
+        from trainwright.operators.reporting.task_event_printer import TaskEventPrinter
 
         global _open_logs, _open_triggers
         self._trigger, self._follower = trigger, follower
         self._log_options = LogStreamOptions.parse(trigger.logs, trigger.log_bytes) if trigger.log_poll_interval > 0 else None
-        self._tracker, self._show = EventTracker(), EventPrinter(lambda line: trigger.log.info("%s", line))
+        self._tracker, self._show = EventTracker(), TaskEventPrinter(lambda line: trigger.log.info("%s", line))
         self._poller: Any = None
         self._due: float | None = None
         self._last_job: Any = None
@@ -53,6 +54,11 @@ class TriggerLog:
             return {}
         found: dict[str, Any] = self._observer.history.as_dict(max_pods=4, max_lines=20, max_width=300)
         return found
+
+    @property
+    def seconds(self) -> dict[str, float]:
+        """How long the job was queued, starting and running, as far as this trigger has seen it."""
+        return {phase: round(seconds, 3) for phase, seconds in self._show.seconds.items()}
 
     async def observe(self, trainjob: dict[str, Any]) -> Any:
         """Log the events of the job; returns its progress, None if the job has not been read yet. Raises CannotStart, NodeLost."""

@@ -36,6 +36,16 @@ def parse_object(name: str, value: Any) -> dict[str, Any]:
     return found
 
 
+def parse_list(name: str, value: Any) -> list[Any]:
+    """Return a list, from JSON or YAML if it is text; one object is a list of it. Raises ValueError naming the parameter."""
+    found = _parsed(name, value) or []
+    if isinstance(found, dict):  # what XCom has of a task that was mapped over one value
+        found = [found]
+    if not isinstance(found, list):
+        raise ValueError(f"{name}: expected a list, found {type(found).__name__}")
+    return found
+
+
 def parse_texts(name: str, value: Any) -> list[str]:
     """Return a list of texts, from JSON or YAML if it is text; empty without one. Raises ValueError naming the parameter."""
     found = _parsed(name, value) or []

@@ -1,0 +1,53 @@
+"""Keeps the lease of a deferred task on its TrainJob: if no triggerer runs any more, somebody else may stop the job after a while.
+
+A user may end a deferred task while no triggerer runs, and then nothing tells the job.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+_RENEWALS = 4
+"""How often a lease is renewed before it expires."""
+_RETRY_SECONDS = 15.0
+_pool = ThreadPoolExecutor(4, thread_name_prefix="trigger-lease")
+
+
+class TriggerLease:
+    """The lease of one trigger, on the triggerer's event loop; `seconds` is its length, 0 for none."""
+
+    __slots__ = ("_due", "_seconds", "_trigger")
+
+    def __init__(self, trigger: Any, seconds: int):
+        from trainwright.api.waiter_lease import lease_seconds
+
+        self._trigger, self._seconds = trigger, lease_seconds(seconds)
+        # A triggerer that starts takes many triggers at once; the task's own lease, if it had one, has run for a moment only.
+        self._due = time.monotonic() + random.uniform(0, min(self._seconds / _RENEWALS, _RETRY_SECONDS))
+
+    def seconds_left(self) -> float:
+        """Seconds until the next renewal; infinite without a lease."""
+        return max(0.01, self._due - time.monotonic()) if self._seconds else float("inf")
+
+    async def keep(self, cluster: Any, trainjob: dict[str, Any]) -> None:
+        """Renew the lease if it is time. A job that was suspended because no triggerer ran for longer goes on.
+
+        A failure is logged, and tried again soon.
+        """
+        from trainwright.api.conditions import is_finished
+        from trainwright.api.errors import ApiError
+        from trainwright.jobs.wait.waiter import renew_lease
+
+        if not self._seconds or time.monotonic() < self._due or is_finished(trainjob):
+            return
+        pause = self._seconds / _RENEWALS * random.uniform(0.8, 1.0)
+        try:
+            await asyncio.get_running_loop().run_in_executor(_pool, renew_lease, cluster, trainjob, self._seconds)
+        except ApiError as error:
+            self._trigger.log.info("the lease on TrainJob %s was not renewed: %s", trainjob["metadata"]["name"], error.message)
+            pause = min(pause, _RETRY_SECONDS)
+        self._due = time.monotonic() + pause

@@ -1,0 +1,81 @@
+"""`TrainJobOperator.dry_run`: the objects of a task as YAML, with comments on where they come from."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from trainwright.jobs import Identity
+from trainwright.operators.values.settings import PLACES
+
+DRY_RUN_ID = "dry-run"
+
+
+def preview_task(operator: Any) -> str:
+    """Return the YAML of the TrainJob that the operator would submit, and of the objects that are built from it.
+
+    If no cluster can be reached, the bundled runtimes count, which a comment says. Raises the errors of `preview_submission`, with
+    the reason why there is no cluster if the runtime is not a bundled one; PlaceNotAllowed; ValueError for settings that are
+    still templates and cannot be read as such.
+    """
+    from trainwright.api.yaml_writer import to_yaml_documents
+    from trainwright.jobs.submit.preview import preview_submission
+    from trainwright.operators.values.allowed_places import check_places
+    from trainwright.runtimes import RuntimeNotFound
+    from trainwright.submission.mode import Mode
+
+    check_places((operator.conn_id,), **{name: getattr(operator, name) for name in PLACES})
+    request = _request(operator)
+    cluster, missing = _cluster(operator)
+    namespace = operator.namespace or request.namespace or (str(cluster.default_namespace) if cluster is not None else "default")
+    identity = Identity(f"airflow/{operator.dag_id}", str(operator.run_id or DRY_RUN_ID), operator.task_id)
+    try:
+        preview = preview_submission(request, identity, namespace, cluster)
+    except RuntimeNotFound as error:
+        if not missing:
+            raise
+        raise RuntimeNotFound(f"{error}; no cluster was asked for others: {missing}", problems=error.problems) from None
+    builds = "which the client submits in its place" if preview.mode is Mode.jobset else "by the controller of Kubeflow Trainer"
+    comments = [
+        f"run {identity.run}, mode {preview.mode}, runtime {preview.runtime}",
+        f"the TrainJob, then the objects that are built from it, {builds}; nothing is created",
+        *([f"no cluster: {missing}"] if missing else []),
+        *(f"also created: {name}" for name in preview.also_created),
+        *(f"warning: {text}" for text in preview.warnings),
+    ]
+    lines = "".join(f"# {' '.join(comment.split())}\n" for comment in comments)
+    return lines + to_yaml_documents([preview.trainjob, *preview.objects])
+
+
+def _request(operator: Any) -> Any:
+    """The validated request. A template that is not rendered is named: it is text where a number or an object may be expected."""
+    try:
+        return operator.request()
+    except (ValueError, TypeError) as error:
+        templates = [name for name in operator.template_fields if _is_template(getattr(operator, name, None))]
+        if not templates:
+            raise
+        raise ValueError(
+            f"{error}\nnot rendered yet: {', '.join(templates)}; call render_template_fields(context) first"
+        ) from error
+
+
+def _is_template(value: Any) -> bool:
+    if isinstance(value, dict):
+        return any(map(_is_template, value.values()))
+    if isinstance(value, list | tuple):
+        return any(map(_is_template, value))
+    return "{{" in value if isinstance(value, str) else hasattr(value, "resolve")  # XComArg
+
+
+def _cluster(operator: Any) -> tuple[Any, str]:
+    """The cluster, or None and why there is none. A cluster that denies access is no missing cluster: its error is raised."""
+    from trainwright.api.errors import ServiceUnavailable, Timeout
+    from trainwright.cluster import NoCluster
+    from trainwright.submission.mode import NoTrainingApi
+
+    try:
+        return operator._cluster(), ""
+    except NoTrainingApi:
+        raise
+    except (NoCluster, ServiceUnavailable, Timeout) as error:
+        return None, str(error)

@@ -1,0 +1,159 @@
+"""What a task makes of the TrainJob that it waits for: its result, or an error with the job's failure report.
+
+Shared by TrainJobOperator and TrainJobSensor. A task that was deferred has only the trigger's event: the worker that deferred it is
+gone, so nothing here depends on what `execute` has set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseOperatorLink
+from airflow.sdk.bases.operator import TRIGGER_FAIL_REPR, TriggerFailureReason
+
+from trainwright.operators import cancellation
+from trainwright.operators.errors import fail_fast
+from trainwright.operators.hook import TrainwrightHook
+from trainwright.operators.reporting.job_report import report_end, report_result
+from trainwright.operators.reporting.links import CheckpointLink, LogsLink, TrainJobLink, show_job_links
+
+if TYPE_CHECKING:
+    from airflow.sdk import BaseOperator as _Operator
+else:
+    _Operator = object  # Airflow would skip the other base of a sensor if this were an operator itself
+
+BACKSTOP_SECONDS = 120
+"""Between the trigger's own deadline and Airflow's timeout, which cancels the trigger without an event."""
+
+
+class WaitsForTrainJob(_Operator):
+    """The second half of a task that waits for a TrainJob. The first half, `execute`, is the subclass's, and so are `_find_job`,
+    `_wait_in_worker`, `_result`, `_has_results` and `_folder`."""
+
+    conn_id: str | None
+    submission_mode: str
+    on_cancel: str
+    operator_extra_links: Collection[BaseOperatorLink] = (TrainJobLink(), LogsLink(), CheckpointLink())
+
+    @fail_fast()
+    def execute_complete(self, context: Any, event: dict[str, Any]) -> Any:
+        """Turn the trigger's event into the task's result, or into an error with the job's failure report."""
+        show_job_links(self, context, event)
+        with report_end(self, event.get("seconds") or {}):
+            return self._after_wait(context, event)
+
+    def _after_wait(self, context: Any, event: dict[str, Any]) -> Any:
+        from trainwright.api.errors import NotFound
+        from trainwright.api.kinds import TRAINJOB
+        from trainwright.jobs import TrainJobDeleted, TrainJobError
+        from trainwright.jobs.diagnosis.errors import StoppedEarly, stuck_error
+        from trainwright.jobs.diagnosis.failure_class import deadline_of, failure_of
+        from trainwright.jobs.state.pod_history import PodHistory
+        from trainwright.jobs.wait.run import cancel_unwatched_job
+
+        name, namespace, outcome = event["name"], event["namespace"], event["outcome"]
+        if outcome == "succeeded":
+            return self._after_success(context, event)
+        if outcome == "deleted":
+            raise TrainJobDeleted(event["message"])
+        cluster = self._cluster(event.get("submission_mode") or "")
+        try:
+            trainjob = cluster.get(TRAINJOB, name, namespace)
+        except NotFound:
+            raise TrainJobDeleted(f"TrainJob {namespace}/{name} {outcome} and was deleted since: {event['message']}") from None
+        if outcome == "stopped-early":
+            raise StoppedEarly(event["message"], trainjob)
+        if outcome == "failed":
+            history = PodHistory.from_dict(event.get("observed") or {})
+            return self._after_failure(context, cluster, failure_of(cluster, trainjob, history), event.get("until"))
+        if outcome == "deadline":
+            stuck = deadline_of(cluster, trainjob, event["message"], event.get("what") or "run")
+        elif outcome == "stuck":
+            stuck = stuck_error(event["what"], event["message"])
+        else:
+            stuck = None
+        result = cancel_unwatched_job(cluster, trainjob, cancellation.on_error(self.on_cancel))
+        if stuck is not None:
+            stuck.add_outcome(result)
+            raise stuck
+        raise TrainJobError(f"TrainJob {namespace}/{name} could not be followed: {event['message']}; {result}")
+
+    @fail_fast()
+    def resume_execution(self, next_method: str, next_kwargs: dict[str, Any] | None, context: Any) -> Any:
+        """Like the base class, but also handles a timeout and a failed trigger, for which Airflow calls no method.
+
+        After a timeout, `on_cancel` applies and the task fails. After a failed trigger, the worker waits for the job.
+        """
+        if next_method != TRIGGER_FAIL_REPR:
+            return super().resume_execution(next_method, next_kwargs, context)
+        from trainwright.jobs.wait.run import cancel_unwatched_job
+
+        found = self._find_job(context)
+        if found is None:
+            return super().resume_execution(next_method, next_kwargs, context)
+        cluster, trainjob = found
+        name, reason = trainjob["metadata"]["name"], (next_kwargs or {}).get("error")
+        if reason == TriggerFailureReason.TRIGGER_TIMEOUT:
+            result = cancel_unwatched_job(cluster, trainjob, cancellation.on_error(self.on_cancel))
+            self.log.error("TrainJob %s took too long: %s", name, result)
+            return super().resume_execution(next_method, next_kwargs, context)
+        self.log.warning("the trigger failed (%s); waiting for TrainJob %s in the worker", reason, name)
+        with report_end(self):
+            return self._wait_in_worker(context, cluster, trainjob)
+
+    def xcom_value(self, result: Any) -> Any:
+        """The task's XCom, from a `StepResult`."""
+        return result.as_dict()
+
+    def _done(self, context: Any, result: Any) -> Any:
+        """The task's XCom. Its `StepResult` is described in the events of the task's outlets."""
+        report_result(self, context, result)
+        return self.xcom_value(result)
+
+    def _after_success(self, context: Any, event: dict[str, Any]) -> Any:
+        """Read the job's results from its log. If the job was deleted in the meantime, the task still succeeds."""
+        from trainwright.api.errors import NotFound
+        from trainwright.api.kinds import TRAINJOB
+        from trainwright.jobs import StepResult
+
+        name, namespace, metrics = event["name"], event["namespace"], event.get("metrics") or {}
+        if self._has_results():
+            cluster = self._cluster(event.get("submission_mode") or "")
+            try:
+                return self._result(context, cluster, cluster.get(TRAINJOB, name, namespace), metrics)
+            except NotFound:
+                self.log.warning("TrainJob %s was deleted since it succeeded; its results are lost", name)
+        return self._done(context, StepResult(name, namespace, metrics, None, self._folder(context)))
+
+    def _after_failure(self, context: Any, cluster: Any, failure: Exception, until: float | None) -> Any:
+        raise failure
+
+    def _find_job(self, context: Any) -> tuple[Any, dict[str, Any]] | None:
+        """The cluster in the job's mode, and the job; None if there is none."""
+        raise NotImplementedError
+
+    def _wait_in_worker(self, context: Any, cluster: Any, trainjob: dict[str, Any]) -> Any:
+        """The task's result, after the job has succeeded."""
+        raise NotImplementedError
+
+    def _result(self, context: Any, cluster: Any, trainjob: Any, metrics: dict[str, str] | None = None) -> Any:
+        """The task's result, from a job that has succeeded."""
+        raise NotImplementedError
+
+    def _has_results(self) -> bool:
+        """Whether the result of a job that has succeeded cannot be known without reading it."""
+        raise NotImplementedError
+
+    def _folder(self, context: Any) -> str:
+        """The run's folder on its workspace, as far as it is known without reading the job; else empty."""
+        raise NotImplementedError
+
+    def _cluster(self, mode: str = "") -> Any:
+        return TrainwrightHook(self.conn_id, mode or self.submission_mode).get_conn()
+
+    def _event_printer(self) -> Any:
+        from trainwright.operators.reporting.task_event_printer import TaskEventPrinter
+
+        self._printer = TaskEventPrinter(lambda line: self.log.info("%s", line))
+        return self._printer

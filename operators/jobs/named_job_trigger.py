@@ -1,0 +1,97 @@
+"""Waits for a TrainJob of which only the name is known: the trigger of a sensor that starts in the triggerer, without a worker."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from trainwright.operators.hook import TrainwrightHook
+from trainwright.operators.trigger import LOG_POLL_INTERVAL_SECONDS, MIN_DEFER_SECONDS, TrainJobTrigger
+
+WAITING = (
+    "queue_timeout_seconds",
+    "start_timeout_seconds",
+    "run_timeout_seconds",
+    "fail_if_stuck",
+    "lost_node_timeout_seconds",
+    "logs",
+    "log_bytes",
+)
+"""Settings of a wait, as in TrainJobOperator."""
+
+
+def missing_job(namespace: str, name: str) -> str:
+    """The message about a job that does not exist."""
+    return f"there is no TrainJob {namespace}/{name}: it was not submitted there, or has been deleted"
+
+
+class NamedTrainJobTrigger(TrainJobTrigger):
+    """As TrainJobTrigger, for the job that has the name when the trigger starts. The job is never stopped.
+
+    :param trainjob: name of the TrainJob.
+    :param namespace: its namespace; defaults to the connection's.
+    :param submission_mode: auto, trainjob or jobset; defaults to the connection's.
+    :param conn_id: connection, as in the operator.
+    :param min_defer_seconds: as in TrainJobTrigger, like log_poll_interval.
+    :param waiting: settings of WAITING, as they are given to the sensor; they are parsed here.
+    """
+
+    def __init__(
+        self,
+        *,
+        trainjob: str,
+        namespace: str = "",
+        submission_mode: str = "",
+        conn_id: str | None = None,
+        min_defer_seconds: float = MIN_DEFER_SECONDS,
+        log_poll_interval: float = LOG_POLL_INTERVAL_SECONDS,
+        **waiting: Any,
+    ):
+        super().__init__(
+            conn_id=conn_id,
+            namespace=namespace,
+            name=trainjob,
+            uid="",
+            task={},
+            on_cancel="keep",
+            min_defer_seconds=min_defer_seconds,
+            submission_mode=submission_mode,
+            log_poll_interval=log_poll_interval,
+        )
+        if unknown := sorted(set(waiting) - set(WAITING)):
+            raise TypeError(f"NamedTrainJobTrigger got unexpected keyword arguments: {', '.join(unknown)}")
+        self._given = {"trainjob": trainjob, "namespace": namespace, "submission_mode": submission_mode, **waiting}
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        """As it was created: what it finds out about the job is found out again by the next triggerer."""
+        more = {"min_defer_seconds": self.min_defer_seconds, "log_poll_interval": self.log_poll_interval}
+        path = "trainwright.operators.jobs.named_job_trigger.NamedTrainJobTrigger"
+        return path, {**self._given, "conn_id": self.conn_id, **more}
+
+    async def on_kill(self) -> None:
+        """Nothing: the job is not this task's."""
+
+    async def _end(self) -> dict[str, Any]:
+        if not await asyncio.to_thread(self._find):
+            return {"outcome": "deleted", "message": missing_job(self.namespace, self.name)}
+        return await super()._end()
+
+    def _find(self) -> bool:
+        """Read the settings and the job. Returns whether it exists. Raises ApiError, NoCluster."""
+        from dataclasses import asdict
+
+        from trainwright.jobs import TrainRequest
+        from trainwright.jobs.wait.step import deadlines_of
+        from trainwright.steps.change_jobs import job_named
+        from trainwright.submission.jobs_client import JobsClient
+
+        options = TrainRequest.from_parameters({name: self._given.get(name) for name in WAITING})
+        self.deadlines, self.logs, self.log_bytes = asdict(deadlines_of(options)), options.logs, options.log_bytes
+        self.fail_if_stuck, self.lost_node_timeout_seconds = options.fail_if_stuck, options.lost_node_timeout_seconds
+        cluster = TrainwrightHook(self.conn_id, self.submission_mode).get_conn()
+        self.namespace = self.namespace or cluster.default_namespace
+        found = job_named(cluster, self.name, self.namespace)
+        if found is None:
+            return False
+        self.uid, self.submission_mode = found.trainjob["metadata"]["uid"], str(JobsClient.of(found.cluster).mode)
+        return True

@@ -1,0 +1,60 @@
+"""Pull a version of data with DVC into the workspace, before it is preprocessed or prepared."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from trainwright.operators.errors import fail_fast
+from trainwright.operators.workspace_operator import WorkspaceOperator
+
+_OPTIONS = ("source", "md5", "repo", "path", "rev", "remote")
+
+
+class PullDvcDataOperator(WorkspaceOperator):
+    """Pull a version of data with DVC into the workspace, from a DVC repository or from any source.
+
+    Without repo, a DVC repository in the workspace makes a version of the source's present state, so that every run can be repeated
+    with the data that it used. What is there already is not fetched again. DVC is installed on first use, see docs/tools.md.
+
+    :param source: without repo: a path, file://, s3://, https:// or another address that `dvc import-url` takes.
+    :param md5: without repo: DVC's MD5 of an earlier version of a source, instead of its present state.
+    :param repo: Git repository with DVC: its address, or a path.
+    :param path: file or folder in repo.
+    :param rev: branch, tag or commit of repo; empty takes the default branch.
+    :param remote: DVC remote to pull from; empty takes the default one of repo.
+    :param workspace: claim with the workspace, pvc://CLAIM[/FOLDER], which pods mount if the worker does not.
+    :param workspace_path: where the worker mounts the workspace; empty if it does not.
+    :param runs_on: worker, cluster (in a pod that mounts the claim, so that the worker needs neither the volume nor the room), or
+        auto: the worker if workspace_path is set, else the cluster. Without both it is the worker, at /workspace.
+    :param job: settings of the pods on the cluster, as in TrainJobOperator: runtime (default: workspace-step), image, env,
+        resources_per_node, node_selector, tolerations, queue_name, run_timeout_seconds, on_cancel ...
+    :param run_id: id of the run, as in TrainJobOperator; defaults to the DAG run's id.
+    :param namespace: namespace of these pods; defaults to the connection's.
+    :param conn_id: connection of type `trainwright` or `kubernetes`; None uses the environment.
+    :param store_conn_id: connection with credentials for an object store, see docs/airflow.md.
+    :param hub_conn_id: connection with the token of the hub.
+    :return: data_uri (the folder, where this step sees it), digest, revision, md5, size.
+    """
+
+    template_fields = (*_OPTIONS, *WorkspaceOperator.template_fields)
+
+    def __init__(
+        self,
+        *,
+        source: str = "",
+        md5: str = "",
+        repo: str = "",
+        path: str = "",
+        rev: str = "",
+        remote: str = "",
+        **kwargs: Any,
+    ):
+        super().__init__(**kwargs)
+        self.source, self.md5, self.repo, self.path, self.rev, self.remote = source, md5, repo, path, rev, remote
+
+    @fail_fast()
+    def execute(self, context: Any) -> Any:
+        self.check_places(source=self.source, repo=self.repo)
+        options = {name: str(getattr(self, name) or "") for name in _OPTIONS}
+        with self.steps(context) as steps:
+            return steps("pull-dvc-data", {"options": options, "run": self.run_arguments(context)})

@@ -1,0 +1,1 @@
+"""What tasks report to Airflow and its surroundings: links, statistics, lineage, asset events."""

@@ -1,0 +1,102 @@
+"""Buttons of a task in Airflow's web interface: its TrainJob, the logs and the exported checkpoint.
+
+The server reads a link from an XCom, which is pushed as soon as it is known, so that the links of a deferred task work, too. Airflow
+stores them again when a worker is done with the task: what this worker does not know, it reads from there.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any, ClassVar
+
+from airflow.sdk import BaseOperatorLink
+
+log = logging.getLogger(__name__)
+
+
+class _StoredLink(BaseOperatorLink):
+    """A link whose URL was given to `show_links`."""
+
+    key: ClassVar[str]
+    title: ClassVar[str]
+
+    @property
+    def name(self) -> str:
+        return self.title
+
+    @property
+    def xcom_key(self) -> str:
+        return f"trainwright_{self.key}"
+
+    def get_link(self, operator: Any, *, ti_key: Any) -> str:
+        """The URL, or empty: from the operator in the worker that knows it, else from the XCom of an earlier one."""
+        shown = vars(operator).get("_shown_links") or {}
+        if self.key in shown:
+            return str(shown[self.key])
+        from airflow.sdk.execution_time.xcom import XCom
+
+        return str(XCom.get_value(ti_key=ti_key, key=self.xcom_key) or "")
+
+
+class TrainJobLink(_StoredLink):
+    """The TrainJob in a dashboard: `trainjob_url` of the connection."""
+
+    key, title = "trainjob_link", "TrainJob"
+
+
+class LogsLink(_StoredLink):
+    """The logs of the TrainJob: `logs_url` of the connection."""
+
+    key, title = "logs_link", "Logs"
+
+
+class CheckpointLink(_StoredLink):
+    """The export in the console of its store."""
+
+    key, title = "checkpoint_link", "Checkpoint"
+
+
+def show_job_links(operator: Any, context: Any, metadata: dict[str, Any]) -> None:
+    """Show where the connection's templates lead for the TrainJob with this metadata. Logs a failure; a link fails no task."""
+    if not operator.conn_id:
+        _show(operator, context, {TrainJobLink: "", LogsLink: ""})
+        return
+    from trainwright.operators.hook import TrainwrightHook
+    from trainwright.operators.values.link_template import fill_link_template
+
+    names = {name: str(metadata.get(name) or "") for name in ("namespace", "name", "uid")}
+    try:
+        settings = TrainwrightHook(operator.conn_id).settings()
+    except Exception as error:
+        log.warning("no links: the connection could not be read error=%s", type(error).__name__)
+        return
+    templates = {TrainJobLink: settings.trainjob_url, LogsLink: settings.logs_url}
+    _show(operator, context, {kind: fill_link_template(template, **names) for kind, template in templates.items()})
+
+
+def show_checkpoint_link(operator: Any, context: Any, uri: str) -> None:
+    """Show where a browser can look at an export, or at the folder of exports of a run. Logs a failure; a link fails no task."""
+    if not uri:
+        _show(operator, context, {CheckpointLink: ""})
+        return
+    from trainwright.operators.reporting.link_urls import browsable_url
+    from trainwright.operators.values.credentials import connection_variables
+
+    try:
+        url = browsable_url(uri, connection_variables(getattr(operator, "store_conn_id", None), None))
+    except Exception as error:
+        log.warning("no link: the connection could not be read error=%s", type(error).__name__)
+        return
+    _show(operator, context, {CheckpointLink: url})
+
+
+def _show(operator: Any, context: Any, urls: dict[type[_StoredLink], str]) -> None:
+    shown = vars(operator).setdefault("_shown_links", {})
+    for kind, url in urls.items():
+        known, shown[kind.key] = shown.get(kind.key, ""), url
+        if known == url:
+            continue
+        try:
+            context["ti"].xcom_push(key=f"trainwright_{kind.key}", value=url)
+        except Exception as error:
+            log.warning("no link: it could not be stored link=%s error=%s", kind.title, type(error).__name__)

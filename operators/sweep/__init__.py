@@ -1,0 +1,1 @@
+"""The operators of a sweep: plan its trials, train them, stop hopeless ones, pick the best."""

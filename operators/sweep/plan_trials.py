@@ -1,0 +1,90 @@
+"""Plan the trials of a sweep."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from trainwright.operators.errors import fail_fast
+from trainwright.operators.values.rendered_values import parse_list, parse_number, parse_object
+from trainwright.operators.workspace_operator import WorkspaceOperator
+
+
+class PlanTrialsOperator(WorkspaceOperator):
+    """Choose the settings of each trial of a sweep: those given, all combinations, or some drawn at random.
+
+    The plan depends on the inputs alone: a retry gives the same one, and so the same TrainJobs. It is made in the worker; with a
+    workspace, the folders of the trials are recorded there, and retention can delete them.
+
+    :param settings: settings of the builtin trainer for all trials.
+    :param trials: settings of each trial, as ``[{"learning_rate": 1e-4}, {"learning_rate": 2e-4}]``.
+    :param space: instead of trials: for each setting the list of its values, or a range as
+        ``{"min": 1e-5, "max": 1e-3, "log": true}``.
+    :param max_trials: maximum number of trials; 0 takes all combinations. Required for ranges.
+    :param seed: of the random choice.
+    :param metric: what the trials are to be compared by; for eval_loss, held-out rows are evaluated after each epoch.
+    :param dataset_digest: digest of the prepared dataset.
+    :param model_digest: digest of the prepared model.
+    :param workspace: claim with the workspace, pvc://CLAIM[/FOLDER], which pods mount if the worker does not.
+    :param workspace_path: where the worker mounts the workspace; empty if it does not.
+    :param runs_on: worker, cluster (in a pod that mounts the claim, so that the worker needs neither the volume nor the room), or
+        auto: the worker if workspace_path is set, else the cluster. Without both nothing is recorded in a workspace.
+    :param job: settings of the pods on the cluster, as in TrainJobOperator: runtime (default: workspace-step), image, env,
+        resources_per_node, node_selector, tolerations, queue_name, run_timeout_seconds, on_cancel ...
+    :param run_id: id of the run, as in TrainJobOperator; defaults to the DAG run's id.
+    :param namespace: namespace of these pods; defaults to the connection's.
+    :param conn_id: connection of type `trainwright` or `kubernetes`; None uses the environment.
+    :param store_conn_id: connection with credentials for an object store, see docs/airflow.md.
+    :param hub_conn_id: connection with the token of the hub.
+    :return: the trials, each with index and settings, for ``TrainTrialOperator.partial(...).expand(trial=plan.output)``.
+    """
+
+    template_fields = (
+        "settings",
+        "trials",
+        "space",
+        "max_trials",
+        "seed",
+        "metric",
+        "dataset_digest",
+        "model_digest",
+        *WorkspaceOperator.template_fields,
+    )
+
+    def __init__(
+        self,
+        *,
+        settings: dict[str, Any] | str | None = None,
+        trials: list[dict[str, Any]] | str | None = None,
+        space: dict[str, Any] | str | None = None,
+        max_trials: int | str = 0,
+        seed: int | str = 0,
+        metric: str = "",
+        dataset_digest: str = "",
+        model_digest: str = "",
+        **kwargs: Any,
+    ):
+        super().__init__(**kwargs)
+        self.settings, self.trials, self.space, self.max_trials = settings, trials, space, max_trials
+        self.seed, self.metric, self.dataset_digest, self.model_digest = seed, metric, dataset_digest, model_digest
+
+    @fail_fast()
+    def execute(self, context: Any) -> list[dict[str, Any]]:
+        from trainwright.steps.trials import plan_trials
+
+        self.check_places()
+        planned = plan_trials(
+            parse_object("settings", self.settings),
+            trials=parse_list("trials", self.trials),
+            space=parse_object("space", self.space),
+            max_trials=int(parse_number("max_trials", self.max_trials)),
+            seed=int(self.seed or 0),
+            metric=self.metric,
+        )
+        for trial in planned:
+            self.log.info("trial %d: %s", trial.index, trial.settings)
+        if self.workspace or self.workspace_path:
+            run = self.run_arguments(context)
+            about = {"owner": run["owner"], "run_id": run["run_id"], "dataset": self.dataset_digest, "model": self.model_digest}
+            with self.steps(context) as steps:
+                steps("begin-trials", {"count": len(planned), "run": about})
+        return [trial.model_dump() for trial in planned]

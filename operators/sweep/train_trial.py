@@ -1,0 +1,71 @@
+"""Train one trial of a sweep in a TrainJob of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from trainwright.operators.train_job import TrainJobOperator
+from trainwright.operators.values.rendered_values import parse_object
+
+OUTCOME = "outcome"
+"""Key of the XCom with the outcome of a trial, also of one that failed."""
+
+
+class TrainTrialOperator(TrainJobOperator):
+    """As TrainJobOperator, for the trials of a plan: ``TrainTrialOperator.partial(...).expand(trial=plan.output)``.
+
+    Each trial has a TrainJob and a folder of its own, and its settings replace those of the same names. A task whose training fails
+    has failed, and one that was stopped early is skipped; in both cases the XCom `outcome` says why, for PickTrialOperator.
+
+    :param trial: one of the trials that PlanTrialsOperator returns; other parameters are those of TrainJobOperator.
+    :return: as TrainJobOperator. The XCom `outcome` has index, settings, trainjob, metrics (numbers), and error, if any.
+    """
+
+    settings: dict[str, Any] | str | None
+    template_fields = (*TrainJobOperator.template_fields, "trial")
+
+    def __init__(self, *, trial: dict[str, Any] | str, **kwargs: Any):
+        super().__init__(**kwargs)
+        self.trial = trial
+
+    def execute(self, context: Any) -> Any:
+        with self._outcome_of_failure(context):
+            return self._with_outcome(context, super().execute(context))
+
+    def execute_complete(self, context: Any, event: dict[str, Any]) -> Any:
+        with self._outcome_of_failure(context):
+            return self._with_outcome(context, super().execute_complete(context, event))
+
+    def request(self) -> Any:
+        """The request with the settings of the trial. Raises ValueError for a trial that is none."""
+        self.settings = {**parse_object("settings", self.settings), **self._parsed().settings}
+        return super().request()
+
+    def _parsed(self) -> Any:
+        from trainwright.steps.trials import Trial
+
+        return Trial.model_validate(parse_object("trial", self.trial))
+
+    def _with_outcome(self, context: Any, result: Any) -> Any:
+        from trainwright.jobs import StepResult
+        from trainwright.steps.trials import outcome_of
+
+        context["ti"].xcom_push(key=OUTCOME, value=outcome_of(self._parsed(), StepResult(**result)).model_dump())
+        return result
+
+    @contextmanager
+    def _outcome_of_failure(self, context: Any) -> Iterator[None]:
+        """Raises ValueError if the trial is not that of this map index, whose folder and TrainJob it would take."""
+        from trainwright.steps.trials import failed_outcome
+
+        trial, ti = self._parsed(), context["ti"]
+        if trial.index != getattr(ti, "map_index", -1):
+            raise ValueError(f"trial: map index {ti.map_index} got trial {trial.index}; expand the operator over the whole plan")
+        try:
+            yield
+        except Exception as error:
+            cause = getattr(error, "error", None) or error.__cause__ or error
+            ti.xcom_push(key=OUTCOME, value=failed_outcome(trial, cause).model_dump())
+            raise

@@ -1,0 +1,52 @@
+"""Sends the metrics of a task's training to its trackers: while the task waits in the worker, or when a deferred one has ended."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from trainwright.operators.values.rendered_values import parse_texts
+from trainwright.operators.values.task_identity import task_identity
+
+
+@contextmanager
+def tracked(task: Any, context: Any, metrics: Mapping[str, str] | None = None) -> Iterator[Any]:
+    """Yield an observer of job events for the trackers of a TrainJobOperator; their runs end with the block.
+
+    `metrics` are values that are already known: the triggerer feeds no trackers, so of a deferred task these are the last ones.
+    Raises ValueError for trackers that are unknown, or have neither an address nor a folder.
+    """
+    from trainwright.jobs.wait.job_events import Metrics
+    from trainwright.tracking import tracked_run, tracking
+
+    targets, folder = tracking_targets(task)
+    run = tracked_run(task_identity(context, task.run_id), task.request())
+    with tracking(run, targets, folder=folder, write=lambda line: task.log.info("%s", line)) as observer:
+        if metrics:
+            observer((Metrics(tuple(metrics.items())),))
+        yield observer
+
+
+def check_tracking(task: Any) -> None:
+    """Check the trackers of a task before it submits anything. Raises ValueError as `tracked`, PlaceNotAllowed.
+
+    The worker writes to the workspace, and to the folders and servers that the trackers name; W&B's projects are no places.
+    """
+    from trainwright.operators.values.allowed_places import check_places
+
+    connections = (task.conn_id, task.store_conn_id, task.hub_conn_id)
+    check_places(connections, workspace_path=task.workspace_path)
+    for target in tracking_targets(task)[0]:
+        if target.tool != "wandb":
+            check_places(connections, tracking=target.address)
+
+
+def tracking_targets(task: Any) -> tuple[tuple[Any, ...], Path | None]:
+    """The trackers of a task, and the folder for those without a server."""
+    from trainwright.tracking import parse_targets
+
+    folder = Path(task.workspace_path) / "tracking" if task.workspace_path else None
+    return parse_targets(parse_texts("tracking", task.tracking), os.environ, folder), folder

@@ -1,0 +1,278 @@
+"""Wait for a TrainJob that another task, or anybody else, has submitted."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+from datetime import timedelta
+from typing import Any
+
+from airflow.sdk import BaseSensorOperator, PokeReturnValue
+from airflow.triggers.base import StartTriggerArgs
+
+from trainwright.operators import cancellation
+from trainwright.operators.errors import fail_fast
+from trainwright.operators.jobs.job_outcome import BACKSTOP_SECONDS, WaitsForTrainJob
+from trainwright.operators.jobs.job_reference import JobReference
+from trainwright.operators.jobs.named_job_trigger import WAITING, NamedTrainJobTrigger, missing_job
+from trainwright.operators.reporting.job_report import report_end
+from trainwright.operators.reporting.links import LogsLink, TrainJobLink, show_job_links
+from trainwright.operators.trigger import LOG_POLL_INTERVAL_SECONDS, MIN_DEFER_SECONDS, TrainJobTrigger
+from trainwright.operators.values.airflow_api import AirflowFailException, AirflowSensorTimeout, AirflowSkipException, conf
+from trainwright.operators.values.task_state import TaskId
+
+
+class TrainJobSensor(WaitsForTrainJob, BaseSensorOperator):
+    """Wait until a TrainJob has succeeded, with its progress and log in the task's log; the job itself is left alone.
+
+    Its failure fails the task with the job's report, as in TrainJobOperator, and without retries if waiting again cannot succeed.
+    A preempted job fails too: only the task that has submitted it submits the next one. If the job does not exist, the task fails.
+    A deferred sensor for a plain name, without templates, starts in the triggerer and needs a worker only for its result. With
+    mode="reschedule" the job is read every poke_interval seconds instead, without its log.
+
+    :param trainjob: name of the TrainJob, or the XCom of a TrainJobOperator that does not wait.
+    :param namespace: namespace of the TrainJob; defaults to that in the XCom, else the connection's.
+    :param submission_mode: auto, trainjob or jobset; defaults to that in the XCom, else the connection's.
+    :param conn_id: connection of type `trainwright` or `kubernetes`; None uses the environment.
+    :param queue_timeout_seconds: as in TrainJobOperator, like start_timeout_seconds, run_timeout_seconds, fail_if_stuck,
+        lost_node_timeout_seconds, logs and log_bytes. All time is counted from the start of the sensor.
+    :param on_cancel: what to do with the job when the sensor is cancelled or exceeds a deadline: keep, suspend or delete it.
+    :param deferrable: wait in the triggerer; defaults to [operators] default_deferrable.
+    :param log_poll_interval: seconds between two polls of the log while the task is deferred; 0 disables polling.
+    :param min_defer_seconds: minimum time between deferral and event, see MIN_DEFER_SECONDS of the trigger.
+    :param kwargs: as in all sensors, such as timeout (seconds for the whole wait, a week by default), mode and soft_fail.
+    :return: trainjob, namespace, metrics, results, folder, as TrainJobOperator returns them.
+    """
+
+    template_fields = ("trainjob", "namespace", "submission_mode", "conn_id", *WAITING, "on_cancel")
+    operator_extra_links = (TrainJobLink(), LogsLink())
+
+    def __init__(
+        self,
+        *,
+        trainjob: str | dict[str, Any],
+        namespace: str = "",
+        submission_mode: str = "",
+        conn_id: str | None = None,
+        queue_timeout_seconds: int | str | None = None,
+        start_timeout_seconds: int | str = 21600,
+        run_timeout_seconds: int | str = 604800,
+        fail_if_stuck: bool | str = True,
+        lost_node_timeout_seconds: int | str | None = None,
+        logs: str = "0",
+        log_bytes: int | str = 16777216,
+        on_cancel: str = "keep",
+        deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
+        log_poll_interval: float = LOG_POLL_INTERVAL_SECONDS,
+        min_defer_seconds: float = MIN_DEFER_SECONDS,
+        **kwargs: Any,
+    ):
+        super().__init__(**kwargs)
+        self.trainjob, self.namespace = trainjob, namespace
+        self.submission_mode, self.conn_id, self.on_cancel = submission_mode, conn_id, on_cancel
+        self.queue_timeout_seconds, self.start_timeout_seconds = queue_timeout_seconds, start_timeout_seconds
+        self.run_timeout_seconds, self.fail_if_stuck = run_timeout_seconds, fail_if_stuck
+        self.lost_node_timeout_seconds, self.logs, self.log_bytes = lost_node_timeout_seconds, logs, log_bytes
+        self.deferrable, self.log_poll_interval, self.min_defer_seconds = deferrable, log_poll_interval, min_defer_seconds
+        if "{{" not in on_cancel and on_cancel not in ("suspend", "delete", "keep"):
+            raise ValueError(f"on_cancel={on_cancel!r}: expected suspend, delete or keep")
+        if deferrable and self._can_start_in_triggerer():
+            self.start_from_trigger, self.start_trigger_args = True, self._start_trigger_args()
+
+    @fail_fast()
+    def execute(self, context: Any) -> Any:
+        if not self.deferrable and self.reschedule:
+            return super().execute(context)
+        with self._skip_softly():
+            cluster, trainjob = self._read_job()
+            show_job_links(self, context, trainjob["metadata"])
+            with report_end(self):
+                wait = self._defer if self.deferrable else self._wait_in_worker
+                return wait(context, cluster, trainjob)
+
+    @fail_fast()
+    def execute_complete(self, context: Any, event: dict[str, Any]) -> Any:
+        """As in TrainJobOperator. A sensor that took too long fails with Airflow's error for that, without retries."""
+        with self._skip_softly():
+            if not event["namespace"]:  # the trigger could not connect
+                event = {**event, "namespace": self._look_up()[1]}
+            if event["outcome"] == "deadline" and not event.get("what"):
+                self._cancel(*self._read_job())
+                raise AirflowSensorTimeout(event["message"])
+            return super().execute_complete(context, event)
+
+    def poke(self, context: Any) -> PokeReturnValue:
+        """Read the job once, in mode reschedule. Raises the errors of a job that has failed or does not exist."""
+        from trainwright.jobs import Phase, phase_of
+        from trainwright.jobs.diagnosis.failure_class import failure_of
+        from trainwright.jobs.wait.stop_early import raise_if_stopped_early
+
+        with self._skip_softly():
+            cluster, trainjob = self._read_job()
+            phase = phase_of(trainjob)
+            if phase is Phase.Failed:
+                raise failure_of(cluster, trainjob)
+            raise_if_stopped_early(trainjob)
+        self.log.info("TrainJob %s: %s", trainjob["metadata"]["name"], phase)
+        return PokeReturnValue(phase is Phase.Succeeded, self._result(context, cluster, trainjob) if phase.is_final else None)
+
+    def _defer(self, context: Any, cluster: Any, trainjob: dict[str, Any]) -> Any:
+        """The result of a job that has already succeeded. Raises the failure of one that has failed; else TaskDeferred."""
+        from trainwright.jobs import Phase, phase_of
+        from trainwright.jobs.diagnosis.failure_class import failure_of
+        from trainwright.jobs.wait.step import deadlines_of
+        from trainwright.submission.jobs_client import JobsClient
+
+        phase, options, metadata = phase_of(trainjob), self._options(), trainjob["metadata"]
+        seconds = min(self.timeout, self.execution_timeout.total_seconds() if self.execution_timeout else self.timeout)
+        if phase is Phase.Succeeded:
+            return self._result(context, cluster, trainjob)
+        if phase is Phase.Failed:
+            raise failure_of(cluster, trainjob)
+        self.defer(
+            trigger=TrainJobTrigger(
+                conn_id=self.conn_id or None,
+                namespace=metadata["namespace"],
+                name=metadata["name"],
+                uid=metadata["uid"],
+                task=TaskId.of(context).as_dict(),
+                on_cancel=self.on_cancel,
+                deadlines=asdict(deadlines_of(options)),
+                until=time.time() + seconds,
+                min_defer_seconds=self.min_defer_seconds,
+                submission_mode=str(JobsClient.of(cluster).mode),
+                logs=options.logs,
+                log_bytes=options.log_bytes,
+                log_poll_interval=self.log_poll_interval,
+                fail_if_stuck=options.fail_if_stuck,
+                lost_node_timeout_seconds=options.lost_node_timeout_seconds,
+            ),
+            method_name="execute_complete",
+            timeout=timedelta(seconds=seconds + self.min_defer_seconds + BACKSTOP_SECONDS),
+        )
+
+    def _wait_in_worker(self, context: Any, cluster: Any, trainjob: dict[str, Any]) -> Any:
+        from trainwright.jobs import LogStreamOptions, TrainJobDeadline
+        from trainwright.jobs.wait.run import follow_to_end
+        from trainwright.jobs.wait.step import deadlines_of, wait_settings_of
+
+        options, printer = self._options(), self._event_printer()
+        try:
+            ended = follow_to_end(
+                cluster,
+                trainjob,
+                deadlines=replace(deadlines_of(options), total=float(self.timeout)),
+                settings=wait_settings_of(options),
+                on_event=printer,
+                logs=LogStreamOptions.parse(options.logs, options.log_bytes),
+                on_signal=cancellation.on_signal(context, self.on_cancel),
+                on_error=cancellation.on_error(self.on_cancel),
+            )
+        except TrainJobDeadline as error:
+            if error.what == "total":
+                raise AirflowSensorTimeout(str(error)) from error
+            raise
+        return self._result(context, cluster, ended, dict(printer.progress.metrics) if printer.progress else None)
+
+    def _read_job(self) -> tuple[Any, dict[str, Any]]:
+        """The cluster in the job's mode, and the job. Raises TrainJobDeleted if there is none, or another one of that name."""
+        from trainwright.jobs import TrainJobDeleted
+
+        found, namespace, name = self._look_up()
+        if found is None:
+            raise TrainJobDeleted(missing_job(namespace, name))
+        cluster, trainjob = found
+        if (uid := JobReference.parse(self.trainjob).uid) and uid != trainjob["metadata"]["uid"]:
+            raise TrainJobDeleted(f"TrainJob {namespace}/{name} was deleted, and created again since")
+        return cluster, self._resumed(cluster, trainjob)
+
+    def _find_job(self, context: Any) -> tuple[Any, dict[str, Any]] | None:
+        return self._look_up()[0]
+
+    def _look_up(self) -> tuple[tuple[Any, dict[str, Any]] | None, str, str]:
+        """The job with its cluster, or None; the namespace and the name that were looked up."""
+        from trainwright.steps.change_jobs import job_named
+
+        reference = JobReference.parse(self.trainjob)
+        cluster = self._cluster(self.submission_mode or reference.submission_mode)
+        namespace = self.namespace or reference.namespace or str(cluster.default_namespace)
+        return job_named(cluster, reference.name, namespace), namespace, reference.name
+
+    def _resumed(self, cluster: Any, trainjob: dict[str, Any]) -> dict[str, Any]:
+        """A job that the previous try of this sensor has suspended goes on. With `keep` nothing of the job is ever changed."""
+        from trainwright.jobs.submit.adoption import resume_if_suspended_by_us
+
+        return trainjob if self.on_cancel == "keep" else resume_if_suspended_by_us(cluster, trainjob)
+
+    def _cancel(self, cluster: Any, trainjob: dict[str, Any]) -> None:
+        from trainwright.jobs.wait.run import cancel_unwatched_job
+
+        result = cancel_unwatched_job(cluster, trainjob, cancellation.on_error(self.on_cancel))
+        self.log.error("TrainJob %s took too long: %s", trainjob["metadata"]["name"], result)
+
+    def _options(self) -> Any:
+        from trainwright.jobs import TrainRequest
+
+        return TrainRequest.from_parameters({name: getattr(self, name) for name in WAITING})
+
+    def _result(self, context: Any, cluster: Any, trainjob: Any, metrics: dict[str, str] | None = None) -> Any:
+        from trainwright.api import names
+        from trainwright.api.objects import annotations_of
+        from trainwright.jobs import StepResult
+        from trainwright.jobs.logs.results import results_of
+        from trainwright.jobs.state.progress import progress_of
+        from trainwright.jobs.state.run_folder import RUNS
+
+        reference, metadata = JobReference.parse(self.trainjob), trainjob["metadata"]
+        folder = reference.folder
+        if folder is None:
+            _, runs, name = annotations_of(trainjob).get(names.RUN_FOLDER_ANNOTATION, "").rpartition(f"/{RUNS}/")
+            folder = f"{RUNS}/{name}" if runs else ""
+        metrics = dict(progress_of(trainjob).metrics) if metrics is None else metrics
+        results = results_of(cluster, trainjob) if reference.has_results is not False else None
+        return self._done(context, StepResult(metadata["name"], metadata["namespace"], metrics, results, folder))
+
+    def _has_results(self) -> bool:
+        reference = JobReference.parse(self.trainjob)
+        return reference.folder is None or reference.has_results is not False
+
+    def _folder(self, context: Any) -> str:
+        return JobReference.parse(self.trainjob).folder or ""
+
+    def _can_start_in_triggerer(self) -> bool:
+        """Whether there are no templates, which only a worker can render. The trigger of such a task never stops the job."""
+        values = [getattr(self, name) for name in self.template_fields]
+        is_plain = all(value is None or (isinstance(value, str | int) and "{{" not in str(value)) for value in values)
+        return is_plain and isinstance(self.trainjob, str) and self.on_cancel == "keep"
+
+    def _start_trigger_args(self) -> StartTriggerArgs:
+        trigger = NamedTrainJobTrigger(
+            trainjob=str(self.trainjob),
+            namespace=self.namespace,
+            submission_mode=self.submission_mode,
+            conn_id=self.conn_id,
+            min_defer_seconds=self.min_defer_seconds,
+            log_poll_interval=self.log_poll_interval,
+            **{name: getattr(self, name) for name in WAITING},
+        )
+        path, arguments = trigger.serialize()
+        return StartTriggerArgs(
+            trigger_cls=path,
+            trigger_kwargs=arguments,
+            next_method="execute_complete",
+            timeout=timedelta(seconds=self.timeout),
+        )
+
+    @contextmanager
+    def _skip_softly(self) -> Iterator[None]:
+        """With soft_fail or never_fail, turn the end of a job or of the wait into a skipped task, as other sensors do."""
+        from trainwright.jobs import TrainJobError
+
+        try:
+            yield
+        except (TrainJobError, AirflowSensorTimeout, AirflowFailException) as error:
+            if not (self.soft_fail or self.never_fail):
+                raise
+            raise AirflowSkipException(f"{type(error).__name__}: {error}") from error

@@ -1,0 +1,34 @@
+"""What the operators use of Airflow that its minor versions have in different places."""
+
+from __future__ import annotations
+
+try:  # Airflow 3.2
+    from airflow.sdk import conf
+    from airflow.sdk.exceptions import (
+        AirflowFailException,
+        AirflowSensorTimeout,
+        AirflowSkipException,
+        TaskDeferralError,
+        TaskDeferralTimeout,
+        TaskDeferred,
+    )
+except ImportError:
+    from airflow.configuration import conf  # type: ignore[assignment, no-redef, unused-ignore]
+    from airflow.exceptions import (  # type: ignore[no-redef, unused-ignore]
+        AirflowFailException,
+        AirflowSensorTimeout,
+        AirflowSkipException,
+        TaskDeferralError,
+        TaskDeferralTimeout,
+        TaskDeferred,
+    )
+
+__all__ = [
+    "AirflowFailException",
+    "AirflowSensorTimeout",
+    "AirflowSkipException",
+    "TaskDeferralError",
+    "TaskDeferralTimeout",
+    "TaskDeferred",
+    "conf",
+]

@@ -1,0 +1,124 @@
+"""The provider under each minor of Airflow: every DAG loads, and a DAG that trains runs, in the worker and deferred.
+
+The newest one has all other tests.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow_scene import runtime_of
+from built_wheel import unpacked_wheel
+from environments import ROOT, Unavailable, client_environment
+from test_dags import MODULES
+
+from trainwright.api.conditions import is_finished
+from trainwright.api.kinds import TRAINJOB
+from trainwright.controlplane.gates import FeatureGates
+from trainwright.controlplane.home import Home
+from trainwright.controlplane.plane import ControlPlane
+from trainwright.quickstart.airflow_dag import configure
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+MINORS = {"3.1": ("apache-airflow>=3.1,<3.2",), "3.2": ("apache-airflow>=3.2,<3.3", "fastapi<0.130")}
+"""The tested minors besides the newest. Airflow 3.2 itself starts no task with the newest FastAPI."""
+PROGRAM_SECONDS = 240
+DAG = """
+from airflow.sdk import DAG
+from trainwright.operators import CleanUpOperator, TrainJobOperator
+
+with DAG("training", schedule=None) as dag:
+    fixed = dict(runtime="wait-for-a-file", min_defer_seconds=1, log_poll_interval=0)
+    train = TrainJobOperator(task_id="in-worker", **fixed) >> TrainJobOperator(task_id="deferred", deferrable=True, **fixed)
+    train >> CleanUpOperator(task_id="clean-up")
+"""
+LOAD = """
+import importlib, json, pkgutil
+import trainwright.example_dags, trainwright.operators
+from airflow.sdk import DAG
+for name in trainwright.operators.__all__:
+    getattr(trainwright.operators, name)
+found = []
+for module in pkgutil.iter_modules(trainwright.example_dags.__path__):
+    loaded = importlib.import_module(f"trainwright.example_dags.{module.name}")
+    found += [value.dag_id for value in vars(loaded).values() if isinstance(value, DAG)]
+print("FOUND", json.dumps(sorted(found)))
+"""
+RUN = """
+import json, sys
+from datetime import datetime, timezone
+from airflow.utils import db
+db.initdb()
+sys.path.insert(0, sys.argv[1])
+import training
+run = training.dag.test(logical_date=datetime.now(timezone.utc))
+from airflow.utils.session import create_session
+with create_session() as session:
+    found = {ti.task_id: str(ti.state) for ti in run.get_task_instances(session=session)}
+print("FOUND", json.dumps({**found, "": str(getattr(run.state, "value", run.state))}))
+"""
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    try:
+        return unpacked_wheel(tmp_path_factory.mktemp("wheel"))
+    except Unavailable as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture(scope="module", params=MINORS)
+def python(request: pytest.FixtureRequest) -> Path:
+    """Of an environment with that minor, and what the library needs to read the stores of this machine."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    requirements = [*project["dependencies"], *MINORS[request.param]]
+    try:
+        return client_environment(f"airflow-{request.param.replace('.', '-')}", requirements)
+    except Unavailable as error:
+        pytest.skip(str(error))
+
+
+def printed(python: Path, installed: Path, folder: Path, program: str, *arguments: str, kubeconfig: Path | None = None) -> Any:
+    passed_on = {key: os.environ[key] for key in ("PATH", "HOME", "LANG", "TMPDIR") if key in os.environ}
+    env = {
+        **passed_on,
+        **configure(folder / "airflow"),
+        "AIRFLOW__CORE__DAGS_FOLDER": str(folder),
+        "PYTHONPATH": str(installed),
+        "KUBECONFIG": str(kubeconfig or folder / "none"),
+    }
+    command = [str(python), "-P", "-W", "ignore", "-c", program, *arguments]
+    done = subprocess.run(command, env=env, cwd=folder, capture_output=True, text=True, timeout=PROGRAM_SECONDS, check=False)
+    found = [line for line in done.stdout.splitlines() if line.startswith("FOUND ")]
+    assert found, f"{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
+    return json.loads(found[0].removeprefix("FOUND "))
+
+
+def test_every_dag_and_operator_loads(python: Path, installed: Path, tmp_path: Path) -> None:
+    found = printed(python, installed, tmp_path, LOAD)
+    assert found == sorted(MODULES.values())
+
+
+def test_a_dag_trains_in_the_worker_and_deferred(python: Path, installed: Path, tmp_path: Path) -> None:
+    plane = ControlPlane(Home(tmp_path / "home"), gates=FeatureGates())
+    plane.start()
+    try:
+        (tmp_path / "go").mkdir()
+        (tmp_path / "go/all").touch()
+        runtime = runtime_of(tmp_path / "go")
+        pod = runtime["spec"]["template"]["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
+        del pod["volumes"], pod["containers"][0]["volumeMounts"]
+        plane.cluster.create(runtime)
+        (tmp_path / "training.py").write_text(DAG, "utf-8")
+        found = printed(python, installed, tmp_path, RUN, str(tmp_path), kubeconfig=plane._home.kubeconfig)
+        assert found == {"in-worker": "success", "deferred": "success", "clean-up": "success", "": "success"}
+        jobs = plane.cluster.list(TRAINJOB, "default").items
+        assert [is_finished(job) for job in jobs] == [True, True]
+    finally:
+        plane.stop(2)

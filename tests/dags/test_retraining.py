@@ -1,0 +1,177 @@
+"""The tasks of a retraining: which settings a run has, when it trains, where it starts, what it compares, promotes and announces."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from jinja2.nativetypes import NativeEnvironment
+
+from trainwright.example_dags import retraining
+from trainwright.example_dags.retraining import MODEL, RETRAINING, setting
+from trainwright.operators.values.airflow_api import AirflowSkipException
+
+pytestmark = pytest.mark.medium
+DIGEST = "sha256:" + "a" * 64
+BASE = "sha256:" + "b" * 64
+NO_CHAMPION = {"state": "none", "uri": "", "digest": "", "dataset_digest": "", "model_digest": ""}
+OUTDATED = {
+    "state": "outdated",
+    "uri": "s3://b/e/old/checkpoint-5",
+    "digest": "sha256:o",
+    "dataset_digest": "x",
+    "model_digest": BASE,
+}
+
+
+def rendered(name: str, params: dict[str, Any], variable: dict[str, Any] | None) -> Any:
+    values = {"trainwright_retraining": variable} if variable is not None else {}
+    context = {"params": {**{key: param.value for key, param in RETRAINING.items()}, **params}}
+    return NativeEnvironment().from_string(setting(name)).render(**context, var=SimpleNamespace(json=values))
+
+
+@pytest.mark.parametrize(
+    ("params", "variable", "found"),
+    [
+        ({"dataset_uri": "s3://b/mine"}, {"dataset_uri": "s3://b/weekly"}, "s3://b/mine"),
+        ({}, {"dataset_uri": "s3://b/weekly"}, "s3://b/weekly"),
+        ({}, {}, ""),
+        ({}, None, ""),
+    ],
+)
+def test_a_run_takes_its_parameter_else_the_variable(params: Any, variable: Any, found: str) -> None:
+    assert rendered("dataset_uri", params, variable) == found
+
+
+def test_settings_keep_their_types() -> None:
+    assert rendered("num_nodes", {}, {"num_nodes": 4}) == 4
+    assert rendered("num_nodes", {}, None) == 0
+    assert rendered("env", {}, {"env": {"A": "b"}}) == {"A": "b"}
+    assert rendered("warm_start", {}, {"warm_start": True}) is True
+    assert rendered("margin", {}, None) == 0.0
+
+
+class Instance:
+    """A task instance: what the tasks before it returned, and what it says of itself."""
+
+    def __init__(self, **returned: Any):
+        self.returned, self.said = returned, dict[str, Any]()
+
+    def xcom_pull(self, task_ids: str) -> Any:
+        return self.returned[task_ids.replace("-", "_")]
+
+    def xcom_push(self, key: str, value: Any) -> None:
+        self.said[key] = value
+
+
+def gate(earlier: list[dict[str, Any]], *, force: bool = False, champion: dict[str, str] = NO_CHAMPION) -> tuple[Any, Instance]:
+    prepared = {"initialize_dataset": {"digest": DIGEST}, "initialize_model": {"digest": BASE}}
+    instance = Instance(**prepared, read_champion=champion)
+    events = {MODEL: [SimpleNamespace(extra=extra) for extra in earlier]}
+    try:
+        return retraining.new_data.function(ti=instance, params={"force": force}, inlet_events=events), instance
+    except AirflowSkipException as skipped:
+        return skipped, instance
+
+
+@pytest.mark.parametrize(
+    ("earlier", "force"),
+    [
+        ([], False),
+        ([{"dataset_digest": "sha256:other", "run": "r"}], False),
+        ([{"dataset_digest": DIGEST, "run": "older"}, {"dataset_digest": "sha256:other", "run": "last"}], False),
+        ([{"dataset_digest": DIGEST, "model_digest": "sha256:other", "run": "r"}], False),
+        ([{"dataset_digest": DIGEST, "run": "r"}], True),
+        ([{"note": "somebody else's event"}], False),
+    ],
+)
+@pytest.mark.parametrize("champion", [NO_CHAMPION, OUTDATED])
+def test_new_data_are_trained_on(earlier: list[dict[str, Any]], force: bool, champion: dict[str, str]) -> None:
+    assert gate(earlier, force=force, champion=champion)[0] == DIGEST
+
+
+def test_the_dataset_of_the_last_good_run_is_skipped_with_the_reason() -> None:
+    skipped, instance = gate([{"dataset_digest": DIGEST, "run": "of-monday"}, {"note": "somebody else's"}], champion=OUTDATED)
+    assert isinstance(skipped, AirflowSkipException)
+    assert str(skipped) == instance.said["reason"] == f"the run of-monday was trained on the same dataset, {DIGEST}"
+
+
+def test_the_dataset_of_the_champion_is_skipped_whoever_trained_it() -> None:
+    skipped, _ = gate([], champion={**OUTDATED, "state": "current"})
+    assert str(skipped) == f"the champion {OUTDATED['uri']} was trained on the same dataset, {DIGEST}"
+
+
+@pytest.mark.parametrize(
+    ("warm_start", "resume", "champion", "expected"),
+    [
+        (False, "auto", OUTDATED, "auto"),
+        (True, "auto", OUTDATED, f"weights:{OUTDATED['uri']}"),
+        ("true", "auto", {**OUTDATED, "model_digest": ""}, f"weights:{OUTDATED['uri']}"),
+        (True, "auto", NO_CHAMPION, "auto"),
+        (True, "auto", {**OUTDATED, "model_digest": "sha256:other"}, "auto"),
+        (True, "never", OUTDATED, "never"),
+    ],
+)
+def test_a_warm_start_is_from_the_champion_if_there_is_one_of_this_base_model(
+    warm_start: Any, resume: str, champion: dict[str, str], expected: str
+) -> None:
+    instance = Instance(read_champion=champion, initialize_model={"digest": BASE})
+    assert retraining.start_from.function(warm_start, resume, ti=instance) == expected
+
+
+@pytest.mark.parametrize(
+    ("rule", "champion", "expected"),
+    [
+        ("better", OUTDATED, "evaluate-champion"),
+        ("better", NO_CHAMPION, "promote"),
+        ("always", OUTDATED, "promote"),
+        ("never", OUTDATED, "publish"),
+    ],
+)
+def test_the_champion_is_measured_only_to_be_compared_with(rule: str, champion: dict[str, str], expected: str) -> None:
+    assert retraining.decide.function(rule, ti=Instance(read_champion=champion)) == expected
+
+
+@pytest.mark.parametrize(("given", "expected"), [(True, "roll-back"), (False, "start-run")])
+def test_a_run_rolls_back_or_trains(given: bool, expected: str) -> None:
+    assert retraining.roll_back_or_train.function("start-run", params={"roll_back": given}) == expected
+
+
+@pytest.mark.parametrize(
+    "decided", [None, {"promoted": True, "reason": "better", "champion_uri": "s3://b/e", "previous_uri": ""}]
+)
+def test_a_good_run_announces_its_checkpoint_its_dataset_and_what_was_decided(decided: dict[str, Any] | None) -> None:
+    instance = Instance(
+        new_data=DIGEST,
+        initialize_model={"digest": BASE},
+        export_checkpoint={"uri": "s3://b/e/checkpoint-9", "digest": "sha256:m", "step": 9},
+        evaluate={"before": {"loss": 2.0}, "after": {"loss": 0.5}},
+        start_run={"run_id": "weekly", "path": "/workspace"},
+        promote=decided,
+    )
+    events = {MODEL: SimpleNamespace(extra={})}
+    retraining.publish.function(ti=instance, outlet_events=events)
+    assert events[MODEL].extra == {
+        "run": "weekly",
+        "checkpoint": "s3://b/e/checkpoint-9",
+        "manifest": "sha256:m",
+        "step": 9,
+        "dataset_digest": DIGEST,
+        "model_digest": BASE,
+        "loss_before": 2.0,
+        "loss_after": 0.5,
+        **(decided or {}),
+    }
+
+
+def test_the_exports_that_were_announced_are_kept_or_deleted(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+    monkeypatch.setattr(
+        "trainwright.steps.old_exports.delete_old_exports", lambda *a, **more: asked.append((a, more)) or ["gone"]
+    )
+    monkeypatch.setattr("trainwright.operators.values.allowed_places.check_places", lambda *_, **places: asked.append(places))
+    extras = [{"checkpoint": "s3://b/e/r/checkpoint-9", "manifest": "sha256:m"}, {"note": "somebody else's"}]
+    events = {MODEL: [SimpleNamespace(extra=extra) for extra in extras]}
+    assert retraining.keep_exports.function("s3://b/e", "3", "", inlet_events=events) == ["gone"]
+    assert asked == [{"export_uri": "s3://b/e"}, (("s3://b/e", [("s3://b/e/r/checkpoint-9", "sha256:m")]), {"keep": 3})]

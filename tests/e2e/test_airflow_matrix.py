@@ -1,0 +1,265 @@
+"""What may happen to a task and its TrainJob under a real Airflow: the right end, exactly one job an attempt, none left running.
+
+`make airflow-matrix` plays every scene twenty times; TRAINWRIGHT_ROUNDS says how often.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+
+import pytest
+from airflow_scene import Scene, running_scene
+from airflow_server import worker_of
+from waiting import eventually
+
+from trainwright.api.kinds import TRAINJOB
+from trainwright.api.objects import name_of, uid_of
+from trainwright.api.waiter_lease import waiter_lease_of
+
+ROUNDS = int(os.environ.get("TRAINWRIGHT_ROUNDS") or 1)
+MAPPED = 50 if ROUNDS > 1 else 8
+TIMEOUT_SECONDS, QUEUE_SECONDS = 20, 8
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600), pytest.mark.parametrize("number", range(ROUNDS))]
+SYNC, DEFERRED = "train_in_worker", "train_deferred"
+DAGS = f"""
+from datetime import timedelta
+from airflow.sdk import DAG
+from trainwright.operators import TrainJobOperator
+
+FIXED = dict(runtime="wait-for-a-file", workspace="pvc://here", min_defer_seconds=5, conn_id="cluster", log_poll_interval=2)
+KINDS = dict(
+    train=dict(retries=2, retry_delay=timedelta(seconds=1)),
+    once=dict(retries=0),
+    leased=dict(retries=0, waiter_lease_seconds=30),
+    flaky=dict(retries=0, conn_id="flaky"),
+    hurried=dict(retries=0, execution_timeout=timedelta(seconds={TIMEOUT_SECONDS})),
+    queued=dict(retries=0, queue_name="nobody", queue_timeout_seconds={QUEUE_SECONDS}),
+    nowhere=dict(retries=2, retry_delay=timedelta(seconds=1), runtime="no-such-runtime"),
+)
+for kind, options in KINDS.items():
+    for where, deferrable in (("in_worker", False), ("deferred", True)):
+        with DAG(f"{{kind}}_{{where}}", schedule=None, catchup=False, max_active_runs=16) as dag:
+            TrainJobOperator(task_id="train", deferrable=deferrable, **{{**FIXED, **options}})
+        globals()[dag.dag_id] = dag
+with DAG("mapped", schedule=None, catchup=False) as mapped:
+    unshared = {{name: value for name, value in FIXED.items() if name != "workspace"}}
+    TrainJobOperator.partial(task_id="train", deferrable=True, **unshared).expand(
+        env=[{{"TRIAL": str(trial)}} for trial in range({MAPPED})]
+    )
+"""
+BOTH = pytest.mark.parametrize("where", ["in_worker", "deferred"])
+
+
+@pytest.fixture(scope="module")
+def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+    kinds = ("train", "once", "leased", "flaky", "hurried", "queued", "nowhere")
+    known = tuple(f"{kind}_{where}" for kind in kinds for where in ("in_worker", "deferred"))
+    with running_scene(tmp_path_factory.mktemp("airflow"), DAGS, (*known, "mapped")) as running:
+        yield running
+
+
+@BOTH
+def test_a_training_that_succeeds(scene: Scene, where: str, number: int) -> None:
+    dag, run = f"train_{where}", f"succeeds-{where}-{number}"
+    scene.begin(dag, run)
+    scene.finish(dag, run, tries=1)
+    scene.stopped(run)
+    entry = scene.airflow.call("GET", f"dags/{dag}/dagRuns/{run}/taskInstances/train/xcomEntries/return_value")
+    assert name_of(scene.the_job(run)) in str(entry["value"])
+
+
+@BOTH
+def test_a_training_that_fails_is_reported(scene: Scene, where: str, number: int) -> None:
+    dag, run = f"once_{where}", f"fails-{where}-{number}"
+    scene.begin(dag, run)
+    scene.let_end(run, well=False)
+    assert scene.ended(dag, run)["state"] == "failed"
+    scene.stopped(run)
+    log = scene.airflow.log(dag, run)
+    assert "exited 3" in log
+    assert "it was told to fail" in log
+
+
+@BOTH
+def test_a_job_that_somebody_deletes(scene: Scene, where: str, number: int) -> None:
+    dag, run = f"once_{where}", f"deleted-{where}-{number}"
+    job = scene.begin(dag, run)
+    scene.plane.cluster.delete(TRAINJOB, name_of(job), "default")
+    assert scene.ended(dag, run)["state"] == "failed"
+    scene.stopped(run, jobs=0)
+    assert "TrainJobDeleted" in scene.airflow.log(dag, run)
+
+
+@BOTH
+def test_a_runtime_that_does_not_exist_fails_without_retries(scene: Scene, where: str, number: int) -> None:
+    dag, run = f"nowhere_{where}", f"nowhere-{where}-{number}"
+    scene.airflow.trigger(dag, run)
+    task = scene.ended(dag, run)
+    assert (task["state"], task["try_number"]) == ("failed", 1)
+    assert "no-such-runtime" in scene.airflow.log(dag, run)
+    assert scene.jobs(run) == []
+
+
+@pytest.mark.parametrize(
+    ("who", "how"),
+    [("task", signal.SIGKILL), ("worker", signal.SIGKILL), ("worker", signal.SIGTERM), ("task", signal.SIGTERM)],
+)
+def test_a_killed_worker_leaves_one_job_running_and_the_retry_adopts_it(
+    scene: Scene, who: str, how: signal.Signals, number: int
+) -> None:
+    run = f"{who}-{how.name}-{number}".lower()
+    job = scene.begin(SYNC, run)
+    pid = scene.pid(SYNC, run)
+    worker = worker_of(pid)
+    os.kill(worker if who == "worker" else pid, how)
+    if (who, how) == ("worker", signal.SIGKILL):
+        os.kill(pid, signal.SIGKILL)  # the machine is gone, not only one of its processes
+    scene.next_try(SYNC, run, 2)
+    assert uid_of(scene.the_job(run)) == uid_of(job)
+    assert not scene.the_job(run)["spec"].get("suspend")
+    scene.finish(SYNC, run, tries=2)
+    assert uid_of(scene.the_job(run)) == uid_of(job)
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+def test_a_triggerer_that_ends_leaves_the_job_to_the_next(scene: Scene, how: signal.Signals, number: int) -> None:
+    run = f"triggerer-{how.name}-{number}".lower()
+    job = scene.begin(DEFERRED, run)
+    scene.airflow.end("triggerer", how)
+    try:
+        assert not scene.the_job(run)["spec"].get("suspend")
+    finally:
+        scene.airflow.start("triggerer")
+    scene.finish(DEFERRED, run, tries=1)
+    assert uid_of(scene.the_job(run)) == uid_of(job)
+    scene.stopped(run)
+
+
+def test_another_triggerer_takes_over(scene: Scene, number: int) -> None:
+    run = f"reassigned-{number}"
+    scene.begin(DEFERRED, run)
+    scene.airflow.start("triggerer-2")
+    scene.airflow.end("triggerer", signal.SIGKILL)
+    try:
+        scene.finish(DEFERRED, run, tries=1)
+        scene.stopped(run)
+    finally:
+        scene.airflow.start("triggerer")
+        scene.airflow.end("triggerer-2")
+
+
+@BOTH
+def test_marking_the_task_as_failed_stops_its_job(scene: Scene, where: str, number: int) -> None:
+    dag, run = f"train_{where}", f"marked-{where}-{number}"
+    scene.begin(dag, run)
+    scene.airflow.mark(dag, run, "failed")
+    eventually(lambda: scene.the_job(run)["spec"].get("suspend"), 60, "the job to be suspended")
+    scene.stopped(run)
+    assert scene.airflow.task(dag, run)["state"] == "failed"
+
+
+@BOTH
+def test_marking_the_run_as_failed_stops_its_job(scene: Scene, where: str, number: int) -> None:
+    dag, run = f"train_{where}", f"run-marked-{where}-{number}"
+    scene.begin(dag, run)
+    scene.airflow.mark_run(dag, run, "failed")
+    eventually(lambda: scene.the_job(run)["spec"].get("suspend"), 60, "the job to be suspended")
+    scene.stopped(run)
+    assert scene.airflow.task(dag, run)["state"] in ("failed", "skipped")
+
+
+def test_a_task_that_is_marked_while_no_triggerer_runs_loses_its_job_with_the_lease(scene: Scene, number: int) -> None:
+    """Nothing tells the job. The controller finds the lease expired, as CleanUpOperator(abandoned=True) does on other clusters."""
+    dag, run = "leased_deferred", f"unseen-{number}"
+    job = scene.begin(dag, run)
+    eventually(lambda: waiter_lease_of(scene.the_job(run)), 30, "the triggerer's lease")
+    scene.airflow.end("triggerer", signal.SIGKILL)
+    try:
+        scene.airflow.mark(dag, run, "failed")
+        assert scene.runs(job)
+        eventually(lambda: scene.the_job(run)["spec"].get("suspend"), 90, "the job to be suspended")
+        scene.stopped(run)
+    finally:
+        scene.airflow.start("triggerer")
+
+
+@BOTH
+def test_clearing_a_waiting_task_stops_its_job_and_starts_a_new_one(scene: Scene, where: str, number: int) -> None:
+    dag, run = f"train_{where}", f"cleared-{where}-{number}"
+    first = scene.begin(dag, run)
+    scene.airflow.clear(dag, run)
+    jobs = eventually(lambda: found if len(found := scene.jobs(run)) == 2 else None, 90, "a second job")
+    stopped = next(job for job in jobs if uid_of(job) == uid_of(first))
+    assert stopped["spec"].get("suspend") is True
+    scene.next_try(dag, run, 2)
+    scene.finish(dag, run, tries=2)
+    scene.stopped(run, jobs=2)
+
+
+def test_clearing_before_the_triggerer_knows_of_the_task_does_not_leave_two_jobs(scene: Scene, number: int) -> None:
+    run = f"early-{number}"
+    scene.airflow.trigger(DEFERRED, run)
+    first = eventually(lambda: scene.jobs(run), 60, "the job")[0]
+    eventually(lambda: scene.airflow.task(DEFERRED, run)["state"] == "deferred", 60, "the task to be deferred")
+    scene.airflow.clear(DEFERRED, run)
+    jobs = eventually(lambda: found if len(found := scene.jobs(run)) == 2 else None, 90, "a second job")
+    stopped = next(job for job in jobs if uid_of(job) == uid_of(first))
+    assert stopped["spec"].get("suspend") is True
+    scene.next_try(DEFERRED, run, 2)
+    scene.finish(DEFERRED, run, tries=2)
+
+
+def test_clearing_a_task_that_succeeded_starts_a_new_job(scene: Scene, number: int) -> None:
+    run = f"again-{number}"
+    scene.begin(SYNC, run)
+    scene.finish(SYNC, run, tries=1)
+    # A run that the scheduler ends just after its task was cleared does not start the task again.
+    eventually(lambda: scene.airflow.run_state(SYNC, run) == "success", 60, "the run to end")
+    scene.airflow.clear(SYNC, run)
+    eventually(lambda: len(scene.jobs(run)) == 2, 90, "a second job")
+    scene.finish(SYNC, run, tries=2)
+
+
+@BOTH
+def test_an_execution_timeout_stops_the_job(scene: Scene, where: str, number: int) -> None:
+    dag, run = f"hurried_{where}", f"hurried-{where}-{number}"
+    scene.begin(dag, run)
+    assert scene.ended(dag, run)["state"] == "failed"
+    scene.stopped(run)
+
+
+@BOTH
+def test_a_queue_timeout_stops_the_job(scene: Scene, where: str, number: int) -> None:
+    dag, run = f"queued_{where}", f"queued-{where}-{number}"
+    scene.airflow.trigger(dag, run)
+    assert scene.ended(dag, run)["state"] == "failed"
+    assert "QueueTimeout" in scene.airflow.log(dag, run)
+    scene.stopped(run, jobs=0)  # a queue would admit a suspended one
+
+
+@BOTH
+def test_an_api_server_that_is_gone_for_half_a_minute(scene: Scene, where: str, number: int) -> None:
+    """Its watch ends, and the next one is of a version that the server may have forgotten."""
+    dag, run = f"flaky_{where}", f"flaky-{where}-{number}"
+    scene.begin(dag, run)
+    scene.outage.begin()
+    scene.let_end(run)
+    task = scene.ended(dag, run, 120)
+    assert task["state"] == "success", scene.airflow.log(dag, run)
+    assert scene.outage.faults
+    scene.stopped(run)
+
+
+def test_many_mapped_tasks_have_a_job_each(scene: Scene, number: int) -> None:
+    run = f"mapped-{number}"
+    scene.airflow.trigger("mapped", run)
+    eventually(lambda: len(scene.jobs(run)) == MAPPED, 300, "all jobs")
+
+    def all_ended() -> bool:
+        scene.let_end(run)
+        return [task["state"] for task in scene.airflow.tasks("mapped", run)] == ["success"] * MAPPED
+
+    eventually(all_ended, 300, "all tasks to succeed")
+    scene.stopped(run, jobs=MAPPED)

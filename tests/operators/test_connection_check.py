@@ -1,0 +1,124 @@
+"""The button `Test` of Airflow's form: it says in a sentence whether jobs can be submitted, and never raises or shows a secret."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from airflow.sdk import Connection
+from clusters import embedded
+
+from trainwright.api.errors import Forbidden, ServiceUnavailable
+from trainwright.operators.hook import TrainwrightHook
+from trainwright.operators.provider_info import get_provider_info
+from trainwright.operators.values.connection_settings import ClusterSettings, settings_of
+from trainwright.submission.mode import Mode
+
+
+class Answers:
+    """An API server that answers the two requests of the check."""
+
+    host = "https://cluster"
+
+    def __init__(self, review: Any, version: Any = "v1.34.1"):
+        self.review, self.version, self.asked = review, version, {}
+
+    def request(self, method: str, path: str, body: Any = None) -> dict[str, Any]:
+        answer = self.version if path == "/version" else self.review
+        if body:
+            self.asked = body["spec"]["resourceAttributes"]
+        if isinstance(answer, Exception):
+            raise answer
+        return {"gitVersion": answer} if path == "/version" else {"status": {"allowed": answer}}
+
+
+def checked(monkeypatch: pytest.MonkeyPatch, base: Answers, mode: Mode = Mode.trainjob) -> tuple[bool, str]:
+    client = SimpleNamespace(base=base, default_namespace="team", mode=mode)
+    monkeypatch.setattr(TrainwrightHook, "get_conn", lambda _hook: client)
+    return TrainwrightHook("c").test_connection()
+
+
+@pytest.mark.parametrize(("mode", "resource"), [(Mode.trainjob, "trainjobs"), (Mode.jobset, "jobsets")])
+def test_a_cluster_that_takes_jobs(monkeypatch: pytest.MonkeyPatch, mode: Mode, resource: str) -> None:
+    base = Answers(True)
+    message = f"Kubernetes v1.34.1 at https://cluster, submission mode {mode}; TrainJobs may be created in the namespace team"
+    assert checked(monkeypatch, base, mode) == (True, message)
+    assert (base.asked["verb"], base.asked["resource"], base.asked["namespace"]) == ("create", resource, "team")
+
+
+@pytest.mark.parametrize(
+    ("base", "ok", "message"),
+    [
+        (Answers(False), False, "missing permission: create trainjobs.trainer.kubeflow.org in the namespace team"),
+        (Answers(Forbidden("no reviews")), True, "permissions cannot be checked: no reviews"),
+        (Answers(True, ServiceUnavailable("down at https://u:secret@h/?sig=secret")), False, "down at https://h/"),
+        (Answers(True, RuntimeError("Bearer secret")), False, "***"),
+    ],
+)
+def test_what_is_wrong_is_said(monkeypatch: pytest.MonkeyPatch, base: Answers, ok: bool, message: str) -> None:
+    found = checked(monkeypatch, base)
+    assert found[0] is ok
+    assert message in found[1]
+    assert "secret" not in found[1]
+
+
+def test_settings_that_cannot_be_meant_are_said_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    extra = {"submision_mode": "jobset"}
+    connection = SimpleNamespace(conn_type="trainwright", extra_dejson=extra)
+    monkeypatch.setattr(TrainwrightHook, "get_connection", lambda *_: connection)
+    assert TrainwrightHook("c").test_connection() == (
+        False,
+        "connection 'c': the extra 'submision_mode' is unknown; did you mean submission_mode?",
+    )
+
+
+@pytest.mark.medium
+def test_against_an_api_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with embedded(tmp_path, node=False) as kubeconfig:
+        extra = json.dumps({"kubeconfig": str(kubeconfig), "namespace": "default"})
+        connection = Connection(conn_id="c", conn_type="trainwright", extra=extra)
+        monkeypatch.setattr(TrainwrightHook, "get_connection", lambda *_: connection)
+        ok, message = TrainwrightHook(**{TrainwrightHook.conn_name_attr: "c"}).test_connection()
+    assert ok, message
+    assert message.endswith("; TrainJobs may be created in the namespace default")
+
+
+def test_the_form_has_a_field_for_each_setting() -> None:
+    (entry,) = get_provider_info()["connection-types"]
+    fields = set(entry["conn-fields"])
+    assert fields == {*ClusterSettings.__dataclass_fields__, "allowed_places"}
+    for name in fields:
+        assert settings_of("trainwright", {name: ""}, "c") == ClusterSettings()
+
+
+LINK = "https://kubeflow.example.com/jobs/{namespace}/{name}?uid={uid}"
+
+
+@pytest.mark.parametrize("kind", ["trainwright", "kubernetes"])
+def test_links_are_read_from_connections_of_both_types(kind: str) -> None:
+    found = settings_of(kind, {"trainjob_url": LINK, "logs_url": "http://logs/{name}"}, "c")
+    assert (found.trainjob_url, found.logs_url) == (LINK, "http://logs/{name}")
+
+
+@pytest.mark.parametrize(
+    ("template", "message"),
+    [
+        ("javascript:alert(1)", "expected a URL such as"),
+        ("//host/{name}", "expected a URL such as"),
+        ("https:///{name}", "expected a URL such as"),
+        ("https://host/ {name}", "expected a URL such as"),
+        ("https://host/{name", "expected a URL such as"),
+        ("https://[host/{name}", "expected a URL"),
+        ("https://{name}.example.com/", "its host must be fixed"),
+        ("https://u:secret@host/{name}", "no user name and password"),
+        ("https://host/{name.__class__}", "the placeholder {name.__class__} is unknown; known: {namespace}, {name}, {uid}"),
+    ],
+)
+def test_a_template_that_is_no_safe_link_is_refused(template: str, message: str) -> None:
+    with pytest.raises(ValueError, match=r"^connection 'c': logs_url: ") as refused:
+        settings_of("trainwright", {"logs_url": template}, "c")
+    assert message in str(refused.value)
+    assert "secret" not in str(refused.value)

@@ -1,0 +1,89 @@
+"""The operators of DVC and Ray Data hand over their parameters, also as rendered texts, to the step in the worker or in a pod."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+pytest.importorskip("airflow.sdk")
+
+from trainwright.operators import PreprocessDatasetOperator, PullDvcDataOperator
+from trainwright.operators.errors import NonRetryableError
+from trainwright.steps import workspace_steps
+from trainwright.steps.on_cluster import ClusterSteps
+from trainwright.workspace import read_run
+
+RUN = {"owner": "airflow/d", "run_id": "r", "map_index": -1}
+
+
+@pytest.fixture
+def context() -> dict[str, Any]:
+    return {"ti": SimpleNamespace(task_id="t", dag_id="d", run_id="r", map_index=-1, max_tries=0, try_number=1)}
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The steps that are asked for in pods."""
+    calls: list[Any] = []
+    monkeypatch.setattr(
+        ClusterSteps, "__call__", lambda _self, step, arguments: calls.append((step, arguments)) or {"digest": "d"}
+    )
+    return calls
+
+
+def test_on_the_cluster_a_pod_is_asked(connected: Any, context: dict[str, Any], asked: list[Any]) -> None:
+    pull = PullDvcDataOperator(task_id="t", repo="https://host/data", path="rows", rev="v1", workspace="pvc://w")
+    assert pull.execute(context) == {"digest": "d"}
+    options = {"source": "", "md5": "", "repo": "https://host/data", "path": "rows", "rev": "v1", "remote": ""}
+    assert asked == [("pull-dvc-data", {"options": options, "run": RUN})]
+    given = {"columns": '{"prompt": "q"}', "drop_empty": "false", "min_chars": "3", "deduplicate_by": '["prompt"]'}
+    preprocess = PreprocessDatasetOperator(task_id="t", data_uri="file:///w/rows", workspace="pvc://w", **given)
+    preprocess.execute(context)
+    step, arguments = asked[1]
+    assert (step, arguments["uri"], arguments["run"]) == ("preprocess-dataset", "file:///w/rows", RUN)
+    parsed = {"columns": {"prompt": "q"}, "drop_empty": False, "min_chars": 3, "deduplicate_by": ["prompt"]}
+    unchanged = {"normalize_whitespace": True, "transform": "", "max_chars": 0, "deduplicate": True, "ray_address": ""}
+    assert arguments["options"] == {**parsed, **unchanged}
+    json.dumps(arguments)
+
+
+def test_what_is_wrong_with_the_input_fails_without_retries(tmp_path: Path, context: dict[str, Any]) -> None:
+    with pytest.raises(NonRetryableError, match="source: required without repo"):
+        PullDvcDataOperator(task_id="t", workspace_path=str(tmp_path)).execute(context)
+    with pytest.raises(NonRetryableError, match="'nothing': no such file or folder"):
+        PreprocessDatasetOperator(task_id="t", data_uri="nothing", workspace_path=str(tmp_path)).execute(context)
+    for wrong in ({"columns": "[1]"}, {"min_chars": "x"}, {"deduplicate": "maybe"}, {"deduplicate_by": "{}x"}):
+        (name,) = wrong
+        with pytest.raises(NonRetryableError, match=name):
+            PreprocessDatasetOperator(task_id="t", data_uri="x", workspace_path=str(tmp_path), **wrong).execute(context)  # type: ignore[arg-type]
+
+
+@pytest.mark.slow
+def test_data_goes_from_a_source_through_dvc_and_ray(tmp_path: Path, context: dict[str, Any]) -> None:
+    from trainwright.tools import ToolUnavailable, tool_environment
+    from trainwright.tools.dvc_data import dvc_requirements
+    from trainwright.tools.ray_preprocess import ray_requirements
+
+    try:
+        tool_environment(dvc_requirements(), name="dvc")
+        tool_environment(ray_requirements(), name="ray")
+    except ToolUnavailable as error:
+        pytest.skip(str(error))
+    source, workspace = tmp_path / "source.jsonl", tmp_path / "workspace"
+    source.write_text("".join(json.dumps({"text": f" row {number % 4} "}) + "\n" for number in range(8)))
+    common: dict[str, Any] = {"task_id": "t", "workspace_path": str(workspace)}
+    pulled = PullDvcDataOperator(source=str(source), **common).execute(context)
+    assert pulled["size"] == source.stat().st_size
+    done = PreprocessDatasetOperator(data_uri=pulled["data_uri"], **common).execute(context)
+    assert (done["rows_in"], done["rows_out"]) == (8, 4)
+    record = read_run(workspace / "runs/r")
+    assert record is not None
+    assert set(record.inputs) >= {"dvc", "preprocessed"}
+
+
+def test_every_step_of_the_workspace_takes_and_gives_json() -> None:
+    assert {"pull-dvc-data", "preprocess-dataset", "begin-trials", "end-trials"} <= set(workspace_steps.STEPS)

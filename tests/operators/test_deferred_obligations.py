@@ -1,0 +1,125 @@
+"""What a deferred task owes to its job: a sign of life while the triggerer waits, and no credentials after its end."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from test_trigger import context, deferred, event_of, operator, the_job
+from waiting import eventually
+
+from trainwright.api import names
+from trainwright.api.kinds import SECRET, TRAINJOB
+from trainwright.api.objects import annotations_of, name_of, owners_of, uid_of
+from trainwright.api.waiter_lease import abandoned_patch, waiter_lease_of
+from trainwright.controlplane.embedded import EmbeddedCluster
+from trainwright.jobs import TrainJobFailed
+from trainwright.operators.deferral import trigger_lease
+
+pytestmark = pytest.mark.medium
+SetStatus = Callable[..., Any]
+
+
+@pytest.fixture
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trigger_lease, "_RETRY_SECONDS", 0.0)
+
+
+def followed_until(cluster: EmbeddedCluster, set_status: SetStatus, trigger: Any, look: Callable[[], Any]) -> None:
+    """Run the trigger until something is seen, and let its job end then."""
+    found: list[BaseException] = []
+
+    def end() -> None:
+        try:
+            eventually(look, 20)
+        except AssertionError as error:
+            found.append(error)
+        set_status(the_job(cluster), "Complete")
+
+    ending = threading.Thread(target=end)
+    ending.start()
+    assert event_of(trigger)["outcome"] == "succeeded"
+    ending.join()
+    assert not found
+
+
+@pytest.mark.usefixtures("at_once")
+def test_the_triggerer_holds_a_lease(connected: EmbeddedCluster, set_status: SetStatus) -> None:
+    trigger = deferred(operator(waiter_lease_seconds=600)).trigger
+    assert waiter_lease_of(the_job(connected)) is None
+    followed_until(connected, set_status, trigger, lambda: waiter_lease_of(the_job(connected)))
+    lease = waiter_lease_of(the_job(connected))
+    assert lease is not None
+    assert lease.seconds == 600
+
+
+@pytest.mark.usefixtures("at_once")
+def test_a_job_that_was_suspended_while_no_triggerer_ran_goes_on(connected: EmbeddedCluster, set_status: SetStatus) -> None:
+    trigger = deferred(operator(waiter_lease_seconds=600)).trigger
+    job = the_job(connected)
+    connected.patch(TRAINJOB, name_of(job), abandoned_patch(job), "default")
+    followed_until(connected, set_status, trigger, lambda: not the_job(connected)["spec"].get("suspend"))
+
+
+@pytest.mark.usefixtures("at_once")
+@pytest.mark.parametrize("options", [{"waiter_lease_seconds": 0}, {"on_cancel": "keep"}])
+def test_a_job_that_is_to_run_on_without_it_has_none(
+    connected: EmbeddedCluster, set_status: SetStatus, options: dict[str, Any]
+) -> None:
+    trigger = deferred(operator(**options)).trigger
+    assert trigger.lease_seconds == 0
+    set_status(the_job(connected), "Complete")
+    event_of(trigger)
+    assert names.WAITER_RENEWED_ANNOTATION not in annotations_of(the_job(connected))
+
+
+@pytest.fixture
+def connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    from airflow.sdk import BaseHook
+
+    told = SimpleNamespace(conn_type="aws", login="id", password="not to be seen", extra_dejson={})
+    monkeypatch.setattr(BaseHook, "get_connection", classmethod(lambda _cls, _conn_id: told))
+
+
+def secrets(cluster: EmbeddedCluster) -> list[dict[str, Any]]:
+    return cluster.list(SECRET, "default").items
+
+
+@pytest.mark.usefixtures("connection")
+@pytest.mark.parametrize("end", ["Complete", "Failed"])
+def test_credentials_of_connections_go_with_the_end_of_the_job(
+    connected: EmbeddedCluster, set_status: SetStatus, end: str
+) -> None:
+    task = operator(store_conn_id="s3", dataset_uri="s3://bucket/rows.jsonl", runtime="trl-sft")
+    trigger = deferred(task).trigger
+    (secret,) = secrets(connected)
+    job = the_job(connected)
+    assert [owner["uid"] for owner in owners_of(secret)] == [uid_of(job)]
+    assert f"'name': '{name_of(secret)}', 'key': 'AWS_SECRET_ACCESS_KEY'" in str(job["spec"])
+    assert "not to be seen" not in f"{job}{trigger.serialize()}"
+    set_status(job, end)
+    event = event_of(trigger)
+    if end == "Failed":
+        with pytest.raises(TrainJobFailed):
+            task.execute_complete(context(), event)
+    else:
+        task.execute_complete(context(), event)
+    assert secrets(connected) == []
+
+
+@pytest.mark.usefixtures("connection")
+def test_a_job_that_was_only_stopped_keeps_them_for_its_next_try(connected: EmbeddedCluster) -> None:
+    task = operator(store_conn_id="s3", dataset_uri="s3://bucket/rows.jsonl", runtime="trl-sft", run_timeout_seconds=1)
+    trigger = deferred(task).trigger
+    event = {**event_of_deadline(trigger), "what": "run"}
+    with pytest.raises(Exception, match="took too long"):
+        task.execute_complete(context(), event)
+    assert len(secrets(connected)) == 1
+
+
+def event_of_deadline(trigger: Any) -> dict[str, Any]:
+    metadata = {"name": trigger.name, "namespace": trigger.namespace, "uid": trigger.uid}
+    return {**metadata, "outcome": "deadline", "message": "it took too long", "submission_mode": "", "until": None}

@@ -1,0 +1,140 @@
+"""What is reported to OpenLineage. Airflow's provider for it is used if it is installed, else classes of the same shape."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib.util import find_spec
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+
+from trainwright.operators import ExportCheckpointOperator, TrainJobOperator
+from trainwright.operators.reporting.lineage import dataset_name, workspace_uri
+
+
+def _installed() -> bool:
+    try:
+        return find_spec("airflow.providers.openlineage.extractors") is not None
+    except ImportError:
+        return False
+
+
+class Given(SimpleNamespace):
+    """Stands for a class of the client: keeps what it was made of."""
+
+    def __init__(self, *args: Any, **kwargs: Any):
+        super().__init__(**dict(zip(("namespace", "name"), args, strict=False)), **kwargs)
+
+    def with_additional_properties(self, **more: Any) -> Given:
+        return Given(**vars(self), **more)
+
+
+@pytest.fixture
+def provider(monkeypatch: pytest.MonkeyPatch) -> None:
+    if _installed():
+        return
+    names = {
+        "airflow.providers.openlineage": {},
+        "airflow.providers.openlineage.extractors": {"OperatorLineage": Given},
+        "openlineage": {},
+        "openlineage.client": {},
+        "openlineage.client.event_v2": {"InputDataset": Given, "OutputDataset": Given},
+        "openlineage.client.facet_v2": {
+            "JobFacet": Given,
+            "dataset_version_dataset": SimpleNamespace(DatasetVersionDatasetFacet=Given),
+            "output_statistics_output_dataset": SimpleNamespace(OutputStatisticsOutputDatasetFacet=Given),
+            "source_code_location_job": SimpleNamespace(SourceCodeLocationJobFacet=Given),
+        },
+    }
+    for name, members in names.items():
+        module: Any = ModuleType(name)
+        vars(module).update(members)
+        monkeypatch.setitem(sys.modules, name, module)
+
+
+@pytest.mark.usefixtures("provider")
+def test_a_training_reads_dataset_and_model_and_writes_the_folder_of_its_run() -> None:
+    task = TrainJobOperator(
+        task_id="train",
+        workspace="pvc://w/team?size=1Gi",
+        dataset_uri="hf://datasets/org/rows@main",
+        dataset_digest="sha256:d",
+        model_uri="s3://bucket/models/base/",
+        resume="weights:gs://bucket/e",
+        code="git+https://git.example.com/team/repo@abc#subdirectory=x",
+        num_nodes=2,
+    )
+    started = task.get_openlineage_facets_on_start()
+    assert [(entry.namespace, entry.name) for entry in started.inputs] == [
+        ("https://huggingface.co", "datasets/org/rows"),
+        ("s3://bucket", "models/base"),
+        ("gs://bucket", "e"),
+    ]
+    assert started.inputs[0].facets["version"].datasetVersion == "sha256:d"
+    assert started.outputs == []
+    location = started.job_facets["sourceCodeLocation"]
+    assert (location.type, location.url, location.version) == ("git", "https://git.example.com/team/repo", "abc")
+    assert started.job_facets["trainwright"].num_nodes == 2
+    vars(task)["_result_of_job"] = SimpleNamespace(folder="runs/r")
+    (output,) = task.get_openlineage_facets_on_complete(None).outputs
+    assert (output.namespace, output.name) == ("pvc://w", "team/runs/r")
+    assert task.get_openlineage_facets_on_failure(None).outputs == []
+
+
+@pytest.mark.usefixtures("provider")
+def test_an_export_reads_that_folder_and_writes_the_export() -> None:
+    task = ExportCheckpointOperator(task_id="export", export_uri="s3://bucket/e", workspace="w")
+    assert task.get_openlineage_facets_on_start().outputs == []
+    task._run_folder = "runs/r"
+    task._done({}, {"uri": "s3://bucket/e/r/checkpoint-5", "digest": "sha256:d", "step": 5, "bytes": 9})
+    found = task.get_openlineage_facets_on_complete(None)
+    assert [(entry.namespace, entry.name) for entry in found.inputs] == [("pvc://w", "runs/r")]
+    (output,) = found.outputs
+    assert (output.namespace, output.name) == ("s3://bucket", "e/r/checkpoint-5")
+    assert output.facets["version"].datasetVersion == "sha256:d"
+    assert output.outputFacets["outputStatistics"].size == 9
+
+
+@pytest.mark.usefixtures("provider")
+@pytest.mark.parametrize("code", ["./program", "{{ params.code }}", ""])
+def test_code_that_is_no_public_address_is_not_located(code: str) -> None:
+    facets = TrainJobOperator(task_id="train", code=code, runtime="r").get_openlineage_facets_on_start().job_facets
+    assert set(facets) == {"trainwright"}
+    task = TrainJobOperator(task_id="train", runtime="r")
+    task.code = "git+https://user:secret@host/repo@abc"
+    assert "secret" not in repr(task.get_openlineage_facets_on_start().job_facets)
+
+
+@pytest.mark.parametrize(
+    ("uri", "name"),
+    [
+        ("file:///data/rows", ("file", "/data/rows")),
+        ("hf://org/model", ("https://huggingface.co", "org/model")),
+        ("pvc://claim/path", ("pvc://claim", "path")),
+        ("https://host/rows.jsonl?sig=secret", ("https://host", "rows.jsonl")),
+        ("az://container", ("az://container", "/")),
+        ("https://u:secret@host/rows.jsonl", None),
+        ("{{ nothing }}", None),
+    ],
+)
+def test_names_of_datasets(uri: str, name: tuple[str, str] | None) -> None:
+    assert dataset_name(uri) == name
+
+
+def test_folders_on_a_workspace() -> None:
+    assert workspace_uri("claim/", "runs/r") == "pvc://claim/runs/r"
+    assert workspace_uri("", "runs/r") == workspace_uri("pvc://w", "") == ""
+
+
+@pytest.mark.medium
+@pytest.mark.skipif(_installed(), reason="the provider is installed")
+def test_without_the_provider_nothing_is_reported_or_loaded() -> None:
+    code = (
+        "import sys\nfrom trainwright.operators import TrainJobOperator\ntask = TrainJobOperator(task_id='t', runtime='r')\n"
+        "print(task.get_openlineage_facets_on_start(), task.get_openlineage_facets_on_complete(None),"
+        " [name for name in sys.modules if 'openlineage' in name or name == 'trainwright.storage.uri'])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "None None []"

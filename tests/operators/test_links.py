@@ -1,0 +1,179 @@
+"""The buttons of a task: they lead to its job as soon as it is submitted, and only to places that the connection or the store has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from airflow.sdk import BaseHook, BaseOperator
+from airflow.sdk.exceptions import TaskDeferred
+from test_trigger import context, jobs, operator, the_job
+
+from trainwright.controlplane.embedded import EmbeddedCluster
+from trainwright.operators import ExportCheckpointOperator, TrainJobOperator, TrainJobSensor
+from trainwright.operators.provider_info import get_provider_info
+from trainwright.operators.reporting.link_urls import browsable_url
+from trainwright.operators.reporting.links import CheckpointLink, LogsLink, TrainJobLink, show_checkpoint_link
+from trainwright.operators.values.link_template import fill_link_template
+
+SetStatus = Callable[..., Any]
+TEMPLATES = {"trainjob_url": "https://k.example.com/{namespace}/{name}?uid={uid}", "logs_url": "http://logs/{name}"}
+
+
+@pytest.fixture(autouse=True)
+def _no_endpoint(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def templates(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """The extra of the connection `c`."""
+    extra: dict[str, Any] = dict(TEMPLATES)
+    connection = SimpleNamespace(conn_type="trainwright", extra_dejson=extra)
+    monkeypatch.setattr(BaseHook, "get_connection", lambda *_: connection)
+    return extra
+
+
+def pushing(xcoms: dict[str, Any]) -> dict[str, Any]:
+    """A context whose task keeps its XComs."""
+    found = context()
+    found["ti"].xcom_push = lambda key, value: xcoms.__setitem__(key, value)
+    return found
+
+
+def stored(link: Any, task: BaseOperator, xcoms: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> str:
+    """What Airflow stores of a link when a worker is done with the task."""
+    from airflow.sdk.execution_time.xcom import XCom
+
+    monkeypatch.setattr(XCom, "get_value", lambda *, ti_key, key: xcoms.get(key))
+    url: str = link.get_link(task, ti_key=None)
+    return url
+
+
+def test_the_links_of_a_deferred_task_are_stored_before_it_waits(
+    connected: EmbeddedCluster, templates: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    xcoms: dict[str, Any] = {}
+    task = operator(conn_id="c", export_uri="s3://bucket/a b")
+    with pytest.raises(TaskDeferred):
+        task.execute(pushing(xcoms))
+    metadata = the_job(connected)["metadata"]
+    assert xcoms == {
+        TrainJobLink().xcom_key: f"https://k.example.com/default/{metadata['name']}?uid={metadata['uid']}",
+        LogsLink().xcom_key: f"http://logs/{metadata['name']}",
+        CheckpointLink().xcom_key: "https://console.aws.amazon.com/s3/buckets/bucket?prefix=a%20b%2Fr/",
+    }
+    for link in task.operator_extra_links:
+        assert stored(link, task, {}, monkeypatch) == xcoms[link.xcom_key]
+        assert stored(link, operator(), xcoms, monkeypatch) == xcoms[link.xcom_key], "of another worker, from the XCom"
+
+
+@pytest.mark.medium
+def test_the_links_of_a_task_that_waits_in_the_worker_are_there_while_it_waits(
+    connected: EmbeddedCluster, templates: dict[str, Any], set_status: SetStatus
+) -> None:
+    xcoms: dict[str, Any] = {}
+    found = pushing(xcoms)
+    seen = []
+
+    def push(key: str, value: Any) -> None:
+        seen.append((key, len(jobs(connected))))
+        xcoms[key] = value
+        if len(xcoms) == 2:
+            set_status(the_job(connected), "Complete")
+
+    found["ti"].xcom_push = push
+    operator(conn_id="c", deferrable=False).execute(found)
+    assert [key for key, count in seen if count == 1] == [TrainJobLink().xcom_key, LogsLink().xcom_key]
+
+
+def test_a_sensor_has_the_links_of_the_job_that_it_waits_for(
+    connected: EmbeddedCluster, templates: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    operator(wait_for_completion=False).execute(context())
+    name = the_job(connected)["metadata"]["name"]
+    xcoms: dict[str, Any] = {}
+    sensor = TrainJobSensor(task_id="wait", trainjob=name, conn_id="c", deferrable=True, on_cancel="suspend")
+    with pytest.raises(TaskDeferred):
+        sensor.execute(pushing(xcoms))
+    assert xcoms[LogsLink().xcom_key] == f"http://logs/{name}"
+    assert {link.name for link in sensor.operator_extra_links} == {"TrainJob", "Logs"}
+
+
+def test_without_templates_or_a_connection_there_are_no_links(
+    connected: EmbeddedCluster, templates: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    templates.clear()
+    for conn_id in ("c", None):
+        xcoms: dict[str, Any] = {}
+        task = operator(conn_id=conn_id)
+        with pytest.raises(TaskDeferred):
+            task.execute(pushing(xcoms))
+        assert not xcoms
+        assert [stored(link, task, {}, monkeypatch) for link in task.operator_extra_links] == ["", "", ""]
+
+
+def test_a_link_fails_no_task(connected: EmbeddedCluster, templates: dict[str, Any], caplog: pytest.LogCaptureFixture) -> None:
+    found = context()
+
+    def fails(**_: Any) -> None:
+        raise RuntimeError("secret")
+
+    found["ti"].xcom_push = fails
+    with pytest.raises(TaskDeferred):
+        operator(conn_id="c").execute(found)
+    assert "no link: it could not be stored" in caplog.text
+    assert "secret" not in caplog.text
+
+
+def test_values_are_escaped() -> None:
+    found = fill_link_template(TEMPLATES["trainjob_url"], namespace="n/../x", name='a"><b', uid="u&v")
+    assert found == "https://k.example.com/n%2F..%2Fx/a%22%3E%3Cb?uid=u%26v"
+    assert fill_link_template(TEMPLATES["logs_url"], namespace="n", name="") == ""
+
+
+@pytest.mark.parametrize(
+    ("uri", "url"),
+    [
+        ("s3://bucket", "https://console.aws.amazon.com/s3/buckets/bucket"),
+        ("s3://bucket/r/checkpoint-5", "https://console.aws.amazon.com/s3/buckets/bucket?prefix=r%2Fcheckpoint-5/"),
+        ("s3://bucket/a&b", "https://console.aws.amazon.com/s3/buckets/bucket?prefix=a%26b/"),
+        ("gs://bucket/r/a b", "https://console.cloud.google.com/storage/browser/bucket/r/a%20b"),
+        ("https://host/r/file?sig=secret", "https://host/r/file"),
+        ("https://u:secret@host/r/file", ""),
+        ("az://container/r", ""),
+        ("file:///data/r", ""),
+        ("pvc://claim/r", ""),
+        ("javascript:alert(1)", ""),
+        ("", ""),
+    ],
+)
+def test_exports_that_a_browser_can_look_at(uri: str, url: str) -> None:
+    assert browsable_url(uri) == url
+
+
+def test_a_bucket_behind_an_endpoint_of_its_own_is_not_amazons(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert browsable_url("s3://bucket/r", {"AWS_ENDPOINT_URL": "https://minio"}) == ""
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "https://minio")
+    assert browsable_url("s3://bucket/r") == ""
+
+
+def test_an_export_has_its_link(monkeypatch: pytest.MonkeyPatch) -> None:
+    xcoms: dict[str, Any] = {}
+    task = ExportCheckpointOperator(task_id="export", export_uri="gs://bucket/e")
+    show_checkpoint_link(task, pushing(xcoms), "gs://bucket/e/r/checkpoint-5")
+    (link,) = task.operator_extra_links
+    assert xcoms == {link.xcom_key: "https://console.cloud.google.com/storage/browser/bucket/e/r/checkpoint-5"}
+    assert stored(link, task, {}, monkeypatch) == xcoms[link.xcom_key]
+
+
+def test_the_provider_registers_the_links() -> None:
+    from importlib import import_module
+
+    names = get_provider_info()["extra-links"]
+    found = {getattr(import_module(name.rpartition(".")[0]), name.rpartition(".")[2]) for name in names}
+    assert found == {type(link) for link in TrainJobOperator.operator_extra_links}
+    assert len({link.xcom_key for link in TrainJobOperator.operator_extra_links}) == 3

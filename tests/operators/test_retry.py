@@ -1,0 +1,61 @@
+"""The preset for retries and the policy, as Airflow takes them."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from airflow.sdk import DAG
+from airflow.sdk.definitions.retry_policy import RetryAction
+from airflow.serialization.serialized_objects import DagSerialization
+
+from trainwright.api.errors import Invalid, ServiceUnavailable
+from trainwright.jobs.diagnosis.errors import ImagePullFailed
+from trainwright.operators import TrainJobOperator
+from trainwright.operators.retry import PermanentErrorPolicy, retry_args
+
+
+def test_a_dag_takes_the_preset() -> None:
+    with DAG("d", start_date=datetime(2026, 1, 1), default_args=retry_args(retries=4)) as dag:
+        task = TrainJobOperator(task_id="train", runtime="r", retry_policy=PermanentErrorPolicy())
+    assert (task.retries, task.retry_delay, task.max_retry_delay) == (4, timedelta(minutes=1), timedelta(minutes=30))
+    read: Any = DagSerialization.from_dict(DagSerialization.to_dict(dag)).task_dict["train"]
+    assert (read.retries, read.retry_exponential_backoff, read.has_retry_policy) == (4, 2.0, True)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"retries": -1},
+        {"retry_delay": timedelta()},
+        {"retry_delay": timedelta(hours=1), "max_retry_delay": timedelta(minutes=1)},
+    ],
+)
+def test_what_contradicts_itself_is_refused(given: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=f"^{next(iter(given))}="):
+        retry_args(**given)
+
+
+@pytest.mark.parametrize(
+    ("error", "action"),
+    [
+        (Invalid("no such field"), RetryAction.FAIL),
+        (ImagePullFailed("no such image"), RetryAction.FAIL),
+        (ValueError("x"), RetryAction.FAIL),
+        (ServiceUnavailable("restarting"), RetryAction.DEFAULT),
+        (RuntimeError("x"), RetryAction.DEFAULT),
+    ],
+)
+def test_the_policy_spends_no_retry_on_errors_that_repeat(error: Exception, action: RetryAction) -> None:
+    policy = PermanentErrorPolicy.deserialize(PermanentErrorPolicy().serialize())
+    decision = policy.evaluate(error, 1, 3, SimpleNamespace())
+    assert decision.action is action
+    assert bool(decision.reason) is (action is RetryAction.FAIL)
+
+
+def test_before_airflow_3_3_the_policy_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trainwright.operators.retry.RetryPolicy", object)
+    with pytest.raises(RuntimeError, match=r"since 3\.3"):
+        PermanentErrorPolicy()

@@ -1,0 +1,94 @@
+"""TrainJobOperator feeds its trackers: while it waits in the worker, and with the last values when a deferred task has ended."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from airflow.sdk.exceptions import TaskDeferred
+from waiting import eventually
+
+from trainwright.api.kinds import TRAINJOB
+from trainwright.controlplane.embedded import EmbeddedCluster
+from trainwright.jobs.wait.job_events import JobEvents, Metrics, OnJobEvents
+from trainwright.operators import TrainJobOperator
+from trainwright.operators.errors import NonRetryableError
+
+pytestmark = pytest.mark.medium
+STATUS = {"lastUpdatedTime": "2026-01-01T00:00:00Z", "metrics": [{"name": "loss", "value": "0.5"}]}
+
+
+class Tracker:
+    """Takes the place of the tools: what they were told."""
+
+    def __init__(self) -> None:
+        self.targets: list[str] = []
+        self.folder: Path | None = None
+        self.metrics: list[dict[str, str]] = []
+        self.end = ""
+
+    @contextmanager
+    def tracking(self, _run: Any, targets: Any, *, folder: Path | None, write: Any) -> Iterator[OnJobEvents]:
+        self.targets, self.folder, self.end = [str(target) for target in targets], folder, "FAILED"
+
+        def observe(events: JobEvents) -> None:
+            self.metrics += [dict(event.values) for event in events if isinstance(event, Metrics)]
+
+        yield observe
+        self.end = "FINISHED"
+
+
+@pytest.fixture
+def tracker(monkeypatch: pytest.MonkeyPatch) -> Tracker:
+    found = Tracker()
+    monkeypatch.setattr("trainwright.tracking.tracking", found.tracking)
+    return found
+
+
+def context() -> dict[str, Any]:
+    ti = SimpleNamespace(dag_id="d", task_id="train", run_id="r", map_index=-1, try_number=1, max_tries=0)
+    return {"ti": ti, "task": SimpleNamespace(retries=0)}
+
+
+def operator(**more: Any) -> TrainJobOperator:
+    given = {"runtime": "torch-distributed", "command": ["true"], "tracking": '["mlflow:http://m"]', "logs": "none", **more}
+    return TrainJobOperator(task_id="train", **given)
+
+
+def test_metrics_go_to_the_trackers_while_the_task_waits(
+    connected: EmbeddedCluster, set_status: Callable[..., Any], tracker: Tracker, tmp_path: Path
+) -> None:
+    import threading
+
+    task = operator(workspace_path=str(tmp_path))
+    thread = threading.Thread(target=task.execute, args=(context(),), daemon=True)
+    thread.start()
+    (job,) = eventually(lambda: connected.list(TRAINJOB, "default").items)
+    set_status(job, trainerStatus=STATUS)
+    eventually(lambda: tracker.metrics)
+    assert (tracker.metrics, tracker.end) == ([{"loss": "0.5"}], "FAILED")
+    set_status(job, "Complete", trainerStatus=STATUS)
+    thread.join(20)
+    assert (tracker.targets, tracker.folder, tracker.end) == (["mlflow:http://m"], tmp_path / "tracking", "FINISHED")
+
+
+def test_a_deferred_task_reports_the_last_values_at_its_end(connected: EmbeddedCluster, tracker: Tracker) -> None:
+    task = operator(deferrable=True)
+    with pytest.raises(TaskDeferred):
+        task.execute(context())
+    assert tracker.metrics == []
+    (job,) = connected.list(TRAINJOB, "default").items
+    place = {name: job["metadata"][name] for name in ("name", "namespace", "uid")}
+    task.execute_complete(context(), {**place, "outcome": "succeeded", "metrics": {"loss": "0.25"}})
+    assert (tracker.metrics, tracker.end) == ([{"loss": "0.25"}], "FINISHED")
+
+
+def test_a_tracker_without_an_address_is_refused_before_a_job_is_submitted(connected: EmbeddedCluster) -> None:
+    for more in ({"tracking": ["tensorboard"]}, {"tracking": ["other"]}, {"tracking": ["tensorboard"], "deferrable": True}):
+        with pytest.raises(NonRetryableError, match="tracking: "):
+            operator(**more).execute(context())
+    assert connected.list(TRAINJOB, "default").items == []

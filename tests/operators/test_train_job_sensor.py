@@ -1,0 +1,340 @@
+"""TrainJobSensor: it waits for a job of another task, with the same outcome as TrainJobOperator, and leaves it alone."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from airflow.sdk import DAG
+from airflow.sdk.bases.operator import TRIGGER_FAIL_REPR, TriggerFailureReason
+from test_trigger import context, event_of, in_state, operator, the_job
+from waiting import eventually
+
+from trainwright.api.errors import Forbidden
+from trainwright.api.kinds import TRAINJOB
+from trainwright.api.objects import name_of
+from trainwright.controlplane.embedded import EmbeddedCluster
+from trainwright.jobs import (
+    Identity,
+    Preempted,
+    QueueTimeout,
+    TrainJobDeleted,
+    TrainJobError,
+    TrainJobFailed,
+    TrainRequest,
+    submit_or_adopt,
+)
+from trainwright.operators import TrainJobOperator, TrainJobSensor
+from trainwright.operators.errors import NonRetryableError
+from trainwright.operators.hook import TrainwrightHook
+from trainwright.operators.jobs.job_reference import JobReference
+from trainwright.operators.jobs.named_job_trigger import NamedTrainJobTrigger
+from trainwright.operators.values.airflow_api import AirflowSensorTimeout, AirflowSkipException, TaskDeferred
+from trainwright.submission.jobs_client import JobsClient
+from trainwright.submission.mode import Choice, Mode
+
+pytestmark = pytest.mark.medium
+Job = dict[str, Any]
+
+
+@pytest.fixture
+def handle(connected: EmbeddedCluster) -> dict[str, Any]:
+    """The XCom of a task that does not wait."""
+    submitted: dict[str, Any] = operator(wait_for_completion=False).execute(context())
+    return submitted
+
+
+def sensor(trainjob: Any, **options: Any) -> TrainJobSensor:
+    return TrainJobSensor(task_id="wait", trainjob=trainjob, **{"deferrable": True, "min_defer_seconds": 0, **options})
+
+
+def deferral(task: TrainJobSensor) -> TaskDeferred:
+    with pytest.raises(TaskDeferred) as raised:
+        task.execute(context())
+    return raised.value
+
+
+def named_event(task: TrainJobSensor) -> dict[str, Any]:
+    """The event of the trigger with which a task starts, made anew from what is stored of it."""
+    arguments = task.start_trigger_args
+    assert arguments is not None
+    trigger = NamedTrainJobTrigger(**json.loads(json.dumps(arguments.trigger_kwargs)))
+    assert trigger.serialize() == (arguments.trigger_cls, arguments.trigger_kwargs)
+
+    async def first() -> dict[str, Any]:
+        payload: dict[str, Any] = (await anext(trigger.run())).payload
+        return payload
+
+    return asyncio.run(asyncio.wait_for(first(), 30))
+
+
+METRICS = {"trainerStatus": {"lastUpdatedTime": "2026-01-01T00:00:00Z", "metrics": [{"name": "loss", "value": "0.3"}]}}
+
+
+@pytest.mark.parametrize("text", [False, True])
+def test_the_result_is_that_of_the_operator(
+    connected: EmbeddedCluster, handle: dict[str, Any], set_status: Callable[..., Any], text: bool
+) -> None:
+    task = sensor(str(handle) if text else handle)
+    trigger = deferral(task).trigger
+    set_status(the_job(connected), "Complete", **METRICS)
+    event = event_of(trigger)
+    found = task.execute_complete(context(), event)
+    assert found == operator().execute(context())
+    assert found == {
+        "trainjob": handle["trainjob"],
+        "namespace": "default",
+        "metrics": {"loss": "0.3"},
+        "results": None,
+        "folder": "runs/r",
+    }
+    connected.delete(TRAINJOB, handle["trainjob"], "default")
+    assert task.execute_complete(context(), event) == found, "what the handle says need not be read"
+
+
+def test_a_plain_name_is_enough(connected: EmbeddedCluster, handle: dict[str, Any], set_status: Callable[..., Any]) -> None:
+    task = sensor(handle["trainjob"])
+    assert task.start_from_trigger
+    set_status(the_job(connected), "Complete", **METRICS)
+    event = named_event(task)
+    assert (event["outcome"], event["uid"], event["namespace"]) == ("succeeded", handle["uid"], "default")
+    found = task.execute_complete(context(), event)
+    assert found == task.execute(context())
+    assert (found["metrics"], found["folder"]) == ({"loss": "0.3"}, "runs/r")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"trainjob": "{{ params.job }}"},
+        {"trainjob": {"trainjob": "a"}},
+        {"namespace": "{{ params.team }}"},
+        {"log_bytes": "{{ params.bytes }}"},
+        {"on_cancel": "suspend"},
+        {"deferrable": False},
+    ],
+)
+def test_only_a_sensor_without_templates_starts_in_the_triggerer(options: dict[str, Any]) -> None:
+    assert not sensor(**{"trainjob": "job", **options}).start_from_trigger
+
+
+def test_the_output_of_a_task_is_a_template(connected: EmbeddedCluster, handle: dict[str, Any]) -> None:
+    with DAG("d", schedule=None):
+        train = TrainJobOperator(task_id="train", wait_for_completion=False, runtime="trl-sft", workspace="pvc://w")
+        task = sensor(train.output)
+    assert not task.start_from_trigger
+    assert task.upstream_task_ids == {"train"}
+
+
+def test_a_sensor_that_starts_in_the_triggerer_survives_serialization() -> None:
+    from airflow.serialization.serialized_objects import DagSerialization
+
+    with DAG("d", schedule=None) as dag:
+        sensor("job", timeout=60)
+    again = DagSerialization.from_dict(json.loads(json.dumps(DagSerialization.to_dict(dag)))).get_task("wait")
+    assert again.start_from_trigger
+    assert again.start_trigger_args.timeout == timedelta(seconds=60)
+    assert again.start_trigger_args.next_method == "execute_complete"
+
+
+def test_the_job_in_the_other_mode_is_found(cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    client = JobsClient.in_mode(cluster, Choice(Mode.trainjob, "test", served=frozenset({TRAINJOB.plural})))
+    monkeypatch.setattr(TrainwrightHook, "get_conn", lambda _hook: client)
+    request = TrainRequest(runtime="torch-distributed", command=["true"])
+    job = submit_or_adopt(client.other_mode(), request, Identity("me", "r", "train"), "default").trainjob
+    assert deferral(sensor(name_of(job))).trigger.submission_mode == "jobset"
+
+
+@pytest.mark.parametrize("deferrable", [True, False])
+def test_a_failure_is_the_report_of_the_job(
+    connected: EmbeddedCluster, handle: dict[str, Any], set_status: Callable[..., Any], deferrable: bool
+) -> None:
+    task = sensor(handle, deferrable=deferrable)
+    event = {}
+    if deferrable:
+        trigger = deferral(task).trigger
+        set_status(the_job(connected), "Failed")
+        event = event_of(trigger)
+        with pytest.raises(TrainJobFailed, match="FailedReason: the Failed message"):
+            task.execute_complete(context(), event)
+    set_status(the_job(connected), "Failed")
+    with pytest.raises(TrainJobFailed, match="FailedReason: the Failed message") as raised:
+        task.execute(context())
+    assert raised.value.report is not None
+    with pytest.raises(AirflowSkipException, match="TrainJobFailed"):
+        sensor(handle, deferrable=deferrable, soft_fail=True).execute(context())
+
+
+def test_what_would_fail_again_is_not_retried(
+    connected: EmbeddedCluster, handle: dict[str, Any], set_status: Callable[..., Any], add_pod: Any
+) -> None:
+    ended = {"exitCode": 137, "reason": "OOMKilled", "finishedAt": "2026-01-01T00:00:00Z"}
+    status = {"name": "node", "ready": False, "restartCount": 0, "image": "", "imageID": "", "state": {"terminated": ended}}
+    add_pod(the_job(connected), phase="Failed", containerStatuses=[status])
+    set_status(the_job(connected), "Failed")
+    with pytest.raises(NonRetryableError, match="OutOfMemory"):
+        sensor(handle).execute(context())
+    with pytest.raises(AirflowSkipException):
+        sensor(handle, soft_fail=True).execute(context())
+
+
+def test_a_preempted_job_fails_since_only_its_own_task_submits_the_next(
+    connected: EmbeddedCluster, handle: dict[str, Any], set_status: Callable[..., Any], add_pod: Any
+) -> None:
+    disruption = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler", "message": "m"}
+    trigger = deferral(sensor(handle)).trigger
+    add_pod(the_job(connected), phase="Failed", conditions=[disruption])
+    set_status(the_job(connected), "Failed")
+    with pytest.raises(Preempted):
+        sensor(handle).execute_complete(context(), event_of(trigger))
+    assert the_job(connected)["metadata"]["uid"] == handle["uid"]
+
+
+@pytest.mark.parametrize("options", [{}, {"deferrable": False}, {"deferrable": False, "mode": "reschedule"}])
+def test_a_job_that_does_not_exist_is_a_clear_error(connected: EmbeddedCluster, options: dict[str, Any]) -> None:
+    task = sensor("gone", namespace="team", **options)
+    wait: Callable[..., Any] = task.poke if task.mode == "reschedule" else task.execute
+    with pytest.raises(TrainJobDeleted, match="there is no TrainJob team/gone: it was not submitted there, or has been deleted"):
+        wait(context())
+
+
+def test_a_job_that_does_not_exist_is_one_in_the_triggerer_too(connected: EmbeddedCluster) -> None:
+    task = sensor("gone")
+    with pytest.raises(TrainJobDeleted, match="there is no TrainJob default/gone"):
+        task.execute_complete(context(), named_event(task))
+
+
+def test_another_job_of_the_same_name_is_not_taken_for_it(connected: EmbeddedCluster, handle: dict[str, Any]) -> None:
+    job = the_job(connected)
+    connected.delete(TRAINJOB, name_of(job), "default")
+    connected.create({**job, "metadata": {"name": name_of(job), "namespace": "default"}})
+    with pytest.raises(TrainJobDeleted, match="was deleted, and created again since"):
+        sensor(handle).execute(context())
+    assert deferral(sensor(handle["trainjob"])).trigger.uid != handle["uid"]
+
+
+def test_a_name_that_renders_to_nothing_is_refused(connected: EmbeddedCluster) -> None:
+    for rendered in ("", " ", "{}", None):
+        with pytest.raises(ValueError, match="trainjob: expected the name"):
+            JobReference.parse(rendered)
+
+
+@pytest.mark.parametrize("on_cancel", ["keep", "suspend"])
+def test_the_timeout_is_airflows_and_the_job_is_left_alone_unless_told(
+    connected: EmbeddedCluster, handle: dict[str, Any], on_cancel: str
+) -> None:
+    for options in ({}, {"deferrable": False}):
+        task = sensor(handle, timeout=0.2, on_cancel=on_cancel, **options)
+        with pytest.raises(AirflowSensorTimeout):
+            task.execute_complete(context(), event_of(deferral(task).trigger)) if not options else task.execute(context())
+        assert bool(the_job(connected)["spec"].get("suspend")) is (on_cancel == "suspend")
+    with pytest.raises(AirflowSkipException, match="AirflowSensorTimeout"):
+        sensor(handle, timeout=0.2, deferrable=False, soft_fail=True).execute(context())
+
+
+def test_a_retry_resumes_what_the_sensor_has_suspended(connected: EmbeddedCluster, handle: dict[str, Any]) -> None:
+    task = sensor(handle, timeout=0.1, deferrable=False, on_cancel="suspend")
+    with pytest.raises(AirflowSensorTimeout):
+        task.execute(context())
+    deferral(sensor(handle))
+    assert the_job(connected)["spec"]["suspend"] is True, "a sensor that keeps the job never changes it"
+    deferral(sensor(handle, on_cancel="suspend"))
+    assert not the_job(connected)["spec"].get("suspend")
+
+
+def test_deadlines_are_those_of_the_operator(connected: EmbeddedCluster, handle: dict[str, Any]) -> None:
+    connected.patch(TRAINJOB, handle["trainjob"], {"spec": {"suspend": True}}, "default")
+    task = sensor(handle, queue_timeout_seconds="1")
+    event = event_of(deferral(task).trigger)
+    with pytest.raises(QueueTimeout, match=r"was Suspended for more than 1 s.*it keeps running"):
+        task.execute_complete(context(), event)
+    plain = sensor(handle["trainjob"], queue_timeout_seconds="1")
+    with pytest.raises(QueueTimeout):
+        plain.execute_complete(context(), named_event(plain))
+
+
+def test_airflows_own_timeout_of_a_task_that_started_in_the_triggerer(connected: EmbeddedCluster, handle: dict[str, Any]) -> None:
+    event = {"error": TriggerFailureReason.TRIGGER_TIMEOUT.value, "traceback": []}
+    with pytest.raises(AirflowSensorTimeout):
+        sensor(handle["trainjob"]).resume_execution(TRIGGER_FAIL_REPR, event, context())
+    assert not the_job(connected)["spec"].get("suspend")
+
+
+def test_after_a_broken_trigger_the_worker_waits(
+    connected: EmbeddedCluster, handle: dict[str, Any], set_status: Callable[..., Any]
+) -> None:
+    found: list[Any] = []
+    error = {"error": "Trigger failure", "traceback": []}
+    waiting = threading.Thread(target=lambda: found.append(sensor(handle).resume_execution(TRIGGER_FAIL_REPR, error, context())))
+    waiting.start()
+    set_status(the_job(connected), "Complete")
+    waiting.join(30)
+    assert found[0]["trainjob"] == handle["trainjob"]
+
+
+def test_a_cluster_that_refuses_in_the_triggerer_is_an_error(
+    connected: EmbeddedCluster, handle: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_hook: Any) -> Any:
+        raise Forbidden("not you")
+
+    task = sensor(handle["trainjob"])
+    with monkeypatch.context() as patched:
+        patched.setattr(TrainwrightHook, "get_conn", refuse)
+        event = named_event(task)
+    with pytest.raises(TrainJobError, match=f"TrainJob default/{handle['trainjob']} could not be followed: not you; it keeps"):
+        task.execute_complete(context(), event)
+
+
+def test_a_kill_of_the_sensor_leaves_the_job_alone(
+    connected: EmbeddedCluster, handle: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    in_state(monkeypatch, "failed")
+    asyncio.run(deferral(sensor(handle)).trigger.on_kill())
+    arguments = sensor(handle["trainjob"]).start_trigger_args
+    assert arguments is not None
+    asyncio.run(NamedTrainJobTrigger(**arguments.trigger_kwargs or {}).on_kill())
+    assert not the_job(connected)["spec"].get("suspend")
+    asyncio.run(deferral(sensor(handle, on_cancel="suspend")).trigger.on_kill())
+    assert the_job(connected)["spec"]["suspend"] is True
+
+
+def test_in_mode_reschedule_the_job_is_read_now_and_then(
+    connected: EmbeddedCluster, handle: dict[str, Any], set_status: Callable[..., Any]
+) -> None:
+    task = sensor(handle, deferrable=False, mode="reschedule")
+    assert not task.poke(context())
+    set_status(the_job(connected), "Complete", **METRICS)
+    poked = task.poke(context())
+    assert poked.is_done
+    assert poked.xcom_value == sensor(handle).execute(context())
+
+
+def test_in_the_worker_it_returns_with_the_end_of_the_job(
+    connected: EmbeddedCluster, handle: dict[str, Any], set_status: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task, lines, found = sensor(handle, deferrable=False), [], []
+    monkeypatch.setattr(type(task.log), "info", lambda _log, _form, *words: lines.append(words), raising=False)
+    waiting = threading.Thread(target=lambda: found.append(task.execute(context())))
+    waiting.start()
+    eventually(lambda: lines)
+    set_status(the_job(connected), "Complete", **METRICS)
+    waiting.join(30)
+    assert found == [sensor(handle).execute(context())]
+
+
+def test_settings_have_the_names_and_defaults_of_the_operator() -> None:
+    import inspect
+
+    from trainwright.operators.jobs.named_job_trigger import WAITING
+
+    operators, sensors = (inspect.signature(kind.__init__).parameters for kind in (TrainJobOperator, TrainJobSensor))
+    shared = set(operators) & set(sensors) - {"self", "kwargs"}
+    assert set(WAITING) <= shared
+    assert {name for name in shared if str(operators[name]) != str(sensors[name])} == {"on_cancel"}
+    assert inspect.getdoc(TrainJobSensor).count(":param ") == len(sensors) - len(WAITING)  # they are described in one paragraph

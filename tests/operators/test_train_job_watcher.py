@@ -1,0 +1,340 @@
+"""TrainJobCompletionTrigger: one event for each TrainJob that succeeds, across lost watches and restarts of the triggerer."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from airflow.sdk import Asset, AssetWatcher
+from airflow.triggers.base import BaseEventTrigger
+
+from trainwright.api.errors import Expired, Forbidden, ServiceUnavailable
+from trainwright.api.kinds import TRAINJOB
+from trainwright.api.objects import name_of
+from trainwright.cluster import reflector
+from trainwright.controlplane.embedded import EmbeddedCluster
+from trainwright.jobs import Identity, TrainRequest, submit_or_adopt
+from trainwright.operators import TrainJobCompletionTrigger
+from trainwright.operators.hook import TrainwrightHook
+from trainwright.operators.train_job_watcher import Completions, _Change
+
+pytestmark = pytest.mark.medium
+Job = dict[str, Any]
+
+
+@pytest.fixture(autouse=True)
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reflector, "INITIAL_BACKOFF_SECONDS", 0.01)
+    monkeypatch.setattr(reflector, "POLL_SECONDS", 0.05)
+
+
+class Store:
+    """The state store of the watched asset."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, str] = {}
+
+    async def aget(self, key: str) -> Any:
+        return json.loads(self.values[key]) if key in self.values else None
+
+    async def aset(self, key: str, value: Any) -> None:
+        self.values[key] = json.dumps(value)
+
+
+@pytest.fixture
+def submit(connected: EmbeddedCluster) -> Callable[..., Job]:
+    def make(run: str, **labels: str) -> Job:
+        request = TrainRequest(runtime="torch-distributed", command=["true"], labels=labels)
+        return submit_or_adopt(connected, request, Identity("me", run, "train"), "default").trainjob
+
+    return make
+
+
+@pytest.fixture
+def complete(connected: EmbeddedCluster) -> Callable[..., Job]:
+    def write(job: Job, at: str = "2026-01-01T00:00:00Z", kind: str = "Complete") -> Job:
+        condition = {"type": kind, "status": "True", "reason": "R", "message": "m", "lastTransitionTime": at}
+        reported = {"lastUpdatedTime": at, "metrics": [{"name": "loss", "value": "0.3"}]}
+        patch = {"status": {"conditions": [condition], "trainerStatus": reported}}
+        return connected.patch(TRAINJOB, name_of(job), patch, "default", subresource="status")
+
+    return write
+
+
+class Events:
+    """The events of a running trigger, in the order in which they come."""
+
+    def __init__(self, trigger: TrainJobCompletionTrigger):
+        self._stream = trigger.run()
+        self._next: asyncio.Task[Any] | None = None
+
+    async def next(self) -> dict[str, Any]:
+        task = self._begin()
+        payload: dict[str, Any] = (await asyncio.wait_for(task, 20)).payload
+        self._next = None
+        return payload
+
+    def _begin(self) -> asyncio.Task[Any]:
+        self._next = self._next or asyncio.ensure_future(anext(self._stream))
+        return self._next
+
+    async def until(self, condition: Callable[[], Any]) -> None:
+        """Run the trigger until something has happened; it must not fire before."""
+        task = self._begin()
+        async with asyncio.timeout(20):
+            while not condition():
+                await asyncio.sleep(0.01)
+        assert not task.done()
+
+    async def close(self) -> None:
+        if self._next is not None:
+            self._next.cancel()
+            await asyncio.gather(self._next, return_exceptions=True)
+        await self._stream.aclose()  # type: ignore[attr-defined]
+
+
+@asynccontextmanager
+async def watching(store: Store | None, **options: Any) -> AsyncIterator[Events]:
+    trigger = TrainJobCompletionTrigger(**options)
+    path, arguments = trigger.serialize()
+    assert path == "trainwright.operators.train_job_watcher.TrainJobCompletionTrigger"
+    trigger = TrainJobCompletionTrigger(**json.loads(json.dumps(arguments)))
+    trigger.asset_state_store = store  # type: ignore[assignment]
+    events = Events(trigger)
+    try:
+        yield events
+    finally:
+        await events.close()
+
+
+def test_it_is_the_trigger_of_an_asset_watcher_and_the_same_at_every_parsing() -> None:
+    def watcher() -> AssetWatcher:
+        return AssetWatcher(name="models", trigger=TrainJobCompletionTrigger(namespace="team", label_selector="a=b"))
+
+    Asset("trained", watchers=[watcher()])
+    hashes = {BaseEventTrigger.hash(*watcher().trigger.serialize()) for _ in range(2)}
+    assert len(hashes) == 1
+
+
+def test_a_job_that_succeeds_is_reported_once(submit: Callable[..., Job], complete: Callable[..., Job], connected: Any) -> None:
+    complete(submit("before"))
+    running, failing, other = submit("running", team="nlp"), submit("failing"), submit("other")
+
+    async def scenario() -> None:
+        store = Store()
+        async with watching(store) as events:
+            await events.until(lambda: store.values)
+            complete(failing, kind="Failed")
+            done = complete(running, "2026-01-01T00:00:10Z")
+            event = await events.next()
+            assert {name: event[name] for name in ("name", "namespace", "uid")} == {
+                name: done["metadata"][name] for name in ("name", "namespace", "uid")
+            }
+            assert (event["metrics"], event["completed"]) == ({"loss": "0.3"}, "2026-01-01T00:00:10Z")
+            assert event["labels"]["team"] == "nlp"
+            assert json.loads(json.dumps(event)) == event
+            connected.patch(TRAINJOB, name_of(done), {"metadata": {"annotations": {"a": "b"}}}, "default")
+            complete(other, "2026-01-01T00:00:11Z")
+            assert (await events.next())["name"] == name_of(other)
+
+    asyncio.run(scenario())
+
+
+def test_only_jobs_with_the_labels_are_reported(submit: Callable[..., Job], complete: Callable[..., Job]) -> None:
+    mine, other = submit("mine", team="nlp"), submit("other", team="vision")
+
+    async def scenario() -> None:
+        store = Store()
+        async with watching(store, label_selector="team in (nlp)") as events:
+            await events.until(lambda: store.values)
+            complete(other)
+            complete(mine)
+            assert (await events.next())["name"] == name_of(mine)
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("has_store", [True, False])
+def test_what_succeeds_while_no_triggerer_runs_is_reported_later_if_there_is_a_store(
+    connected: EmbeddedCluster, submit: Callable[..., Job], complete: Callable[..., Job], has_store: bool
+) -> None:
+    plain, lists = connected.list, list[Any]()
+
+    def counted(*arguments: Any, **options: Any) -> Any:
+        found = plain(*arguments, **options)
+        lists.append(found)
+        return found
+
+    old, first, second, third = (submit(name) for name in ("old", "first", "second", "third"))
+    complete(old, "2026-01-01T00:00:00Z")
+
+    async def scenario() -> None:
+        store = Store()
+        async with watching(store) as events:
+            await events.until(lambda: store.values)
+            complete(first, "2026-01-01T01:00:00Z")
+            assert (await events.next())["name"] == name_of(first)
+            latest = json.dumps("2026-01-01T01:00:00Z")
+            await events.until(lambda: any(latest in value for value in store.values.values()))
+        complete(second, "2026-01-01T01:00:00Z")
+        connected.list = counted  # type: ignore[method-assign]
+        async with watching(store if has_store else None) as events:
+            if has_store:
+                assert (await events.next())["name"] == name_of(second)
+            else:
+                await events.until(lambda: lists)
+            complete(third, "2026-01-01T02:00:00Z")
+            assert (await events.next())["name"] == name_of(third)
+
+    asyncio.run(scenario())
+
+
+def test_a_watch_that_expires_and_a_server_that_is_away_lose_nothing(
+    connected: EmbeddedCluster, submit: Callable[..., Job], complete: Callable[..., Job], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs = [submit(f"run-{number}") for number in range(3)]
+    watch, plain = connected.watch, connected.list
+    outages: list[Exception] = []
+
+    def broken(*arguments: Any, **options: Any) -> Any:
+        if outages:
+            raise outages.pop()
+        return watch(*arguments, **{**options, "timeout_seconds": 1})
+
+    def listing(*arguments: Any, **options: Any) -> Any:
+        if outages:
+            raise outages.pop()
+        return plain(*arguments, **options)
+
+    monkeypatch.setattr(connected, "watch", broken)
+    monkeypatch.setattr(connected, "list", listing)
+
+    async def scenario() -> None:
+        store = Store()
+        async with watching(store) as events:
+            await events.until(lambda: store.values)
+            for number, error in enumerate([Expired("too old"), ServiceUnavailable("away"), Forbidden("no watch")]):
+                outages.append(error)
+                await events.until(lambda: not outages)
+                complete(jobs[number], f"2026-01-01T00:0{number}:00Z")
+                assert (await events.next())["name"] == name_of(jobs[number])
+
+    asyncio.run(scenario())
+
+
+def test_a_long_list_is_read_page_by_page(
+    connected: EmbeddedCluster, submit: Callable[..., Job], complete: Callable[..., Job], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is on the second page had succeeded before the first start, and is not reported either."""
+    from trainwright.cluster.protocol import Listing
+
+    done = [complete(submit(f"run-{number}")) for number in range(3)]
+    last = submit("last")
+    pages: list[int] = []
+
+    def paged(kind: Any, namespace: str | None = None, **options: Any) -> Any:
+        found = EmbeddedCluster.list(connected, kind, namespace, **options)
+        for item in found.items:
+            pages.append(1)
+            yield Listing([item], found.resource_version)
+
+    monkeypatch.setattr(connected, "pages", paged, raising=False)
+
+    async def scenario() -> None:
+        store = Store()
+        async with watching(store) as events:
+            await events.until(lambda: store.values)
+            assert len(pages) == len(done) + 1
+            complete(last, "2026-01-01T00:00:01Z")
+            assert (await events.next())["name"] == name_of(last)
+
+    asyncio.run(scenario())
+
+
+def test_a_cluster_that_cannot_be_reached_is_tried_again(
+    connected: EmbeddedCluster, submit: Callable[..., Job], complete: Callable[..., Job], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from trainwright.operators import train_job_watcher
+
+    monkeypatch.setattr(train_job_watcher, "_FIRST_BACKOFF_SECONDS", 0.01)
+    errors: list[Exception] = [ServiceUnavailable("away"), Forbidden("not yet")]
+    monkeypatch.setattr(TrainwrightHook, "get_conn", lambda _hook: connected if not errors else _raise(errors.pop()))
+    job = submit("run")
+
+    async def scenario() -> None:
+        store = Store()
+        async with watching(store) as events:
+            await events.until(lambda: store.values)
+            complete(job)
+            assert (await events.next())["name"] == name_of(job)
+
+    asyncio.run(scenario())
+
+
+def _raise(error: Exception) -> Any:
+    raise error
+
+
+class BrokenStore(Store):
+    async def aget(self, key: str) -> Any:
+        raise RuntimeError("no answer")
+
+    async def aset(self, key: str, value: Any) -> None:
+        self.values[key] = ""
+        raise RuntimeError("no answer")
+
+
+def test_a_store_that_fails_does_not_stop_the_events(submit: Callable[..., Job], complete: Callable[..., Job]) -> None:
+    job = submit("run")
+
+    async def scenario() -> None:
+        store = BrokenStore()
+        async with watching(store) as events:
+            await events.until(lambda: store.values)
+            complete(job)
+            assert (await events.next())["name"] == name_of(job)
+
+    asyncio.run(scenario())
+
+
+def change(uid: str, at: str = "", *, kind: str = "MODIFIED", later: bool = True) -> _Change:
+    conditions = [{"type": "Complete", "status": "True", "lastTransitionTime": f"2026-01-01T{at}Z"}] if at else []
+    return _Change(kind, {"metadata": {"uid": uid, "name": uid}, "status": {"conditions": conditions}}, later)
+
+
+def uids(jobs: list[Job]) -> list[str]:
+    return [job["metadata"]["uid"] for job in jobs]
+
+
+def test_completions_after_an_outage_come_in_their_order_however_far_apart() -> None:
+    known = Completions()
+    assert uids(known.new_among([change("b", "05:00:00"), change("a", "01:00:00"), change("running")])) == ["a", "b"]
+    assert uids(known.new_among([change("c", "02:00:00"), change("a", "01:00:00")])) == ["c"]
+
+
+def test_a_restart_reports_what_came_later_and_nothing_twice() -> None:
+    known = Completions()
+    known.skip([change("old", "00:30:00", later=False)])
+    known.new_among([change("a", "01:00:00"), change("b", "01:00:30")])
+    again = Completions.from_dict(json.loads(json.dumps(known.as_dict())))
+    listed = [change(uid, at) for uid, at in (("old", "00:30:00"), ("a", "01:00:00"), ("b", "01:00:30"))]
+    missed = [change("slow", "01:00:15"), change("c", "03:00:00")]
+    assert uids(again.new_among([*listed, *missed])) == ["slow", "c"]
+
+
+def test_an_old_job_that_gets_the_label_is_not_reported() -> None:
+    known = Completions()
+    known.skip([change("a", "05:00:00")])
+    assert known.new_among([change("old", "01:00:00", kind="ADDED")]) == []
+
+
+def test_the_stored_state_stays_small() -> None:
+    known = Completions()
+    known.new_among([change(f"{number:036}", "01:00:00") for number in range(5000)])
+    assert len(json.dumps(known.as_dict())) < 64 * 1024
+    known.new_among([change("x", "02:00:00")])
+    assert set(known.as_dict()["recent"]) == {"x"}

@@ -1,0 +1,59 @@
+"""An API server that answers every request with a fault for half a minute, from a moment that a test chooses."""
+
+from __future__ import annotations
+
+import random
+import socket
+import time
+from contextlib import suppress
+from http.client import HTTPSConnection
+from pathlib import Path
+
+from faulty_api import FaultyApi
+
+OUTAGE_SECONDS = 30.0
+FAULTS = ("429", "429-after", "500", "500-text", "reset-before", "reset-after")
+
+
+class Outage(FaultyApi):
+    """The proxy, whose every answer is a fault for a time, which begins with the first request of a kind or with `begin`."""
+
+    def __init__(self, folder: Path, upstream: Path, seed: int, kind: str | None):
+        self.kind, self._random = kind, random.Random(seed)
+        self._connections: list[socket.socket] = []
+        self.began = 0.0
+        self.faults: list[tuple[float, str]] = []
+        """Seconds since the beginning of the outage, and what was answered then."""
+        super().__init__(folder, upstream, seed)
+
+    def begin(self) -> None:
+        """Begin the outage: what is open, such as watches, ends."""
+        self.began = time.monotonic()
+        for each in self._connections:
+            with suppress(OSError):  # closed already
+                each.shutdown(socket.SHUT_RDWR)
+
+    @property
+    def is_over(self) -> bool:
+        return bool(self.began) and time.monotonic() - self.began >= OUTAGE_SECONDS
+
+    def fault_for(self, kind: str) -> str:
+        with self._lock:
+            if not self.began and self.kind in ("", kind):
+                self.begin()
+            if not self.began or self.is_over:
+                return ""
+            # Every kind of fault in turn, in an order of their own.
+            number = len(self.faults) % len(FAULTS)
+            if number == 0:
+                self._order = self._random.sample(FAULTS, len(FAULTS))
+            fault = self._order[number]
+            self.faults.append((time.monotonic() - self.began, fault))
+            # What is streamed arrives before the connection is reset, and is no failure.
+            return "reset-before" if fault == "reset-after" and kind in ("watch", "log") else fault
+
+    def connection(self) -> HTTPSConnection:
+        connection = super().connection()
+        connection.connect()
+        self._connections.append(connection.sock)
+        return connection

@@ -1,0 +1,98 @@
+"""The DAG `trainwright_sweep` in a real Airflow on an embedded cluster: a small program reports a loss as transformers does."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow_server import AirflowServer, running_airflow
+from runs_cluster import TRAINING, running, variant_of
+from waiting import eventually
+
+pytest.importorskip("airflow.sdk")
+
+from trainwright.api.kinds import TRAINJOB
+from trainwright.api.suspension import early_stop_reason
+from trainwright.checkpoints import restore_checkpoint
+from trainwright.example_dags import sweep
+from trainwright.storage.uri import StorageUri
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
+# The loss is the distance of the learning rate from 3; a rank of 13 is bad luck; one that is far off never ends by itself.
+REPORTING = TRAINING.replace(
+    'sys.exit(os.path.exists(os.environ.get("FAIL", "")))',
+    """
+import ssl, urllib.request
+given = dict(zip(sys.argv[5:], sys.argv[6:]))
+loss = abs(float(given["--learning_rate"]) - 3.0)
+told = lambda name: os.environ["KUBEFLOW_TRAINER_SERVER_" + name]
+report = {"progressPercentage": 100, "metrics": [{"name": "eval_loss", "value": str(loss)}]}
+headers = {"Authorization": "Bearer " + pathlib.Path(told("TOKEN")).read_text(), "Content-Type": "application/json"}
+request = urllib.request.Request(told("URL"), json.dumps({"trainerStatus": report}).encode(), headers, method="POST")
+urllib.request.urlopen(request, context=ssl.create_default_context(cafile=told("CA_CERT"))).read()
+if loss > 5:
+    time.sleep(300)
+sys.exit(given["--lora_r"] == "13")
+""",
+)
+TRIALS = [{"learning_rate": 1.0}, {"learning_rate": 2.5}, {"learning_rate": 3.0, "lora_rank": 13}, {"learning_rate": 9.0}]
+
+
+def ended(airflow: AirflowServer, run: str) -> str:
+    state = airflow.run_state(sweep.dag.dag_id, run)
+    return state if state in ("success", "failed") else ""
+
+
+def most_at_once(tasks: list[dict[str, Any]]) -> int:
+    """How many of these tasks ran at the same time."""
+    spans = [(datetime.fromisoformat(task["start_date"]), datetime.fromisoformat(task["end_date"])) for task in tasks]
+    return max(sum(start <= moment < end for start, end in spans) for moment, _ in spans)
+
+
+def test_the_best_trial_is_exported_and_a_hopeless_one_is_stopped_and_skipped(tmp_path: Path) -> None:
+    with running(tmp_path) as runs:
+        runs.claim("w")
+        (tmp_path / "reporting.py").write_text(REPORTING)
+        paths = ["/resume/trl.yaml", "/workspace/output", "/workspace/dataset", "/workspace/model"]
+        runs.cluster.create(variant_of(runs.plane, "trl-sft", "reporting", ["python", str(tmp_path / "reporting.py"), *paths]))
+        conf = {
+            **runs.inputs("base").uris,
+            "export_uri": str(StorageUri.from_path(tmp_path / "exports")),
+            "workspace": "pvc://w",
+            "runtime": "reporting",
+            "evaluation_runtime": "fast-evaluation",
+            "run_id": "first",
+            "trials": TRIALS,
+            "min_trials": 2,
+            "start_step": 1,
+        }
+        environ = {"KUBECONFIG": str(tmp_path / "home/kubeconfig"), "TRAINWRIGHT_PARALLELISM": "2"}
+        with running_airflow(tmp_path / "airflow", Path(sweep.__file__).parent, environ) as airflow:
+            eventually(lambda: airflow.knows(sweep.dag.dag_id), 60, "the DAG")
+            body = {"dag_run_id": "one", "logical_date": None, "conf": conf}
+            airflow.call("POST", f"dags/{sweep.dag.dag_id}/dagRuns", body)
+            state = eventually(lambda: ended(airflow, "one"), 240, "the end of the sweep")
+            tasks = airflow.tasks(sweep.dag.dag_id, "one")
+            states = {task["task_id"]: task["state"] for task in tasks if task["task_id"] != "train"}
+            trials = sorted((task for task in tasks if task["task_id"] == "train"), key=lambda task: task["map_index"])
+            assert state == "success", f"{states}\n{airflow.log(sweep.dag.dag_id, 'one', task='pick-trial')[-4000:]}"
+            assert [task["state"] for task in trials] == ["success", "success", "failed", "skipped"]
+            assert most_at_once(trials) == 2
+            assert states.pop("promote") == "skipped"
+            assert set(states.values()) == {"success"}
+            entries = f"dags/{sweep.dag.dag_id}/dagRuns/one/taskInstances"
+            best = airflow.call("GET", f"{entries}/pick-trial/xcomEntries/return_value?deserialize=true")["value"]
+            exported = airflow.call("GET", f"{entries}/export-checkpoint/xcomEntries/return_value?deserialize=true")["value"]
+        stopped = [reason for job in runs.cluster.list(TRAINJOB, "default").items if (reason := early_stop_reason(job))]
+    assert len(stopped) == 1
+    assert "its best eval_loss after 1 reports is 6, worse than 1.25, the median of the averages of 2 other trials" in stopped[0]
+    assert (best["index"], best["value"]) == (1, 0.5)
+    assert "was stopped early" in best["summary"]
+    assert "failed\\: FailedJobs" in best["summary"]
+    restore_checkpoint(exported["uri"], tmp_path / "restored", digest=exported["digest"])
+    adapter = json.loads((tmp_path / "restored/adapter_config.json").read_bytes())
+    assert dict(pairwise(adapter["arguments"]))["--learning_rate"] == "2.5"
