@@ -41,7 +41,7 @@ RETRAINING = {
     "greater_is_better": Param(False, type="boolean", description="whether a greater metric is better"),
     "margin": Param(0.0, type="number", minimum=0, description="by how much it must be better"),
     "alias": Param("champion", type="string", description="name of what is in use"),
-    "keep_exports": Param(5, type="integer", minimum=0, description="last exports to keep, besides promoted ones; 0: all"),
+    "keep_exports": Param(0, type="integer", minimum=0, description="last exports to keep, besides promoted ones; 0: all"),
     "roll_back": Param(
         False, type="boolean", description="only let the alias name again what it named before, and train nothing"
     ),
