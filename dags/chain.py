@@ -4,21 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from airflow.sdk import Param, task
 
-from trainwright.operators import (
-    EvaluateOperator,
-    ExportCheckpointOperator,
-    InitializeDatasetOperator,
-    InitializeModelOperator,
-    PromoteModelOperator,
-    StartRunOperator,
-    TrainJobOperator,
-)
-from trainwright.operators.values.settings import EVALUATION_SETTINGS, SETTINGS
+from trainwright.operators import PromoteModelOperator, finetuning
+from trainwright.operators.finetuning import Chain, Results, on_workspace
 
 RETRIES = int(os.environ.get("TRAINWRIGHT_RETRIES", "0"))
 """Retries of every task, read when the DAG is parsed: they cannot be a parameter of a run."""
@@ -106,19 +97,6 @@ PARAMETERS = {
 }
 
 
-@dataclass(frozen=True)
-class Chain:
-    """The six tasks; the DAG defines their order."""
-
-    start: StartRunOperator
-    dataset: InitializeDatasetOperator
-    model: InitializeModelOperator
-    training: Any
-    """A TrainJobOperator, or a mapped TrainTrialOperator."""
-    export: ExportCheckpointOperator
-    evaluation: EvaluateOperator
-
-
 STARTED = "{{ ti.xcom_pull('start-run')['%s'] }}"
 """Template of a result of the first task: run_id, workspace, path."""
 
@@ -130,104 +108,14 @@ def every_task() -> dict[str, Any]:
 
 def workspace_settings(setting: Callable[[str], str]) -> dict[str, Any]:
     """What all tasks on the workspace of the run have in common."""
-    return {
-        "run_id": STARTED % "run_id",
-        "workspace": STARTED % "workspace",
-        "workspace_path": STARTED % "path",
-        "runs_on": setting("runs_on"),
-        "job": setting("job"),
-        "store_conn_id": setting("store_conn_id"),
-        "hub_conn_id": setting("hub_conn_id"),
-        "namespace": setting("namespace"),
-        "conn_id": setting("conn_id"),
-        **every_task(),
-    }
+    return on_workspace(setting, every_task(), Results())
 
 
-def training_chain(
-    setting: Callable[[str], str],
-    *,
-    train: Callable[..., Any] = TrainJobOperator,
-    trained: str = "train",
-    trial_index: str | int = -1,
-) -> Chain:
-    """Create the tasks in the current DAG, without dependencies. `setting` returns the template of a setting of PARAMETERS.
-
-    `train` creates the task of the training from the arguments of TrainJobOperator. `trained` is the task whose result names the
-    TrainJob to export, and `trial_index` the trial of a sweep that this is.
-    """
-    run_id, every, on_workspace = STARTED % "run_id", every_task(), workspace_settings(setting)
-    on_cluster: dict[str, Any] = {"namespace": setting("namespace"), "conn_id": setting("conn_id")}
-    evaluated: dict[str, Any] = {
-        name: setting(name) for name in EVALUATION_SETTINGS if name not in ("image", "resources_per_node")
-    }
-    training: dict[str, Any] = {name: setting(name) for name in SETTINGS if name in TRAINING}
-    return Chain(
-        StartRunOperator(
-            task_id="start-run",
-            workspace=setting("workspace"),
-            workspace_path=setting("workspace_path"),
-            num_nodes=setting("num_nodes"),
-            run_id=setting("run_id"),
-            **on_cluster,
-            **every,
-        ),
-        InitializeDatasetOperator(
-            task_id="initialize-dataset",
-            dataset_uri=setting("dataset_uri"),
-            layout=setting("layout"),
-            test_fraction=setting("test_fraction"),
-            max_rows=setting("max_rows"),
-            columns=setting("columns"),
-            subset=setting("subset"),
-            split=setting("split"),
-            **on_workspace,
-        ),
-        InitializeModelOperator(
-            task_id="initialize-model",
-            model_uri=setting("model_uri"),
-            **on_workspace,
-        ),
-        train(
-            task_id="train",
-            workspace=STARTED % "workspace",
-            run_id=run_id,
-            dataset_uri=setting("dataset_uri"),
-            model_uri=setting("model_uri"),
-            dataset_digest="{{ ti.xcom_pull('initialize-dataset')['digest'] }}",
-            model_digest="{{ ti.xcom_pull('initialize-model')['digest'] }}",
-            export_uri=setting("export_uri"),
-            **training,
-            store_conn_id=setting("store_conn_id"),
-            hub_conn_id=setting("hub_conn_id"),
-            **on_cluster,
-            **every,
-        ),
-        ExportCheckpointOperator(
-            task_id="export-checkpoint",
-            export_uri=setting("export_uri"),
-            trainjob=f"{{{{ ti.xcom_pull('{trained}')['trainjob'] }}}}",
-            resumable=setting("resumable"),
-            trial_index=trial_index,
-            **on_workspace,
-        ),
-        EvaluateOperator(
-            task_id="evaluate",
-            checkpoint_uri="{{ ti.xcom_pull('export-checkpoint')['uri'] }}",
-            checkpoint_digest="{{ ti.xcom_pull('export-checkpoint')['digest'] }}",
-            runtime=setting("evaluation_runtime"),
-            image=setting("evaluation_image"),
-            resources_per_node=setting("evaluation_resources"),
-            sample_row=setting("sample_row"),
-            max_rows=setting("max_evaluation_rows"),
-            retention=setting("retention"),
-            trial_index=trial_index,
-            tasks=setting("evaluation_tasks"),
-            few_shot=setting("few_shot"),
-            task_limit=setting("task_limit"),
-            **evaluated,
-            **on_workspace,
-        ),
+def training_chain(setting: Callable[[str], str], **more: Any) -> Chain:
+    """Create the tasks of a fine-tuning in the current DAG, without dependencies. `setting` returns the template of a setting of
+    PARAMETERS; `more` are arguments of `trainwright.operators.finetuning.training_chain`."""
+    return finetuning.training_chain(
+        lambda name: setting(name) if name in PARAMETERS else finetuning.UNSET, every=every_task(), **more
     )
 
 

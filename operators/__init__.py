@@ -34,6 +34,7 @@ _MODULES = {
     "TrainJobTrigger": "trigger",
     "TrainTrialOperator": "sweep.train_trial",
     "TrainwrightHook": "hook",
+    "finetune": "finetuning",
 }
 __all__ = sorted(_MODULES)
 
