@@ -11,7 +11,7 @@ from waiting import eventually
 
 from trainwright.checkpoints import verify_export
 
-pytestmark = [pytest.mark.medium, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 AIRFLOW = ("--orchestrator", "airflow")
 
 
@@ -32,7 +32,6 @@ def test_the_dag_ends_with_the_same_table(runs: Path) -> None:
     eventually(lambda: not processes_of(runs), 20, "processes that are left")
 
 
-@pytest.mark.slow
 def test_a_dataset_without_the_expected_columns_fails_before_training(runs: Path, tmp_path: Path) -> None:
     data = tmp_path / "bad.jsonl"
     data.write_text('{"left": "x", "right": "y"}\n')
