@@ -1,4 +1,4 @@
-"""A real training with TRL starts from exported weights: its first loss is theirs, its steps and its learning rate begin anew.
+"""A real training with TRL starts from exported weights: its first loss is theirs, its steps and its learning rate start again.
 
 Each batch is the whole dataset and nothing is random, so that the loss of a step depends on the weights alone.
 """

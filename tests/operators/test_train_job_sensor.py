@@ -60,7 +60,7 @@ def deferral(task: TrainJobSensor) -> TaskDeferred:
 
 
 def named_event(task: TrainJobSensor) -> dict[str, Any]:
-    """The event of the trigger with which a task starts, made anew from what is stored of it."""
+    """The event of the trigger with which a task starts, created again from what is stored of it."""
     arguments = task.start_trigger_args
     assert arguments is not None
     trigger = NamedTrainJobTrigger(**json.loads(json.dumps(arguments.trigger_kwargs)))

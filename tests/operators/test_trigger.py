@@ -57,7 +57,7 @@ def the_job(cluster: EmbeddedCluster) -> dict[str, Any]:
 
 
 def event_of(trigger: Any) -> dict[str, Any]:
-    """The one event of a trigger, made anew from what is stored of it."""
+    """The one event of a trigger, created again from what is stored of it."""
     path, arguments = trigger.serialize()
     assert path == "trainwright.operators.trigger.TrainJobTrigger"
     again = TrainJobTrigger(**json.loads(json.dumps(arguments)))

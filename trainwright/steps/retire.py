@@ -47,7 +47,7 @@ def retire_run(
 def retirement(
     cluster: Cluster | None, *, run_id: str, namespace: str, retention: str = "always", map_index: int = -1
 ) -> Retirement:
-    """Return what `retire_folder` is told where no cluster can be asked."""
+    """Return the arguments of `retire_folder`, which asks no cluster."""
     live = live_folders(cluster, namespace) if cluster is not None and parse_retention(retention) is not None else None
     return {"folder": run_folder(run_id, map_index), "retention": retention, "live": live}
 
