@@ -13,6 +13,7 @@ from typing import Any
 from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk import DAG, Param, task
 
+from trainwright.example_dags.form import form
 from trainwright.example_dags.retraining import MODEL, VARIABLE
 from trainwright.operators import PromoteModelOperator
 from trainwright.operators.values.airflow_api import AirflowSkipException
@@ -49,7 +50,7 @@ with DAG(
     schedule=[MODEL],
     catchup=False,
     max_active_runs=1,
-    params=PARAMETERS,
+    params=form(PARAMETERS, required=()),
     tags=["trainwright"],
 ) as dag:
 
@@ -58,7 +59,7 @@ with DAG(
         """The export to decide about: that of the parameters, else the one that was published last and not decided about."""
         known = dict.fromkeys(("run", "step", "loss_before", "loss_after"), "")
         if params["checkpoint_uri"]:
-            return {**known, "checkpoint": params["checkpoint_uri"], "manifest": params["checkpoint_digest"]}
+            return {**known, "checkpoint": params["checkpoint_uri"], "manifest": params["checkpoint_digest"] or ""}
         events = [event for event in (triggering_asset_events or {}).get(MODEL, []) if event.extra.get("checkpoint")]
         if not events:
             raise ValueError("checkpoint_uri: set the export to promote; no asset event has started this run")

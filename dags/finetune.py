@@ -8,15 +8,16 @@ from __future__ import annotations
 from airflow.sdk import DAG
 
 from trainwright.example_dags.chain import PARAMETERS, training_chain
+from trainwright.example_dags.form import form, parameter
 
 with DAG(
     "trainwright_finetune",
     description="Fine-tune a language model with a TrainJob and export its checkpoint.",
     schedule=None,
     catchup=False,
-    params=PARAMETERS,
+    params=form(PARAMETERS),
     render_template_as_native_obj=True,
     tags=["trainwright"],
 ) as dag:
-    chain = training_chain(lambda name: f"{{{{ params.{name} }}}}")
+    chain = training_chain(parameter)
     chain.start >> [chain.dataset, chain.model] >> chain.training >> chain.export >> chain.evaluation

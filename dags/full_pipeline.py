@@ -20,6 +20,7 @@ from trainwright.example_dags.chain import (
     training_chain,
     workspace_settings,
 )
+from trainwright.example_dags.form import form, parameter
 from trainwright.operators import PreprocessDatasetOperator, PullDvcDataOperator, RegisterModelOperator, TrainJobOperator
 
 FULL = {
@@ -56,11 +57,6 @@ FULL = {
 }
 
 
-def setting(name: str) -> str:
-    """The template of a parameter."""
-    return f"{{{{ params.{name} }}}}"
-
-
 PREPARED = {"dataset_uri": "{{ ti.xcom_pull('preprocess-dataset')['data_uri'] }}", "columns": ""}
 """Settings of the chain that are no parameters: its dataset is the preprocessed one, whose columns have their names already."""
 
@@ -69,47 +65,47 @@ with DAG(
     description="From versioned data to a registered model: DVC, Ray Data, TrainJob, trackers, lm-eval.",
     schedule=None,
     catchup=False,
-    params=FULL,
+    params=form(FULL),
     render_template_as_native_obj=True,
     tags=["trainwright"],
 ) as dag:
-    on_workspace = workspace_settings(setting)
+    on_workspace = workspace_settings(parameter)
     pull = PullDvcDataOperator(
         task_id="pull-dvc-data",
-        source=setting("source"),
-        repo=setting("dvc_repo"),
-        path=setting("dvc_path"),
-        rev=setting("dvc_rev"),
+        source=parameter("source"),
+        repo=parameter("dvc_repo"),
+        path=parameter("dvc_path"),
+        rev=parameter("dvc_rev"),
         **on_workspace,
     )
     preprocess = PreprocessDatasetOperator(
         task_id="preprocess-dataset",
         data_uri="{{ ti.xcom_pull('pull-dvc-data')['data_uri'] }}",
-        columns=setting("columns"),
-        transform=setting("transform"),
-        deduplicate_by=setting("deduplicate_by"),
-        min_chars=setting("min_chars"),
-        max_chars=setting("max_chars"),
-        ray_address=setting("ray_address"),
+        columns=parameter("columns"),
+        transform=parameter("transform"),
+        deduplicate_by=parameter("deduplicate_by"),
+        min_chars=parameter("min_chars"),
+        max_chars=parameter("max_chars"),
+        ray_address=parameter("ray_address"),
         **on_workspace,
     )
     chain = training_chain(
-        lambda name: PREPARED[name] if name in PREPARED else setting(name),
-        train=partial(TrainJobOperator, tracking=setting("tracking"), workspace_path=STARTED % "path"),
+        lambda name: PREPARED[name] if name in PREPARED else parameter(name),
+        train=partial(TrainJobOperator, tracking=parameter("tracking"), workspace_path=STARTED % "path"),
     )
     register = RegisterModelOperator(
         task_id="register",
         checkpoint_uri="{{ ti.xcom_pull('export-checkpoint')['uri'] }}",
         checkpoint_digest="{{ ti.xcom_pull('export-checkpoint')['digest'] }}",
-        registry=setting("registry"),
-        alias=setting("registry_alias"),
+        registry=parameter("registry"),
+        alias=parameter("registry_alias"),
         workspace_path=STARTED % "path",
-        store_conn_id=setting("store_conn_id"),
-        hub_conn_id=setting("hub_conn_id"),
+        store_conn_id=parameter("store_conn_id"),
+        hub_conn_id=parameter("hub_conn_id"),
         **every_task(),
     )
     chain.start >> pull >> preprocess >> chain.dataset >> chain.training
     chain.start >> chain.model >> chain.training >> chain.export >> chain.evaluation
-    wanted = is_set.override(task_id="whether-to-register")(setting("registry"))
+    wanted = is_set.override(task_id="whether-to-register")(parameter("registry"))
     wanted >> register
-    chain.evaluation >> [promotion(setting, setting("greater_is_better")), wanted]
+    chain.evaluation >> [promotion(parameter, parameter("greater_is_better")), wanted]

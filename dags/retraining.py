@@ -12,6 +12,7 @@ from typing import Any
 from airflow.sdk import Asset, Param, task
 
 from trainwright.example_dags.chain import PARAMETERS, RETRIES, training_chain
+from trainwright.example_dags.form import form
 from trainwright.operators import (
     EvaluateOperator,
     PromoteModelOperator,
@@ -26,34 +27,39 @@ MODEL = Asset(name="trainwright_retrained_model", uri="trainwright://retrained-m
 VARIABLE = "trainwright_retraining"
 RETENTION = "keep=1"
 """Retention of run folders in the workspace: the last run is kept for inspection, or to resume from its checkpoints."""
-RETRAINING = {
-    **PARAMETERS,
-    "retention": Param(RETENTION, type="string", description="folders of earlier runs to keep: always, or keep=N"),
-    "force": Param(False, type="boolean", description="train even if the dataset and the base model are unchanged"),
-    "warm_start": Param(False, type="boolean", description="start from the champion's weights instead of the base model"),
-    "rule": Param(
-        "better",
-        type="string",
-        enum=["better", "always", "never"],
-        description="when to promote: if better than the champion, always without comparison, or never (a person decides)",
-    ),
-    "metric": Param("loss", type="string", description="figure of the evaluations to compare"),
-    "greater_is_better": Param(False, type="boolean", description="whether a greater metric is better"),
-    "margin": Param(0.0, type="number", minimum=0, description="by how much it must be better"),
-    "alias": Param("champion", type="string", description="name of what is in use"),
-    "keep_exports": Param(0, type="integer", minimum=0, description="last exports to keep, besides promoted ones; 0: all"),
-    "roll_back": Param(
-        False, type="boolean", description="only let the alias name again what it named before, and train nothing"
-    ),
-}
+RETRAINING = form(
+    {
+        **PARAMETERS,
+        "retention": Param(RETENTION, type="string", description="folders of earlier runs to keep: always, or keep=N"),
+        "force": Param(False, type="boolean", description="train even if the dataset and the base model are unchanged"),
+        "warm_start": Param(False, type="boolean", description="start from the champion's weights instead of the base model"),
+        "rule": Param(
+            "better",
+            type="string",
+            enum=["better", "always", "never"],
+            description="when to promote: if better than the champion, always without comparison, or never (a person decides)",
+        ),
+        "metric": Param("loss", type="string", description="figure of the evaluations to compare"),
+        "greater_is_better": Param(False, type="boolean", description="whether a greater metric is better"),
+        "margin": Param(0.0, type="number", minimum=0, description="by how much it must be better"),
+        "alias": Param("champion", type="string", description="name of what is in use"),
+        "keep_exports": Param(0, type="integer", minimum=0, description="last exports to keep, besides promoted ones; 0: all"),
+        "roll_back": Param(
+            False, type="boolean", description="only let the alias name again what it named before, and train nothing"
+        ),
+    },
+    required=(),
+)
+"""None is required in the form: the Variable may have it."""
 NONE_FAILED = "none_failed_min_one_success"
 """Trigger rule after tasks that a run may skip; with all of them, the task itself is skipped."""
 
 
 def setting(name: str) -> str:
     """The template of a setting: the parameter if it differs from its default, else the Variable's value, else the default."""
-    chosen = f"params.{name} if params.{name} != {RETRAINING[name].value!r} else "
-    return f"{{{{ {chosen}var.json.get('{VARIABLE}', {{}}).get({name!r}, params.{name}) }}}}"
+    default = RETRAINING[name].value
+    chosen = f"params.{name} if params.{name} not in (none, {default!r}) else "
+    return f"{{{{ {chosen}var.json.get('{VARIABLE}', {{}}).get({name!r}, {default!r}) }}}}"
 
 
 def retraining(find_dataset: Callable[[], Any] | None = None) -> None:

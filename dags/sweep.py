@@ -11,6 +11,7 @@ from typing import Any
 from airflow.sdk import DAG, Param, TriggerRule
 
 from trainwright.example_dags.chain import PARAMETERS, PROMOTION, every_task, promotion, training_chain, workspace_settings
+from trainwright.example_dags.form import form, parameter
 from trainwright.operators import PickTrialOperator, PlanTrialsOperator, StopHopelessTrialsOperator, TrainTrialOperator
 
 PARALLELISM = int(os.environ.get("TRAINWRIGHT_PARALLELISM", "2"))
@@ -48,24 +49,19 @@ SWEEP = {
 }
 
 
-def setting(name: str) -> str:
-    """The template of a parameter."""
-    return f"{{{{ params.{name} }}}}"
-
-
 def train_trials(*, settings: str, **given: Any) -> Any:
     """Plan the trials, and train them, at most PARALLELISM at once. `given` are arguments of TrainJobOperator."""
     plan = PlanTrialsOperator(
         task_id="plan-trials",
         settings=settings,
-        trials=setting("trials"),
-        space=setting("space"),
-        max_trials=setting("max_trials"),
-        seed=setting("seed"),
-        metric=setting("metric"),
+        trials=parameter("trials"),
+        space=parameter("space"),
+        max_trials=parameter("max_trials"),
+        seed=parameter("seed"),
+        metric=parameter("metric"),
         dataset_digest=given["dataset_digest"],
         model_digest=given["model_digest"],
-        **workspace_settings(setting),
+        **workspace_settings(parameter),
     )
     return TrainTrialOperator.partial(max_active_tis_per_dagrun=PARALLELISM, **given).expand(trial=plan.output)
 
@@ -75,25 +71,25 @@ with DAG(
     description="Fine-tune with different settings, and export what is best.",
     schedule=None,
     catchup=False,
-    params=SWEEP,
+    params=form(SWEEP),
     render_template_as_native_obj=True,
     tags=["trainwright"],
 ) as dag:
     chain = training_chain(
-        setting, train=train_trials, trained="pick-trial", trial_index="{{ ti.xcom_pull('pick-trial')['index'] }}"
+        parameter, train=train_trials, trained="pick-trial", trial_index="{{ ti.xcom_pull('pick-trial')['index'] }}"
     )
     stop = StopHopelessTrialsOperator(
         task_id="stop-hopeless-trials",
         trials_task_id="train",
-        metric=setting("metric"),
-        greater_is_better=setting("greater_is_better"),
-        min_trials=setting("min_trials"),
-        start_step=setting("start_step"),
-        enabled=setting("early_stop"),
-        idle_timeout_seconds=setting("early_stop_idle_seconds"),
+        metric=parameter("metric"),
+        greater_is_better=parameter("greater_is_better"),
+        min_trials=parameter("min_trials"),
+        start_step=parameter("start_step"),
+        enabled=parameter("early_stop"),
+        idle_timeout_seconds=parameter("early_stop_idle_seconds"),
         run_id="{{ ti.xcom_pull('start-run')['run_id'] }}",
-        namespace=setting("namespace"),
-        conn_id=setting("conn_id"),
+        namespace=parameter("namespace"),
+        conn_id=parameter("conn_id"),
         **every_task(),
     )
     pick = PickTrialOperator(
@@ -101,11 +97,11 @@ with DAG(
         trigger_rule=TriggerRule.ALL_DONE,
         outcomes="{{ ti.xcom_pull('train', key='outcome') }}",
         trials="{{ ti.xcom_pull('plan-trials') }}",
-        metric=setting("metric"),
-        greater_is_better=setting("greater_is_better"),
-        **workspace_settings(setting),
+        metric=parameter("metric"),
+        greater_is_better=parameter("greater_is_better"),
+        **workspace_settings(parameter),
     )
     plan = dag.get_task("plan-trials")
     chain.start >> [chain.dataset, chain.model] >> plan
     plan >> stop
-    [chain.training, stop] >> pick >> chain.export >> chain.evaluation >> promotion(setting)
+    [chain.training, stop] >> pick >> chain.export >> chain.evaluation >> promotion(parameter)

@@ -8,7 +8,7 @@ from trainwright.operators.errors import fail_fast
 from trainwright.operators.hook import TrainwrightHook
 from trainwright.operators.reporting.asset_events import describe_outlets
 from trainwright.operators.reporting.lineage import ExportLineage
-from trainwright.operators.reporting.links import CheckpointLink, show_checkpoint_link
+from trainwright.operators.reporting.links import CheckpointLink, begin_links, show_checkpoint_link
 from trainwright.operators.values.rendered_values import parse_flag, parse_number
 from trainwright.operators.workspace_operator import WorkspaceOperator
 
@@ -79,6 +79,7 @@ class ExportCheckpointOperator(ExportLineage, WorkspaceOperator):
         from trainwright.jobs.state.run_folder import run_folder
         from trainwright.steps.export_beside import export_beside
 
+        begin_links(self)
         self.check_places(export_uri=self.export_uri)
         run = self.run_arguments(context)
         if (trial := int(self.trial_index)) >= 0:

@@ -18,6 +18,7 @@ from trainwright.operators.jobs.job_outcome import BACKSTOP_SECONDS, WaitsForTra
 from trainwright.operators.jobs.job_reference import JobReference
 from trainwright.operators.reporting.job_report import report_end, report_submitted
 from trainwright.operators.reporting.lineage import TrainJobLineage
+from trainwright.operators.reporting.links import begin_links
 from trainwright.operators.tracked_task import check_tracking, tracked
 from trainwright.operators.trigger import LOG_POLL_INTERVAL_SECONDS, MIN_DEFER_SECONDS, TrainJobTrigger
 from trainwright.operators.values.airflow_api import conf
@@ -215,6 +216,7 @@ class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
         from trainwright.jobs.wait.stop_event import stop_on_signals
         from trainwright.operators.values.allowed_places import check_places
 
+        begin_links(self)
         check_places((self.conn_id, self.store_conn_id, self.hub_conn_id), **{name: getattr(self, name) for name in PLACES})
         check_tracking(self)
         request, identity = self.request(), task_identity(context, self.run_id)

@@ -18,7 +18,7 @@ from trainwright.operators.jobs.job_outcome import BACKSTOP_SECONDS, WaitsForTra
 from trainwright.operators.jobs.job_reference import JobReference
 from trainwright.operators.jobs.named_job_trigger import WAITING, NamedTrainJobTrigger, missing_job
 from trainwright.operators.reporting.job_report import report_end
-from trainwright.operators.reporting.links import LogsLink, TrainJobLink, show_job_links
+from trainwright.operators.reporting.links import LogsLink, TrainJobLink, begin_links, show_job_links
 from trainwright.operators.trigger import LOG_POLL_INTERVAL_SECONDS, MIN_DEFER_SECONDS, TrainJobTrigger
 from trainwright.operators.values.airflow_api import AirflowFailException, AirflowSensorTimeout, AirflowSkipException, conf
 from trainwright.operators.values.task_state import TaskId
@@ -85,6 +85,7 @@ class TrainJobSensor(WaitsForTrainJob, BaseSensorOperator):
     def execute(self, context: Any) -> Any:
         if not self.deferrable and self.reschedule:
             return super().execute(context)
+        begin_links(self)
         with self._skip_softly():
             cluster, trainjob = self._read_job()
             show_job_links(self, context, trainjob["metadata"])

@@ -22,6 +22,7 @@ from trainwright.jobs.state.label_values import label_value
 from trainwright.jobs.state.pods import pods_of
 
 CLAIM = "here"
+TRAINJOB_URL = "https://dashboard.example.com/{namespace}/{name}"
 WAITING, ENDED = ("running", "deferred"), ("success", "failed")
 
 
@@ -150,7 +151,9 @@ def running_scene(folder: Path, dags: str, known: tuple[str, ...]) -> Iterator[S
         (folder / "outage").mkdir()
         with Outage(folder / "outage", plane._home.kubeconfig, 1, None) as outage:
             connections = {
-                f"AIRFLOW_CONN_{name}": orjson.dumps({"conn_type": "trainwright", "extra": {"kubeconfig": str(path)}}).decode()
+                f"AIRFLOW_CONN_{name}": orjson.dumps(
+                    {"conn_type": "trainwright", "extra": {"kubeconfig": str(path), "trainjob_url": TRAINJOB_URL}}
+                ).decode()
                 for name, path in (("CLUSTER", plane._home.kubeconfig), ("FLAKY", outage.kubeconfig))
             }
             with running_airflow(folder / "airflow", folder_of_dags, connections) as airflow:

@@ -31,8 +31,8 @@ class _StoredLink(BaseOperatorLink):
     def get_link(self, operator: Any, *, ti_key: Any) -> str:
         """The URL, or empty: from the operator in the worker that knows it, else from the XCom of an earlier one."""
         shown = vars(operator).get("_shown_links") or {}
-        if self.key in shown:
-            return str(shown[self.key])
+        if self.key in shown or vars(operator).get("_begins"):
+            return str(shown.get(self.key, ""))
         from airflow.sdk.execution_time.xcom import XCom
 
         return str(XCom.get_value(ti_key=ti_key, key=self.xcom_key) or "")
@@ -54,6 +54,11 @@ class CheckpointLink(_StoredLink):
     """The export in the console of its store."""
 
     key, title = "checkpoint_link", "Checkpoint"
+
+
+def begin_links(operator: Any) -> None:
+    """Say that this worker begins the task: what it does not show is not there, and need not be asked for."""
+    vars(operator)["_begins"] = True
 
 
 def show_job_links(operator: Any, context: Any, metadata: dict[str, Any]) -> None:

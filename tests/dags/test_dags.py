@@ -201,10 +201,39 @@ def test_a_dag_has_the_parameters_of_its_pipeline_with_the_same_defaults(module:
 
 
 def test_the_full_pipeline_chains_a_tool_for_each_part() -> None:
+    from trainwright.example_dags.form import parameter
+
     dag = dag_of("full_pipeline")
     order = [task.task_id for task in dag.topological_sort()]
     chain = ["start-run", "pull-dvc-data", "preprocess-dataset", "initialize-dataset", "train", "export-checkpoint", "evaluate"]
     assert [name for name in order if name in chain] == chain
     assert dag.get_task("promote").upstream_task_ids == {"whether-to-promote"}
     assert dag.get_task("register").upstream_task_ids == {"whether-to-register"}
-    assert dag.get_task("train").tracking == "{{ params.tracking }}"
+    assert dag.get_task("train").tracking == parameter("tracking")
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_a_run_can_be_started_from_the_form_with_what_it_needs(module: str) -> None:
+    """The form takes texts for required unless they may be null."""
+    dag = dag_of(module)
+    texts = [name for name in dag.params if "string" in dag.params.get_param(name).schema.get("type", "string")]
+    required = {
+        name for name in texts if "null" not in dag.params.get_param(name).schema.get("type", "string") and not dag.params[name]
+    }
+    needed = {
+        "finetune": {"dataset_uri", "model_uri", "export_uri"},
+        "sweep": {"dataset_uri", "model_uri", "export_uri"},
+        "full_pipeline": {"model_uri", "export_uri"},
+    }
+    assert required == needed.get(module, set())
+
+
+@pytest.mark.parametrize("module", ["finetune", "sweep", "full_pipeline", "scheduled_retraining"])
+def test_what_was_left_empty_in_the_form_is_an_empty_text(module: str) -> None:
+    dag = dag_of(module)
+    left = {name for name in dag.params if "null" in (dag.params.get_param(name).schema.get("type") or ())}
+    params = {name: None if name in left else dag.params[name] for name in dag.params}
+    start = copy.copy(dag.get_task("start-run"))
+    context = {"params": params, "var": SimpleNamespace(json={}), "ti": None}
+    start.render_template_fields(context, dag.get_template_env())
+    assert (start.workspace_path, start.run_id, start.conn_id, start.num_nodes) == ("", "", "", 0)

@@ -116,6 +116,23 @@ def test_without_templates_or_a_connection_there_are_no_links(
         assert [stored(link, task, {}, monkeypatch) for link in task.operator_extra_links] == ["", "", ""]
 
 
+def test_a_task_that_fails_before_it_has_a_job_asks_for_no_link(
+    connected: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Airflow logs an error for each XCom that it does not find."""
+    from airflow.sdk.execution_time.xcom import XCom
+
+    asked: list[str] = []
+    monkeypatch.setattr(XCom, "get_value", lambda *, ti_key, key: asked.append(key))
+    task = operator(runtime="no-such-runtime")
+    with pytest.raises(Exception, match="no-such-runtime"):
+        task.execute(context())
+    assert [link.get_link(task, ti_key=None) for link in task.operator_extra_links] == ["", "", ""]
+    assert asked == []
+    assert [link.get_link(operator(), ti_key=None) for link in task.operator_extra_links] == ["", "", ""]
+    assert len(asked) == 3, "a task that was resumed does not know what was shown before"
+
+
 def test_a_link_fails_no_task(connected: EmbeddedCluster, templates: dict[str, Any], caplog: pytest.LogCaptureFixture) -> None:
     found = context()
 

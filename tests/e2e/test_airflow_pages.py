@@ -1,0 +1,173 @@
+"""What a user of Airflow's web interface sees: the form of a DAG, the form of a connection, and the links of a deferred task.
+
+TRAINWRIGHT_SCREENSHOTS names a folder for pictures of these pages.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow_scene import Scene, running_scene
+from waiting import eventually
+
+from trainwright.api.objects import name_of
+
+webdriver = pytest.importorskip("selenium.webdriver", reason="needs selenium, which the extra `dev` installs")
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
+DAGS = """
+from airflow.sdk import DAG
+from trainwright.example_dags.finetune import dag as finetune
+from trainwright.operators import TrainJobOperator
+
+with DAG("linked", schedule=None, catchup=False) as linked:
+    TrainJobOperator(
+        task_id="train", runtime="wait-for-a-file", deferrable=True, min_defer_seconds=5, conn_id="cluster", log_poll_interval=2
+    )
+"""
+QUIET = (
+    "--headless=new",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--window-size=1600,2000",
+)
+
+
+@pytest.fixture(scope="module")
+def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+    if CHROMIUM is None or DRIVER is None:
+        pytest.skip("needs chromium and chromedriver: apt-get install chromium chromium-driver")
+    with running_scene(tmp_path_factory.mktemp("airflow"), DAGS, ("trainwright_finetune", "linked")) as running:
+        yield running
+
+
+class Pages:
+    """A browser on the interface."""
+
+    def __init__(self, driver: Any, url: str):
+        self._driver, self._url = driver, url
+
+    def open(self, path: str) -> None:
+        self._driver.get(f"{self._url}/{path}")
+
+    def text(self) -> str:
+        return str(self._driver.execute_script("return document.body.innerText"))
+
+    def wait_for(self, *words: str) -> None:
+        try:
+            eventually(lambda: all(word in self.text() for word in words), 60, f"{words} on the page")
+        except AssertionError:
+            self.picture("failed")
+            raise
+
+    def click(self, word: str) -> None:
+        """Click on the first button or link with this text."""
+        script = (
+            "const found = [...document.querySelectorAll('button, a, [role=button], [role=tab], [role=menuitem], summary')]"
+            ".find(each => each.innerText.trim().startsWith(arguments[0]) || each.getAttribute('aria-label') === arguments[0]);"
+            "if (found) found.click(); return Boolean(found);"
+        )
+        eventually(lambda: self._driver.execute_script(script, word), 60, f"a button {word!r}")
+
+    def expand(self, word: str, content: str) -> None:
+        """Expand a part of the page, which may close again while more of it is loaded."""
+        script = (
+            "for (const each of document.querySelectorAll('button[aria-expanded=false]'))"
+            " if (each.innerText.trim() === arguments[0]) each.click()"
+        )
+
+        def is_expanded() -> bool:
+            self._driver.execute_script(script, word)
+            return content in self.text()
+
+        eventually(is_expanded, 60, f"{content!r} in {word!r}")
+
+    def fill(self, identifier: str, text: str) -> None:
+        """Type a text into the field with this id."""
+        from selenium.webdriver.common.by import By
+
+        self._driver.find_element(By.ID, identifier).send_keys(text)
+
+    def submit(self, word: str) -> None:
+        """Click on the button of the dialog, as soon as it may be clicked on."""
+        script = (
+            "const found = [...document.querySelectorAll('[role=dialog] button')]"
+            ".find(each => each.innerText.trim() === arguments[0] && !each.disabled); if (found) found.click(); return Boolean(found);"
+        )
+        eventually(lambda: self._driver.execute_script(script, word), 30, f"the button {word!r} of the dialog")
+
+    def choose(self, word: str) -> None:
+        """Choose from the list of the dialog."""
+        from selenium.webdriver.common.by import By
+        from selenium.webdriver.common.keys import Keys
+
+        self._driver.find_element(By.CSS_SELECTOR, "[role=dialog] input[role=combobox]").send_keys(word, Keys.ENTER)
+
+    def links(self) -> list[str]:
+        return list(self._driver.execute_script("return [...document.querySelectorAll('a')].map(each => each.href)"))
+
+    def picture(self, name: str) -> None:
+        if folder := os.environ.get("TRAINWRIGHT_SCREENSHOTS"):
+            Path(folder).mkdir(parents=True, exist_ok=True)
+            self._driver.save_screenshot(str(Path(folder, f"{name}.png")))
+
+
+@pytest.fixture
+def pages(scene: Scene, tmp_path: Path) -> Iterator[Pages]:
+    options = webdriver.ChromeOptions()
+    options.binary_location = CHROMIUM
+    for argument in (*QUIET, f"--user-data-dir={tmp_path}"):
+        options.add_argument(argument)
+    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(executable_path=DRIVER))
+    try:
+        yield Pages(driver, scene.airflow.url)
+    finally:
+        driver.quit()
+
+
+def test_a_run_is_started_from_the_form_with_what_it_needs(scene: Scene, pages: Pages) -> None:
+    pages.open("dags/trainwright_finetune")
+    pages.click("Trigger")
+    pages.wait_for("dataset_uri", "workspace_path")
+    for name, value in (("dataset_uri", "hf://org/data"), ("model_uri", "hf://org/model"), ("export_uri", "file:///exports")):
+        pages.fill(f"element_{name}", value)
+    pages.picture("trigger-form")
+    pages.submit("Trigger")
+    runs = eventually(lambda: scene.airflow.call("GET", "dags/trainwright_finetune/dagRuns")["dag_runs"], 30, "a run")
+    assert (runs[0]["conf"]["dataset_uri"], runs[0]["conf"]["workspace"]) == ("hf://org/data", "workspace")
+
+
+def test_the_links_of_a_deferred_task(scene: Scene, pages: Pages) -> None:
+    job = scene.begin("linked", "shown")
+    pages.open("dags/linked/runs/shown/tasks/train/details")
+    expected = f"https://dashboard.example.com/default/{name_of(job)}"
+    eventually(lambda: expected in pages.links(), 60, "the link to the TrainJob")
+    pages.picture("links")
+    assert scene.airflow.task("linked", "shown")["state"] == "deferred"
+    scene.finish("linked", "shown", tries=1)
+
+
+def test_the_form_of_a_connection_has_the_fields_of_the_provider(pages: Pages) -> None:
+    pages.open("connections")
+    pages.click("Add Connection")
+    pages.wait_for("Select Connection Type")
+    pages.choose("trainwright")
+    pages.expand("Extra Fields", "Path of a kubeconfig")
+    pages.wait_for("Path of a kubeconfig", "Namespace")
+    pages.picture("connection-form")
+
+
+def test_the_provider_is_listed(pages: Pages) -> None:
+    pages.open("providers")
+    pages.wait_for("trainwright")
+    pages.picture("providers")
