@@ -79,18 +79,14 @@ class Pages:
         )
         eventually(lambda: self._driver.execute_script(script, word), 60, f"a button {word!r}")
 
-    def expand(self, word: str, content: str) -> None:
-        """Expand a part of the page, which may close again while more of it is loaded."""
-        script = (
-            "for (const each of document.querySelectorAll('button[aria-expanded=false]'))"
-            " if (each.innerText.trim() === arguments[0]) each.click()"
-        )
+    def expand(self, word: str) -> None:
+        """Expand a part of the page."""
+        from selenium.webdriver.common.by import By
 
-        def is_expanded() -> bool:
-            self._driver.execute_script(script, word)
-            return content in self.text()
-
-        eventually(is_expanded, 60, f"{content!r} in {word!r}")
+        path = f"//button[@aria-expanded][normalize-space(.)='{word}']"
+        (part,) = eventually(lambda: self._driver.find_elements(By.XPATH, path), 30, f"a part {word!r}")
+        part.click()
+        eventually(lambda: part.get_attribute("aria-expanded") == "true", 10, f"{word!r} to be expanded")
 
     def fill(self, identifier: str, text: str) -> None:
         """Type a text into the field with this id."""
@@ -162,7 +158,7 @@ def test_the_form_of_a_connection_has_the_fields_of_the_provider(pages: Pages) -
     pages.click("Add Connection")
     pages.wait_for("Select Connection Type")
     pages.choose("trainwright")
-    pages.expand("Extra Fields", "Path of a kubeconfig")
+    pages.expand("Extra Fields")
     pages.wait_for("Path of a kubeconfig", "Namespace")
     pages.picture("connection-form")
 
