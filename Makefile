@@ -60,7 +60,7 @@ airflow-matrix: .venv/.ready-dev
 
 # Fault and property tests with many more cases; not part of CI.
 chaos: .venv/.ready-dev
-	TRAINWRIGHT_CHAOS=1 $(PY) -m pytest -m slow -k "kill or fault" --timeout 3600 $(ARGS)
+	TRAINWRIGHT_CHAOS=1 $(PY) -m pytest -m slow -k "kill or fault or interrupted or whole_chain" --timeout 3600 $(ARGS)
 
 fuzz: .venv/.ready-dev
 	HYPOTHESIS_PROFILE=fuzz $(PY) -m pytest -m "not slow" -k "property" --timeout 3600 $(ARGS)

@@ -239,7 +239,7 @@ def test_a_queue_timeout_stops_the_job(scene: Scene, where: str, number: int) ->
     scene.stopped(run, jobs=0)  # a queue would admit a suspended one
 
 
-@BOTH
+@pytest.mark.parametrize("where", ["in_worker", "deferred"] if ROUNDS > 1 else ["deferred"])
 def test_an_api_server_that_is_gone_for_half_a_minute(scene: Scene, where: str, number: int) -> None:
     """Its watch ends, and the next one is of a version that the server may have forgotten."""
     dag, run = f"flaky_{where}", f"flaky-{where}-{number}"

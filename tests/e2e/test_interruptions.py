@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from quickstart_command import command, processes_of, run, start
+from rounds import IS_LONG
 from waiting import eventually
 
 from trainwright.controlplane.home import Home
@@ -25,7 +26,7 @@ def node_logs(runs: Path) -> str:
     return "".join(path.read_text("utf-8") for path in (runs / ".home/node/pods").glob("*/containers/resume-point/*/log"))
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM] if IS_LONG else [signal.SIGINT])
 def test_an_interrupted_run_stops_within_ten_seconds_and_goes_on_from_its_checkpoint(runs: Path, number: signal.Signals) -> None:
     name = f"interrupted-{number.name.lower()}"
     arguments = command(runs, "--name", name, steps=400)

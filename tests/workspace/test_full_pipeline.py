@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 from local_pipeline import run_pipeline
+from rounds import IS_LONG
 from runs_cluster import Runs, running
 
 pytest.importorskip("trl")
@@ -47,7 +48,7 @@ def run_dag(runs: Runs, name: str, root: str, parameters: dict[str, Any]) -> tup
     return done.returncode, f"{done.stdout}\n{done.stderr}"
 
 
-@pytest.mark.parametrize("run", [run_pipeline, run_dag], ids=["kfp", "airflow"])
+@pytest.mark.parametrize("run", [run_pipeline, run_dag] if IS_LONG else [run_pipeline])
 def test_the_whole_chain_from_versioned_data_to_a_registered_model(tmp_path: Path, run: Callable[..., tuple[int, str]]) -> None:
     try:
         for name, requirements in {**TRACKING, "dvc": dvc_requirements(), "ray": ray_requirements()}.items():
