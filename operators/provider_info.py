@@ -63,7 +63,10 @@ def get_provider_info() -> dict[str, Any]:
                     "context": {"label": "Context of the kubeconfig", "schema": {"type": ["string", "null"]}},
                     "namespace": {"label": "Namespace", "schema": {"type": ["string", "null"]}},
                     "in_cluster": {"label": "Only the pod's service account", "schema": {"type": ["boolean", "null"]}},
-                    "submission_mode": {"label": "Submission mode: auto, trainjob, jobset or embedded", "schema": {"type": ["string", "null"]}},
+                    "submission_mode": {
+                        "label": "Mode: auto, trainjob, jobset or embedded",
+                        "schema": {"type": ["string", "null"]},
+                    },
                     "allowed_places": {"label": "Allowed places (prefixes with commas)", "schema": {"type": ["string", "null"]}},
                     "trainjob_url": {"label": "Link to a TrainJob", "schema": {"type": ["string", "null"]}},
                     "logs_url": {"label": "Link to the logs of a TrainJob", "schema": {"type": ["string", "null"]}},
