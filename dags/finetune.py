@@ -19,5 +19,4 @@ with DAG(
     render_template_as_native_obj=True,
     tags=["trainwright"],
 ) as dag:
-    chain = training_chain(parameter)
-    chain.start >> [chain.dataset, chain.model] >> chain.training >> chain.export >> chain.evaluation
+    training_chain(parameter).in_order()

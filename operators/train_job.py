@@ -5,8 +5,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import asdict
-from datetime import timedelta
 from functools import partial
 from typing import Any, NoReturn
 
@@ -14,19 +12,18 @@ from airflow.sdk import BaseOperator
 
 from trainwright.operators import cancellation
 from trainwright.operators.errors import fail_fast
-from trainwright.operators.jobs.job_outcome import BACKSTOP_SECONDS, WaitsForTrainJob
+from trainwright.operators.jobs.job_outcome import WaitsForTrainJob
 from trainwright.operators.jobs.job_reference import JobReference
 from trainwright.operators.reporting.job_report import report_end, report_submitted
 from trainwright.operators.reporting.lineage import TrainJobLineage
 from trainwright.operators.reporting.links import begin_links
 from trainwright.operators.tracked_task import check_tracking, tracked
-from trainwright.operators.trigger import LOG_POLL_INTERVAL_SECONDS, MIN_DEFER_SECONDS, TrainJobTrigger
+from trainwright.operators.trigger import LOG_POLL_INTERVAL_SECONDS, MIN_DEFER_SECONDS
 from trainwright.operators.values.airflow_api import conf
 from trainwright.operators.values.credentials import step_credentials
 from trainwright.operators.values.literal_secrets import reject_literal_secrets
 from trainwright.operators.values.settings import OWN_TEMPLATED, PLACES, SETTINGS, TEMPLATED
 from trainwright.operators.values.task_identity import earlier_identities, task_identity
-from trainwright.operators.values.task_state import TaskId
 
 
 class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
@@ -333,32 +330,11 @@ class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
 
     def _defer(self, context: Any, trainjob: dict[str, Any], until: float | None, mode: str) -> NoReturn:
         """`until` is the end of the task's execution_timeout, in seconds since the epoch. Raises TaskDeferred."""
-        from trainwright.jobs.wait.step import deadlines_of, waiter_options_of
+        from trainwright.jobs.wait.step import waiter_options_of
 
-        left = until - time.time() if until is not None else None
-        metadata, request = trainjob["metadata"], self.request()
-        self.defer(
-            trigger=TrainJobTrigger(
-                conn_id=self.conn_id or None,
-                namespace=metadata["namespace"],
-                name=metadata["name"],
-                uid=metadata["uid"],
-                task=TaskId.of(context).as_dict(),
-                on_cancel=self.on_cancel,
-                deadlines=asdict(deadlines_of(request)),
-                until=until,
-                min_defer_seconds=self.min_defer_seconds,
-                submission_mode=str(mode),
-                logs=request.logs,
-                log_bytes=request.log_bytes,
-                log_poll_interval=self.log_poll_interval,
-                fail_if_stuck=request.fail_if_stuck,
-                lost_node_timeout_seconds=request.lost_node_timeout_seconds,
-                lease_seconds=waiter_options_of(request, suspends_at_once=False).lease_seconds,
-            ),
-            method_name="execute_complete",
-            timeout=timedelta(seconds=max(left, 0) + self.min_defer_seconds + BACKSTOP_SECONDS) if left is not None else None,
-        )
+        request = self.request()
+        lease_seconds = waiter_options_of(request, suspends_at_once=False).lease_seconds
+        self._wait_in_triggerer(context, trainjob, request, until=until, mode=mode, lease_seconds=lease_seconds)
 
     def request(self) -> Any:
         """The settings as a validated `trainwright.jobs.TrainRequest`. Raises pydantic's ValidationError, LiteralSecret."""

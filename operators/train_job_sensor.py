@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -14,14 +14,13 @@ from airflow.triggers.base import StartTriggerArgs
 
 from trainwright.operators import cancellation
 from trainwright.operators.errors import fail_fast
-from trainwright.operators.jobs.job_outcome import BACKSTOP_SECONDS, WaitsForTrainJob
+from trainwright.operators.jobs.job_outcome import WaitsForTrainJob
 from trainwright.operators.jobs.job_reference import JobReference
 from trainwright.operators.jobs.named_job_trigger import WAITING, NamedTrainJobTrigger, missing_job
 from trainwright.operators.reporting.job_report import report_end
 from trainwright.operators.reporting.links import LogsLink, TrainJobLink, begin_links, show_job_links
-from trainwright.operators.trigger import LOG_POLL_INTERVAL_SECONDS, MIN_DEFER_SECONDS, TrainJobTrigger
+from trainwright.operators.trigger import LOG_POLL_INTERVAL_SECONDS, MIN_DEFER_SECONDS
 from trainwright.operators.values.airflow_api import AirflowFailException, AirflowSensorTimeout, AirflowSkipException, conf
-from trainwright.operators.values.task_state import TaskId
 
 
 class TrainJobSensor(WaitsForTrainJob, BaseSensorOperator):
@@ -123,36 +122,16 @@ class TrainJobSensor(WaitsForTrainJob, BaseSensorOperator):
         """The result of a job that has already succeeded. Raises the failure of one that has failed; else TaskDeferred."""
         from trainwright.jobs import Phase, phase_of
         from trainwright.jobs.diagnosis.failure_class import failure_of
-        from trainwright.jobs.wait.step import deadlines_of
         from trainwright.submission.jobs_client import JobsClient
 
-        phase, options, metadata = phase_of(trainjob), self._options(), trainjob["metadata"]
+        phase = phase_of(trainjob)
         seconds = min(self.timeout, self.execution_timeout.total_seconds() if self.execution_timeout else self.timeout)
         if phase is Phase.Succeeded:
             return self._result(context, cluster, trainjob)
         if phase is Phase.Failed:
             raise failure_of(cluster, trainjob)
-        self.defer(
-            trigger=TrainJobTrigger(
-                conn_id=self.conn_id or None,
-                namespace=metadata["namespace"],
-                name=metadata["name"],
-                uid=metadata["uid"],
-                task=TaskId.of(context).as_dict(),
-                on_cancel=self.on_cancel,
-                deadlines=asdict(deadlines_of(options)),
-                until=time.time() + seconds,
-                min_defer_seconds=self.min_defer_seconds,
-                submission_mode=str(JobsClient.of(cluster).mode),
-                logs=options.logs,
-                log_bytes=options.log_bytes,
-                log_poll_interval=self.log_poll_interval,
-                fail_if_stuck=options.fail_if_stuck,
-                lost_node_timeout_seconds=options.lost_node_timeout_seconds,
-            ),
-            method_name="execute_complete",
-            timeout=timedelta(seconds=seconds + self.min_defer_seconds + BACKSTOP_SECONDS),
-        )
+        mode = str(JobsClient.of(cluster).mode)
+        self._wait_in_triggerer(context, trainjob, self._options(), until=time.time() + seconds, mode=mode)
 
     def _wait_in_worker(self, context: Any, cluster: Any, trainjob: dict[str, Any]) -> Any:
         from trainwright.jobs import LogStreamOptions, TrainJobDeadline

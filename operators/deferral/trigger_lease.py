@@ -11,8 +11,6 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-_RENEWALS = 4
-"""How often a lease is renewed before it expires."""
 _RETRY_SECONDS = 15.0
 _pool = ThreadPoolExecutor(4, thread_name_prefix="trigger-lease")
 
@@ -20,14 +18,16 @@ _pool = ThreadPoolExecutor(4, thread_name_prefix="trigger-lease")
 class TriggerLease:
     """The lease of one trigger, on the triggerer's event loop; `seconds` is its length, 0 for none."""
 
-    __slots__ = ("_due", "_seconds", "_trigger")
+    __slots__ = ("_due", "_interval", "_seconds", "_trigger")
 
     def __init__(self, trigger: Any, seconds: int):
         from trainwright.api.waiter_lease import lease_seconds
+        from trainwright.jobs.wait.waiter import RENEWALS
 
         self._trigger, self._seconds = trigger, lease_seconds(seconds)
+        self._interval = self._seconds / RENEWALS
         # A triggerer that starts takes many triggers at once; the task's own lease, if it had one, has run for a moment only.
-        self._due = time.monotonic() + random.uniform(0, min(self._seconds / _RENEWALS, _RETRY_SECONDS))
+        self._due = time.monotonic() + random.uniform(0, min(self._interval, _RETRY_SECONDS))
 
     def seconds_left(self) -> float:
         """Seconds until the next renewal; infinite without a lease."""
@@ -44,7 +44,7 @@ class TriggerLease:
 
         if not self._seconds or time.monotonic() < self._due or is_finished(trainjob):
             return
-        pause = self._seconds / _RENEWALS * random.uniform(0.8, 1.0)
+        pause = self._interval * random.uniform(0.8, 1.0)
         try:
             await asyncio.get_running_loop().run_in_executor(_pool, renew_lease, cluster, trainjob, self._seconds)
         except ApiError as error:

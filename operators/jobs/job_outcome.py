@@ -6,8 +6,11 @@ gone, so nothing here depends on what `execute` has set.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow.sdk import BaseOperatorLink
 from airflow.sdk.bases.operator import TRIGGER_FAIL_REPR, TriggerFailureReason
@@ -17,6 +20,8 @@ from trainwright.operators.errors import fail_fast
 from trainwright.operators.hook import TrainwrightHook
 from trainwright.operators.reporting.job_report import report_end, report_result
 from trainwright.operators.reporting.links import CheckpointLink, LogsLink, TrainJobLink, show_job_links
+from trainwright.operators.trigger import TrainJobTrigger
+from trainwright.operators.values.task_state import TaskId
 
 if TYPE_CHECKING:
     from airflow.sdk import BaseOperator as _Operator
@@ -34,6 +39,8 @@ class WaitsForTrainJob(_Operator):
     conn_id: str | None
     submission_mode: str
     on_cancel: str
+    min_defer_seconds: float
+    log_poll_interval: float
     operator_extra_links: Collection[BaseOperatorLink] = (TrainJobLink(), LogsLink(), CheckpointLink())
 
     @fail_fast()
@@ -148,6 +155,39 @@ class WaitsForTrainJob(_Operator):
     def _folder(self, context: Any) -> str:
         """The run's folder on its workspace, as far as it is known without reading the job; else empty."""
         raise NotImplementedError
+
+    def _wait_in_triggerer(
+        self, context: Any, trainjob: dict[str, Any], request: Any, *, until: float | None, mode: str, lease_seconds: int = 0
+    ) -> NoReturn:
+        """Defer until the job has ended, or until `until`, in seconds since the epoch. `request` says how to wait.
+
+        Raises TaskDeferred.
+        """
+        from trainwright.jobs.wait.step import deadlines_of
+
+        left, metadata = until - time.time() if until is not None else None, trainjob["metadata"]
+        self.defer(
+            trigger=TrainJobTrigger(
+                conn_id=self.conn_id or None,
+                namespace=metadata["namespace"],
+                name=metadata["name"],
+                uid=metadata["uid"],
+                task=TaskId.of(context).as_dict(),
+                on_cancel=self.on_cancel,
+                deadlines=asdict(deadlines_of(request)),
+                until=until,
+                min_defer_seconds=self.min_defer_seconds,
+                submission_mode=str(mode),
+                logs=request.logs,
+                log_bytes=request.log_bytes,
+                log_poll_interval=self.log_poll_interval,
+                fail_if_stuck=request.fail_if_stuck,
+                lost_node_timeout_seconds=request.lost_node_timeout_seconds,
+                lease_seconds=lease_seconds,
+            ),
+            method_name="execute_complete",
+            timeout=timedelta(seconds=max(left, 0) + self.min_defer_seconds + BACKSTOP_SECONDS) if left is not None else None,
+        )
 
     def _cluster(self, mode: str = "") -> Any:
         return TrainwrightHook(self.conn_id, mode or self.submission_mode).get_conn()

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from rounds import IS_LONG
 from s3_server import S3Server
 
 from trainwright.checkpoints import CheckpointError, NoCheckpoint, restore_checkpoint, verify_export
@@ -19,7 +20,7 @@ from trainwright.storage.errors import StorageError
 from trainwright.storage.uri import StorageUri
 
 pytestmark = pytest.mark.slow
-KILLS = 500 if os.environ.get("TRAINWRIGHT_CHAOS") else 30
+KILLS = 500 if IS_LONG else 30
 EXPORTS = """
 import sys
 from pathlib import Path

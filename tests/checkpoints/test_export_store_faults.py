@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from checkpoint_files import torch_file
 from faulty_store import FAULTS, FaultyStore, faulty_store, once, schedule
+from rounds import IS_LONG
 from s3_server import S3Server
 from waiting import eventually
 
@@ -29,7 +30,7 @@ from trainwright.storage.objects import connection as object_connection
 
 pytestmark = pytest.mark.medium
 LARGE = os.urandom(14 * 1024 * 1024)
-SCHEDULES = 2000 if os.environ.get("TRAINWRIGHT_CHAOS") else 40
+SCHEDULES = 2000 if IS_LONG else 40
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from rounds import IS_LONG
 from typer.testing import CliRunner
 from waiting import eventually
 
@@ -33,7 +34,7 @@ from trainwright.jobs.state.pods import pods_of
 from trainwright.jobs.state.progress import progress_of
 
 pytestmark = pytest.mark.medium
-KILLS = 100 if os.environ.get("TRAINWRIGHT_CHAOS") else 12
+KILLS = 100 if IS_LONG else 12
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from faults_plane import Faulted, jobs_of
 from faulty_api import FAULTS, FaultyApi
+from rounds import IS_LONG
 from waiting import eventually
 
 from trainwright.api import names
@@ -32,7 +33,7 @@ from trainwright.submission.jobset_mode import JobSetCluster
 
 pytestmark = pytest.mark.slow
 ALONE = "TRAINWRIGHT_FAULT_SEED"
-SCHEDULES = int(os.environ.get("TRAINWRIGHT_FAULT_SCHEDULES") or (1000 if os.environ.get("TRAINWRIGHT_CHAOS") else 40))
+SCHEDULES = int(os.environ.get("TRAINWRIGHT_FAULT_SCHEDULES") or (1000 if IS_LONG else 40))
 SECONDS = 60
 NO_LONGER = Deadlines(queue=SECONDS, start=SECONDS, run=SECONDS)
 AT_ONCE = 4

@@ -5,7 +5,6 @@ A step has up to a second between its signal and its end; what it does not get d
 
 from __future__ import annotations
 
-import os
 import random
 import threading
 import time
@@ -18,6 +17,7 @@ from typing import Any
 import pytest
 from backend import Backend, PipelineRun, RetryPolicy, RunningStep
 from faulty_api import FaultyApi
+from rounds import IS_LONG
 from step_cluster import FULL_QUEUE, INITIALIZING, TRAINING, StepCluster
 from waiting import eventually
 
@@ -32,7 +32,7 @@ from trainwright.jobs import Identity
 from trainwright.storage import open_store
 from trainwright.storage.uri import StorageUri
 
-REPETITIONS = 20 if os.environ.get("TRAINWRIGHT_CHAOS") else 1
+REPETITIONS = 20 if IS_LONG else 1
 MAX_DELAY_SECONDS = 1.0
 EXPORT_SECONDS = 0.5
 """As long as the export of the checkpoint takes, or longer."""

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rounds import IS_LONG
 from waiting import eventually
 
 from trainwright.tools import BadToolInput, ToolFailed, ToolTimeout
@@ -203,7 +204,7 @@ UNUSABLE: list[tuple[str | bytes, dict[str, Any], str]] = [
     ("", {}, "no row is left of 0"),
     ('{"text": ""}\n', {}, "no row is left of 1: 1 empty"),
 ]
-CASES = UNUSABLE if os.environ.get("TRAINWRIGHT_CHAOS") else UNUSABLE[::3]
+CASES = UNUSABLE if IS_LONG else UNUSABLE[::3]
 """Each starts Ray, for six seconds."""
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import signal
 import sqlite3
@@ -15,13 +14,14 @@ from pathlib import Path
 import orjson
 import pytest
 from hostile import Ask, InProcess
+from rounds import IS_LONG
 from writer import THREADS
 
 from trainwright.api.kinds import CONFIG_MAP
 from trainwright.controlplane.apiserver.storage.store import Store
 from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer
 
-KILLS = 1000 if os.environ.get("TRAINWRIGHT_CHAOS") else 50
+KILLS = 1000 if IS_LONG else 50
 WRITER = Path(__file__).with_name("writer.py")
 
 

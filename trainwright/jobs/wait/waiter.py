@@ -27,7 +27,7 @@ from trainwright.submission.mode import Mode
 _REQUEST_SECONDS = 10.0
 _WARM_SECONDS = 30.0
 """An idle connection is used at least that often: servers and load balancers close it after a minute or more."""
-_RENEWALS = 4
+RENEWALS = 4
 """How often a lease is renewed before it expires."""
 log = logging.getLogger(__name__)
 
@@ -93,10 +93,10 @@ class Waiter:
 
     def _keep(self) -> None:
         """Renew the lease, and use the connection often enough that it stays open."""
-        pause = min(_WARM_SECONDS, self._lease_seconds / _RENEWALS) if self._lease_seconds else _WARM_SECONDS
+        pause = min(_WARM_SECONDS, self._lease_seconds / RENEWALS) if self._lease_seconds else _WARM_SECONDS
         since_renewal = float(self._lease_seconds)
         while not self._ended.is_set():
-            renews = bool(self._lease_seconds) and since_renewal >= self._lease_seconds / _RENEWALS
+            renews = bool(self._lease_seconds) and since_renewal >= self._lease_seconds / RENEWALS
             try:
                 if renews:
                     self._renew()
