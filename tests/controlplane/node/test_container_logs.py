@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import shutil
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainwright.controlplane.node import shim
+from trainwright.controlplane.node import log_entries, shim
 from trainwright.controlplane.node.container import run_of
 from trainwright.controlplane.node.container_logs import ContainerLogs
 from trainwright.controlplane.node.log_entries import Position, entries, read_blocks, segments, strip_headers, tail_position
@@ -126,6 +127,40 @@ def test_followers_go_from_file_to_file(printed: Printed, monkeypatch: pytest.Mo
             seen += strip_headers(next(blocks))
     done = True
     assert seen + strip_headers(b"".join(blocks)) == b"".join(b"line %d\n" % number for number in range(10))
+
+
+@pytest.mark.parametrize("tail", [None, 3])
+def test_a_log_may_be_removed_with_its_pod_between_two_steps_of_reading_it(
+    printed: Printed, read: Any, monkeypatch: pytest.MonkeyPatch, tail: int | None
+) -> None:
+    printed(b"line\n")
+
+    def list_then_remove(log: Path) -> list[tuple[int, Path]]:
+        found = segments(log)
+        shutil.rmtree(log.parent, ignore_errors=True)
+        return found
+
+    monkeypatch.setattr(log_entries, "segments", list_then_remove)
+    assert read(tail_lines=tail, follow=True) == b""
+
+
+@pytest.mark.parametrize("tail", [None, 10_000])
+def test_a_reader_goes_on_after_a_file_that_is_rotated_away_under_it(
+    printed: Printed, read: Any, monkeypatch: pytest.MonkeyPatch, tail: int | None
+) -> None:
+    monkeypatch.setattr(shim, "SEGMENT_BYTES", 100)
+    for number in range(4):
+        printed(b"line %d\n" % number)
+    oldest = segments(printed.path)[0][1]
+    lost = strip_headers(oldest.read_bytes())
+
+    def list_then_remove(log: Path) -> list[tuple[int, Path]]:
+        found = segments(log)
+        oldest.unlink(missing_ok=True)
+        return found
+
+    monkeypatch.setattr(log_entries, "segments", list_then_remove)
+    assert lost + read(tail_lines=tail) == b"".join(b"line %d\n" % number for number in range(4))
 
 
 def test_a_line_torn_by_a_full_disk_does_not_tear_the_next(printed: Printed, monkeypatch: pytest.MonkeyPatch) -> None:

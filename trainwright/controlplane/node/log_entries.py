@@ -40,7 +40,14 @@ class Position:
 
 
 def tail_position(log: Path, lines: int) -> Position:
-    """Return where the last `lines` lines start, without reading the whole log."""
+    """Return where the last `lines` lines start, without reading the whole log; the start of what is left if it shrinks meanwhile."""
+    try:
+        return _tail_position(log, lines)
+    except FileNotFoundError:  # rotated away, or removed with its pod
+        return Position()
+
+
+def _tail_position(log: Path, lines: int) -> Position:
     remaining: int | None = None
     for number, path in reversed(segments(log)):
         size = path.stat().st_size
@@ -71,7 +78,10 @@ def _line_ends(path: Path, start: int, size: int) -> tuple[int, list[int], bool]
 
 
 def read_blocks(log: Path, position: Position, is_over: Callable[[], bool]) -> Iterator[bytes]:
-    """Yield complete lines from `position` on, across files, until `is_over` and the log is read; `b""` while waiting."""
+    """Yield complete lines from `position` on, across files, until `is_over` and the log is read; `b""` while waiting.
+
+    Files may be removed while they are read, by rotation or with their pod: what is left of the log is read on.
+    """
     number, offset = position.number, position.offset
     rest = b""
     while True:
@@ -85,7 +95,11 @@ def read_blocks(log: Path, position: Position, is_over: Callable[[], bool]) -> I
             continue
         if later[0][0] > number:
             (number, _), offset, rest = later[0], 0, b""  # the file was rotated away before it was read
-        with open(later[0][1], "rb") as file:
+        try:
+            file = open(later[0][1], "rb")
+        except FileNotFoundError:
+            continue
+        with file:
             file.seek(offset)
             while chunk := file.read(CHUNK):
                 offset += len(chunk)
