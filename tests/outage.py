@@ -1,4 +1,4 @@
-"""An API server that answers every request with a fault for half a minute, from a moment that a test chooses."""
+"""An API server that fails from a chosen moment on: half a minute of faults for every request, or watches that have expired."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ class Outage(FaultyApi):
     def __init__(self, folder: Path, upstream: Path, seed: int, kind: str | None):
         self.kind, self._random = kind, random.Random(seed)
         self._connections: list[socket.socket] = []
+        self._expired: list[str] = []
         self.began = 0.0
         self.faults: list[tuple[float, str]] = []
         """Seconds since the beginning of the outage, and what was answered then."""
@@ -29,6 +30,19 @@ class Outage(FaultyApi):
     def begin(self) -> None:
         """Begin the outage: what is open, such as watches, ends."""
         self.began = time.monotonic()
+        self._cut()
+
+    def expire(self) -> None:
+        """End the open watches, and tell the next two that their version is too old, as an answer and as an event."""
+        self._expired = ["410", "410-event"]
+        self._cut()
+
+    @property
+    def has_expired(self) -> bool:
+        """Whether both have been told."""
+        return not self._expired
+
+    def _cut(self) -> None:
         for each in self._connections:
             with suppress(OSError):  # closed already
                 each.shutdown(socket.SHUT_RDWR)
@@ -39,6 +53,8 @@ class Outage(FaultyApi):
 
     def fault_for(self, kind: str) -> str:
         with self._lock:
+            if kind == "watch" and self._expired:
+                return self._expired.pop(0)
             if not self.began and self.kind in ("", kind):
                 self.begin()
             if not self.began or self.is_over:

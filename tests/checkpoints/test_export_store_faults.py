@@ -31,6 +31,7 @@ from trainwright.storage.objects import connection as object_connection
 pytestmark = pytest.mark.medium
 LARGE = os.urandom(14 * 1024 * 1024)
 SCHEDULES = 2000 if IS_LONG else 40
+DOWN_SECONDS = 60.0 if IS_LONG else 15.0
 
 
 @pytest.fixture
@@ -111,7 +112,7 @@ def test_a_download_that_breaks_goes_on_where_it_was(
 
 
 @pytest.mark.slow
-def test_an_outage_of_a_minute_is_waited_out(
+def test_an_outage_is_waited_out(
     faulty: FaultyStore, s3_folder: str, output: Path, tmp_path: Path, write_checkpoint: Callable[..., Path]
 ) -> None:
     write_checkpoint(5, LARGE)
@@ -121,13 +122,13 @@ def test_an_outage_of_a_minute_is_waited_out(
         if "adapter_model.safetensors" in path and not faulty.is_down and len(faulty.seen) < 10_000:
             faulty.is_down = True
             faulty.choose = choose
-            threading.Timer(60.0, lambda: setattr(faulty, "is_down", False)).start()
+            threading.Timer(DOWN_SECONDS, lambda: setattr(faulty, "is_down", False)).start()
         return ""
 
     faulty.choose = goes_down
     started = time.monotonic()
     exported = export(output, s3_folder)
-    assert time.monotonic() - started >= 60
+    assert time.monotonic() - started >= DOWN_SECONDS
     assert verify_export(exported.uri, digest=exported.digest)
 
 

@@ -250,6 +250,19 @@ def test_an_api_server_that_is_gone_for_half_a_minute(scene: Scene, where: str, 
     assert task["state"] == "success", scene.airflow.log(dag, run)
     assert scene.outage.faults
     scene.stopped(run)
+    eventually(lambda: scene.outage.is_over, 40, "the outage to end before the next scene")
+
+
+@BOTH
+def test_a_watch_that_has_expired_is_followed_by_a_new_list(scene: Scene, where: str, number: int) -> None:
+    dag, run = f"flaky_{where}", f"expired-{where}-{number}"
+    scene.begin(dag, run)
+    scene.outage.expire()
+    eventually(lambda: scene.outage.has_expired, 60, "both watches to be refused")
+    scene.let_end(run)
+    task = scene.ended(dag, run)
+    assert task["state"] == "success", scene.airflow.log(dag, run)
+    scene.stopped(run)
 
 
 def test_many_mapped_tasks_have_a_job_each(scene: Scene, number: int) -> None:

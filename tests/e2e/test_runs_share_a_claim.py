@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 from clusters import embedded
+from rounds import IS_LONG
 
 from trainwright.api.kinds import CLAIM, TRAINJOB
 from trainwright.checkpoints import verify_export
@@ -102,7 +103,7 @@ class Claim:
         return self.folder / name
 
 
-@pytest.fixture(params=["kfp", "airflow"])
+@pytest.fixture(params=["kfp", "airflow"] if IS_LONG else ["kfp"])
 def claim(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Claim]:
     with embedded(tmp_path, node=True) as kubeconfig:
         yield Claim(tmp_path, kubeconfig, request.param)

@@ -96,16 +96,15 @@ def read_blocks(log: Path, position: Position, is_over: Callable[[], bool]) -> I
         if later[0][0] > number:
             (number, _), offset, rest = later[0], 0, b""  # the file was rotated away before it was read
         try:
-            file = open(later[0][1], "rb")
-        except FileNotFoundError:
+            with open(later[0][1], "rb") as file:
+                file.seek(offset)
+                while chunk := file.read(CHUNK):
+                    offset += len(chunk)
+                    lines, newline, rest = (rest + chunk).rpartition(b"\n")
+                    if newline:
+                        yield lines + b"\n"
+        except FileNotFoundError:  # removed since it was listed
             continue
-        with file:
-            file.seek(offset)
-            while chunk := file.read(CHUNK):
-                offset += len(chunk)
-                lines, newline, rest = (rest + chunk).rpartition(b"\n")
-                if newline:
-                    yield lines + b"\n"
         if len(later) > 1:  # this file is complete
             number, offset = later[1][0], 0
         elif over:
