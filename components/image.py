@@ -2,5 +2,5 @@
 
 from trainwright.runtimes.image import image
 
-IMAGE = image()
-"""TRAINWRIGHT_IMAGE, else the default. The bundled runtimes use the same image."""
+IMAGE = image("launcher")
+"""TRAINWRIGHT_IMAGE, else the default. The bundled runtimes use the same setting."""

@@ -1,8 +1,10 @@
-"""The provider information for Airflow. It imports nothing, because Airflow reads it during its own import."""
+"""The provider information for Airflow. It imports only the version, because Airflow reads it during its own import."""
 
 from __future__ import annotations
 
 from typing import Any
+
+from trainwright import __version__
 
 
 def get_provider_info() -> dict[str, Any]:
@@ -36,7 +38,7 @@ def get_provider_info() -> dict[str, Any]:
         "package-name": "trainwright",
         "name": integration,
         "description": "Fine-tuning on Kubeflow Trainer v2: TrainJobs, datasets, models, checkpoints.",
-        "versions": ["0.1.0"],
+        "versions": [__version__],
         "integrations": [
             {"integration-name": integration, "external-doc-url": "https://www.kubeflow.org/docs/components/trainer/"}
         ],

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
 
+from trainwright import __version__
 from trainwright.cli import (
     clean,
     controller,
@@ -22,6 +25,7 @@ from trainwright.cli import (
     waiting,
 )
 from trainwright.cli.checkpoint_commands import catalog, register, transfer
+from trainwright.cli.output import print_lines
 from trainwright.cli.pipeline_commands import pipelines, schedules
 
 app = typer.Typer(
@@ -56,6 +60,16 @@ for module in _MODULES:
     module.register(app)
 
 
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print_lines(__version__)
+        raise typer.Exit
+
+
 @app.callback()
-def trainwright() -> None:
+def trainwright(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version, and end.", callback=_print_version, is_eager=True)
+    ] = False,
+) -> None:
     """Fine-tuning on Kubeflow Trainer v2, on a laptop or on any cluster."""

@@ -17,6 +17,13 @@ from trainwright.cli.output import Format, ViewFormat, print_lines, print_object
 from trainwright.cluster.protocol import Cluster
 from trainwright.runtimes import bundled_runtime, bundled_runtimes
 
+ImageSetting = Annotated[
+    str,
+    typer.Option(
+        "--image",
+        help="The project's own images, with {image} for launcher and trainer, or one for both. Default: TRAINWRIGHT_IMAGE.",
+    ),
+]
 group = typer.Typer(no_args_is_help=True, help="Training runtimes: bundled ones, and those of a cluster.")
 
 
@@ -47,23 +54,25 @@ def list_runtimes(
 @group.command("show")
 def show_runtime(
     name: Annotated[str, typer.Argument(help="Name of a bundled runtime.")],
+    image: ImageSetting = "",
     output: Annotated[Format, typer.Option("-o", "--output")] = Format.yaml,
 ) -> None:
     """Print a bundled runtime, ready for `kubectl apply -f -`."""
     with bad_input_exits():
-        runtime = _bundled(name)
+        runtime = _bundled(name, image)
     print_object(runtime, output)
 
 
 @group.command("apply")
 def apply_runtimes(
     names: Annotated[list[str] | None, typer.Argument(help="Names of bundled runtimes; default: all.")] = None,
+    image: ImageSetting = "",
     kubeconfig: Kubeconfig = None,
     home: HomeChoice = None,
 ) -> None:
     """Create bundled runtimes in a cluster, or update existing ones."""
     with bad_input_exits():
-        runtimes = [_bundled(name) for name in names] if names else bundled_runtimes()
+        runtimes = [_bundled(name, image) for name in names] if names else bundled_runtimes(image)
     with cluster_errors_exit():
         cluster = cluster_for(kubeconfig, home)
         for runtime in runtimes:
@@ -84,9 +93,9 @@ def _apply(cluster: Cluster, runtime: Obj) -> str:
     return "created"
 
 
-def _bundled(name: str) -> Obj:
+def _bundled(name: str, image: str) -> Obj:
     """Return a bundled runtime. Raises BadRequest with a suggestion and all names."""
-    runtime = bundled_runtime(name)
+    runtime = bundled_runtime(name, image)
     if runtime is not None:
         return runtime
     known = [name_of(one) for one in bundled_runtimes()]

@@ -114,7 +114,7 @@ def _parquet(path: Path) -> Iterator[Row]:
         import pyarrow  # type: ignore[import-untyped]
         import pyarrow.parquet as parquet  # type: ignore[import-untyped]
     except ImportError as error:
-        raise InitializerError(f"{path.name}: Parquet needs the package pyarrow: install trainwright[train]") from error
+        raise InitializerError(f"{path.name}: Parquet needs the package pyarrow: install trainwright[launcher]") from error
     try:
         with parquet.ParquetFile(path) as file:
             for batch in file.iter_batches():

@@ -22,7 +22,7 @@ _IDENTIFIER = r"[A-Za-z_][A-Za-z0-9_]{0,199}"
 _SHIPPED = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,199}")
 _MODULE = re.compile(rf"{_IDENTIFIER}(?:\.{_IDENTIFIER}){{0,20}}:{_IDENTIFIER}")
 _FILE = re.compile(rf"(?P<file>.{{1,4096}}\.py)(?::{_IDENTIFIER})?", re.DOTALL)
-_IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,511}")
+_IMAGE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._:/@+-]|\{image\}){0,511}")
 _FORMS = "NAME of a shipped pipeline, MODULE:FUNCTION, FILE.py, FILE.py:FUNCTION, or FILE.yaml that is compiled"
 
 

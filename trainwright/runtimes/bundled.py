@@ -11,39 +11,41 @@ from typing import Any
 
 from trainwright.api.documents import load_documents
 from trainwright.api.errors import BadRequest
-from trainwright.api.objects import Obj, copy_of, name_of
-from trainwright.runtimes.image import DEFAULT_IMAGE, image
+from trainwright.api.objects import Obj, name_of
+from trainwright.runtimes.image import PLACEHOLDERS, image
 
 FOLDERS = "TRAINWRIGHT_RUNTIMES"
 """Environment variable with folders of additional runtimes, separated like PATH."""
 
 
-def bundled_runtimes() -> list[Obj]:
+def bundled_runtimes(image_setting: str = "") -> list[Obj]:
     """Return copies of all bundled runtimes (ClusterTrainingRuntime), sorted by name.
 
-    TRAINWRIGHT_IMAGE replaces the project's default image.
+    `image_setting`, else TRAINWRIGHT_IMAGE, chooses the project's own images (`runtimes.image`).
     """
-    return [_with_image(runtime) for runtime in _catalogue()]
+    return [_with_images(runtime, image_setting) for runtime in _catalogue()]
 
 
-def bundled_runtime(name: str) -> Obj | None:
-    """Return a copy of a bundled runtime, or None."""
-    return next((_with_image(runtime) for runtime in _catalogue() if name_of(runtime) == name), None)
+def bundled_runtime(name: str, image_setting: str = "") -> Obj | None:
+    """Return a copy of a bundled runtime, or None. `image_setting` is that of `bundled_runtimes`."""
+    return next((_with_images(runtime, image_setting) for runtime in _catalogue() if name_of(runtime) == name), None)
 
 
-def _with_image(runtime: Obj) -> Obj:
-    """Return a copy with the default image replaced."""
-    chosen = image()
-    if chosen == DEFAULT_IMAGE:
-        return copy_of(runtime)
+def _with_images(runtime: Obj, setting: str) -> Obj:
+    """Return a copy with the project's own images in the place of their placeholders."""
+    chosen = {placeholder: image(name, setting) for placeholder, name in PLACEHOLDERS.items()}
 
     def replaced(value: Any) -> Any:
         if isinstance(value, dict):
-            return {key: chosen if key == "image" and part == DEFAULT_IMAGE else replaced(part) for key, part in value.items()}
+            return {key: chosen[part] if key == "image" and _is_own(part) else replaced(part) for key, part in value.items()}
         return [replaced(part) for part in value] if isinstance(value, list) else value
 
     changed: Obj = replaced(runtime)
     return changed
+
+
+def _is_own(part: object) -> bool:
+    return isinstance(part, str) and part in PLACEHOLDERS
 
 
 @cache

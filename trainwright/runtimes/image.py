@@ -1,12 +1,25 @@
-"""The image of the project's own steps, one setting for components and bundled runtimes. Imports nothing from the package."""
+"""The images of the project's own steps, one setting for components and runtimes. Imports only the version from the package."""
+
+from __future__ import annotations
 
 import os
+from typing import Literal
 
-DEFAULT_IMAGE = "ghcr.io/trainwright/trainwright:0.1.0-python3.11"
-"""The image in the bundled runtimes, and the default of `image`."""
+from trainwright import __version__
+
+ImageName = Literal["launcher", "trainer"]
+"""What deploy/images builds for steps: the library with kfp and the stores, and the same with torch and TRL."""
+PLACEHOLDERS: dict[str, ImageName] = {"trainwright-launcher": "launcher", "trainwright-trainer": "trainer"}
+"""Images in the catalogue of runtimes, and which image each stands for."""
+DEFAULT_IMAGE = f"ghcr.io/trainwright/{{image}}:{__version__}"
 VARIABLE = "TRAINWRIGHT_IMAGE"
+_NAME = "{image}"
 
 
-def image() -> str:
-    """Return the image in TRAINWRIGHT_IMAGE, else the default."""
-    return os.environ.get(VARIABLE) or DEFAULT_IMAGE
+def image(name: ImageName, setting: str = "") -> str:
+    """Return the image of steps of a kind.
+
+    `setting`, else TRAINWRIGHT_IMAGE, else the default, is an image for all steps, or has `{image}` in the place of the name:
+    `registry.example.com/ml/{image}:1`.
+    """
+    return (setting or os.environ.get(VARIABLE) or DEFAULT_IMAGE).replace(_NAME, name)

@@ -198,6 +198,7 @@ def test_discovery_in_both_forms(peer: Any) -> None:
     ours = {"trainer.kubeflow.org", "jobset.x-k8s.io", "batch", "coordination.k8s.io"}
     ours |= {"events.k8s.io", "authentication.k8s.io"}
     ours |= {"discovery.k8s.io", "scheduling.k8s.io", "node.k8s.io", "apiextensions.k8s.io", "authorization.k8s.io"}
+    ours |= {"rbac.authorization.k8s.io", "apps", "networking.k8s.io", "policy"}
     assert groups == ours | {"scheduling.x-k8s.io", "scheduling.volcano.sh"}
     accept = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json"
     new = peer.json("GET", "/apis", Accept=accept)

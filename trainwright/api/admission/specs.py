@@ -7,10 +7,13 @@ from dataclasses import dataclass
 
 from trainwright.api import kinds
 from trainwright.api.defaults.core import (
+    binding_defaults,
     claim_defaults,
+    deployment_defaults,
     event_defaults,
     event_times,
     job_written,
+    network_policy_defaults,
     pod_template_defaults,
     pod_written,
     priority_defaults,
@@ -19,6 +22,7 @@ from trainwright.api.defaults.pod import pod_defaults
 from trainwright.api.defaults.workloads import job_defaults, job_labels, jobset_defaults
 from trainwright.api.kinds import Kind
 from trainwright.api.objects import Obj
+from trainwright.api.rules.access import BINDING_RULES, ROLE_RULES
 from trainwright.api.rules.core import (
     CLAIM_RULES,
     CONFIG_MAP_RULES,
@@ -28,6 +32,7 @@ from trainwright.api.rules.core import (
     SECRET_RULES,
     SERVICE_RULES,
 )
+from trainwright.api.rules.deployment import BUDGET_RULES, DEPLOYMENT_RULES, NETWORK_POLICY_RULES, not_run_warnings
 from trainwright.api.rules.job import JOB_RULES
 from trainwright.api.rules.job_status import JOB_STATUS_RULES
 from trainwright.api.rules.jobset import JOBSET_RULES
@@ -35,11 +40,13 @@ from trainwright.api.rules.pod import POD_RULES, pod_name_warnings
 from trainwright.api.rules.runtime import CLUSTER_RUNTIME_RULES, NAMESPACED_RUNTIME_RULES, cluster_runtime_warnings
 from trainwright.api.rules.trainjob import TRAINJOB_RULES, trainjob_defaults, trainjob_warnings
 from trainwright.api.rules.webhook import AdmissionRequest, WebhookRule
-from trainwright.api.schema import core
+from trainwright.api.schema import access, core
+from trainwright.api.schema.deployment import DEPLOYMENT
 from trainwright.api.schema.job import JOB_SPEC
 from trainwright.api.schema.jobset import JOBSET, kind_schema
 from trainwright.api.schema.pod import POD_SPEC
 from trainwright.api.schema.runtime import RUNTIME
+from trainwright.api.schema.traffic_and_disruption import DISRUPTION_BUDGET, NETWORK_POLICY
 from trainwright.api.schema.trainjob import TRAINJOB
 from trainwright.api.schema.types import Struct
 from trainwright.api.schema.workload_status import JOB_STATUS, POD_STATUS
@@ -146,6 +153,29 @@ ADMISSION_SPECS = {
         ),
         AdmissionSpec(kinds.LIMIT_RANGE, core.LIMIT_RANGE, (), custom=False),
         AdmissionSpec(kinds.PRIORITY_CLASS, core.PRIORITY_CLASS, (), custom=False, defaults=priority_defaults),
+        AdmissionSpec(kinds.ROLE, access.ROLE, ROLE_RULES, custom=False),
+        AdmissionSpec(kinds.CLUSTER_ROLE, access.CLUSTER_ROLE, ROLE_RULES, custom=False),
+        *(
+            AdmissionSpec(kind, access.BINDING, BINDING_RULES, custom=False, defaults=binding_defaults)
+            for kind in (kinds.ROLE_BINDING, kinds.CLUSTER_ROLE_BINDING)
+        ),
+        AdmissionSpec(
+            kinds.DEPLOYMENT,
+            DEPLOYMENT,
+            DEPLOYMENT_RULES,
+            custom=False,
+            defaults=deployment_defaults,
+            warns=not_run_warnings,
+        ),
+        AdmissionSpec(
+            kinds.NETWORK_POLICY,
+            NETWORK_POLICY,
+            NETWORK_POLICY_RULES,
+            custom=False,
+            defaults=network_policy_defaults,
+            warns=not_run_warnings,
+        ),
+        AdmissionSpec(kinds.DISRUPTION_BUDGET, DISRUPTION_BUDGET, BUDGET_RULES, custom=False, warns=not_run_warnings),
         AdmissionSpec(kinds.RUNTIME_CLASS, core.RUNTIME_CLASS, (), custom=False),
         AdmissionSpec(kinds.LEASE, core.LEASE, LEASE_RULES, custom=False),
         AdmissionSpec(kinds.EVENT, core.EVENT, EVENT_RULES, custom=False, defaults=event_defaults, finish=event_times),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from trainwright.api.defaults.pod import pod_spec_defaults
 from trainwright.api.objects import Obj
+from trainwright.api.schema.access import RBAC_GROUP
 
 _TIMES = ("lastProbeTime", "lastTransitionTime")
 _COUNTS = ("active", "failed", "succeeded")
@@ -22,6 +23,27 @@ def pod_template_defaults(template: Obj, _old: Obj | None, _now: str) -> None:
 def priority_defaults(priority: Obj, _old: Obj | None, _now: str) -> None:
     priority.setdefault("value", 0)
     priority.setdefault("preemptionPolicy", "PreemptLowerPriority")
+
+
+def binding_defaults(binding: Obj, _old: Obj | None, _now: str) -> None:
+    for subject in binding.get("subjects") or []:
+        if subject.get("kind") in ("User", "Group"):
+            subject.setdefault("apiGroup", RBAC_GROUP)
+
+
+def deployment_defaults(deployment: Obj, _old: Obj | None, _now: str) -> None:
+    spec = deployment.setdefault("spec", {})
+    strategy = spec.setdefault("strategy", {})
+    if strategy.setdefault("type", "RollingUpdate") == "RollingUpdate":
+        strategy["rollingUpdate"] = {"maxUnavailable": "25%", "maxSurge": "25%", **(strategy.get("rollingUpdate") or {})}
+    pod_template_defaults(spec, _old, _now)
+
+
+def network_policy_defaults(policy: Obj, _old: Obj | None, _now: str) -> None:
+    spec = policy.setdefault("spec", {})
+    spec.setdefault("podSelector", {})
+    if not spec.get("policyTypes"):
+        spec["policyTypes"] = ["Ingress", "Egress"] if spec.get("egress") else ["Ingress"]
 
 
 def event_defaults(event: Obj, _old: Obj | None, _now: str) -> None:

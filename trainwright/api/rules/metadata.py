@@ -16,6 +16,7 @@ from trainwright.api.kinds import (
     NAMESPACE,
     POD_TEMPLATE,
     PRIORITY_CLASS,
+    RBAC_KINDS,
     RESOURCE_QUOTA,
     RUNTIME_CLASS,
     SERVICE,
@@ -172,6 +173,9 @@ def _key_faults(key: str) -> Iterator[str]:
 def _name_problems(kind: Kind | None, name: str) -> Iterator[Problem]:
     if not name:
         yield Problem("metadata.name", "Required value: name or generateName is required", "FieldValueRequired")
+    elif kind in RBAC_KINDS:
+        if fault := _path_segment_fault(name):
+            yield Problem("metadata.name", f'Invalid value: "{name}": {fault}')
     elif kind in (NAMESPACE, SERVICE):
         if len(name) > 63:
             yield Problem("metadata.name", f'Invalid value: "{name}": must be no more than 63 characters')
@@ -182,6 +186,13 @@ def _name_problems(kind: Kind | None, name: str) -> Iterator[Problem]:
         yield Problem("metadata.name", f'Invalid value: "{name}": must be no more than 253 characters')
     elif not _SUBDOMAIN.match(name):
         yield Problem("metadata.name", f'Invalid value: "{name}": {NOT_SUBDOMAIN}')
+
+
+def _path_segment_fault(name: str) -> str:
+    """Why a name cannot be a segment of a URL path, or an empty string: names of roles may have colons, for one."""
+    if name in (".", ".."):
+        return f"may not be '{name}'"
+    return next((f"may not contain '{character}'" for character in "/%" if character in name), "")
 
 
 def _owner_problems(owners: list[Obj]) -> Iterator[Problem]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from trainwright.api.errors import BadRequest
 from trainwright.api.objects import Obj
-from trainwright.controlplane.apiserver.auth.tokens import Tokens
+from trainwright.controlplane.apiserver.auth.caller import Caller
 from trainwright.controlplane.apiserver.endpoints import access_reviews, identity_reviews
 
 _VERSION = "v1"
@@ -20,13 +20,13 @@ class Review:
 
     group: str
     kind: str
-    answer: Callable[[Obj, Tokens], Obj]
+    answer: Callable[[Obj, Caller], Obj]
 
     @property
     def plural(self) -> str:
         return self.kind.lower() + "s"
 
-    def complete(self, review: Any, tokens: Tokens) -> Obj:
+    def complete(self, review: Any, caller: Caller) -> Obj:
         """The review with its status. Raises BadRequest, Invalid."""
         unrecognised = f"the object provided is unrecognized (must be of type {self.kind})"
         if not isinstance(review, dict) or review.get("kind", self.kind) != self.kind:
@@ -36,11 +36,12 @@ class Review:
             raise BadRequest(f"{unrecognised}: spec is an object")
         head = {"kind": self.kind, "apiVersion": f"{self.group}/{_VERSION}", "metadata": {}}
         body = {"spec": spec} if self.kind != "SelfSubjectReview" else {}
-        return {**head, **body, "status": self.answer(review, tokens)}
+        return {**head, **body, "status": self.answer(review, caller)}
 
 
 REVIEWS = (
     Review(access_reviews.GROUP, "SelfSubjectAccessReview", access_reviews.review_access),
+    Review(access_reviews.GROUP, "SubjectAccessReview", access_reviews.review_subject_access),
     Review(access_reviews.GROUP, "SelfSubjectRulesReview", access_reviews.review_rules),
     Review(identity_reviews.GROUP, "SelfSubjectReview", identity_reviews.review_self),
     Review(identity_reviews.GROUP, "TokenReview", identity_reviews.review_token),

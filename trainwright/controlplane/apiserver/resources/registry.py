@@ -242,6 +242,10 @@ STRATEGIES = {
         Strategy(kinds.ENDPOINT_SLICE, generation=True),
         Strategy(kinds.PRIORITY_CLASS, generation=True),
         Strategy(kinds.RUNTIME_CLASS),
+        *(Strategy(kind, allows_create_on_update=True) for kind in kinds.RBAC_KINDS),
+        Strategy(kinds.DEPLOYMENT, generation=True, prepare_for_create=_clear_status),
+        Strategy(kinds.NETWORK_POLICY, generation=True),
+        Strategy(kinds.DISRUPTION_BUDGET, generation=True, prepare_for_create=_clear_status),
         Strategy(kinds.DEFINITION, read_only=True, generation=True, keeps_status_on_create=True),
     )
 }
