@@ -72,6 +72,7 @@ bench: .venv/.ready-dev
 docs: .venv/.ready-dev
 	$(PY) docs/parameters_page.py
 	$(PY) docs/readmes.py
+	$(PY) docs/chart_files.py
 	.venv/bin/trainwright rbac --for kfp --namespace kubeflow > deploy/rbac.yaml
 	.venv/bin/trainwright rbac --for airflow --namespace airflow --credentials > deploy/rbac-airflow.yaml
 	.venv/bin/trainwright rbac --for kfp --namespace kubeflow --mode jobset > deploy/rbac-jobset.yaml
