@@ -6,12 +6,12 @@ SOURCES := trainwright components operators pipelines dags quickstart docs tests
 # Precompiled bytecode halves the startup time; see deploy/laptop/install.sh.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help finetune retrain-demo test test-fast test-slow goldens behaviour conformance airflow-matrix chaos fuzz bench docs components interfaces coverage lint typecheck format clean clean-runs
+.PHONY: help finetune retrain-demo test test-fast test-slow goldens behaviour conformance airflow-matrix chaos fuzz bench docs components interfaces image-locks images-test coverage lint typecheck format clean clean-runs
 
 help:
 	@echo "make finetune [NAME=..] [MODEL=hf://org/name|path] [DATASET=..] [EXPORT=file:///..] [SETTINGS=json] [KEEP=1] [ORCHESTRATOR=airflow]"
 	@echo "make retrain-demo"
-	@echo "make test | test-fast | test-slow | goldens | behaviour | conformance | airflow-matrix | chaos | fuzz | bench | docs | components | interfaces | coverage | lint | format | clean | clean-runs"
+	@echo "make test | test-fast | test-slow | goldens | behaviour | conformance | airflow-matrix | chaos | fuzz | bench | docs | components | interfaces | image-locks | images-test | coverage | lint | format | clean | clean-runs"
 
 # Passed by the environment and unexpanded: no shell sees them, and neither does a list of processes.
 INPUTS := NAME MODEL DATASET EXPORT SETTINGS ORCHESTRATOR KEEP
@@ -77,6 +77,21 @@ docs: .venv/.ready-dev
 	.venv/bin/trainwright rbac --for airflow --namespace airflow --credentials > deploy/rbac-airflow.yaml
 	.venv/bin/trainwright rbac --for kfp --namespace kubeflow --mode jobset > deploy/rbac-jobset.yaml
 	.venv/bin/trainwright rbac --for kfp --namespace kubeflow --mode jobset --mpi-flux > deploy/rbac-jobset-mpi-flux.yaml
+
+# What the images install, by version and hash.
+image-locks: .venv/.ready-dev
+	for image in launcher trainer controller; do \
+	  { echo "# What the image $$image installs, by version and hash. Renew all: make image-locks"; \
+	    $(LOCK) --extra $$image pyproject.toml; } > deploy/images/$$image.txt.new && mv deploy/images/$$image.txt.new deploy/images/$$image.txt || exit 1; \
+	done
+	{ echo "# What builds the package and lists what an image contains, by version and hash. Renew all: make image-locks"; \
+	  $(LOCK) deploy/images/build.in; } > deploy/images/build.txt.new && mv deploy/images/build.txt.new deploy/images/build.txt
+
+LOCK := .venv/bin/uv pip compile -q --generate-hashes --universal --python-version 3.11 --no-header --no-annotate --no-emit-find-links --no-emit-index-url
+
+# Builds the images of the launcher and of the controller on a base of their own and starts them: needs root, buildah and debootstrap.
+images-test: .venv/.ready-dev
+	TRAINWRIGHT_IMAGES_TEST=1 $(PY) -m pytest tests/deploy/test_images.py --timeout 1800 $(ARGS)
 
 # Components and pipelines as YAML, for `load_component_from_file` and for upload: build/components.
 components: .venv/.ready-dev
