@@ -9,14 +9,13 @@ from trainwright.api.objects import Obj, labels_of
 from trainwright.api.rules.pod import not_negative, one_of, pod_spec_problems, required
 from trainwright.api.rules.webhook import AdmissionRequest, WebhookRule
 from trainwright.api.schema.check import as_json
-from trainwright.api.selectors.selection import match_labels
 
 
 def _deployment(case: AdmissionRequest) -> Iterator[Problem]:
     spec = case.new.get("spec") or {}
     for field in ("replicas", "minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds"):
         yield from not_negative(spec.get(field), f"spec.{field}")
-    yield from _selected(case.new, spec)
+    yield from _selected(spec)
     if case.old is not None and (case.old.get("spec") or {}).get("selector") != spec.get("selector"):
         yield Problem("spec.selector", f"Invalid value: {as_json(spec.get('selector'))}: field is immutable")
     yield from one_of((spec.get("strategy") or {}).get("type"), "spec.strategy.type", ("Recreate", "RollingUpdate"))
@@ -25,14 +24,14 @@ def _deployment(case: AdmissionRequest) -> Iterator[Problem]:
     yield from one_of(pod.get("restartPolicy"), "spec.template.spec.restartPolicy", ("Always",))
 
 
-def _selected(deployment: Obj, spec: Obj) -> Iterator[Problem]:
-    selector = spec.get("selector")
+def _selected(spec: Obj) -> Iterator[Problem]:
+    """Problems of the selector; its expressions are not compared with the template."""
+    selector, labels = spec.get("selector"), labels_of(spec.get("template") or {})
     if selector is None:
         yield required("spec.selector")
     elif not selector:
         yield Problem("spec.selector", "Invalid value: {}: empty selector is invalid for deployment")
-    elif not match_labels(selector)(spec.get("template") or {}):
-        labels = labels_of(spec.get("template") or {})
+    elif not (selector.get("matchLabels") or {}).items() <= labels.items():
         why = "`selector` does not match template `labels`"
         yield Problem("spec.template.metadata.labels", f"Invalid value: {as_json(labels)}: {why}")
 
