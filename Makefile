@@ -27,11 +27,11 @@ retrain-demo: .venv/.ready-airflow
 
 # Fast and medium: under 15 minutes on 2 cores.
 test: .venv/.ready-dev
-	$(PY) -m pytest -m "not slow" $(ARGS)
+	$(PY) -m pytest -m "not slow and not kind" $(ARGS)
 
 # No servers, no processes: under 2 minutes.
 test-fast: .venv/.ready-dev
-	$(PY) -m pytest -m "not slow and not medium" $(ARGS)
+	$(PY) -m pytest -m "not slow and not medium and not kind" $(ARGS)
 
 # End to end, faults, kills.
 test-slow: .venv/.ready-dev
@@ -52,7 +52,7 @@ conformance: .venv/.ready-dev
 
 # Coverage of the fast tests, as a report without a threshold.
 coverage: .venv/.ready-dev
-	$(PY) -m pytest -q -m "not slow and not medium" --cov --cov-report=term:skip-covered $(ARGS)
+	$(PY) -m pytest -q -m "not slow and not medium and not kind" --cov --cov-report=term:skip-covered $(ARGS)
 
 # What may happen to a task under a real Airflow, every scene twenty times: about two hours. ARGS: such as -k triggerer.
 airflow-matrix: .venv/.ready-dev

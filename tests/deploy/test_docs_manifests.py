@@ -41,7 +41,13 @@ def test_a_manifest_is_admitted(manifest: dict[str, Any]) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("text", [pytest.param(text, id=page) for page, text in blocks("# values.yaml\n")])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(pytest.param(text, id=page) for page, text in blocks("# values.yaml\n")),
+        pytest.param((ROOT / "deploy/kind/values.yaml").read_text("utf-8"), id="kind"),
+    ],
+)
 def test_values_are_taken_by_the_chart(helm: Any, text: str) -> None:
     for obj in helm.objects(yaml.safe_load(text)):
         admit(obj)
