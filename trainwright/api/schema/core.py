@@ -24,7 +24,7 @@ from trainwright.api.schema.volumes import CLAIM_SPEC, CLAIM_TEMPLATE
 
 MOMENT = String(moment=True)
 BYTES = String(base64=True)
-_CONDITION = Struct(
+CONDITION = Struct(
     {
         "lastTransitionTime": MOMENT,
         "message": STRING,
@@ -84,7 +84,7 @@ SERVICE = whole_object(
         type_name="ServiceSpec",
     ),
     status=Struct(
-        {"conditions": ListOf(_CONDITION, keys=("type",)), "loadBalancer": Struct(open=True)}, type_name="ServiceStatus"
+        {"conditions": ListOf(CONDITION, keys=("type",)), "loadBalancer": Struct(open=True)}, type_name="ServiceStatus"
     ),
 )
 REFERENCE = Struct(
@@ -118,7 +118,7 @@ EVENT = whole_object(
 )
 NAMESPACE = whole_object(
     spec=Struct({"finalizers": STRINGS}, type_name="NamespaceSpec"),
-    status=Struct({"conditions": ListOf(_CONDITION, keys=("type",)), "phase": STRING}, type_name="NamespaceStatus"),
+    status=Struct({"conditions": ListOf(CONDITION, keys=("type",)), "phase": STRING}, type_name="NamespaceStatus"),
 )
 _ADDRESS = Struct({"address": STRING, "type": STRING}, type_name="NodeAddress")
 _TAINT = Struct({"effect": STRING, "key": STRING, "timeAdded": MOMENT, "value": STRING}, type_name="Taint")
@@ -130,7 +130,7 @@ NODE = whole_object(
             "allocatable": QUANTITIES,
             "capacity": QUANTITIES,
             "conditions": ListOf(
-                Struct({**_CONDITION.fields, "lastHeartbeatTime": MOMENT}, type_name="NodeCondition"), keys=("type",)
+                Struct({**CONDITION.fields, "lastHeartbeatTime": MOMENT}, type_name="NodeCondition"), keys=("type",)
             ),
             "nodeInfo": Struct(
                 dict.fromkeys(("kernelVersion", "kubeletVersion", "osImage"), STRING), type_name="NodeSystemInfo", open=True

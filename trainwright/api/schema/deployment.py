@@ -2,24 +2,13 @@
 
 from __future__ import annotations
 
+from trainwright.api.schema.core import CONDITION, MOMENT
 from trainwright.api.schema.jobset import kind_schema
 from trainwright.api.schema.pod import POD_TEMPLATE
 from trainwright.api.schema.references import LABEL_SELECTOR
-from trainwright.api.schema.types import BOOLEAN, INT, INT_OR_STRING, LONG, STRING, Integer, ListOf, String, Struct
+from trainwright.api.schema.types import BOOLEAN, INT, INT_OR_STRING, LONG, STRING, Integer, ListOf, Struct
 
-_MOMENT = String(moment=True)
-_CONDITION = Struct(
-    {
-        "lastTransitionTime": _MOMENT,
-        "lastUpdateTime": _MOMENT,
-        "message": STRING,
-        "reason": STRING,
-        "status": STRING,
-        "type": STRING,
-    },
-    ("status", "type"),
-    type_name="DeploymentCondition",
-)
+_CONDITION = Struct({**CONDITION.fields, "lastUpdateTime": MOMENT}, CONDITION.required, type_name="DeploymentCondition")
 _STRATEGY = Struct(
     {
         "rollingUpdate": Struct(

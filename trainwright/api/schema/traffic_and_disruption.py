@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from trainwright.api.schema.core import whole_object
+from trainwright.api.schema.core import CONDITION, MOMENT, whole_object
 from trainwright.api.schema.references import LABEL_SELECTOR
 from trainwright.api.schema.types import INT, INT_OR_STRING, LONG, STRING, STRINGS, ListOf, MapOf, String, Struct
 
-_MOMENT = String(moment=True)
 _PORT = Struct(
     {"endPort": INT, "port": INT_OR_STRING, "protocol": String(default="TCP")},
     type_name="NetworkPolicyPort",
@@ -30,18 +29,6 @@ NETWORK_POLICY = whole_object(
         type_name="NetworkPolicySpec",
     )
 )
-_CONDITION = Struct(
-    {
-        "lastTransitionTime": _MOMENT,
-        "message": STRING,
-        "observedGeneration": LONG,
-        "reason": STRING,
-        "status": STRING,
-        "type": STRING,
-    },
-    ("status", "type"),
-    type_name="Condition",
-)
 _COUNTS = ("currentHealthy", "desiredHealthy", "disruptionsAllowed", "expectedPods")
 DISRUPTION_BUDGET = whole_object(
     spec=Struct(
@@ -55,8 +42,8 @@ DISRUPTION_BUDGET = whole_object(
     ),
     status=Struct(
         {
-            "conditions": ListOf(_CONDITION, keys=("type",)),
-            "disruptedPods": MapOf(_MOMENT),
+            "conditions": ListOf(CONDITION, keys=("type",)),
+            "disruptedPods": MapOf(MOMENT),
             "observedGeneration": LONG,
             **dict.fromkeys(_COUNTS, INT),
         },
