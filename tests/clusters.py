@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+import yaml
 
 from trainwright.controlplane.apiserver.storage.store import Store
 from trainwright.controlplane.gates import FeatureGates
@@ -49,3 +52,15 @@ def embedded(folder: Path, *, node: bool, gates: FeatureGates = _GATES) -> Itera
         yield home.kubeconfig
     finally:
         plane.stop(2)
+
+
+def kubeconfig_of_account(admin: Path, folder: Path, namespace: str, account: str) -> Path:
+    """A kubeconfig with a token of a service account, which kubectl asks for with the administrator's."""
+    config = yaml.safe_load(admin.read_text("utf-8"))
+    command = ["kubectl", "--kubeconfig", str(admin), "create", "token", account, "-n", namespace]
+    token = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout.strip()
+    config["users"][0]["user"] = {"token": token}
+    path = folder / f"{account}.kubeconfig"
+    path.touch(0o600)
+    path.write_text(yaml.safe_dump(config), "utf-8")
+    return path

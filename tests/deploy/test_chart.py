@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import yaml
-from clusters import embedded
+from clusters import embedded, kubeconfig_of_account
 from environments import ROOT
 
 from trainwright import __version__
@@ -217,7 +217,7 @@ def test_installed_upgraded_and_uninstalled_on_a_cluster(helm: Any, tmp_path: Pa
             "runtimes": {"enabled": False},
         }
         helm("install", first, kubeconfig=str(kubeconfig))
-        runner = connect(_kubeconfig_of(kubeconfig, tmp_path, "team", "runner"))
+        runner = connect(kubeconfig_of_account(kubeconfig, tmp_path, "team", "runner"))
         job = {
             "apiVersion": TRAINJOB.api_version,
             "kind": "TrainJob",
@@ -243,15 +243,3 @@ def test_installed_upgraded_and_uninstalled_on_a_cluster(helm: Any, tmp_path: Pa
             assert admin.list(kind).items == []
         with pytest.raises(NotFound):
             admin.get(SERVICE_ACCOUNT, "runner", "team")
-
-
-def _kubeconfig_of(admin: Path, folder: Path, namespace: str, account: str) -> Path:
-    """A kubeconfig with a token of a service account."""
-    config = yaml.safe_load(admin.read_text("utf-8"))
-    command = ["kubectl", "--kubeconfig", str(admin), "create", "token", account, "-n", namespace]
-    token = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout.strip()
-    config["users"][0]["user"] = {"token": token}
-    path = folder / f"{account}.kubeconfig"
-    path.touch(0o600)
-    path.write_text(yaml.safe_dump(config), "utf-8")
-    return path

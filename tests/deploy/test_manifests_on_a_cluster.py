@@ -10,8 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import yaml
-from clusters import embedded
+from clusters import embedded, kubeconfig_of_account
 from environments import ROOT
 
 DEPLOY = ROOT / "deploy"
@@ -76,11 +75,7 @@ def test_what_the_commands_print_serves_each_account_apart(kubectl: Kubectl, tmp
     kubectl("auth", "can-i", "create", "trainjobs.trainer.kubeflow.org", "-n", "kubeflow", "--as", runner, code=1)
 
     kubectl("create", "serviceaccount", "runner", "-n", "team")
-    config = yaml.safe_load(kubectl.kubeconfig.read_text("utf-8"))
-    config["users"][0]["user"] = {"token": kubectl("create", "token", "runner", "-n", "team").strip()}
-    own = tmp_path / "kubeconfig"
-    own.touch(0o600)
-    own.write_text(yaml.safe_dump(config), "utf-8")
+    own = kubeconfig_of_account(kubectl.kubeconfig, tmp_path, "team", "runner")
     doctor = [sys.executable, "-P", "-m", "trainwright.cli", "doctor", "--kubeconfig", str(own), "--namespace", "team"]
     done = subprocess.run(
         [*doctor, "--runtime", "trl-sft", "--output", "json"], capture_output=True, text=True, timeout=120, check=False
