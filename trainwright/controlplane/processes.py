@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trainwright.controlplane.home import Home
-from trainwright.controlplane.node.container import ContainerRun, kill_pod_processes, latest_run
+from trainwright.controlplane.node.container import ContainerRun, containers_in, kill_pod_processes, latest_run
 
 MODULE = "trainwright.controlplane"
 POD_GRACE_SECONDS = 5.0
@@ -94,9 +94,8 @@ def end_pods(home: Home, grace_seconds: float, kill_seconds: float) -> bool:
 
 def _running(home: Home) -> Iterator[ContainerRun]:
     for folder in _pod_folders(home):
-        containers = folder / "containers"
-        for entry in containers.iterdir() if containers.is_dir() else []:
-            run = latest_run(entry.name, folder)
+        for name in containers_in(folder):
+            run = latest_run(name, folder)
             if run is not None and run.termination() is None:
                 yield run
 

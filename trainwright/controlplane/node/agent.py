@@ -16,7 +16,7 @@ from trainwright.api.objects import Obj, labels_of, namespace_of, uid_of
 from trainwright.api.times import now
 from trainwright.cluster.protocol import Cluster
 from trainwright.cluster.reflector import Reflector
-from trainwright.controlplane.node.container import kill_pod_processes, latest_run
+from trainwright.controlplane.node.container import containers_in, kill_pod_processes, latest_run
 from trainwright.controlplane.node.container_context import NodeServices
 from trainwright.controlplane.node.node_sessions import NodeSessions
 from trainwright.controlplane.node.pod_worker import PodWorker, remove_folder
@@ -61,7 +61,7 @@ class NodeAgent:
         self._stop_processes([worker.folder for worker in workers], seconds)
 
     def _stop_processes(self, folders: list[Path], seconds: float) -> None:
-        runs = [run for folder in folders for name in _containers(folder) if (run := latest_run(name, folder)) is not None]
+        runs = [run for folder in folders for name in containers_in(folder) if (run := latest_run(name, folder)) is not None]
         stop_runs(runs, seconds)
 
     def _pod_changed(self, event: str, pod: Obj) -> None:
@@ -133,11 +133,6 @@ class NodeAgent:
         jobset = labels_of(pod).get(names.JOBSET_UID_LABEL)
         siblings = sum(labels_of(other).get(names.JOBSET_UID_LABEL) == jobset for other in self._reflector.known.values())
         return max((os.cpu_count() or 1) // max(siblings if jobset else running, 1), 1)
-
-
-def _containers(folder: Path) -> list[str]:
-    home = folder / "containers"
-    return [entry.name for entry in home.iterdir()] if home.is_dir() else []
 
 
 def _memory_kib() -> int:

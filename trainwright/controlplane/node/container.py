@@ -48,7 +48,12 @@ class ContainerRun:
         return self.folder / "log"
 
     def start(self, argv: list[str], env: dict[str, str], cwd: Path) -> None:
-        """Start the process. Variables are passed in a private file, not in arguments. Raises OSError (disk full, no shim)."""
+        """Start the process. Variables are passed in a private file, not in arguments. Raises OSError (disk full, no shim).
+
+        Replaces what a start that was interrupted has left.
+        """
+        if self.folder.exists() and self.was_never_started():
+            shutil.rmtree(self.folder)
         self.folder.mkdir(mode=0o700, parents=True)
         self.log.touch(0o600)
         spec = {"argv": argv, "env": env, "cwd": str(cwd), "log": str(self.log)}
@@ -145,15 +150,26 @@ class ContainerRun:
 
 
 def latest_run(container: str, folder: Path) -> ContainerRun | None:
-    """Return the last run of a container below the pod's folder, or None. Removes runs that were never started."""
-    home = folder / "containers" / container
-    attempts = [int(entry.name) for entry in home.iterdir() if entry.name.isdigit()] if home.is_dir() else []
-    for attempt in sorted(attempts, reverse=True):
-        run = run_of(container, attempt, folder)
-        if not run.was_never_started():
-            return run
-        shutil.rmtree(run.folder, ignore_errors=True)
-    return None
+    """Return the last run of a container below the pod's folder that was started, or None.
+
+    Changes nothing: it is called for readers of logs too, while another thread is starting a run.
+    """
+    attempts = [int(name) for name in _names_in(folder / "containers" / container) if name.isdigit()]
+    runs = (run_of(container, attempt, folder) for attempt in sorted(attempts, reverse=True))
+    return next((run for run in runs if not run.was_never_started()), None)
+
+
+def containers_in(folder: Path) -> list[str]:
+    """Return the names of the containers with runs below the pod's folder."""
+    return _names_in(folder / "containers")
+
+
+def _names_in(folder: Path) -> list[str]:
+    """The names in a folder, which may be removed with its pod at any time."""
+    try:
+        return os.listdir(folder)
+    except FileNotFoundError:
+        return []
 
 
 def run_of(container: str, attempt: int, folder: Path) -> ContainerRun:

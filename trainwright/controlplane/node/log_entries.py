@@ -5,6 +5,7 @@ Lines without a header, from older versions or after a full disk, are returned u
 
 from __future__ import annotations
 
+import os
 import re
 import time
 from collections.abc import Callable, Iterator
@@ -23,12 +24,11 @@ _LINE_ENDS = re.compile(rb"(?m)^(?!" + _STAMP + rb" std(?:out|err) P ).*\n")
 
 def segments(log: Path) -> list[tuple[int, Path]]:
     """Return the existing files of a log with their numbers, oldest first."""
-    found = [(0, log)] if log.exists() else []
-    for path in log.parent.glob(f"{log.name}.*"):
-        number = path.suffix[1:]
-        if number.isdigit():
-            found.append((int(number), path))
-    return sorted(found)
+    try:
+        paths = [log.parent / name for name in os.listdir(log.parent) if name.startswith(log.name)]
+    except FileNotFoundError:  # removed with its pod
+        return []
+    return sorted((int(path.suffix[1:] or 0), path) for path in paths if path == log or path.suffix[1:].isdigit())
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,50 @@
+"""The runs of a container: readers of logs and sessions look for the latest one at any moment, also while one is being started."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from waiting import eventually
+
+from trainwright.controlplane.node import container
+from trainwright.controlplane.node.container import containers_in, latest_run, run_of
+
+
+@pytest.mark.medium
+def test_a_reader_does_not_disturb_a_run_that_is_being_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found: list[object] = []
+    really = os.open
+
+    def open_while_read(*given: Any, **named: Any) -> int:
+        patch.setattr(container.os, "open", really)  # for the reader itself
+        found.append(latest_run("main", tmp_path))
+        patch.setattr(container.os, "open", open_while_read)
+        return really(*given, **named)
+
+    run = run_of("main", 0, tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(container.os, "open", open_while_read)
+        run.start(["true"], {"PATH": os.environ["PATH"]}, tmp_path)
+    assert found
+    assert set(found) <= {None, run}
+    ended = eventually(run.termination, 20)
+    assert (ended.code, ended.is_lost) == (0, False)
+    assert latest_run("main", tmp_path) == run
+
+
+@pytest.mark.medium
+def test_a_start_replaces_what_an_interrupted_one_has_left(tmp_path: Path) -> None:
+    run = run_of("main", 0, tmp_path)
+    run.folder.mkdir(parents=True)
+    (run.folder / "spec.json").write_text('{"argv": ["fal', "utf-8")
+    assert latest_run("main", tmp_path) is None
+    run.start(["true"], {"PATH": os.environ["PATH"]}, tmp_path)
+    assert eventually(run.termination, 20).code == 0
+
+
+def test_a_pod_whose_folder_is_gone_has_no_runs(tmp_path: Path) -> None:
+    assert latest_run("main", tmp_path / "gone") is None
+    assert containers_in(tmp_path / "gone") == []
