@@ -72,8 +72,21 @@ class Scene:
 
     def begin(self, dag: str, run: str) -> dict[str, Any]:
         """Trigger a run, and wait until its job's program runs and its task waits for it; returns the job."""
-        self.airflow.trigger(dag, run)
+        (job,) = self.begin_all([(dag, run)])
+        return job
+
+    def begin_all(self, dag_runs: list[tuple[str, str]]) -> list[dict[str, Any]]:
+        """Begin several runs at once."""
+        for dag, run in dag_runs:
+            self.airflow.trigger(dag, run)
+        return [self._begun(dag, run) for dag, run in dag_runs]
+
+    def wait_for_program(self, run: str) -> None:
+        """Wait until the program of a run's job runs."""
         eventually(lambda: any(self.runs(job) for job in self.jobs(run)), 60, f"the job of {run}")
+
+    def _begun(self, dag: str, run: str) -> dict[str, Any]:
+        self.wait_for_program(run)
         self.next_try(dag, run, 1)
         return self.the_job(run)
 

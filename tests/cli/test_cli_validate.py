@@ -116,7 +116,7 @@ def test_what_could_never_start_is_a_warning(run: Any, manifest: Any) -> None:
             "apiVersion: batch/v1beta1\nkind: Job\nmetadata: {name: a}\n",
             'no kind "Job" in version "batch/v1beta1" (did you mean batch/v1?)',
         ),
-        ("apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a}\n", "nothing was validated"),
+        ("apiVersion: apps/v1\nkind: StatefulSet\nmetadata: {name: a}\n", "nothing was validated"),
         ("apiVersion: [1]\nkind: {a: b}\nmetadata: 3\n", "kind: Required value"),
         ("kind: TrainJob\nmetadata: {name: a}\nspec: {x: 99999999999999999999999999}\n", "JSON does not support"),
     ],
@@ -129,10 +129,10 @@ def test_what_cannot_be_read(run: Any, manifest: Any, text: str, said: str) -> N
 
 def test_objects_of_other_kinds_are_said_to_be_unchecked(run: Any, manifest: Any) -> None:
     answer = run(
-        "validate", "-f", manifest(RUNTIME + TRAINJOB + "---\napiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a}\n")
+        "validate", "-f", manifest(RUNTIME + TRAINJOB + "---\napiVersion: apps/v1\nkind: StatefulSet\nmetadata: {name: a}\n")
     )
     assert answer.exit_code == 0
-    assert "kind: Unchecked: Trainwright does not know Deployment in apps/v1: only its metadata was checked" in answer.stderr
+    assert "kind: Unchecked: Trainwright does not know StatefulSet in apps/v1: only its metadata was checked" in answer.stderr
 
 
 @pytest.mark.parametrize("quantity", ["1e99", "1e" + "9" * 400, "9" * 5000, "NaN", "inf", "0x10"])

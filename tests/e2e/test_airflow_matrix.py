@@ -49,7 +49,11 @@ with DAG("mapped", schedule=None, catchup=False) as mapped:
         env=[{{"TRIAL": str(trial)}} for trial in range({MAPPED})]
     )
 """
-BOTH = pytest.mark.parametrize("where", ["in_worker", "deferred"])
+
+
+def both(kind: str, name: str, number: int) -> list[tuple[str, str]]:
+    """The DAG and the run of a scene that is played in the worker and deferred at the same time."""
+    return [(f"{kind}_{where}", f"{name}-{where}-{number}") for where in ("in_worker", "deferred")]
 
 
 @pytest.fixture(scope="module")
@@ -60,46 +64,46 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
         yield running
 
 
-@BOTH
-def test_a_training_that_succeeds(scene: Scene, where: str, number: int) -> None:
-    dag, run = f"train_{where}", f"succeeds-{where}-{number}"
-    scene.begin(dag, run)
-    scene.finish(dag, run, tries=1)
-    scene.stopped(run)
-    entry = scene.airflow.call("GET", f"dags/{dag}/dagRuns/{run}/taskInstances/train/xcomEntries/return_value")
-    assert name_of(scene.the_job(run)) in str(entry["value"])
+def test_a_training_that_succeeds(scene: Scene, number: int) -> None:
+    scene.begin_all(both("train", "succeeds", number))
+    for _, run in both("train", "succeeds", number):
+        scene.let_end(run)
+    for dag, run in both("train", "succeeds", number):
+        scene.finish(dag, run, tries=1)
+        scene.stopped(run)
+        entry = scene.airflow.call("GET", f"dags/{dag}/dagRuns/{run}/taskInstances/train/xcomEntries/return_value")
+        assert name_of(scene.the_job(run)) in str(entry["value"])
 
 
-@BOTH
-def test_a_training_that_fails_is_reported(scene: Scene, where: str, number: int) -> None:
-    dag, run = f"once_{where}", f"fails-{where}-{number}"
-    scene.begin(dag, run)
-    scene.let_end(run, well=False)
-    assert scene.ended(dag, run)["state"] == "failed"
-    scene.stopped(run)
-    log = scene.airflow.log(dag, run)
-    assert "exited 3" in log
-    assert "it was told to fail" in log
+def test_a_training_that_fails_is_reported(scene: Scene, number: int) -> None:
+    scene.begin_all(both("once", "fails", number))
+    for _, run in both("once", "fails", number):
+        scene.let_end(run, well=False)
+    for dag, run in both("once", "fails", number):
+        assert scene.ended(dag, run)["state"] == "failed", run
+        scene.stopped(run)
+        log = scene.airflow.log(dag, run)
+        assert "exited 3" in log
+        assert "it was told to fail" in log
 
 
-@BOTH
-def test_a_job_that_somebody_deletes(scene: Scene, where: str, number: int) -> None:
-    dag, run = f"once_{where}", f"deleted-{where}-{number}"
-    job = scene.begin(dag, run)
-    scene.plane.cluster.delete(TRAINJOB, name_of(job), "default")
-    assert scene.ended(dag, run)["state"] == "failed"
-    scene.stopped(run, jobs=0)
-    assert "TrainJobDeleted" in scene.airflow.log(dag, run)
+def test_a_job_that_somebody_deletes(scene: Scene, number: int) -> None:
+    for job in scene.begin_all(both("once", "deleted", number)):
+        scene.plane.cluster.delete(TRAINJOB, name_of(job), "default")
+    for dag, run in both("once", "deleted", number):
+        assert scene.ended(dag, run)["state"] == "failed", run
+        scene.stopped(run, jobs=0)
+        assert "TrainJobDeleted" in scene.airflow.log(dag, run)
 
 
-@BOTH
-def test_a_runtime_that_does_not_exist_fails_without_retries(scene: Scene, where: str, number: int) -> None:
-    dag, run = f"nowhere_{where}", f"nowhere-{where}-{number}"
-    scene.airflow.trigger(dag, run)
-    task = scene.ended(dag, run)
-    assert (task["state"], task["try_number"]) == ("failed", 1)
-    assert "no-such-runtime" in scene.airflow.log(dag, run)
-    assert scene.jobs(run) == []
+def test_a_runtime_that_does_not_exist_fails_without_retries(scene: Scene, number: int) -> None:
+    for dag, run in both("nowhere", "nowhere", number):
+        scene.airflow.trigger(dag, run)
+    for dag, run in both("nowhere", "nowhere", number):
+        task = scene.ended(dag, run)
+        assert (task["state"], task["try_number"]) == ("failed", 1), run
+        assert "no-such-runtime" in scene.airflow.log(dag, run)
+        assert scene.jobs(run) == []
 
 
 @pytest.mark.parametrize(
@@ -150,24 +154,24 @@ def test_another_triggerer_takes_over(scene: Scene, number: int) -> None:
         scene.airflow.end("triggerer-2")
 
 
-@BOTH
-def test_marking_the_task_as_failed_stops_its_job(scene: Scene, where: str, number: int) -> None:
-    dag, run = f"train_{where}", f"marked-{where}-{number}"
-    scene.begin(dag, run)
-    scene.airflow.mark(dag, run, "failed")
-    eventually(lambda: scene.the_job(run)["spec"].get("suspend"), 60, "the job to be suspended")
-    scene.stopped(run)
-    assert scene.airflow.task(dag, run)["state"] == "failed"
+def test_marking_the_task_as_failed_stops_its_job(scene: Scene, number: int) -> None:
+    scene.begin_all(both("train", "marked", number))
+    for dag, run in both("train", "marked", number):
+        scene.airflow.mark(dag, run, "failed")
+    for dag, run in both("train", "marked", number):
+        eventually(lambda run=run: scene.the_job(run)["spec"].get("suspend"), 60, f"the job of {run} to be suspended")
+        scene.stopped(run)
+        assert scene.airflow.task(dag, run)["state"] == "failed", run
 
 
-@BOTH
-def test_marking_the_run_as_failed_stops_its_job(scene: Scene, where: str, number: int) -> None:
-    dag, run = f"train_{where}", f"run-marked-{where}-{number}"
-    scene.begin(dag, run)
-    scene.airflow.mark_run(dag, run, "failed")
-    eventually(lambda: scene.the_job(run)["spec"].get("suspend"), 60, "the job to be suspended")
-    scene.stopped(run)
-    assert scene.airflow.task(dag, run)["state"] in ("failed", "skipped")
+def test_marking_the_run_as_failed_stops_its_job(scene: Scene, number: int) -> None:
+    scene.begin_all(both("train", "run-marked", number))
+    for dag, run in both("train", "run-marked", number):
+        scene.airflow.mark_run(dag, run, "failed")
+    for dag, run in both("train", "run-marked", number):
+        eventually(lambda run=run: scene.the_job(run)["spec"].get("suspend"), 60, f"the job of {run} to be suspended")
+        scene.stopped(run)
+        assert scene.airflow.task(dag, run)["state"] in ("failed", "skipped"), run
 
 
 def test_a_task_that_is_marked_while_no_triggerer_runs_loses_its_job_with_the_lease(scene: Scene, number: int) -> None:
@@ -185,17 +189,17 @@ def test_a_task_that_is_marked_while_no_triggerer_runs_loses_its_job_with_the_le
         scene.airflow.start("triggerer")
 
 
-@BOTH
-def test_clearing_a_waiting_task_stops_its_job_and_starts_a_new_one(scene: Scene, where: str, number: int) -> None:
-    dag, run = f"train_{where}", f"cleared-{where}-{number}"
-    first = scene.begin(dag, run)
-    scene.airflow.clear(dag, run)
-    jobs = eventually(lambda: found if len(found := scene.jobs(run)) == 2 else None, 90, "a second job")
-    stopped = next(job for job in jobs if uid_of(job) == uid_of(first))
-    assert stopped["spec"].get("suspend") is True
-    scene.next_try(dag, run, 2)
-    scene.finish(dag, run, tries=2)
-    scene.stopped(run, jobs=2)
+def test_clearing_a_waiting_task_stops_its_job_and_starts_a_new_one(scene: Scene, number: int) -> None:
+    first_jobs = scene.begin_all(both("train", "cleared", number))
+    for dag, run in both("train", "cleared", number):
+        scene.airflow.clear(dag, run)
+    for (dag, run), first in zip(both("train", "cleared", number), first_jobs, strict=True):
+        jobs = eventually(lambda run=run: found if len(found := scene.jobs(run)) == 2 else None, 90, f"a second job of {run}")
+        stopped = next(job for job in jobs if uid_of(job) == uid_of(first))
+        assert stopped["spec"].get("suspend") is True
+        scene.next_try(dag, run, 2)
+        scene.finish(dag, run, tries=2)
+        scene.stopped(run, jobs=2)
 
 
 def test_clearing_before_the_triggerer_knows_of_the_task_does_not_leave_two_jobs(scene: Scene, number: int) -> None:
@@ -222,47 +226,44 @@ def test_clearing_a_task_that_succeeded_starts_a_new_job(scene: Scene, number: i
     scene.finish(SYNC, run, tries=2)
 
 
-@BOTH
-def test_an_execution_timeout_stops_the_job(scene: Scene, where: str, number: int) -> None:
-    dag, run = f"hurried_{where}", f"hurried-{where}-{number}"
-    scene.begin(dag, run)
-    assert scene.ended(dag, run)["state"] == "failed"
-    scene.stopped(run)
+def test_limits_of_time_stop_the_job(scene: Scene, number: int) -> None:
+    """The execution timeout of a task that runs, and the time in a queue of one that does not."""
+    hurried, queued = both("hurried", "hurried", number), both("queued", "queued", number)
+    for dag, run in (*hurried, *queued):
+        scene.airflow.trigger(dag, run)
+    for _, run in hurried:
+        scene.wait_for_program(run)
+    for dag, run in (*hurried, *queued):
+        assert scene.ended(dag, run)["state"] == "failed", run
+    for _, run in hurried:
+        scene.stopped(run)
+    for dag, run in queued:
+        assert "QueueTimeout" in scene.airflow.log(dag, run)
+        scene.stopped(run, jobs=0)  # a queue would admit a suspended one
 
 
-@BOTH
-def test_a_queue_timeout_stops_the_job(scene: Scene, where: str, number: int) -> None:
-    dag, run = f"queued_{where}", f"queued-{where}-{number}"
-    scene.airflow.trigger(dag, run)
-    assert scene.ended(dag, run)["state"] == "failed"
-    assert "QueueTimeout" in scene.airflow.log(dag, run)
-    scene.stopped(run, jobs=0)  # a queue would admit a suspended one
-
-
-@pytest.mark.parametrize("where", ["in_worker", "deferred"] if ROUNDS > 1 else ["deferred"])
-def test_an_api_server_that_is_gone_for_half_a_minute(scene: Scene, where: str, number: int) -> None:
+def test_an_api_server_that_is_gone_for_half_a_minute(scene: Scene, number: int) -> None:
     """Its watch ends, and the next one is of a version that the server may have forgotten."""
-    dag, run = f"flaky_{where}", f"flaky-{where}-{number}"
-    scene.begin(dag, run)
+    scene.begin_all(both("flaky", "flaky", number))
     scene.outage.begin()
-    scene.let_end(run)
-    task = scene.ended(dag, run, 120)
-    assert task["state"] == "success", scene.airflow.log(dag, run)
+    for _, run in both("flaky", "flaky", number):
+        scene.let_end(run)
+    for dag, run in both("flaky", "flaky", number):
+        assert scene.ended(dag, run, 120)["state"] == "success", scene.airflow.log(dag, run)
+        scene.stopped(run)
     assert scene.outage.faults
-    scene.stopped(run)
     eventually(lambda: scene.outage.is_over, 40, "the outage to end before the next scene")
 
 
-@BOTH
-def test_a_watch_that_has_expired_is_followed_by_a_new_list(scene: Scene, where: str, number: int) -> None:
-    dag, run = f"flaky_{where}", f"expired-{where}-{number}"
-    scene.begin(dag, run)
+def test_a_watch_that_has_expired_is_followed_by_a_new_list(scene: Scene, number: int) -> None:
+    scene.begin_all(both("flaky", "expired", number))
     scene.outage.expire()
     eventually(lambda: scene.outage.has_expired, 60, "both watches to be refused")
-    scene.let_end(run)
-    task = scene.ended(dag, run)
-    assert task["state"] == "success", scene.airflow.log(dag, run)
-    scene.stopped(run)
+    for _, run in both("flaky", "expired", number):
+        scene.let_end(run)
+    for dag, run in both("flaky", "expired", number):
+        assert scene.ended(dag, run)["state"] == "success", scene.airflow.log(dag, run)
+        scene.stopped(run)
 
 
 def test_many_mapped_tasks_have_a_job_each(scene: Scene, number: int) -> None:

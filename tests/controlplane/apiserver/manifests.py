@@ -19,10 +19,17 @@ def manifest(kind: Kind, name: str, namespace: str = "default", **fields: Any) -
         "Job": lambda: {"template": {"spec": {"restartPolicy": "Never", "containers": [container]}}},
         "TrainJob": lambda: {"runtimeRef": {"name": "rt", "kind": "TrainingRuntime"}},
         "Service": lambda: {"ports": [{"port": 80}]},
+        "Deployment": lambda: {
+            "selector": {"matchLabels": {"app": "a"}},
+            "template": {"metadata": {"labels": {"app": "a"}}, "spec": {"containers": [container]}},
+        },
         "JobSet": lambda: {
             "replicatedJobs": [{"name": "w", "template": {"spec": {"template": {"spec": {"containers": [container]}}}}}]
         },
     }
+    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "reads"}
+    bodies = {"RoleBinding": {"roleRef": reference}, "ClusterRoleBinding": {"roleRef": reference}}
+    fields = {**bodies.get(kind.kind, {}), **fields}
     obj: dict[str, Any] = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, **fields}
     if kind.kind in specs:
         obj["spec"] = {**specs[kind.kind](), **fields.get("spec", {})}
