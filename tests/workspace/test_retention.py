@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -160,6 +161,27 @@ def test_a_run_that_comes_back_to_life_meanwhile_stays(
     assert left(workspace) == ["ended", "killed"]
 
 
+@pytest.mark.parametrize("step", ["read_run", "_last_change"])
+def test_two_runs_may_prune_at_the_same_time(
+    workspace: Path, add: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    """The other one deletes a folder between two steps of this one's look at it."""
+    for name in "abc":
+        add(name, ended=2)
+    real, removed = getattr(module, step), []
+
+    def then_deleted(folder: Path) -> object:
+        if folder.name == "b" and not removed:
+            shutil.rmtree(folder)
+            removed.append(folder)
+        return real(folder)
+
+    monkeypatch.setattr(module, step, then_deleted)
+    assert sorted(prune(workspace)) == ["a", "c"]
+    assert removed
+    assert left(workspace) == []
+
+
 def test_links_in_a_run_are_removed_and_not_followed(workspace: Path, add: Callable[..., Path], tmp_path: Path) -> None:
     precious = tmp_path / "precious"
     precious.mkdir()
@@ -265,6 +287,36 @@ class TestPreparedInputs:
             add("a", ended=1, dataset=f"sha256:{place.name}")
         prune(workspace, keep=1)
         assert place.exists()
+
+    def test_one_that_another_run_removes_meanwhile_is_not_missed(
+        self, workspace: Path, place: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        real = module._is_prepared
+
+        def then_removed(path: Path) -> bool:
+            found = real(path)
+            if found:
+                shutil.rmtree(path)
+            return found
+
+        monkeypatch.setattr(module, "_is_prepared", then_removed)
+        assert prune(workspace) == []
+        assert not place.exists()
+
+    def test_an_entry_that_another_run_removes_meanwhile_is_not_found(
+        self, workspace: Path, place: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        (entry,) = (workspace / "datasets/.index").iterdir()
+        real = Path.is_file
+
+        def then_removed(path: Path) -> bool:
+            found = real(path)
+            if path == entry:
+                path.unlink(missing_ok=True)
+            return found
+
+        monkeypatch.setattr(Path, "is_file", then_removed)
+        assert find_prepared(workspace, "dataset", "file:///rows", "1", {}) is None
 
     def test_those_of_a_run_that_is_deleted_go_with_it(self, workspace: Path, place: Path, add: Callable[..., Path]) -> None:
         add("a", ended=1, dataset=f"sha256:{place.name}")

@@ -81,11 +81,19 @@ def remove_entries(workspace: Path, kind: Kind, digests: set[str]) -> None:
 def _entries(workspace: Path, kind: Kind, pattern: str) -> Iterator[Entry]:
     folder = index_path(workspace, kind)
     with disk_errors(folder):
-        dated = [(path.stat().st_mtime_ns, path) for path in folder.glob(pattern) if path.is_file()]
+        dated = [(_changed_at(path), path) for path in folder.glob(pattern) if path.is_file()]
         for _, path in sorted(dated, reverse=True):
             entry = _read(path)
             if entry is not None:
                 yield entry
+
+
+def _changed_at(path: Path) -> int:
+    """The time of the last change in nanoseconds; 0 if another run has removed the entry meanwhile."""
+    try:
+        return path.stat().st_mtime_ns
+    except FileNotFoundError:
+        return 0
 
 
 def _read(path: Path) -> Entry | None:

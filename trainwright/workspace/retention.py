@@ -113,7 +113,7 @@ def _runs(runs: Path) -> list[_Run]:
     for path in sorted(runs.iterdir()):
         if path.name.startswith(".") or path.is_symlink() or not path.is_dir():
             continue
-        with contextlib.suppress(WorkspaceError):  # not a run folder
+        with contextlib.suppress(WorkspaceError, FileNotFoundError):  # not a run folder, or deleted by another run meanwhile
             found.append(_inspect(path))
     return found
 
@@ -156,7 +156,7 @@ def _prune_prepared(workspace: Path, kind: Kind, idle_since: float) -> None:
         return
     purge_deleted(store)
     _remove_scratch(store, idle_since)
-    idle = [path for path in sorted(store.iterdir()) if _is_prepared(path) and path.stat().st_mtime < idle_since]
+    idle = [path for path in sorted(store.iterdir()) if _is_prepared(path) and _is_idle(path, idle_since)]
     used = _used(workspace, kind, idle_since) if idle else set()
     if used is None:
         log.info("prepared inputs are kept, since a run without a record is active folder=%s", store)
@@ -180,7 +180,7 @@ def _used(workspace: Path, kind: Kind, idle_since: float) -> set[str] | None:
 
 def _remove(path: Path, idle_since: float) -> bool:
     with file_lock(lock_path(path)):
-        if not _is_prepared(path) or path.stat().st_mtime >= idle_since:
+        if not _is_prepared(path) or not _is_idle(path, idle_since):
             return False
         hidden = _mark_deleted(path)
     if hidden is None:
@@ -217,6 +217,13 @@ def _remove_scratch(store: Path, idle_since: float) -> None:
 
 def _is_prepared(path: Path) -> bool:
     return _DIGEST_NAME.fullmatch(path.name) is not None and not path.is_symlink() and path.is_dir()
+
+
+def _is_idle(path: Path, idle_since: float) -> bool:
+    try:
+        return path.stat().st_mtime < idle_since
+    except FileNotFoundError:  # deleted by another run meanwhile
+        return False
 
 
 def _last_change(folder: Path) -> float:
