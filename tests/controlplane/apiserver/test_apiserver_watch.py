@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
+import urllib3
 
 from trainwright.api.errors import NotFound
 from trainwright.api.kinds import CONFIG_MAP, POD, TRAINING_RUNTIME, TRAINJOB
@@ -138,9 +140,16 @@ def test_stopping_the_server_ends_watches_at_once(peer: Any) -> None:
     assert list(events) == []
 
 
-def test_versions_from_before_a_restart_are_expired_and_objects_are_kept(tmp_path: Path, manifest: Manifest) -> None:
-    import urllib3
+def test_idle_connections_of_several_clients_do_not_delay_a_stop(peer: Any) -> None:
+    clients = [urllib3.PoolManager(ca_certs=str(peer.credentials.authority), retries=False) for _ in range(3)]
+    for client in clients:
+        assert client.request("GET", peer.serving.url + "/version", timeout=20).status == 200
+    began = time.monotonic()
+    peer.serving.stop()
+    assert time.monotonic() - began < 2.5
 
+
+def test_versions_from_before_a_restart_are_expired_and_objects_are_kept(tmp_path: Path, manifest: Manifest) -> None:
     path, pool, token = tmp_path / "store.db", urllib3.PoolManager(), "t" * 32
     tokens = Tokens(token, b"k" * 32)
     headers = {"Authorization": f"Bearer {token}"}

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import errno
 import logging
+import os
 import socket
 import ssl
 import threading
@@ -158,8 +159,13 @@ class _Server(uvicorn.Server):
                 for connection in list(self.server_state.connections):
                     connection.transport.abort()
                     if connection in known:
-                        with contextlib.suppress(OSError):
-                            known[connection].shutdown(socket.SHUT_RDWR)
+                        _shut_down(known[connection])
+
+
+def _shut_down(transport_socket: TransportSocket) -> None:
+    """Shut a connection down by its descriptor: the sockets of uvloop's transports have no `shutdown`."""
+    with contextlib.suppress(OSError), socket.socket(fileno=os.dup(transport_socket.fileno())) as duplicate:
+        duplicate.shutdown(socket.SHUT_RDWR)
 
 
 def serve(
