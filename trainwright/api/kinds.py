@@ -85,11 +85,11 @@ DEFINITION = Kind(
     categories=("api-extensions",),
 )
 LEASE = Kind("coordination.k8s.io", "v1", "Lease", "leases")
-_RBAC = "rbac.authorization.k8s.io"
-ROLE = Kind(_RBAC, "v1", "Role", "roles")
-ROLE_BINDING = Kind(_RBAC, "v1", "RoleBinding", "rolebindings")
-CLUSTER_ROLE = Kind(_RBAC, "v1", "ClusterRole", "clusterroles", namespaced=False)
-CLUSTER_ROLE_BINDING = Kind(_RBAC, "v1", "ClusterRoleBinding", "clusterrolebindings", namespaced=False)
+RBAC = "rbac.authorization.k8s.io"
+ROLE = Kind(RBAC, "v1", "Role", "roles")
+ROLE_BINDING = Kind(RBAC, "v1", "RoleBinding", "rolebindings")
+CLUSTER_ROLE = Kind(RBAC, "v1", "ClusterRole", "clusterroles", namespaced=False)
+CLUSTER_ROLE_BINDING = Kind(RBAC, "v1", "ClusterRoleBinding", "clusterrolebindings", namespaced=False)
 RBAC_KINDS = (ROLE, ROLE_BINDING, CLUSTER_ROLE, CLUSTER_ROLE_BINDING)
 DEPLOYMENT = Kind("apps", "v1", "Deployment", "deployments", status=True, short_names=("deploy",), categories=("all",))
 NETWORK_POLICY = Kind("networking.k8s.io", "v1", "NetworkPolicy", "networkpolicies", short_names=("netpol",))

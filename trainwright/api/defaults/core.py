@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from trainwright.api.defaults.pod import pod_spec_defaults
+from trainwright.api.kinds import RBAC
 from trainwright.api.objects import Obj
-from trainwright.api.schema.access import RBAC_GROUP
 
 _TIMES = ("lastProbeTime", "lastTransitionTime")
 _COUNTS = ("active", "failed", "succeeded")
@@ -28,7 +28,7 @@ def priority_defaults(priority: Obj, _old: Obj | None, _now: str) -> None:
 def binding_defaults(binding: Obj, _old: Obj | None, _now: str) -> None:
     for subject in binding.get("subjects") or []:
         if subject.get("kind") in ("User", "Group"):
-            subject.setdefault("apiGroup", RBAC_GROUP)
+            subject.setdefault("apiGroup", RBAC)
 
 
 def deployment_defaults(deployment: Obj, _old: Obj | None, _now: str) -> None:

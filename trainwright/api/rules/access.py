@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from trainwright.api.errors import Problem
+from trainwright.api.kinds import RBAC
 from trainwright.api.objects import Obj
 from trainwright.api.rules.pod import one_of, required
 from trainwright.api.rules.webhook import AdmissionRequest, WebhookRule
-from trainwright.api.schema.access import RBAC_GROUP
 from trainwright.api.schema.check import as_json
 
 
@@ -39,7 +39,7 @@ def _role_ref(case: AdmissionRequest) -> Iterator[Problem]:
     reference = case.new.get("roleRef") or {}
     if case.old is not None and case.old.get("roleRef") != reference:
         yield Problem("roleRef", f"Invalid value: {as_json(reference)}: cannot change roleRef")
-    yield from one_of(reference.get("apiGroup", ""), "roleRef.apiGroup", (RBAC_GROUP,))
+    yield from one_of(reference.get("apiGroup", ""), "roleRef.apiGroup", (RBAC,))
     is_namespaced = case.new["kind"] == "RoleBinding"
     yield from one_of(reference.get("kind", ""), "roleRef.kind", ("Role", "ClusterRole") if is_namespaced else ("ClusterRole",))
     if not reference.get("name"):
@@ -56,7 +56,7 @@ def _subjects(case: AdmissionRequest) -> Iterator[Problem]:
             if not subject.get("namespace") and case.new["kind"] == "ClusterRoleBinding":
                 yield required(f"{path}.namespace")
         else:
-            yield from one_of(subject.get("apiGroup", ""), f"{path}.apiGroup", (RBAC_GROUP,))
+            yield from one_of(subject.get("apiGroup", ""), f"{path}.apiGroup", (RBAC,))
             yield from one_of(subject.get("kind", ""), f"{path}.kind", ("ServiceAccount", "User", "Group"))
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from trainwright.api.kinds import RBAC
 from trainwright.api.schema.core import whole_object
 from trainwright.api.schema.references import LABEL_SELECTOR
 from trainwright.api.schema.types import STRING, STRINGS, ListOf, Schema, String, Struct
 
-RBAC_GROUP = "rbac.authorization.k8s.io"
 _RULE = Struct(
     {"apiGroups": STRINGS, "nonResourceURLs": STRINGS, "resourceNames": STRINGS, "resources": STRINGS, "verbs": STRINGS},
     ("verbs",),
@@ -19,7 +19,7 @@ _SUBJECT = Struct(
     atomic=True,
 )
 _ROLE_REF = Struct(
-    {"apiGroup": String(default=RBAC_GROUP), "kind": STRING, "name": STRING},
+    {"apiGroup": String(default=RBAC), "kind": STRING, "name": STRING},
     ("kind", "name"),
     type_name="RoleRef",
     atomic=True,

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from trainwright.api.kinds import RBAC
 from trainwright.api.objects import Obj
 from trainwright.api.yaml_writer import to_yaml
 from trainwright.jobs.submit.rbac import BOTH_MODES_CALLS, CALLS, CREATE_KEYS, CREDENTIALS_CALLS, JOBSET_MODE_CALLS, ApiCall
 from trainwright.submission.mode import Mode
 
-_RBAC = "rbac.authorization.k8s.io"
 _VERBS = ("create", "get", "list", "watch", "patch", "delete")
 _MODES = {Mode.trainjob: ("", CALLS), Mode.jobset: ("-jobset", JOBSET_MODE_CALLS), Mode.auto: ("-auto", BOTH_MODES_CALLS)}
 """Suffix of the names, since roles of the modes differ, and the calls to grant."""
@@ -46,14 +46,14 @@ class _Role:
 
     def manifest(self) -> Obj:
         rules = [_merged_rule(calls) for calls in _calls_by_resource(self.calls)]
-        return {"apiVersion": f"{_RBAC}/v1", "kind": self.kind, "metadata": self._metadata(self.name), "rules": rules}
+        return {"apiVersion": f"{RBAC}/v1", "kind": self.kind, "metadata": self._metadata(self.name), "rules": rules}
 
     def binding(self, account: ServiceAccount) -> Obj:
         return {
-            "apiVersion": f"{_RBAC}/v1",
+            "apiVersion": f"{RBAC}/v1",
             "kind": f"{self.kind}Binding",
             "metadata": self._metadata(f"{self.name}:{account}"),
-            "roleRef": {"apiGroup": _RBAC, "kind": self.kind, "name": self.name},
+            "roleRef": {"apiGroup": RBAC, "kind": self.kind, "name": self.name},
             "subjects": [{"kind": "ServiceAccount", "name": account.name, "namespace": account.namespace}],
         }
 
