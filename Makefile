@@ -42,9 +42,10 @@ goldens: .venv/.ready-dev
 	$(PY) tests/materialize/table.py
 	$(PY) tests/behaviour_recordings.py $(ARGS)
 
-# Only the scenarios of the controllers: Jobs, JobSets and TrainJobs under scripted pod outcomes.
+# What controllers do with Jobs, JobSets and TrainJobs, and what the node does with pods, as recorded on a real cluster.
 behaviour: .venv/.ready-dev
 	$(PY) tests/behaviour_recordings.py $(ARGS)
+	TRAINWRIGHT_ISOLATION=on $(PY) tests/kubelet_recordings.py
 
 # Tests the API server with recordings, kubectl, the official Python client and the Kubeflow SDK; prints a table: about 3 minutes.
 conformance: .venv/.ready-dev

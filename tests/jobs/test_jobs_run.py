@@ -179,6 +179,12 @@ def test_a_restart_is_told_and_both_runs_are_shown(plane: ControlPlane, tmp_path
     assert [one.line.text for one in told if isinstance(one, LogOutput)] == ["first", "second"]
 
 
+def has_begun_anew(pod: dict[str, Any]) -> bool:
+    """Whether a container of the pod runs again after a failure."""
+    statuses = (pod.get("status") or {}).get("containerStatuses") or []
+    return any(status["restartCount"] and "running" in status["state"] for status in statuses)
+
+
 def test_a_report_shows_the_run_that_failed_also_when_the_container_has_begun_anew(plane: ControlPlane, tmp_path: Path) -> None:
     runtime = plane.cluster.get(CLUSTER_TRAINING_RUNTIME, "torch-distributed")
     job = runtime["spec"]["template"]["spec"]["replicatedJobs"][0]
@@ -189,7 +195,7 @@ def test_a_report_shows_the_run_that_failed_also_when_the_container_has_begun_an
     script = f"[ -e {marker} ] && exec sleep 1000; touch {marker}; echo Rendezvous timeout; exit 3"
     request = TrainRequest(runtime="crashing", command=["bash", "-c", script])
     submitted = submit_or_adopt(plane.cluster, request, STEP, "default").trainjob
-    eventually(lambda: [pod for pod in pods_of(plane.cluster, submitted) if pod_failure(pod) is not None])
+    eventually(lambda: [pod for pod in pods_of(plane.cluster, submitted) if has_begun_anew(pod) and pod_failure(pod) is not None])
     report = report_of(plane.cluster, submitted)
     assert report.cause is not None
     assert (report.cause.exit_code, report.cause.restarts, report.cause.is_previous_run) == (3, 1, True)

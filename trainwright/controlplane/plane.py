@@ -20,7 +20,7 @@ from trainwright.controlplane.apiserver.endpoints.definitions import seed_defini
 from trainwright.controlplane.apiserver.endpoints.trainer_status import ProgressReports as ReportTaker
 from trainwright.controlplane.apiserver.http.app import create_app
 from trainwright.controlplane.apiserver.http.certificate_rotation import CertificateRotation
-from trainwright.controlplane.apiserver.http.serve import Application, PortInUse, Serving, serve
+from trainwright.controlplane.apiserver.http.serve import LOOPBACK, Application, PortInUse, Serving, serve
 from trainwright.controlplane.apiserver.storage.journal import Durability
 from trainwright.controlplane.apiserver.storage.store import Store
 from trainwright.controlplane.apiserver.streaming.container_logs import NoLogs
@@ -102,7 +102,7 @@ class ControlPlane:
         """
         self._seed()
         if self._with_node:
-            self._agent = NodeAgent(self.cluster, self._home.node, self._issue_token)
+            self._agent = NodeAgent(self.cluster, self._home.node, self._issue_token, self._api_address)
         sessions = self._agent.sessions if self._agent is not None else NoSessions()
         app = create_app(
             self._server, self._tokens, self._logs, ReportTaker(self._server, self._tokens), sessions, extra_metrics=self._metrics
@@ -161,6 +161,9 @@ class ControlPlane:
         if not self._gates.TrainJobStatus or self._serving is None:
             return Settings()
         return Settings(progress=ProgressReports(self._serving.url, self._authority))
+
+    def _api_address(self) -> tuple[str, int] | None:
+        return None if self._serving is None else (LOOPBACK, self._serving.port)
 
     def _metrics(self) -> list[Metric]:
         return [*metric_families(self._measured_controllers), *self._object_metrics.families()]

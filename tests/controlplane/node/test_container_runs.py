@@ -31,7 +31,7 @@ def test_a_reader_does_not_disturb_a_run_that_is_being_started(tmp_path: Path, m
     assert found
     assert set(found) <= {None, run}
     ended = eventually(run.termination, 20)
-    assert (ended.code, ended.is_lost) == (0, False)
+    assert (ended.code, ended.reason) == (0, "")
     assert latest_run("main", tmp_path) == run
 
 

@@ -2,17 +2,36 @@
 
 from __future__ import annotations
 
+import base64
+import os
+import pwd
+import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import cast
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainwright.cluster.protocol import Cluster
-from trainwright.controlplane.node.environment import VariableResolver, base_environment, expand_references
+from trainwright.api.kinds import NODE
+from trainwright.controlplane.apiserver.storage.store import Store
+from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer
+from trainwright.controlplane.embedded import EmbeddedCluster
+from trainwright.controlplane.node.container import POD_MARK
+from trainwright.controlplane.node.environment import (
+    ConfigError,
+    VariableResolver,
+    base_environment,
+    expand_references,
+    thread_count,
+)
+from trainwright.controlplane.node.expansion import references_in
+from trainwright.controlplane.node.images import ImageEnvironment
+from trainwright.controlplane.node.volumes import MadeVolume
 
 VARIABLES = {"A": "1", "B": "2", "a-b.c": "3", "": "nothing", "X Y": "4", "A$(B": "5", "LOOP": "$(A)"}
+Obj = dict[str, Any]
 
 
 @pytest.mark.parametrize(
@@ -71,6 +90,13 @@ def test_property_expansion_is_that_of_kubernetes(text: str) -> None:
     assert expand_references(text, VARIABLES) == step_by_step(text, VARIABLES)
 
 
+@given(st.text(alphabet=st.sampled_from("$()AB \n"), max_size=14))
+def test_property_references_are_those_that_expansion_replaces(text: str) -> None:
+    assert expand_references(text, dict.fromkeys(references_in(text), "")) == step_by_step(
+        text, dict.fromkeys(references_in(text), "")
+    )
+
+
 @pytest.fixture
 def user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A user's home without any setting of Hugging Face."""
@@ -80,37 +106,295 @@ def user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def environment(tmp_path: Path) -> dict[str, str]:
-    return base_environment({"metadata": {"uid": "1"}}, "host", tmp_path, tmp_path / "pod-home", threads=1)
+def environment(tmp_path: Path, **options: Any) -> dict[str, str]:
+    pod = {"metadata": {"name": "p", "uid": "1"}, "spec": options.pop("spec", {})}
+    return base_environment(pod, options.pop("container", {}), tmp_path, tmp_path / "pod-home", **{"threads": 1, **options})
 
 
+@pytest.mark.parametrize("isolated", [False, True])
 @pytest.mark.parametrize(
     "variables", [{}, {"HF_HOME": "hub"}, {"XDG_CACHE_HOME": "cache"}, {"HF_TOKEN_PATH": "login", "AWS_CONFIG_FILE": "aws"}]
 )
 def test_credentials_that_the_user_has_stored_are_not_found_from_a_pod(
-    user: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variables: dict[str, str]
+    user: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], isolated: bool
 ) -> None:
     for name, place in variables.items():
         monkeypatch.setenv(name, str(user / place))
     for stored in (".cache/huggingface/token", "hub/token", "cache/huggingface/token", "login", ".aws/credentials", "aws"):
         (user / stored).parent.mkdir(parents=True, exist_ok=True)
         (user / stored).write_text("secret")
-    found = environment(tmp_path)
-    assert found["HOME"] == str(tmp_path / "pod-home")
+    found = environment(tmp_path, isolated=isolated)
+    assert found["HOME"] == ("/root" if isolated else str(tmp_path / "pod-home"))
     assert not [name for name in found if name.startswith(("AWS_", "HF_HOME", "HF_TOKEN", "XDG_"))]
 
 
-def test_a_token_in_the_nodes_own_environment_is_not_passed_on(user: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("isolated", [False, True])
+def test_a_token_in_the_nodes_own_environment_is_not_passed_on(
+    user: Path, monkeypatch: pytest.MonkeyPatch, isolated: bool
+) -> None:
     monkeypatch.setenv("HF_TOKEN", "hf_secret")
-    assert "HF_TOKEN" not in environment(user)
+    assert "HF_TOKEN" not in environment(user, isolated=isolated)
+
+
+INHERITED = {
+    "LANG": "C.UTF-8",
+    "LC_ALL": "C",
+    "https_proxy": "http://proxy",
+    "SSL_CERT_FILE": "/ca",
+    "HF_HUB_OFFLINE": "1",
+    "LD_LIBRARY_PATH": "/cuda",
+}
+OF_THE_USER = {"USER": "me", "LOGNAME": "me", "SHELL": "/bin/zsh", "TZ": "Mars"}
+
+
+def test_an_isolated_process_has_what_an_image_would_give(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in os.environ:
+        monkeypatch.delenv(name)
+    for name, value in {**INHERITED, **OF_THE_USER, "PATH": "/opt/host", "AWS_SECRET_ACCESS_KEY": "s"}.items():
+        monkeypatch.setenv(name, value)
+    found = environment(tmp_path, isolated=True, port=1234)
+    interfaces = {f"{name}_SOCKET_IFNAME": "lo" if sys.platform != "darwin" else "lo0" for name in ("GLOO", "NCCL", "TP")}
+    assert found == INHERITED | interfaces | {
+        "PATH": f"{Path(sys.executable).parent}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+        "HOME": "/root",
+        "HOSTNAME": "p",
+        "PYTHONUNBUFFERED": "1",
+        "OMP_NUM_THREADS": "1",
+        "JAX_COORDINATOR_BIND_ADDRESS": "127.0.0.1:1234",
+        POD_MARK: "1",
+    }
+    shared = environment(tmp_path)
+    assert shared.items() >= {**INHERITED, **OF_THE_USER, "TMPDIR": str(tmp_path)}.items()
+    assert shared["PATH"] == f"{Path(sys.executable).parent}:/opt/host"
+    assert "AWS_SECRET_ACCESS_KEY" not in shared
+
+
+def test_home_of_other_users(tmp_path: Path) -> None:
+    known = next(entry for entry in pwd.getpwall() if entry.pw_uid != 0)
+    unknown = next(uid for uid in range(50_000, 60_000) if uid not in {entry.pw_uid for entry in pwd.getpwall()})
+    assert environment(tmp_path, isolated=True, uid=known.pw_uid)["HOME"] == known.pw_dir
+    assert environment(tmp_path, isolated=True, uid=unknown)["HOME"] == "/"
+
+
+def test_an_images_environment_comes_first_and_its_variables_win(tmp_path: Path) -> None:
+    image = ImageEnvironment("*", Path("/opt/env"), env={"LANG": "xx", "OMP_NUM_THREADS": "7", "HOSTNAME": "no", POD_MARK: "no"})
+    found = environment(tmp_path, image=image)
+    assert found["PATH"].startswith("/opt/env/bin:")
+    assert str(Path(sys.executable).parent) not in found["PATH"].split(":")[:1]
+    assert (found["LANG"], found["OMP_NUM_THREADS"], found["HOSTNAME"], found[POD_MARK]) == ("xx", "7", "p", "1")
 
 
 @pytest.mark.parametrize(
-    ("amount", "divisor", "value"),
-    [("1500m", "0", "2"), ("1Gi", "1Mi", "1024"), ("1e40", "1n", "1" + "0" * 49), (None, "1", "0")],
+    ("resources", "share", "threads"),
+    [
+        ({}, 3, 3),
+        ({}, 0, 1),
+        ({}, 99, 8),
+        ({"requests": {"cpu": "2"}}, 5, 2),
+        ({"requests": {"cpu": "2"}, "limits": {"cpu": "3500m"}}, 5, 4),
+        ({"limits": {"cpu": "250m"}}, 5, 1),
+        ({"limits": {"cpu": "64"}}, 5, 8),
+        ({"limits": {"memory": "1Gi"}, "requests": {"cpu": "1"}}, 5, 1),
+        ({"requests": {"cpu": "0"}}, 5, 1),
+    ],
 )
-def test_resources_by_reference(amount: str | None, divisor: str, value: str) -> None:
-    source = {"resourceFieldRef": {"resource": "limits.cpu", "divisor": divisor}}
-    container = {"env": [{"name": "A", "valueFrom": source}], "resources": {"limits": {"cpu": amount} if amount else {}}}
-    resolver = VariableResolver(cast(Cluster, None), {"metadata": {"namespace": "default"}})
-    assert resolver.variables(container, {}, str) == {"A": value}
+def test_threads(resources: Obj, share: int, threads: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(os, "cpu_count", lambda: 8)
+    assert thread_count({"resources": resources}, share) == threads
+    assert environment(tmp_path, container={"resources": resources}, threads=share)["OMP_NUM_THREADS"] == str(threads)
+
+
+def test_a_host_name_that_is_too_long_is_the_containers_problem(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="failed to construct FQDN"):
+        environment(tmp_path, spec={"subdomain": "s" * 63, "setHostnameAsFQDN": True})
+
+
+@pytest.fixture
+def cluster() -> Iterator[EmbeddedCluster]:
+    store = Store(":memory:")
+    cluster = EmbeddedCluster(ResourceServer(store))
+    secret = {"A": base64.b64encode(b"secret").decode(), "raw": base64.b64encode(b"\xff").decode(), "nul": "AAA="}
+    metadata = {"namespace": "default"}
+    for obj in (
+        {
+            "kind": "ConfigMap",
+            "metadata": {"name": "c", **metadata},
+            "data": {"A": "cm", "b.c": "dotted", "Z": "cm"},
+            "binaryData": {"B": "Qg=="},
+        },
+        {"kind": "Secret", "metadata": {"name": "s", **metadata}, "data": secret},
+        {"kind": "Node", "metadata": {"name": "n"}},
+        {"kind": "Service", "metadata": {"name": "my-svc", **metadata}, "spec": {"ports": [{"port": 80, "name": "web"}]}},
+    ):
+        cluster.create({"apiVersion": "v1", **obj})
+    cluster.patch(NODE, "n", {"status": {"allocatable": {"cpu": "3", "memory": "5Gi"}}}, subresource="status")
+    yield cluster
+    cluster.close()
+    store.close()
+
+
+POD: Obj = {"metadata": {"namespace": "default", "name": "p", "uid": "u"}, "spec": {"nodeName": "n"}}
+
+
+def own(cluster: EmbeddedCluster, container: Obj, **spec: Any) -> dict[str, str]:
+    return VariableResolver(cluster, {**POD, "spec": {**POD["spec"], **spec}}).own_variables(container)
+
+
+def test_sources_in_the_order_of_the_spec(cluster: EmbeddedCluster) -> None:
+    container = {
+        "envFrom": [
+            {"configMapRef": {"name": "c"}},
+            {"secretRef": {"name": "s"}, "prefix": "S_"},
+            {"prefix": "P.", "configMapRef": {"name": "c"}},
+        ],
+        "env": [
+            {"name": "Z", "value": "own"},
+            {"name": "R", "value": "$(Z) $(b.c) $(S_A) $(HOSTNAME) $(LATER)"},
+            {"name": "LATER", "value": ""},
+        ],
+    }
+    container["envFrom"][1:2] = [{"secretRef": {"name": "s", "optional": True}, "prefix": "S_"}]
+    with pytest.raises(ConfigError, match="the variable S_nul contains a NUL byte"):
+        own(cluster, container)
+    container["envFrom"][1:2] = []
+    assert own(cluster, container) == {
+        "A": "cm",
+        "b.c": "dotted",
+        "P.A": "cm",
+        "P.b.c": "dotted",
+        "P.Z": "cm",
+        "Z": "own",
+        "R": "own dotted $(S_A) $(HOSTNAME) $(LATER)",
+        "LATER": "",
+    }
+
+
+def test_a_later_source_wins(cluster: EmbeddedCluster) -> None:
+    key = {"secretKeyRef": {"name": "s", "key": "A"}}
+    container = {
+        "envFrom": [{"configMapRef": {"name": "c"}}],
+        "env": [{"name": "A", "valueFrom": key}, {"name": "A", "value": "$(A)!"}],
+    }
+    assert own(cluster, container)["A"] == "secret!"
+
+
+def test_bytes_stay_what_they_are(cluster: EmbeddedCluster) -> None:
+    found = own(cluster, {"env": [{"name": "R", "valueFrom": {"secretKeyRef": {"name": "s", "key": "raw"}}}]})
+    assert os.fsencode(found["R"]) == b"\xff"
+
+
+def test_base_and_rewriting(cluster: EmbeddedCluster) -> None:
+    container = {"env": [{"name": "A", "value": "/x"}, {"name": "B", "value": "$(A)/y"}]}
+    found = VariableResolver(cluster, POD).variables(
+        container, {"A": "base", "Z": "/x"}, lambda text: text.replace("/x", "/host")
+    )
+    assert found == {"A": "/host", "B": "/host/y", "Z": "/x"}
+
+
+@pytest.mark.parametrize(
+    ("container", "message"),
+    [
+        ({"envFrom": [{"configMapRef": {"name": "late"}}]}, 'configmap "late" not found'),
+        ({"envFrom": [{"secretRef": {"name": "late"}}]}, 'secret "late" not found'),
+        ({"env": [{"configMapKeyRef": {"name": "late", "key": "k"}}]}, 'configmap "late" not found'),
+        ({"env": [{"configMapKeyRef": {"name": "c", "key": "k"}}]}, "couldn't find key k in ConfigMap default/c"),
+        ({"env": [{"configMapKeyRef": {"name": "c", "key": "B"}}]}, "couldn't find key B in ConfigMap default/c"),
+        ({"env": [{"secretKeyRef": {"name": "s", "key": "gone"}}]}, "couldn't find key gone in Secret default/s"),
+        ({"env": [{"secretKeyRef": {"name": "t", "key": "gone"}}]}, 'secret "t" not found'),
+        ({"env": [{"fieldRef": {"fieldPath": "spec.x"}}]}, "unsupported fieldPath: spec.x"),
+        ({"env": [{"resourceFieldRef": {"resource": "limits.x"}}]}, "unsupported container resource : limits.x"),
+        ({"env": [{"resourceFieldRef": {"resource": "limits.cpu", "containerName": "no"}}]}, "container no not found"),
+    ],
+)
+def test_what_cannot_be_had(container: Obj, message: str, cluster: EmbeddedCluster) -> None:
+    if "env" in container:
+        container = {"env": [{"name": "X", "valueFrom": container["env"][0]}]}
+    with pytest.raises(ConfigError) as raised:
+        own(cluster, container)
+    assert str(raised.value) == message
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        {"configMapKeyRef": {"name": "late", "key": "k"}},
+        {"configMapKeyRef": {"name": "c", "key": "k"}},
+        {"secretKeyRef": {"name": "s", "key": "k"}},
+    ],
+)
+def test_what_is_optional_is_left_out(source: Obj, cluster: EmbeddedCluster) -> None:
+    source = {kind: {**reference, "optional": True} for kind, reference in source.items()}
+    container = {"env": [{"name": "X", "valueFrom": source}], "envFrom": [{"configMapRef": {"name": "late", "optional": True}}]}
+    assert own(cluster, container) == {}
+
+
+def test_a_missing_limit_is_what_the_pod_or_the_node_can_give(cluster: EmbeddedCluster) -> None:
+    container = {"env": [{"name": "X", "valueFrom": {"resourceFieldRef": {"resource": "limits.cpu", "divisor": "0"}}}]}
+    assert own(cluster, container) == {"X": "3"}
+    assert own(cluster, container, resources={"limits": {"cpu": "2"}}) == {"X": "2"}
+    assert own(cluster, container, nodeName="gone") == {"X": "0"}
+
+
+def test_services(cluster: EmbeddedCluster) -> None:
+    pod = {**POD, "spec": {"enableServiceLinks": True}}
+    found = VariableResolver(cluster, pod, ("127.0.0.1", 6443)).own_variables(
+        {"env": [{"name": "X", "value": "$(MY_SVC_SERVICE_PORT_WEB)"}]}
+    )
+    assert found["X"] == "80"
+    assert (found["KUBERNETES_SERVICE_HOST"], found["KUBERNETES_SERVICE_PORT"]) == ("127.0.0.1", "6443")
+    assert not [name for name in own(cluster, {}) if name.startswith(("MY_SVC", "KUBERNETES"))]
+    (container,) = [{"env": [{"name": "KUBERNETES_SERVICE_HOST", "value": "own"}]}]
+    assert VariableResolver(cluster, pod, ("h", 1)).own_variables(container)["KUBERNETES_SERVICE_HOST"] == "own"
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "value"),
+    [
+        ("A='1'\nB='2'\n", "B", "2"),
+        ("\n  # comment\n\tA='x y' # comment\n", "A", "x y"),
+        ("A='two\nlines\n'\nB='after'", "A", "two\nlines\n"),
+        ("A='two\nlines'\nB='after'", "B", "after"),
+        ("A=\nB='2'", "A", ""),
+        ("A= 'ignored'\nB='2'", "A", ""),
+        ("A= 'ignored'\nB='2'", "B", "2"),
+        ("A='$(B) \\n\"'", "A", '$(B) \\n"'),
+        ("A='1'\nA='2'", "A", "1"),
+        ("A=1", "A", "invalid environment variable format at line 1: value must be enclosed in single quotes"),
+        ("\nA ='1'", "A", "invalid environment variable format at line 2: expected NAME='value'"),
+        ("A='1' x\nB='2'", "B", "invalid environment variable format at line 1: value must be enclosed in single quotes"),
+        ("A='1", "A", "invalid environment variable format at line 1: value must be enclosed in single quotes"),
+        ("nonsense", "A", "invalid environment variable format at line 1: expected NAME='value'"),
+        ("A='1'", "B", 'environment variable key "B" not found in file "env" of volume "v"'),
+    ],
+)
+def test_variables_from_files(text: str, key: str, value: str, cluster: EmbeddedCluster, tmp_path: Path) -> None:
+    (tmp_path / "env").write_text(text)
+    resolver = VariableResolver(cluster, POD, volumes={"v": MadeVolume(tmp_path)})
+    container = {"env": [{"name": "X", "valueFrom": {"fileKeyRef": {"volumeName": "v", "path": "env", "key": key}}}]}
+    try:
+        found = resolver.own_variables(container)["X"]
+    except ConfigError as error:
+        found = str(error)
+    assert found == value
+
+
+def test_variables_from_files_that_are_not_there(cluster: EmbeddedCluster, tmp_path: Path) -> None:
+    (tmp_path / "v").mkdir()
+    (tmp_path / "secret").write_text("A='secret'")
+    (tmp_path / "v/link").symlink_to("../secret")
+    (tmp_path / "v/large").write_text("A='" + "x" * 2**17 + "'")
+    resolver = VariableResolver(cluster, POD, volumes={"v": MadeVolume(tmp_path / "v")})
+
+    def found(path: str, volume: str = "v", **more: Any) -> dict[str, str]:
+        reference = {"volumeName": volume, "path": path, "key": "A", **more}
+        return resolver.own_variables({"env": [{"name": "X", "valueFrom": {"fileKeyRef": reference}}]})
+
+    assert found("none", optional=True) == {}
+    for path, volume, message in (
+        ("none", "v", "not found"),
+        ("link", "v", "cannot be read"),
+        ("large", "v", "more than"),
+        ("x", "w", "cannot find"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            found(path, volume)

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from trainwright.controlplane.node.images import command_of_image
 from trainwright.controlplane.node.path_mapping import PathMapping
 
 MOUNTS = (
@@ -52,12 +51,3 @@ def test_the_rendezvous_port_where_it_stands_alone() -> None:
 def test_paths_below_a_mount() -> None:
     assert MAPPING.host_path("/workspace/deep/a") == Path("/host/d/a")
     assert MAPPING.host_path("/elsewhere") is None
-
-
-@pytest.mark.parametrize(
-    "image", ["ghcr.io/kubeflow/trainer/dataset-initializer", "ghcr.io/kubeflow/trainer/dataset-initializer:v2.3.0"]
-)
-def test_upstream_initializers_are_known(image: str) -> None:
-    target = ["--target", "/workspace/dataset"]  # in the command, where the node rewrites it
-    assert command_of_image(image) == ["python", "-m", "trainwright.initializers", "dataset", *target]
-    assert command_of_image("busybox:1") is None

@@ -1,8 +1,11 @@
-"""The files of a volume: what their owner may do with them follows from the pod, and nobody else may do anything."""
+"""The volumes of a pod: what is in them, with which modes, how it changes, and what a kubelet says about those that cannot be had."""
 
 from __future__ import annotations
 
+import base64
 import os
+import socket
+import stat
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,50 +13,363 @@ from typing import Any
 
 import pytest
 
+from trainwright.api.kinds import CLAIM, CONFIG_MAP, NODE
 from trainwright.controlplane.apiserver.storage.store import Store
 from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer
 from trainwright.controlplane.embedded import EmbeddedCluster
-from trainwright.controlplane.node.volumes import VolumeMaker
+from trainwright.controlplane.node.volumes import MadeVolume, VolumeError, VolumeMaker
+from trainwright.controlplane.node.volumes.memory import MemoryFolders
 
 SCRIPT = "#!/bin/sh\necho ran\n"
+GROUP = os.getegid()
+Obj = dict[str, Any]
 
 
 @pytest.fixture
-def volumes(tmp_path: Path) -> Iterator[VolumeMaker]:
+def cluster() -> Iterator[EmbeddedCluster]:
     store = Store(":memory:")
     cluster = EmbeddedCluster(ResourceServer(store))
-    cluster.create(
+    for obj in (
+        {"kind": "ConfigMap", "data": {"run": SCRIPT, "text": "t"}, "binaryData": {"bin": "/w=="}},
+        {"kind": "Secret", "data": {"key": base64.b64encode(b"\0s").decode()}},
         {
-            "apiVersion": "v1",
-            "kind": "ConfigMap",
-            "metadata": {"name": "c", "namespace": "default"},
-            "data": {"run": SCRIPT, "text": "t"},
-        }
-    )
-    yield VolumeMaker(cluster, tmp_path / "claims", lambda *_: "token")
+            "kind": "PersistentVolumeClaim",
+            "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+        },
+    ):
+        cluster.create({"apiVersion": "v1", "metadata": {"name": "c", "namespace": "default"}, **obj})
+    yield cluster
     cluster.close()
     store.close()
 
 
-def made(volumes: VolumeMaker, folder: Path, volume: dict[str, Any]) -> Path:
-    pod = {"metadata": {"name": "p", "namespace": "default"}, "spec": {"volumes": [{"name": "v", **volume}]}}
-    return volumes.make(pod, folder)["v"]
+@pytest.fixture
+def volumes(cluster: EmbeddedCluster, tmp_path: Path) -> VolumeMaker:
+    return VolumeMaker(cluster, tmp_path / "claims", lambda *_: "token", MemoryFolders(tmp_path / "shm"))
+
+
+def pod_with(*volumes: Obj, **spec: Any) -> Obj:
+    metadata = {"name": "p", "namespace": "default", "uid": "u-1", "labels": {"x": 'a"b\n', "a": "b"}}
+    return {"metadata": metadata, "spec": {"containers": [{"name": "main"}], "volumes": list(volumes), **spec}}
+
+
+def made(volumes: VolumeMaker, folder: Path, volume: Obj, **spec: Any) -> MadeVolume:
+    return volumes.make(pod_with({"name": "v", **volume}, **spec), folder)["v"]
+
+
+def modes_in(place: Path) -> dict[str, int]:
+    files = [path for path in place.rglob("*") if path.is_file() and ".." not in path.relative_to(place).parts[0]]
+    return {str(path.relative_to(place)): path.stat().st_mode & 0o7777 for path in files}
 
 
 @pytest.mark.parametrize(
     ("volume", "modes"),
     [
-        ({"configMap": {"name": "c"}}, {"run": 0o600, "text": 0o600}),
-        ({"configMap": {"name": "c", "defaultMode": 0o755}}, {"run": 0o700, "text": 0o700}),
-        ({"configMap": {"name": "c", "items": [{"key": "run", "path": "bin/x", "mode": 0o555}]}}, {"bin/x": 0o500}),
-        ({"projected": {"defaultMode": 0o400, "sources": [{"configMap": {"name": "c"}}]}}, {"run": 0o400, "text": 0o400}),
+        ({"configMap": {"name": "c"}}, {"run": 0o644, "text": 0o644, "bin": 0o644}),
+        ({"configMap": {"name": "c", "defaultMode": 0o755}}, {"run": 0o755, "text": 0o755, "bin": 0o755}),
+        ({"configMap": {"name": "c", "items": [{"key": "run", "path": "bin/x", "mode": 0o555}]}}, {"bin/x": 0o555}),
+        ({"configMap": {"name": "c", "items": [{"key": "run", "path": "x", "mode": 0}]}}, {"x": 0}),
+        ({"secret": {"secretName": "c", "defaultMode": 0o400}}, {"key": 0o400}),
+        (
+            {"downwardAPI": {"items": [{"path": "name", "mode": 0o600, "fieldRef": {"fieldPath": "metadata.name"}}]}},
+            {"name": 0o600},
+        ),
+        (
+            {
+                "projected": {
+                    "defaultMode": 0o440,
+                    "sources": [{"secret": {"name": "c", "items": [{"key": "key", "path": "s/k"}]}}],
+                }
+            },
+            {"s/k": 0o440},
+        ),
+        ({"projected": {"sources": [{"serviceAccountToken": {"path": "token"}}]}}, {"token": 0o644}),
     ],
 )
-def test_modes(volume: dict[str, Any], modes: dict[str, int], volumes: VolumeMaker, tmp_path: Path) -> None:
-    place = made(volumes, tmp_path / "pod", volume)
+def test_modes(volume: Obj, modes: dict[str, int], volumes: VolumeMaker, tmp_path: Path) -> None:
+    place = made(volumes, tmp_path / "pod", volume).path
+    shown = [path.name for path in place.iterdir() if not path.name.startswith("..")]
     assert {path: (place / path).stat().st_mode & 0o777 for path in modes} == modes
+    assert sorted(shown) == sorted({path.split("/")[0] for path in modes})
+
+
+def test_a_pods_folders_are_open_and_those_above_are_not(volumes: VolumeMaker, tmp_path: Path) -> None:
+    folder = tmp_path / "pods" / "u-1"
+    place = made(volumes, folder, {"configMap": {"name": "c", "items": [{"key": "run", "path": "deep/er"}]}}).path
+    assert [stat.S_IMODE(path.stat().st_mode) for path in (place, place / "deep", place.parent, folder)] == [
+        0o777,
+        0o755,
+        0o700,
+        0o700,
+    ]
+
+
+def test_files_are_links_as_a_kubelet_makes_them(volumes: VolumeMaker, tmp_path: Path) -> None:
+    place = made(volumes, tmp_path / "pod", {"configMap": {"name": "c", "items": [{"key": "text", "path": "a/b"}]}}).path
+    assert os.readlink(place / "a") == "..data/a"
+    assert os.readlink(place / "..data").startswith("..20")
+    assert (place / "a/b").read_text() == "t"
 
 
 def test_a_script_of_a_config_map_can_be_run(volumes: VolumeMaker, tmp_path: Path) -> None:
-    place = made(volumes, tmp_path / "pod", {"configMap": {"name": "c", "defaultMode": 0o755}})
+    place = made(volumes, tmp_path / "pod", {"configMap": {"name": "c", "defaultMode": 0o755}}).path
     assert subprocess.run(["run"], env={"PATH": f"{place}{os.pathsep}/bin"}, capture_output=True, text=True).stdout == "ran\n"
+
+
+def test_changed_config_maps_change_files_and_unchanged_ones_write_nothing(
+    cluster: EmbeddedCluster, volumes: VolumeMaker, tmp_path: Path
+) -> None:
+    volume = {"configMap": {"name": "c"}}
+    place = made(volumes, tmp_path / "pod", volume).path
+    before = os.readlink(place / "..data")
+    made(volumes, tmp_path / "pod", volume)
+    assert os.readlink(place / "..data") == before
+    cluster.patch(CONFIG_MAP, "c", {"data": {"text": "new", "run": None}, "binaryData": None}, "default")
+    made(volumes, tmp_path / "pod", volume)
+    assert (place / "text").read_text() == "new"
+    assert sorted(os.listdir(place)) == sorted(["text", "..data", os.readlink(place / "..data")])
+
+
+@pytest.mark.parametrize(
+    ("volume", "message"),
+    [
+        ({"configMap": {"name": "late"}}, 'configmap "late" not found'),
+        ({"secret": {"secretName": "s"}}, 'secret "s" not found'),
+        (
+            {"configMap": {"name": "c", "items": [{"key": "x", "path": "x"}]}},
+            "configmap references non-existent config key: x",
+        ),
+        ({"secret": {"secretName": "c", "items": [{"key": "x", "path": "x"}]}}, "references non-existent secret key: x"),
+        (
+            {
+                "projected": {
+                    "sources": [{"configMap": {"name": "one"}}, {"secret": {"name": "two"}}, {"configMap": {"name": "one"}}]
+                }
+            },
+            '[configmap "one" not found, secret "two" not found]',
+        ),
+        ({"projected": {"sources": [{"secret": {"name": "two"}}]}}, 'secret "two" not found'),
+        ({"downwardAPI": {"items": [{"path": "x", "fieldRef": {"fieldPath": "spec.no"}}]}}, "unsupported fieldPath: spec.no"),
+        (
+            {"downwardAPI": {"items": [{"path": "x", "resourceFieldRef": {"containerName": "no", "resource": "limits.cpu"}}]}},
+            "container no not found",
+        ),
+        ({"persistentVolumeClaim": {"claimName": "gone"}}, 'persistentvolumeclaim "gone" not found'),
+        ({"configMap": {"name": "c", "items": [{"key": "run", "path": "../x"}]}}, "invalid path: must not contain '..': ../x"),
+        (
+            {"configMap": {"name": "c", "items": [{"key": "run", "path": "a/../../x"}]}},
+            "invalid path: must not contain '..': a/../../x",
+        ),
+        (
+            {"configMap": {"name": "c", "items": [{"key": "run", "path": "/etc/x"}]}},
+            "invalid path: must be relative path: /etc/x",
+        ),
+        ({"configMap": {"name": "c", "items": [{"key": "run", "path": "..x"}]}}, "invalid path: must not start with '..': ..x"),
+        (
+            {"configMap": {"name": "c", "items": [{"key": "run", "path": "a"}, {"key": "text", "path": "a/b"}]}},
+            "invalid path: a/b is below a, which is a file of the same volume",
+        ),
+        (
+            {"csi": {"driver": "d.io"}},
+            "kubernetes.io/csi: mounter.SetUpAt failed to get CSI client: "
+            "driver name d.io not found in the list of registered CSI drivers",
+        ),
+        (
+            {"nfs": {"server": "s", "path": "/"}},
+            "no volume plugin matched: this node cannot mount nfs volumes; mount it on the machine and use a hostPath or a claim",
+        ),
+        ({"emptyDir": {"medium": "HugePages"}}, 'unknown storage medium "HugePages": this node has disk and Memory'),
+    ],
+)
+def test_what_cannot_be_had(volume: Obj, message: str, volumes: VolumeMaker, tmp_path: Path) -> None:
+    with pytest.raises(VolumeError) as raised:
+        made(volumes, tmp_path / "pod", volume)
+    assert (str(raised.value), raised.value.volume) == (message, "v")
+
+
+def test_other_volumes_are_made_beside_one_that_cannot_be_had(volumes: VolumeMaker, tmp_path: Path) -> None:
+    pod = pod_with({"name": "bad", "configMap": {"name": "no"}}, {"name": "good", "emptyDir": {}})
+    with pytest.raises(VolumeError, match="no"):
+        volumes.make(pod, tmp_path / "pod")
+    assert (tmp_path / "pod/volumes/good").is_dir()
+
+
+@pytest.mark.parametrize(
+    "volume",
+    [
+        {"configMap": {"name": "late", "optional": True}},
+        {"secret": {"secretName": "s", "optional": True, "items": [{"key": "x", "path": "x"}]}},
+        {"configMap": {"name": "c", "optional": True, "items": [{"key": "x", "path": "x"}]}},
+        {"projected": {"sources": [{"secret": {"name": "s", "optional": True}}, {"configMap": {"name": "s", "optional": True}}]}},
+    ],
+)
+def test_what_is_optional_may_be_missing(volume: Obj, volumes: VolumeMaker, tmp_path: Path) -> None:
+    place = made(volumes, tmp_path / "pod", volume).path
+    assert [name for name in os.listdir(place) if not name.startswith("..")] == []
+
+
+def test_an_optional_object_appears_later(cluster: EmbeddedCluster, volumes: VolumeMaker, tmp_path: Path) -> None:
+    volume = {"configMap": {"name": "late", "optional": True}}
+    place = made(volumes, tmp_path / "pod", volume).path
+    late = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "late", "namespace": "default"}, "data": {"k": "v"}}
+    cluster.create(late)
+    made(volumes, tmp_path / "pod", volume)
+    assert (place / "k").read_text() == "v"
+
+
+def test_downward_files(cluster: EmbeddedCluster, volumes: VolumeMaker, tmp_path: Path) -> None:
+    cluster.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}})
+    cluster.patch(NODE, "n", {"status": {"allocatable": {"cpu": "6", "memory": "1Gi"}}}, subresource="status")
+    limit = {"containerName": "main", "resource": "limits.cpu"}
+    items = [
+        {"path": "labels", "fieldRef": {"fieldPath": "metadata.labels"}},
+        {"path": "cpu", "resourceFieldRef": limit},
+        {"path": "milli", "resourceFieldRef": {**limit, "divisor": "1m"}},
+        {"path": "memory", "resourceFieldRef": {"containerName": "main", "resource": "limits.memory"}},
+    ]
+    containers = [{"name": "main", "resources": {"limits": {"cpu": "1500m"}}}]
+    place = made(volumes, tmp_path / "pod", {"downwardAPI": {"items": items}}, containers=containers, nodeName="n").path
+    content = {item["path"]: (place / str(item["path"])).read_text() for item in items}
+    assert content == {"labels": 'a="b"\nx="a\\"b\\n"', "cpu": "2", "milli": "1500", "memory": str(2**30)}
+
+
+@pytest.mark.parametrize(
+    ("volume", "expected"),
+    [
+        ({"emptyDir": {}}, (False, "", None)),
+        ({}, (False, "", None)),
+        ({"emptyDir": {"sizeLimit": "10Mi"}}, (False, "", 10 * 2**20)),
+        ({"emptyDir": {"sizeLimit": "0", "medium": "Memory"}}, (False, "Memory", None)),
+        ({"configMap": {"name": "c"}}, (True, "", None)),
+        ({"secret": {"secretName": "c"}}, (True, "", None)),
+        ({"downwardAPI": {}}, (True, "", None)),
+        ({"projected": {"sources": []}}, (True, "", None)),
+        ({"persistentVolumeClaim": {"claimName": "c"}}, (False, "", None)),
+        ({"persistentVolumeClaim": {"claimName": "c", "readOnly": True}}, (True, "", None)),
+    ],
+)
+def test_what_a_volume_is(volume: Obj, expected: tuple[bool, str, int | None], volumes: VolumeMaker, tmp_path: Path) -> None:
+    found = made(volumes, tmp_path / "pod", volume)
+    assert (found.read_only, found.medium, found.size_limit) == expected
+    assert stat.S_IMODE(found.path.stat().st_mode) == 0o777
+
+
+@pytest.mark.parametrize("medium", ["", "Memory"])
+def test_an_empty_dir_keeps_what_containers_do_with_it(medium: str, volumes: VolumeMaker, tmp_path: Path) -> None:
+    volume = {"emptyDir": {"medium": medium}}
+    place = made(volumes, tmp_path / "pod", volume).path
+    (place / "data").write_text("x")
+    place.chmod(0o750)
+    assert made(volumes, tmp_path / "pod", volume).path == place
+    assert (place / "data").read_text() == "x"
+    assert stat.S_IMODE(place.stat().st_mode) == 0o750
+
+
+def test_a_group_owns_volumes_and_can_read_what_only_their_owner_could(volumes: VolumeMaker, tmp_path: Path) -> None:
+    group = 3000 if os.geteuid() == 0 else GROUP
+    context = {"securityContext": {"fsGroup": group}}
+    empty = made(volumes, tmp_path / "a", {"emptyDir": {}}, **context).path
+    memory = made(volumes, tmp_path / "b", {"emptyDir": {"medium": "Memory"}}, **context).path
+    secret = made(volumes, tmp_path / "c", {"secret": {"secretName": "c", "defaultMode": 0o400}}, **context).path
+    claim = made(volumes, tmp_path / "d", {"persistentVolumeClaim": {"claimName": "c"}}, **context).path
+    found = {path: path.stat() for path in (empty, memory, secret, claim, secret / "key")}
+    assert {status.st_gid for status in found.values()} == {group}
+    assert [stat.S_IMODE(found[path].st_mode) for path in (empty, memory, secret, claim)] == [0o2777] * 4
+    assert stat.S_IMODE(found[secret / "key"].st_mode) == 0o440
+
+
+@pytest.mark.parametrize(
+    ("spec", "mode"),
+    [
+        ({}, 0o644),
+        ({"securityContext": {"runAsUser": os.geteuid()}}, 0o600),
+        ({"containers": [{"name": "a", "securityContext": {"runAsUser": os.geteuid()}}, {"name": "b"}]}, 0o644),
+        ({"securityContext": {"fsGroup": GROUP}}, 0o640),
+    ],
+)
+def test_a_token_is_private_where_its_reader_is_known(spec: Obj, mode: int, volumes: VolumeMaker, tmp_path: Path) -> None:
+    volume = {"projected": {"sources": [{"serviceAccountToken": {"path": "token"}}]}}
+    place = made(volumes, tmp_path / "pod", volume, **spec).path
+    assert stat.S_IMODE((place / "token").stat().st_mode) == mode
+
+
+def test_claims_are_folders_of_the_home_or_where_they_say(cluster: EmbeddedCluster, volumes: VolumeMaker, tmp_path: Path) -> None:
+    volume = {"persistentVolumeClaim": {"claimName": "c"}}
+    assert made(volumes, tmp_path / "pod", volume).path == tmp_path / "claims/default/c"
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir(mode=0o750)
+    cluster.patch(CLAIM, "c", {"metadata": {"annotations": {"trainwright.dev/host-path": str(elsewhere)}}}, "default")
+    assert made(volumes, tmp_path / "pod", volume, securityContext={"fsGroup": GROUP}).path == elsewhere
+    assert stat.S_IMODE(elsewhere.stat().st_mode) == 0o750, "a folder of the user's is not changed"
+
+
+def test_a_claim_that_the_controller_made_is_open_and_one_that_a_container_closed_stays_closed(
+    volumes: VolumeMaker, tmp_path: Path
+) -> None:
+    volume = {"persistentVolumeClaim": {"claimName": "c"}}
+    folder = tmp_path / "claims/default/c"
+    folder.mkdir(parents=True, mode=0o700)
+    made(volumes, tmp_path / "pod", volume)
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o777
+    group = {"securityContext": {"fsGroup": GROUP}}
+    made(volumes, tmp_path / "pod", volume, **group)
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o2777
+    (folder / "data").touch()
+    folder.chmod(0o700)  # as a database does
+    made(volumes, tmp_path / "pod", volume, **group)
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    volumes.remove("u-1")
+    made(volumes, tmp_path / "pod", volume, **group)
+    assert stat.S_IMODE(folder.stat().st_mode) & 0o070 == 0o070, "the next pod mounts it anew"
+
+
+def test_a_generic_ephemeral_volume_is_a_claim_of_the_pods_own(
+    cluster: EmbeddedCluster, volumes: VolumeMaker, tmp_path: Path
+) -> None:
+    spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    volume = {"ephemeral": {"volumeClaimTemplate": {"metadata": {"labels": {"a": "b"}}, "spec": spec}}}
+    assert made(volumes, tmp_path / "pod", volume).path == tmp_path / "claims/default/p-v"
+    claim = cluster.get(CLAIM, "p-v", "default")
+    assert (claim["metadata"]["labels"], claim["spec"]["accessModes"]) == ({"a": "b"}, ["ReadWriteOnce"])
+    assert [(owner["kind"], owner["uid"]) for owner in claim["metadata"]["ownerReferences"]] == [("Pod", "u-1")]
+    other = pod_with({"name": "v", **volume})
+    other["metadata"]["uid"] = "u-2"
+    with pytest.raises(VolumeError, match=r"PVC default/p-v was not created for pod default/p \(pod is not owner\)"):
+        volumes.make(other, tmp_path / "other")
+
+
+@pytest.mark.parametrize(
+    ("kind", "path", "message"),
+    [
+        ("", "new/folder", None),
+        ("DirectoryOrCreate", "new/folder", None),
+        ("DirectoryOrCreate", "file", "hostPath type check failed: {} is not a directory"),
+        ("Directory", "folder", None),
+        ("Directory", "none", "hostPath type check failed: {} is not a directory"),
+        ("FileOrCreate", "new-file", None),
+        ("FileOrCreate", "folder", "hostPath type check failed: {} is not a file"),
+        ("FileOrCreate", "none/file", "hostPath {} cannot be used: No such file or directory"),
+        ("File", "file", None),
+        ("File", "none", "hostPath type check failed: {} is not a file"),
+        ("Socket", "socket", None),
+        ("Socket", "file", "hostPath type check failed: {} is not a socket file"),
+        ("CharDevice", "file", "hostPath type check failed: {} is not a character device"),
+        ("BlockDevice", "file", "hostPath type check failed: {} is not a block device"),
+        ("Nonsense", "file", "Nonsense is an invalid volume type"),
+        ("Directory", "folder/../folder", "invalid HostPath `{}`: must not contain '..'"),
+    ],
+)
+def test_types_of_host_paths(kind: str, path: str, message: str | None, volumes: VolumeMaker, tmp_path: Path) -> None:
+    host = tmp_path / "host"
+    (host / "folder").mkdir(parents=True)
+    (host / "file").touch()
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(os.path.relpath(host / "socket"))  # the path of a socket is short
+    volume = {"hostPath": {"path": str(host / path), "type": kind}}
+    if message is None:
+        assert made(volumes, tmp_path / "pod", volume).path == host / path
+        assert (host / path).exists()
+    else:
+        with pytest.raises(VolumeError) as raised:
+            made(volumes, tmp_path / "pod", volume)
+        assert str(raised.value) == message.format(host / path)

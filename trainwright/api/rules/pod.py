@@ -164,6 +164,21 @@ def _mounts(mounts: list[Obj], path: str, volumes: set[Any]) -> Iterator[Problem
         elif place in seen:
             yield Problem(f"{where}.mountPath", f"Invalid value: {as_json(place)}: must be unique")
         seen.add(place or "")
+        for field in ("subPath", "subPathExpr"):
+            yield from _sub_path(str(mount.get(field) or ""), f"{path}.{field}")
+        if mount.get("subPath") and mount.get("subPathExpr"):
+            yield Problem(
+                f"{path}.subPathExpr",
+                f"Invalid value: {as_json(mount['subPathExpr'])}: subPathExpr and subPath are mutually exclusive",
+            )
+
+
+def _sub_path(sub_path: str, where: str) -> Iterator[Problem]:
+    """A path that stays below its volume. The API server names the list of mounts, without an index."""
+    if sub_path.startswith("/"):
+        yield Problem(where, f"Invalid value: {as_json(sub_path)}: must be a relative path")
+    if ".." in sub_path.split("/"):
+        yield Problem(where, f"Invalid value: {as_json(sub_path)}: must not contain '..'")
 
 
 def resource_problems(resources: Obj, path: str) -> Iterator[Problem]:

@@ -17,11 +17,11 @@ log = logging.getLogger(__name__)
 
 
 def record_event(
-    cluster: Cluster, about: Obj, kind: Literal["Normal", "Warning"], reason: str, message: str, source: str
+    cluster: Cluster, about: Obj, kind: Literal["Normal", "Warning"], reason: str, message: str, source: str, path: str = ""
 ) -> None:
-    """Record an Event about an object. Errors are logged, and do not affect the caller."""
+    """Record an Event about an object, or about the part at `path` in it. Errors are logged, and do not affect the caller."""
     message = message if len(message) <= _MAX_MESSAGE else message[: _MAX_MESSAGE - 4] + " ..."
-    digest = hashlib.sha256(f"{uid_of(about)}/{reason}/{message}".encode()).hexdigest()[:16]
+    digest = hashlib.sha256(f"{uid_of(about)}/{path}/{reason}/{message}".encode()).hexdigest()[:16]
     name, namespace = f"{name_of(about)}.{digest}", namespace_of(about) or "default"
     time = now()
     event: Obj = {
@@ -34,6 +34,7 @@ def record_event(
             "namespace": namespace,
             "name": name_of(about),
             "uid": uid_of(about),
+            **({"fieldPath": path} if path else {}),
         },
         "type": kind,
         "reason": reason,

@@ -4,49 +4,84 @@ from __future__ import annotations
 
 import logging
 import os
-import shutil
-import subprocess
 import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from trainwright.api import names
-from trainwright.api.errors import AlreadyExists, NotFound
-from trainwright.api.kinds import JOBSET, NODE, POD
+from trainwright.api.errors import NotFound
+from trainwright.api.kinds import JOBSET, POD
 from trainwright.api.objects import Obj, labels_of, namespace_of, uid_of
-from trainwright.api.times import now
 from trainwright.cluster.protocol import Cluster
 from trainwright.cluster.reflector import Reflector
+from trainwright.controlplane.node.changes import Changes
 from trainwright.controlplane.node.container import containers_in, kill_pod_processes, latest_run
 from trainwright.controlplane.node.container_context import NodeServices
-from trainwright.controlplane.node.node_sessions import NodeSessions
+from trainwright.controlplane.node.event_recorder import EventRecorder
+from trainwright.controlplane.node.images import ImageCatalogue
+from trainwright.controlplane.node.isolation.support import SETTING, Support, isolation_support
+from trainwright.controlplane.node.network.pod_network import PodNetwork
 from trainwright.controlplane.node.pod_worker import PodWorker, remove_folder
+from trainwright.controlplane.node.registration import NODE_NAME, register
 from trainwright.controlplane.node.rendezvous import RendezvousPorts
+from trainwright.controlplane.node.sessions.node_sessions import NodeSessions
 from trainwright.controlplane.node.shutdown import stop_runs
-from trainwright.controlplane.node.volumes import IssueToken, VolumeMaker
+from trainwright.controlplane.node.volumes.maker import VolumeMaker
+from trainwright.controlplane.node.volumes.tokens import IssueToken
 
-NODE_NAME = "local"
+_HANDLER_THREADS = 32
+"""For probes and hooks of all pods."""
 log = logging.getLogger(__name__)
 
 
 class NodeAgent:
-    """Runs pods of `cluster` below the folder `home`. Only one agent per folder."""
+    """Runs pods of `cluster` below the folder `home`. Only one agent per folder.
 
-    def __init__(self, cluster: Cluster, home: Path, issue_token: IssueToken):
+    `api_address` returns host and port of the API server, for the variables of pods.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        home: Path,
+        issue_token: IssueToken,
+        api_address: Callable[[], tuple[str, int] | None] = lambda: None,
+    ):
         self._cluster = cluster
         self._pods_folder = home / "pods"
         self._pods_folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._workers: dict[str, PodWorker] = {}
         self._stop = threading.Event()
         self._ports = RendezvousPorts(home / "ports.json")
-        volumes = VolumeMaker(cluster, home / "claims", issue_token)
-        self._services = NodeServices(cluster, volumes, self._ports, self._pods_folder, self._threads_for)
+        self._network = PodNetwork(home, self._pods_folder, api_address)
+        self._volumes = VolumeMaker(cluster, home / "claims", issue_token)
+        self._events = EventRecorder(cluster)
+        self._changes = Changes(home / "changes", self._wake)
+        self._pool = ThreadPoolExecutor(_HANDLER_THREADS, thread_name_prefix="pod-handler")
+        self._services = NodeServices(
+            cluster=cluster,
+            volumes=self._volumes,
+            ports=self._ports,
+            pods_folder=self._pods_folder,
+            threads_for=self._threads_for,
+            events=self._events,
+            images=ImageCatalogue(home.parent / "images.yaml"),
+            isolation=_isolation(home),
+            pool=self._pool,
+            address_of=self._network.address_of,
+            api_address=api_address,
+            hidden=(Path.home(), home.parent),
+            fifo=self._changes.path if self._changes.start() else None,
+        )
         self.sessions = NodeSessions(self._services)
         selector = f"spec.nodeName={NODE_NAME}"
         self._reflector = Reflector(cluster, POD, handler=self._pod_changed, field_selector=selector, stop=self._stop)
 
     def start(self) -> None:
         """Register the node, clean up after deleted pods, and start watching pods."""
-        self._register()
+        self._events.start()
+        register(self._cluster, self._pods_folder, self._services.isolation)
         self._remove_orphaned_pods()
         self._reflector.start()
 
@@ -59,10 +94,17 @@ class NodeAgent:
         for worker in workers:
             worker.join(5)
         self._stop_processes([worker.folder for worker in workers], seconds)
+        self._changes.stop()
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._events.stop()
 
     def _stop_processes(self, folders: list[Path], seconds: float) -> None:
         runs = [run for folder in folders for name in containers_in(folder) if (run := latest_run(name, folder)) is not None]
         stop_runs(runs, seconds)
+
+    def _wake(self, uid: str) -> None:
+        if (worker := self._workers.get(uid)) is not None:
+            worker.wake()
 
     def _pod_changed(self, event: str, pod: Obj) -> None:
         uid = uid_of(pod)
@@ -70,6 +112,7 @@ class NodeAgent:
         if event == "DELETED":
             self._forget(pod, worker)
         elif worker is None or not worker.is_alive():
+            self._network.add(pod)
             self._workers[uid] = worker = PodWorker(pod, self._services)
             worker.start()
         else:
@@ -85,12 +128,19 @@ class NodeAgent:
         if worker is not None:
             worker.join(5)
         uid = uid_of(pod)
-        self._stop_processes([self._pods_folder / uid], 0)
-        kill_pod_processes(uid)
-        remove_folder(self._pods_folder / uid)
+        self._remove(uid)
+        self._network.remove(pod)
         jobset = labels_of(pod).get(names.JOBSET_UID_LABEL)
         if jobset and not self._jobset_exists(pod, jobset):
             self._ports.release(jobset)
+
+    def _remove(self, uid: str) -> None:
+        """Kill the processes of a pod that is gone, and remove its files."""
+        self._stop_processes([self._pods_folder / uid], 0)
+        if not self._services.isolation.available:
+            kill_pod_processes(uid)
+        remove_folder(self._pods_folder / uid)
+        self._volumes.remove(uid)
 
     def _jobset_exists(self, pod: Obj, jobset_uid: str) -> bool:
         try:
@@ -103,29 +153,10 @@ class NodeAgent:
         known = {uid_of(pod) for pod in self._cluster.list(POD).items}
         for folder in self._pods_folder.iterdir():
             if folder.name not in known:
-                self._stop_processes([folder], 0)
                 kill_pod_processes(folder.name)
-                remove_folder(folder)
-
-    def _register(self) -> None:
-        disk = shutil.disk_usage(self._pods_folder)
-        resources: Obj = {"cpu": str(os.cpu_count() or 1), "memory": f"{_memory_kib()}Ki", "pods": "1000"}
-        resources["nvidia.com/gpu"] = str(gpus) if (gpus := _gpu_count()) else None  # None removes the value of an earlier start
-        status = {
-            "capacity": {**resources, "ephemeral-storage": f"{disk.total // 1024}Ki"},
-            "allocatable": {**resources, "ephemeral-storage": f"{disk.free // 1024}Ki"},
-            "conditions": [
-                {"type": "Ready", "status": "True", "reason": "AgentReady", "message": "", "lastTransitionTime": now()}
-            ],
-            "addresses": [{"type": "InternalIP", "address": "127.0.0.1"}, {"type": "Hostname", "address": NODE_NAME}],
-        }
-        labels = {"kubernetes.io/hostname": NODE_NAME, "kubernetes.io/os": os.uname().sysname.lower()}
-        metadata = {"name": NODE_NAME, "labels": labels, "annotations": {names.SINGLE_NODE_ANNOTATION: "true"}}
-        try:
-            self._cluster.create({"apiVersion": "v1", "kind": "Node", "metadata": metadata})
-        except AlreadyExists:
-            self._cluster.patch(NODE, NODE_NAME, {"metadata": metadata})
-        self._cluster.patch(NODE, NODE_NAME, {"status": status}, subresource="status")
+                self._remove(folder.name)
+        self._volumes.remove_others(known)
+        self._network.release_others(known)
 
     def _threads_for(self, pod: Obj) -> int:
         """Divide the cores among the pods of a JobSet, or else among all running pods, to avoid oversubscription."""
@@ -135,17 +166,8 @@ class NodeAgent:
         return max((os.cpu_count() or 1) // max(siblings if jobset else running, 1), 1)
 
 
-def _memory_kib() -> int:
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 1024
-
-
-def _gpu_count() -> int:
-    """Return the number of NVIDIA GPUs that nvidia-smi lists; 0 without a driver."""
-    if shutil.which("nvidia-smi") is None:
-        return 0
-    try:
-        listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=10, check=False)
-    except subprocess.TimeoutExpired:
-        log.warning("nvidia-smi timed out; this node has no GPU capacity")
-        return 0
-    return sum(line.startswith("GPU ") for line in listed.stdout.splitlines())
+def _isolation(home: Path) -> Support:
+    """Find out how pods are isolated. Only on request until all that runs on this node is known to work so."""
+    if os.environ.get(SETTING, "").lower() != "on":
+        return Support(False, f"isolation is not turned on: set the environment variable {SETTING}=on")
+    return isolation_support(home)

@@ -18,21 +18,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from trainwright.api.objects import Obj
+from trainwright.controlplane.node.lifecycle.container_state import KILLED_CODE, STATUS_UNKNOWN, Run, Termination
+
 SHIM = Path(__file__).with_name("shim.py")
 _STATE_SECONDS = 10.0
-LOST_EXIT_CODE = 137
-
-
-@dataclass(frozen=True)
-class Termination:
-    """How a container terminated. Times are in seconds since the epoch. Signal n has exit code 128 + n."""
-
-    code: int
-    signal: int
-    started_at: float
-    finished_at: float
-    is_lost: bool = False
-    """The exit was not observed, because the machine or the shim stopped."""
+_LOST = "the end of the process was not observed: {}"
+_LOST_SHIM = "its supervisor was killed"
+_LOST_BOOT = "the machine was restarted"
 
 
 @dataclass(frozen=True)
@@ -47,18 +40,20 @@ class ContainerRun:
     def log(self) -> Path:
         return self.folder / "log"
 
-    def start(self, argv: list[str], env: dict[str, str], cwd: Path) -> None:
+    def start(
+        self, argv: list[str], env: dict[str, str], cwd: Path, more: Obj | None = None, *, backoff_seconds: float = 0.0
+    ) -> None:
         """Start the process. Variables are passed in a private file, not in arguments. Raises OSError (disk full, no shim).
 
+        `more` are further keys of the shim's spec. `backoff_seconds` is kept for the start that follows this run's end.
         Replaces what a start that was interrupted has left.
         """
         if self.folder.exists() and self.was_never_started():
             shutil.rmtree(self.folder)
         self.folder.mkdir(mode=0o700, parents=True)
         self.log.touch(0o600)
-        spec = {"argv": argv, "env": env, "cwd": str(cwd), "log": str(self.log)}
-        with open(self.folder / "spec.json", "w", encoding="utf-8", opener=_private) as file:
-            json.dump(spec, file)
+        self._write("run.json", {"backoff": backoff_seconds})
+        self._write("spec.json", {"argv": argv, "env": env, "cwd": str(cwd), "log": str(self.log), **(more or {})})
         lock = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)  # inherited by the shim, so that it is held without interruption
@@ -89,15 +84,31 @@ class ContainerRun:
         return False
 
     def termination(self) -> Termination | None:
-        """Return how it terminated, or None while it is running."""
+        """Return how it terminated, or None while it is running. An end that nobody observed is recorded when it is found."""
         if (result := self._recorded_termination()) is not None:
             return result
         if self.is_alive():
             return None
         if (result := self._recorded_termination()) is not None:  # it may have been written in between
             return result
-        started = self.started_at() or self._created_at()
-        return Termination(LOST_EXIT_CODE, signal.SIGKILL, started, time.time(), is_lost=True)
+        return self._lost()
+
+    def observed(self, pod_uid: str) -> Run:
+        """Return what the files say of this run, for the pod's lifecycle."""
+        noted = self._read("run.json") or {}
+        ended = self.termination()
+        identity = f"process://{pod_uid}/{self.name}/{self.attempt}"
+        return Run(self.attempt, identity, self.started_at(), ended, float(noted.get("backoff") or 0.0))
+
+    def _lost(self) -> Termination:
+        state = self._read("state.json") or {}
+        message = _LOST.format(_LOST_BOOT if state.get("boot", _boot()) != _boot() else _LOST_SHIM)
+        started, ended = float(state.get("startedAt") or self._created_at()), time.time()
+        lost = {"code": KILLED_CODE, "reason": STATUS_UNKNOWN, "message": message, "finishedAt": ended}
+        if not self.was_never_started():
+            with contextlib.suppress(FileNotFoundError):  # removed with its pod
+                self._write("exit.json", lost)
+        return Termination(KILLED_CODE, ended, started, STATUS_UNKNOWN, message)
 
     def was_never_started(self) -> bool:
         """Whether its starter died before the shim ran: the shim removes the spec first."""
@@ -128,9 +139,8 @@ class ContainerRun:
         ended = self._read("exit.json")
         if ended is None:
             return None
-        return Termination(
-            int(ended["code"]), int(ended["signal"]), self.started_at() or ended["finishedAt"], float(ended["finishedAt"])
-        )
+        reason, message = str(ended.get("reason") or ""), str(ended.get("message") or "")
+        return Termination(int(ended["code"]), float(ended["finishedAt"]), self.started_at() or 0.0, reason, message)
 
     def _pid(self) -> int | None:
         """Return the main process, waiting for a starting shim; None after it has terminated."""
@@ -140,6 +150,13 @@ class ContainerRun:
         if state is None or not self.is_alive():
             return None
         return int(state["pid"])
+
+    def _write(self, name: str, content: dict[str, Any]) -> None:
+        """Write a file atomically."""
+        temporary = self.folder / f"{name}.new"
+        with open(temporary, "w", encoding="utf-8", opener=_private) as file:
+            json.dump(content, file)
+        os.replace(temporary, self.folder / name)
 
     def _read(self, name: str) -> dict[str, Any] | None:
         try:
@@ -170,6 +187,18 @@ def _names_in(folder: Path) -> list[str]:
         return os.listdir(folder)
     except FileNotFoundError:
         return []
+
+
+def remove_old_runs(container: str, attempt: int, folder: Path) -> None:
+    """Remove the runs before the one that preceded `attempt`: a kubelet keeps that one only."""
+    for name in _names_in(folder / "containers" / container):
+        number, _, _ = name.partition(".")  # a run's folder, and its files beside it
+        if number.isdigit() and int(number) < attempt - 1:
+            path = folder / "containers" / container / name
+            if path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink(missing_ok=True)
 
 
 def run_of(container: str, attempt: int, folder: Path) -> ContainerRun:
@@ -205,6 +234,14 @@ def _kill_processes_with(variable: str) -> None:
 
 POD_MARK = "TRAINWRIGHT_POD_UID"
 EXEC_MARK = "TRAINWRIGHT_EXECUTED_IN"
+
+
+def _boot() -> str:
+    """The identity of this start of the machine; empty where the kernel has none."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
+    except OSError:
+        return ""
 
 
 def _private(path: str, flags: int) -> int:

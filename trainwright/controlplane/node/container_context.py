@@ -1,21 +1,36 @@
-"""The context of a container's processes: variables, working directory, and host folders of mounts.
+"""The context of a container's processes: variables, working directory, mounts, and what its supervisor must set up for it.
 
-Commands of exec sessions get the same context.
+Commands of exec sessions, probes and hooks get the same context.
 """
 
 from __future__ import annotations
 
+import functools
+import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from concurrent.futures import Executor
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from trainwright.api import names
-from trainwright.api.objects import Obj, labels_of, name_of, namespace_of
+from trainwright.api.objects import Obj, copy_of, labels_of, namespace_of, uid_of
 from trainwright.cluster.protocol import Cluster
-from trainwright.controlplane.node.environment import VariableResolver, base_environment, expand_references
+from trainwright.controlplane.node.container import ContainerRun
+from trainwright.controlplane.node.environment import VariableResolver, base_environment
+from trainwright.controlplane.node.event_recorder import EventRecorder
+from trainwright.controlplane.node.images import ImageCatalogue
+from trainwright.controlplane.node.isolation.mounts import ContainerMount
+from trainwright.controlplane.node.isolation.plan import CONTAINER_UMASK, container_identity, isolation_plan
+from trainwright.controlplane.node.isolation.support import Support
+from trainwright.controlplane.node.isolation.visible import python_folders, python_folders_of
+from trainwright.controlplane.node.last_words import message_file
+from trainwright.controlplane.node.lifecycle.termination_message import DEFAULT_PATH
+from trainwright.controlplane.node.network.host_names import host_name
+from trainwright.controlplane.node.network.pod_network import HOSTS_FILE
 from trainwright.controlplane.node.path_mapping import PathMapping
 from trainwright.controlplane.node.rendezvous import RendezvousPorts
-from trainwright.controlplane.node.volumes import VolumeError, VolumeMaker
+from trainwright.controlplane.node.volumes.maker import MadeVolume, VolumeMaker
+from trainwright.controlplane.node.volumes.mounts import container_mounts
 
 
 @dataclass(frozen=True)
@@ -28,6 +43,19 @@ class NodeServices:
     pods_folder: Path
     threads_for: Callable[[Obj], int]
     """Returns the number of OpenMP threads for a pod's processes."""
+    events: EventRecorder
+    images: ImageCatalogue
+    isolation: Support
+    pool: Executor
+    """For probes and hooks."""
+    address_of: Callable[[Obj], str]
+    """Returns the pod's address; allocates it on the first call."""
+    api_address: Callable[[], tuple[str, int] | None]
+    """Returns host and port of the API server."""
+    hidden: tuple[Path, ...] = ()
+    """Folders of the host that no container may see."""
+    fifo: Path | None = None
+    """Where supervisors say that something has changed; None if workers poll."""
 
 
 @dataclass(frozen=True)
@@ -38,26 +66,73 @@ class ContainerContext:
     cwd: Path
     rewrite: Callable[[str], str]
     mounts: tuple[tuple[str, Path], ...]
-    """Pairs of container path and host path."""
+    """Pairs of container path and host path; empty where the container's own paths are real."""
+    references: dict[str, str]
+    """The variables to which `$(NAME)` refers in commands."""
+    more: Obj = field(default_factory=dict)
+    """Further keys of the supervisor's spec."""
+
+    @property
+    def is_isolated(self) -> bool:
+        """Whether the processes have namespaces of their own."""
+        return "isolation" in self.more
 
 
-def create_context(pod: Obj, container: Obj, folder: Path, services: NodeServices) -> ContainerContext:
-    """Create the volumes and folders of a container whose pod's files are in `folder`, and return its context.
+def create_context(pod: Obj, container: Obj, run: ContainerRun, folder: Path, services: NodeServices) -> ContainerContext:
+    """Create the files of a run of a container, whose pod's files are in `folder`, and return its context.
 
-    Raises VolumeError for a missing volume, object or key, OSError.
+    Raises VolumeError, ConfigError for what the container refers to and is not there, OSError.
     """
-    volume_paths = services.volumes.make(pod, folder)
-    work, temporary, user_home = folder / "work", folder / "tmp", folder / "home"
-    for host_path in (work, temporary, user_home):
-        host_path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    mapping = _path_mapping(pod, container, volume_paths, services)
-    hostname = str(pod["spec"].get("hostname") or name_of(pod))
+    pod = _with_address(pod, services)
+    volumes = services.volumes.make(pod, folder)
+    isolated = services.isolation.available
     port = rendezvous_port(pod, services.ports)
-    base = base_environment(pod, hostname, temporary, user_home, threads=services.threads_for(pod), port=port)
-    env = VariableResolver(services.cluster, pod).variables(container, base, mapping.rewrite)
-    directory = container.get("workingDir")
-    cwd = (mapping.host_path(directory) or Path(directory)) if directory else work
-    return ContainerContext(mapping.variables(env), cwd if cwd.is_dir() else work, mapping.rewrite, mapping.mounts)
+    scratch = {name: folder / name for name in ("work", "tmp", "home")}
+    if not isolated:
+        for path in scratch.values():
+            path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    identity = container_identity(pod["spec"], container, is_root=os.geteuid() == 0)
+    image = services.images.find(str(container.get("image") or ""))
+    base = base_environment(
+        pod,
+        container,
+        scratch["tmp"],
+        scratch["home"],
+        threads=services.threads_for(pod),
+        port=port,
+        isolated=isolated,
+        uid=identity.uid,
+        image=image,
+    )
+    resolver = VariableResolver(services.cluster, pod, services.api_address(), volumes)
+    mounts = [
+        *container_mounts(pod, container, volumes, resolver.own_variables(container)),
+        *_own_mounts(container, run, folder, isolated=isolated),
+    ]
+    if isolated:
+        mounts = [_settled(mount, volumes) for mount in mounts]
+    mapped = () if isolated else tuple((m.container_path, m.host_path) for m in mounts if m.host_path is not None)
+    mapping = PathMapping(mapped, pod["spec"].get("subdomain", ""), namespace_of(pod), port, keeps_names=isolated)
+    own = mapping.variables(resolver.own_variables(container, mapping.rewrite))
+    env = {**base, **own}
+    directory = container.get("workingDir") or (image.working_dir if image is not None else None)
+    more: Obj = {"notify": str(services.fifo), "notify_name": uid_of(pod)} if services.fifo is not None else {}
+    if isolated:
+        more["umask"] = CONTAINER_UMASK
+        more["isolation"] = isolation_plan(
+            pod["spec"],
+            container,
+            mounts,
+            hostname=host_name(pod),
+            identity=identity,
+            layer=run.folder / "layer",
+            visible=_visible(image.environment if image is not None else None),
+            hidden=services.hidden,
+            is_root=os.geteuid() == 0,
+        )
+        return ContainerContext(env, Path(directory or "/"), mapping.rewrite, (), own, more)
+    cwd = (mapping.host_path(directory) or Path(directory)) if directory else scratch["work"]
+    return ContainerContext(env, cwd if cwd.is_dir() else scratch["work"], mapping.rewrite, mapped, own, more)
 
 
 def rendezvous_port(pod: Obj, ports: RendezvousPorts) -> int | None:
@@ -66,23 +141,37 @@ def rendezvous_port(pod: Obj, ports: RendezvousPorts) -> int | None:
     return ports.port_for(jobset) if jobset else None
 
 
-def _path_mapping(pod: Obj, container: Obj, volume_paths: dict[str, Path], services: NodeServices) -> PathMapping:
-    """Return the mapping of this container. Creates sub-paths, and checks that they are inside of their volume."""
-    mounts = []
-    for mount in container.get("volumeMounts") or []:
-        volume = volume_paths.get(mount["name"])
-        if volume is None:
-            raise VolumeError(f"container {container['name']!r} mounts the volume {mount['name']!r}, which the pod does not have")
-        sub = mount.get("subPath") or expand_references(mount.get("subPathExpr") or "", _own_variables(pod, container, services))
-        host_path = (volume / sub).resolve() if sub else volume
-        if not host_path.is_relative_to(volume.resolve()) and host_path != volume:
-            raise VolumeError(f"container {container['name']!r}: the subPath {sub!r} is outside of the volume {mount['name']!r}")
-        if sub:
-            host_path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        mounts.append((mount["mountPath"], host_path))
-    port = rendezvous_port(pod, services.ports)
-    return PathMapping(tuple(mounts), pod["spec"].get("subdomain", ""), namespace_of(pod), port)
+@functools.cache
+def _visible(environment: Path | None) -> tuple[Path, ...]:
+    """Return the folders of the Python environment in which a container's programs are found."""
+    own = python_folders()
+    return tuple(own if environment is None else [*own, *python_folders_of(environment / "bin" / "python"), environment])
 
 
-def _own_variables(pod: Obj, container: Obj, services: NodeServices) -> dict[str, str]:
-    return VariableResolver(services.cluster, pod).variables(container, {}, lambda text: text)
+def _settled(mount: ContainerMount, volumes: dict[str, MadeVolume]) -> ContainerMount:
+    """Return the mount of a file of a ConfigMap or the like with the path that it has now: it is mounted once, without links."""
+    path = mount.host_path
+    if path is None or not any(volume.is_projected and path.is_relative_to(volume.path) for volume in volumes.values()):
+        return mount
+    return replace(mount, host_path=path.resolve())
+
+
+def _own_mounts(container: Obj, run: ContainerRun, folder: Path, *, isolated: bool) -> list[ContainerMount]:
+    """Return the mounts that a pod's author does not name: the termination message, and the hosts file."""
+    message = message_file(run)
+    message.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    message.touch(0o666)
+    message.chmod(0o666)
+    own = [ContainerMount(container.get("terminationMessagePath") or DEFAULT_PATH, message)]
+    taken = {mount["mountPath"].rstrip("/") for mount in container.get("volumeMounts") or []}
+    if isolated and "/etc/hosts" not in taken:
+        own.append(ContainerMount("/etc/hosts", folder / HOSTS_FILE))
+    return own
+
+
+def _with_address(pod: Obj, services: NodeServices) -> Obj:
+    """Return the pod with its address, which its variables may refer to before its status has been published."""
+    pod = copy_of(pod)
+    address = services.address_of(pod)
+    pod.setdefault("status", {}).update(podIP=address, podIPs=[{"ip": address}])
+    return pod

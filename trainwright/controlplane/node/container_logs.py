@@ -9,6 +9,7 @@ from pathlib import Path
 from trainwright.api.errors import BadRequest
 from trainwright.api.objects import Obj, name_of, uid_of
 from trainwright.controlplane.node.container import ContainerRun, latest_run, run_of
+from trainwright.controlplane.node.lifecycle.container_state import published_status
 from trainwright.controlplane.node.log_entries import POLL_SECONDS, LogFilter, Position, Stream, read_blocks, tail_position
 
 _IDLE_SECONDS = 1.0
@@ -46,15 +47,19 @@ class ContainerLogs:
         return _limit_bytes(chunks, limit_bytes) if limit_bytes is not None else chunks
 
     def _run(self, pod: Obj, container: str, previous: bool) -> ContainerRun:
+        """Return the run whose log is meant. The refusals are the kubelet's (validateContainerLogStatus)."""
         folder = self._pods_folder / uid_of(pod)
-        run = latest_run(container, folder)
+        run, where = latest_run(container, folder), f'container "{container}" in pod "{name_of(pod)}"'
+        if previous:
+            if run is None or run.attempt == 0:
+                raise BadRequest(f"previous terminated {where} not found")
+            return run_of(container, run.attempt - 1, folder)
         if run is None:
-            raise BadRequest(f'container "{container}" in pod "{name_of(pod)}" is waiting to start: ContainerCreating')
-        if not previous:
-            return run
-        if run.attempt == 0:
-            raise BadRequest(f'previous terminated container "{container}" in pod "{name_of(pod)}" not found')
-        return run_of(container, run.attempt - 1, folder)
+            state = published_status(pod, container).get("state") or {}
+            if "terminated" in state:
+                raise BadRequest(f"{where} is terminated")
+            raise BadRequest(f"{where} is waiting to start: {(state.get('waiting') or {}).get('reason') or 'ContainerCreating'}")
+        return run
 
 
 def _format_time(timestamp: datetime | None) -> bytes:

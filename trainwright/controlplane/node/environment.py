@@ -3,49 +3,97 @@
 from __future__ import annotations
 
 import os
+import pwd
 import re
 import sys
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from fractions import Fraction
-from math import ceil
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from trainwright.api.errors import NotFound
-from trainwright.api.kinds import CONFIG_MAP, SECRET, Kind
-from trainwright.api.objects import Obj, named, namespace_of, uid_of
+from trainwright.api.kinds import CONFIG_MAP, NODE, SECRET, SERVICE, Kind
+from trainwright.api.objects import Obj, namespace_of, uid_of
 from trainwright.api.quantities import parse_quantity
 from trainwright.cluster.protocol import Cluster
 from trainwright.controlplane.node.container import POD_MARK
-from trainwright.controlplane.node.downward import field_text
-from trainwright.controlplane.node.volumes import VolumeError, decode_data
+from trainwright.controlplane.node.downward import NODE_ADDRESS, field_text, resource_text
+from trainwright.controlplane.node.env_files import value_in_file
+from trainwright.controlplane.node.expansion import expand_references
+from trainwright.controlplane.node.images import ImageEnvironment
+from trainwright.controlplane.node.network.host_names import host_name
+from trainwright.controlplane.node.network.service_links import api_server_variables, service_variables
+from trainwright.controlplane.node.volumes.errors import ConfigError
+from trainwright.controlplane.node.volumes.maker import MadeVolume
+from trainwright.controlplane.node.volumes.object_data import get_or_none, not_found, text_data
 
-_INHERITED = re.compile(
-    r"^(USER|LOGNAME|LANG|LC_\w+|TZ|SHELL|SSL_CERT_(FILE|DIR)|REQUESTS_CA_BUNDLE|HF_HUB_OFFLINE|HF_DATASETS_OFFLINE"
-    r"|HF_ENDPOINT|TRANSFORMERS_OFFLINE|(HTTPS?|NO|ALL)_PROXY|(https?|no|all)_proxy|LD_LIBRARY_PATH|CUDA_HOME)$"
+__all__ = ["ConfigError", "VariableResolver", "base_environment", "expand_references", "thread_count"]
+
+_MACHINE = (
+    r"LANG|LC_\w+|SSL_CERT_(FILE|DIR)|REQUESTS_CA_BUNDLE|HF_HUB_OFFLINE|HF_DATASETS_OFFLINE|HF_ENDPOINT|TRANSFORMERS_OFFLINE"
+    r"|(HTTPS?|NO|ALL)_PROXY|(https?|no|all)_proxy|LD_LIBRARY_PATH|CUDA_HOME"
 )
-_REFERENCE = re.compile(r"\$(?:\$|\(([^)]*)\))")
+"""What is so of the machine and its network for all programs on it, in a container or not."""
+_INHERITED_ISOLATED = re.compile(rf"^({_MACHINE})$")
+_INHERITED = re.compile(rf"^({_MACHINE}|USER|LOGNAME|TZ|SHELL)$")
+_IMAGE_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 def base_environment(
-    pod: Obj, hostname: str, temporary: Path, user_home: Path, *, threads: int, port: int | None = None
+    pod: Obj,
+    container: Obj,
+    temporary: Path,
+    user_home: Path,
+    *,
+    threads: int,
+    port: int | None = None,
+    isolated: bool = False,
+    uid: int = 0,
+    image: ImageEnvironment | None = None,
 ) -> dict[str, str]:
-    """Return the base environment of every process of a pod.
+    """Return the variables that a container's processes have before those of the pod: what a runtime and an image would set.
 
-    The programs of this installation come first in PATH. Credentials in the node's environment are not inherited, and HOME is
-    the pod's own empty folder, so that no library finds those that the node's user has stored (`~/.aws`, the hub's token).
-    `threads` is the default for OpenMP, so that pods share the machine. `port` is that of the rendezvous, if the pod has one.
+    Credentials in the node's environment are not inherited. `isolated` processes have a root file system of their own, a PATH and,
+    for their numeric `uid`, a HOME as in an image. Others share the files of this machine: they have the node's PATH, and HOME is the
+    pod's own empty folder `user_home`, so that no library finds the credentials that the node's user has stored (`~/.aws`, the hub's
+    token). First in PATH are the programs of the `image`'s environment, else those of this installation. `threads` is the share of
+    the machine of a container that asks for no CPU; `port` that of the rendezvous, if the pod has one.
+    Raises ConfigError for a host name that is too long.
     """
-    env = {name: value for name, value in os.environ.items() if _INHERITED.match(name)}
-    programs = str(Path(sys.executable).parent)
-    env["PATH"] = os.pathsep.join([programs, os.environ.get("PATH", os.defpath)])
-    env["HOSTNAME"] = hostname
-    env["TMPDIR"] = str(temporary)
-    env["HOME"] = str(user_home)
-    env["PYTHONUNBUFFERED"] = "1"
-    env["OMP_NUM_THREADS"] = str(max(threads, 1))
-    env[POD_MARK] = uid_of(pod)
-    return env | _loopback(port)
+    pattern = _INHERITED_ISOLATED if isolated else _INHERITED
+    env = {name: value for name, value in os.environ.items() if pattern.match(name)}
+    programs = image.environment / "bin" if image is not None and image.environment is not None else Path(sys.executable).parent
+    env["PATH"] = os.pathsep.join([str(programs), _IMAGE_PATH if isolated else os.environ.get("PATH", os.defpath)])
+    env |= {"HOME": _home_of(uid)} if isolated else {"HOME": str(user_home), "TMPDIR": str(temporary)}
+    env |= {"PYTHONUNBUFFERED": "1", "OMP_NUM_THREADS": str(thread_count(container, threads))} | _loopback(port)
+    if image is not None:
+        env |= image.env
+    return env | {"HOSTNAME": _host_name(pod), POD_MARK: uid_of(pod)}
+
+
+def thread_count(container: Obj, share: int) -> int:
+    """Return the number of threads that a container's processes should have, at least 1 and at most the machine's cores.
+
+    That is its CPU limit, else its CPU request, rounded up, else `share`, its part of the machine.
+    """
+    resources = container.get("resources") or {}
+    amount = next((value for group in ("limits", "requests") if (value := (resources.get(group) or {}).get("cpu"))), None)
+    wanted = share if amount is None else parse_quantity(amount).ceiling()
+    return max(min(wanted, os.cpu_count() or 1), 1)
+
+
+def _host_name(pod: Obj) -> str:
+    try:
+        return host_name(pod)
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
+
+
+def _home_of(user: int) -> str:
+    if user == 0:
+        return "/root"
+    try:
+        return pwd.getpwuid(user).pw_dir or "/"
+    except KeyError:
+        return "/"
 
 
 def _loopback(port: int | None) -> dict[str, str]:
@@ -60,78 +108,105 @@ def _loopback(port: int | None) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class VariableResolver:
-    """Resolves a container's `env` and `envFrom`. Raises VolumeError for a missing object or key."""
+    """Resolves a container's `env` and `envFrom` as a kubelet does.
+
+    `pod` has its addresses in its status. `api_address` is where containers reach the API server; None leaves its variables out.
+    `volumes` are those that were made for the pod, for variables from files. `unassigned` is the address of Services without one.
+    """
 
     cluster: Cluster
     pod: Obj
+    api_address: tuple[str, int] | None = None
+    volumes: Mapping[str, MadeVolume] = field(default_factory=dict)
+    unassigned: str = NODE_ADDRESS
 
-    def variables(self, container: Obj, base: dict[str, str], rewrite: Callable[[str], str]) -> dict[str, str]:
-        """Add the container's variables to `base`. `$(NAME)` refers to earlier variables; `rewrite` is applied to every value."""
-        resolved = dict(base)
+    def variables(self, container: Obj, base: Mapping[str, str], rewrite: Callable[[str], str] = str) -> dict[str, str]:
+        """Add the container's variables to `base`; `rewrite` is applied to every value. Raises ConfigError."""
+        return {**base, **self.own_variables(container, rewrite)}
+
+    def own_variables(self, container: Obj, rewrite: Callable[[str], str] = str) -> dict[str, str]:
+        """Return the variables that the cluster gives to a container: to these, and no others, `$(NAME)` refers in its commands.
+
+        In the order of their precedence, the last one wins: Services, `envFrom`, `env`.
+        Raises ConfigError, in the kubelet's words, for a missing object, key or field.
+        """
+        resolved = {name: rewrite(value) for name, value in self._of_services().items()}
         for name, value in self._imported(container):
-            resolved[name] = rewrite(value)
+            resolved[name] = rewrite(_without_nul(name, value))
         for entry in container.get("env") or []:
-            text = self._value(entry, container)
-            if text is not None:
-                resolved[entry["name"]] = rewrite(expand_references(text, resolved))
+            found = self._value(entry, container, resolved)
+            if found is not None:
+                resolved[entry["name"]] = rewrite(_without_nul(entry["name"], found))
         return resolved
+
+    def _of_services(self) -> dict[str, str]:
+        variables: dict[str, str] = {}
+        namespace = namespace_of(self.pod)
+        if self.pod["spec"].get("enableServiceLinks"):
+            variables |= service_variables(self.cluster.list(SERVICE, namespace).items, namespace, self.unassigned)
+        if self.api_address is not None:
+            variables |= api_server_variables(*self.api_address)
+        return variables
 
     def _imported(self, container: Obj) -> Iterator[tuple[str, str]]:
         for source in container.get("envFrom") or []:
             prefix = source.get("prefix") or ""
-            for kind, field in ((CONFIG_MAP, "configMapRef"), (SECRET, "secretRef")):
-                if field in source:
-                    for key, content in self._keys(kind, source[field]).items():
-                        yield prefix + key, content.decode()
+            for kind, reference in ((CONFIG_MAP, "configMapRef"), (SECRET, "secretRef")):
+                if reference in source:
+                    for key, content in (self._data(kind, source[reference]) or {}).items():
+                        yield prefix + key, _text(content)
 
-    def _value(self, entry: Obj, container: Obj) -> str | None:
+    def _value(self, entry: Obj, container: Obj, earlier: Mapping[str, str]) -> str | None:
+        """Return the value of an entry of `env`, or None for an optional one that there is not."""
         source = entry.get("valueFrom")
-        if not source:
-            return str(entry.get("value") or "")
-        if "fieldRef" in source:
-            try:
-                return field_text(self.pod, source["fieldRef"]["fieldPath"])
-            except ValueError as error:
-                raise VolumeError(f"variable {entry['name']}: {error}") from error
-        if "resourceFieldRef" in source:
-            return self._resource(source["resourceFieldRef"], container)
-        for kind, field in ((CONFIG_MAP, "configMapKeyRef"), (SECRET, "secretKeyRef")):
-            if field in source:
-                keys = self._keys(kind, source[field])
-                if source[field]["key"] in keys:
-                    return keys[source[field]["key"]].decode()
-                if source[field].get("optional"):
-                    return None
-                raise VolumeError(
-                    f"variable {entry['name']}: {kind.kind} {source[field]['name']!r} has no key {source[field]['key']!r}"
-                )
-        raise VolumeError(f"variable {entry['name']}: the source {', '.join(source)} is not supported")
-
-    def _keys(self, kind: Kind, reference: Obj) -> dict[str, bytes]:
+        if entry.get("value") or not source:
+            return expand_references(str(entry.get("value") or ""), earlier)
+        for kind, reference in ((CONFIG_MAP, "configMapKeyRef"), (SECRET, "secretKeyRef")):
+            if reference in source:
+                return self._key(kind, source[reference])
         try:
-            return decode_data(self.cluster.get(kind, reference["name"], namespace_of(self.pod)))
-        except NotFound as error:
-            if reference.get("optional"):
-                return {}
-            raise VolumeError(f"{kind.kind.lower()} {reference['name']!r} not found") from error
+            if "fieldRef" in source:
+                return field_text(self.pod, source["fieldRef"]["fieldPath"])
+            if "resourceFieldRef" in source:
+                return resource_text(self.pod, source["resourceFieldRef"], self._allocatable, container)
+        except ValueError as error:
+            raise ConfigError(str(error)) from error
+        if "fileKeyRef" in source:
+            return value_in_file(source["fileKeyRef"], self.volumes)
+        raise ConfigError(f"variable {entry['name']}: the source {', '.join(source)} is not supported")
 
-    def _resource(self, reference: Obj, container: Obj) -> str:
-        group, _, resource = reference["resource"].partition(".")
-        if reference.get("containerName"):
-            container = named(self.pod["spec"].get("containers"), reference["containerName"]) or container
-        amount = ((container.get("resources") or {}).get(group) or {}).get(resource, 0)
-        divisor = parse_quantity(reference.get("divisor") or 1).value or 1
-        return str(ceil(Fraction(parse_quantity(amount).value) / Fraction(divisor)))  # decimals divide to 28 digits only
+    def _key(self, kind: Kind, reference: Obj) -> str | None:
+        data = self._data(kind, reference)
+        if data is None:
+            return None
+        key = reference["key"]
+        if key in data:
+            return _text(data[key])
+        if reference.get("optional"):
+            return None
+        raise ConfigError(f"couldn't find key {key} in {kind.kind} {namespace_of(self.pod)}/{reference.get('name', '')}")
+
+    def _data(self, kind: Kind, reference: Obj) -> dict[str, bytes] | None:
+        """Return the contents of a ConfigMap or Secret, or None for an optional one that there is not."""
+        name = reference.get("name") or ""
+        obj = get_or_none(self.cluster, kind, name, namespace_of(self.pod))
+        if obj is not None:
+            return text_data(obj)
+        if reference.get("optional"):
+            return None
+        raise ConfigError(not_found(kind, name))
+
+    def _allocatable(self) -> Obj:
+        node = get_or_none(self.cluster, NODE, self.pod["spec"].get("nodeName") or "", None)
+        return ((node or {}).get("status") or {}).get("allocatable") or {}
 
 
-def expand_references(text: str, variables: dict[str, str]) -> str:
-    """Replace `$(NAME)` by a variable's value, like Kubernetes.
+def _text(content: bytes) -> str:
+    """Return any bytes as the text that becomes the same bytes again in a process's environment."""
+    return content.decode("utf-8", "surrogateescape")
 
-    `$$` is an escaped `$`; a reference ends at the next `)`; unknown names and all other text are kept.
-    Source: third_party/forked/golang/expansion of Kubernetes.
-    """
 
-    def replace(match: re.Match[str]) -> str:
-        return "$" if match[1] is None else variables.get(match[1], match[0])
-
-    return _REFERENCE.sub(replace, text)
+def _without_nul(name: str, value: str) -> str:
+    if "\0" in value:
+        raise ConfigError(f"the value of the variable {name} contains a NUL byte, which no process can be given")
+    return value

@@ -27,6 +27,8 @@ class PathMapping:
     subdomain: str = ""
     namespace: str = "default"
     port: int | None = None
+    keeps_names: bool = False
+    """The pod's hosts file has the names of the others: only the port is mapped."""
     _rules: list[tuple[re.Pattern[str], Callable[[re.Match[str]], str]]] = field(default_factory=list, init=False)
 
     def __post_init__(self) -> None:
@@ -58,7 +60,8 @@ class PathMapping:
         return None
 
     def _address(self, match: re.Match[str]) -> str:
-        return f"{LOOPBACK}:{self.port or names.RENDEZVOUS_PORT}" if match[1] else LOOPBACK
+        host = match[0].removesuffix(match[1] or "") if self.keeps_names else LOOPBACK
+        return f"{host}:{self.port or names.RENDEZVOUS_PORT}" if match[1] else host
 
 
 def _path_pattern(path: str) -> re.Pattern[str]:

@@ -1,42 +1,44 @@
-"""Runs one pod: volumes, init containers in order, containers, restarts, termination, and status updates.
+"""Runs one pod in a thread of its own: looks at its containers, decides, acts, and publishes its status.
 
-A worker derives the state of its pod only from files, so that a new worker can take over from one that died.
+What to do is decided by pure functions (`lifecycle`) from what the containers' files say, so that a new worker can take over from
+one that died.
 """
 
 from __future__ import annotations
 
 import logging
-import os
 import shutil
 import signal
 import threading
 import time
-from dataclasses import replace
 from pathlib import Path
 
 from trainwright.api.errors import ApiError, Conflict, NotFound
 from trainwright.api.kinds import POD
 from trainwright.api.objects import Obj, is_deleting, name_of, namespace_of, uid_of
-from trainwright.api.times import now
-from trainwright.controlplane.controllers.events import record_event
-from trainwright.controlplane.node.container import ContainerRun, kill_exec_processes, kill_pod_processes, latest_run, run_of
-from trainwright.controlplane.node.container_context import NodeServices, create_context
-from trainwright.controlplane.node.environment import expand_references
-from trainwright.controlplane.node.images import command_of_image
-from trainwright.controlplane.node.pod_status import ContainerState, pod_status
-from trainwright.controlplane.node.unenforced import REASON, unenforced_message
-from trainwright.controlplane.node.volumes import VolumeError
+from trainwright.controlplane.node.container import containers_in, kill_pod_processes, latest_run
+from trainwright.controlplane.node.container_context import NodeServices
+from trainwright.controlplane.node.container_keeper import ContainerKeeper
+from trainwright.controlplane.node.eviction import Eviction
+from trainwright.controlplane.node.lifecycle import events
+from trainwright.controlplane.node.lifecycle.container_state import ContainerState, containers_of, visible_states
+from trainwright.controlplane.node.lifecycle.decision import Action, Decision, Launch, Stop, decide
+from trainwright.controlplane.node.lifecycle.ending import DEADLINE_REASON, Ending, ending_of
+from trainwright.controlplane.node.lifecycle.events import PodEvent
+from trainwright.controlplane.node.lifecycle.pod_status import TERMINAL, pod_status
+from trainwright.controlplane.node.volumes.errors import VolumeError
 
-POLL_SECONDS = 0.05
-REFRESH_SECONDS = 600.0
-RETRY_SECONDS = 2.0
-_BACKOFF_SECONDS = (0.0, 10.0, 20.0, 40.0, 80.0, 160.0, 300.0)
-"""Delay before the n-th restart of a container, like a kubelet."""
+IDLE_SECONDS = 2.0
+"""Between looks at a pod of which nothing is heard: a supervisor that was killed says nothing."""
+STARTING_SECONDS = 0.05
+STARTING_PATIENCE_SECONDS = 1.0
+REFRESH_SECONDS = 60.0
+RETRY_SECONDS = 1.0
 log = logging.getLogger(__name__)
 
 
 class PodWorker:
-    """Runs in its own thread from `start` until the pod is deleted."""
+    """Runs from `start` until the pod is deleted."""
 
     def __init__(self, pod: Obj, services: NodeServices):
         self.uid = uid_of(pod)
@@ -44,16 +46,25 @@ class PodWorker:
         self._pod, self._services = pod, services
         self._changed = threading.Event()
         self._stopping = threading.Event()
-        self._terminated_at: float | None = None
-        self._refreshed = 0.0
+        self._keepers = [
+            ContainerKeeper(spec, role, services, lambda: self._pod, self._changed.set) for spec, role in containers_of(pod)
+        ]
+        self._eviction = Eviction(pod, self.folder, services)
+        self._are_volumes_made = self._is_cleared = self._is_deadline_told = False
+        self._refreshed, self._starting_since = 0.0, time.monotonic()
         self._thread = threading.Thread(target=self._run, name=f"pod-{name_of(pod)}", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
 
     def update(self, pod: Obj) -> None:
-        """Set the changed pod object; it may be terminating."""
-        self._pod = pod
+        """Take a changed pod object; it may be terminating."""
+        if _version(pod) >= _version(self._pod):  # the answer to a write of our own may be newer
+            self._pod = pod
+        self._changed.set()
+
+    def wake(self) -> None:
+        """Look at the containers: something has happened."""
         self._changed.set()
 
     def stop_watching(self) -> None:
@@ -70,183 +81,163 @@ class PodWorker:
             self._thread.join(seconds)
 
     def _run(self) -> None:
-        while not self._stopping.is_set():
-            try:
-                if self._step():
+        try:
+            while not self._stopping.is_set():
+                self._changed.clear()
+                try:
+                    wait = self._step()
+                except NotFound:
+                    self._clear()  # the pod was deleted without waiting for this node
                     return
-                wait = POLL_SECONDS
-            except VolumeError as error:
-                self._publish_waiting("CreateContainerConfigError", str(error))
-                wait = RETRY_SECONDS
-            except NotFound:
-                self._kill_everything()  # the pod was deleted without waiting for this node
-                return
-            except (ApiError, OSError) as error:
-                log.warning("pod step failed pod=%s/%s error=%s", namespace_of(self._pod), name_of(self._pod), error)
-                self._publish_waiting("RunContainerError", str(error))
-                wait = RETRY_SECONDS
-            self._changed.wait(wait)
-            self._changed.clear()
+                except (ApiError, OSError) as error:
+                    log.warning("pod step failed pod=%s/%s error=%s", namespace_of(self._pod), name_of(self._pod), error)
+                    wait = RETRY_SECONDS
+                if wait is None:
+                    return
+                if wait > 0:
+                    self._changed.wait(wait)
+        finally:
+            for keeper in self._keepers:
+                keeper.close()
 
-    def _step(self) -> bool:
-        """Observe, act, and update the status. Returns whether the worker is done."""
-        pod = self._pod
-        if is_deleting(pod):
-            return self._terminate()
-        if self._phase() in ("Succeeded", "Failed"):
-            return False  # wait for its deletion
-        self._refresh_volumes()
-        init, main = self._look("initContainers"), self._look("containers")
-        if not self._start_next(init, "initContainers", one_by_one=True):
-            self._start_next(main, "containers", one_by_one=False)
-        self._publish(self._look("initContainers"), self._look("containers"))
-        if self._phase() in ("Succeeded", "Failed"):
-            self._kill_everything()
-        return False
+    def _step(self) -> float | None:
+        """Look, decide, publish, act. Returns in how many seconds to look again at the latest, or None if the pod is gone."""
+        pod, now = self._pod, time.time()
+        if _phase(pod) in TERMINAL and not is_deleting(pod):
+            self._clear()
+            return IDLE_SECONDS
+        observed = tuple(keeper.observe() for keeper in self._keepers)
+        states = visible_states(pod, observed)
+        ending = self._ending(states, now)
+        if ending is None and not self._make_volumes():
+            self._publish(states, ending, now)
+            return RETRY_SECONDS
+        decision = decide(pod, states, ending, now)
+        if ending is not None or not self._is_starting(states, decision):
+            self._publish(states, ending, now)
+        if is_deleting(self._pod) and not any(state.is_alive for state in observed):
+            self._finish_deletion()
+            return None
+        has_acted = self._act(decision)
+        self._tell_of_waiting(states)
+        return 0.0 if has_acted or states != observed else self._wait(observed, decision.wake_at, now)
 
-    def _phase(self) -> str:
-        return str((self._pod.get("status") or {}).get("phase") or "Pending")
+    def _is_starting(self, states: tuple[ContainerState, ...], decision: Decision) -> bool:
+        """Whether to publish later: while a container is about to run, for a moment, a status would say nothing new.
 
-    def _look(self, group: str) -> list[ContainerState]:
-        return [self._state(container) for container in self._pod["spec"].get(group) or []]
-
-    def _state(self, container: Obj) -> ContainerState:
-        state = ContainerState(container["name"], container.get("image", ""))
-        run = latest_run(container["name"], self.folder)
-        if run is None:
-            return replace(state, waiting="PodInitializing")
-        last_terminated = run_of(run.name, run.attempt - 1, self.folder).termination() if run.attempt else None
-        state = replace(
-            state, restarts=run.attempt, last_terminated=last_terminated, identity=f"{self.uid}/{run.name}/{run.attempt}"
-        )
-        terminated = run.termination()
-        if terminated is not None:
-            return replace(state, terminated=terminated)
-        return replace(state, running_since=run.started_at() or time.time())
-
-    def _start_next(self, states: list[ContainerState], group: str, *, one_by_one: bool) -> bool:
-        """Start or restart containers. Returns whether a later group must wait for this one."""
-        waiting = False
-        for container, state in zip(self._pod["spec"].get(group) or [], states, strict=True):
-            done = state.terminated is not None and state.terminated.code == 0 and (one_by_one or self._policy() != "Always")
-            if done:
-                continue
-            if state.terminated is None and state.running_since is None:
-                self._launch(container, 0)
-            elif state.terminated is not None and self._policy() != "Never" and self._is_backoff_over(state):
-                self._launch(container, state.restarts + 1)
-            waiting = True
-            if one_by_one:
-                break
-        return waiting
-
-    def _policy(self) -> str:
-        return str(self._pod["spec"].get("restartPolicy", "Always"))
-
-    def _is_backoff_over(self, state: ContainerState) -> bool:
-        assert state.terminated is not None
-        wait = _BACKOFF_SECONDS[min(state.restarts, len(_BACKOFF_SECONDS) - 1)]
-        return time.time() - state.terminated.finished_at >= wait
-
-    def _launch(self, container: Obj, attempt: int) -> None:
-        pod = self._pod
-        context = create_context(pod, container, self.folder, self._services)
-        command = container.get("command") or command_of_image(container.get("image", ""))
-        if not command:
-            raise VolumeError(
-                f"container {container['name']!r} has no command, and the image {container.get('image')!r} cannot be run: "
-                "an embedded cluster runs commands as local processes"
-            )
-        if not self._latest_runs():
-            self._report_unenforced()
-        run = run_of(container["name"], attempt, self.folder)
-        if attempt:
-            kill_exec_processes(run_of(run.name, attempt - 1, self.folder), self.uid)
-        arguments = [*command, *(container.get("args") or [])]
-        run.start([context.rewrite(expand_references(argument, context.env)) for argument in arguments], context.env, context.cwd)
-        log.info(
-            "container started pod=%s/%s container=%s attempt=%d", namespace_of(pod), name_of(pod), container["name"], attempt
-        )
-
-    def _report_unenforced(self) -> None:
-        if message := unenforced_message(self._pod):
-            pod = {"apiVersion": POD.api_version, "kind": POD.kind, **self._pod}
-            record_event(self._services.cluster, pod, "Normal", REASON, message, "trainwright-node")
-
-    def _refresh_volumes(self) -> None:
-        """Periodically rewrite volumes, because tokens expire and ConfigMaps change."""
-        if time.monotonic() - self._refreshed > REFRESH_SECONDS:
-            self._services.volumes.make(self._pod, self.folder)
-            self._refreshed = time.monotonic()
-
-    def _terminate(self) -> bool:
-        """Send SIGTERM, and SIGKILL after the grace period; then write the last status and delete the pod object."""
-        runs = [run for run in self._latest_runs() if run.termination() is None]
-        if runs:
-            grace = self._pod["metadata"].get("deletionGracePeriodSeconds", 30)
-            if self._terminated_at is None:
-                self._terminated_at = time.monotonic()
-                for run in runs:
-                    run.signal(signal.SIGTERM)
-            elif time.monotonic() - self._terminated_at > grace:
-                for run in runs:
-                    run.signal(signal.SIGKILL)
+        Like in a kubelet, which starts containers one by one and looks then: one that ends while the next one is started is not
+        seen running, and one that is replaced for its probe not as ended.
+        """
+        is_launching = any(state.run is not None and state.is_alive and state.run.started_at is None for state in states)
+        is_about_to = any(_is_silent(action) for action in decision.actions)
+        if not is_launching and not is_about_to:
+            self._starting_since = time.monotonic()
             return False
-        self._publish(self._look("initContainers"), self._look("containers"))
-        self._kill_everything()
+        return time.monotonic() - self._starting_since < STARTING_PATIENCE_SECONDS
+
+    def _wait(self, states: tuple[ContainerState, ...], wake_at: float | None, now: float) -> float:
+        waits = [IDLE_SECONDS, *(wait for keeper in self._keepers if (wait := keeper.advance()) is not None)]
+        if wake_at is not None:
+            waits.append(wake_at - now)
+        if any(state.run is not None and state.is_alive and state.run.started_at is None for state in states):
+            waits.append(STARTING_SECONDS)
+        return max(min(waits), 0.001)
+
+    def _ending(self, states: tuple[ContainerState, ...], now: float) -> Ending | None:
+        message = self._eviction.message(time.monotonic(), is_running=any(state.is_alive for state in states))
+        ending = ending_of(self._pod, states, now, message)
+        if ending is not None and ending.reason == DEADLINE_REASON and not self._is_deadline_told:
+            self._is_deadline_told = True
+            self._services.events.record(self._pod, PodEvent("Normal", ending.reason, ending.message))
+        return ending
+
+    def _make_volumes(self) -> bool:
+        """Make the volumes; then from time to time again, because tokens expire and ConfigMaps change. False if one cannot be made."""
+        if self._are_volumes_made and time.monotonic() - self._refreshed < REFRESH_SECONDS:
+            return True
+        try:
+            self._services.volumes.make(self._pod, self.folder)
+        except VolumeError as error:
+            self._services.events.record(self._pod, events.volume_failed(error.volume, str(error)))
+            return self._are_volumes_made  # what a container has it keeps
+        self._are_volumes_made, self._refreshed = True, time.monotonic()
+        return True
+
+    def _act(self, decision: Decision) -> bool:
+        """Do what was decided; containers are started one after the other. Returns whether to look again at once."""
+        for action in decision.actions:
+            keeper = next(keeper for keeper in self._keepers if keeper.name == action.container.name)
+            if isinstance(action, Stop):
+                keeper.stop(action)
+            elif keeper.launch(action):
+                self._starting_since = time.monotonic()
+                return False
+        return any(isinstance(action, Launch) for action in decision.actions)
+
+    def _tell_of_waiting(self, states: tuple[ContainerState, ...]) -> None:
+        """Record the back-off of containers that the published status shows to wait."""
+        status = self._pod.get("status") or {}
+        shown = [*(status.get("initContainerStatuses") or []), *(status.get("containerStatuses") or [])]
+        waiting = {entry["name"] for entry in shown if entry["state"].get("waiting", {}).get("reason") == "CrashLoopBackOff"}
+        for keeper, state in zip(self._keepers, states, strict=True):
+            if keeper.name in waiting and state.ended is not None:
+                keeper.announce_waiting(f"{name_of(self._pod)}_{namespace_of(self._pod)}({self.uid})")
+
+    def _finish_deletion(self) -> None:
+        """Delete the object of a pod that has stopped."""
+        self._clear()
         try:
             self._services.cluster.delete(POD, name_of(self._pod), namespace_of(self._pod), uid=self.uid, grace_period_seconds=0)
         except (NotFound, Conflict):
             log.debug("pod already gone pod=%s/%s", namespace_of(self._pod), name_of(self._pod))
-        return True
 
-    def _latest_runs(self) -> list[ContainerRun]:
-        containers = [*(self._pod["spec"].get("initContainers") or []), *(self._pod["spec"].get("containers") or [])]
-        runs = (latest_run(container["name"], self.folder) for container in containers)
-        return [run for run in runs if run is not None]
-
-    def _kill_everything(self) -> None:
-        """Kill all processes and remove scratch space. Logs are kept until the folder is removed."""
-        for run in self._latest_runs():
-            if run.termination() is None:
+    def _clear(self) -> None:
+        """Kill what is left, and remove scratch space. Logs are kept until the folder is removed."""
+        if self._is_cleared:
+            return
+        self._is_cleared = True
+        for name in containers_in(self.folder):
+            run = latest_run(name, self.folder)
+            if run is not None and run.termination() is None:
                 run.signal(signal.SIGKILL)
         kill_pod_processes(self.uid)
         for scratch in ("work", "tmp", "home"):
             shutil.rmtree(self.folder / scratch, ignore_errors=True)
 
-    def _publish(self, init: list[ContainerState], main: list[ContainerState]) -> None:
-        status = pod_status(self._pod, init, main, now())
-        self._write(status)
-
-    def _publish_waiting(self, reason: str, message: str) -> None:
-        try:
-            states = [
-                replace(ContainerState(c["name"], c.get("image", "")), waiting=reason, waiting_message=message)
-                for c in self._waiting()
-            ]
-            if states:
-                self._write(pod_status(self._pod, self._look("initContainers"), states, now()))
-        except (ApiError, OSError) as error:
-            log.warning("pod status not written pod=%s/%s error=%s", namespace_of(self._pod), name_of(self._pod), error)
-
-    def _waiting(self) -> list[Obj]:
-        return [] if self._latest_runs() else list(self._pod["spec"].get("containers") or [])
-
-    def _write(self, status: Obj) -> None:
+    def _publish(self, states: tuple[ContainerState, ...], ending: Ending | None, now: float) -> None:
+        address = self._services.address_of(self._pod) if self._are_volumes_made else ""
+        status = pod_status(self._pod, states, ending, now, address)
         if status == (self._pod.get("status") or {}):
             return
+        is_evicted = ending is not None and ending.reason and status["phase"] in TERMINAL
         stored = self._services.cluster.patch(
             POD, name_of(self._pod), {"status": status}, namespace_of(self._pod), subresource="status"
         )
-        if uid_of(stored) == self.uid:
-            self._pod = stored if not is_deleting(self._pod) else {**stored, "metadata": self._pod["metadata"]}
+        if uid_of(stored) != self.uid:
+            raise NotFound(f"pod {name_of(self._pod)!r} was replaced")
+        self._pod = stored
+        if is_evicted:
+            self._eviction.announce()
 
 
 def remove_folder(folder: Path) -> None:
     """Remove the logs and volumes of a deleted pod."""
     trash = folder.with_name(f".{folder.name}.removed")
     try:
-        os.replace(folder, trash)
+        folder.rename(trash)
     except FileNotFoundError:
         return
     shutil.rmtree(trash, ignore_errors=True)
+
+
+def _is_silent(action: Action) -> bool:
+    """Whether a launch comes before the status is published: the first of a container, and one that replaces a run."""
+    return isinstance(action, Launch) and (action.attempt == 0 or action.container.is_replaced)
+
+
+def _phase(pod: Obj) -> str:
+    return str((pod.get("status") or {}).get("phase") or "Pending")
+
+
+def _version(pod: Obj) -> int:
+    return int(pod["metadata"].get("resourceVersion") or 0)

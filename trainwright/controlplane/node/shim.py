@@ -1,23 +1,30 @@
-"""The parent of a container's process: starts it, waits for it, records its exit. A script that imports nothing from the package.
+"""The supervisor of a container's process: starts it, waits for it, records its exit. Standard library and small modules only.
 
 It outlives the node agent, so that exit codes are not lost and running containers can be adopted after a crash.
-Usage: shim.py FOLDER LOCK_FD. FOLDER/spec.json (0600, removed after reading) has argv, env, cwd and log. The lock on LOCK_FD is
-held while this process is running. Writes state.json on start and exit.json on exit. Output is written to `log`, then `log.1`,
-`log.2` ..., in the CRI log format: `2026-01-02T03:04:05.000000006Z stdout F text`, with P instead of F for a partial line.
+Usage: shim.py FOLDER LOCK_FD, or `main` in a process forked from one with a single thread. The lock on LOCK_FD is held while it
+is running. FOLDER/spec.json (0600, removed after reading) has argv, env, cwd, log and, optionally, umask, isolation (see
+isolation/plan.py), cgroup (folders that the process joins), memory_limit (bytes, where there is no cgroup), notify and notify_name.
+Writes state.json when the command has been executed and exit.json on exit; then a line with notify_name to the FIFO `notify`.
+Output is written to `log`, then `log.1`, `log.2` ..., in the CRI log format: `2026-01-02T03:04:05.000000006Z stdout F text`, with
+P instead of F for a partial line.
 """
 
-import contextlib
-import ctypes
+import _thread
+import errno
 import json
 import os
 import select
 import signal
 import sys
-import threading
 import time
 
-PR_SET_CHILD_SUBREAPER = 36
-COMMAND_NOT_FOUND = 127
+if __name__ == "__main__":  # started with -P: the package is not in the path
+    sys.path.append(os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))))
+
+from trainwright.controlplane.node.isolation.process_identity import boot_id, start_time
+from trainwright.controlplane.node.limits.oom_kills import oom_kills
+from trainwright.controlplane.node.supervisor.process_start import DEFAULT_UMASK, StartError, start_process
+
 TERMINATION_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 READ_BYTES = 64 * 1024
 LINE_BYTES = 16 * 1024
@@ -27,53 +34,75 @@ PARTIAL_SECONDS = 0.1
 SEGMENT_BYTES = 10 * 1024 * 1024
 SEGMENTS = 5
 """A kubelet's defaults: a full log file is followed by the next one, and the oldest of more than five is removed."""
+START_ERROR_CODE = 128
 
 
-def main() -> None:
-    folder, lock = sys.argv[1], int(sys.argv[2])
+def main(folder: str, lock: int) -> None:
+    """Run the container whose spec is in `folder` until its end. Needs a process with a single thread."""
     os.set_inheritable(lock, False)
     for number in TERMINATION_SIGNALS:
         signal.signal(number, signal.SIG_IGN)
-    if sys.platform == "linux":  # adopt orphans of the container, to kill them with it
-        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    become_subreaper()
     with open(os.path.join(folder, "spec.json"), encoding="utf-8") as file:
         spec = json.load(file)
     os.unlink(os.path.join(folder, "spec.json"))
-    # The child inherits ignored signals: block them until it has reset its handlers, so that none is lost.
-    signal.pthread_sigmask(signal.SIG_BLOCK, TERMINATION_SIGNALS)
     streams = {b"stdout": os.pipe(), b"stderr": os.pipe()}
-    pid = os.fork()
-    if pid == 0:
-        exec_container_process(spec, *(writer for _, writer in streams.values()))
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, TERMINATION_SIGNALS)
-    for _, writer in streams.values():
-        os.close(writer)
-    output = Output(spec["log"], {reader: name for name, (reader, _) in streams.items()})
-    write(folder, "state.json", {"pid": pid, "startedAt": time.time()})
+    try:
+        pid = start_process(spec, *(writer for _, writer in streams.values()))
+    except StartError as error:
+        ended = {"code": START_ERROR_CODE, "signal": 0, "reason": "StartError", "message": str(error), "finishedAt": time.time()}
+        record(folder, "exit.json", ended, spec)
+    else:
+        for _, writer in streams.values():
+            os.close(writer)
+        supervise(folder, spec, pid, Output(spec["log"], {reader: name for name, (reader, _) in streams.items()}))
+    if "isolation" in spec:
+        from trainwright.controlplane.node.isolation.layers import remove_layer
+
+        remove_layer(spec["isolation"]["layer"])
+
+
+def supervise(folder: str, spec: dict, pid: int, output: "Output") -> None:  # type: ignore[type-arg]
+    """Record that the container has started, and its exit."""
+    watchdog = watch_memory(spec)
+    if "isolation" in spec:
+        write(folder, "identity.json", identity(spec, pid))
+    record(folder, "state.json", {"pid": pid, "startedAt": time.time(), "boot": boot_id()}, spec)
     status = wait_for(pid)
+    finished = time.time()
     kill_descendants()
     output.finish()
     code = os.waitstatus_to_exitcode(status)
-    ended = {"code": code if code >= 0 else 128 - code, "signal": -code if code < 0 else 0, "finishedAt": time.time()}
-    write(folder, "exit.json", ended)
+    ended = {"code": code if code >= 0 else 128 - code, "signal": -code if code < 0 else 0, "finishedAt": finished}
+    if any(oom_kills(path) for path in spec.get("cgroup") or []) or (watchdog and watchdog.has_killed):
+        record(folder, "exit.json", {**ended, "reason": "OOMKilled"}, spec)
+    else:
+        record(folder, "exit.json", ended, spec)
 
 
-def exec_container_process(spec: dict, stdout: int, stderr: int) -> None:  # type: ignore[type-arg]
-    """In the child: exec the container's command; never returns."""
-    for number in (*TERMINATION_SIGNALS, signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores the last two
-        signal.signal(number, signal.SIG_DFL)
-    os.setsid()
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, TERMINATION_SIGNALS)
-    os.umask(0o077)
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    os.dup2(stdout, 1)
-    os.dup2(stderr, 2)
-    try:
-        os.chdir(spec["cwd"])
-        os.execvpe(spec["argv"][0], spec["argv"], spec["env"])  # noqa: S606  (an argument list, no shell)
-    except OSError as error:
-        os.write(2, f"cannot start {spec['argv'][0]!r} in {spec['cwd']!r}: {error.strerror}\n".encode())
-    os._exit(COMMAND_NOT_FOUND)
+def watch_memory(spec: dict):  # type: ignore[type-arg,no-untyped-def]
+    """Start a watchdog if the container has a memory limit and no control group for it."""
+    if spec.get("cgroup") or not spec.get("memory_limit"):
+        return None
+    from trainwright.controlplane.node.limits.memory_watchdog import MemoryWatchdog
+
+    return MemoryWatchdog(os.getpid(), spec["memory_limit"])
+
+
+def identity(spec: dict, pid: int) -> dict:  # type: ignore[type-arg]
+    """Return what a command needs to join the container: see exec_child.py."""
+    plan = spec["isolation"]
+    names = ("uid", "gid", "groups", "capabilities", "no_new_privs", "map_all_ids")
+    process = {"pid": pid, "started": start_time(pid), "cwd": spec["cwd"], "umask": spec.get("umask", DEFAULT_UMASK)}
+    return {**process, "cgroup": spec.get("cgroup") or [], **{name: plan[name] for name in names}}
+
+
+def become_subreaper() -> None:
+    """Adopt orphans of the container, to kill them with it."""
+    if sys.platform == "linux":
+        from trainwright.controlplane.node.isolation.namespaces import PR_SET_CHILD_SUBREAPER, prctl
+
+        prctl(PR_SET_CHILD_SUBREAPER, 1)
 
 
 def wait_for(pid: int) -> int:
@@ -88,8 +117,7 @@ def kill_descendants() -> None:
     """Kill all remaining processes: a container terminates with its main process."""
     while True:
         for child in children():
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(child, signal.SIGKILL)
+            os.kill(child, signal.SIGKILL)  # a child exists until it is reaped
         try:
             os.waitpid(-1, 0)
         except ChildProcessError:
@@ -113,13 +141,20 @@ class Output:
         self.partial = dict.fromkeys(streams, b"")  # incomplete lines
         self.flush_at = dict.fromkeys(streams, 0.0)  # when incomplete lines are written
         self.ended, self.end = os.pipe()
-        self.thread = threading.Thread(target=self.run)
-        self.thread.start()
+        self.running = _thread.allocate_lock()
+        self.running.acquire()
+        _thread.start_new_thread(self.run_and_release, ())
 
     def finish(self) -> None:
         """Write the remaining data in the pipes, after all processes have exited."""
         os.close(self.end)
-        self.thread.join()
+        self.running.acquire()
+
+    def run_and_release(self) -> None:
+        try:
+            self.run()
+        finally:
+            self.running.release()
 
     def run(self) -> None:
         poll = select.poll()
@@ -197,9 +232,11 @@ class Segments:
         os.close(self.file)
         self.file, self.size, self.number = file, 0, self.number + 1
         oldest = self.number - SEGMENTS
-        with contextlib.suppress(OSError):
-            if oldest >= 0:
+        if oldest >= 0:
+            try:
                 os.unlink(f"{self.path}.{oldest}" if oldest else self.path)
+            except OSError:  # the next one is removed in its turn
+                return
 
     def open(self, path: str) -> int:
         return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
@@ -220,5 +257,24 @@ def write(folder: str, name: str, content: dict) -> None:  # type: ignore[type-a
             time.sleep(1)
 
 
+def record(folder: str, name: str, content: dict, spec: dict) -> None:  # type: ignore[type-arg]
+    """Write a file and notify the agent, which reads all files when it starts: a missing reader is no error."""
+    write(folder, name, content)
+    if "notify" not in spec:
+        return
+    try:
+        pipe = os.open(spec["notify"], os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno in (errno.ENXIO, errno.ENOENT):
+            return
+        raise
+    try:
+        os.write(pipe, spec["notify_name"].encode() + b"\n")
+    except (BlockingIOError, BrokenPipeError):
+        return
+    finally:
+        os.close(pipe)
+
+
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1], int(sys.argv[2]))

@@ -73,11 +73,11 @@ class SubresourceHandlers(Handlers):
         return json_response(orjson.dumps(_DONE), 201)
 
     async def evict(self, request: Request, target: Target) -> ASGIApp:
-        """Evict a pod like a DELETE: PodDisruptionBudgets are not supported."""
+        """Mark a pod as disrupted, and delete it: PodDisruptionBudgets are not supported."""
         body = await self.body(request, target)
         wanted = body.get("deleteOptions") if isinstance(body, dict) else None
         options = DeleteOptions.parse(wanted, {}, dry_run=dry_run(request))
-        await self.run_write(bound(self.server.delete, target.kind, target.namespace_key, target.name, options))
+        await self.run_write(bound(self.server.evict, target.namespace_key, target.name, options))
         return json_response(orjson.dumps(_DONE), 201)
 
     async def issue_token(self, request: Request, target: Target) -> ASGIApp:

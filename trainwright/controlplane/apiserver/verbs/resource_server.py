@@ -32,6 +32,7 @@ from trainwright.controlplane.apiserver.verbs import metadata, namespaces, patch
 from trainwright.controlplane.apiserver.verbs.apply import apply, apply_new
 from trainwright.controlplane.apiserver.verbs.binding import bind_pod
 from trainwright.controlplane.apiserver.verbs.deletion import DeleteOptions
+from trainwright.controlplane.apiserver.verbs.eviction import mark_evicted
 from trainwright.controlplane.apiserver.verbs.removal import delete_object, finalize_namespace
 from trainwright.controlplane.apiserver.verbs.results import Result, Warnings
 from trainwright.controlplane.apiserver.verbs.writer import ObjectWriter
@@ -157,6 +158,12 @@ class ResourceServer:
             answer = self.delete(view.stored, namespace, name, options)
             return answer if answer.is_status else _seen(view, answer, [])
         return delete_object(self._writer, kind, namespace, name, options, self._empty)
+
+    def evict(self, namespace: str, name: str, options: DeleteOptions = _DELETE) -> None:
+        """Mark a pod as disrupted and delete it. Raises Conflict for a failed precondition, NotFound."""
+        if not options.dry_run:
+            mark_evicted(self._writer, namespace, name)
+        self.delete(kinds.POD, namespace, name, options)
 
     def delete_collection(
         self, kind: Kind, namespace: str | None, listing: ListOptions, options: DeleteOptions = _DELETE

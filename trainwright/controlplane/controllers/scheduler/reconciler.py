@@ -293,6 +293,8 @@ class Scheduler:
             if uid_of(pod) != entry.uid or is_deleting(pod):
                 return
             self._cluster.bind(name, namespace, cycle.node_name)
+            message = f"Successfully assigned {namespace}/{name} to {cycle.node_name}"
+            record_event(self._cluster, pod, "Normal", "Scheduled", message, SOURCE)
         except (NotFound, Conflict):  # deleted, or bound by another writer: the next cycle sees it
             return
         cycle.resources.reserve(entry.requests)

@@ -11,16 +11,15 @@ import logging
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import IO
 
 from trainwright.controlplane.apiserver.streaming.sessions import STDERR, STDOUT, CommandRequest
+from trainwright.controlplane.node.child_command import ChildCommand, child_command
 from trainwright.controlplane.node.container import ContainerRun
-from trainwright.controlplane.node.terminal import Terminal
+from trainwright.controlplane.node.container_context import ContainerContext
+from trainwright.controlplane.node.sessions.terminal import Terminal
 
-CHILD = Path(__file__).with_name("exec_child.py")
 _READ_BYTES = 32 * 1024
 _POLL_SECONDS = 0.02
 _GRACE_SECONDS = 2.0
@@ -46,22 +45,20 @@ class ExecSession:
 
     @classmethod
     async def start(
-        cls, argv: list[str], env: dict[str, str], cwd: Path, wanted: CommandRequest, run: ContainerRun
+        cls, argv: list[str], more: dict[str, str], context: ContainerContext, wanted: CommandRequest, run: ContainerRun
     ) -> ExecSession:
-        """Start `argv` beside the processes of `run`. Raises OSError."""
-        command = [sys.executable, "-S", "-E", "-P", str(CHILD), str(cwd), str(int(wanted.tty)), *argv]
-        if wanted.tty:
-            session = await cls._in_terminal(command, env, run)
-        else:
-            session = await cls._with_pipes(command, env, wanted, run)
+        """Start `argv` beside the processes of `run`, with `more` variables. Raises OSError."""
+        with child_command(argv, context, run, tty=wanted.tty, more=more) as command:
+            session = await (cls._in_terminal(command, run) if wanted.tty else cls._with_pipes(command, wanted, run))
         session._watcher = asyncio.ensure_future(session._watch())
         return session
 
     @classmethod
-    async def _with_pipes(cls, command: list[str], env: dict[str, str], wanted: CommandRequest, run: ContainerRun) -> ExecSession:
+    async def _with_pipes(cls, command: ChildCommand, wanted: CommandRequest, run: ContainerRun) -> ExecSession:
         process = subprocess.Popen(
-            command,
-            env=env,
+            command.argv,
+            env=command.env,
+            pass_fds=command.pass_fds,
             stdin=subprocess.PIPE if wanted.stdin else subprocess.DEVNULL,
             stdout=subprocess.PIPE if wanted.stdout else subprocess.DEVNULL,
             stderr=subprocess.PIPE if wanted.stderr else subprocess.DEVNULL,
@@ -77,12 +74,13 @@ class ExecSession:
         return session
 
     @classmethod
-    async def _in_terminal(cls, command: list[str], env: dict[str, str], run: ContainerRun) -> ExecSession:
+    async def _in_terminal(cls, command: ChildCommand, run: ContainerRun) -> ExecSession:
         master, slave = os.openpty()
         try:
             process = subprocess.Popen(
-                command,
-                env={"TERM": "xterm", **env},
+                command.argv,
+                env=command.env,
+                pass_fds=command.pass_fds,
                 stdin=slave,
                 stdout=slave,
                 stderr=slave,

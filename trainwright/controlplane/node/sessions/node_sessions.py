@@ -11,13 +11,13 @@ from trainwright.api import names
 from trainwright.api.errors import ApiError, BadRequest
 from trainwright.api.objects import Obj, name_of, named, namespace_of, uid_of
 from trainwright.controlplane.apiserver.streaming.sessions import CommandRequest, ContainerNotFound, Session
-from trainwright.controlplane.node.attach_session import AttachSession
 from trainwright.controlplane.node.container import EXEC_MARK, ContainerRun, exec_mark, latest_run
 from trainwright.controlplane.node.container_context import NodeServices, create_context, rendezvous_port
-from trainwright.controlplane.node.exec_session import ExecSession
-from trainwright.controlplane.node.kubectl_cp import tar_command
 from trainwright.controlplane.node.path_mapping import LOOPBACK
-from trainwright.controlplane.node.volumes import VolumeError
+from trainwright.controlplane.node.sessions.attach_session import AttachSession
+from trainwright.controlplane.node.sessions.exec_session import ExecSession
+from trainwright.controlplane.node.sessions.kubectl_cp import tar_command
+from trainwright.controlplane.node.volumes.errors import ConfigError, VolumeError
 
 _BUFFER = 64 * 1024
 log = logging.getLogger(__name__)
@@ -33,13 +33,15 @@ class NodeSessions:
         run = self._running(pod, container)
         folder = self._services.pods_folder / uid_of(pod)
         try:
-            context = await run_sync(create_context, pod, _spec_of(pod, container), folder, self._services)
-            env = {**context.env, EXEC_MARK: exec_mark(run, uid_of(pod))}
+            context = await run_sync(create_context, pod, _spec_of(pod, container), run, folder, self._services)
+            more = {EXEC_MARK: exec_mark(run, uid_of(pod))} | (
+                {"TERM": "xterm"} if wanted.tty and "TERM" not in context.env else {}
+            )
             argv = tar_command(command, context.mounts, folder / "links" / container) or [
                 context.rewrite(word) for word in command
             ]
-            session = await ExecSession.start(argv, env, context.cwd, wanted, run)
-        except (VolumeError, OSError) as error:
+            session = await ExecSession.start(argv, more, context, wanted, run)
+        except (ConfigError, VolumeError, OSError) as error:
             raise ApiError(f"Internal error occurred: error executing command in container: {error}") from error
         log.info("command executed pod=%s/%s container=%s tty=%s", namespace_of(pod), name_of(pod), container, wanted.tty)
         return session

@@ -1,0 +1,140 @@
+"""What a container tries in order to reach the host, and does not."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+from supervised_runs import Runs, is_running
+from waiting import eventually
+
+from trainwright.controlplane.node.isolation.mounts import ContainerMount
+
+pytestmark = pytest.mark.medium
+
+
+def test_a_mount_target_that_is_a_link_stays_in_the_container(runs: Runs) -> None:
+    outside = runs.make_folder("outside")
+    volume = runs.make_folder("volume")
+    (volume / "link").symlink_to(outside)
+    (volume / "up").symlink_to("../../../../../../../.." + str(outside))
+    inner = runs.make_folder("inner", {"f": "inner"})
+    mounts = [ContainerMount("/v", volume), ContainerMount("/v/link/x", inner), ContainerMount("/v/up/y", inner)]
+    run = runs.start("sh", "-c", f"cat /v/link/x/f {outside}/y/f", mounts=mounts)
+    assert run.output() == "innerinner\n"
+    assert list(outside.iterdir()) == []
+
+
+def test_a_source_that_became_a_link_is_refused(runs: Runs) -> None:
+    volume = runs.make_folder("volume")
+    (volume / "sub").symlink_to("/etc")
+    ended = runs.start("true", mounts=[ContainerMount("/v", volume / "sub")]).ended()
+    assert (ended["code"], ended["reason"]) == (128, "StartError")
+    assert ended["message"] == f"isolation: mount {volume}/sub at /v: Too many levels of symbolic links (open)"
+
+
+def test_the_data_link_of_a_volume_is_followed_one_step(runs: Runs) -> None:
+    volume = runs.make_folder("volume", {"..v1/key": "value"})
+    (volume / "..data").symlink_to("..v1")
+    assert runs.start("cat", "/k", mounts=[ContainerMount("/k", volume / "..data" / "key")]).output() == "value\n"
+    (volume / "..data").unlink()
+    (volume / "..data").symlink_to("/etc")
+    ended = runs.start("cat", "/k", mounts=[ContainerMount("/k", volume / "..data" / "passwd")]).ended()
+    assert ended["reason"] == "StartError"
+
+
+@pytest.mark.parametrize(
+    "attempt",
+    [
+        "umount /data",
+        "umount /proc",
+        "mount -t tmpfs none /tmp",
+        "mount -o remount,bind,rw /data",
+        "unshare -m true",
+        "chroot / umount /data",
+        "unshare -Um sh -c 'umount /data'",
+        "unshare -Urm sh -c 'mount -o remount,bind,rw /data && touch /data/x'",
+        "unshare -Urm umount /usr/share",
+        "mknod /tmp/disk b 8 0 && head -c 1 /tmp/disk",
+        "kill -0 HOST_PID",
+        "cat /proc/HOST_PID/environ",
+        "hostname other",
+    ],
+)
+def test_a_container_cannot(runs: Runs, attempt: str) -> None:
+    data = runs.make_folder("data")
+    command = attempt.replace("HOST_PID", str(os.getpid()))
+    run = runs.start("sh", "-c", command, mounts=[ContainerMount("/data", data, read_only=True)], hidden=[Path("/usr/share")])
+    assert run.ended()["code"] != 0, run.output()
+    assert list(data.iterdir()) == []
+
+
+def test_no_file_of_the_supervisor_is_open_in_a_container(runs: Runs) -> None:
+    assert runs.start("sh", "-c", "ls /proc/1/fd").output().split() == ["0", "1", "2"]
+
+
+def test_killing_the_supervisor_leaves_no_process(runs: Runs) -> None:
+    run = runs.start("sh", "-c", "(sleep 600 & sleep 600) & setsid sleep 600 & echo; wait")
+    main = run.state()["pid"]
+    inside = eventually(lambda: _all_of(main, 4), what="the processes of the container")
+    run.process.kill()
+    eventually(lambda: not any(map(is_running, inside)), what="the end of all processes")
+
+
+def test_the_end_of_the_main_process_ends_all(runs: Runs) -> None:
+    run = runs.start(
+        "sh",
+        "-c",
+        "(setsid sleep 600 &) ; read line < /proc/self/fd/0; while [ ! -e /go/on ]; do sleep 0.05; done; exit 3",
+        mounts=[ContainerMount("/go", runs.make_folder("go"))],
+    )
+    inside = eventually(lambda: _all_of(run.state()["pid"], 2), what="the processes of the container")
+    (runs.folder / "go" / "on").touch()
+    assert run.ended()["code"] == 3
+    assert not any(map(is_running, inside))
+
+
+def test_a_main_process_without_a_handler_ignores_termination(runs: Runs) -> None:
+    run = runs.start("sleep", "600")
+    pid = run.state()["pid"]
+    os.kill(pid, signal.SIGTERM)
+    assert run.execute("true").returncode == 0
+    assert is_running(pid)
+    os.killpg(pid, signal.SIGKILL)
+    assert (run.ended()["code"], run.ended()["signal"]) == (137, 9)
+
+
+def test_the_writable_layer_is_removed(runs: Runs) -> None:
+    run = runs.start("sh", "-c", "mkdir -p /root/a/b /etc/c; touch /root/a/b/f; chmod 0 /root/a/b /root/a")
+    run.ended()
+    assert not (run.folder / "layer").exists()
+
+
+def test_privileges_can_be_given_up_for_good(runs: Runs) -> None:
+    container = {"securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"], "add": ["CHOWN"]}}}
+    printed = runs.start("grep", "-E", "NoNewPrivs|CapEff|CapBnd", "/proc/self/status", container=container).output().split()
+    assert printed == ["CapEff:", "0000000000000001", "CapBnd:", "0000000000000001", "NoNewPrivs:", "1"]
+
+
+def test_a_plan_that_cannot_be_carried_out_names_the_step(runs: Runs) -> None:
+    ended = runs.start("true", mounts=[ContainerMount("/v", runs.folder / "missing")]).ended()
+    assert ended["message"].startswith(f"isolation: mount {runs.folder}/missing at /v: No such file or directory")
+    assert not list(runs.started[-1].folder.glob("state.json"))
+
+
+def _all_of(pid: int, count: int) -> list[int]:
+    """The processes in the namespace of `pid`, once there are at least `count`."""
+    namespace = os.readlink(f"/proc/{pid}/ns/pid")
+    done = subprocess.run(["ps", "-eo", "pid="], capture_output=True, text=True, check=True)
+    found = [int(word) for word in done.stdout.split() if _namespace(word) == namespace]
+    return found if len(found) >= count else []
+
+
+def _namespace(pid: str) -> str:
+    try:
+        return os.readlink(f"/proc/{pid}/ns/pid")
+    except OSError:
+        return ""

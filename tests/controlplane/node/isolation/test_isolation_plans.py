@@ -1,0 +1,245 @@
+"""The plan of a container's isolation, the settings that it cannot carry out, and the folders that it needs."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from trainwright.controlplane.node.isolation import support, visible
+from trainwright.controlplane.node.isolation.capabilities import kept_capabilities, refused_capabilities
+from trainwright.controlplane.node.isolation.credentials import DEFAULT_CAPABILITIES
+from trainwright.controlplane.node.isolation.mounts import ContainerMount
+from trainwright.controlplane.node.isolation.not_honoured import not_honoured
+from trainwright.controlplane.node.isolation.plan import Identity, container_identity, isolation_plan
+from trainwright.controlplane.node.isolation.support import Support, isolation_support
+
+ON, OFF = Support(True), Support(False, "off")
+
+
+def plan(container: dict[str, Any] | None = None, mounts: tuple[ContainerMount, ...] = (), **more: Any) -> dict[str, Any]:
+    given = {"hostname": "web-0", "identity": Identity(0, 0), "layer": Path("/pods/layer"), "is_root": False, **more}
+    return isolation_plan({}, container or {}, mounts, **given)
+
+
+def test_the_plan_of_a_plain_container() -> None:
+    assert plan() == {
+        "layer": "/pods/layer",
+        "hostname": "web-0",
+        "map_all_ids": False,
+        "uid": 0,
+        "gid": 0,
+        "groups": [],
+        "capabilities": list(DEFAULT_CAPABILITIES),
+        "no_new_privs": False,
+        "read_only_root": False,
+        "hidden": [],
+        "visible": [],
+        "mounts": [],
+    }
+
+
+def test_outer_mounts_come_before_inner_ones() -> None:
+    mounts = (
+        ContainerMount("/a/b/", Path("/x")),
+        ContainerMount("//a/./b/c", Path("/y"), read_only=True),
+        ContainerMount("/a", None, tmpfs_bytes=7),
+        ContainerMount("relative/../b", Path("/z")),
+    )
+    assert [
+        (mount["target"], mount["source"], mount["read_only"], mount["tmpfs_bytes"]) for mount in plan(mounts=mounts)["mounts"]
+    ] == [
+        ("/a", None, False, 7),
+        ("/b", "/z", False, None),
+        ("/a/b", "/x", False, None),
+        ("/a/b/c", "/y", True, None),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("shown", "hidden", "expected"),
+    [
+        (["/usr", "/opt/env"], ["/root"], []),
+        (["/root/env", "/home/a/env", "/tmp/env"], [], ["/home/a/env", "/root/env", "/tmp/env"]),
+        (["/root/env", "/root/env/lib/site-packages"], ["/root"], ["/root/env"]),
+        (["/data/home/env", "/data/project"], ["/data/home"], ["/data/home/env"]),
+        (["/root/p", "/root/p/secret/env"], ["/root/p/secret"], ["/root/p", "/root/p/secret/env"]),
+        (["/root", "/root/p"], ["/root"], ["/root/p"]),
+    ],
+)
+def test_only_visible_folders_that_would_be_hidden_are_shown(shown: list[str], hidden: list[str], expected: list[str]) -> None:
+    assert plan(visible=map(Path, shown), hidden=map(Path, hidden))["visible"] == expected
+
+
+def test_a_hidden_folder_is_also_hidden_behind_a_link(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    assert plan(hidden=[tmp_path / "link", Path("/")])["hidden"] == [str(tmp_path / "link"), str(tmp_path / "real")]
+
+
+@pytest.mark.parametrize(
+    ("pod", "container", "as_root", "as_user"),
+    [
+        ({}, {}, Identity(0, 0, (0,)), Identity(0, 0)),
+        ({"runAsUser": 5, "runAsGroup": 6}, {}, Identity(5, 6, (6,)), Identity(5, 6)),
+        ({"runAsUser": 5, "fsGroup": 9}, {"runAsUser": 7}, Identity(7, 0, (0, 9)), Identity(7, 0)),
+        ({"supplementalGroups": [4, 3]}, {"runAsGroup": 1}, Identity(0, 1, (1, 3, 4)), Identity(0, 1)),
+    ],
+)
+def test_the_identity_of_a_container(
+    pod: dict[str, Any], container: dict[str, Any], as_root: Identity, as_user: Identity
+) -> None:
+    given = {"securityContext": pod}, {"securityContext": container}
+    assert container_identity(*given, is_root=True) == as_root
+    assert container_identity(*given, is_root=False) == as_user
+
+
+@pytest.mark.parametrize(
+    ("setting", "kept", "refused"),
+    [
+        ({}, set(DEFAULT_CAPABILITIES), []),
+        ({"drop": ["ALL"]}, set(), []),
+        ({"drop": ["all"], "add": ["CAP_CHOWN", "net_raw"]}, {0, 13}, []),
+        ({"drop": ["NET_RAW", "SYS_ADMIN"]}, set(DEFAULT_CAPABILITIES) - {13}, []),
+        ({"add": ["SYS_PTRACE"]}, {*DEFAULT_CAPABILITIES, 19}, []),
+        ({"add": ["SYS_ADMIN", "NET_ADMIN", "CHOWN"]}, set(DEFAULT_CAPABILITIES), ["SYS_ADMIN", "NET_ADMIN"]),
+        ({"add": ["ALL"]}, {*DEFAULT_CAPABILITIES, 15, 19}, ["ALL"]),
+    ],
+)
+def test_capabilities_that_change_mounts_are_never_kept(setting: dict[str, Any], kept: set[int], refused: list[str]) -> None:
+    assert (kept_capabilities(setting), refused_capabilities(setting)) == (kept, refused)
+
+
+def pod(container: dict[str, Any] | None = None, **spec: Any) -> dict[str, Any]:
+    return {"spec": {"containers": [{"name": "node", **(container or {})}], **spec}}
+
+
+READ_ONLY = {"volumeMounts": [{"name": "data", "mountPath": "/data", "readOnly": True}]}
+TOKEN = {"volumeMounts": [{"name": "t", "mountPath": "/var/run/secrets/kubernetes.io/serviceaccount", "readOnly": True}]}
+LOCKED = {"allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]}}
+
+
+@pytest.mark.parametrize(
+    ("given", "is_root", "expected"),
+    [
+        (pod(), False, []),
+        (pod({**READ_ONLY, "securityContext": LOCKED}), False, []),
+        (pod(securityContext={"runAsUser": 1000, "runAsGroup": 1000, "runAsNonRoot": True}), False, []),
+        (pod(securityContext={"fsGroup": 7, "supplementalGroups": [8]}), True, []),
+        (
+            pod(securityContext={"fsGroup": 7, "supplementalGroups": [8]}),
+            False,
+            ["spec.securityContext.fsGroup", "spec.securityContext.supplementalGroups"],
+        ),
+        (pod(securityContext={"runAsNonRoot": True}), True, ["spec.securityContext.runAsNonRoot"]),
+        (pod(hostPID=True, hostIPC=True, hostNetwork=True, shareProcessNamespace=True), True, ["spec.hostPID", "spec.hostIPC"]),
+        (pod(shareProcessNamespace=True, initContainers=[{"name": "a"}]), True, ["spec.shareProcessNamespace"]),
+        (pod({"securityContext": {"privileged": True}}), True, ["spec.containers{node}.securityContext.privileged"]),
+        (
+            pod({"securityContext": {"capabilities": {"add": ["SYS_ADMIN"]}}}),
+            True,
+            ["spec.containers{node}.securityContext.capabilities.add"],
+        ),
+        (
+            pod(securityContext={"seccompProfile": {"type": "RuntimeDefault"}, "seLinuxOptions": {"level": "s0"}}),
+            True,
+            ["spec.securityContext.seLinuxOptions", "spec.securityContext.seccompProfile"],
+        ),
+        (pod(securityContext={"seccompProfile": {"type": "Unconfined"}, "sysctls": []}), True, []),
+        (
+            pod({"securityContext": {"runAsUser": 2}}, initContainers=[{"name": "a", "securityContext": {"runAsUser": 1}}]),
+            False,
+            ["spec.containers{node}.securityContext.runAsUser"],
+        ),
+        (
+            pod({"securityContext": {"runAsUser": 2}}, initContainers=[{"name": "a", "securityContext": {"runAsUser": 1}}]),
+            True,
+            [],
+        ),
+        (
+            pod({"volumeMounts": [{"name": "v", "mountPath": "/v", "mountPropagation": "Bidirectional"}]}),
+            True,
+            ["spec.containers{node}.volumeMounts{v}.mountPropagation"],
+        ),
+    ],
+)
+def test_settings_that_isolation_cannot_honour_are_named(given: dict[str, Any], is_root: bool, expected: list[str]) -> None:
+    assert not_honoured(given, ON, is_root=is_root) == expected
+
+
+def test_without_isolation_nearly_nothing_is_honoured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    asked = pod(
+        {**READ_ONLY, "securityContext": LOCKED},
+        securityContext={"runAsNonRoot": True, "runAsUser": 65532},
+        initContainers=[{"name": "prepare", **TOKEN}],
+    )
+    assert not_honoured(asked, OFF, is_root=True) == [
+        "spec.securityContext.runAsNonRoot",
+        "spec.securityContext.runAsUser",
+        "spec.containers{node}.securityContext.allowPrivilegeEscalation",
+        "spec.containers{node}.securityContext.capabilities",
+        "spec.containers{node}.securityContext.readOnlyRootFilesystem",
+        "spec.containers{node}.volumeMounts{data}.readOnly",
+    ]
+    assert not_honoured(pod(), OFF, is_root=True) == []
+
+
+def test_isolation_can_be_turned_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRAINWRIGHT_ISOLATION", "off")
+    assert isolation_support(tmp_path) == Support(
+        False, "isolation is turned off by the environment variable TRAINWRIGHT_ISOLATION"
+    )
+
+
+@pytest.mark.parametrize(
+    ("ended", "expected"),
+    [
+        ({"code": 0}, ""),
+        ({"code": 2}, "move the cluster's home to a local disk"),
+        (
+            {"code": 128, "reason": "StartError", "message": "isolation: mount /proc: Operation not permitted"},
+            "systempaths=unconfined",
+        ),
+        ({"code": 128, "reason": "StartError", "message": "isolation: create namespaces: Operation not permitted"}, "seccomp"),
+        (None, "without a result"),
+    ],
+)
+def test_the_reason_says_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ended: dict[str, object] | None, expected: str
+) -> None:
+    monkeypatch.setattr(sys, "platform", "linux")
+    monkeypatch.setattr(support, "_SYSCTLS", ())
+    monkeypatch.setattr(support, "_run_probe", lambda _: ended)
+    found = isolation_support(tmp_path)
+    assert found.available == (not expected)
+    assert expected in found.reason
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_folders_of_this_interpreter() -> None:
+    found = visible.python_folders()
+    assert {Path(sys.prefix), Path(sys.base_prefix)} <= set(found)
+    assert any((folder / "trainwright" / "api").is_dir() or folder in Path(visible.__file__).parents for folder in found)
+    assert all(folder.exists() for folder in found)
+    assert Path.home() not in found
+
+
+@pytest.mark.medium
+def test_the_folders_of_another_environment(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "env")], check=True)
+    project = tmp_path / "a project"
+    project.mkdir()
+    packages = next((tmp_path / "env").glob("lib/python3*/site-packages"))
+    (packages / "thing-1.0.dist-info").mkdir()
+    (packages / "thing-1.0.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: thing\nVersion: 1.0\n", "utf-8")
+    (packages / "thing-1.0.dist-info" / "direct_url.json").write_text(
+        f'{{"url": "{project.as_uri()}", "dir_info": {{"editable": true}}}}', "utf-8"
+    )
+    found = visible.python_folders_of(tmp_path / "env" / "bin" / "python")
+    assert {tmp_path / "env", project, Path(sys.base_prefix)} <= set(found)
+    assert Path(visible.__file__).parent not in found

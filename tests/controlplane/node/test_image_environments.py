@@ -1,0 +1,247 @@
+"""Images: which names a kubelet takes, and which environment of this machine stands in for one."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trainwright.controlplane.node.images import (
+    ImageCatalogue,
+    ImageEnvironment,
+    ImagesFileError,
+    default_pull_policy,
+    image_name_error,
+)
+from trainwright.controlplane.node.images.references import ImageReference, InvalidReference, parse_reference
+
+HEX = "0123456789abcdef" * 4
+
+
+@pytest.mark.parametrize(
+    ("image", "reference"),
+    [
+        ("busybox", ("docker.io", "library/busybox", "", "")),
+        ("busybox:1.36", ("docker.io", "library/busybox", "1.36", "")),
+        ("me/app", ("docker.io", "me/app", "", "")),
+        ("docker.io/busybox", ("docker.io", "library/busybox", "", "")),
+        ("index.docker.io/busybox", ("docker.io", "library/busybox", "", "")),
+        ("localhost/app", ("localhost", "app", "", "")),
+        ("registry:5000/a/b:t", ("registry:5000", "a/b", "t", "")),
+        ("UPPER/case", ("UPPER", "case", "", "")),
+        ("ghcr.io/a/b__c/d-e---f.g:T_1.2-x", ("ghcr.io", "a/b__c/d-e---f.g", "T_1.2-x", "")),
+        ("[fd00::1]:5000/a", ("[fd00::1]:5000", "a", "", "")),
+        (f"a@sha256:{HEX}", ("docker.io", "library/a", "", f"sha256:{HEX}")),
+        (f"a:t@sha256:{HEX}", ("docker.io", "library/a", "t", f"sha256:{HEX}")),
+        (f"a@sha512:{HEX}{HEX}", ("docker.io", "library/a", "", f"sha512:{HEX}{HEX}")),
+        ("x" * 247, ("docker.io", "library/" + "x" * 247, "", "")),
+    ],
+)
+def test_valid_names(image: str, reference: tuple[str, str, str, str]) -> None:
+    assert parse_reference(image) == ImageReference(*reference)
+    assert image_name_error(image) == ""
+
+
+@pytest.mark.parametrize(
+    ("image", "message"),
+    [
+        ("UPPER/Case:tag!", "invalid reference format: repository name (Case) must be lowercase"),
+        ("Busybox", "invalid reference format: repository name (library/Busybox) must be lowercase"),
+        ("me/App:Tag", "invalid reference format: repository name (me/App) must be lowercase"),
+        (HEX, f"invalid repository name ({HEX}), cannot specify 64-byte hexadecimal strings"),
+        ("", "invalid reference format"),
+        (":tag", "invalid reference format"),
+        ("a:", "invalid reference format"),
+        ("a:tag!", "invalid reference format"),
+        ("a:-tag", "invalid reference format"),
+        ("a:" + "t" * 129, "invalid reference format"),
+        ("a//b", "invalid reference format"),
+        ("a/", "invalid reference format"),
+        ("/a", "invalid reference format"),
+        ("-a/b", "invalid reference format"),
+        ("a..b", "invalid reference format"),
+        ("a___b", "invalid reference format"),
+        ("a b", "invalid reference format"),
+        ("a\n", "invalid reference format"),
+        ("é", "invalid reference format"),
+        ("https://example.com/a", "invalid reference format"),
+        ("registry:port/a", "invalid reference format"),
+        ("a@sha256:short", "invalid reference format"),
+        ("a@sha256:" + "0" * 63, "invalid checksum digest length"),
+        ("a@sha256:" + HEX.upper(), "invalid checksum digest format"),
+        ("a@md5:" + "0" * 32, "unsupported digest algorithm"),
+        ("a:t@Md5:" + "0" * 32, "invalid checksum digest format"),
+        ("x" * 248, "repository name must not be more than 255 characters"),
+    ],
+)
+def test_invalid_names(image: str, message: str) -> None:
+    assert (
+        image_name_error(image) == f'Failed to apply default image tag "{image}": couldn\'t parse image name "{image}": {message}'
+    )
+
+
+COMPONENT = st.from_regex(r"[a-z0-9]{1,4}((\.|_|__|-{1,3})[a-z0-9]{1,3}){0,2}", fullmatch=True)
+DOMAIN = st.sampled_from(["", "ghcr.io/", "localhost/", "registry:5000/", "a.b-c.d/"])
+TAG = st.just("") | st.from_regex(r":[A-Za-z0-9_][A-Za-z0-9_.-]{0,8}", fullmatch=True)
+DIGEST = st.just("") | st.from_regex(r"@sha256:[a-f0-9]{64}", fullmatch=True)
+
+
+@given(domain=DOMAIN, path=st.lists(COMPONENT, min_size=1, max_size=3).map("/".join), tag=TAG, digest=DIGEST)
+def test_property_what_follows_the_grammar_is_valid_and_stays_the_same_in_full(
+    domain: str, path: str, tag: str, digest: str
+) -> None:
+    found = parse_reference(domain + path + tag + digest)
+    assert found.path.endswith(path) or "." in path.split("/")[0]
+    assert (f":{found.tag}" if found.tag else "", f"@{found.digest}" if found.digest else "") == (tag, digest)
+    assert parse_reference(found.name + tag + digest) == found
+
+
+@given(image=st.text(alphabet=st.sampled_from("abAZ09./:@-_[] \n"), max_size=20))
+def test_property_any_text_is_valid_or_refused_with_a_reason(image: str) -> None:
+    try:
+        found = parse_reference(image)
+    except InvalidReference:
+        assert len(image_name_error(image)) > 2 * len(image)
+        return
+    assert re.fullmatch(r"[a-z0-9._/-]+", found.path)
+    assert parse_reference(found.name).name == found.name
+
+
+@pytest.mark.parametrize(
+    ("image", "policy"),
+    [
+        ("a", "Always"),
+        ("a:latest", "Always"),
+        (f"a:latest@sha256:{HEX}", "Always"),
+        ("a:1", "IfNotPresent"),
+        (f"a@sha256:{HEX}", "IfNotPresent"),
+        ("registry:5000/a", "Always"),
+        ("Not Valid", "IfNotPresent"),
+    ],
+)
+def test_pull_policy(image: str, policy: str) -> None:
+    assert default_pull_policy(image) == policy
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    for name in ("one", "two"):
+        (tmp_path / name / "bin").mkdir(parents=True)
+    return tmp_path / "images.yaml"
+
+
+@pytest.mark.parametrize(
+    ("image", "found"),
+    [
+        ("ghcr.io/kubeflow/trainer/torch-runtime:v2", "two"),
+        ("ghcr.io/kubeflow/trainer/dataset-initializer", "two"),
+        ("pytorch/pytorch", "one"),
+        ("pytorch/pytorch:2.13", "one"),
+        ("docker.io/pytorch/pytorch:2.13", "one"),
+        (f"pytorch/pytorch@sha256:{HEX}", "one"),
+        ("pytorch/pytorch-nightly", None),
+        ("python:3.11", "one"),
+        ("docker.io/library/python:3.11", "one"),
+        ("python:3.12", None),
+        ("Not Valid", None),
+    ],
+)
+def test_the_first_entry_that_matches(image: str, found: str | None, file: Path) -> None:
+    file.write_text(
+        f"""
+images:
+- image: "pytorch/pytorch"
+  environment: {file.parent}/one
+- image: "docker.io/library/python:3.11*"
+  environment: {file.parent}/one
+- image: "ghcr.io/kubeflow/trainer/*"
+  environment: {file.parent}/two
+- image: "ghcr.io/*"
+  environment: {file.parent}/one
+"""
+    )
+    entry = ImageCatalogue(file).find(image)
+    assert (entry.environment if entry else None) == (file.parent / found if found else None)
+
+
+def test_all_fields(file: Path) -> None:
+    entry = f"{{image: a, environment: {file.parent}/one, command: [python, -m, x], workingDir: /w, env: {{A: b}}, user: 1000}}"
+    file.write_text(f"images:\n- {entry}\n")
+    expected = ImageEnvironment("a", file.parent / "one", ("python", "-m", "x"), "/w", {"A": "b"}, 1000, "images[0]")
+    assert ImageCatalogue(file).find("a:1") == expected
+
+
+@pytest.mark.parametrize("tag", ["", ":v2.3.0", f"@sha256:{HEX}"])
+@pytest.mark.parametrize("what", ["dataset", "model"])
+def test_upstream_initializers_are_known_without_a_file(what: str, tag: str, file: Path) -> None:
+    entry = ImageCatalogue(file).find(f"ghcr.io/kubeflow/trainer/{what}-initializer{tag}")
+    assert entry is not None
+    assert entry.command == ("python", "-m", "trainwright.initializers", what, "--target", f"/workspace/{what}")
+    assert ImageCatalogue(file).find("busybox:1") is None
+
+
+def test_a_changed_file_is_read_again(file: Path) -> None:
+    catalogue = ImageCatalogue(file)
+    assert catalogue.find("a") is None
+    file.write_text("images: [{image: a, user: 1}]")
+    first = catalogue.find("a")
+    assert first is not None
+    assert first is catalogue.find("a"), "not read again"
+    replaced = file.with_suffix(".new")
+    replaced.write_text("images: [{image: a, user: 2}]")
+    os.replace(replaced, file)
+    second = catalogue.find("a")
+    assert second is not None
+    assert second.user == 2
+    file.write_text("images: {}")
+    for _ in range(2):
+        with pytest.raises(ImagesFileError, match="images: expected a list"):
+            catalogue.find("a")
+    file.unlink()
+    assert catalogue.find("a") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("images: [", "is not valid YAML"),
+        ("image: []", "image: expected the one field `images`, a list"),
+        ("[]", "expected the one field `images`, a list"),
+        ("images: []\n---\nimages: []", "expected one YAML document"),
+        ("images: x", "images: expected a list"),
+        ("images: [x]", r"images\[0\]: expected an object with the field `image`"),
+        ("images: [{environment: /x}]", r"images\[0\]\.image: is required"),
+        ("images: [{image: ''}]", r"images\[0\]\.image: expected a text, got ''"),
+        (
+            "images: [{image: a}, {image: b, enviroment: /x}]",
+            r"images\[1\]\.enviroment: unknown field; did you mean environment\?",
+        ),
+        ("images: [{image: a, environment: x/y}]", r"images\[0\]\.environment: expected an absolute path, got x/y"),
+        ("images: [{image: a, environment: 5}]", r"images\[0\]\.environment: expected a text, got 5"),
+        ("images: [{image: a, command: python -m x}]", r"images\[0\]\.command: expected a list of texts"),
+        ("images: [{image: a, command: []}]", r"images\[0\]\.command: expected a list of texts"),
+        ("images: [{image: a, command: [1]}]", r"images\[0\]\.command: expected a list of texts"),
+        ("images: [{image: a, workingDir: w}]", r"images\[0\]\.workingDir: expected an absolute path, got w"),
+        ("images: [{image: a, env: [A]}]", r"images\[0\]\.env: expected values by the names of variables"),
+        ("images: [{image: a, env: {A: 1}}]", r"images\[0\]\.env\.A: expected a name and a text \(numbers in quotes\), got 1"),
+        ("images: [{image: a, env: {A=B: x}}]", r"images\[0\]\.env\.A=B: expected a name"),
+        ("images: [{image: a, user: root}]", r"images\[0\]\.user: expected the numeric id of a user, got 'root'"),
+        ("images: [{image: a, user: -1}]", r"images\[0\]\.user: expected the numeric id"),
+        ("images: [{image: a, user: true}]", r"images\[0\]\.user: expected the numeric id"),
+        ("images: [{image: a, environment: /none/such}]", r"images\[0\]\.environment: /none/such has no folder bin"),
+    ],
+)
+def test_a_file_that_is_not_right(text: str, message: str, file: Path) -> None:
+    file.write_text(text)
+    with pytest.raises(ImagesFileError, match=f"^{re.escape(str(file))}: {message}"):
+        ImageCatalogue(file).find("a")
+
+
+@pytest.mark.parametrize("text", ["", "# nothing\n", "images: []"])
+def test_a_file_without_entries(text: str, file: Path) -> None:
+    file.write_text(text)
+    assert ImageCatalogue(file).find("a") is None

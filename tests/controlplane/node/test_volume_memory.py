@@ -1,0 +1,71 @@
+"""Volumes in memory lie where everybody can write: they must be the node's own, and go with their pod."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from trainwright.controlplane.node.volumes import VolumeError
+from trainwright.controlplane.node.volumes.memory import MemoryFolders
+
+
+def test_each_home_has_its_own_folder(tmp_path: Path) -> None:
+    one, other = (MemoryFolders.of_home(tmp_path / home, tmp_path) for home in ("one", "other"))
+    assert one == MemoryFolders.of_home(tmp_path / "one", tmp_path)
+    assert one != other
+    assert one.top.name.startswith(f"trainwright-{os.geteuid()}-")
+
+
+def test_without_tmpfs_the_home_has_them(tmp_path: Path) -> None:
+    assert MemoryFolders.of_home(tmp_path, tmp_path / "none").top == tmp_path / "memory"
+
+
+def test_only_the_volume_itself_is_open(tmp_path: Path) -> None:
+    memory = MemoryFolders(tmp_path / "top")
+    volume = memory.make("u", "v", None)
+    assert [stat.S_IMODE(path.stat().st_mode) for path in (volume, volume.parent, memory.top)] == [0o777, 0o700, 0o700]
+
+
+def test_a_folder_that_others_can_enter_or_a_link_is_not_used(tmp_path: Path) -> None:
+    (tmp_path / "open").mkdir(mode=0o755)
+    (tmp_path / "private").mkdir(mode=0o700)
+    (tmp_path / "link").symlink_to(tmp_path / "private")
+    for name in ("open", "link"):
+        with pytest.raises(VolumeError, match="remove it"):
+            MemoryFolders(tmp_path / name).make("u", "v", None)
+    MemoryFolders(tmp_path / "link").remove_others(set())
+    assert (tmp_path / "private").is_dir()
+
+
+@pytest.mark.parametrize("uid", ["", ".", "..", "a/b", "/etc"])
+def test_a_uid_that_is_no_name_is_refused(uid: str, tmp_path: Path) -> None:
+    memory = MemoryFolders(tmp_path / "top")
+    memory.make("u", "v", None)
+    with pytest.raises(VolumeError):
+        memory.remove(uid)
+
+
+def test_volumes_go_with_their_pod(tmp_path: Path) -> None:
+    memory = MemoryFolders(tmp_path / "top")
+    for uid in ("a", "b", "c"):
+        locked = memory.make(uid, "v", None) / "locked"
+        locked.mkdir()
+        (locked / "file").touch()
+        (locked / "outside").symlink_to(tmp_path)
+        locked.chmod(0o500)
+    memory.remove("a")
+    memory.remove("a")
+    assert sorted(path.name for path in memory.top.iterdir()) == ["b", "c"]
+    memory.remove_others({"c"})
+    assert [path.name for path in memory.top.iterdir()] == ["c"]
+    assert tmp_path.is_dir()
+
+
+def test_nothing_is_removed_before_anything_was_made(tmp_path: Path) -> None:
+    memory = MemoryFolders(tmp_path / "top")
+    memory.remove("a")
+    memory.remove_others(set())
+    assert not memory.top.exists()

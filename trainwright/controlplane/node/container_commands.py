@@ -1,0 +1,43 @@
+"""Runs a command beside a container's processes and waits for it: exec probes and lifecycle hooks."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+
+from trainwright.controlplane.node.child_command import child_command
+from trainwright.controlplane.node.container import ContainerRun
+from trainwright.controlplane.node.container_context import ContainerContext
+from trainwright.controlplane.node.handlers import CommandResult
+
+_OUTPUT_BYTES = 64 * 1024
+_DRAIN_SECONDS = 1.0
+
+
+def run_command(argv: list[str], context: ContainerContext, run: ContainerRun, timeout: float) -> CommandResult:
+    """Run a command in a container for at most `timeout` seconds; then it is killed with all that it started.
+
+    Raises OSError if it cannot be started.
+    """
+    with child_command(argv, context, run, tty=False) as command:
+        process = subprocess.Popen(
+            command.argv,
+            env=command.env,
+            pass_fds=command.pass_fds,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    try:
+        output, _ = process.communicate(timeout=timeout)
+    except subprocess.TimeoutExpired:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        with contextlib.suppress(subprocess.TimeoutExpired):  # a process that left the group holds its output open
+            process.communicate(timeout=_DRAIN_SECONDS)
+        return CommandResult(None, b"")
+    code = process.returncode
+    return CommandResult(code if code >= 0 else 128 - code, output[:_OUTPUT_BYTES])

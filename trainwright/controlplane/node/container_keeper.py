@@ -1,0 +1,257 @@
+"""What this node does for one container of a pod: observes its runs, starts, probes and stops them.
+
+It knows nothing that its files, or the pod's published status, do not say too, but for probes and hooks that are under way.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
+
+from trainwright.api.objects import Obj, name_of, namespace_of, uid_of
+from trainwright.controlplane.node.container import ContainerRun, latest_run, run_of
+from trainwright.controlplane.node.container_commands import run_command
+from trainwright.controlplane.node.container_context import ContainerContext, NodeServices
+from trainwright.controlplane.node.container_start import CannotStart, ContainerStart
+from trainwright.controlplane.node.container_stop import ContainerStop
+from trainwright.controlplane.node.handlers import CommandResult, Outcome, Target, run_handler
+from trainwright.controlplane.node.last_words import with_message
+from trainwright.controlplane.node.lifecycle import events
+from trainwright.controlplane.node.lifecycle.container_state import (
+    START_ERROR,
+    Blocked,
+    ContainerState,
+    Role,
+    Run,
+    Termination,
+    published_status,
+)
+from trainwright.controlplane.node.lifecycle.decision import Launch, Stop
+from trainwright.controlplane.node.lifecycle.events import PodEvent
+from trainwright.controlplane.node.lifecycle.probes import Health
+from trainwright.controlplane.node.probe_runner import ProbeRunner
+
+_RETRY_SECONDS = (1.0, 2.0, 4.0, 8.0, 10.0)
+"""Between attempts to start a container that cannot be started, for example for want of a ConfigMap."""
+_HOOK_SECONDS = 3600.0
+log = logging.getLogger(__name__)
+
+
+@dataclass
+class _Current:
+    """The run that probes, hooks and a stop belong to."""
+
+    identity: str
+    run: ContainerRun
+    is_new: bool
+    """It was started by this life of the node, and its start was not announced yet."""
+    abandon: threading.Event
+    context: ContainerContext | None = None
+    probes: ProbeRunner | None = None
+    post_start: Future[Outcome] | None = None
+    is_post_start_failed: bool = False
+    stop: ContainerStop | None = None
+    is_replaced: bool = False
+    ended: Termination | None = None
+    is_waiting_announced: bool = False
+
+
+class ContainerKeeper:
+    """Used by the thread of one pod's worker. `pod` returns the latest version of the pod, `changed` wakes the worker."""
+
+    def __init__(self, spec: Obj, role: Role, services: NodeServices, pod: Callable[[], Obj], changed: Callable[[], None]):
+        self.name: str = spec["name"]
+        self._spec, self._role, self._services = spec, role, services
+        self._pod, self._changed = pod, changed
+        self._folder = services.pods_folder / uid_of(pod())
+        self._start = ContainerStart(spec, services, self._folder)
+        self._current: _Current | None = None
+        self._launched: tuple[int, ContainerContext] | None = None
+        self._blocked: Blocked | None = None
+        self._failures = 0
+
+    def observe(self) -> ContainerState:
+        """Return the container's state as its files and its probes say."""
+        state = ContainerState(self.name, self._role, self._spec, blocked=self._blocked)
+        run = latest_run(self.name, self._folder)
+        if run is None:
+            return state
+        observed = run.observed(uid_of(self._pod()))
+        current = self._follow(run, observed)
+        observed = replace(observed, ended=self._ended(current, observed), is_held=_is_held(current))
+        if observed.attempt:
+            state = replace(state, previous=self._previous(observed.attempt - 1))
+        health = current.probes.health() if current.probes is not None else Health(True, True)
+        return replace(
+            state,
+            run=observed,
+            is_startup_passed=health.is_startup_passed,
+            is_ready=health.is_ready,
+            failed_probe=health.failed,
+            is_replaced=current.is_replaced,
+        )
+
+    def launch(self, launch: Launch) -> bool:
+        """Start the container, or note why it cannot be started. Returns whether it was started."""
+        pod = self._pod()
+        self._release()
+        try:
+            context = self._start.start(pod, launch, self._record)
+        except CannotStart as error:
+            wait = _RETRY_SECONDS[min(self._failures, len(_RETRY_SECONDS) - 1)]
+            self._failures += 1
+            self._blocked = Blocked(error.reason, str(error), time.time() + wait)
+            return False
+        self._blocked, self._failures = None, 0
+        self._launched = (launch.attempt, context)
+        log.info(
+            "container started pod=%s/%s container=%s attempt=%d", namespace_of(pod), name_of(pod), self.name, launch.attempt
+        )
+        return True
+
+    def stop(self, stop: Stop) -> None:
+        """Begin to stop the container, or hurry a stop that has begun."""
+        current, now = self._current, time.monotonic()
+        if current is None:
+            return
+        if current.stop is not None:
+            current.stop.shorten(stop.grace_seconds, now)
+            return
+        self._record(events.about(stop.container, "Killing", stop.message))
+        current.is_replaced = bool(stop.container.failed_probe)
+        hook = (self._spec.get("lifecycle") or {}).get("preStop")
+        abandon = threading.Event()
+        running = self._run_hook(current, hook, stop.grace_seconds, abandon) if hook and stop.container.is_running else None
+        current.stop = ContainerStop(current.run, stop.grace_seconds, now, running, abandon)
+        self.advance()
+
+    def advance(self) -> float | None:
+        """Do what is due for the run. Returns in how many seconds to come again, or None if only a change calls for it."""
+        current = self._current
+        if current is None or current.ended is not None:
+            return None
+        waits: list[float] = []
+        if current.stop is not None:
+            now = time.monotonic()
+            at = current.stop.advance(now)
+            if current.stop.failed_hook is not None:
+                self._record(self._about("FailedPreStopHook", "PreStopHook failed", warning=True))
+                current.stop.failed_hook = None
+            if at is not None:
+                waits.append(at - now)
+        elif current.probes is not None and not _is_held(current):
+            at = current.probes.advance(time.time())
+            if at is not None:
+                waits.append(at - time.time())
+        return min(waits, default=None)
+
+    def announce_waiting(self, where: str) -> None:
+        """Record, once per run, that the container waits for its restart. `where` names its pod."""
+        if self._current is not None and not self._current.is_waiting_announced:
+            self._current.is_waiting_announced = True
+            self._record(events.backing_off(self._state(), where))
+
+    def close(self) -> None:
+        """Let go of probes and hooks that are under way; the processes stay."""
+        self._release()
+
+    def _follow(self, run: ContainerRun, observed: Run) -> _Current:
+        """Return what belongs to this run; makes it when the run is first seen, and announces its start when that is seen."""
+        if self._current is None or self._current.identity != observed.identity:
+            self._release()
+            is_ours = self._launched is not None and self._launched[0] == observed.attempt
+            context = self._launched[1] if is_ours and self._launched is not None else None
+            self._current = _Current(observed.identity, run, is_ours, threading.Event(), context)
+        current = self._current
+        if observed.started_at is not None and current.probes is None and observed.ended is None:
+            self._begin(current, observed)
+        elif current.is_new and observed.ended is not None:
+            current.is_new = False
+            if observed.ended.reason == START_ERROR:
+                self._record(self._about("Failed", f"Error: {observed.ended.message}", warning=True))
+            else:
+                self._record(self._about("Started", "Container started"))
+        self._finish_post_start(current)
+        return current
+
+    def _begin(self, current: _Current, observed: Run) -> None:
+        target = self._target(current, current.abandon)
+        current.probes = ProbeRunner(
+            self._spec,
+            target,
+            self._services.pool,
+            started_at=observed.started_at or time.time(),
+            is_restart=observed.attempt > 0,
+            changed=self._changed,
+            failed=self._probe_failed,
+        )
+        if current.is_new:
+            current.is_new = False
+            self._record(self._about("Started", "Container started"))
+            if hook := (self._spec.get("lifecycle") or {}).get("postStart"):
+                current.post_start = self._run_hook(current, hook, _HOOK_SECONDS, current.abandon)
+        else:
+            status = published_status(self._pod(), self.name)
+            if status.get("containerID") == observed.identity:
+                current.probes.resume(was_started=bool(status.get("started")), was_ready=bool(status.get("ready")))
+
+    def _finish_post_start(self, current: _Current) -> None:
+        """A postStart hook that fails takes its container with it."""
+        if current.post_start is None or current.is_post_start_failed or not current.post_start.done():
+            return
+        if current.post_start.result().is_success:
+            current.post_start = None
+            return
+        current.is_post_start_failed = True
+        self._record(self._about("FailedPostStartHook", "PostStartHook failed", warning=True))
+        pod_grace = self._pod()["spec"].get("terminationGracePeriodSeconds")
+        self.stop(Stop(self._state(), 30.0 if pod_grace is None else float(pod_grace), "FailedPostStartHook"))
+
+    def _ended(self, current: _Current, observed: Run) -> Termination | None:
+        if current.ended is None and observed.ended is not None:
+            current.abandon.set()
+            current.ended = with_message(self._spec, current.run, observed.ended)
+        return current.ended
+
+    def _previous(self, attempt: int) -> Termination | None:
+        run = run_of(self.name, attempt, self._folder)
+        ended = run.termination() if run.folder.exists() else None
+        return with_message(self._spec, run, ended) if ended is not None else None
+
+    def _run_hook(self, current: _Current, hook: Obj, timeout: float, stop: threading.Event) -> Future[Outcome]:
+        future = self._services.pool.submit(run_handler, hook, self._target(current, stop), timeout)
+        future.add_done_callback(lambda _: self._changed())
+        return future
+
+    def _target(self, current: _Current, stop: threading.Event) -> Target:
+        def command(argv: list[str], timeout: float) -> CommandResult:
+            if current.context is None:  # of an earlier life of this node
+                current.context = self._start.context(self._pod(), current.run)
+            return run_command(argv, current.context, current.run, timeout)
+
+        return Target(self._spec, self._services.address_of(self._pod()), command, stop)
+
+    def _probe_failed(self, kind: str, output: str, is_error: bool) -> None:
+        self._record(events.probe_failed(self._state(), kind, output, is_error=is_error))
+
+    def _release(self) -> None:
+        if self._current is not None:
+            self._current.abandon.set()
+            self._current = None
+
+    def _about(self, reason: str, message: str, *, warning: bool = False) -> PodEvent:
+        return events.about(self._state(), reason, message, warning=warning)
+
+    def _state(self) -> ContainerState:
+        return ContainerState(self.name, self._role, self._spec)
+
+    def _record(self, event: PodEvent) -> None:
+        self._services.events.record(self._pod(), event)
+
+
+def _is_held(current: _Current) -> bool:
+    return current.post_start is not None

@@ -1,0 +1,96 @@
+"""Starts a run of a container: its image, its configuration, its process; and says what of it cannot be had, like a kubelet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from trainwright.api.objects import Obj, name_of, namespace_of, uid_of
+from trainwright.controlplane.node.container import ContainerRun, remove_old_runs, run_of
+from trainwright.controlplane.node.container_context import ContainerContext, NodeServices, create_context
+from trainwright.controlplane.node.expansion import expand_references
+from trainwright.controlplane.node.images import ImageEnvironment, image_name_error
+from trainwright.controlplane.node.lifecycle import events
+from trainwright.controlplane.node.lifecycle.container_state import ContainerState
+from trainwright.controlplane.node.lifecycle.decision import Launch
+from trainwright.controlplane.node.lifecycle.events import PodEvent
+from trainwright.controlplane.node.volumes.errors import ConfigError, VolumeError
+
+Record = Callable[[PodEvent], None]
+
+
+class CannotStart(Exception):
+    """A container cannot be started for now. `reason` is that of its waiting state, the text its message."""
+
+    def __init__(self, reason: str, message: str):
+        super().__init__(message)
+        self.reason = reason
+
+
+class ContainerStart:
+    """Starts the runs of one container, whose pod's files are in `folder`."""
+
+    def __init__(self, spec: Obj, services: NodeServices, folder: Path):
+        self._spec, self._services, self._folder = spec, services, folder
+
+    def start(self, pod: Obj, launch: Launch, record: Record) -> ContainerContext:
+        """Start a run, and record the events of it. Raises CannotStart."""
+        state = launch.container
+        run = run_of(state.name, launch.attempt, self._folder)
+        try:
+            environment = self._image(state, record)
+            _check_user(pod, self._spec)
+            context = self.context(pod, run)
+            argv = self._command(context, environment)
+        except (ConfigError, VolumeError, OSError) as error:
+            record(events.about(state, "Failed", f"Error: {error}", warning=True))
+            raise CannotStart("CreateContainerConfigError", str(error)) from error
+        try:
+            remove_old_runs(state.name, launch.attempt, self._folder)
+            run.start(argv, context.env, context.cwd, context.more, backoff_seconds=launch.backoff_seconds)
+        except OSError as error:
+            record(events.about(state, "Failed", f"Error: {error}", warning=True))
+            raise CannotStart("CreateContainerError", str(error)) from error
+        record(events.about(state, "Created", "Container created"))
+        return context
+
+    def context(self, pod: Obj, run: ContainerRun) -> ContainerContext:
+        """Return the context of a run's processes. Raises ConfigError, OSError."""
+        return create_context(pod, self._spec, run, self._folder, self._services)
+
+    def _image(self, state: ContainerState, record: Record) -> ImageEnvironment | None:
+        """Return what runs the image here, or None for an unknown one, which runs in the environment of the node."""
+        image = str(self._spec.get("image") or "")
+        if problem := image_name_error(image):
+            record(events.about(state, "InspectFailed", problem, warning=True))
+            record(events.about(state, "Failed", "Error: InvalidImageName", warning=True))
+            raise CannotStart("InvalidImageName", problem)
+        found = self._services.images.find(image)
+        if found is None and self._spec.get("imagePullPolicy") == "Never":
+            message = f'Container image "{image}" is not present with pull policy of Never'
+            record(events.about(state, "ErrImageNeverPull", message, warning=True))
+            record(events.about(state, "Failed", "Error: ErrImageNeverPull", warning=True))
+            raise CannotStart("ErrImageNeverPull", message)
+        record(events.pulled(state, image, is_known=found is not None))
+        return found
+
+    def _command(self, context: ContainerContext, environment: ImageEnvironment | None) -> list[str]:
+        command = self._spec.get("command") or (environment.command if environment is not None else None)
+        if not command:
+            raise ConfigError(
+                f"container {self._spec['name']!r} has no command, and the image {self._spec.get('image')!r} is not run here: "
+                "set a command, or say in images.yaml what the image runs"
+            )
+        words = [*command, *(self._spec.get("args") or [])]
+        return [context.rewrite(expand_references(word, context.references)) for word in words]
+
+
+def _check_user(pod: Obj, container: Obj) -> None:
+    """Refuse a container that must not run as root and would. Raises ConfigError, in the kubelet's words."""
+    settings = {**(pod["spec"].get("securityContext") or {}), **(container.get("securityContext") or {})}
+    if not settings.get("runAsNonRoot") or settings.get("runAsUser"):
+        return
+    where = f'(pod: "{name_of(pod)}_{namespace_of(pod)}({uid_of(pod)})", container: {container["name"]})'
+    if settings.get("runAsUser") == 0:
+        raise ConfigError(f"container's runAsUser breaks non-root policy {where}")
+    raise ConfigError(f"container has runAsNonRoot and image will run as root {where}")

@@ -1,0 +1,51 @@
+"""Writes the node's events about pods in a thread of its own, in order: a container need not wait for what is said about it."""
+
+from __future__ import annotations
+
+import queue
+import threading
+
+from trainwright.api.kinds import POD
+from trainwright.api.objects import Obj
+from trainwright.cluster.protocol import Cluster
+from trainwright.controlplane.controllers.events import record_event
+from trainwright.controlplane.node.lifecycle.events import SOURCE, PodEvent
+
+_CAPACITY = 10_000
+"""Events that wait to be written; more are written by those who record them."""
+
+
+class EventRecorder:
+    """Start it with `start`; `stop` writes what is left."""
+
+    def __init__(self, cluster: Cluster):
+        self._cluster = cluster
+        self._queue: queue.Queue[tuple[Obj, PodEvent] | None] = queue.Queue(_CAPACITY)
+        self._thread = threading.Thread(target=self._run, name="pod-events", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Write the remaining events and end. Events after that are written at once."""
+        if self._thread.is_alive():
+            self._queue.put(None)
+            self._thread.join()
+
+    def record(self, pod: Obj, event: PodEvent) -> None:
+        """Record an event about a pod."""
+        if self._thread.is_alive():
+            try:
+                self._queue.put_nowait((pod, event))
+                return
+            except queue.Full:
+                pass
+        self._write(pod, event)
+
+    def _run(self) -> None:
+        while (entry := self._queue.get()) is not None:
+            self._write(*entry)
+
+    def _write(self, pod: Obj, event: PodEvent) -> None:
+        about = {"apiVersion": POD.api_version, "kind": POD.kind, "metadata": pod["metadata"]}
+        record_event(self._cluster, about, event.kind, event.reason, event.message, SOURCE, event.path)

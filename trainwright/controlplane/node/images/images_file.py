@@ -1,0 +1,125 @@
+"""The file `images.yaml`, read strictly: a field that is misspelt would run a container in another environment than meant."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from trainwright.api.suggest import suggest
+from trainwright.api.text_input import Unreadable
+from trainwright.api.yaml_reader import read_yaml
+from trainwright.controlplane.node.volumes.errors import ConfigError
+
+_FIELDS = ("image", "environment", "command", "workingDir", "env", "user")
+
+
+class ImagesFileError(ConfigError):
+    """The file is invalid; the message names the file, the field, and what is wrong with it."""
+
+    def __init__(self, file: Path, where: str, problem: str):
+        super().__init__(f"{file}: {where + ': ' if where else ''}{problem}")
+
+
+@dataclass(frozen=True)
+class ImageEnvironment:
+    """What stands in for the images that match the pattern `image`; fields that are not set are this installation's.
+
+    `environment` is a folder with `bin`; `command` is the image's entry point; `user` a numeric id.
+    """
+
+    image: str
+    environment: Path | None = None
+    command: tuple[str, ...] = ()
+    working_dir: str = ""
+    env: Mapping[str, str] = field(default_factory=dict)
+    user: int | None = None
+    where: str = ""
+    """The entry's place in the file, for messages."""
+
+
+def parse_images_file(file: Path) -> tuple[ImageEnvironment, ...]:
+    """Read the file. Raises ImagesFileError, OSError."""
+    try:
+        documents = read_yaml(file.read_bytes(), str(file))
+    except Unreadable as error:
+        raise ImagesFileError(file, "", f"is not valid YAML: {error.problem} (line {error.line})") from None
+    if len(documents) > 1:
+        raise ImagesFileError(file, "", "expected one YAML document")
+    return _parse_top(file, documents[0] if documents else None)
+
+
+def _parse_top(file: Path, found: Any) -> tuple[ImageEnvironment, ...]:
+    if found is None:
+        return ()
+    if not isinstance(found, dict) or found.keys() - {"images"}:
+        unknown = sorted(found.keys() - {"images"}) if isinstance(found, dict) else []
+        raise ImagesFileError(file, unknown[0] if unknown else "", "expected the one field `images`, a list")
+    entries = found.get("images")
+    if not isinstance(entries, list):
+        raise ImagesFileError(file, "images", "expected a list")
+    return tuple(_Entry(file, f"images[{number}]").parse(entry) for number, entry in enumerate(entries))
+
+
+@dataclass(frozen=True)
+class _Entry:
+    file: Path
+    where: str
+
+    def parse(self, entry: Any) -> ImageEnvironment:
+        if not isinstance(entry, dict):
+            raise self._error("", "expected an object with the field `image`")
+        if unknown := sorted(entry.keys() - set(_FIELDS)):
+            raise self._error(unknown[0], f"unknown field; {suggest(unknown[0], _FIELDS)}")
+        environment = self._text(entry, "environment")
+        return ImageEnvironment(
+            self._required(entry),
+            self._absolute("environment", Path(environment).expanduser()) if environment else None,
+            self._command(entry),
+            str(self._absolute("workingDir", Path(folder))) if (folder := self._text(entry, "workingDir")) else "",
+            self._variables(entry),
+            self._user(entry),
+            self.where,
+        )
+
+    def _required(self, entry: dict[str, Any]) -> str:
+        image = self._text(entry, "image")
+        if not image:
+            raise self._error("image", "is required: the name of an image, in which * stands for any characters")
+        return image
+
+    def _text(self, entry: dict[str, Any], name: str) -> str:
+        value = entry.get(name)
+        if value is not None and (not isinstance(value, str) or not value):
+            raise self._error(name, f"expected a text, got {value!r}")
+        return value or ""
+
+    def _absolute(self, name: str, path: Path) -> Path:
+        if not path.is_absolute():
+            raise self._error(name, f"expected an absolute path, got {path}")
+        return path
+
+    def _command(self, entry: dict[str, Any]) -> tuple[str, ...]:
+        words = entry.get("command", [])
+        if not isinstance(words, list) or not all(isinstance(word, str) for word in words) or ("command" in entry and not words):
+            raise self._error("command", f"expected a list of texts, the program and its arguments, got {words!r}")
+        return tuple(words)
+
+    def _variables(self, entry: dict[str, Any]) -> dict[str, str]:
+        variables = entry.get("env", {})
+        if not isinstance(variables, dict):
+            raise self._error("env", "expected values by the names of variables")
+        for name, value in variables.items():
+            if not isinstance(value, str) or "\0" in value or not name or "=" in name:
+                raise self._error(f"env.{name}", f"expected a name and a text (numbers in quotes), got {value!r}")
+        return variables
+
+    def _user(self, entry: dict[str, Any]) -> int | None:
+        user = entry.get("user")
+        if user is not None and (isinstance(user, bool) or not isinstance(user, int) or not 0 <= user < 2**32 - 1):
+            raise self._error("user", f"expected the numeric id of a user, got {user!r}")
+        return user
+
+    def _error(self, name: str, problem: str) -> ImagesFileError:
+        return ImagesFileError(self.file, f"{self.where}.{name}" if name else self.where, problem)

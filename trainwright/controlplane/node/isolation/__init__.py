@@ -1,0 +1,1 @@
+"""Kernel isolation of containers: namespaces and an own root file system, without images, without root and without set-uid helpers."""

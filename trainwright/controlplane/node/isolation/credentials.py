@@ -1,0 +1,74 @@
+"""Who a container's processes are: the id mappings of their user namespace, user, groups and capabilities.
+
+Standard library only, because a container's supervisor loads this file. The same identity is taken by commands of exec sessions.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+
+from trainwright.controlplane.node.isolation import namespaces
+
+DEFAULT_CAPABILITIES = (0, 1, 3, 4, 5, 6, 7, 8, 10, 13, 18, 27, 29, 31)
+"""CHOWN DAC_OVERRIDE FOWNER FSETID KILL SETGID SETUID SETPCAP NET_BIND_SERVICE NET_RAW SYS_CHROOT MKNOD AUDIT_WRITE SETFCAP.
+
+What containerd gives to a container; none of them allows it to change mounts.
+"""
+
+
+def map_one_id(uid: int, gid: int, user: int, group: int) -> None:
+    """In a new user namespace: map `uid` and `gid` to `user` and `group`, the ids of this process before it entered.
+
+    All that an unprivileged process may do. Its supplementary groups stay, and are shown as 65534.
+    """
+    _write("/proc/self/setgroups", "deny")
+    _write("/proc/self/uid_map", f"{uid} {user} 1")
+    _write("/proc/self/gid_map", f"{gid} {group} 1")
+
+
+def map_all_ids(pid: int) -> None:
+    """Map the ids of the user namespace of `pid`, a child of this one, to the same ids of this one. Needs root."""
+    for name in ("uid_map", "gid_map"):
+        with open(f"/proc/self/{name}", encoding="ascii") as file:
+            ranges = [line.split() for line in file]
+        _write(f"/proc/{pid}/{name}", "".join(f"{first} {first} {count}\n" for first, _, count in ranges))
+
+
+def take_identity(identity: dict) -> None:  # type: ignore[type-arg]
+    """Become the user of a container: `uid`, `gid`, `groups`, `capabilities` (numbers), `no_new_privs`, and lose all else."""
+    kept = set(identity["capabilities"])
+    if identity["map_all_ids"] and _may_set_groups():
+        os.setgroups(identity["groups"])
+    namespaces.limit_bounding_set(kept)
+    os.setresgid(identity["gid"], identity["gid"], identity["gid"])
+    os.setresuid(identity["uid"], identity["uid"], identity["uid"])
+    namespaces.set_capabilities(kept if identity["uid"] == 0 else set())
+    if identity["no_new_privs"]:
+        namespaces.prctl(namespaces.PR_SET_NO_NEW_PRIVS, 1)
+
+
+def _may_set_groups() -> bool:
+    with open("/proc/self/setgroups", "rb") as file:  # bytes: the files of a codec are out of reach in the container's root
+        return file.read().strip() == b"allow"
+
+
+def die_with_parent(alive: int) -> None:
+    """Have this process killed when its parent dies. The parent holds the only writing end of the pipe `alive`.
+
+    Changes of credentials reset it. The pipe shows a parent that died before, whose process id may be of another namespace.
+    """
+    namespaces.prctl(namespaces.PR_SET_PDEATHSIG, signal.SIGKILL)
+    poll = select.poll()
+    poll.register(alive, 0)
+    if poll.poll(0):
+        os._exit(128 + signal.SIGKILL)
+
+
+def _write(path: str, text: str) -> None:
+    file = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        os.write(file, text.encode())
+    finally:
+        os.close(file)

@@ -1,0 +1,113 @@
+"""Names the settings of a pod that this node cannot honour.
+
+A setting that is silently ignored would be trusted; an Event says so, where `kubectl describe pod` shows it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+from trainwright.api.objects import Obj
+from trainwright.controlplane.node.isolation.capabilities import refused_capabilities
+from trainwright.controlplane.node.isolation.plan import container_identity
+from trainwright.controlplane.node.isolation.support import Support
+
+_TOKEN_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"  # mounted by admission, not by the pod's author
+_GROUPS = ("initContainers", "containers")
+
+
+def not_honoured(pod: Obj, support: Support, *, is_root: bool) -> list[str]:
+    """Return the paths of the pod's settings that are ignored, in the order of the pod.
+
+    `is_root`: whether the node runs as root. Settings that only repeat what is the case anyway are not named.
+    """
+    spec = pod["spec"]
+    paths = _isolated(spec, is_root=is_root) if support.available else _not_isolated(spec)
+    return list(dict.fromkeys(paths))
+
+
+def _isolated(spec: Obj, *, is_root: bool) -> Iterator[str]:
+    containers = [container for group in _GROUPS for container in spec.get(group) or []]
+    for field in ("hostPID", "hostIPC"):
+        if spec.get(field):
+            yield f"spec.{field}"
+    if spec.get("shareProcessNamespace") and len(containers) > 1:
+        yield "spec.shareProcessNamespace"
+    if spec.get("hostUsers") is False and is_root:
+        yield "spec.hostUsers"
+    context = spec.get("securityContext") or {}
+    for field, value in sorted(context.items()):
+        if not _is_honoured(field, value, is_root=is_root):
+            yield f"spec.securityContext.{field}"
+    if context.get("runAsNonRoot") and any(_is_user_root(spec, container) for container in containers):
+        yield "spec.securityContext.runAsNonRoot"
+    users = [container_identity(spec, container, is_root=is_root).uid for container in containers]
+    for where, container in _containers(spec):
+        own = container.get("securityContext") or {}
+        for field, value in sorted(own.items()):
+            if not _is_honoured(field, value, is_root=is_root):
+                yield f"{where}.securityContext.{field}"
+        if own.get("runAsNonRoot") and _is_user_root(spec, container):
+            yield f"{where}.securityContext.runAsNonRoot"
+        if not is_root and own.get("runAsUser", users[0]) != users[0]:  # the files of both have one owner
+            yield f"{where}.securityContext.runAsUser"
+        if refused_capabilities(own.get("capabilities") or {}):
+            yield f"{where}.securityContext.capabilities.add"
+        for mount in container.get("volumeMounts") or []:
+            if mount.get("mountPropagation", "None") != "None":
+                yield f"{where}.volumeMounts{{{mount['name']}}}.mountPropagation"
+
+
+def _is_honoured(field: str, value: object, *, is_root: bool) -> bool:
+    match field:
+        case "seccompProfile" | "appArmorProfile":
+            return not isinstance(value, dict) or value.get("type") == "Unconfined"
+        case "seLinuxOptions" | "sysctls" | "privileged" | "windowsOptions":
+            return not value
+        case "procMount":
+            return value == "Default"
+        case "fsGroup" | "supplementalGroups":
+            return is_root or value in (None, [])
+        case _:
+            return True
+
+
+def _is_user_root(spec: Obj, container: Obj) -> bool:
+    return container_identity(spec, container, is_root=True).uid == 0
+
+
+def _not_isolated(spec: Obj) -> Iterator[str]:
+    yield from _ignored_settings("spec.securityContext", spec.get("securityContext") or {})
+    for where, container in _containers(spec):
+        yield from _ignored_settings(f"{where}.securityContext", container.get("securityContext") or {})
+        for mount in container.get("volumeMounts") or []:
+            if mount.get("readOnly") and mount["mountPath"] != _TOKEN_PATH:
+                yield f"{where}.volumeMounts{{{mount['name']}}}.readOnly"
+
+
+def _ignored_settings(where: str, context: Obj) -> Iterator[str]:
+    for field, value in sorted(context.items()):
+        if not _is_met(field, value):
+            yield f"{where}.{field}"
+
+
+def _is_met(field: str, value: object) -> bool:
+    """Whether plain processes are as the setting wants them anyway, or whether it asks for more rights, not for fewer."""
+    match field:
+        case "runAsUser":
+            return value == os.geteuid()
+        case "runAsGroup":
+            return value == os.getegid()
+        case "runAsNonRoot":
+            return not value or os.geteuid() != 0
+        case "allowPrivilegeEscalation":
+            return value is not False
+        case _:
+            return not value
+
+
+def _containers(spec: Obj) -> Iterator[tuple[str, Obj]]:
+    for group in _GROUPS:
+        for container in spec.get(group) or []:
+            yield f"spec.{group}{{{container['name']}}}", container

@@ -1,0 +1,201 @@
+"""Builds a container's root file system from the host's: a writable layer over it, with own /tmp, /run, /dev and /proc.
+
+Standard library only, because a container's supervisor loads this file. Runs in the container's first process, in its new
+namespaces, before the command. All targets are opened component by component below the new root, and mounts are attached to
+open files, so that no symbolic link of a container leads out of it.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+
+from trainwright.controlplane.node.isolation import namespaces
+from trainwright.controlplane.node.isolation.device_files import make_dev
+from trainwright.controlplane.node.isolation.host_folders import HostFolders, bind_tree
+from trainwright.controlplane.node.isolation.namespaces import NODEV, NOEXEC, NOSUID, READ_ONLY
+
+_OWN = {"tmp": 0o1777, "run": 0o755, "root": 0o700, "home": 0o755, "dev": 0o755, "proc": 0o555, "sys": 0o555}
+"""Folders of the root that are not taken from the host, with their modes."""
+_LEFT_OUT = {"mnt", "media", "boot", "lost+found"}
+_SHM, _VAR_TMP = "/dev/shm", "/var/tmp"  # noqa: S108  (paths of the container)
+_DATA_LINK = "/..data/"
+_READ_ONLY_PATHS = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger")
+_MASKED_PATHS = (
+    *(f"/proc/{name}" for name in ("acpi", "asound", "kcore", "keys", "latency_stats", "sched_debug", "scsi", "timer_list")),
+    "/sys/firmware",
+    "/sys/devices/virtual/powercap",
+)
+"""As in containerd. Needed where the container's root is the host's: the kernel checks some of them by user, not by capability."""
+
+
+class RootFilesystem:
+    """`step` says what is being done, for the message of an OSError that any method may raise."""
+
+    def __init__(self, plan: dict):  # type: ignore[type-arg]
+        self.plan, self.step = plan, ""
+        self.visible = {path for path in plan["visible"] if os.path.exists(path)}
+        self.hidden = set(plan["hidden"])
+        self.layer = os.path.realpath(plan["layer"])
+        self.host = HostFolders(self.layer, keeps_owners=plan["map_all_ids"])
+        self.paths = self.host.paths
+        self.masks: list[int] = []
+
+    def build(self, cwd: str) -> None:
+        """Build it with all mounts of the plan and the folder `cwd`, and make it this process's root."""
+        self.step = f"make the writable layer {self.layer}"
+        os.mkdir(self.layer, 0o700)
+        os.chdir(self.layer)  # overlays name their folders relative to it
+        for name in ("upper", "work", "root"):
+            os.mkdir(name, 0o755)
+        self.step = "make a root of its own"
+        namespaces.make_mounts_private()
+        self.host.make_root("root")
+        self._make_system()
+        self._make_targets(cwd)
+        self._hide_and_show()
+        for mount in self.plan["mounts"]:
+            self._mount(mount)
+        self.step = f"create the working directory {cwd}"
+        os.close(self.paths.locate(cwd, "folder"))
+        self._enter()
+
+    def _make_system(self) -> None:
+        for name, mode in _OWN.items():
+            os.mkdir(f"root/{name}")
+            is_passed = name == "root" and any(path.startswith("/root/") for path in self.visible)
+            os.chmod(f"root/{name}", 0o711 if is_passed else mode)
+        self._take_from_host()
+        self.step = "mount /proc"
+        proc = namespaces.filesystem("proc", {}, NOSUID | NODEV | NOEXEC)
+        namespaces.attach_mount(proc, self.paths.existing("/proc"))
+        self.step = "mount /sys"
+        try:
+            system = bind_tree("/sys")
+            namespaces.restrict_mount(system, READ_ONLY | NOSUID | NODEV | NOEXEC, recursive=True)
+            namespaces.attach_mount(system, self.paths.existing("/sys"))
+        except OSError as error:
+            if error.errno not in (errno.EPERM, errno.EINVAL):
+                raise
+        if self.plan["map_all_ids"]:
+            self._restrict_system()
+        self.step = "make /dev"
+        has_own_shm = all(mount["target"] != _SHM for mount in self.plan["mounts"])
+        make_dev(self.paths.existing("/dev"), tty_group=self.plan["map_all_ids"], shm=has_own_shm)
+        self._keep_resolver()
+
+    def _take_from_host(self) -> None:
+        """Recreate the other entries of the host's root: symbolic links, and folders with a writable layer. Files are left out."""
+        with os.scandir("/") as entries:
+            for entry in entries:
+                self.step = f"make {entry.path}"
+                if entry.name in _OWN or entry.name in _LEFT_OUT:
+                    continue
+                if entry.is_symlink():
+                    os.symlink(os.readlink(entry.path), f"root/{entry.name}")
+                elif entry.is_dir(follow_symlinks=False):
+                    self.host.take(entry.path)
+        self.host.cover_with_empty(_VAR_TMP, 0o1777)
+
+    def _restrict_system(self) -> None:
+        null = os.open("/dev/null", os.O_PATH | os.O_CLOEXEC)
+        for path in (*_READ_ONLY_PATHS, *_MASKED_PATHS):
+            self.step = f"restrict {path}"
+            if (place := self.paths.find(path)) is None:
+                continue
+            if path in _READ_ONLY_PATHS:
+                cover = namespaces.clone_tree(place)
+                namespaces.restrict_mount(cover, READ_ONLY, recursive=True)
+            elif stat.S_ISDIR(os.fstat(place).st_mode):
+                cover = namespaces.filesystem("tmpfs", {"size": "4k"}, READ_ONLY)
+            else:
+                cover = namespaces.clone_tree(null)
+            namespaces.attach_mount(cover, place)
+            os.close(place)
+
+    def _keep_resolver(self) -> None:
+        """Keep the text of /etc/resolv.conf readable where it is a link into a folder that is not shown, such as /run."""
+        real = os.path.realpath("/etc/resolv.conf")
+        top = real.split("/")[1]
+        if (top not in _OWN and top not in _LEFT_OUT) or not os.access(real, os.R_OK):
+            return
+        self.step = f"copy {real}"
+        with open(real, "rb") as source:
+            text = source.read()
+        folder = self.paths.locate(os.path.dirname(real), "folder")
+        copy = os.open(os.path.basename(real), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644, dir_fd=folder)
+        os.write(copy, text)
+        os.close(copy)
+
+    def _make_targets(self, cwd: str) -> None:
+        """Create missing targets of mounts before anything is mounted, because this may cover folders with an overlay."""
+        covered = [*self.hidden, *self.visible, *(mount["target"] for mount in self.plan["mounts"])]
+        wanted = [(path, "folder" if os.path.isdir(path) else "file") for path in self.visible]
+        wanted += [(mount["target"], _kind(mount)) for mount in self.plan["mounts"]]
+        for path, kind in (*wanted, (cwd, "folder")):
+            self.step = f"create {path}"
+            if not any(path.startswith(other.rstrip("/") + "/") for other in covered):
+                os.close(self.paths.locate(path, kind, may_cover=True))
+
+    def _hide_and_show(self) -> None:
+        """Hide the hidden folders, and show the visible ones again; of one inside another, the inner one counts."""
+        for path in sorted(self.hidden | self.visible, key=len):
+            if path not in self.hidden:
+                self.step = f"show {path}"
+                target = self.paths.locate(path, "folder" if os.path.isdir(path) else "file")
+                if not os.path.isdir(path) or not self.host.overlay(path, target):
+                    self.host.show_read_only(path)
+                os.close(target)
+            elif (place := self.paths.find(path)) is not None:
+                self.step = f"hide {path}"
+                mask = namespaces.filesystem("tmpfs", {"size": "1m", "mode": "0755"}, NOSUID | NODEV)
+                namespaces.attach_mount(mask, place)
+                self.masks.append(mask)
+
+    def _mount(self, mount: dict) -> None:  # type: ignore[type-arg]
+        """Mount a volume of the pod. Paths in it may have been changed by another container of the pod."""
+        target, source = mount["target"], mount["source"]
+        self.step = f"mount {target}"
+        place = self.paths.locate(target, _kind(mount))
+        if source is None:
+            options = {"mode": "1777"} | ({"size": str(mount["tmpfs_bytes"])} if mount["tmpfs_bytes"] else {})
+            tree = namespaces.filesystem("tmpfs", options, NOSUID | NODEV)
+        else:
+            self.step = f"mount {source} at {target}"
+            origin = self._open_source(source)
+            tree = namespaces.clone_tree(origin)
+            os.close(origin)
+        if mount["read_only"]:
+            namespaces.restrict_mount(tree, READ_ONLY, recursive=True)
+        namespaces.attach_mount(tree, place)
+        os.close(tree)
+        os.close(place)
+
+    def _open_source(self, path: str) -> int:
+        """Open a mount's source. Below what it has in common with the layer's path, symbolic links are refused, see ContainerMount.
+
+        Except for `..data` of volumes with files of the API: the folder beside it that it points to is replaced with their content.
+        """
+        volume, _, name = path.partition(_DATA_LINK)
+        if name:
+            version = os.path.basename(os.readlink(volume + _DATA_LINK[:-1]))
+            path = f"{volume}/{version}/{name}"
+        trusted = os.path.commonpath([self.plan["layer"], path])
+        start = os.open(trusted, os.O_PATH | os.O_CLOEXEC)
+        try:
+            return namespaces.open_without_symlinks(os.path.relpath(path, trusted), start)
+        finally:
+            os.close(start)
+
+    def _enter(self) -> None:
+        self.step = "make the root file system read-only"
+        for mount in (*self.masks, *(self.host.image if self.plan["read_only_root"] else ())):
+            namespaces.restrict_mount(mount, READ_ONLY, recursive=False)
+        self.step = "enter the root file system"
+        os.fchdir(self.paths.root)
+        namespaces.pivot_root()
+
+
+def _kind(mount: dict) -> str:  # type: ignore[type-arg]
+    return "folder" if mount["source"] is None or os.path.isdir(mount["source"]) else "file"

@@ -1,0 +1,95 @@
+"""The next actions of a node for one pod: which containers to start, and which to stop, now and at what time to look again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from trainwright.api.objects import Obj
+from trainwright.controlplane.node.lifecycle.container_state import KILLED_CODE, ContainerState, Role
+from trainwright.controlplane.node.lifecycle.ending import Ending, deadline_at, grace_seconds
+from trainwright.controlplane.node.lifecycle.restart_backoff import is_backing_off, next_backoff, restart_at
+from trainwright.controlplane.node.lifecycle.restart_rules import is_finished, is_restarted
+from trainwright.controlplane.node.lifecycle.sidecars import may_start, may_stop
+
+
+@dataclass(frozen=True)
+class Launch:
+    """Start the `attempt`-th run of a container, whose end is followed by `backoff_seconds` of waiting."""
+
+    container: ContainerState
+    attempt: int
+    backoff_seconds: float
+
+
+@dataclass(frozen=True)
+class Stop:
+    """Stop a container's run: its preStop hook and SIGTERM, and SIGKILL after `grace_seconds`. `message` is that of the event."""
+
+    container: ContainerState
+    grace_seconds: float
+    message: str
+
+
+Action = Launch | Stop
+
+
+@dataclass(frozen=True)
+class Decision:
+    """`wake_at` is when time alone changes the decision, in seconds since the epoch."""
+
+    actions: tuple[Action, ...] = ()
+    wake_at: float | None = None
+
+
+def decide(pod: Obj, states: Sequence[ContainerState], ending: Ending | None, now: float) -> Decision:
+    """Return the actions for the pod. They may be repeated: an executor ignores what it is doing already."""
+    if ending is not None:
+        return Decision(tuple(_stop(state, ending.grace_seconds) for state in may_stop(states)))
+    actions: list[Action] = [*_launches(pod, states, now), *_probe_stops(pod, states)]
+    times = [*_wake_times(pod, states, now), *filter(None, [deadline_at(pod)])]
+    return Decision(tuple(actions), min(times, default=None))
+
+
+def _launches(pod: Obj, states: Sequence[ContainerState], now: float) -> Iterator[Launch]:
+    for state in may_start(states):
+        if state.is_alive or (state.blocked is not None and now < state.blocked.retry_at):
+            continue
+        if state.run is None:
+            yield Launch(state, 0, 0.0)
+        elif not is_finished(pod, state) and not is_backing_off(state, now):
+            yield Launch(state, state.run.attempt + 1, next_backoff(state.run))
+
+
+def _wake_times(pod: Obj, states: Sequence[ContainerState], now: float) -> Iterator[float]:
+    for state in may_start(states):
+        if state.blocked is not None and not state.is_alive:
+            yield state.blocked.retry_at
+        elif state.run is not None and not is_finished(pod, state) and is_backing_off(state, now):
+            yield restart_at(state.run)
+
+
+def _probe_stops(pod: Obj, states: Sequence[ContainerState]) -> Iterator[Stop]:
+    """A container that fails its liveness or startup probe; one that is not restarted, and is the last, takes the pod with it."""
+    for state in states:
+        if not state.failed_probe or not state.is_alive:
+            continue
+        is_last = not any(other.is_alive for other in states if other is not state and other.role is Role.MAIN)
+        grace = probe_grace(pod, state)
+        if is_restarted(pod, state, KILLED_CODE):
+            yield Stop(state, grace, f"Container {state.name} failed {state.failed_probe} probe, will be restarted")
+        elif is_last:
+            yield _stop(state, grace)
+        else:
+            yield Stop(state, grace, f"Container {state.name} failed {state.failed_probe} probe")
+
+
+def probe_grace(pod: Obj, state: ContainerState) -> float:
+    """Return the grace of a container that is stopped for its probe: the probe's own, else the pod's."""
+    probe = state.spec.get(f"{state.failed_probe}Probe") or {}
+    own = probe.get("terminationGracePeriodSeconds")
+    return grace_seconds(pod) if own is None else float(own)
+
+
+def _stop(state: ContainerState, grace: float) -> Stop:
+    return Stop(state, grace, f"Stopping container {state.name}")

@@ -1,0 +1,20 @@
+"""Counts the processes that the kernel has killed in a control group for memory.
+
+Standard library only, because a container's supervisor loads this file.
+"""
+
+import os
+
+
+def oom_kills(folder: str) -> int:
+    """Return the count of a memory control group, version 1 or 2; 0 if the group or the count is missing (Linux before 4.13)."""
+    for name in ("memory.oom_control", "memory.events"):
+        try:
+            with open(os.path.join(folder, name), encoding="ascii") as file:
+                for line in file:
+                    key, _, value = line.partition(" ")
+                    if key == "oom_kill":
+                        return int(value)
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+    return 0

@@ -1,0 +1,91 @@
+"""Runs the probes of one run of a container when they are due, in the node's threads, and keeps what they say."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Executor
+
+from trainwright.api.objects import Obj
+from trainwright.controlplane.node.handlers import Outcome, Target, run_handler
+from trainwright.controlplane.node.lifecycle.probes import (
+    READINESS,
+    STARTUP,
+    Health,
+    Probe,
+    ProbeState,
+    after_result,
+    due,
+    first_state,
+    health,
+    next_time,
+    probes_of,
+)
+
+Failed = Callable[[str, str, bool], None]
+"""Called with the kind of the probe, its output, and whether it could not be made."""
+
+
+class ProbeRunner:
+    """The probes of one run. `changed` is called after each result, and `failed` with each failure, in the threads of `pool`."""
+
+    def __init__(
+        self,
+        container: Obj,
+        target: Target,
+        pool: Executor,
+        *,
+        started_at: float,
+        is_restart: bool,
+        changed: Callable[[], None],
+        failed: Failed,
+    ):
+        self._states = {probe.kind: first_state(probe, started_at, is_restart=is_restart) for probe in probes_of(container)}
+        self._target, self._pool, self._changed, self._failed = target, pool, changed, failed
+        self._lock = threading.Lock()
+        self._running: set[str] = set()
+
+    def resume(self, *, was_started: bool, was_ready: bool) -> None:
+        """Start from what was published: the run was probed by an earlier life of this node."""
+        with self._lock:
+            for kind, verdict in ((STARTUP, was_started), (READINESS, was_ready)):
+                if kind in self._states and verdict:
+                    self._states[kind] = self._passed(self._states[kind])
+
+    def health(self) -> Health:
+        """What the probes say so far."""
+        with self._lock:
+            return health(self._states)
+
+    def advance(self, now: float) -> float | None:
+        """Start the probes that are due at `now` (seconds since the epoch), and return when the next one is."""
+        with self._lock:
+            if not self._states:
+                return None
+            for probe in due(self._states, now):
+                if probe.kind not in self._running:
+                    self._running.add(probe.kind)
+                    self._pool.submit(self._run, probe)
+            waiting = {kind: state for kind, state in self._states.items() if kind not in self._running}
+            if STARTUP in self._states and STARTUP not in waiting:
+                return None
+            return next_time(waiting) if waiting else None
+
+    def _run(self, probe: Probe) -> None:
+        outcome = run_handler(probe.spec, self._target, probe.timeout)
+        if self._target.stop.is_set():
+            return
+        with self._lock:
+            self._running.discard(probe.kind)
+            self._states[probe.kind] = after_result(self._states[probe.kind], outcome.is_success, time.time())
+        if not outcome.is_success:
+            self._report(probe, outcome)
+        self._changed()
+
+    def _report(self, probe: Probe, outcome: Outcome) -> None:
+        self._failed(probe.kind, outcome.output, outcome.is_success is None)
+
+    @staticmethod
+    def _passed(state: ProbeState) -> ProbeState:
+        return ProbeState(state.probe, verdict=True, last=True, in_a_row=state.probe.successes, next_at=state.next_at)

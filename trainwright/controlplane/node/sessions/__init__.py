@@ -1,0 +1,1 @@
+"""Sessions of clients with containers: exec, attach, port-forward."""

@@ -1,0 +1,93 @@
+"""Claims are folders of this machine: below the node's home, or where an annotation of the claim says."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+from trainwright.api.errors import AlreadyExists
+from trainwright.api.kinds import CLAIM, POD
+from trainwright.api.names import HOST_PATH_ANNOTATION
+from trainwright.api.objects import Obj, annotations_of, copy_of, is_controlled_by, name_of, namespace_of, owner_reference
+from trainwright.cluster.protocol import Cluster
+from trainwright.controlplane.node.volumes.errors import VolumeError
+from trainwright.controlplane.node.volumes.object_data import get_or_none, not_found
+from trainwright.controlplane.node.volumes.ownership import VOLUME_MODE, belongs_to_group, give_to_group, make_folder
+
+_FRESH_MODE = 0o700
+"""Of the folders that the controller makes that annotates claims. Containers may make theirs so too, once they have put data in it."""
+
+
+def claim_folder(claim: Obj, claims: Path) -> Path:
+    """Return the folder of a claim, created if it is missing. One that the annotation names is otherwise left as it is.
+
+    Raises VolumeError, OSError.
+    """
+    name, path = name_of(claim), _path_of(claim, claims)
+    if not path.is_absolute():
+        raise VolumeError(
+            f'persistentvolumeclaim "{name}": the annotation {HOST_PATH_ANNOTATION} must be an absolute path, got {path}'
+        )
+    if not _is_of_home(claim, claims):
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return path
+    make_folder(path, VOLUME_MODE)
+    if stat.S_IMODE(path.stat().st_mode) == _FRESH_MODE and not os.listdir(path):
+        path.chmod(VOLUME_MODE)
+    return path
+
+
+def give_claim(claim: Obj, claims: Path, group: int) -> None:
+    """Give the folder of a claim to a pod's fsGroup, unless it has been already, or is a folder of the user's. Raises OSError."""
+    path = _path_of(claim, claims)
+    if _is_of_home(claim, claims) and not belongs_to_group(path, group):
+        give_to_group(path, group)
+
+
+def _path_of(claim: Obj, claims: Path) -> Path:
+    chosen = annotations_of(claim).get(HOST_PATH_ANNOTATION)
+    return Path(chosen) if chosen else (claims / namespace_of(claim) / name_of(claim)).absolute()
+
+
+def _is_of_home(claim: Obj, claims: Path) -> bool:
+    return _path_of(claim, claims) == (claims / namespace_of(claim) / name_of(claim)).absolute()
+
+
+def find_claim(cluster: Cluster, name: str, namespace: str) -> Obj:
+    """Return a claim. Raises VolumeError if it does not exist."""
+    claim = get_or_none(cluster, CLAIM, name, namespace)
+    if claim is None:
+        raise VolumeError(not_found(CLAIM, name))
+    return claim
+
+
+def ephemeral_claim(cluster: Cluster, pod: Obj, volume: Obj) -> Obj:
+    """Return the claim `POD-VOLUME` of a generic ephemeral volume, created from its template; it is deleted with the pod.
+
+    Raises VolumeError if a claim of that name is not the pod's.
+    """
+    name, namespace = f"{name_of(pod)}-{volume['name']}", namespace_of(pod)
+    claim = get_or_none(cluster, CLAIM, name, namespace)
+    if claim is None:
+        claim = _create(cluster, pod, name, volume["ephemeral"].get("volumeClaimTemplate") or {})
+    if not is_controlled_by(claim, pod):
+        raise VolumeError(f"PVC {namespace}/{name} was not created for pod {namespace}/{name_of(pod)} (pod is not owner)")
+    return claim
+
+
+def _create(cluster: Cluster, pod: Obj, name: str, template: Obj) -> Obj:
+    metadata = {
+        key: copy_of(value) for key, value in (template.get("metadata") or {}).items() if key in ("labels", "annotations")
+    }
+    owner = owner_reference({"apiVersion": POD.api_version, "kind": POD.kind, **pod})
+    claim = {
+        "apiVersion": CLAIM.api_version,
+        "kind": CLAIM.kind,
+        "metadata": {**metadata, "name": name, "namespace": namespace_of(pod), "ownerReferences": [owner]},
+        "spec": copy_of(template.get("spec") or {}),
+    }
+    try:
+        return cluster.create(claim)
+    except AlreadyExists:
+        return find_claim(cluster, name, namespace_of(pod))

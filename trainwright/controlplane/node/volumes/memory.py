@@ -1,0 +1,84 @@
+"""emptyDir volumes of medium Memory: folders on the machine's tmpfs, found again and removed by the UID of their pod.
+
+`/dev/shm` is open to everybody, so the top folder is trusted only if it is a folder of this user that nobody else can enter.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import stat
+from collections.abc import Set
+from dataclasses import dataclass
+from pathlib import Path
+
+from trainwright.controlplane.node.volumes.errors import VolumeError
+from trainwright.controlplane.node.volumes.ownership import VOLUME_MODE, make_folder
+
+SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - the kernel's, not a temporary file
+
+
+@dataclass(frozen=True)
+class MemoryFolders:
+    """The folders of one node below `top`."""
+
+    top: Path
+
+    @classmethod
+    def of_home(cls, home: Path, shared_memory: Path = SHARED_MEMORY) -> MemoryFolders:
+        """Those of the node with this home; other homes and users on this machine have others. Without tmpfs, `home` has them."""
+        if not shared_memory.is_dir():
+            return cls(home / "memory")
+        digest = hashlib.sha256(os.fsencode(home.absolute())).hexdigest()[:16]
+        return cls(shared_memory / f"trainwright-{os.geteuid()}-{digest}")
+
+    def make(self, pod_uid: str, volume: str, group: int | None) -> Path:
+        """Return the folder of a volume, created if it is missing. Raises VolumeError, OSError."""
+        self._make_private_top()
+        folder = self._of_pod(pod_uid)
+        folder.mkdir(mode=0o700, exist_ok=True)
+        make_folder(folder / volume, VOLUME_MODE, group)
+        return folder / volume
+
+    def remove(self, pod_uid: str) -> None:
+        """Remove the volumes of a pod whose processes have ended. Raises OSError for what cannot be removed."""
+        if self._is_ours():
+            remove_tree(self._of_pod(pod_uid))
+
+    def remove_others(self, known: Set[str]) -> None:
+        """Remove the volumes of all pods but those with the UIDs `known`."""
+        if not self._is_ours():
+            return
+        for folder in self.top.iterdir():
+            if folder.name not in known:
+                remove_tree(folder)
+
+    def _make_private_top(self) -> None:
+        self.top.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not self._is_ours():
+            raise VolumeError(f"{self.top} is not a folder that only this node's user can enter; remove it")
+
+    def _is_ours(self) -> bool:
+        try:
+            found = self.top.lstat()
+        except FileNotFoundError:
+            return False
+        return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and stat.S_IMODE(found.st_mode) & 0o077 == 0
+
+    def _of_pod(self, uid: str) -> Path:
+        if not uid or uid in (".", "..") or "/" in uid:
+            raise VolumeError(f"pod UID {uid!r} is no name of a folder")
+        return self.top / uid
+
+
+def remove_tree(folder: Path) -> None:
+    """Remove a folder, also where containers have taken away their own right to write. Missing ones are fine."""
+    if folder.is_symlink() or not folder.is_dir():
+        folder.unlink(missing_ok=True)
+        return
+    for place, folders, _ in os.walk(folder):
+        for path in (Path(place, name) for name in folders):
+            if not path.is_symlink() and path.stat().st_uid == os.geteuid():
+                path.chmod(0o700)
+    shutil.rmtree(folder)
