@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from trainwright.api.objects import Obj, name_of, namespace_of, uid_of
-from trainwright.controlplane.node.container import ContainerRun, remove_old_runs, run_of
+from trainwright.controlplane.node.container import ContainerRun, kill_exec_processes, remove_old_runs, run_of
 from trainwright.controlplane.node.container_context import ContainerContext, NodeServices, create_context
 from trainwright.controlplane.node.expansion import expand_references
 from trainwright.controlplane.node.images import ImageEnvironment, image_name_error
@@ -46,6 +46,8 @@ class ContainerStart:
             record(events.about(state, "Failed", f"Error: {error}", warning=True))
             raise CannotStart("CreateContainerConfigError", str(error)) from error
         try:
+            if launch.attempt and not context.is_isolated:
+                kill_exec_processes(run_of(state.name, launch.attempt - 1, self._folder), uid_of(pod))
             remove_old_runs(state.name, launch.attempt, self._folder)
             run.start(argv, context.env, context.cwd, context.more, backoff_seconds=launch.backoff_seconds)
         except OSError as error:
