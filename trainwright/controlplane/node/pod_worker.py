@@ -26,6 +26,7 @@ from trainwright.controlplane.node.lifecycle.decision import Action, Decision, L
 from trainwright.controlplane.node.lifecycle.ending import DEADLINE_REASON, Ending, ending_of
 from trainwright.controlplane.node.lifecycle.events import PodEvent
 from trainwright.controlplane.node.lifecycle.pod_status import TERMINAL, pod_status
+from trainwright.controlplane.node.unenforced import REASON, unenforced_message
 from trainwright.controlplane.node.volumes.errors import VolumeError
 
 IDLE_SECONDS = 2.0
@@ -160,6 +161,8 @@ class PodWorker:
         except VolumeError as error:
             self._services.events.record(self._pod, events.volume_failed(error.volume, str(error)))
             return self._are_volumes_made  # what a container has it keeps
+        if not self._are_volumes_made and not containers_in(self.folder) and (message := unenforced_message(self._pod)):
+            self._services.events.record(self._pod, PodEvent("Normal", REASON, message))
         self._are_volumes_made, self._refreshed = True, time.monotonic()
         return True
 
