@@ -44,6 +44,12 @@ def shared() -> Path:
     return folder
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _pods_see_the_files_of_tests(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Pods have a /tmp of their own, so tests that watch them through files share the folder of all tests with them."""
+    os.environ["TRAINWRIGHT_SHARED_FOLDERS"] = str(tmp_path_factory.getbasetemp())
+
+
 @pytest.fixture(autouse=True)
 def _no_cluster_of_the_user(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Tests never touch a cluster or a home that the person who runs them has."""

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from isolated_pods import pods_are_isolated
 from waiting import eventually
 
 from trainwright.api.conditions import condition, is_true
@@ -65,8 +66,9 @@ def test_two_nodes_see_each_other_and_succeed(plane: ControlPlane) -> None:
         {"name": "node", "ready": 0, "succeeded": 1, "failed": 0, "active": 0, "suspended": 0}
     ]
     lines = sorted(line.text for line in read_logs(plane.cluster, job, LogSelector(rank=None)))
-    assert lines[0].startswith("rank 0 of 2 at 127.0.0.1:")
-    assert lines[1].startswith("rank 1 of 2 at 127.0.0.1:")
+    master = "demo-node-0-0.demo" if pods_are_isolated(plane.cluster) else "127.0.0.1"
+    assert lines[0].startswith(f"rank 0 of 2 at {master}:")
+    assert lines[1].startswith(f"rank 1 of 2 at {master}:")
     ports = {line.rpartition(":")[2] for line in lines}
     assert len(ports) == 1
     assert ports != {"29500"}
@@ -123,7 +125,7 @@ def test_deleting_a_job_ends_its_processes_and_removes_all_it_owned(plane: Contr
 
 def test_suspend_ends_the_pods_and_resume_starts_them_again(plane: ControlPlane, tmp_path: Path) -> None:
     go = tmp_path / "go"
-    job = plane.cluster.create(trainjob(f"while [ ! -e {go} ]; do sleep 0.05; done"))
+    job = plane.cluster.create(trainjob(f"trap 'exit 143' TERM; while [ ! -e {go} ]; do sleep 0.05; done"))
     eventually(lambda: [pod for pod in pods_of(plane.cluster, job) if (pod.get("status") or {}).get("phase") == "Running"])
     suspend_job(plane.cluster, job)
     eventually(lambda: not pods_of(plane.cluster, job))
@@ -180,7 +182,7 @@ def test_the_node_offers_this_machine_its_disk_too(plane: ControlPlane, tmp_path
         wait_for(plane.cluster, plane.cluster.create(trainjob("true", "large", trainer=spec)), deadlines=Deadlines(start=2))
 
 
-def test_a_claim_is_a_folder_and_its_path_is_rewritten(plane: ControlPlane, tmp_path: Path) -> None:
+def test_a_claim_is_a_folder_that_is_found_at_the_path_of_its_mount(plane: ControlPlane, tmp_path: Path) -> None:
     claim = plane.cluster.get(CLAIM, "workspace", "default")
     metadata = {"name": "mine", "namespace": "default", "annotations": {"trainwright.dev/host-path": str(tmp_path / "claim")}}
     plane.cluster.create({**claim, "metadata": metadata})
@@ -197,7 +199,8 @@ def test_a_claim_is_a_folder_and_its_path_is_rewritten(plane: ControlPlane, tmp_
         {"manager": "a.b/c", "trainingRuntimeSpec": {"template": {"spec": {"replicatedJobs": jobs}}}}
     ]
     wait_for(plane.cluster, plane.cluster.create(job))
-    assert (tmp_path / "claim/a/b/out.txt").read_text() == f"file://{tmp_path}/claim/a/b/x\n"
+    seen = Path("/workspace") if pods_are_isolated(plane.cluster) else tmp_path / "claim/a/b"
+    assert (tmp_path / "claim/a/b/out.txt").read_text() == f"file://{seen}/x\n"
 
 
 def test_a_job_past_its_deadline_fails_and_its_jobset_goes(plane: ControlPlane) -> None:

@@ -50,7 +50,9 @@ def record_event(
     except AlreadyExists:
         _increment_count(cluster, name, namespace, time)
     except ApiError as error:
-        log.warning("event not written reason=%s about=%s error=%s", reason, name_of(about), error.message)
+        causes = {cause.get("reason") for cause in error.details.get("causes") or []}
+        level = logging.DEBUG if "NamespaceTerminating" in causes else logging.WARNING
+        log.log(level, "event not written reason=%s about=%s error=%s", reason, name_of(about), error.message)
 
 
 def _increment_count(cluster: Cluster, name: str, namespace: str, time: str) -> None:

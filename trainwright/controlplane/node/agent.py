@@ -20,7 +20,9 @@ from trainwright.controlplane.node.container import containers_in, kill_pod_proc
 from trainwright.controlplane.node.container_context import NodeServices
 from trainwright.controlplane.node.event_recorder import EventRecorder
 from trainwright.controlplane.node.images import ImageCatalogue
-from trainwright.controlplane.node.isolation.support import SETTING, Support, isolation_support
+from trainwright.controlplane.node.isolation.shared_folders import shared_folders
+from trainwright.controlplane.node.isolation.support import isolation_support
+from trainwright.controlplane.node.limits.memory_cgroup import MemoryCgroups
 from trainwright.controlplane.node.network.pod_network import PodNetwork
 from trainwright.controlplane.node.pod_worker import PodWorker, remove_folder
 from trainwright.controlplane.node.registration import NODE_NAME, register
@@ -67,11 +69,13 @@ class NodeAgent:
             threads_for=self._threads_for,
             events=self._events,
             images=ImageCatalogue(home.parent / "images.yaml"),
-            isolation=_isolation(home),
+            isolation=isolation_support(home),
             pool=self._pool,
             address_of=self._network.address_of,
             api_address=api_address,
             hidden=(Path.home(), home.parent),
+            shared=shared_folders(),
+            cgroups=MemoryCgroups.find(home),
             fifo=self._changes.path if self._changes.start() else None,
         )
         self.sessions = NodeSessions(self._services)
@@ -141,6 +145,8 @@ class NodeAgent:
             kill_pod_processes(uid)
         remove_folder(self._pods_folder / uid)
         self._volumes.remove(uid)
+        if self._services.cgroups is not None:
+            self._services.cgroups.remove_pod(uid)
 
     def _jobset_exists(self, pod: Obj, jobset_uid: str) -> bool:
         try:
@@ -156,6 +162,8 @@ class NodeAgent:
                 kill_pod_processes(folder.name)
                 self._remove(folder.name)
         self._volumes.remove_others(known)
+        if self._services.cgroups is not None:
+            self._services.cgroups.remove_others(known)
         self._network.release_others(known)
 
     def _threads_for(self, pod: Obj) -> int:
@@ -164,10 +172,3 @@ class NodeAgent:
         jobset = labels_of(pod).get(names.JOBSET_UID_LABEL)
         siblings = sum(labels_of(other).get(names.JOBSET_UID_LABEL) == jobset for other in self._reflector.known.values())
         return max((os.cpu_count() or 1) // max(siblings if jobset else running, 1), 1)
-
-
-def _isolation(home: Path) -> Support:
-    """Find out how pods are isolated. Only on request until all that runs on this node is known to work so."""
-    if os.environ.get(SETTING, "").lower() != "on":
-        return Support(False, f"isolation is not turned on: set the environment variable {SETTING}=on")
-    return isolation_support(home)

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from trainwright.api import names
 from trainwright.api.objects import Obj, copy_of, labels_of, namespace_of, uid_of
+from trainwright.api.quantities import parse_quantity
 from trainwright.cluster.protocol import Cluster
 from trainwright.controlplane.node.container import ContainerRun
 from trainwright.controlplane.node.environment import VariableResolver, base_environment
@@ -25,6 +26,7 @@ from trainwright.controlplane.node.isolation.support import Support
 from trainwright.controlplane.node.isolation.visible import python_folders, python_folders_of
 from trainwright.controlplane.node.last_words import message_file
 from trainwright.controlplane.node.lifecycle.termination_message import DEFAULT_PATH
+from trainwright.controlplane.node.limits.memory_cgroup import MemoryCgroups
 from trainwright.controlplane.node.network.host_names import host_name
 from trainwright.controlplane.node.network.pod_network import HOSTS_FILE
 from trainwright.controlplane.node.path_mapping import PathMapping
@@ -54,6 +56,10 @@ class NodeServices:
     """Returns host and port of the API server."""
     hidden: tuple[Path, ...] = ()
     """Folders of the host that no container may see."""
+    shared: tuple[Path, ...] = ()
+    """Folders of the host that all containers may see and change."""
+    cgroups: MemoryCgroups | None = None
+    """For memory limits; None if the supervisors watch over them."""
     fifo: Path | None = None
     """Where supervisors say that something has changed; None if workers poll."""
 
@@ -91,8 +97,9 @@ def create_context(pod: Obj, container: Obj, run: ContainerRun, folder: Path, se
     if not isolated:
         for path in scratch.values():
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    identity = container_identity(pod["spec"], container, is_root=os.geteuid() == 0)
     image = services.images.find(str(container.get("image") or ""))
+    image_user = image.user if image is not None else None
+    identity = container_identity(pod["spec"], container, is_root=os.geteuid() == 0, image_user=image_user)
     base = base_environment(
         pod,
         container,
@@ -117,6 +124,7 @@ def create_context(pod: Obj, container: Obj, run: ContainerRun, folder: Path, se
     env = {**base, **own}
     directory = container.get("workingDir") or (image.working_dir if image is not None else None)
     more: Obj = {"notify": str(services.fifo), "notify_name": uid_of(pod)} if services.fifo is not None else {}
+    more |= _memory_limit(container)
     if isolated:
         more["umask"] = CONTAINER_UMASK
         more["isolation"] = isolation_plan(
@@ -128,6 +136,7 @@ def create_context(pod: Obj, container: Obj, run: ContainerRun, folder: Path, se
             layer=run.folder / "layer",
             visible=_visible(image.environment if image is not None else None),
             hidden=services.hidden,
+            shared=services.shared,
             is_root=os.geteuid() == 0,
         )
         return ContainerContext(env, Path(directory or "/"), mapping.rewrite, (), own, more)
@@ -146,6 +155,11 @@ def _visible(environment: Path | None) -> tuple[Path, ...]:
     """Return the folders of the Python environment in which a container's programs are found."""
     own = python_folders()
     return tuple(own if environment is None else [*own, *python_folders_of(environment / "bin" / "python"), environment])
+
+
+def _memory_limit(container: Obj) -> Obj:
+    limit = ((container.get("resources") or {}).get("limits") or {}).get("memory")
+    return {} if limit is None else {"memory_limit": parse_quantity(limit).ceiling()}
 
 
 def _settled(mount: ContainerMount, volumes: dict[str, MadeVolume]) -> ContainerMount:

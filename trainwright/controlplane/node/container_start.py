@@ -39,22 +39,38 @@ class ContainerStart:
         run = run_of(state.name, launch.attempt, self._folder)
         try:
             environment = self._image(state, record)
-            _check_user(pod, self._spec)
+            _check_user(pod, self._spec, environment)
             context = self.context(pod, run)
             argv = self._command(context, environment)
         except (ConfigError, VolumeError, OSError) as error:
             record(events.about(state, "Failed", f"Error: {error}", warning=True))
             raise CannotStart("CreateContainerConfigError", str(error)) from error
         try:
-            if launch.attempt and not context.is_isolated:
-                kill_exec_processes(run_of(state.name, launch.attempt - 1, self._folder), uid_of(pod))
-            remove_old_runs(state.name, launch.attempt, self._folder)
+            self._remove_old(pod, launch, context)
+            self._limit(pod, launch, context)
             run.start(argv, context.env, context.cwd, context.more, backoff_seconds=launch.backoff_seconds)
         except OSError as error:
             record(events.about(state, "Failed", f"Error: {error}", warning=True))
             raise CannotStart("CreateContainerError", str(error)) from error
         record(events.about(state, "Created", "Container created"))
         return context
+
+    def _remove_old(self, pod: Obj, launch: Launch, context: ContainerContext) -> None:
+        """Remove what is left of earlier runs. Raises OSError."""
+        name = launch.container.name
+        if launch.attempt:
+            if not context.is_isolated:
+                kill_exec_processes(run_of(name, launch.attempt - 1, self._folder), uid_of(pod))
+            if self._services.cgroups is not None:
+                self._services.cgroups.remove_run(uid_of(pod), name, launch.attempt - 1)
+        remove_old_runs(name, launch.attempt, self._folder)
+
+    def _limit(self, pod: Obj, launch: Launch, context: ContainerContext) -> None:
+        """Create the control group of a container with a memory limit; without one, its supervisor watches. Raises OSError."""
+        limit = context.more.get("memory_limit")
+        if limit and self._services.cgroups is not None:
+            group = self._services.cgroups.create(uid_of(pod), launch.container.name, launch.attempt, limit)
+            context.more["cgroup"] = [str(group)]
 
     def context(self, pod: Obj, run: ContainerRun) -> ContainerContext:
         """Return the context of a run's processes. Raises ConfigError, OSError."""
@@ -87,7 +103,7 @@ class ContainerStart:
         return [context.rewrite(expand_references(word, context.references)) for word in words]
 
 
-def _check_user(pod: Obj, container: Obj) -> None:
+def _check_user(pod: Obj, container: Obj, image: ImageEnvironment | None) -> None:
     """Refuse a container that must not run as root and would. Raises ConfigError, in the kubelet's words."""
     settings = {**(pod["spec"].get("securityContext") or {}), **(container.get("securityContext") or {})}
     if not settings.get("runAsNonRoot") or settings.get("runAsUser"):
@@ -95,4 +111,6 @@ def _check_user(pod: Obj, container: Obj) -> None:
     where = f'(pod: "{name_of(pod)}_{namespace_of(pod)}({uid_of(pod)})", container: {container["name"]})'
     if settings.get("runAsUser") == 0:
         raise ConfigError(f"container's runAsUser breaks non-root policy {where}")
+    if image is not None and image.user:
+        return
     raise ConfigError(f"container has runAsNonRoot and image will run as root {where}")

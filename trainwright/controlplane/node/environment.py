@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pwd
 import re
+import ssl
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -60,6 +61,8 @@ def base_environment(
     """
     pattern = _INHERITED_ISOLATED if isolated else _INHERITED
     env = {name: value for name, value in os.environ.items() if pattern.match(name)}
+    if isolated:
+        _remove_default_certificates(env)
     programs = image.environment / "bin" if image is not None and image.environment is not None else Path(sys.executable).parent
     env["PATH"] = os.pathsep.join([str(programs), _IMAGE_PATH if isolated else os.environ.get("PATH", os.defpath)])
     env |= {"HOME": _home_of(uid)} if isolated else {"HOME": str(user_home), "TMPDIR": str(temporary)}
@@ -78,6 +81,14 @@ def thread_count(container: Obj, share: int) -> int:
     amount = next((value for group in ("limits", "requests") if (value := (resources.get(group) or {}).get("cpu"))), None)
     wanted = share if amount is None else parse_quantity(amount).ceiling()
     return max(min(wanted, os.cpu_count() or 1), 1)
+
+
+def _remove_default_certificates(env: dict[str, str]) -> None:
+    """Leave out settings of certificates that name what is used anyway: an image would not have them."""
+    defaults = ssl.get_default_verify_paths()
+    for name, default in (("SSL_CERT_FILE", defaults.openssl_cafile), ("SSL_CERT_DIR", defaults.openssl_capath)):
+        if name in env and os.path.realpath(env[name]) == os.path.realpath(default):
+            del env[name]
 
 
 def _host_name(pod: Obj) -> str:

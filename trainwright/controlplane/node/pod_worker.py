@@ -7,6 +7,7 @@ one that died.
 from __future__ import annotations
 
 import logging
+import os
 import shutil
 import signal
 import threading
@@ -20,13 +21,13 @@ from trainwright.controlplane.node.container import containers_in, kill_pod_proc
 from trainwright.controlplane.node.container_context import NodeServices
 from trainwright.controlplane.node.container_keeper import ContainerKeeper
 from trainwright.controlplane.node.eviction import Eviction
+from trainwright.controlplane.node.isolation.not_honoured import REASON, not_honoured_message
 from trainwright.controlplane.node.lifecycle import events
 from trainwright.controlplane.node.lifecycle.container_state import ContainerState, containers_of, visible_states
 from trainwright.controlplane.node.lifecycle.decision import Action, Decision, Launch, Stop, decide
 from trainwright.controlplane.node.lifecycle.ending import DEADLINE_REASON, Ending, ending_of
 from trainwright.controlplane.node.lifecycle.events import PodEvent
 from trainwright.controlplane.node.lifecycle.pod_status import TERMINAL, pod_status
-from trainwright.controlplane.node.unenforced import REASON, unenforced_message
 from trainwright.controlplane.node.volumes.errors import VolumeError
 
 IDLE_SECONDS = 2.0
@@ -161,10 +162,15 @@ class PodWorker:
         except VolumeError as error:
             self._services.events.record(self._pod, events.volume_failed(error.volume, str(error)))
             return self._are_volumes_made  # what a container has it keeps
-        if not self._are_volumes_made and not containers_in(self.folder) and (message := unenforced_message(self._pod)):
-            self._services.events.record(self._pod, PodEvent("Normal", REASON, message))
+        if not self._are_volumes_made and not containers_in(self.folder):
+            self._tell_what_is_not_honoured()
         self._are_volumes_made, self._refreshed = True, time.monotonic()
         return True
+
+    def _tell_what_is_not_honoured(self) -> None:
+        message = not_honoured_message(self._pod, self._services.isolation, is_root=os.geteuid() == 0)
+        if message:
+            self._services.events.record(self._pod, PodEvent("Normal", REASON, message))
 
     def _act(self, decision: Decision) -> bool:
         """Do what was decided; containers are started one after the other. Returns whether to look again at once."""
@@ -203,7 +209,8 @@ class PodWorker:
             run = latest_run(name, self.folder)
             if run is not None and run.termination() is None:
                 run.signal(signal.SIGKILL)
-        kill_pod_processes(self.uid)
+        if not self._services.isolation.available:  # else they have ended with their PID namespaces
+            kill_pod_processes(self.uid)
         for scratch in ("work", "tmp", "home"):
             shutil.rmtree(self.folder / scratch, ignore_errors=True)
 

@@ -26,6 +26,8 @@ from trainwright.controlplane.node.limits.oom_kills import oom_kills
 from trainwright.controlplane.node.supervisor.process_start import DEFAULT_UMASK, StartError, start_process
 
 TERMINATION_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+STREAMS = (b"stderr", b"stdout")
+"""In the order in which they are read if both have something: output that is buffered by the program is the later one."""
 READ_BYTES = 64 * 1024
 LINE_BYTES = 16 * 1024
 """Longer lines are split, like in container runtimes."""
@@ -46,9 +48,9 @@ def main(folder: str, lock: int) -> None:
     with open(os.path.join(folder, "spec.json"), encoding="utf-8") as file:
         spec = json.load(file)
     os.unlink(os.path.join(folder, "spec.json"))
-    streams = {b"stdout": os.pipe(), b"stderr": os.pipe()}
+    streams = {name: os.pipe() for name in STREAMS}
     try:
-        pid = start_process(spec, *(writer for _, writer in streams.values()))
+        pid = start_process(spec, streams[b"stdout"][1], streams[b"stderr"][1])
     except StartError as error:
         ended = {"code": START_ERROR_CODE, "signal": 0, "reason": "StartError", "message": str(error), "finishedAt": time.time()}
         record(folder, "exit.json", ended, spec)

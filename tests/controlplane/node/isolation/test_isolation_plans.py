@@ -14,7 +14,7 @@ from trainwright.controlplane.node.isolation import support, visible
 from trainwright.controlplane.node.isolation.capabilities import kept_capabilities, refused_capabilities
 from trainwright.controlplane.node.isolation.credentials import DEFAULT_CAPABILITIES
 from trainwright.controlplane.node.isolation.mounts import ContainerMount
-from trainwright.controlplane.node.isolation.not_honoured import not_honoured
+from trainwright.controlplane.node.isolation.not_honoured import not_honoured, not_honoured_message
 from trainwright.controlplane.node.isolation.plan import Identity, container_identity, isolation_plan
 from trainwright.controlplane.node.isolation.support import Support, isolation_support
 
@@ -39,6 +39,7 @@ def test_the_plan_of_a_plain_container() -> None:
         "read_only_root": False,
         "hidden": [],
         "visible": [],
+        "shared": [],
         "mounts": [],
     }
 
@@ -135,7 +136,6 @@ LOCKED = {"allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "ca
             False,
             ["spec.securityContext.fsGroup", "spec.securityContext.supplementalGroups"],
         ),
-        (pod(securityContext={"runAsNonRoot": True}), True, ["spec.securityContext.runAsNonRoot"]),
         (pod(hostPID=True, hostIPC=True, hostNetwork=True, shareProcessNamespace=True), True, ["spec.hostPID", "spec.hostIPC"]),
         (pod(shareProcessNamespace=True, initContainers=[{"name": "a"}]), True, ["spec.shareProcessNamespace"]),
         (pod({"securityContext": {"privileged": True}}), True, ["spec.containers{node}.securityContext.privileged"]),
@@ -187,6 +187,22 @@ def test_without_isolation_nearly_nothing_is_honoured(monkeypatch: pytest.Monkey
         "spec.containers{node}.volumeMounts{data}.readOnly",
     ]
     assert not_honoured(pod(), OFF, is_root=True) == []
+
+
+def test_another_user_than_root_meets_run_as_non_root(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert not_honoured(pod(securityContext={"runAsNonRoot": True, "runAsUser": 1000}), OFF, is_root=False) == []
+
+
+def test_the_message_names_the_settings_and_why_nothing_is_isolated() -> None:
+    asked = pod(READ_ONLY)
+    assert not_honoured_message(asked, ON, is_root=True) == ""
+    assert not_honoured_message(pod(hostPID=True), ON, is_root=True) == "this node does not honour: spec.hostPID"
+    assert not_honoured_message(pod(), OFF, is_root=True) == (
+        f"this node runs containers as plain processes, with paths rewritten: {OFF.reason}"
+    )
+    message = not_honoured_message(asked, OFF, is_root=True)
+    assert message.endswith("; it does not honour: spec.containers{node}.volumeMounts{data}.readOnly")
 
 
 def test_isolation_can_be_turned_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,8 +13,19 @@ from trainwright.controlplane.node.isolation.capabilities import refused_capabil
 from trainwright.controlplane.node.isolation.plan import container_identity
 from trainwright.controlplane.node.isolation.support import Support
 
+REASON = "NotHonoured"
+"""Of the Event."""
 _TOKEN_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"  # mounted by admission, not by the pod's author
 _GROUPS = ("initContainers", "containers")
+
+
+def not_honoured_message(pod: Obj, support: Support, *, is_root: bool) -> str:
+    """Return the message of the Event, or an empty string for an isolated pod that asks for nothing which is not honoured."""
+    paths = ", ".join(not_honoured(pod, support, is_root=is_root))
+    if support.available:
+        return f"this node does not honour: {paths}" if paths else ""
+    text = f"this node runs containers as plain processes, with paths rewritten: {support.reason}"
+    return f"{text}; it does not honour: {paths}" if paths else text
 
 
 def not_honoured(pod: Obj, support: Support, *, is_root: bool) -> list[str]:
@@ -40,16 +51,12 @@ def _isolated(spec: Obj, *, is_root: bool) -> Iterator[str]:
     for field, value in sorted(context.items()):
         if not _is_honoured(field, value, is_root=is_root):
             yield f"spec.securityContext.{field}"
-    if context.get("runAsNonRoot") and any(_is_user_root(spec, container) for container in containers):
-        yield "spec.securityContext.runAsNonRoot"
     users = [container_identity(spec, container, is_root=is_root).uid for container in containers]
     for where, container in _containers(spec):
         own = container.get("securityContext") or {}
         for field, value in sorted(own.items()):
             if not _is_honoured(field, value, is_root=is_root):
                 yield f"{where}.securityContext.{field}"
-        if own.get("runAsNonRoot") and _is_user_root(spec, container):
-            yield f"{where}.securityContext.runAsNonRoot"
         if not is_root and own.get("runAsUser", users[0]) != users[0]:  # the files of both have one owner
             yield f"{where}.securityContext.runAsUser"
         if refused_capabilities(own.get("capabilities") or {}):
@@ -71,10 +78,6 @@ def _is_honoured(field: str, value: object, *, is_root: bool) -> bool:
             return is_root or value in (None, [])
         case _:
             return True
-
-
-def _is_user_root(spec: Obj, container: Obj) -> bool:
-    return container_identity(spec, container, is_root=True).uid == 0
 
 
 def _not_isolated(spec: Obj) -> Iterator[str]:

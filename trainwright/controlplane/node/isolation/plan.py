@@ -32,13 +32,13 @@ class Identity:
     groups: tuple[int, ...] = ()
 
 
-def container_identity(pod_spec: Obj, container: Obj, *, is_root: bool) -> Identity:
-    """Return the user, group and supplementary groups of a container: its own settings, then the pod's, then root.
+def container_identity(pod_spec: Obj, container: Obj, *, is_root: bool, image_user: int | None = None) -> Identity:
+    """Return the user, group and supplementary groups of a container: its own settings, then the pod's, the image's user, then root.
 
     `is_root`: whether the node runs as root; otherwise there are no supplementary groups.
     """
     pod, own = pod_spec.get("securityContext") or {}, container.get("securityContext") or {}
-    uid = _first(own.get("runAsUser"), pod.get("runAsUser"), 0)
+    uid = _first(own.get("runAsUser"), pod.get("runAsUser"), image_user, 0)
     gid = _first(own.get("runAsGroup"), pod.get("runAsGroup"), 0)
     if not is_root:
         return Identity(uid, gid)
@@ -56,16 +56,19 @@ def isolation_plan(
     layer: Path,
     visible: Iterable[Path] = (),
     hidden: Iterable[Path] = (),
+    shared: Iterable[Path] = (),
     is_root: bool,
 ) -> Obj:
     """Return the plan for one run of a container, for the key "isolation" of its spec.
 
     `layer` is a folder that does not exist yet, on a disk, for what the container writes outside of its mounts. `hidden` are host
     folders that the container must not see, such as the operator's home and that of the cluster; `visible` are folders that it
-    must see nevertheless. `is_root`: whether the node runs as root, and can map all ids.
+    must see nevertheless, and `shared` real paths of folders that it may change, too.
+    `is_root`: whether the node runs as root, and can map all ids.
     """
     context = container.get("securityContext") or {}
-    hidden = {variant for path in hidden for variant in (path, Path(os.path.realpath(path)))} - {Path("/")}
+    shared = set(shared) - {Path("/")}
+    hidden = {variant for path in hidden for variant in (path, Path(os.path.realpath(path)))} - {Path("/")} - shared
     ordered = sorted(mounts, key=lambda mount: len(_clean(mount.container_path)))
     return {
         "layer": str(layer),
@@ -78,7 +81,8 @@ def isolation_plan(
         "no_new_privs": context.get("allowPrivilegeEscalation") is False,
         "read_only_root": bool(context.get("readOnlyRootFilesystem")),
         "hidden": sorted(str(path) for path in hidden),
-        "visible": _needed(visible, hidden),
+        "visible": _needed(visible, hidden, shared),
+        "shared": sorted(str(path) for path in shared),
         "mounts": [
             {
                 "target": _clean(mount.container_path),
@@ -91,10 +95,10 @@ def isolation_plan(
     }
 
 
-def _needed(visible: Iterable[Path], hidden: set[Path]) -> list[str]:
+def _needed(visible: Iterable[Path], hidden: set[Path], shared: set[Path]) -> list[str]:
     """Return those of the visible folders that a container would not see anyway, without folders inside others."""
-    shown, covers = set(visible), hidden | {Path(path) for path in UNSHARED_FOLDERS}
-    return sorted(str(path) for path in shown - covers if _nearest(path, shown | covers) in covers)
+    shown, covers = set(visible) | shared, (hidden | {Path(path) for path in UNSHARED_FOLDERS}) - shared
+    return sorted(str(path) for path in shown - covers - shared if _nearest(path, shown | covers) in covers)
 
 
 def _nearest(path: Path, candidates: set[Path]) -> Path | None:

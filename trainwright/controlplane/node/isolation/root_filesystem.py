@@ -37,6 +37,7 @@ class RootFilesystem:
         self.plan, self.step = plan, ""
         self.visible = {path for path in plan["visible"] if os.path.exists(path)}
         self.hidden = set(plan["hidden"])
+        self.shared = {path for path in plan["shared"] if os.path.exists(path)}
         self.layer = os.path.realpath(plan["layer"])
         self.host = HostFolders(self.layer, keeps_owners=plan["map_all_ids"])
         self.paths = self.host.paths
@@ -130,8 +131,8 @@ class RootFilesystem:
 
     def _make_targets(self, cwd: str) -> None:
         """Create missing targets of mounts before anything is mounted, because this may cover folders with an overlay."""
-        covered = [*self.hidden, *self.visible, *(mount["target"] for mount in self.plan["mounts"])]
-        wanted = [(path, "folder" if os.path.isdir(path) else "file") for path in self.visible]
+        covered = [*self.hidden, *self.visible, *self.shared, *(mount["target"] for mount in self.plan["mounts"])]
+        wanted = [(path, "folder" if os.path.isdir(path) else "file") for path in (*self.visible, *self.shared)]
         wanted += [(mount["target"], _kind(mount)) for mount in self.plan["mounts"]]
         for path, kind in (*wanted, (cwd, "folder")):
             self.step = f"create {path}"
@@ -139,15 +140,20 @@ class RootFilesystem:
                 os.close(self.paths.locate(path, kind, may_cover=True))
 
     def _hide_and_show(self) -> None:
-        """Hide the hidden folders, and show the visible ones again; of one inside another, the inner one counts."""
-        for path in sorted(self.hidden | self.visible, key=len):
-            if path not in self.hidden:
+        """Hide the hidden folders, and show the visible and the shared ones; of one inside another, the inner one counts."""
+        for path in sorted(self.hidden | self.visible | self.shared, key=len):
+            if path in self.shared:
+                self.step = f"share {path}"
+                target = self.paths.locate(path, "folder")
+                namespaces.attach_mount(bind_tree(path), target)
+                os.close(target)
+            elif path not in self.hidden:
                 self.step = f"show {path}"
                 target = self.paths.locate(path, "folder" if os.path.isdir(path) else "file")
                 if not os.path.isdir(path) or not self.host.overlay(path, target):
                     self.host.show_read_only(path)
                 os.close(target)
-            elif (place := self.paths.find(path)) is not None:
+            elif path[1:] not in _OWN and (place := self.paths.find(path)) is not None:
                 self.step = f"hide {path}"
                 mask = namespaces.filesystem("tmpfs", {"size": "1m", "mode": "0755"}, NOSUID | NODEV)
                 namespaces.attach_mount(mask, place)

@@ -89,6 +89,10 @@ class MemoryCgroups:
             with contextlib.suppress(OSError):
                 each.rmdir()
 
+    def remove_run(self, pod_uid: str, container: str, attempt: int) -> None:
+        """Remove the group of a run that has ended, if it had one."""
+        self.remove(self.base / pod_uid / f"{container}-{attempt}")
+
     def remove_pod(self, pod_uid: str) -> None:
         """Remove all groups of a pod, wherever they are in the hierarchy. Groups with processes are left."""
         for base in self._bases():

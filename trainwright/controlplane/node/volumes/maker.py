@@ -30,6 +30,7 @@ class MadeVolume:
     """A volume on this machine. `size_limit` is in bytes; `medium` is that of an emptyDir."""
 
     path: Path
+    """Without symbolic links in what the operator has chosen."""
     read_only: bool = False
     medium: str = ""
     size_limit: int | None = None
@@ -92,7 +93,7 @@ class VolumeMaker:
         if "ephemeral" in volume:
             return self._claim(pod, ephemeral_claim(self.cluster, pod, volume), group, read_only=False)
         if "hostPath" in volume:
-            return MadeVolume(host_path(volume["hostPath"]))
+            return MadeVolume(host_path(volume["hostPath"]).resolve())
         if any(name in volume for name in PROJECTED):
             return self._project(pod, volume, target, group)
         if "emptyDir" in volume or volume.keys() <= {"name"}:
@@ -107,7 +108,7 @@ class VolumeMaker:
         ):  # once per pod: its containers may then change modes
             give_claim(claim, self.claims, group)
             self._given.add(mounted)
-        return MadeVolume(path, read_only=read_only)
+        return MadeVolume(path.resolve(), read_only=read_only)
 
     def _empty(self, pod: Obj, name: str, source: Obj, target: Path, group: int | None) -> MadeVolume:
         medium = source.get("medium") or ""
