@@ -11,7 +11,7 @@ from pathlib import Path
 
 from trainwright.api import names
 from trainwright.api.errors import NotFound
-from trainwright.api.kinds import JOBSET, POD
+from trainwright.api.kinds import JOBSET, POD, SERVICE
 from trainwright.api.objects import Obj, labels_of, namespace_of, uid_of
 from trainwright.cluster.protocol import Cluster
 from trainwright.cluster.reflector import Reflector
@@ -81,12 +81,14 @@ class NodeAgent:
         self.sessions = NodeSessions(self._services)
         selector = f"spec.nodeName={NODE_NAME}"
         self._reflector = Reflector(cluster, POD, handler=self._pod_changed, field_selector=selector, stop=self._stop)
+        self._service_reflector = Reflector(cluster, SERVICE, handler=self._service_changed, stop=self._stop)
 
     def start(self) -> None:
         """Register the node, clean up after deleted pods, and start watching pods."""
         self._events.start()
         register(self._cluster, self._pods_folder, self._services.isolation)
         self._remove_orphaned_pods()
+        self._service_reflector.start()
         self._reflector.start()
 
     def stop(self, seconds: float = 30.0) -> None:
@@ -121,6 +123,9 @@ class NodeAgent:
             worker.start()
         else:
             worker.update(pod)
+
+    def _service_changed(self, event: str, service: Obj) -> None:
+        self._network.set_service(service, exists=event != "DELETED")
 
     def _forget(self, pod: Obj, worker: PodWorker | None) -> None:
         self._workers.pop(uid_of(pod), None)

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+import orjson
+
 from trainwright.controlplane.apiserver.storage.journal_schema import bring_up_to_date, last_revision
 from trainwright.controlplane.apiserver.wire.api_errors import StorageFailed
 
@@ -46,20 +48,29 @@ class Change:
 class Journal:
     """Opens or creates the file `path` (`:memory:` for a temporary one). Not thread-safe.
 
-    Raises UnknownSchema, sqlite3.Error.
+    Raises UnknownSchema, sqlite3.Error, also for a file that a power failure or a bad disk has damaged: nothing is done with half
+    of a cluster's objects.
     """
 
     def __init__(self, path: Path | str, durability: Durability = "normal"):
         self._db = _open(str(path), durability)
         try:
+            _check(self._db)
             self.revision = self._next_revision(bring_up_to_date(self._db))
         except BaseException:
             self._db.close()
             raise
 
     def objects(self) -> Iterator[tuple[str, str, str, int, bytes]]:
-        """All objects: resource, namespace, name, revision and JSON."""
-        yield from self._db.execute("SELECT resource, namespace, name, revision, data FROM current")
+        """All objects: resource, namespace, name, revision and JSON. Raises sqlite3.DatabaseError for a damaged one."""
+        for resource, namespace, name, revision, data in self._db.execute(
+            "SELECT resource, namespace, name, revision, data FROM current"
+        ):
+            try:
+                orjson.loads(data)  # SQLite does not notice that a page of a large value is torn
+            except ValueError as error:
+                raise sqlite3.DatabaseError(f"{resource} {namespace}/{name} is damaged") from error
+            yield resource, namespace, name, revision, data
 
     def sizes(self) -> dict[str, int]:
         """The number of objects of each resource."""
@@ -98,6 +109,12 @@ class Journal:
         revision = before + RESTART_GAP if was_there else before
         self._db.execute("INSERT OR REPLACE INTO meta (key, value) VALUES ('revision', ?)", (revision,))
         return revision
+
+
+def _check(db: sqlite3.Connection) -> None:
+    (found,) = db.execute("PRAGMA quick_check(1)").fetchone()
+    if found != "ok":
+        raise sqlite3.DatabaseError(f"the file is damaged: {found}")
 
 
 def _open(path: str, durability: Durability) -> sqlite3.Connection:

@@ -5,6 +5,9 @@ Source: `GeneratePodHostNameAndDomain` and `GetNodenameForKernel` of Kubernetes.
 
 from __future__ import annotations
 
+import socket
+from collections.abc import Callable
+
 from trainwright.api.objects import Obj, name_of, namespace_of
 
 CLUSTER_DOMAIN = "cluster.local"
@@ -12,12 +15,15 @@ _LONGEST = 63
 _LONGEST_OF_KERNEL = 64
 
 
-def host_name(pod: Obj) -> str:
+def host_name(pod: Obj, machine: Callable[[], str] = socket.gethostname) -> str:
     """Return what `hostname` prints in the pod. Raises ValueError for a name that the kernel does not take.
 
-    That is `hostnameOverride`, else `hostname` or the pod's name, with its domain if `setHostnameAsFQDN` says so.
+    That is `hostnameOverride`, else `hostname` or the pod's name, with its domain if `setHostnameAsFQDN` says so; on the host's
+    network it is that of the `machine`.
     """
     spec = pod["spec"]
+    if spec.get("hostNetwork"):
+        return machine()
     short, domain = short_host_name(pod), pod_domain(pod)
     if not (spec.get("setHostnameAsFQDN") and domain):
         return short

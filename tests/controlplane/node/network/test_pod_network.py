@@ -1,0 +1,86 @@
+"""The hosts files of a node's pods follow the pods and Services that there are."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from trainwright.controlplane.node.network.pod_network import HOSTS_FILE, PodNetwork
+from trainwright.controlplane.node.network.service_names import service_names
+
+linux = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has all of 127.0.0.0/8")
+
+
+def pod(name: str, app: str = "", namespace: str = "team") -> dict[str, Any]:
+    labels = {"app": app} if app else {}
+    return {"metadata": {"name": name, "namespace": namespace, "uid": f"uid-{name}", "labels": labels}, "spec": {}}
+
+
+def service(name: str = "db", namespace: str = "team", **spec: Any) -> dict[str, Any]:
+    return {"metadata": {"name": name, "namespace": namespace, "uid": f"uid-{name}"}, "spec": spec}
+
+
+@pytest.mark.parametrize(
+    ("asked", "addresses"),
+    [
+        (service(selector={"app": "db"}), ["127.1.0.1", "127.1.0.3"]),
+        (service(selector={"app": "db"}, clusterIP="None"), ["127.1.0.1", "127.1.0.3"]),
+        (service(selector={"app": "db", "role": "main"}), []),
+        (service(selector={"app": "db"}, namespace="other"), ["127.1.0.4"]),
+        (service(selector={}), []),
+        (service(), []),
+        (service(selector={"app": "db"}, type="ExternalName", externalName="example.com"), []),
+    ],
+)
+def test_a_service_has_the_addresses_of_the_pods_that_it_selects(asked: dict[str, Any], addresses: list[str]) -> None:
+    pods = [pod("a", "db"), pod("b", "web"), pod("c", "db"), pod("d", "db", "other")]
+    known = [(each, f"127.1.0.{index}") for index, each in enumerate(pods, start=1)]
+    namespace = asked["metadata"]["namespace"]
+    assert service_names([asked], known) == [(namespace, "db", address) for address in addresses]
+
+
+@pytest.fixture
+def network(tmp_path: Path) -> Iterator[PodNetwork]:
+    yield PodNetwork(tmp_path, tmp_path / "pods", lambda: None)
+
+
+@linux
+def test_pods_learn_of_services_and_their_pods_and_forget_them(network: PodNetwork, tmp_path: Path) -> None:
+    client, server = pod("client"), pod("server", "db")
+    hosts = tmp_path / "pods/uid-client" / HOSTS_FILE
+    network.add(client)
+    assert "db" not in hosts.read_text()
+    network.set_service(service(selector={"app": "db"}), exists=True)
+    assert "db" not in hosts.read_text()
+    network.add(server)
+    line = f"{network.address_of(server)}\tdb.team.svc.cluster.local\tdb.team.svc\tdb.team\tdb\n"
+    assert line in hosts.read_text()
+    network.remove(server)
+    assert "db" not in hosts.read_text()
+    network.add(server)
+    network.set_service(service(selector={"app": "db"}), exists=False)
+    assert "db" not in hosts.read_text()
+
+
+@linux
+def test_an_unchanged_file_is_not_written_again(network: PodNetwork, tmp_path: Path) -> None:
+    network.add(pod("client"))
+    hosts = tmp_path / "pods/uid-client" / HOSTS_FILE
+    hosts.write_text("changed in place")
+    network.set_service(service(selector={"app": "none"}), exists=True)
+    assert hosts.read_text() == "changed in place"
+
+
+@linux
+def test_the_folder_of_a_pod_that_is_being_removed_is_not_made_again(network: PodNetwork, tmp_path: Path) -> None:
+    network.add(pod("client"))
+    folder = tmp_path / "pods/uid-client"
+    (folder / HOSTS_FILE).unlink()
+    folder.rmdir()
+    network.set_service(service(selector={"app": "db"}), exists=True)
+    network.add(pod("server", "db"))
+    assert not folder.exists()

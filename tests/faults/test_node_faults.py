@@ -1,0 +1,288 @@
+"""Kills of supervisors and control planes, a reboot, a full disk and a jumping clock: nothing runs twice, and nothing is left."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from waiting import eventually
+
+from trainwright.api.kinds import POD
+from trainwright.api.objects import uid_of
+from trainwright.cluster import connect
+from trainwright.cluster.protocol import Cluster
+from trainwright.controlplane.gates import FeatureGates
+from trainwright.controlplane.home import Home
+from trainwright.controlplane.lifecycle import start, stop
+from trainwright.controlplane.plane import ControlPlane
+
+pytestmark = pytest.mark.medium
+linux = pytest.mark.skipif(sys.platform != "linux", reason="finds processes in /proc")
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[Home]:
+    home = Home(tmp_path / "home")
+    yield home
+    stop(home)
+
+
+def pod(script: str, restart: str = "Never") -> dict[str, Any]:
+    """A pod whose processes carry a variable by which they are found."""
+    env = [{"name": "MARK", "valueFrom": {"fieldRef": {"fieldPath": "metadata.uid"}}}]
+    container = {"name": "main", "image": "example.com/program:1", "command": ["bash", "-c", script], "env": env}
+    spec = {"restartPolicy": restart, "terminationGracePeriodSeconds": 1, "containers": [container]}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "default"}, "spec": spec}
+
+
+def counting(count: Path, then: str = "sleep 600") -> str:
+    """A script that leaves a line each time it runs, and starts a process that leaves its group."""
+    return f"echo run >> {count}; setsid sleep 600 & {then}"
+
+
+def runs(count: Path) -> int:
+    return len(count.read_text().splitlines()) if count.exists() else 0
+
+
+def main_status(cluster: Cluster) -> dict[str, Any]:
+    (status,) = (cluster.get(POD, "p", "default").get("status") or {}).get("containerStatuses") or [{}]
+    return dict(status)
+
+
+def is_running(cluster: Cluster) -> bool:
+    return "running" in main_status(cluster).get("state", {})
+
+
+def phase(cluster: Cluster) -> str:
+    return str((cluster.get(POD, "p", "default").get("status") or {}).get("phase"))
+
+
+def processes_of(uid: str) -> list[int]:
+    return _processes(lambda entry: f"MARK={uid}\0".encode() in (entry / "environ").read_bytes())
+
+
+def supervisors_of(uid: str) -> list[int]:
+    return _processes(lambda entry: uid.encode() in (entry / "cmdline").read_bytes() and b"shim" in (entry / "cmdline").read_bytes())
+
+
+def _processes(is_wanted: Callable[[Path], bool]) -> list[int]:
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            if is_wanted(entry):
+                found.append(int(entry.name))
+        except OSError:  # it has ended
+            continue
+    return found
+
+
+def kill(pids: list[int]) -> None:
+    assert pids
+    for pid in pids:
+        os.kill(pid, signal.SIGKILL)
+
+
+@linux
+@pytest.mark.parametrize("restart", ["Never", "OnFailure"])
+def test_a_killed_supervisor_takes_its_container_with_it(home: Home, tmp_path: Path, restart: str) -> None:
+    start(home)
+    cluster, count = connect(home.kubeconfig), tmp_path / "count"
+    uid = uid_of(cluster.create(pod(counting(count), restart)))
+    eventually(lambda: is_running(cluster) and runs(count) == 1)
+    first = processes_of(uid)
+    kill(supervisors_of(uid))
+    if restart == "Never":
+        eventually(lambda: phase(cluster) == "Failed", what="the pod fails")
+        ended = main_status(cluster)["state"]["terminated"]
+        assert processes_of(uid) == []
+    else:
+        eventually(lambda: main_status(cluster).get("restartCount") == 1 and is_running(cluster), what="a restart")
+        ended = main_status(cluster)["lastState"]["terminated"]
+        assert not set(first) & set(processes_of(uid))
+        eventually(lambda: runs(count) == 2)
+    assert (ended["exitCode"], ended["reason"]) == (137, "ContainerStatusUnknown")
+    assert "supervisor was killed" in ended["message"]
+    assert runs(count) == (1 if restart == "Never" else 2)
+
+
+@linux
+@pytest.mark.parametrize("supervisors_first", [True, False])
+def test_supervisor_and_control_plane_killed_together(home: Home, tmp_path: Path, supervisors_first: bool) -> None:
+    running, _ = start(home)
+    cluster, count = connect(home.kubeconfig), tmp_path / "count"
+    uid = uid_of(cluster.create(pod(counting(count))))
+    eventually(lambda: is_running(cluster) and runs(count) == 1)
+    victims = [supervisors_of(uid), [running.pid]]
+    for pids in victims if supervisors_first else reversed(victims):
+        kill(pids)
+    eventually(lambda: not home.is_locked())
+    start(home)
+    cluster = connect(home.kubeconfig)
+    eventually(lambda: phase(cluster) == "Failed", what="the pod fails")
+    eventually(lambda: not processes_of(uid), what="nothing stays running")
+    assert main_status(cluster)["state"]["terminated"]["reason"] == "ContainerStatusUnknown"
+    assert runs(count) == 1
+
+
+@linux
+def test_after_a_reboot_pods_fail_with_the_reason_and_no_stranger_is_touched(home: Home, tmp_path: Path) -> None:
+    running, _ = start(home)
+    cluster, count = connect(home.kubeconfig), tmp_path / "count"
+    uid = uid_of(cluster.create(pod(counting(count))))
+    eventually(lambda: is_running(cluster) and runs(count) == 1)
+    kill([running.pid, *supervisors_of(uid)])
+    for pid in processes_of(uid):  # without isolation they outlive their supervisor, but no reboot
+        os.kill(pid, signal.SIGKILL)
+    eventually(lambda: not home.is_locked() and not processes_of(uid))
+    stranger = subprocess.Popen(["sleep", "600"], start_new_session=True)
+    try:
+        state = home.node / "pods" / uid / "containers/main/0/state.json"
+        state.write_text(json.dumps({**json.loads(state.read_text()), "boot": "another", "pid": stranger.pid}))
+        start(home)
+        cluster = connect(home.kubeconfig)
+        eventually(lambda: phase(cluster) == "Failed", what="the pod fails")
+        ended = main_status(cluster)["state"]["terminated"]
+        assert (ended["exitCode"], ended["reason"]) == (137, "ContainerStatusUnknown")
+        assert "the machine was restarted" in ended["message"]
+        cluster.delete(POD, "p", "default")
+        eventually(lambda: not cluster.list(POD, "default").items)
+        assert stranger.poll() is None
+        assert runs(count) == 1
+    finally:
+        stranger.kill()
+        stranger.wait()
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
+    """Sets the clock of this process, in seconds from the right time. Supervisors are processes of their own, with the right one."""
+    offset, right = [0.0], time.time
+    monkeypatch.setattr(time, "time", lambda: right() + offset[0])
+
+    def jump(seconds: float) -> None:
+        offset[0] = seconds
+
+    return jump
+
+
+@pytest.mark.parametrize("jump", [-3600.0, 3600.0])
+def test_a_clock_that_jumps_neither_delays_a_restart_nor_repeats_one(
+    tmp_path: Path, clock: Callable[[float], None], jump: float
+) -> None:
+    plane, count = ControlPlane(Home(tmp_path / "home"), gates=FeatureGates()), tmp_path / "count"
+    plane.start()
+    try:
+        plane.cluster.create(pod(f"echo run >> {count}; [ $(wc -l < {count}) -gt 2 ] && exec sleep 600; exit 1", "OnFailure"))
+        eventually(lambda: main_status(plane.cluster).get("restartCount") == 1, what="the first restart, without a back-off")
+        eventually(lambda: "waiting" in main_status(plane.cluster)["state"], what="the back-off of the second")
+        clock(jump)
+        eventually(lambda: is_running(plane.cluster), 15, "the second restart")  # in time: the back-off is 10 s
+        assert main_status(plane.cluster)["restartCount"] == 2
+        clock(0)
+        plane.cluster.delete(POD, "p", "default")
+        eventually(lambda: not plane.cluster.list(POD, "default").items, 15, "the deletion")
+        assert runs(count) == 3
+    finally:
+        plane.stop(1)
+
+
+ON_A_SMALL_DISK = """
+import subprocess, sys
+subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", sys.argv[1]], check=True)
+print("mounted", flush=True)
+from pathlib import Path
+from trainwright.controlplane.gates import FeatureGates
+from trainwright.controlplane.home import Home
+from trainwright.controlplane.plane import ControlPlane
+plane = ControlPlane(Home(Path(sys.argv[1]) / "home"), gates=FeatureGates())
+plane.start()
+print(plane._home.kubeconfig.read_text().replace("\\n", "\\0"), flush=True)
+for line in sys.stdin:
+    filler = Path(sys.argv[1]) / "filler"
+    if line == "fill\\n":
+        with open(filler, "wb", 0) as file:
+            try:
+                while file.write(bytes(4096)):
+                    pass
+            except OSError:
+                print("full", flush=True)
+    else:
+        filler.unlink()
+        print("free", flush=True)
+plane.stop(1)
+"""
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[tuple[Cluster, Callable[[str], None]]]:
+    """A cluster whose home is on a disk of 16 MB, and a function to `fill` it and to `free` it again."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    command = ["unshare", "--map-root-user", "--mount", sys.executable, "-c", ON_A_SMALL_DISK, str(disk)]
+    try:
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    except FileNotFoundError:
+        pytest.skip("needs the program unshare of util-linux, to mount a small disk")
+    assert process.stdin is not None
+    assert process.stdout is not None
+    try:
+        if process.stdout.readline() != "mounted\n":
+            pytest.skip("the kernel lets this user mount no small disk: user namespaces are forbidden")
+        kubeconfig = tmp_path / "kubeconfig"
+        kubeconfig.write_text(process.stdout.readline().replace("\0", "\n"))
+
+        def ask(what: str) -> None:
+            process.stdin.write(f"{what}\n")  # type: ignore[union-attr]  # checked above
+            process.stdin.flush()  # type: ignore[union-attr]
+            assert process.stdout.readline().strip() in ("full", "free")  # type: ignore[union-attr]
+
+        yield connect(kubeconfig), ask
+    finally:
+        process.stdin.close()
+        watchdog = threading.Timer(30, process.kill)
+        watchdog.start()
+        process.wait()
+        watchdog.cancel()
+
+
+@linux
+def test_an_end_while_the_disk_is_full_is_not_lost(
+    small_disk: tuple[Cluster, Callable[[str], None]], tmp_path: Path
+) -> None:
+    cluster, ask = small_disk
+    count, go = tmp_path / "count", tmp_path / "go"
+    uid = uid_of(cluster.create(pod(f"echo run >> {count}; while [ ! -e {go} ]; do sleep 0.05; done; exit 3")))
+    eventually(lambda: is_running(cluster) and runs(count) == 1)
+    ask("fill")
+    go.touch()
+    eventually(lambda: not processes_of(uid), what="the process ends")
+    ask("free")
+    eventually(lambda: phase(cluster) == "Failed", what="the pod fails")
+    assert main_status(cluster)["state"]["terminated"]["exitCode"] == 3
+    assert runs(count) == 1
+
+
+@linux
+def test_a_pod_that_finds_the_disk_full_starts_when_there_is_space(
+    small_disk: tuple[Cluster, Callable[[str], None]], tmp_path: Path
+) -> None:
+    cluster, ask = small_disk
+    count, go = tmp_path / "count", tmp_path / "go"
+    script = f"echo run >> {count}; [ $(wc -l < {count}) -gt 1 ] && exit 0; while [ ! -e {go} ]; do sleep 0.05; done; exit 1"
+    uid = uid_of(cluster.create(pod(script, "OnFailure")))
+    eventually(lambda: is_running(cluster) and runs(count) == 1)
+    ask("fill")
+    go.touch()
+    eventually(lambda: not processes_of(uid), what="the process ends")
+    ask("free")
+    eventually(lambda: phase(cluster) == "Succeeded", what="the pod is restarted, and succeeds")
+    assert runs(count) == 2
