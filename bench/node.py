@@ -96,17 +96,13 @@ def idle_pods(cluster: KubernetesCluster, plane: int) -> tuple[float, float]:
     for name in names:
         cluster.create(pod(name, ["sleep", "3600"]))
     wait_until_ended(cluster, names, ("Running",))
-    supervisors = [pid for pid in _processes() if "shim.py" in _command_line(pid) or _parent(pid) in _spawners()]
+    supervisors = [pid for pid in _processes() if "shim.py" in _command_line(pid)]
     watched = [plane, *supervisors]
     time.sleep(2)  # their starts are over
     began, used = time.monotonic(), sum(map(_seconds_used, watched))
     time.sleep(IDLE_SECONDS)
     share = (sum(map(_seconds_used, watched)) - used) / (time.monotonic() - began) * 100
     return share, statistics.median(map(_proportional_megabytes, supervisors))
-
-
-def _spawners() -> set[int]:
-    return {pid for pid in _processes() if "spawner.py" in _command_line(pid)}
 
 
 def _processes() -> list[int]:
@@ -122,13 +118,6 @@ def _command_line(pid: int) -> str:
 
 def _fields(pid: int) -> list[str]:
     return Path(f"/proc/{pid}/stat").read_text("utf-8").rpartition(")")[2].split()
-
-
-def _parent(pid: int) -> int:
-    try:
-        return int(_fields(pid)[1])
-    except (FileNotFoundError, ProcessLookupError):
-        return 0
 
 
 def _seconds_used(pid: int) -> float:
@@ -147,18 +136,24 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--starts", type=int, default=STARTS, help="pods whose start is measured")
     arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory() as scratch:
-        with control_plane(Path(scratch), "on") as (isolated, plane), control_plane(Path(scratch), "off") as (plain, _):
-            bare, on, off = [], [], []
-            for index in range(arguments.starts + 1):  # the first ones warm up
-                bare.append(bare_start())
-                on.append(pod_start(isolated, f"start-{index}"))
-                off.append(pod_start(plain, f"start-{index}"))
-            seconds = many_pods(isolated)
-            share, megabytes = idle_pods(isolated, plane)
+    with (
+        tempfile.TemporaryDirectory() as scratch,
+        control_plane(Path(scratch), "on") as (isolated, plane),
+        control_plane(Path(scratch), "off") as (plain, _),
+    ):
+        bare, on, off = [], [], []
+        for index in range(arguments.starts + 1):  # the first ones warm up
+            bare.append(bare_start())
+            on.append(pod_start(isolated, f"start-{index}"))
+            off.append(pod_start(plain, f"start-{index}"))
+        seconds = many_pods(isolated)
+        share, megabytes = idle_pods(isolated, plane)
     base, with_isolation, without = (statistics.median(each[1:]) for each in (bare, on, off))
     figures = {
-        "start": (with_isolation - base, f"ms over the bare start ({with_isolation:.0f} : {base:.0f} = {with_isolation / base:.1f})"),
+        "start": (
+            with_isolation - base,
+            f"ms over the bare start ({with_isolation:.0f} : {base:.0f} = {with_isolation / base:.1f})",
+        ),
         "many": (seconds, f"s for {MANY} pods of `true`"),
         "idle": (share, f"% of a core for {IDLE} idle pods"),
         "supervisor": (megabytes, "MB for a supervisor (its share of memory, median)"),

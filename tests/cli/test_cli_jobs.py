@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import yaml
+from patient_programs import WAIT
 from waiting import eventually
 
 from trainwright.api.kinds import CLUSTER_TRAINING_RUNTIME, POD, TRAINJOB
@@ -96,7 +97,7 @@ def test_submit_checks_all_documents_before_it_creates_one(plane: ControlPlane, 
 
 
 def test_cancel_suspends_and_says_so_the_second_time(plane: ControlPlane, run: Run, write: Any, trainjob: Any) -> None:
-    run("submit", "-f", write(trainjob("long", "sleep 1000")))
+    run("submit", "-f", write(trainjob("long", WAIT)))
     job = plane.cluster.get(TRAINJOB, "long", "default")
     eventually(lambda: pods_of(plane.cluster, job))
     assert run("cancel", "long").stdout == "TrainJob long suspended\n"

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from patient_programs import WAIT
 from waiting import eventually
 
 from trainwright.api.errors import AlreadyExists, Forbidden, ServiceUnavailable
@@ -94,8 +95,8 @@ def test_codes(error: Exception, code: int) -> None:
         ("echo out; sleep 1; echo put", {}, (), 0, ""),
         ("echo out; exit 7", {}, (), 10, "exited 7"),
         ("true", {"suspend": True}, ("--queue-timeout", "0.1"), 20, "was Suspended for more than 0.1 s; last seen: "),
-        ("sleep 600", {}, ("--run-timeout", "0.1"), 22, "was Running for more than 0.1 s; last seen: "),
-        ("sleep 600", {}, ("--timeout", "0.1", "--stopping", "delete"), 23, "it is deleted"),
+        (WAIT, {}, ("--run-timeout", "0.1"), 22, "was Running for more than 0.1 s; last seen: "),
+        (WAIT, {}, ("--timeout", "0.1", "--stopping", "delete"), 23, "it is deleted"),
     ],
 )
 def test_submitting_and_waiting_in_one(
@@ -137,7 +138,7 @@ def test_the_end_as_a_document(plane: ControlPlane, run: Run, write: Any, once: 
 def test_ctrl_c_ends_the_wait_and_not_the_job_and_a_deleted_job_is_told(
     plane: ControlPlane, run: Run, write: Any, trainjob: Any
 ) -> None:
-    run("submit", "-f", write(trainjob("going", "sleep 600")))
+    run("submit", "-f", write(trainjob("going", WAIT)))
     threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT)).start()
     result = run("wait", "going")
     assert result.exit_code == 130

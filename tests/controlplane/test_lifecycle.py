@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from container_processes import has_ended, host_pid
 from rounds import IS_LONG
 from typer.testing import CliRunner
 from waiting import eventually
@@ -24,6 +25,7 @@ from waiting import eventually
 from trainwright.api import names
 from trainwright.api.conditions import is_true
 from trainwright.api.kinds import POD, TRAINJOB
+from trainwright.api.objects import uid_of
 from trainwright.cli import app
 from trainwright.cluster import connect
 from trainwright.controlplane.home import Home, Running
@@ -274,13 +276,8 @@ def pod_of(home: Home, tmp_path: Path, script: str = "") -> int:
     pid = tmp_path / "pid"
     submit(home, f"{script} echo $BASHPID > {pid}.new; mv {pid}.new {pid}; while true; do sleep 0.2; done")
     eventually(pid.exists)
-    return int(pid.read_text())
-
-
-def has_ended(pid: int) -> bool:
-    """Whether a process is gone, or is a zombie that nobody has waited for."""
-    state = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True, check=False).stdout
-    return state.strip()[:1] in ("", "Z")
+    (pod,) = connect(home.kubeconfig).list(POD, "default").items
+    return host_pid(int(pid.read_text()), uid_of(pod))
 
 
 def test_down_ends_a_stopped_control_plane_with_its_pods(home: Home, tmp_path: Path) -> None:

@@ -84,7 +84,8 @@ def test_two_jobs_get_different_rendezvous_ports(plane: ControlPlane) -> None:
 
 def test_a_node_that_fails_fails_the_run_with_pod_code_and_log(plane: ControlPlane) -> None:
     script = (
-        "if [ $PET_NODE_RANK = 1 ]; then for i in $(seq 30); do echo line $i; done; echo boom ünïcode >&2; exit 7; fi; sleep 1000"
+        "if [ $PET_NODE_RANK = 1 ]; then for i in $(seq 30); do echo line $i; done; echo boom ünïcode >&2; exit 7; fi; "
+        "trap 'exit 143' TERM; sleep 1000 & wait"
     )
     job = plane.cluster.create(trainjob(script, nodes=2, runtimeRef={"name": never_restarting(plane)}))
     with pytest.raises(TrainJobFailed) as failed:

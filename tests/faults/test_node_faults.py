@@ -71,7 +71,9 @@ def processes_of(uid: str) -> list[int]:
 
 
 def supervisors_of(uid: str) -> list[int]:
-    return _processes(lambda entry: uid.encode() in (entry / "cmdline").read_bytes() and b"shim" in (entry / "cmdline").read_bytes())
+    return _processes(
+        lambda entry: uid.encode() in (entry / "cmdline").read_bytes() and b"shim" in (entry / "cmdline").read_bytes()
+    )
 
 
 def _processes(is_wanted: Callable[[Path], bool]) -> list[int]:
@@ -255,9 +257,7 @@ def small_disk(tmp_path: Path) -> Iterator[tuple[Cluster, Callable[[str], None]]
 
 
 @linux
-def test_an_end_while_the_disk_is_full_is_not_lost(
-    small_disk: tuple[Cluster, Callable[[str], None]], tmp_path: Path
-) -> None:
+def test_an_end_while_the_disk_is_full_is_not_lost(small_disk: tuple[Cluster, Callable[[str], None]], tmp_path: Path) -> None:
     cluster, ask = small_disk
     count, go = tmp_path / "count", tmp_path / "go"
     uid = uid_of(cluster.create(pod(f"echo run >> {count}; while [ ! -e {go} ]; do sleep 0.05; done; exit 3")))

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
+from patient_programs import WAIT
 from rbac_evaluator import Rbac
 from waiting import eventually
 
@@ -95,8 +96,8 @@ def test_the_table_is_what_is_asked(
         with pytest.raises(RuntimeNotFound):
             submit_or_adopt(cluster, request("true", runtime="none", runtime_kind=kind), Identity("o", "r", "s"), SPACE)
     failing = submitted("failing", "echo hello; exit 3")
-    sleeping = submitted("sleeping", "echo hello; sleep 1000")
-    submitted("sleeping", "echo hello; sleep 1000")
+    sleeping = submitted("sleeping", f"echo hello; {WAIT}")
+    submitted("sleeping", f"echo hello; {WAIT}")
 
     eventually(lambda: any(pod_failure(pod) for pod in pods(cluster, recorder, failing)))
     recorder.during("report")
@@ -111,7 +112,7 @@ def test_the_table_is_what_is_asked(
     recorder.during("cancel")
     assert cancel_owned_job(cluster, sleeping, CancelPolicy.suspend, timeout_seconds=30).endswith("is set to false")
     recorder.during("resume")
-    assert submitted("sleeping", "echo hello; sleep 1000")["spec"]["suspend"] is False
+    assert submitted("sleeping", f"echo hello; {WAIT}")["spec"]["suspend"] is False
     recorder.during("cancel")
     assert cancel_owned_job(cluster, sleeping, CancelPolicy.delete, timeout_seconds=30) == "it is deleted"
 
@@ -137,7 +138,7 @@ def test_the_table_is_what_is_asked(
     submit_or_adopt(cluster, with_code, Identity("o", "r", "code"), SPACE)
 
     recorder.during("")
-    waited = submitted("waited", "sleep 1000")
+    waited = submitted("waited", WAIT)
     recorder.during("wait")
     ender = threading.Timer(0.5, lambda: connect(kubeconfig).delete(TRAINJOB, name_of(waited), SPACE))
     ender.start()

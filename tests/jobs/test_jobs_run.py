@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from patient_programs import WAIT, wait_until
 from waiting import eventually
 
 from trainwright.api.kinds import CLUSTER_TRAINING_RUNTIME, JOBSET, POD, TRAINJOB
@@ -75,7 +76,7 @@ def test_a_sigterm_suspends_and_the_same_step_again_resumes(
 ) -> None:
     kubeconfig = str(shared_plane._home.kubeconfig)
     started, go = tmp_path / "started", tmp_path / "go"
-    script = f"touch {started}; while [ ! -e {go} ]; do sleep 0.05; done"
+    script = f"touch {started}; {wait_until(go)}"
     command = [sys.executable, "-c", PROGRAM, kubeconfig, script]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     eventually(started.exists)
@@ -95,7 +96,7 @@ def test_a_sigterm_suspends_and_the_same_step_again_resumes(
 
 
 def test_a_deadline_suspends(plane: ControlPlane) -> None:
-    request = TrainRequest(runtime="torch-distributed", command=["sleep", "1000"])
+    request = TrainRequest(runtime="torch-distributed", command=["bash", "-c", WAIT])
     with pytest.raises(TrainJobDeadline, match="for more than") as raised:
         run_to_end(plane.cluster, request, STEP, "default", deadlines=Deadlines(run=0.2, start=30))
     assert raised.value.what == "run"
@@ -107,7 +108,7 @@ def test_an_error_of_the_caller_suspends_too(plane: ControlPlane) -> None:
     def boom(_progress: object) -> None:
         raise RuntimeError("boom")
 
-    request = TrainRequest(runtime="torch-distributed", command=["sleep", "1000"])
+    request = TrainRequest(runtime="torch-distributed", command=["bash", "-c", WAIT])
     with pytest.raises(RuntimeError, match="boom"):
         run_to_end(plane.cluster, request, STEP, "default", on_event=boom)
     assert plane.cluster.list(TRAINJOB).items[0]["spec"]["suspend"] is True
@@ -131,7 +132,7 @@ def test_in_another_thread_signals_stay_as_they_are(plane: ControlPlane) -> None
 
 
 def test_a_superseded_job_is_not_resumed_and_the_step_gets_the_next_generation(plane: ControlPlane) -> None:
-    request = TrainRequest(runtime="torch-distributed", command=["sleep", "600"])
+    request = TrainRequest(runtime="torch-distributed", command=["bash", "-c", WAIT])
     first = submit_or_adopt(plane.cluster, request, STEP, "default").trainjob
     assert suspend_job(plane.cluster, first, superseded=True)
     assert suspend_job(plane.cluster, first, superseded=True)  # again changes nothing
@@ -145,7 +146,7 @@ def test_a_superseded_job_is_not_resumed_and_the_step_gets_the_next_generation(p
 
 @pytest.mark.parametrize(("how", "words"), [("suspend", "is suspended"), ("delete", "is deleted")])
 def test_a_job_is_left_as_it_was_asked_for(plane: ControlPlane, how: str, words: str) -> None:
-    request = TrainRequest(runtime="torch-distributed", command=["sleep", "600"])
+    request = TrainRequest(runtime="torch-distributed", command=["bash", "-c", WAIT])
     job = submit_or_adopt(plane.cluster, request, STEP, "default").trainjob
     assert words in cancel_owned_job(plane.cluster, job, CancelPolicy(how))
     if how == "delete":
@@ -193,7 +194,7 @@ def test_a_report_shows_the_run_that_failed_also_when_the_container_has_begun_an
     job["template"]["spec"]["template"]["spec"]["restartPolicy"] = "OnFailure"
     plane.cluster.create({**runtime, "metadata": {"name": "crashing", "labels": runtime["metadata"]["labels"]}})
     marker = tmp_path / "tried"
-    script = f"[ -e {marker} ] && exec sleep 1000; touch {marker}; echo Rendezvous timeout; exit 3"
+    script = f"if [ -e {marker} ]; then {WAIT}; fi; touch {marker}; echo Rendezvous timeout; exit 3"
     request = TrainRequest(runtime="crashing", command=["bash", "-c", script])
     submitted = submit_or_adopt(plane.cluster, request, STEP, "default").trainjob
     eventually(lambda: [pod for pod in pods_of(plane.cluster, submitted) if has_begun_anew(pod) and pod_failure(pod) is not None])

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from jobset_only import JobSetOnly, jobset_only, running_plane, runtime_once  # noqa: F401  a fixture
+from patient_programs import WAIT, wait_until
 from typer.testing import CliRunner
 from waiting import eventually
 
@@ -66,7 +67,7 @@ def training(code: int = 0, **fields: Any) -> TrainRequest:
 
 def sleeping(flag: Path) -> TrainRequest:
     """Trains until the flag is there."""
-    return TrainRequest(runtime="once", command=["bash", "-c", f"while [ ! -e {flag} ]; do sleep 0.05; done; echo done"])
+    return TrainRequest(runtime="once", command=["bash", "-c", f"{wait_until(flag)}; echo done"])
 
 
 @pytest.fixture
@@ -202,7 +203,7 @@ def test_the_table_of_rights_is_what_is_asked(
     eventually(lambda: any((pod.get("status") or {}).get("phase") == "Running" for pod in pods_of(cluster, job)))
     (tmp_path / "never").touch()
     assert "done" in [line.text for line in follow_logs(cluster, job)]
-    request = TrainRequest(runtime="deepspeed-distributed", command=["sleep", "600"], num_nodes=2)
+    request = TrainRequest(runtime="deepspeed-distributed", command=["bash", "-c", WAIT], num_nodes=2)
     for how in (CancelPolicy.suspend, CancelPolicy.delete):
         made_of_mpi = submit_or_adopt(cluster, request, step("rights-mpi"), "default").trainjob
         cancel_owned_job(cluster, made_of_mpi, how, timeout_seconds=30)

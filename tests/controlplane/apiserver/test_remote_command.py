@@ -22,10 +22,12 @@ from typing import Any
 
 import pytest
 import urllib3
+from container_processes import has_ended, host_pid
 from entered_cluster import Entered
 from waiting import eventually
 
 from trainwright.api.kinds import POD
+from trainwright.api.objects import uid_of
 from trainwright.controlplane.apiserver.streaming import remote_command, websocket
 
 pytestmark = [
@@ -45,13 +47,6 @@ def pod(entered: Any) -> Any:
     }
     entered.run("p", SLEEPING, container=container, volumes=[{"name": "data", "emptyDir": {}}])
     return entered
-
-
-def running(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
 
 
 @pytest.mark.parametrize(
@@ -156,15 +151,20 @@ def test_attach_says_that_there_is_no_input(pod: Any) -> None:
     assert b"container main has no standard input" in pod.kubectl("attach", "-i", "p", given=b"x", fails=1).stderr
 
 
-def started_pid(kubectl: subprocess.Popen[bytes]) -> int:
+def started_pid(kubectl: subprocess.Popen[bytes], entered: Any, pod: str = "p") -> int:
+    """The process whose id a command has printed."""
     assert kubectl.stdout
-    return int(kubectl.stdout.readline())
+    return host_pid(int(kubectl.stdout.readline()), uid_in(entered, pod))
+
+
+def uid_in(entered: Any, pod: str = "p") -> str:
+    return uid_of(entered.plane.cluster.get(POD, pod, "default"))
 
 
 @pytest.mark.parametrize("script", ["exec sleep 1000", "trap '' TERM HUP; sleep 1000 & wait", "(sleep 1000) & sleep 1000"])
 def test_a_command_ends_with_its_client(pod: Any, script: str) -> None:
     with pod.started("exec", "p", "--", "bash", "-c", f"echo $$; {script}") as kubectl:
-        group = started_pid(kubectl)
+        group = started_pid(kubectl, pod)
     eventually(lambda: not group_of(group), 10)
 
 
@@ -184,10 +184,10 @@ def group_of(number: int) -> list[int]:
 def test_a_command_ends_with_its_container(entered: Any) -> None:
     entered.run("short", "sleep 1000")
     with entered.started("exec", "short", "--", "bash", "-c", "echo $$; trap '' TERM; while :; do sleep 1; done") as kubectl:
-        pid = started_pid(kubectl)
+        pid = started_pid(kubectl, entered, "short")
         entered.plane.cluster.delete(POD, "short", "default", grace_period_seconds=0)
         assert kubectl.wait(20) == 137
-    assert not running(pid)
+    assert has_ended(pid)
 
 
 def test_what_slipped_away_ends_when_the_container_is_restarted(entered: Any, tmp_path: Path) -> None:
@@ -195,23 +195,23 @@ def test_what_slipped_away_ends_when_the_container_is_restarted(entered: Any, tm
     entered.run("again", script, restartPolicy="Always")
     daemon = f"setsid bash -c 'echo $$ > {tmp_path}/pid; exec sleep 1000' </dev/null >/dev/null 2>&1 &"
     entered.kubectl("exec", "again", "--", "bash", "-c", f"{daemon} until [ -s {tmp_path}/pid ]; do sleep 0.1; done")
-    pid = int((tmp_path / "pid").read_text())
-    assert running(pid)
+    pid = host_pid(int((tmp_path / "pid").read_text()), uid_in(entered, "again"))
+    assert not has_ended(pid)
     (tmp_path / "go").touch()
-    eventually(lambda: not running(pid), 20)
+    eventually(lambda: has_ended(pid), 20)
 
 
 def test_a_client_that_has_gone_is_noticed_while_its_input_waits(pod: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(remote_command, "_STILL_THERE_SECONDS", 0.1)
     with pod.started("exec", "-i", "p", "--", "bash", "-c", "echo $$; exec sleep 1000", stdin=subprocess.PIPE) as kubectl:
-        pid = started_pid(kubectl)
+        pid = started_pid(kubectl, pod)
         filling = threading.Thread(target=fill, args=(kubectl.stdin,))
         filling.start()
         os.set_blocking(kubectl.stdin.fileno(), True)
         eventually(lambda: not writable(kubectl.stdin.fileno()), 20)
         kubectl.kill()
         filling.join(20)
-        eventually(lambda: not running(pid), 20)
+        eventually(lambda: has_ended(pid), 20)
         kubectl.stdin = None
 
 
@@ -263,16 +263,15 @@ def test_how_a_command_ended_is_a_status(pod: Any) -> None:
     assert (status["reason"], status["details"]) == ("NonZeroExitCode", {"causes": [{"reason": "ExitCode", "message": "1"}]})
 
 
-def test_a_client_that_does_not_read_holds_the_command_back(pod: Any) -> None:
-    script = "for i in $(seq 600); do head -c 65536 /dev/zero; echo $i > $TMPDIR/sent; done"
+def test_a_client_that_does_not_read_holds_the_command_back(pod: Any, tmp_path: Path) -> None:
+    script = f"for i in $(seq 600); do head -c 65536 /dev/zero; echo $i > {tmp_path}/sent; done"
     with Raw(
         pod, f"{EXEC}?command=bash&command=-c&command={script.replace(' ', '%20')}&stdout=1", ["v5.channel.k8s.io"]
     ) as socket:
-        folder = pod.plane._agent._pods_folder / pod.plane.cluster.get(POD, "p", "default")["metadata"]["uid"] / "tmp"
         seen: list[str] = []
 
         def stands_still() -> bool:
-            seen.append((folder / "sent").read_text().strip() if (folder / "sent").exists() else "")
+            seen.append((tmp_path / "sent").read_text().strip() if (tmp_path / "sent").exists() else "")
             return len(seen) > 25 and seen[-1] != "" and len(set(seen[-25:])) == 1
 
         eventually(stands_still, 20)
@@ -288,8 +287,8 @@ def test_a_client_that_does_not_read_for_long_is_cut_off(pod: Any, monkeypatch: 
     path = f"{EXEC}?command=bash&command=-c&command=echo%20$$;exec%20yes&stdout=1"
     with Raw(pod, path, ["v5.channel.k8s.io"]) as socket:
         assert socket.recv() == b"\1"
-        pid = int(socket.recv()[1:].split()[0])
-        eventually(lambda: not running(pid), 20)
+        pid = host_pid(int(socket.recv()[1:].split()[0]), uid_in(pod))
+        eventually(lambda: has_ended(pid), 20)
 
 
 def test_what_a_command_says_is_not_logged(pod: Any, caplog: pytest.LogCaptureFixture) -> None:
@@ -305,10 +304,10 @@ def test_sessions_end_with_the_server(tmp_path: Path, plane: Any) -> None:
     cluster = Entered(plane, plane._home)
     cluster.run("p", "sleep 1000")
     with cluster.started("exec", "p", "--", "bash", "-c", "echo $$; sleep 1000") as kubectl:
-        pid = started_pid(kubectl)
+        pid = started_pid(kubectl, cluster)
         plane._serving.stop()
         assert kubectl.wait(20) != 0
-    eventually(lambda: not running(pid), 10)
+    eventually(lambda: has_ended(pid), 10)
 
 
 HANDSHAKE = {

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -42,3 +44,21 @@ def child_command(
         yield ChildCommand(inside.argv, {"PATH": os.environ.get("PATH", os.defpath)}, (inside.env_fd,))
     finally:
         os.close(inside.env_fd)
+
+
+def signal_child(pid: int, number: signal.Signals) -> None:
+    """Send a signal to the process group of a child command, which may outlive its leader.
+
+    In an isolated container the command has a group of its own, to which the child passes on all signals but SIGKILL.
+    """
+    groups = [*(_children(pid) if number == signal.SIGKILL else ()), pid]
+    for group in groups:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(group, number)
+
+
+def _children(pid: int) -> list[int]:
+    try:
+        return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_bytes().split()]
+    except OSError:  # it has ended, or this is not Linux
+        return []

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import signal
 import subprocess
 
-from trainwright.controlplane.node.child_command import child_command
+from trainwright.controlplane.node.child_command import child_command, signal_child
 from trainwright.controlplane.node.container import ContainerRun
 from trainwright.controlplane.node.container_context import ContainerContext
 from trainwright.controlplane.node.handlers import CommandResult
@@ -34,8 +33,7 @@ def run_command(argv: list[str], context: ContainerContext, run: ContainerRun, t
     try:
         output, _ = process.communicate(timeout=timeout)
     except subprocess.TimeoutExpired:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
+        signal_child(process.pid, signal.SIGKILL)
         with contextlib.suppress(subprocess.TimeoutExpired):  # a process that left the group holds its output open
             process.communicate(timeout=_DRAIN_SECONDS)
         return CommandResult(None, b"")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -44,8 +43,8 @@ def test_a_service_has_the_addresses_of_the_pods_that_it_selects(asked: dict[str
 
 
 @pytest.fixture
-def network(tmp_path: Path) -> Iterator[PodNetwork]:
-    yield PodNetwork(tmp_path, tmp_path / "pods", lambda: None)
+def network(tmp_path: Path) -> PodNetwork:
+    return PodNetwork(tmp_path, tmp_path / "pods", lambda: None)
 
 
 @linux

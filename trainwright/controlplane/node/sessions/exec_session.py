@@ -6,7 +6,6 @@ Output and input have backpressure in both directions.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import os
 import signal
@@ -15,7 +14,7 @@ from collections.abc import Awaitable, Callable
 from typing import IO
 
 from trainwright.controlplane.apiserver.streaming.sessions import STDERR, STDOUT, CommandRequest
-from trainwright.controlplane.node.child_command import ChildCommand, child_command
+from trainwright.controlplane.node.child_command import ChildCommand, child_command, signal_child
 from trainwright.controlplane.node.container import ContainerRun
 from trainwright.controlplane.node.container_context import ContainerContext
 from trainwright.controlplane.node.sessions.terminal import Terminal
@@ -184,6 +183,4 @@ class ExecSession:
             await asyncio.sleep(_POLL_SECONDS)
 
     def _signal(self, number: signal.Signals) -> None:
-        """Signal the whole process group, which may outlive its leader."""
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._process.pid, number)
+        signal_child(self._process.pid, number)
