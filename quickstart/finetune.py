@@ -10,7 +10,7 @@ import json
 import os
 import shutil
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +36,7 @@ from trainwright.workspace.layout import run_name
 ORCHESTRATORS: dict[str, Orchestrator] = {"kfp": kfp_run.KFP, "airflow": airflow_run.AIRFLOW}
 MIN_FREE_BYTES = 512 * 1024 * 1024
 INTERRUPTED = 130
-OTHER_SETTINGS = json.dumps({"method": "lora", "epochs": 1, "save_steps": 50, "logging_steps": 5})
+OTHER_SETTINGS = json.dumps({"method": "lora", "epochs": 1, "save_steps": 50, "logging_steps": 1})
 
 
 @dataclass(frozen=True)
@@ -126,6 +126,7 @@ def _open_run_folder(options: Options) -> RunFolder:
     )
     check_name(options.name)
     check_request(request)
+    request = replace(request, settings=_with_device(request.settings))
     try:
         options.runs.mkdir(mode=0o700, parents=True, exist_ok=True)
         free = shutil.disk_usage(options.runs).free
@@ -137,10 +138,16 @@ def _open_run_folder(options: Options) -> RunFolder:
 
 
 def _default_settings(options: Options) -> str:
-    """Settings tuned for the bundled model and dataset, or generic ones for others (on the CPU if there is no GPU)."""
+    """Settings tuned for the bundled model and dataset, or generic ones for others."""
     if not options.model and not options.dataset:
         return QUICKSTART_SETTINGS
-    return json.dumps(json.loads(OTHER_SETTINGS) | {"cpu": shutil.which("nvidia-smi") is None})
+    return OTHER_SETTINGS
+
+
+def _with_device(settings: str) -> str:
+    """Checked settings, and that they are for the CPU if there is no GPU, unless they say so themselves."""
+    chosen = json.loads(settings)
+    return settings if "cpu" in chosen else json.dumps({"cpu": shutil.which("nvidia-smi") is None} | chosen)
 
 
 def _as_uri(text: str) -> str:

@@ -29,6 +29,7 @@ WAITING, ENDED = ("running", "deferred"), ("success", "failed")
 def runtime_of(folder: Path) -> dict[str, Any]:
     """A training program that ends once a file named after its job appears, well unless there is one called `JOB.fails`."""
     script = (
+        "trap 'exit 143' TERM; "
         f'while [ ! -e {folder}/"$TRAINJOB_NAME" ] && [ ! -e {folder}/all ]; do sleep 0.1; done; '
         f'[ -e {folder}/"$TRAINJOB_NAME.fails" ] && echo "it was told to fail" && exit 3; true'
     )

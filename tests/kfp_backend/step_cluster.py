@@ -27,6 +27,7 @@ TRAINING, INITIALIZING = "waits", "initializes-and-waits"
 # Says in a file that it runs, and waits for another that lets it go on.
 PROGRAM = """
 set -eu
+trap 'exit 143' TERM
 touch "$0/$TRAINJOB_NAME.$1"
 until [ -e "$0/$TRAINJOB_NAME.$1.go" ] || [ -e "$0/$TRAINJOB_NAME.$1.fail" ]; do sleep 0.05; done
 if [ -e "$0/$TRAINJOB_NAME.$1.fail" ]; then exit 1; fi

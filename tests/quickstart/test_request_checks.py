@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import shutil
 import subprocess
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from trainwright.quickstart import finetune as finetune_module
-from trainwright.quickstart.finetune import Options, finetune
+from trainwright.quickstart.finetune import Options, _with_device, finetune
 
 ROOT = Path(__file__).parents[2]
 
@@ -143,3 +144,18 @@ def test_no_shell_sees_the_variables(tmp_path: Path, variable: str, value: str) 
     subprocess.run(command, cwd=ROOT, capture_output=True, check=True, timeout=60)
     assert not canary.exists()
     assert (tmp_path / "told").read_text() == text
+
+
+@pytest.mark.parametrize(
+    ("given", "has_gpu", "expected"),
+    [
+        ('{"steps": 1}', False, {"steps": 1, "cpu": True}),
+        ('{"steps": 1}', True, {"steps": 1, "cpu": False}),
+        ('{"cpu": false}', False, {"cpu": False}),
+    ],
+)
+def test_settings_of_the_user_run_on_what_there_is(
+    monkeypatch: pytest.MonkeyPatch, given: str, has_gpu: bool, expected: dict[str, Any]
+) -> None:
+    monkeypatch.setattr(shutil, "which", lambda program: "/usr/bin/nvidia-smi" if has_gpu else None)
+    assert json.loads(_with_device(given)) == expected

@@ -30,7 +30,7 @@ from trainwright.controlplane.node.lifecycle.events import PodEvent
 from trainwright.controlplane.node.lifecycle.pod_status import TERMINAL, pod_status
 from trainwright.controlplane.node.volumes.errors import VolumeError
 
-IDLE_SECONDS = 2.0
+IDLE_SECONDS = 5.0
 """Between looks at a pod of which nothing is heard: a supervisor that was killed says nothing."""
 STARTING_SECONDS = 0.05
 STARTING_PATIENCE_SECONDS = 1.0

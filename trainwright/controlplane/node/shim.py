@@ -26,8 +26,7 @@ from trainwright.controlplane.node.limits.oom_kills import oom_kills
 from trainwright.controlplane.node.supervisor.process_start import DEFAULT_UMASK, StartError, start_process
 
 TERMINATION_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-STREAMS = (b"stderr", b"stdout")
-"""In the order in which they are read if both have something: output that is buffered by the program is the later one."""
+STREAMS = (b"stdout", b"stderr")
 READ_BYTES = 64 * 1024
 LINE_BYTES = 16 * 1024
 """Longer lines are split, like in container runtimes."""
@@ -94,7 +93,7 @@ def watch_memory(spec: dict):  # type: ignore[type-arg,no-untyped-def]
 def identity(spec: dict, pid: int) -> dict:  # type: ignore[type-arg]
     """Return what a command needs to join the container: see exec_child.py."""
     plan = spec["isolation"]
-    names = ("uid", "gid", "groups", "capabilities", "no_new_privs", "map_all_ids")
+    names = ("uid", "gid", "groups", "capabilities", "no_new_privs", "map_all_ids", "processes")
     process = {"pid": pid, "started": start_time(pid), "cwd": spec["cwd"], "umask": spec.get("umask", DEFAULT_UMASK)}
     return {**process, "cgroup": spec.get("cgroup") or [], **{name: plan[name] for name in names}}
 
@@ -159,16 +158,14 @@ class Output:
             self.running.release()
 
     def run(self) -> None:
-        poll = select.poll()
-        for source in (*self.streams, self.ended):
-            poll.register(source, select.POLLIN)
+        sources = Sources((*self.streams, self.ended))
         last = False
         while True:
             waits = last or any(self.partial.values())
-            ready = [source for source, _ in poll.poll(0 if last else PARTIAL_SECONDS * 1000 if waits else None)]
+            ready = sources.ready(0 if last else PARTIAL_SECONDS if waits else None)
             if self.ended in ready:
                 last = True
-                poll.unregister(self.ended)
+                sources.remove(self.ended)
                 ready.remove(self.ended)
             elif last and not ready:
                 return
@@ -177,7 +174,7 @@ class Output:
                 if data:
                     self.take(source, data)
                 else:
-                    poll.unregister(source)
+                    sources.remove(source)
             for source, flush_at in self.flush_at.items():
                 if last or time.monotonic() >= flush_at:
                     self.flush_partial(source)
@@ -203,6 +200,21 @@ class Output:
         seconds, nanoseconds = divmod(time.time_ns(), 1_000_000_000)
         stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds)) + f".{nanoseconds:09}Z "
         return stamp.encode() + stream + b" " + tag + b" "
+
+
+class Sources:
+    """Files that are waited for. On Linux they come in the order in which they got something to read: lines of both streams too."""
+
+    def __init__(self, files: tuple):  # type: ignore[type-arg]
+        self.is_linux = sys.platform == "linux"
+        self.poll = select.epoll() if self.is_linux else select.poll()
+        for file in files:
+            self.poll.register(file, select.POLLIN)
+        self.remove = self.poll.unregister
+
+    def ready(self, seconds: float | None) -> list:  # type: ignore[type-arg]
+        """Wait for at most so many seconds (None: without limit), and return the files that can be read."""
+        return [file for file, _ in self.poll.poll(seconds if self.is_linux or seconds is None else seconds * 1000)]
 
 
 class Segments:

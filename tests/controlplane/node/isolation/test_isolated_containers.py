@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from supervised_runs import PATH, Runs
 
+from trainwright.controlplane.node.isolation import plan
 from trainwright.controlplane.node.isolation.mounts import ContainerMount
 from trainwright.controlplane.node.isolation.visible import python_folders
 
@@ -168,3 +169,14 @@ def test_the_interpreter_of_the_node_runs_in_a_container(runs: Runs) -> None:
 
 def _is_readable_by_all(folder: Path) -> bool:
     return all(parent.stat().st_mode & 0o005 == 0o005 for parent in (folder, *folder.parents))
+
+
+def test_a_container_may_have_so_many_processes_and_no_more(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plan, "PROCESS_LIMIT", 20)
+    run = runs.start("bash", "-c", "ulimit -u; for i in $(seq 40); do sleep 100 & done; jobs -r | wc -l")
+    if runs.is_root:  # the kernel does not count root's
+        assert run.output().split() == ["20", "40"]
+    else:
+        assert "fork: retry: Resource temporarily unavailable" in run.output()
+        assert run.ended()["code"] != 0
+    assert runs.start("bash", "-c", "sleep 100 & jobs -r | wc -l").output() == "1\n"

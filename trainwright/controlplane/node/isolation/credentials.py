@@ -6,6 +6,7 @@ Standard library only, because a container's supervisor loads this file. The sam
 from __future__ import annotations
 
 import os
+import resource
 import select
 import signal
 
@@ -37,7 +38,13 @@ def map_all_ids(pid: int) -> None:
 
 
 def take_identity(identity: dict) -> None:  # type: ignore[type-arg]
-    """Become the user of a container: `uid`, `gid`, `groups`, `capabilities` (numbers), `no_new_privs`, and lose all else."""
+    """Become the user of a container: `uid`, `gid`, `groups`, `capabilities` (numbers), `no_new_privs`, and lose all else.
+
+    `processes` is how many processes and threads the container may have: they are counted by its user namespace. The kernel does
+    not count those of the machine's root.
+    """
+    most = min(identity["processes"], *(limit for limit in resource.getrlimit(resource.RLIMIT_NPROC) if limit >= 0))
+    resource.setrlimit(resource.RLIMIT_NPROC, (most, most))
     kept = set(identity["capabilities"])
     if identity["map_all_ids"] and _may_set_groups():
         os.setgroups(identity["groups"])

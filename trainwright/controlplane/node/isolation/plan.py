@@ -19,6 +19,9 @@ from trainwright.controlplane.node.isolation.mounts import ContainerMount
 CONTAINER_UMASK = 0o022
 """What a container runtime gives; for the spec's `umask`."""
 
+PROCESS_LIMIT = 16_384
+"""Processes and threads of a container: half of what a machine has at least, so that a runaway one leaves room for the others."""
+
 UNSHARED_FOLDERS = ("/home", "/root", "/tmp", "/var/tmp", "/run", "/mnt", "/media", "/boot")  # noqa: S108
 """Folders of the host that no container sees, apart from its visible folders."""
 
@@ -78,6 +81,7 @@ def isolation_plan(
         "gid": identity.gid,
         "groups": list(identity.groups),
         "capabilities": sorted(kept_capabilities(context.get("capabilities") or {})),
+        "processes": PROCESS_LIMIT,
         "no_new_privs": context.get("allowPrivilegeEscalation") is False,
         "read_only_root": bool(context.get("readOnlyRootFilesystem")),
         "hidden": sorted(str(path) for path in hidden),
