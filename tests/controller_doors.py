@@ -26,6 +26,7 @@ from waiting import eventually
 from trainwright.api.errors import NotFound
 from trainwright.api.kinds import JOBSET
 from trainwright.cluster.permissions import _PATH, Permission, permission_for
+from trainwright.controlplane.controller_names import ControllerName
 from trainwright.controlplane.gates import FeatureGates
 from trainwright.controlplane.home import Home
 from trainwright.controlplane.plane import ControlPlane
@@ -87,7 +88,8 @@ class Running:
 @pytest.fixture
 def others_plane(tmp_path: Path) -> Iterator[ControlPlane]:
     """A cluster with JobSet and Job controllers and a node, where nobody works on TrainJobs."""
-    plane = ControlPlane(Home(tmp_path / "home"), gates=FeatureGates(), trainjobs=False)
+    controllers = (ControllerName.jobset, ControllerName.job)
+    plane = ControlPlane(Home(tmp_path / "home"), gates=FeatureGates(), controllers=controllers)
     plane.start()
     yield plane
     plane.stop(2)

@@ -14,6 +14,7 @@ import pytest
 import yaml
 from faulty_api import FaultyApi
 
+from trainwright.controlplane.controller_names import ControllerName
 from trainwright.controlplane.gates import FeatureGates
 from trainwright.controlplane.home import Home
 from trainwright.controlplane.plane import ControlPlane
@@ -45,7 +46,8 @@ def jobset_only(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JobSetOnly
 
 @contextmanager
 def running_plane(folder: Path, *, trainjobs: bool = False) -> Iterator[ControlPlane]:
-    plane = ControlPlane(Home(folder / "home"), gates=FeatureGates(TrainJobStatus=False), trainjobs=trainjobs)
+    controllers = [name for name in ControllerName if trainjobs or name != ControllerName.trainjob]
+    plane = ControlPlane(Home(folder / "home"), gates=FeatureGates(TrainJobStatus=False), controllers=controllers)
     plane.start()
     try:
         yield plane

@@ -254,7 +254,7 @@ def isolated_environment(folder: Path) -> Iterator[None]:
             ("trainwright.cluster.kubernetes_cluster.KubernetesCluster._exchange", Unauthorized("scripted: nobody is accepted")),
             ("trainwright.controlplane.lifecycle.start", OSError("scripted: no processes are started")),
             ("trainwright.pipeline_runs.source.run_program", BadPipeline("scripted: no processes are started")),
-            ("trainwright.cli.controlplane._run_in_foreground", lambda _: 0),
+            ("trainwright.cli.controlplane._replace_process", typer.Exit(0)),
             ("trainwright.controlplane.standalone.process.run", lambda *_: 0),
             ("trainwright.cli.controller.signal.signal", lambda *_: None),
             ("trainwright.cli.controller.logging.basicConfig", lambda **_: None),

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
+import os
 import sys
+from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 
@@ -14,6 +15,14 @@ from trainwright.api.terminal_text import printable
 from trainwright.cli.connection import home_folder
 from trainwright.cli.errors import fail
 from trainwright.cli.output import ViewFormat, print_lines, print_object
+from trainwright.cluster.protocol import Cluster
+from trainwright.controlplane.controller_names import (
+    ALL_CONTROLLERS,
+    ControllerName,
+    InvalidControllers,
+    format_controllers,
+    parse_controllers,
+)
 
 
 class Durability(StrEnum):
@@ -46,6 +55,15 @@ def up(
     node: Annotated[
         bool, typer.Option("--node/--no-node", help="Run a node and a scheduler; without them pods stay Pending.")
     ] = True,
+    controllers: Annotated[
+        str | None,
+        typer.Option(
+            help=f"Run only these controllers: names separated by commas, of {', '.join(ALL_CONTROLLERS)}.", metavar="NAMES"
+        ),
+    ] = None,
+    no_controllers: Annotated[
+        bool, typer.Option("--no-controllers", help="Run an API server and a node, for controllers that others run.")
+    ] = False,
     feature_gates: Annotated[
         str, typer.Option(help="A=true,B=false with the names of Kubeflow Trainer; TrainJobStatus is on by default.")
     ] = "",
@@ -56,37 +74,53 @@ def up(
         Path | None, typer.Option(help="Start with the state of a backup; the current state is kept.", metavar="FILE")
     ] = None,
     queues: Annotated[Path | None, typer.Option(help="YAML file of queues, in which suspended TrainJobs wait.")] = None,
-    foreground: Annotated[bool, typer.Option("--foreground", help="Run in the foreground until Ctrl-C.")] = False,
+    foreground: Annotated[bool, typer.Option("--foreground", help="Run in the foreground until Ctrl-C or SIGTERM.")] = False,
 ) -> None:
     """Start the embedded control plane; the last line of output is the path of its kubeconfig."""
     from trainwright.controlplane.backup import BackupFailed
     from trainwright.controlplane.backup import restore as restore_backup
-    from trainwright.controlplane.controllers.local_queue.settings import QueueError, parse_queues
-    from trainwright.controlplane.gates import GateError, parse_gates
+    from trainwright.controlplane.controllers.local_queue.settings import QueueError
+    from trainwright.controlplane.gates import GateError
     from trainwright.controlplane.home import Home, HomeLocked
-    from trainwright.controlplane.lifecycle import StartFailed, command_line, start
+    from trainwright.controlplane.lifecycle import StartFailed, check_options, command_line, start
 
     chosen = Home.chosen(home)
     try:
-        parse_gates(feature_gates)
+        names = _chosen_controllers(controllers, no_controllers)
+        check_options(feature_gates, queues, names)
         if restore is not None:
             restore_backup(chosen, restore)
+        options: dict[str, Any] = {
+            "port": port,
+            "node": node,
+            "feature_gates": feature_gates,
+            "durability": durability.value,
+            "queues": queues,
+            "controllers": names,
+        }
         if foreground:
-            if queues is not None:
-                parse_queues(queues.read_text("utf-8"))
-            command = command_line(
-                chosen, port=port, node=node, feature_gates=feature_gates, durability=durability.value, queues=queues
-            )
-            raise typer.Exit(_run_in_foreground(command))
-        running, fresh = start(
-            chosen, port=port, node=node, feature_gates=feature_gates, durability=durability.value, queues=queues
-        )
-    except (StartFailed, GateError, QueueError, BackupFailed, HomeLocked) as error:
+            _replace_process(command_line(chosen, **options))
+        running, fresh = start(chosen, **options)
+    except (StartFailed, GateError, QueueError, InvalidControllers, BackupFailed, HomeLocked) as error:
         fail(str(error))
     except OSError as error:
         fail(f"{error.filename or chosen.path}: {error.strerror or error}")
     print(f"{'started' if fresh else 'already running'}: {running.url}", file=sys.stderr)
     print_lines(chosen.kubeconfig)
+
+
+def _chosen_controllers(names: str | None, no_controllers: bool) -> tuple[ControllerName, ...] | None:
+    """Return the controllers that the options name, or None if there are no such options. Raises InvalidControllers."""
+    if no_controllers:
+        if names is not None:
+            raise InvalidControllers("--controllers and --no-controllers exclude each other")
+        return ()
+    return None if names is None else parse_controllers(names)
+
+
+def _replace_process(command: list[str]) -> NoReturn:
+    """Become the control plane: a service manager, or a terminal, that started this process signals and waits for that one."""
+    os.execv(command[0], command)  # noqa: S606  (an argument list, no shell)
 
 
 def down(home: HomeOption = None) -> None:
@@ -120,7 +154,11 @@ def backup(
 
 
 def status(home: HomeOption = None, output: Annotated[ViewFormat, typer.Option("-o", "--output")] = ViewFormat.table) -> None:
-    """Show whether the control plane is running, its address, and its number of objects. Exit code 1 if it is not running."""
+    """Show whether the control plane is running, its address, controllers, isolation of pods, and number of objects.
+
+    Exit code 1 if it is not running.
+    """
+    from trainwright.cluster import connect
     from trainwright.controlplane.home import Home
 
     chosen = Home.chosen(home)
@@ -128,28 +166,52 @@ def status(home: HomeOption = None, output: Annotated[ViewFormat, typer.Option("
     state: dict[str, Any] = {"home": printable(chosen.path), "running": running is not None}
     if running is not None:
         state |= {"url": running.url, "pid": running.pid, "since": running.started, "kubeconfig": str(chosen.kubeconfig)}
-        state["objects"] = _counts(chosen.kubeconfig)
+        state["controllers"] = list(running.controllers)
+        cluster = connect(chosen.kubeconfig)
+        if running.node and (isolation := _isolation(cluster)) is not None:
+            state["isolation"] = isolation
+        state["objects"] = _counts(cluster)
     if output is ViewFormat.table:
-        for name, value in state.items():
-            shown = ", ".join(f"{count} {kind}" for kind, count in value.items()) if isinstance(value, dict) else value
-            print_lines(f"{name:<11} {shown}")
+        for name, value in _rows(state):
+            print_lines(f"{name:<11} {value}")
     else:
         print_object(state, output)
     if running is None:
         raise typer.Exit(1)
 
 
-def _counts(kubeconfig: Path) -> dict[str, int]:
-    from trainwright.api.kinds import JOBSET, POD, TRAINJOB
-    from trainwright.cluster import connect
+def _isolation(cluster: Cluster) -> dict[str, str] | None:
+    """Return how the node isolates pods, and why if not by namespaces of the kernel; None if the node does not say."""
+    from trainwright.api.conditions import condition
+    from trainwright.api.errors import NotFound
+    from trainwright.api.kinds import NODE
+    from trainwright.controlplane.node.registration import ISOLATION_CONDITION, NODE_NAME
 
-    cluster = connect(kubeconfig)
+    try:
+        found = condition(cluster.get(NODE, NODE_NAME), ISOLATION_CONDITION)
+    except NotFound:
+        return None
+    if found is None:
+        return None
+    message = {"message": found["message"]} if found.get("message") else {}
+    return {"status": found["status"], "reason": found["reason"], **message}
+
+
+def _counts(cluster: Cluster) -> dict[str, int]:
+    from trainwright.api.kinds import JOBSET, POD, TRAINJOB
+
     return {kind.plural: len(cluster.list(kind).items) for kind in (TRAINJOB, JOBSET, POD)}
 
 
-def _run_in_foreground(command: list[str]) -> int:
-    process = subprocess.Popen(command)
-    try:
-        return process.wait()
-    except KeyboardInterrupt:
-        return process.wait()  # the child received the signal, too, and shuts down
+def _rows(state: dict[str, Any]) -> Iterator[tuple[str, object]]:
+    """The state as lines for people. Controllers are left out if all run."""
+    for name, value in state.items():
+        if name == "objects":
+            yield name, ", ".join(f"{count} {kind}" for kind, count in value.items())
+        elif name == "isolation":
+            is_isolated = value["status"] == "True"
+            yield name, "kernel namespaces" if is_isolated else f"paths are rewritten: {value.get('message', value['reason'])}"
+        elif name != "controllers":
+            yield name, value
+        elif tuple(value) != ALL_CONTROLLERS:
+            yield name, format_controllers(value)

@@ -66,7 +66,7 @@ def print_table(columns: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> No
         console = Console(markup=False, emoji=False, highlight=False, width=_NO_LIMIT, soft_wrap=True)
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in columns:
-        table.add_column(column, no_wrap=True)
+        table.add_column(one_line(column), no_wrap=True)
     for row in rows:
         table.add_row(*map(one_line, row))
     console.print(table)

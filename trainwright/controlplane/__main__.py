@@ -13,12 +13,14 @@ from pathlib import Path
 
 from trainwright.controlplane.apiserver.http.serve import PortInUse
 from trainwright.controlplane.apiserver.storage.journal_schema import UnknownSchema
+from trainwright.controlplane.controller_names import ALL_CONTROLLERS, parse_controllers
 from trainwright.controlplane.cycles import tune_gc
 from trainwright.controlplane.gates import parse_gates
 from trainwright.controlplane.heap import tune_heap
 from trainwright.controlplane.home import Home, HomeLocked
 from trainwright.controlplane.log_file import log_handler
 from trainwright.controlplane.plane import ControlPlane
+from trainwright.controlplane.sd_notify import ServiceManager
 
 _LOOK_SECONDS = 0.5
 """Python runs signal handlers in the main thread only: it has to run now and then, for signals that another thread receives, as after
@@ -30,6 +32,7 @@ def main() -> int:
     """Run until SIGTERM or SIGINT. Exit codes: 3 port in use, 4 home locked by another control plane, 5 database not readable."""
     arguments = _arguments()
     tune_heap()
+    service_manager = ServiceManager.take_from(os.environ)
     home = Home.chosen(arguments.home)
     home.make()
     level = logging.DEBUG if os.environ.get("TRAINWRIGHT_DEBUG") else logging.INFO
@@ -53,19 +56,22 @@ def main() -> int:
             node=not arguments.no_node,
             durability=arguments.durability,
             queues=queues,
+            controllers=arguments.controllers,
         )
     except (UnknownSchema, sqlite3.Error) as error:
         os.close(lock)
         print(f"{home.database}: {error}", file=sys.stderr)
         return DATABASE_UNREADABLE
     try:
-        plane.start(arguments.port)
+        running = plane.start(arguments.port)
+        service_manager.notify("READY=1", f"STATUS=Serving {running.url}")
         tune_gc()
         while not stop.wait(_LOOK_SECONDS):
             continue
     except PortInUse as error:
         taken = error
     finally:
+        service_manager.notify("STOPPING=1")
         plane.stop()
         os.close(lock)
     if taken is not None:
@@ -79,6 +85,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--home")
     parser.add_argument("--port", type=int)
     parser.add_argument("--no-node", action="store_true")
+    chosen = parser.add_mutually_exclusive_group()
+    chosen.add_argument("--controllers", type=parse_controllers, default=ALL_CONTROLLERS)
+    chosen.add_argument("--no-controllers", dest="controllers", action="store_const", const=())
     parser.add_argument("--feature-gates", default="")
     parser.add_argument("--queues", type=Path)
     parser.add_argument("--durability", choices=("normal", "full"), default="normal")

@@ -12,6 +12,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from trainwright.controlplane.controller_names import ALL_CONTROLLERS
+
 DEFAULT = "~/.trainwright"
 VARIABLE = "TRAINWRIGHT_HOME"
 _LOOK_SECONDS = 0.02
@@ -23,12 +25,17 @@ class HomeLocked(Exception):
 
 @dataclass(frozen=True)
 class Running:
-    """The control plane running in a home."""
+    """The control plane running in a home. `controllers` are those that may be left out and are not."""
 
     pid: int
     port: int
     url: str
     started: str
+    node: bool = True
+    controllers: tuple[str, ...] = ALL_CONTROLLERS
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "controllers", tuple(self.controllers))  # a list in JSON
 
 
 @dataclass(frozen=True)

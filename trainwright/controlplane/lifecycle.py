@@ -9,6 +9,7 @@ import sys
 import time
 from pathlib import Path
 
+from trainwright.controlplane.controller_names import ControllerName, InvalidControllers, format_controllers
 from trainwright.controlplane.controllers.local_queue.settings import CONFIG_MAP_NAME, parse_queues
 from trainwright.controlplane.gates import parse_gates
 from trainwright.controlplane.home import Home, Running
@@ -18,7 +19,7 @@ from trainwright.controlplane.processes import MODULE, POD_GRACE_SECONDS, end_co
 START_SECONDS = 45.0
 """Together with the time to end what did not get ready less than the minute that callers of `trainwright up` wait."""
 POLL_SECONDS = 0.02
-_TERMINATE_SECONDS = 7.0
+TERMINATE_SECONDS = 7.0
 """From SIGTERM to SIGKILL; longer than POD_GRACE_SECONDS, which a control plane gives its pods."""
 _KILL_SECONDS, _PODS_SECONDS = 1.5, 1.0
 """For the end of what was killed."""
@@ -36,30 +37,24 @@ def start(
     feature_gates: str = "",
     durability: str = "normal",
     queues: Path | None = None,
+    controllers: tuple[ControllerName, ...] | None = None,
     seconds: float = START_SECONDS,
 ) -> tuple[Running, bool]:
     """Start a control plane in the home unless one is running; returns it and whether it was started.
 
     The process has its own session, so that Ctrl-C in the terminal does not reach it. One that is not ready after `seconds`
-    is ended.
-    Raises StartFailed, OSError for a home that is not writable or a file that is not readable, GateError, QueueError.
+    is ended. `controllers` None starts all, and accepts those of one that is running.
+    Raises StartFailed, OSError for a home that is not writable or a file that is not readable, GateError, QueueError,
+    InvalidControllers.
     """
-    parse_gates(feature_gates)
-    if queues is not None:
-        parse_queues(queues.read_text("utf-8"))
+    check_options(feature_gates, queues, controllers)
     home.make()
     if (running := home.running()) is not None:
-        if port not in (None, 0, running.port):
-            raise StartFailed(
-                f"a control plane already runs in {home.path} on port {running.port}; stop it first to start it on port {port}"
-            )
-        if queues is not None:
-            raise StartFailed(
-                f"a control plane already runs in {home.path}; stop it first to start it with these queues, "
-                f"or change its ConfigMap {'/'.join(CONFIG_MAP_NAME)}"
-            )
+        _check_running(home, running, port, queues, controllers)
         return running, False
-    command = command_line(home, port=port, node=node, feature_gates=feature_gates, durability=durability, queues=queues)
+    command = command_line(
+        home, port=port, node=node, feature_gates=feature_gates, durability=durability, queues=queues, controllers=controllers
+    )
     with open_log(home.log) as log:
         began = log.tell()
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
@@ -68,6 +63,35 @@ def start(
     except BaseException:
         _abort(home, process)
         raise
+
+
+def check_options(feature_gates: str, queues: Path | None, controllers: tuple[ControllerName, ...] | None) -> None:
+    """Check what the control plane would reject. Raises GateError, QueueError, InvalidControllers, OSError."""
+    parse_gates(feature_gates)
+    if queues is not None:
+        parse_queues(queues.read_text("utf-8"))
+        if controllers is not None and ControllerName.local_queue not in controllers:
+            raise InvalidControllers(f"queues need the controller {ControllerName.local_queue}, which is not among those chosen")
+
+
+def _check_running(
+    home: Home, running: Running, port: int | None, queues: Path | None, controllers: tuple[ControllerName, ...] | None
+) -> None:
+    """Check that a running control plane has what was asked for. Raises StartFailed."""
+    if port not in (None, 0, running.port):
+        raise StartFailed(
+            f"a control plane already runs in {home.path} on port {running.port}; stop it first to start it on port {port}"
+        )
+    if queues is not None:
+        raise StartFailed(
+            f"a control plane already runs in {home.path}; stop it first to start it with these queues, "
+            f"or change its ConfigMap {'/'.join(CONFIG_MAP_NAME)}"
+        )
+    if controllers not in (None, running.controllers):
+        raise StartFailed(
+            f"a control plane already runs in {home.path} with other controllers ({format_controllers(running.controllers)}); "
+            "stop it first to start it with these"
+        )
 
 
 def _wait_until_ready(home: Home, process: subprocess.Popen[bytes], began: int, seconds: float) -> tuple[Running, bool]:
@@ -88,7 +112,7 @@ def _abort(home: Home, process: subprocess.Popen[bytes]) -> None:
     process.send_signal(signal.SIGCONT)
     process.terminate()
     try:
-        process.wait(_TERMINATE_SECONDS)
+        process.wait(TERMINATE_SECONDS)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
@@ -104,12 +128,15 @@ def command_line(
     feature_gates: str,
     durability: str = "normal",
     queues: Path | None = None,
+    controllers: tuple[ControllerName, ...] | None = None,
 ) -> list[str]:
-    """The command line of the control plane process."""
+    """The command line of the control plane process; with `controllers` None it has all."""
     command = [sys.executable, "-P", "-m", MODULE, "--home", str(home.path), "--feature-gates", feature_gates]
     command += ["--port", str(port)] if port is not None else []
     command += ["--durability", durability]
     command += ["--queues", str(queues.absolute())] if queues is not None else []
+    if controllers is not None:
+        command += ["--controllers", ",".join(controllers)] if controllers else ["--no-controllers"]
     return command if node else [*command, "--no-node"]
 
 
@@ -119,7 +146,7 @@ def stop(home: Home) -> bool:
     Also ends pods that a killed control plane has left behind. Returns False if nothing was running.
     Raises TimeoutError if it does not end after SIGKILL.
     """
-    was_running = end_control_planes(home, _TERMINATE_SECONDS, _KILL_SECONDS)
+    was_running = end_control_planes(home, TERMINATE_SECONDS, _KILL_SECONDS)
     if home.is_locked():
         raise TimeoutError(f"the control plane in {home.path} did not stop; see {home.log}")
     # A control plane that ended in order has ended its pods, with a grace period.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+from collections.abc import Callable, Collection
 from datetime import UTC, datetime
 
 from prometheus_client.core import Metric
@@ -26,6 +27,7 @@ from trainwright.controlplane.apiserver.storage.store import Store
 from trainwright.controlplane.apiserver.streaming.container_logs import NoLogs
 from trainwright.controlplane.apiserver.streaming.sessions import NoSessions
 from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer
+from trainwright.controlplane.controller_names import ALL_CONTROLLERS, ControllerName, in_order
 from trainwright.controlplane.controllers.claim_folders import claim_folders
 from trainwright.controlplane.controllers.claim_protection import claim_protection
 from trainwright.controlplane.controllers.controller import Controller
@@ -63,8 +65,7 @@ log = logging.getLogger(__name__)
 class ControlPlane:
     """One embedded cluster. The caller holds the home's lock.
 
-    With `trainjobs=False` the TrainJob controller does not run, so that a separate `trainwright controller` can.
-    `queues` is the queue configuration as text; None keeps the stored one.
+    Of the controllers that may be left out, `controllers` run. `queues` is the queue configuration as text; None keeps the stored one.
     """
 
     def __init__(
@@ -73,12 +74,13 @@ class ControlPlane:
         *,
         gates: FeatureGates,
         node: bool = True,
-        trainjobs: bool = True,
+        controllers: Collection[ControllerName] = ALL_CONTROLLERS,
         durability: Durability = "normal",
         queues: str | None = None,
     ):
         home.make()
-        self._home, self._gates, self._with_node, self._with_trainjobs = home, gates, node, trainjobs
+        self._home, self._gates, self._with_node = home, gates, node
+        self._controller_names = in_order(controllers)
         self._queues = queues
         self._object_metrics = ObjectMetrics(pods=True)
         self._measured_controllers: list[Controller] = []
@@ -110,15 +112,7 @@ class ControlPlane:
         self._serving = self._listen(app, port)
         write_kubeconfig(self._home.kubeconfig, self._serving.url, self._credentials)
         shared = EmbeddedCluster(self._server, self._logs, shared=True)
-        controllers = [
-            jobset_controller(shared, self._gates),
-            job_controller(shared, pod_admission(shared)),
-            garbage_collector(shared),
-            event_expiry(shared),
-            local_queue(shared),
-        ]
-        if self._with_trainjobs:
-            controllers += [trainjob_controller(shared, self._settings, bundled=True), runtime_finalizer(shared)]
+        controllers = [garbage_collector(shared), event_expiry(shared), *self._chosen_controllers(shared)]
         if self._agent is not None:
             self._agent.start()
             folders = claim_folders(self.cluster, self._home.node / "claims")
@@ -128,7 +122,14 @@ class ControlPlane:
         self._controllers.start()
         self._rotation = CertificateRotation(self._home.credentials, self._serving)
         self._rotation.start()
-        running = Running(os.getpid(), self._serving.port, self._serving.url, rfc3339(datetime.now(UTC)))
+        running = Running(
+            os.getpid(),
+            self._serving.port,
+            self._serving.url,
+            rfc3339(datetime.now(UTC)),
+            node=self._with_node,
+            controllers=self._controller_names,
+        )
         self._home.announce(running)
         log.info("event=control_plane_ready url=%s home=%s", running.url, self._home.path)
         return running
@@ -147,6 +148,18 @@ class ControlPlane:
         self.cluster.close()
         self._store.close()
         log.info("event=control_plane_stopped home=%s", self._home.path)
+
+    def _chosen_controllers(self, cluster: EmbeddedCluster) -> list[Controller]:
+        build: dict[ControllerName, Callable[[], list[Controller]]] = {
+            ControllerName.trainjob: lambda: [
+                trainjob_controller(cluster, self._settings, bundled=True),
+                runtime_finalizer(cluster),
+            ],
+            ControllerName.jobset: lambda: [jobset_controller(cluster, self._gates)],
+            ControllerName.job: lambda: [job_controller(cluster, pod_admission(cluster))],
+            ControllerName.local_queue: lambda: [local_queue(cluster)],
+        }
+        return [controller for name in self._controller_names for controller in build[name]()]
 
     def _listen(self, app: Application, port: int | None) -> Serving:
         wanted = self._home.last_port() if port is None else port

@@ -15,10 +15,10 @@ from trainwright.controlplane.node.volumes.sub_paths import SubPathEscape, read_
 
 _LARGEST = 64 * 1024
 _IGNORED = re.compile(r"[ \t]*(?:#[^\n]*)?(?:\n|\Z)")
-_NAME = re.compile(r"[ \t]*(?P<name>[^\s=]+)=")
-_EMPTY = re.compile(r"[ \t][^\n]*(?:\n|\Z)|(?=\n|\Z)")
-"""Like in a shell: with a space after `=`, or nothing, the value is empty."""
-_QUOTED = re.compile(r"'(?P<value>[^']*)'[ \t]*(?:#[^\n]*)?(?:\n|\Z)")
+_NAME = re.compile(r"[ \t]*(?P<name>[^\n=]*)(?P<equals>=?)")
+_EMPTY = re.compile(r"[ \t][^\n]*(?:\n|\Z)")
+"""Like in a shell: with a space after `=` the value is empty."""
+_QUOTED = re.compile(r"'(?P<value>[^']*)'(?P<rest>[ \t]*(?:#[^\n]*)?(?:\n|\Z))?")
 
 
 def value_in_file(reference: Obj, volumes: Mapping[str, MadeVolume]) -> str | None:
@@ -50,25 +50,44 @@ def value_in_file(reference: Obj, volumes: Mapping[str, MadeVolume]) -> str | No
 
 def parse_env_file(text: str) -> Iterator[tuple[str, str]]:
     """Yield names and values in order. Raises ConfigError, with the number of the line, where the syntax is another."""
+    text = text.replace("\r\n", "\n").removesuffix("\r")
     position = 0
     while position < len(text):
         if ignored := _IGNORED.match(text, position):
             position = ignored.end()
             continue
-        name = _NAME.match(text, position)
-        if name is None:
-            raise _invalid(text, position, "expected NAME='value'")
+        name = _name(text, position)
         if empty := _EMPTY.match(text, name.end()):
             yield name["name"], ""
             position = empty.end()
             continue
-        quoted = _QUOTED.match(text, name.end())
-        if quoted is None:
-            raise _invalid(text, position, "value must be enclosed in single quotes")
+        quoted = _quoted(text, name.end())
         yield name["name"], quoted["value"]
         position = quoted.end()
 
 
-def _invalid(text: str, position: int, why: str) -> ConfigError:
+def _name(text: str, position: int) -> re.Match[str]:
+    found = _NAME.match(text, position)
+    if found is None or not found["equals"]:
+        raise _invalid(text, position, "missing '='")
+    if not found["name"]:
+        raise _invalid(text, position, "empty variable name")
+    if found["name"] != found["name"].rstrip(" \t"):
+        raise _invalid(text, position, "whitespace before '=' is not allowed")
+    return found
+
+
+def _quoted(text: str, position: int) -> re.Match[str]:
+    if text[position : position + 1] != "'":
+        raise _invalid(text, position, "value must be enclosed in single quotes")
+    found = _QUOTED.match(text, position)
+    if found is None:
+        raise _invalid(text, position, "unclosed single quote", "starting at")
+    if found["rest"] is None:
+        raise _invalid(text, found.end(), "unexpected content after closing quote")
+    return found
+
+
+def _invalid(text: str, position: int, why: str, where: str = "at") -> ConfigError:
     line = text.count("\n", 0, position) + 1
-    return ConfigError(f"invalid environment variable format at line {line}: {why}")
+    return ConfigError(f"invalid environment variable format {where} line {line}: {why}")

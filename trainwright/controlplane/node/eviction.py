@@ -9,8 +9,9 @@ import os
 from pathlib import Path
 
 from trainwright.api.objects import Obj
-from trainwright.api.quantities import parse_quantity
+from trainwright.api.quantities import Quantity, canonical, parse_quantity
 from trainwright.controlplane.node.container_context import NodeServices
+from trainwright.controlplane.node.lifecycle.container_state import Role, containers_of
 from trainwright.controlplane.node.lifecycle.ending import EVICTED_REASON
 from trainwright.controlplane.node.lifecycle.events import PodEvent
 
@@ -43,32 +44,30 @@ class Eviction:
             self._services.events.record(self._pod, PodEvent("Warning", EVICTED_REASON, self._message))
 
     def _has_limits(self) -> bool:
-        spec = self._pod["spec"]
-        volumes = any((volume.get("emptyDir") or {}).get("sizeLimit") for volume in spec.get("volumes") or [])
-        return volumes or any(_limit(container) is not None for container in spec.get("containers") or [])
+        volumes = self._pod["spec"].get("volumes") or []
+        return pod_storage_limit(self._pod) is not None or any(
+            (volume.get("emptyDir") or {}).get("sizeLimit") for volume in volumes
+        )
 
     def _excess(self) -> str:
-        spec = self._pod["spec"]
-        used_by_volumes = 0
-        for volume in spec.get("volumes") or []:
+        """Return what is exceeded: an emptyDir's limit, that of the pod, or that of a container; in the kubelet's order."""
+        in_volumes = 0
+        for volume in self._pod["spec"].get("volumes") or []:
             if (empty := volume.get("emptyDir")) is None or empty.get("medium") == "Memory":
                 continue
             used = folder_bytes(self._folder / "volumes" / volume["name"])
-            used_by_volumes += used
+            in_volumes += used
             limit = empty.get("sizeLimit")
             if limit and used > parse_quantity(limit).ceiling() > 0:
-                return f'Usage of EmptyDir volume "{volume["name"]}" exceeds the limit "{limit}". '
-        limits = {container["name"]: _limit(container) for container in spec.get("containers") or []}
-        used_by = {name: folder_bytes(self._folder / "containers" / name) for name in limits}
-        if all(limit is not None for limit in limits.values()) and limits:
-            total = sum(limit for limit in limits.values() if limit is not None)
-            if sum(used_by.values()) + used_by_volumes > total:
-                return f"Pod ephemeral local storage usage exceeds the total limit of containers {_binary(total)}. "
-        for container in spec.get("containers") or []:
-            limit = limits[container["name"]]
-            if limit is not None and used_by[container["name"]] > limit:
-                written = container["resources"]["limits"]["ephemeral-storage"]
-                return f'Container {container["name"]} exceeded its local ephemeral storage limit "{written}". '
+                return f'Usage of EmptyDir volume "{volume["name"]}" exceeds the limit "{canonical(limit)}". '
+        used_by = {spec["name"]: folder_bytes(self._folder / "containers" / spec["name"]) for spec, _ in containers_of(self._pod)}
+        total = pod_storage_limit(self._pod)
+        if total is not None and sum(used_by.values()) + in_volumes > total.ceiling():
+            return f"Pod ephemeral local storage usage exceeds the total limit of containers {total}. "
+        for container in self._pod["spec"].get("containers") or []:
+            own = _limit(container)
+            if own is not None and used_by[container["name"]] > own.ceiling() > 0:
+                return f'Container {container["name"]} exceeded its local ephemeral storage limit "{own}". '
         return ""
 
     def _stored(self) -> str:
@@ -81,6 +80,31 @@ class Eviction:
         temporary = self._folder / f"{_FILE}.new"
         temporary.write_text(self._message, "utf-8")
         os.replace(temporary, self._folder / _FILE)
+
+
+def pod_storage_limit(pod: Obj) -> Quantity | None:
+    """Return how much local storage the containers of a pod may use together, or None if none of them has a limit.
+
+    That is the sum of those that run beside each other, or more where an init container alone may have more.
+    Source: `PodLimits` of Kubernetes; containers without a limit add nothing to it.
+    """
+    sidecars = together = largest = None
+    for container, role in containers_of(pod):
+        limit = _limit(container)
+        if role is Role.INIT:
+            largest = _larger(largest, _sum(limit, sidecars))
+        else:
+            together = _sum(together, limit)
+            sidecars = _sum(sidecars, limit) if role is Role.SIDECAR else sidecars
+    return _larger(together, largest)
+
+
+def _sum(one: Quantity | None, other: Quantity | None) -> Quantity | None:
+    return one + other if one is not None and other is not None else one if other is None else other
+
+
+def _larger(one: Quantity | None, other: Quantity | None) -> Quantity | None:
+    return max(one, other) if one is not None and other is not None else one if other is None else other
 
 
 def folder_bytes(folder: Path) -> int:
@@ -105,14 +129,6 @@ def _entry_bytes(entry: os.DirEntry[str], pending: list[Path]) -> int:
         return 0
 
 
-def _limit(container: Obj) -> int | None:
+def _limit(container: Obj) -> Quantity | None:
     limit = ((container.get("resources") or {}).get("limits") or {}).get("ephemeral-storage")
-    return None if limit is None else parse_quantity(limit).ceiling()
-
-
-def _binary(amount: int) -> str:
-    """Format bytes as a quantity with the largest binary suffix that divides it."""
-    for power, suffix in ((4, "Ti"), (3, "Gi"), (2, "Mi"), (1, "Ki")):
-        if amount and amount % 1024**power == 0:
-            return f"{amount // 1024**power}{suffix}"
-    return str(amount)
+    return None if limit is None else parse_quantity(limit)

@@ -2,31 +2,45 @@
 
 from __future__ import annotations
 
-import http.client
+import json
 import math
 import socket
-import ssl
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from urllib.parse import urljoin, urlsplit
 
 from trainwright.api.objects import Obj
+from trainwright.controlplane.node.expansion import expand_references
+from trainwright.controlplane.node.lifecycle.restart_backoff import go_duration
+from trainwright.controlplane.node.network.probe_client import (
+    BodyFailed,
+    GetFailed,
+    HttpAnswer,
+    NotEncrypted,
+    dial_problem,
+    http_get,
+    join_host_port,
+)
 
-_USER_AGENT = "kube-probe/1.36"
+_PROBE_AGENT, _HOOK_AGENT = "kube-probe/1.36", "kube-lifecycle/1.36"
 _OUTPUT_BYTES = 10 * 1024
-_REDIRECTS = 10
+_DIAL_SECONDS = 0.1
+"""To tell a server that did not answer from one that is not there."""
 _SERVING = b"\x08\x01"
 """HealthCheckResponse{status: SERVING} of the gRPC health protocol; requests and answers have one field each."""
-_GRPC_STATUS = {0: "UNKNOWN", 1: "SERVING", 2: "NOT_SERVING", 3: "SERVICE_UNKNOWN"}
+_GRPC_STATUS = {0: "UNKNOWN", 2: "NOT_SERVING", 3: "SERVICE_UNKNOWN"}
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """`is_success` is None if the handler itself could not be run, which says nothing about the container."""
+    """`is_success` is None if the handler itself could not be run, which says nothing about the container.
+
+    `is_warning`: it succeeded, but `output` is worth an event.
+    """
 
     is_success: bool | None
     output: str = ""
+    is_warning: bool = False
 
 
 @dataclass(frozen=True)
@@ -49,19 +63,39 @@ class Target:
 
 
 def run_handler(handler: Obj, target: Target, timeout: float) -> Outcome:
-    """Run a handler for at most `timeout` seconds."""
+    """Run the handler of a probe for at most `timeout` seconds."""
     if "exec" in handler:
-        return _run_command(list(handler["exec"].get("command") or []), target, timeout)
+        return _run_command(_static_command(handler["exec"], target.container), target, timeout)
     if "httpGet" in handler:
-        return _get(handler["httpGet"], target, timeout)
+        return _probe_http(handler["httpGet"], target, timeout)
     if "tcpSocket" in handler:
         return _connect(handler["tcpSocket"], target, timeout)
     if "grpc" in handler:
         return _check_grpc(handler["grpc"], target, timeout)
     if "sleep" in handler:
-        target.stop.wait(min(float(handler["sleep"].get("seconds") or 0), timeout))
-        return Outcome(True)
+        return _sleep(handler["sleep"], target, timeout)
     return Outcome(None, "missing handler")
+
+
+def run_hook(handler: Obj, target: Target, timeout: float) -> Outcome:
+    """Run the handler of a postStart or preStop hook for at most `timeout` seconds.
+
+    Unlike a probe: any answer to a GET is a success, and a server of plain HTTP is good enough for HTTPS; a tcpSocket is no hook.
+    Source: pkg/kubelet/lifecycle/handlers.go of Kubernetes.
+    """
+    if "exec" in handler:
+        return _run_command(list(handler["exec"].get("command") or []), target, timeout)
+    if "httpGet" in handler:
+        return _get_for_hook(handler["httpGet"], target, timeout)
+    if "sleep" in handler:
+        return _sleep(handler["sleep"], target, timeout)
+    return Outcome(False, f"invalid handler: {', '.join(handler)}")
+
+
+def _static_command(action: Obj, container: Obj) -> list[str]:
+    """Expand the variables that the container's spec gives a value itself. Source: `ExpandContainerCommandOnlyStatic`."""
+    values = {str(entry["name"]): str(entry.get("value") or "") for entry in container.get("env") or []}
+    return [expand_references(word, values) for word in action.get("command") or []]
 
 
 def _run_command(argv: list[str], target: Target, timeout: float) -> Outcome:
@@ -70,53 +104,54 @@ def _run_command(argv: list[str], target: Target, timeout: float) -> Outcome:
     except OSError as error:
         return Outcome(None, f"rpc error: code = Unknown desc = failed to exec in container: {error}")
     if result.code is None:
-        return Outcome(False, f'command timed out: "{" ".join(argv)}" timed out after {timeout:g}s')
+        shown = json.dumps(" ".join(argv), ensure_ascii=False)
+        return Outcome(False, f"command timed out: {shown} timed out after {go_duration(timeout)}")
     return Outcome(result.code == 0, result.output[:_OUTPUT_BYTES].decode("utf-8", "replace"))
 
 
-def _get(action: Obj, target: Target, timeout: float) -> Outcome:
-    scheme = str(action.get("scheme") or "HTTP").lower()
+def _sleep(action: Obj, target: Target, timeout: float) -> Outcome:
+    target.stop.wait(min(float(action.get("seconds") or 0), timeout))
+    return Outcome(True)
+
+
+def _probe_http(action: Obj, target: Target, timeout: float) -> Outcome:
     try:
-        port = port_number(action.get("port"), target.container)
-    except ValueError as error:
+        answer = _get(action, target, _PROBE_AGENT, timeout)
+    except GetFailed as error:
+        return Outcome(False, str(error))
+    except (BodyFailed, ValueError) as error:
         return Outcome(None, str(error))
-    host = str(action.get("host") or target.address)
-    path = str(action.get("path") or "/")
-    url = f"{scheme}://{_joined(host, port)}/{path.removeprefix('/')}"
-    headers = {str(entry["name"]): str(entry.get("value") or "") for entry in action.get("httpHeaders") or []}
-    asked = url
-    try:
-        for _ in range(_REDIRECTS):
-            status, location = _request(asked, headers, timeout)
-            if not (300 <= status < 400 and location):
-                break
-            following = urljoin(asked, location)
-            if urlsplit(following).hostname != urlsplit(url).hostname:
-                return Outcome(True)  # another host's health says nothing: the redirect itself counts
-            asked = following
-        else:
-            return Outcome(False, f'Get "{url}": stopped after {_REDIRECTS} redirects')
-    except (OSError, http.client.HTTPException) as error:
-        return Outcome(False, f'Get "{url}": {_http_problem(error, _joined(host, port))}')
-    return Outcome(200 <= status < 400, f"HTTP probe failed with statuscode: {status}")
+    if answer.status < 200 or answer.status >= 400:
+        return Outcome(False, f"HTTP probe failed with statuscode: {answer.status}")
+    body = answer.body.decode("utf-8", "replace")
+    if answer.status >= 300:
+        return Outcome(True, f"Probe terminated redirects, Response body: {body}", is_warning=True)
+    return Outcome(True, body)
 
 
-def _request(url: str, headers: dict[str, str], timeout: float) -> tuple[int, str]:
-    parts = urlsplit(url)
-    connection: http.client.HTTPConnection
-    if parts.scheme == "https":  # a kubelet does not verify the certificates of pods either
-        connection = http.client.HTTPSConnection(parts.netloc, timeout=timeout, context=ssl._create_unverified_context())  # noqa: S323
-    else:
-        connection = http.client.HTTPConnection(parts.netloc, timeout=timeout)
+def _get_for_hook(action: Obj, target: Target, timeout: float) -> Outcome:
     try:
-        given = {name.lower() for name in headers}
-        defaults = {"User-Agent": _USER_AGENT, "Accept": "*/*", "Connection": "close"}
-        sent = {**{name: value for name, value in defaults.items() if name.lower() not in given}, **headers}
-        connection.request("GET", (parts.path or "/") + (f"?{parts.query}" if parts.query else ""), headers=sent)
-        response = connection.getresponse()
-        return response.status, response.getheader("Location") or ""
-    finally:
-        connection.close()
+        try:
+            _get(action, target, _HOOK_AGENT, timeout)
+        except NotEncrypted:
+            headers = [entry for entry in action.get("httpHeaders") or [] if str(entry["name"]).lower() != "authorization"]
+            _get({**action, "scheme": "HTTP", "httpHeaders": headers}, target, _HOOK_AGENT, timeout)
+    except (GetFailed, ValueError) as error:
+        return Outcome(False, str(error))
+    except BodyFailed as error:
+        return Outcome(True, str(error))
+    return Outcome(True)
+
+
+def _get(action: Obj, target: Target, agent: str, timeout: float) -> HttpAnswer:
+    """Send the GET of a handler. Raises GetFailed, BodyFailed, and ValueError for a port that there is not."""
+    scheme, host = str(action.get("scheme") or "HTTP").lower(), str(action.get("host") or target.address)
+    address = join_host_port(host, port_number(action.get("port"), target.container))
+    own = [(str(entry["name"]), str(entry.get("value") or "")) for entry in action.get("httpHeaders") or []]
+    given = {name.lower() for name, _ in own}
+    defaults = [(name, value) for name, value in (("User-Agent", agent), ("Accept", "*/*")) if name.lower() not in given]
+    path = str(action.get("path") or "/").removeprefix("/")
+    return http_get(f"{scheme}://{address}/{path}", [*defaults, *own], timeout)
 
 
 def _connect(action: Obj, target: Target, timeout: float) -> Outcome:
@@ -128,7 +163,7 @@ def _connect(action: Obj, target: Target, timeout: float) -> Outcome:
     try:
         socket.create_connection((host, port), timeout).close()
     except OSError as error:
-        return Outcome(False, _dial_problem(error, _joined(host, port)))
+        return Outcome(False, dial_problem(error, join_host_port(host, port)))
     return Outcome(True)
 
 
@@ -137,52 +172,48 @@ def _check_grpc(action: Obj, target: Target, timeout: float) -> Outcome:
         import grpc
     except ImportError:
         return Outcome(None, "gRPC probes need grpcio: pip install grpcio")
-    service = str(action.get("service") or "").encode()
-    address = _joined(target.address, int(action["port"]))
+    service, port = str(action.get("service") or "").encode(), int(action["port"])
     request = b"\x0a" + _varint(len(service)) + service if service else b""
-    with grpc.insecure_channel(address, options=[("grpc.enable_http_proxy", 0)]) as channel:
+    with grpc.insecure_channel(join_host_port(target.address, port), options=[("grpc.enable_http_proxy", 0)]) as channel:
         check = channel.unary_unary("/grpc.health.v1.Health/Check", request_serializer=bytes, response_deserializer=bytes)
         try:
-            answer = check(request, timeout=timeout)
+            answer = check(request, timeout=timeout, wait_for_ready=True)
         except grpc.RpcError as error:
-            if error.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
-                why = "context deadline exceeded"
-                return Outcome(False, f'timeout: failed to connect service "{address}" within {timeout:g}s: {why}')
-            if error.code() is grpc.StatusCode.UNIMPLEMENTED:
-                return Outcome(False, "error: this server does not implement the grpc health protocol (grpc.health.v1.Health)")
-            return Outcome(False, f"error: health rpc probe failed: {error.details()}")
+            return Outcome(False, _grpc_problem(error.code().name, error.details() or "", (target.address, port), timeout))
+    if answer[:2] == _SERVING:
+        return Outcome(True, "service healthy")
     status = _GRPC_STATUS.get(answer[1] if len(answer) > 1 else 0, "UNKNOWN")
-    return Outcome(answer[:2] == _SERVING, f'service unhealthy (responded with "{status}")')
+    return Outcome(False, f'service unhealthy (responded with "{status}")')
+
+
+def _grpc_problem(code: str, details: str, place: tuple[str, int], timeout: float) -> str:
+    if code == "DEADLINE_EXCEEDED" and not _listens(place):
+        within = f"within {go_duration(timeout)}: context deadline exceeded"
+        return f'timeout: failed to connect service "{join_host_port(*place)}" {within}'
+    if code == "DEADLINE_EXCEEDED":
+        return f"timeout: health rpc did not complete within {go_duration(timeout)}"
+    if code == "UNIMPLEMENTED":
+        return f"error: this server does not implement the grpc health protocol (grpc.health.v1.Health): {details}"
+    return f"error: health rpc probe failed: {details}"
+
+
+def _listens(place: tuple[str, int]) -> bool:
+    try:
+        socket.create_connection(place, _DIAL_SECONDS).close()
+    except OSError:
+        return False
+    return True
 
 
 def port_number(port: object, container: Obj) -> int:
-    """Return a port by its number, or by its name in the container. Raises ValueError."""
-    if isinstance(port, int) or str(port).isdigit():
-        return int(str(port))
-    for entry in container.get("ports") or []:
-        if entry.get("name") == port:
-            return int(entry["containerPort"])
-    raise ValueError(f"couldn't find port: {port} in container {container['name']}")
-
-
-def _http_problem(error: Exception, address: str) -> str:
-    if isinstance(error, TimeoutError):
-        return "context deadline exceeded (Client.Timeout exceeded while awaiting headers)"
-    if isinstance(error, http.client.RemoteDisconnected):
-        return "EOF"
-    return _dial_problem(error, address) if isinstance(error, OSError) else f"net/http: {error}"
-
-
-def _dial_problem(error: OSError, address: str) -> str:
-    if isinstance(error, TimeoutError):
-        return f"dial tcp {address}: i/o timeout"
-    if isinstance(error, socket.gaierror):
-        return f"dial tcp: lookup {address.rpartition(':')[0]}: no such host"
-    return f"dial tcp {address}: connect: {(error.strerror or str(error)).lower()}"
-
-
-def _joined(host: str, port: int) -> str:
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    """Return a port by its name in the container, or by its number. Raises ValueError."""
+    named = [entry["containerPort"] for entry in container.get("ports") or [] if entry.get("name") and entry["name"] == port]
+    text = str(named[0] if named else port)
+    if not (text.isascii() and text.isdigit()):
+        raise ValueError(f"couldn't find port: {port} in container {container['name']}")
+    if not 0 < int(text) < 2**16:
+        raise ValueError(f"invalid port number: {text}")
+    return int(text)
 
 
 def _varint(value: int) -> bytes:

@@ -46,7 +46,7 @@ def init(run: Run | None) -> ContainerState:
 
 
 def side(run: Run | None) -> ContainerState:
-    return state("s", Role.SIDECAR, run)
+    return ContainerState("s", Role.SIDECAR, {"name": "s", "image": "i", "restartPolicy": "Always"}, run)
 
 
 @pytest.mark.parametrize(
@@ -125,3 +125,73 @@ def test_what_keeps_a_container_from_starting_is_its_waiting_state() -> None:
     blocked = state(blocked=Blocked("CreateContainerConfigError", 'configmap "late" not found', NOW + 1))
     (shown,) = status_of(pod_with(), blocked)["containerStatuses"]
     assert shown["state"]["waiting"] == {"reason": "CreateContainerConfigError", "message": 'configmap "late" not found'}
+
+
+@pytest.mark.parametrize("published", ["Succeeded", "Failed"])
+def test_a_pod_that_has_ended_does_not_change_its_mind(published: str) -> None:
+    deleted = pod_with("Never", deletionTimestamp="2026-01-01T00:00:00Z") | {"status": {"phase": published, "reason": "Because"}}
+    status = status_of(deleted, state(run=ended(BAD if published == "Succeeded" else GOOD)))
+    assert (status["phase"], status["reason"]) == (published, "Because")
+    ready = next(entry for entry in status["conditions"] if entry["type"] == "Ready")
+    assert ready["reason"] == {"Succeeded": "PodCompleted", "Failed": "PodFailed"}[published]
+
+
+def test_statuses_are_in_the_order_of_names_and_those_of_init_containers_in_that_of_the_spec() -> None:
+    inits = [state("z", Role.INIT, ended(GOOD)), state("a", Role.SIDECAR, running())]
+    status = status_of(pod_with(), *inits, state("y", run=running()), state("b", run=running()))
+    assert [entry["name"] for entry in status["containerStatuses"]] == ["b", "y"]
+    assert [entry["name"] for entry in status["initContainerStatuses"]] == ["z", "a"]
+
+
+UNKNOWN, INITIALIZING = "ContainerStatusUnknown", "PodInitializing"
+
+
+@pytest.mark.parametrize(
+    ("states", "expected"),
+    [
+        pytest.param([state()], [UNKNOWN], id="without init containers"),
+        pytest.param([init(None), state()], [UNKNOWN, INITIALIZING], id="before the first one"),
+        pytest.param([init(ended(BAD)), state()], ["Error", INITIALIZING], id="after a failure"),
+        pytest.param([init(ended(GOOD)), state()], ["Completed", UNKNOWN], id="before the main ones"),
+        pytest.param([side(ended(GOOD)), state()], ["Completed", INITIALIZING], id="with a sidecar that was no help"),
+        pytest.param(
+            [init(ended(BAD)), state("j", Role.INIT), state()], ["Error", INITIALIZING, INITIALIZING], id="in the middle"
+        ),
+        pytest.param(
+            [init(ended(GOOD)), state(run=ended(BAD)), state("d")], ["Completed", "Error", UNKNOWN], id="after one of two"
+        ),
+    ],
+)
+def test_what_was_never_seen_to_end_is_unknown_if_it_had_its_turn(states: list[ContainerState], expected: list[str]) -> None:
+    deleted = pod_with("OnFailure", deletionTimestamp="2026-01-01T00:00:00Z", deletionGracePeriodSeconds=3)
+    deleted["spec"]["initContainers"] = [{"name": each.name} for each in states if each.role is not Role.MAIN]
+    status = status_of(deleted, *states)
+    entries = [*status.get("initContainerStatuses", []), *status["containerStatuses"]]
+    assert [reason for entry in entries for reason in (next(iter(entry["state"].values()))["reason"],)] == expected
+    assert status["phase"] == "Failed"
+    assert (status["hostIP"], status["podIP"], status["podIPs"]) == ("127.0.0.1", "127.1.2.3", [{"ip": "127.1.2.3"}])
+
+
+def test_a_sidecar_in_its_back_off_is_lost_with_its_pod() -> None:
+    crashed, pod = side(ended(BAD, 1, 10.0)), pod_with()
+    waits = pod_status(pod, [crashed, state(run=running())], None, NOW, "127.1.2.3")
+    waits = pod_status({**pod, "status": waits}, [crashed, state(run=running())], None, NOW, "127.1.2.3")
+    assert waits["initContainerStatuses"][0]["state"]["waiting"]["reason"] == "CrashLoopBackOff"
+    (last,) = status_of({**pod, "status": waits}, crashed, state(run=ended(GOOD)))["initContainerStatuses"]
+    assert last["state"]["terminated"]["reason"] == UNKNOWN
+    assert last["lastState"]["terminated"]["exitCode"] == 3
+
+
+def test_the_generation_that_was_looked_at() -> None:
+    assert status_of(pod_with(generation=4), state())["observedGeneration"] == 4
+    assert "observedGeneration" not in status_of(pod_with(), state())
+
+
+def test_why_a_pod_failed_is_told_when_it_has_stopped() -> None:
+    late = {"startTime": "2026-01-01T00:00:00Z", "phase": "Running"}
+    pod = pod_with() | {"status": late}
+    pod["spec"]["activeDeadlineSeconds"] = 1
+    assert "reason" not in status_of(pod, state(run=running()))
+    status = status_of(pod, state(run=ended(GOOD)))
+    assert (status["phase"], status["reason"]) == ("Failed", "DeadlineExceeded")
+    assert status["message"] == "Pod was active on the node longer than the specified deadline"

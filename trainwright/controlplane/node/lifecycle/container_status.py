@@ -76,8 +76,8 @@ def waiting_reason(pod: Obj, state: ContainerState, ending: Ending | None, now: 
         if state.blocked is not None:
             return state.blocked.reason, state.blocked.message
         return _first_reason(pod), ""
-    if is_finished(pod, state) or (ending is not None and not _was_waiting(pod, state)):
-        return None
+    if is_finished(pod, state) or (ending is not None and (ending.is_deletion or not _was_waiting(pod, state))):
+        return None  # what is not started again shows how it ended
     if state.blocked is not None:
         return state.blocked.reason, state.blocked.message
     shown = published_status(pod, state.name)

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from trainwright.api.objects import Obj
-from trainwright.controlplane.node.lifecycle.container_state import KILLED_CODE, ContainerState, Role
-from trainwright.controlplane.node.lifecycle.ending import Ending, deadline_at, grace_seconds
+from trainwright.controlplane.node.lifecycle.container_state import ContainerState, Role
+from trainwright.controlplane.node.lifecycle.ending import Ending, deadline_at, grace_left, grace_seconds
 from trainwright.controlplane.node.lifecycle.restart_backoff import is_backing_off, next_backoff, restart_at
-from trainwright.controlplane.node.lifecycle.restart_rules import is_finished, is_restarted
+from trainwright.controlplane.node.lifecycle.restart_rules import is_finished, restart_policy
 from trainwright.controlplane.node.lifecycle.sidecars import may_start, may_stop
 
 
@@ -44,10 +44,12 @@ class Decision:
 
 def decide(pod: Obj, states: Sequence[ContainerState], ending: Ending | None, now: float) -> Decision:
     """Return the actions for the pod. They may be repeated: an executor ignores what it is doing already."""
+    deadline = deadline_at(pod)
     if ending is not None:
-        return Decision(tuple(_stop(state, ending.grace_seconds) for state in may_stop(states)))
+        stops = tuple(_stop(state, grace_left(ending, state, now)) for state in may_stop(states))
+        return Decision(stops, deadline if deadline is not None and deadline > now else None)
     actions: list[Action] = [*_launches(pod, states, now), *_probe_stops(pod, states)]
-    times = [*_wake_times(pod, states, now), *filter(None, [deadline_at(pod)])]
+    times = [*_wake_times(pod, states, now), *([] if deadline is None else [deadline])]
     return Decision(tuple(actions), min(times, default=None))
 
 
@@ -58,7 +60,7 @@ def _launches(pod: Obj, states: Sequence[ContainerState], now: float) -> Iterato
         if state.run is None:
             yield Launch(state, 0, 0.0)
         elif not is_finished(pod, state) and not is_backing_off(state, now):
-            yield Launch(state, state.run.attempt + 1, next_backoff(state.run))
+            yield Launch(state, state.run.attempt + 1, next_backoff(state))
 
 
 def _wake_times(pod: Obj, states: Sequence[ContainerState], now: float) -> Iterator[float]:
@@ -66,22 +68,34 @@ def _wake_times(pod: Obj, states: Sequence[ContainerState], now: float) -> Itera
         if state.blocked is not None and not state.is_alive:
             yield state.blocked.retry_at
         elif state.run is not None and not is_finished(pod, state) and is_backing_off(state, now):
-            yield restart_at(state.run)
+            yield restart_at(state)
 
 
 def _probe_stops(pod: Obj, states: Sequence[ContainerState]) -> Iterator[Stop]:
-    """A container that fails its liveness or startup probe; one that is not restarted, and is the last, takes the pod with it."""
+    """Yield the stops of containers that fail their liveness or startup probe.
+
+    Rules for exit codes do not count before there is one. If no main container goes on, it is the pod that stops.
+    Source: computePodActions and computeInitContainerActions of the kubelet, with their words.
+    """
+    goes_on = any(state.role is Role.MAIN and _goes_on(pod, state) for state in states)
     for state in states:
         if not state.failed_probe or not state.is_alive:
             continue
-        is_last = not any(other.is_alive for other in states if other is not state and other.role is Role.MAIN)
-        grace = probe_grace(pod, state)
-        if is_restarted(pod, state, KILLED_CODE):
-            yield Stop(state, grace, f"Container {state.name} failed {state.failed_probe} probe, will be restarted")
-        elif is_last:
-            yield _stop(state, grace)
+        if state.role is not Role.MAIN:
+            yield Stop(state, probe_grace(pod, state), f"Init container {state.name} failed {state.failed_probe} probe")
+        elif not goes_on:
+            yield _stop(state, grace_seconds(pod))
         else:
-            yield Stop(state, grace, f"Container {state.name} failed {state.failed_probe} probe")
+            why = f"Container {state.name} failed {state.failed_probe} probe"
+            is_replaced = restart_policy(pod, state) != "Never"
+            yield Stop(state, probe_grace(pod, state), f"{why}, will be restarted" if is_replaced else why)
+
+
+def _goes_on(pod: Obj, state: ContainerState) -> bool:
+    """Whether a main container runs on, or is started (again)."""
+    if state.is_alive:
+        return not state.failed_probe or restart_policy(pod, state) != "Never"
+    return not is_finished(pod, state)
 
 
 def probe_grace(pod: Obj, state: ContainerState) -> float:

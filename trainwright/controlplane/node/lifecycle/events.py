@@ -45,6 +45,11 @@ def probe_failed(state: ContainerState, kind: str, output: str, *, is_error: boo
     return about(state, "Unhealthy", f"{kind.capitalize()} {what}: {output}", warning=True)
 
 
+def probe_warning(state: ContainerState, kind: str, output: str) -> PodEvent:
+    """A probe succeeded, but not as it was meant: it was redirected to another host."""
+    return about(state, "ProbeWarning", f"{kind.capitalize()} probe warning: {output}", warning=True)
+
+
 def volume_failed(volume: str, message: str) -> PodEvent:
     """A volume could not be made; the pod waits for it."""
     return PodEvent("Warning", "FailedMount", f'MountVolume.SetUp failed for volume "{volume}" : {message}')

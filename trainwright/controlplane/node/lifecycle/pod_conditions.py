@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from trainwright.api.conditions import condition, is_true
+from trainwright.api.conditions import condition
 from trainwright.api.objects import Obj
 from trainwright.controlplane.node.lifecycle.container_state import ContainerState, Role
 from trainwright.controlplane.node.lifecycle.container_status import is_ready
-from trainwright.controlplane.node.lifecycle.restart_rules import is_restarted
 from trainwright.controlplane.node.lifecycle.sidecars import has_initialized
 
 
@@ -24,7 +23,7 @@ def set_pod_conditions(
         put_condition(status, kind, value, reason, message, moment)
 
     put("PodReadyToStartContainers", has_sandbox)
-    incomplete = [state.name for state in states if not _is_initialized(pod, state)]
+    incomplete = [state.name for state in states if not _is_initialized(state)]
     if outcome == "Succeeded":
         put("Initialized", True, "PodCompleted")
     elif incomplete and not has_initialized(states):
@@ -39,22 +38,28 @@ def set_pod_conditions(
     else:
         reason, message = "", ""
     put("ContainersReady", not reason, reason, message)
-    gates = [gate["conditionType"] for gate in pod["spec"].get("readinessGates") or []]
-    closed = [gate for gate in gates if not is_true({"status": status}, gate)]
-    if not reason and closed:
-        what = ", ".join(f'corresponding condition of pod readiness gate "{gate}" does not exist.' for gate in closed)
-        reason, message = "ReadinessGatesNotReady", f'the status of pod readiness gate is not "True", but {what}'
+    if not reason and (closed := _closed_gates(pod, status)):
+        reason, message = "ReadinessGatesNotReady", ", ".join(closed)
     put("Ready", not reason, reason, message)
     if condition({"status": status}, "PodScheduled") is None:
         put("PodScheduled", True)
 
 
-def _is_initialized(pod: Obj, state: ContainerState) -> bool:
-    if state.role is Role.MAIN:
-        return True
-    if state.role is Role.SIDECAR:
-        return state.has_started
-    return state.ended is not None and state.ended.code == 0 and not is_restarted(pod, state, 0)
+def _is_initialized(state: ContainerState) -> bool:
+    return {Role.MAIN: True, Role.SIDECAR: state.has_started, Role.INIT: is_ready(state)}[state.role]
+
+
+def _closed_gates(pod: Obj, status: Obj) -> list[str]:
+    """What keeps the pod from being ready although its containers are, in the kubelet's words."""
+    closed = []
+    for gate in pod["spec"].get("readinessGates") or []:
+        kind = gate["conditionType"]
+        found = condition({"status": status}, kind)
+        if found is None:
+            closed.append(f'corresponding condition of pod readiness gate "{kind}" does not exist.')
+        elif found.get("status") != "True":
+            closed.append(f'the status of pod readiness gate "{kind}" is not "True", but {found.get("status")}')
+    return closed
 
 
 def put_condition(status: Obj, kind: str, value: bool, reason: str, message: str, moment: str) -> None:

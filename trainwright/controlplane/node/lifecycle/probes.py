@@ -65,14 +65,20 @@ def probes_of(container: Obj) -> Iterator[Probe]:
 def first_state(probe: Probe, started_at: float, *, is_restart: bool = False) -> ProbeState:
     """Return the state of a probe for a run that started at this time (seconds since the epoch).
 
-    The first run is probed at once, a later one after a period: a kubelet's ticker goes on over restarts.
+    The first run is probed at once, a later one after a period: a kubelet's ticker goes on over restarts. But for readiness: the
+    kubelet probes it at once whenever a container that runs is not ready.
     """
-    return ProbeState(probe, next_at=started_at + max(probe.delay, probe.period if is_restart else 0.0))
+    wait = probe.period if is_restart and probe.kind != READINESS else 0.0
+    return ProbeState(probe, next_at=started_at + max(probe.delay, wait))
 
 
 def after_result(state: ProbeState, is_success: bool | None, now: float) -> ProbeState:
-    """Return the state after a result at the time `now`; None is an error of the prober itself, which decides nothing."""
-    following = replace(state, next_at=now + state.probe.period)
+    """Return the state after a result at the time `now`; None is an error of the prober itself, which decides nothing.
+
+    The next one is due when a ticker that started with the first one ticks again: a slow probe does not put the others off.
+    """
+    tick = min(state.next_at, now)  # a clock that jumped back does not put it off either
+    following = replace(state, next_at=tick + ((now - tick) // state.probe.period + 1) * state.probe.period)
     if is_success is None:
         return following
     count = state.in_a_row + 1 if state.last is is_success else 1

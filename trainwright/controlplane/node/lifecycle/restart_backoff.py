@@ -1,6 +1,6 @@
 """How long a container waits until it is started again: not at all, then 10 s, doubled each time up to 5 minutes.
 
-Source: the kubelet's container back-off, which is forgotten after a run of twice its maximum.
+Source: `doBackOff` of the kubelet, whose back-off is forgotten 10 minutes after the last start.
 """
 
 from __future__ import annotations
@@ -12,16 +12,27 @@ MAXIMUM_SECONDS = 300.0
 FORGET_SECONDS = 2 * MAXIMUM_SECONDS
 
 
-def restart_at(run: Run) -> float:
-    """Return when a container whose run has ended is started again, in seconds since the epoch. Raises ValueError if it has not."""
-    if run.ended is None:
-        raise ValueError(f"run {run.identity} has not ended")
-    return run.ended.finished_at if _is_forgotten(run) else run.ended.finished_at + run.backoff_seconds
+def restart_at(state: ContainerState) -> float:
+    """Return when a container whose run has ended is started again, in seconds since the epoch. Raises ValueError if it has not.
+
+    One that was stopped for its probe is replaced at once if it has run for longer than its back-off: the kubelet counts from the
+    end before then.
+    """
+    run = state.run
+    if run is None or run.ended is None:
+        raise ValueError(f"container {state.name!r} has not ended")
+    ended = run.ended.finished_at
+    has_waited = state.is_replaced and (state.previous is None or ended >= state.previous.finished_at + run.backoff_seconds)
+    return ended if has_waited or _is_forgotten(run) else ended + run.backoff_seconds
 
 
-def next_backoff(run: Run | None) -> float:
-    """Return the back-off of the run that follows `run`, in seconds: what a start after that one's end will have to wait."""
-    if run is None:
+def next_backoff(state: ContainerState) -> float:
+    """Return the back-off of the run that follows the container's run, in seconds: what a start after that one's end has to wait.
+
+    The replacement of the first run, which was stopped for its probe, is no restart for the kubelet's back-off.
+    """
+    run = state.run
+    if run is None or (state.is_replaced and state.previous is None):
         return 0.0
     if run.backoff_seconds == 0 or _is_forgotten(run):
         return INITIAL_SECONDS
@@ -33,7 +44,7 @@ def is_backing_off(state: ContainerState, now: float) -> bool:
     run = state.run
     if run is None or run.ended is None:
         return False
-    return run.ended.finished_at - run.backoff_seconds <= now < restart_at(run)
+    return run.ended.finished_at - run.backoff_seconds <= now < restart_at(state)
 
 
 def go_duration(seconds: float) -> str:

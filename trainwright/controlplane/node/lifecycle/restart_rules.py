@@ -6,22 +6,26 @@ from trainwright.api.objects import Obj
 from trainwright.controlplane.node.lifecycle.container_state import ContainerState, Role
 
 
+def restart_policy(pod: Obj, state: ContainerState) -> str:
+    """Return the policy of a container, or that of its pod: Always, OnFailure or Never."""
+    return str(state.spec.get("restartPolicy") or pod["spec"].get("restartPolicy") or "Always")
+
+
 def is_restarted(pod: Obj, state: ContainerState, code: int) -> bool:
     """Return whether the container is started again after this exit code.
 
-    The first rule that matches decides, then the container's own policy, then the pod's. A finished init container is not
-    repeated; a sidecar is always restarted.
-    Source: `restartPolicy` and `restartPolicyRules` of Container in Kubernetes 1.36.
+    The first rule that matches decides, then the container's own policy, then the pod's. Rules count only beside a policy of the
+    container's own. An init container that has succeeded is not repeated; a sidecar is always restarted.
+    Source: `ContainerShouldRestart` of Kubernetes 1.36, and the kubelet's computeInitContainerActions.
     """
-    for rule in state.spec.get("restartPolicyRules") or []:
-        if _matches(rule, code):
-            return True
-    policy = state.spec.get("restartPolicy") or pod["spec"].get("restartPolicy") or "Always"
-    if policy == "Never":
+    if code == 0 and state.role is Role.INIT:
         return False
-    if code == 0:
-        return policy == "Always" and state.role is not Role.INIT
-    return True
+    rules = state.spec.get("restartPolicyRules") or [] if state.spec.get("restartPolicy") else []
+    decisive = next((rule for rule in rules if _matches(rule, code)), None)
+    if decisive is not None and decisive.get("action") == "Restart":
+        return True
+    policy = restart_policy(pod, state)
+    return policy == "Always" or (policy != "Never" and code != 0)
 
 
 def is_finished(pod: Obj, state: ContainerState) -> bool:
@@ -37,4 +41,4 @@ def has_failed(pod: Obj, state: ContainerState) -> bool:
 def _matches(rule: Obj, code: int) -> bool:
     codes = rule.get("exitCodes") or {}
     is_listed = code in (codes.get("values") or [])
-    return rule.get("action") == "Restart" and is_listed == (codes.get("operator") == "In")
+    return {"In": is_listed, "NotIn": not is_listed}.get(str(codes.get("operator")), False)

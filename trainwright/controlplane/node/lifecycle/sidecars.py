@@ -18,25 +18,33 @@ def has_initialized(states: Sequence[ContainerState]) -> bool:
 def may_start(states: Sequence[ContainerState]) -> list[ContainerState]:
     """Return the containers whose turn has come, whether they already run or not.
 
-    Before the main containers that is every sidecar so far and the first init container that has not succeeded.
+    Before the main containers that is the last one that was started and, once it is done, the one after it; and every sidecar
+    before, which holds nobody up a second time.
     """
     if has_initialized(states):
         return [state for state in states if state.role is not Role.INIT]
-    turn: list[ContainerState] = []
-    for state in states:
-        if state.role is Role.MAIN:
-            turn.append(state)
-        elif state.role is Role.SIDECAR:
-            turn.append(state)
-            if not state.has_started:
-                return turn
-        elif state.ended is None or state.ended.code != 0:
-            return [*turn, state]
-    return turn
+    first = [state for state in states if state.role is not Role.MAIN]
+    started = [position for position, state in enumerate(first) if state.run is not None]
+    if not first or not started:
+        return first[:1] or list(states)
+    last = started[-1]
+    turn = [state for position, state in enumerate(first[: last + 1]) if state.role is Role.SIDECAR or position == last]
+    if not _is_done(first[last]):
+        return turn
+    return [*turn, *(first[last + 1 : last + 2] or [state for state in states if state.role is Role.MAIN])]
 
 
 def may_stop(states: Sequence[ContainerState]) -> list[ContainerState]:
-    """Return the living containers whose turn to stop has come: all but the sidecars, then these in reverse order, one by one."""
+    """Return the living containers whose turn to stop has come: all but the sidecars; and after the main ones the last sidecar."""
     alive = [state for state in states if state.is_alive]
-    first = [state for state in alive if state.role is not Role.SIDECAR]
-    return first or alive[-1:]
+    turn = [state for state in alive if state.role is not Role.SIDECAR]
+    if any(state.role is Role.MAIN for state in turn):
+        return turn
+    return turn + [state for state in alive if state.role is Role.SIDECAR][-1:]
+
+
+def _is_done(state: ContainerState) -> bool:
+    """Whether the next container may start: a sidecar has started, an init container has succeeded."""
+    if state.role is Role.SIDECAR:
+        return state.has_started
+    return state.ended is not None and state.ended.code == 0

@@ -26,8 +26,9 @@ def termination_message(container: Obj, code: int, file_end: bytes, log_end: byt
         return _text(file_end[-FILE_BYTES:])
     if code == 0 or container.get("terminationMessagePolicy") != "FallbackToLogsOnError":
         return ""
-    lines = log_end[-LOG_BYTES:].splitlines(keepends=True)
-    return _text(b"".join(lines[-LOG_LINES:]))
+    lines = log_end[-LOG_BYTES:].split(b"\n")  # a progress bar's carriage returns do not end a line
+    whole = LOG_LINES + (not lines[-1])
+    return _text(b"\n".join(lines[-whole:]))
 
 
 def limit_messages(statuses: Sequence[Obj]) -> None:

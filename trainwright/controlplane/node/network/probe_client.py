@@ -85,14 +85,9 @@ def _exchange(url: str, headers: Headers, deadline: float) -> tuple[socket.socke
     address = join_host_port(parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80))
     try:
         head = _head(parts, headers)
+        connected = _connect(parts.hostname or "", int(address.rpartition(":")[2]), deadline)
         try:
-            connected = socket.create_connection((parts.hostname or "", int(address.rpartition(":")[2])), _remaining(deadline))
-        except TimeoutError:
-            raise
-        except OSError as error:
-            raise GetFailed(dial_problem(error, address)) from error
-        try:
-            connected = _encrypted(connected, parts.hostname or "", deadline) if parts.scheme == "https" else connected
+            connected = _encrypt(connected, parts.hostname or "", deadline) if parts.scheme == "https" else connected
             connected.settimeout(_remaining(deadline))
             connected.sendall(head)
             response = http.client.HTTPResponse(_TimedSocket(connected, deadline), method="GET")  # type: ignore[arg-type]
@@ -105,6 +100,15 @@ def _exchange(url: str, headers: Headers, deadline: float) -> tuple[socket.socke
     except (OSError, http.client.HTTPException) as error:
         raise GetFailed(f'Get "{url}": {_http_problem(error, address)}') from error
     return connected, response
+
+
+def _connect(host: str, port: int, deadline: float) -> socket.socket:
+    try:
+        return socket.create_connection((host, port), _remaining(deadline))
+    except TimeoutError:
+        raise
+    except OSError as error:
+        raise GetFailed(dial_problem(error, join_host_port(host, port))) from error
 
 
 def _head(parts: SplitResult, headers: Headers) -> bytes:
@@ -124,7 +128,7 @@ def _head(parts: SplitResult, headers: Headers) -> bytes:
     return "\r\n".join([*lines, "", ""]).encode()
 
 
-def _encrypted(connected: socket.socket, host: str, deadline: float) -> ssl.SSLSocket:
+def _encrypt(connected: socket.socket, host: str, deadline: float) -> ssl.SSLSocket:
     connected.settimeout(_remaining(deadline))
     try:
         return _tls().wrap_socket(connected, server_hostname=host)

@@ -1,0 +1,59 @@
+"""Which controllers can be chosen, and how a running control plane says which it has."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from trainwright.controlplane.controller_names import ALL_CONTROLLERS, InvalidControllers, format_controllers, parse_controllers
+from trainwright.controlplane.home import Home, Running
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("job", ["job"]),
+        ("job,trainjob", ["trainjob", "job"]),
+        (" local-queue , jobset,", ["jobset", "local-queue"]),
+        ("job,job", ["job"]),
+        (",".join(reversed(ALL_CONTROLLERS)), [*ALL_CONTROLLERS]),
+    ],
+)
+def test_names_are_parsed_in_any_order(text: str, names: list[str]) -> None:
+    assert list(parse_controllers(text)) == names
+
+
+@pytest.mark.parametrize("text", ["jobs", "job,Jobset", "*", "-job", "job-controller", "", " , "])
+def test_other_names_are_refused_with_the_list(text: str) -> None:
+    with pytest.raises(InvalidControllers, match="trainjob, jobset, job, local-queue"):
+        parse_controllers(text)
+
+
+def test_none_are_shown_as_none() -> None:
+    assert format_controllers(()) == "none"
+    assert format_controllers(ALL_CONTROLLERS) == "trainjob, jobset, job, local-queue"
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[Home]:
+    """A home in which a control plane runs: this test."""
+    home = Home(tmp_path)
+    lock = home.lock()
+    yield home
+    os.close(lock)
+
+
+@pytest.mark.parametrize("controllers", [(), parse_controllers("job"), ALL_CONTROLLERS])
+def test_an_announcement_is_read_as_it_was_written(home: Home, controllers: tuple[str, ...]) -> None:
+    running = Running(1, 2, "https://127.0.0.1:2", "2026-01-01T00:00:00Z", node=False, controllers=controllers)
+    home.announce(running)
+    assert home.running() == running
+
+
+def test_one_of_an_earlier_release_runs_everything(home: Home) -> None:
+    (home.path / "running.json").write_text(json.dumps({"pid": 1, "port": 2, "url": "u", "started": "s"}))
+    assert home.running() == Running(1, 2, "u", "s", node=True, controllers=ALL_CONTROLLERS)

@@ -1,0 +1,113 @@
+"""The options and the output of `up` and `status` that concern controllers and the isolation of pods."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from isolated_pods import pods_are_isolated
+from typer.testing import CliRunner
+
+from trainwright.api.kinds import NODE
+from trainwright.cli import app
+from trainwright.cluster import connect
+from trainwright.controlplane.controller_names import InvalidControllers, parse_controllers
+from trainwright.controlplane.home import Home
+from trainwright.controlplane.lifecycle import start, stop
+
+pytestmark = pytest.mark.medium
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[Home]:
+    home = Home(tmp_path / "home")
+    yield home
+    stop(home)
+
+
+def trainwright(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "trainwright.cli", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+
+
+def up(home: Home, *more: str) -> str:
+    done = trainwright("up", "--home", str(home.path), *more)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip().splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--controllers", "jobs"], "unknown controller 'jobs'; known: trainjob, jobset, job, local-queue"),
+        (["--controllers", ""], "no controller is named"),
+        (["--controllers", "job", "--no-controllers"], "exclude each other"),
+        (["--foreground", "--controllers", "job,all"], "unknown controller 'all'"),
+    ],
+)
+def test_controllers_that_cannot_be_are_refused(options: list[str], words: str) -> None:
+    answer = CliRunner().invoke(app, ["up", *options])
+    assert answer.exit_code == 1
+    assert words in answer.output
+    assert len(answer.output.splitlines()) == 1
+
+
+def test_queues_need_their_controller(home: Home, tmp_path: Path) -> None:
+    queues = tmp_path / "queues.yaml"
+    queues.write_text("queues: [{name: a, quota: {pods: 1}}]")
+    with pytest.raises(InvalidControllers, match="local-queue"):
+        start(home, queues=queues, controllers=parse_controllers("job,jobset,trainjob"))
+    assert home.running() is None
+
+
+def status(home: Home) -> dict[str, Any]:
+    done = trainwright("status", "--home", str(home.path), "-o", "json")
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def shown(home: Home) -> dict[str, str]:
+    """The table of `status`."""
+    done = trainwright("status", "--home", str(home.path))
+    return {name: value.strip() for name, _, value in (line.partition(" ") for line in done.stdout.splitlines())}
+
+
+def test_controllers_are_chosen_at_each_start(home: Home) -> None:
+    up(home, "--no-controllers")
+    assert status(home)["controllers"] == []
+    assert shown(home)["controllers"] == "none"
+    assert up(home) == str(home.kubeconfig), "without the option what runs is fine"
+    refused = trainwright("up", "--home", str(home.path), "--controllers", "job")
+    assert refused.returncode == 1
+    assert "with other controllers (none); stop it first" in refused.stderr
+    stop(home)
+    up(home, "--controllers", "jobset, job")
+    up(home, "--controllers", "job,jobset")
+    assert shown(home)["controllers"] == "jobset, job"
+    stop(home)
+    up(home)
+    assert status(home)["controllers"] == ["trainjob", "jobset", "job", "local-queue"]
+    assert "controllers" not in shown(home)
+
+
+def test_status_says_how_pods_are_isolated(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    up(home)
+    if pods_are_isolated(connect(home.kubeconfig)):
+        assert status(home)["isolation"] == {"status": "True", "reason": "KernelNamespaces"}
+        assert shown(home)["isolation"] == "kernel namespaces"
+    stop(home)
+    monkeypatch.setenv("TRAINWRIGHT_ISOLATION", "off")
+    up(home)
+    reason = "isolation is turned off by the environment variable TRAINWRIGHT_ISOLATION"
+    assert status(home)["isolation"] == {"status": "False", "reason": "Processes", "message": reason}
+    assert shown(home)["isolation"] == f"paths are rewritten: {reason}"
+    stop(home)
+    up(home, "--no-node")
+    assert connect(home.kubeconfig).list(NODE).items, "the Node of the start before is still there"
+    assert "isolation" not in status(home)
