@@ -117,10 +117,10 @@ def test_generations_resume_and_never_starts_afresh_but_its_restarted_pods_resum
 def test_an_export_on_disk_and_on_a_claim_is_gone_on_from_by_all_nodes(trained: Trained) -> None:
     workspace = trained.claim("one")
     trained.train(failures=2)
-    exports = workspace / "exports"
-    export_checkpoint(workspace / "runs/run/output", str(StorageUri.from_path(exports)), source="run/job")
+    uri = str(StorageUri.from_path(trained.folder / "exports"))
+    for exports in (uri, str(StorageUri.from_path(workspace / "exports"))):
+        export_checkpoint(workspace / "runs/run/output", exports, source="run/job")
     trained.claim("two")
-    uri = str(StorageUri.from_path(exports))
     assert trained.train("two", run="other", resume=uri, num_nodes=2, failures=2) == "0:10 0:15 1:10 1:15"
     assert trained.train("two", run="other", num_nodes=2) == "0:20 1:20"
     trained.claim("three")

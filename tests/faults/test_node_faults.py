@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -89,8 +90,14 @@ def _processes(is_wanted: Callable[[Path], bool]) -> list[int]:
 
 def kill(pids: list[int]) -> None:
     assert pids
+    end(pids)
+
+
+def end(pids: list[int]) -> None:
+    """Kill those that are still there."""
     for pid in pids:
-        os.kill(pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
 
 @linux
@@ -142,8 +149,7 @@ def test_after_a_reboot_pods_fail_with_the_reason_and_no_stranger_is_touched(hom
     uid = uid_of(cluster.create(pod(counting(count))))
     eventually(lambda: is_running(cluster) and runs(count) == 1)
     kill([running.pid, *supervisors_of(uid)])
-    for pid in processes_of(uid):  # without isolation they outlive their supervisor, but no reboot
-        os.kill(pid, signal.SIGKILL)
+    end(processes_of(uid))  # without isolation they outlive their supervisor, but no reboot
     eventually(lambda: not home.is_locked() and not processes_of(uid))
     stranger = subprocess.Popen(["sleep", "600"], start_new_session=True)
     try:

@@ -19,7 +19,7 @@ Mount = tuple[str, str, str, bool]
 RUN = ("/workspace", "claim", "team/runs/run", False)
 DATA = ("/workspace/dataset", "claim", f"team/datasets/{'a' * 64}", True)
 BASE = ("/workspace/model", "claim", f"team/models/{'b' * 64}", True)
-SHARED = ("/trainwright/workspace", "claim", "team", False)
+SHARED = ("/trainwright-workspace", "claim", "team", False)
 
 
 def jobset_of(runtime: str, **fields: Any) -> dict[str, Any]:
@@ -135,7 +135,7 @@ def test_without_a_folder_the_claim_itself_is_shared() -> None:
     assert found["model-initializer/model-initializer"] == {
         ("/workspace", "claim", "runs/run", False),
         ("/workspace/dataset", "claim", f"datasets/{'a' * 64}", True),
-        ("/trainwright/workspace", "claim", "", False),
+        ("/trainwright-workspace", "claim", "", False),
     }
 
 

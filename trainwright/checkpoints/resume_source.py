@@ -40,11 +40,18 @@ def find_export(uri: str) -> ResumeSource:
     if latest is None:
         raise NoCheckpoint(
             f"{store.uri} contains no export: it has neither {MANIFEST} nor {LATEST}; the exports of a run are in its own "
-            f"folder, as in {store.uri.join('RUN')}"
+            f"folder, as in {store.uri.join('RUN')}{_hint(store.uri)}"
         )
     name, digest = latest
     chosen = read_export(store.below(name), digest)
     return ResumeSource(chosen.uri, chosen.manifest)
+
+
+def _hint(uri: StorageUri) -> str:
+    """Say why a folder that exists for the user may not exist for a pod."""
+    if uri.scheme != "file" or uri.path.is_dir():
+        return ""
+    return "; there is no such folder here: a pod sees no folder of the embedded node, and a claim's folder is pvc://CLAIM/PATH"
 
 
 def latest_export_lookup(run: str, export_uri: str, *, map_index: int = -1) -> Callable[[], str]:

@@ -27,7 +27,7 @@ from trainwright.steps.failed_step import RemoteStepFailed, error_of
 from trainwright.steps.workspace_program import ERROR, RESULT
 
 RUNTIME = "workspace-step"
-MOUNT = "/trainwright/workspace"
+MOUNT = "/trainwright-workspace"
 JOB_SETTINGS = (
     "runtime",
     "runtime_kind",

@@ -9,7 +9,7 @@ from trainwright.jobs.request.runtime_patch import runtime_patch
 from trainwright.jobs.request.training_steps import training_jobs
 
 PATCH_MANAGER = "trainwright.dev/code"
-MOUNT = "/trainwright/code"
+MOUNT = "/trainwright-code"
 _VOLUME = "trainwright-code"
 
 

@@ -24,8 +24,11 @@ from trainwright.jobs.state.run_folder import Kind, prepared_folder
 
 PATCH_MANAGER = "trainwright.dev/workspace"
 MOUNT = "/workspace"
-SHARED_MOUNT = "/trainwright/workspace"
-"""Where Trainwright's initializers mount the whole workspace, to store prepared data for other runs."""
+SHARED_MOUNT = "/trainwright-workspace"
+"""Where Trainwright's initializers mount the whole workspace, to store prepared data for other runs.
+
+Never below `/trainwright`: in a container that starts in `/`, Python would take that folder for the package.
+"""
 _RUN, _SHARED = "", "-shared"
 _PARTS = (_RUN, "-dataset", "-model", _SHARED)
 """The mounts of a workspace, as suffixes of the managers of their patches."""
