@@ -31,11 +31,12 @@ class Scene:
 
     grace: float
     hook: Future[Outcome] | None = None
+    waits: bool = False
     run: SignalledRun = field(default_factory=SignalledRun)
     abandon: threading.Event = field(default_factory=threading.Event)
 
     def __post_init__(self) -> None:
-        self.stop = ContainerStop(cast(ContainerRun, self.run), self.grace, 100.0, self.hook, self.abandon)
+        self.stop = ContainerStop(cast(ContainerRun, self.run), self.grace, 100.0, self.hook, self.abandon, waits=self.waits)
 
     def at(self, seconds: float) -> tuple[list[Any], float | None]:
         """Look at it so many seconds after the beginning: the signals so far, and in how many seconds to come again."""
@@ -67,6 +68,23 @@ def test_a_hook_counts_within_the_grace() -> None:
     assert scene.abandon.is_set()
     assert scene.stop.failed_hook is None
     assert scene.at(30) == ([TERM, KILL], None)
+
+
+def test_one_that_waits_is_told_at_its_turn() -> None:
+    hook: Future[Outcome] = Future()
+    scene = Scene(30, hook, waits=True)
+    assert scene.at(0) == ([], 30)
+    hook.set_result(Outcome(True))
+    assert scene.at(5) == ([], 30)
+    scene.stop.take_turn()
+    assert scene.at(6) == ([TERM], 30)
+
+
+def test_one_whose_turn_does_not_come_is_told_at_the_end_of_its_grace() -> None:
+    scene = Scene(30, waits=True)
+    assert scene.at(29) == ([], 30)
+    assert scene.at(30) == ([TERM], 32)
+    assert scene.at(32) == ([TERM, KILL], None)
 
 
 def test_a_hook_that_ends_late_leaves_two_seconds() -> None:

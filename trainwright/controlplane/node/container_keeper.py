@@ -18,7 +18,7 @@ from trainwright.controlplane.node.container_commands import run_command
 from trainwright.controlplane.node.container_context import ContainerContext, NodeServices
 from trainwright.controlplane.node.container_start import CannotStart, ContainerStart
 from trainwright.controlplane.node.container_stop import ContainerStop
-from trainwright.controlplane.node.handlers import CommandResult, Outcome, Target, run_handler
+from trainwright.controlplane.node.handlers import CommandResult, Outcome, Target, run_hook
 from trainwright.controlplane.node.last_words import with_message
 from trainwright.controlplane.node.lifecycle import events
 from trainwright.controlplane.node.lifecycle.container_state import (
@@ -33,6 +33,7 @@ from trainwright.controlplane.node.lifecycle.container_state import (
 from trainwright.controlplane.node.lifecycle.decision import Launch, Stop
 from trainwright.controlplane.node.lifecycle.events import PodEvent
 from trainwright.controlplane.node.lifecycle.probes import Health
+from trainwright.controlplane.node.lifecycle.restart_rules import restart_policy
 from trainwright.controlplane.node.probe_runner import ProbeRunner
 
 _RETRY_SECONDS = (1.0, 2.0, 4.0, 8.0, 10.0)
@@ -120,13 +121,16 @@ class ContainerKeeper:
             return
         if current.stop is not None:
             current.stop.shorten(stop.grace_seconds, now)
+            if not stop.waits:
+                current.stop.take_turn()
             return
         self._record(events.about(stop.container, "Killing", stop.message))
-        current.is_replaced = bool(stop.container.failed_probe)
+        current.is_replaced = bool(stop.container.failed_probe) and restart_policy(self._pod(), stop.container) != "Never"
         hook = (self._spec.get("lifecycle") or {}).get("preStop")
         abandon = threading.Event()
-        running = self._run_hook(current, hook, stop.grace_seconds, abandon) if hook and stop.container.is_running else None
-        current.stop = ContainerStop(current.run, stop.grace_seconds, now, running, abandon)
+        is_hooked = stop.container.is_running and stop.grace_seconds > 0
+        running = self._run_hook(current, hook, stop.grace_seconds, abandon) if hook and is_hooked else None
+        current.stop = ContainerStop(current.run, stop.grace_seconds, now, running, abandon, waits=stop.waits)
         self.advance()
 
     def advance(self) -> float | None:
@@ -143,8 +147,9 @@ class ContainerKeeper:
                 current.stop.failed_hook = None
             if at is not None:
                 waits.append(at - now)
-        elif current.probes is not None and not _is_held(current):
-            at = current.probes.advance(time.time())
+        if current.probes is not None and not _is_held(current):
+            advance = current.probes.advance if current.stop is None else current.probes.advance_stopping
+            at = advance(time.time())
             if at is not None:
                 waits.append(at - time.time())
         return min(waits, default=None)
@@ -187,7 +192,7 @@ class ContainerKeeper:
             started_at=observed.started_at or time.time(),
             is_restart=observed.attempt > 0,
             changed=self._changed,
-            failed=self._probe_failed,
+            report=self._report_probe,
         )
         if current.is_new:
             current.is_new = False
@@ -223,7 +228,7 @@ class ContainerKeeper:
         return with_message(self._spec, run, ended) if ended is not None else None
 
     def _run_hook(self, current: _Current, hook: Obj, timeout: float, stop: threading.Event) -> Future[Outcome]:
-        future = self._services.pool.submit(run_handler, hook, self._target(current, stop), timeout)
+        future = self._services.pool.submit(run_hook, hook, self._target(current, stop), timeout)
         future.add_done_callback(lambda _: self._changed())
         return future
 
@@ -235,8 +240,11 @@ class ContainerKeeper:
 
         return Target(self._spec, self._services.address_of(self._pod()), command, stop)
 
-    def _probe_failed(self, kind: str, output: str, is_error: bool) -> None:
-        self._record(events.probe_failed(self._state(), kind, output, is_error=is_error))
+    def _report_probe(self, kind: str, outcome: Outcome) -> None:
+        if outcome.is_success:
+            self._record(events.probe_warning(self._state(), kind, outcome.output))
+        else:
+            self._record(events.probe_failed(self._state(), kind, outcome.output, is_error=outcome.is_success is None))
 
     def _release(self) -> None:
         if self._current is not None:

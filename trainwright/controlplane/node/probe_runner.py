@@ -23,12 +23,12 @@ from trainwright.controlplane.node.lifecycle.probes import (
     probes_of,
 )
 
-Failed = Callable[[str, str, bool], None]
-"""Called with the kind of the probe, its output, and whether it could not be made."""
+Report = Callable[[str, Outcome], None]
+"""Called with the kind of the probe and what came of it."""
 
 
 class ProbeRunner:
-    """The probes of one run. `changed` is called after each result, and `failed` with each failure, in the threads of `pool`."""
+    """The probes of one run. `changed` is called after each result, `report` with those worth an event, in the threads of `pool`."""
 
     def __init__(
         self,
@@ -39,10 +39,10 @@ class ProbeRunner:
         started_at: float,
         is_restart: bool,
         changed: Callable[[], None],
-        failed: Failed,
+        report: Report,
     ):
         self._states = {probe.kind: first_state(probe, started_at, is_restart=is_restart) for probe in probes_of(container)}
-        self._target, self._pool, self._changed, self._failed = target, pool, changed, failed
+        self._target, self._pool, self._changed, self._report = target, pool, changed, report
         self._lock = threading.Lock()
         self._running: set[str] = set()
 
@@ -61,16 +61,25 @@ class ProbeRunner:
     def advance(self, now: float) -> float | None:
         """Start the probes that are due at `now` (seconds since the epoch), and return when the next one is."""
         with self._lock:
-            if not self._states:
-                return None
-            for probe in due(self._states, now):
-                if probe.kind not in self._running:
-                    self._running.add(probe.kind)
-                    self._pool.submit(self._run, probe)
-            waiting = {kind: state for kind, state in self._states.items() if kind not in self._running}
-            if STARTUP in self._states and STARTUP not in waiting:
-                return None
-            return next_time(waiting) if waiting else None
+            return self._advance(self._states, now)
+
+    def advance_stopping(self, now: float) -> float | None:
+        """As `advance`, for a container that is being stopped: whether it is ready is still of interest.
+
+        Source: StopLivenessAndStartup of the kubelet.
+        """
+        with self._lock:
+            return self._advance({kind: state for kind, state in self._states.items() if kind == READINESS}, now)
+
+    def _advance(self, states: dict[str, ProbeState], now: float) -> float | None:
+        for probe in due(states, now):
+            if probe.kind not in self._running:
+                self._running.add(probe.kind)
+                self._pool.submit(self._run, probe)
+        waiting = {kind: state for kind, state in states.items() if kind not in self._running}
+        if STARTUP in states and STARTUP not in waiting:
+            return None
+        return next_time(waiting) if waiting else None
 
     def _run(self, probe: Probe) -> None:
         outcome = run_handler(probe.spec, self._target, probe.timeout)
@@ -79,12 +88,9 @@ class ProbeRunner:
         with self._lock:
             self._running.discard(probe.kind)
             self._states[probe.kind] = after_result(self._states[probe.kind], outcome.is_success, time.time())
-        if not outcome.is_success:
-            self._report(probe, outcome)
+        if not outcome.is_success or outcome.is_warning:
+            self._report(probe.kind, outcome)
         self._changed()
-
-    def _report(self, probe: Probe, outcome: Outcome) -> None:
-        self._failed(probe.kind, outcome.output, outcome.is_success is None)
 
     @staticmethod
     def _passed(state: ProbeState) -> ProbeState:

@@ -55,6 +55,7 @@ class Container:
     backoff: float = 0.0
     term: float = math.inf
     kill: float = math.inf
+    grace_ends: float = math.inf
     is_replaced: bool = False
     previous: Termination | None = None
 
@@ -180,15 +181,20 @@ class PodModel:
         self.launches.append((container.plan.name, launch.attempt))
         previous = container.end() if container.attempt >= 0 else None
         container.attempt, container.launched, container.backoff = launch.attempt, self.now, launch.backoff_seconds
-        container.term = container.kill = math.inf
+        container.term = container.kill = container.grace_ends = math.inf
         container.is_replaced, container.previous = False, previous
 
     def _stop(self, container: Container, stop: Stop) -> bool:
-        is_new = container.term == math.inf
-        if is_new:
+        """Like ContainerStop without hooks: one that waits is told to stop at its turn, or when its grace is over."""
+        if container.grace_ends == math.inf:
+            container.is_replaced = bool(stop.container.failed_probe)
+        container.grace_ends = min(container.grace_ends, self.now + max(stop.grace_seconds, LEAST_GRACE))
+        told = container.grace_ends if stop.waits else self.now
+        is_new = told < container.term
+        if is_new and not stop.waits:
             self.stops.append(container.plan.name)
-            container.term, container.is_replaced = self.now, bool(stop.container.failed_probe)
-        container.kill = min(container.kill, self.now + max(stop.grace_seconds, LEAST_GRACE))
+        container.term = min(container.term, told)
+        container.kill = max(container.grace_ends, container.term + LEAST_GRACE)
         return is_new
 
     def _publish(self, states: tuple[ContainerState, ...], ending: Ending | None) -> bool:
@@ -229,7 +235,7 @@ class PodModel:
         assert state.is_alive
         if ending is None:
             assert state.failed_probe
-        elif state.role is Role.SIDECAR:
+        elif state.role is Role.SIDECAR and not stop.waits:
             later = states[states.index(state) + 1 :]
             assert not any(other.is_alive for other in later if other.role is not Role.INIT), "sidecars stop last, in reverse"
 

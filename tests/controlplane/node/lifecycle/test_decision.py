@@ -22,8 +22,9 @@ def launches(decision: Decision) -> list[tuple[str, int, float]]:
 
 
 def stops(decision: Decision) -> list[tuple[str, float, str]]:
-    """Name, grace and message of what is stopped."""
-    return [(each.container.name, each.grace_seconds, each.message) for each in decision.actions if isinstance(each, Stop)]
+    """Name, grace and message of what is stopped now."""
+    turn = [each for each in decision.actions if isinstance(each, Stop) and not each.waits]
+    return [(each.container.name, each.grace_seconds, each.message) for each in turn]
 
 
 @pytest.mark.parametrize(
@@ -89,7 +90,10 @@ def test_sidecars_stop_last_in_reverse_and_within_the_pods_grace() -> None:
     assert stops(decided(pod, *both, main(ended(0)))) == [("t", 8, "Stopping container t")]
     assert stops(decided(pod, both[0], sidecar(ended(0), name="t"), main(ended(0, ago=3)))) == [("s", 5, "Stopping container s")]
     deleted = deleted_pod(grace=8)
-    assert stops(decided(deleted, *both, main(running()))) == [("m", 8, "Stopping container m")]
+    found = decided(deleted, *both, main(running()))
+    assert stops(found) == [("m", 8, "Stopping container m")]
+    waiting = [(each.container.name, each.waits) for each in found.actions if isinstance(each, Stop)]
+    assert waiting == [("s", True), ("t", True), ("m", False)], "the preStop hooks of sidecars begin at once"
     assert stops(decide(deleted, [*both, main(ended(137))], ending_of(deleted, both, NOW + 7), NOW + 7)) == [
         ("t", 2, "Stopping container t")
     ]

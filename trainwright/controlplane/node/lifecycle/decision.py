@@ -24,11 +24,15 @@ class Launch:
 
 @dataclass(frozen=True)
 class Stop:
-    """Stop a container's run: its preStop hook and SIGTERM, and SIGKILL after `grace_seconds`. `message` is that of the event."""
+    """Stop a container's run: its preStop hook and SIGTERM, and SIGKILL after `grace_seconds`. `message` is that of the event.
+
+    `waits`: only the hook runs for now, until it is the container's turn. Source: killContainer of the kubelet.
+    """
 
     container: ContainerState
     grace_seconds: float
     message: str
+    waits: bool = False
 
 
 Action = Launch | Stop
@@ -46,7 +50,9 @@ def decide(pod: Obj, states: Sequence[ContainerState], ending: Ending | None, no
     """Return the actions for the pod. They may be repeated: an executor ignores what it is doing already."""
     deadline = deadline_at(pod)
     if ending is not None:
-        stops = tuple(_stop(state, grace_left(ending, state, now)) for state in may_stop(states))
+        turn = may_stop(states)
+        alive = (state for state in states if state.is_alive)
+        stops = tuple(_stop(state, grace_left(ending, state, now), waits=state not in turn) for state in alive)
         return Decision(stops, deadline if deadline is not None and deadline > now else None)
     actions: list[Action] = [*_launches(pod, states, now), *_probe_stops(pod, states)]
     times = [*_wake_times(pod, states, now), *([] if deadline is None else [deadline])]
@@ -105,5 +111,5 @@ def probe_grace(pod: Obj, state: ContainerState) -> float:
     return grace_seconds(pod) if own is None else float(own)
 
 
-def _stop(state: ContainerState, grace: float) -> Stop:
-    return Stop(state, grace, f"Stopping container {state.name}")
+def _stop(state: ContainerState, grace: float, *, waits: bool = False) -> Stop:
+    return Stop(state, grace, f"Stopping container {state.name}", waits)
