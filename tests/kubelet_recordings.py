@@ -8,17 +8,28 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import yaml
 from clusters import embedded, other_cluster
+
+from trainwright.api.objects import Obj
+from trainwright.controlplane.home import Home
 
 LEVELS = ("end", "way", "events", "logs")
 WORKERS = 10
 """Pods mostly wait: for back-offs, deadlines, probes."""
+RUNTIME_WORDS = re.compile(r"failed to create containerd task: .*: error during container init: ")
+"""What a container runtime puts before the reason for which a container does not start; this node has none."""
+EXEC_TOO_LATE = "container is in CONTAINER_EXITED state"
+"""A probe of a container that has just ended; this node makes none."""
+IMAGES = {"images": [{"image": "docker.io/local/base:*"}]}
+"""The image of the recordings: this installation has what its commands need."""
 NOT_HONOURED: dict[str, str] = {}
 """Cases that this node cannot match, with the words of the event that says so."""
 
@@ -44,7 +55,46 @@ def differences(name: str, observed: Path, levels: Sequence[str] = LEVELS) -> st
     compared = subprocess.run(
         [*command, str(recordings() / "cases" / name), str(observed / name)], capture_output=True, text=True, check=False
     )
-    return "" if compared.returncode == 0 else compared.stdout or compared.stderr
+    found = "" if compared.returncode == 0 else compared.stdout or compared.stderr
+    return "\n".join([*([found] if found else []), *(f"no message: {message}" for message in missing_messages(name, observed))])
+
+
+def missing_messages(name: str, observed: Path) -> list[tuple[str, ...]]:
+    """The recorded messages of events, pods and containers that this node did not give; those of a runtime by their last part."""
+    recorded, given = (
+        set(_messages(yaml.safe_load((folder / name / "observed.yaml").read_text("utf-8"))))
+        for folder in (recordings() / "cases", observed)
+    )
+    wanted = {(*where, RUNTIME_WORDS.sub("", text)) for *where, text in recorded if text and EXEC_TOO_LATE not in text}
+    return sorted(
+        wanted - {(*where, text.removesuffix("local") + "<node>" if where[-1] == "Scheduled" else text) for *where, text in given}
+    )
+
+
+def _messages(observed: Obj) -> Iterator[tuple[str, ...]]:
+    for event in observed["events"]:
+        yield "event", event["object"], event["reason"], event["message"]
+    for name, pod in observed["pods"].items():
+        for status in pod["statuses"]:
+            yield "pod", name, str(status.get("reason")), status.get("message", "")
+            for container in [*status.get("init", []), *status.get("containers", [])]:
+                for state in (container.get("state", {}), container.get("last", {})):
+                    for kind, body in state.items():
+                        yield kind, container["name"], str(body.get("reason")), body.get("message", "")
+
+
+def played(names: Sequence[str], folder: Path) -> Path:
+    """Return the folder with what was observed of these cases on the embedded cluster, or on the one that was asked for instead."""
+    observed, other = folder / "observed", other_cluster()
+    if other is not None:
+        play(other, names, observed)
+    else:
+        home = Home(folder / "home")
+        home.make()
+        (home.path / "images.yaml").write_text(yaml.safe_dump(IMAGES))
+        with embedded(folder, node=True) as kubeconfig:
+            play(kubeconfig, names, observed)
+    return observed
 
 
 def main() -> int:
@@ -57,21 +107,15 @@ def main() -> int:
     every = sorted(case.name for case in (recordings() / "cases").iterdir())
     names = [name for name in every if not arguments.wanted or any(name.startswith(word) for word in arguments.wanted)]
     with tempfile.TemporaryDirectory() as scratch:
-        folder = Path(scratch)
-        other = other_cluster()
-        if other is not None:
-            play(other, names, folder / "observed")
-        else:
-            with embedded(folder, node=True) as kubeconfig:
-                play(kubeconfig, names, folder / "observed")
-        found = {name: differences(name, folder / "observed", arguments.levels.split(",")) for name in names}
+        observed = played(names, Path(scratch))
+        found = {name: differences(name, observed, arguments.levels.split(",")) for name in names}
     differing = {name: text for name, text in found.items() if text}
     if arguments.json:
         print(json.dumps(differing, indent=2))
     else:
         for name, text in differing.items():
             print(f"{name}\n{text}")
-        print(f"{len(names) - len(differing)} of {len(names)} agree on {arguments.levels}")
+        print(f"{len(names) - len(differing)} of {len(names)} agree on {arguments.levels} and have the recorded messages")
     return 1 if differing.keys() - NOT_HONOURED.keys() else 0
 
 

@@ -19,8 +19,8 @@ from trainwright.controlplane.controllers.scheduler.gangs import stages
 from trainwright.controlplane.controllers.scheduler.node_filters import obstacle
 from trainwright.runtimes import bundled_runtimes
 
-NO_VICTIMS = "preemption: 0/1 nodes are available: 1 No preemption victims found for incoming pod."
-HELPLESS = "preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling."
+NO_VICTIMS = "no new claims to deallocate, preemption: 0/1 nodes are available: 1 No preemption victims found for incoming pod."
+HELPLESS = "no new claims to deallocate, preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling."
 
 
 @pytest.fixture

@@ -1,11 +1,11 @@
-"""Messages for unschedulable pods: those of kube-scheduler, with the part about preemption, for one node."""
+"""Messages for unschedulable pods: those of kube-scheduler, with what its other plugins add, for one node."""
 
 from __future__ import annotations
 
 _AVAILABLE = "0/1 nodes are available: {}."
-_HELPLESS = "preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling."
-_NO_VICTIMS = "preemption: 0/1 nodes are available: 1 No preemption victims found for incoming pod."
-_NEVER = "preemption: not eligible due to preemptionPolicy=Never."
+_HELPLESS = "no new claims to deallocate, preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling."
+_NO_VICTIMS = "no new claims to deallocate, preemption: 0/1 nodes are available: 1 No preemption victims found for incoming pod."
+_NEVER = "no new claims to deallocate, preemption: not eligible due to preemptionPolicy=Never."
 NO_NODES = "no nodes available to schedule pods"
 
 
