@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from trainwright.controlplane.node.environment import expand_references
+from trainwright.controlplane.node.expansion import expand_references
 from trainwright.jobs import TrainRequest
 from trainwright.jobs.request.code_package import PackedCode
 from trainwright.jobs.request.training_program import training_command

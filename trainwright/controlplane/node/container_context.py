@@ -24,13 +24,13 @@ from trainwright.controlplane.node.isolation.mounts import ContainerMount
 from trainwright.controlplane.node.isolation.plan import CONTAINER_UMASK, container_identity, isolation_plan
 from trainwright.controlplane.node.isolation.support import Support
 from trainwright.controlplane.node.isolation.visible import python_folders, python_folders_of
-from trainwright.controlplane.node.last_words import message_file
 from trainwright.controlplane.node.lifecycle.termination_message import DEFAULT_PATH
 from trainwright.controlplane.node.limits.memory_cgroup import MemoryCgroups
 from trainwright.controlplane.node.network.host_names import host_name
 from trainwright.controlplane.node.network.pod_network import HOSTS_FILE
 from trainwright.controlplane.node.path_mapping import PathMapping
 from trainwright.controlplane.node.rendezvous import RendezvousPorts
+from trainwright.controlplane.node.termination_files import message_file
 from trainwright.controlplane.node.volumes.maker import MadeVolume, VolumeMaker
 from trainwright.controlplane.node.volumes.mounts import container_mounts
 

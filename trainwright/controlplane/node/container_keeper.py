@@ -19,7 +19,6 @@ from trainwright.controlplane.node.container_context import ContainerContext, No
 from trainwright.controlplane.node.container_start import CannotStart, ContainerStart
 from trainwright.controlplane.node.container_stop import ContainerStop
 from trainwright.controlplane.node.handlers import CommandResult, Outcome, Target, run_hook
-from trainwright.controlplane.node.last_words import with_message
 from trainwright.controlplane.node.lifecycle import events
 from trainwright.controlplane.node.lifecycle.container_state import (
     START_ERROR,
@@ -31,10 +30,12 @@ from trainwright.controlplane.node.lifecycle.container_state import (
     published_status,
 )
 from trainwright.controlplane.node.lifecycle.decision import Launch, Stop
+from trainwright.controlplane.node.lifecycle.ending import grace_seconds
 from trainwright.controlplane.node.lifecycle.events import PodEvent
 from trainwright.controlplane.node.lifecycle.probes import Health
 from trainwright.controlplane.node.lifecycle.restart_rules import restart_policy
 from trainwright.controlplane.node.probe_runner import ProbeRunner
+from trainwright.controlplane.node.termination_files import with_message
 
 _RETRY_SECONDS = (1.0, 2.0, 4.0, 8.0, 10.0)
 """Between attempts to start a container that cannot be started, for example for want of a ConfigMap."""
@@ -213,8 +214,7 @@ class ContainerKeeper:
             return
         current.is_post_start_failed = True
         self._record(self._about("FailedPostStartHook", "PostStartHook failed", warning=True))
-        pod_grace = self._pod()["spec"].get("terminationGracePeriodSeconds")
-        self.stop(Stop(self._state(), 30.0 if pod_grace is None else float(pod_grace), "FailedPostStartHook"))
+        self.stop(Stop(self._state(), grace_seconds(self._pod()), "FailedPostStartHook"))
 
     def _ended(self, current: _Current, observed: Run) -> Termination | None:
         if current.ended is None and observed.ended is not None:

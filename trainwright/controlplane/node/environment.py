@@ -26,8 +26,6 @@ from trainwright.controlplane.node.volumes.errors import ConfigError
 from trainwright.controlplane.node.volumes.maker import MadeVolume
 from trainwright.controlplane.node.volumes.object_data import get_or_none, not_found, text_data
 
-__all__ = ["ConfigError", "VariableResolver", "base_environment", "expand_references", "thread_count"]
-
 _MACHINE = (
     r"LANG|LC_\w+|SSL_CERT_(FILE|DIR)|REQUESTS_CA_BUNDLE|HF_HUB_OFFLINE|HF_DATASETS_OFFLINE|HF_ENDPOINT|TRANSFORMERS_OFFLINE"
     r"|(HTTPS?|NO|ALL)_PROXY|(https?|no|all)_proxy|LD_LIBRARY_PATH|CUDA_HOME"
@@ -131,13 +129,10 @@ class VariableResolver:
     volumes: Mapping[str, MadeVolume] = field(default_factory=dict)
     unassigned: str = NODE_ADDRESS
 
-    def variables(self, container: Obj, base: Mapping[str, str], rewrite: Callable[[str], str] = str) -> dict[str, str]:
-        """Add the container's variables to `base`; `rewrite` is applied to every value. Raises ConfigError."""
-        return {**base, **self.own_variables(container, rewrite)}
-
     def own_variables(self, container: Obj, rewrite: Callable[[str], str] = str) -> dict[str, str]:
         """Return the variables that the cluster gives to a container: to these, and no others, `$(NAME)` refers in its commands.
 
+        `rewrite` is applied to every value.
         In the order of their precedence, the last one wins: Services, `envFrom`, `env`.
         Raises ConfigError, in the kubelet's words, for a missing object, key or field.
         """

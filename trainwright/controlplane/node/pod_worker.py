@@ -24,6 +24,7 @@ from trainwright.controlplane.node.eviction import Eviction
 from trainwright.controlplane.node.isolation.not_honoured import REASON, not_honoured_message
 from trainwright.controlplane.node.lifecycle import events
 from trainwright.controlplane.node.lifecycle.container_state import ContainerState, containers_of, visible_states
+from trainwright.controlplane.node.lifecycle.container_status import BACK_OFF
 from trainwright.controlplane.node.lifecycle.decision import Action, Decision, Launch, Stop, decide
 from trainwright.controlplane.node.lifecycle.ending import DEADLINE_REASON, Ending, ending_of
 from trainwright.controlplane.node.lifecycle.events import PodEvent
@@ -187,7 +188,7 @@ class PodWorker:
         """Record the back-off of containers that the published status shows to wait."""
         status = self._pod.get("status") or {}
         shown = [*(status.get("initContainerStatuses") or []), *(status.get("containerStatuses") or [])]
-        waiting = {entry["name"] for entry in shown if entry["state"].get("waiting", {}).get("reason") == "CrashLoopBackOff"}
+        waiting = {entry["name"] for entry in shown if entry["state"].get("waiting", {}).get("reason") == BACK_OFF}
         for keeper, state in zip(self._keepers, states, strict=True):
             if keeper.name in waiting and state.ended is not None:
                 keeper.announce_waiting(f"{name_of(self._pod)}_{namespace_of(self._pod)}({self.uid})")

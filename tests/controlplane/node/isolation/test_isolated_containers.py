@@ -111,10 +111,10 @@ def test_a_read_only_mount_is_read_only_also_below(runs: Runs) -> None:
 
 def test_a_read_only_root_leaves_volumes_writable(runs: Runs) -> None:
     container = {"securityContext": {"readOnlyRootFilesystem": True}}
-    folders = "/ /tmp /etc /usr /root /run /var/tmp /work/dir"
+    folders = "/ /tmp /etc /usr /root /run /var/tmp /made/folder"
     script = f"for f in {folders}; do touch $f/x && echo $f; done; touch /data/x /dev/shm/x && echo data"
     mounts = [ContainerMount("/data", runs.make_folder("data"))]
-    run = runs.start("sh", "-c", script, container=container, mounts=mounts, cwd="/work/dir")
+    run = runs.start("sh", "-c", script, container=container, mounts=mounts, cwd="/made/folder")
     printed = run.output().splitlines()
     assert [line for line in printed if "touch" not in line] == ["data"]
     assert sum("Read-only file system" in line for line in printed) == 8

@@ -1,4 +1,4 @@
-"""What a container left behind as its last words: the file of its termination message, or the end of its log. Pure.
+"""The termination message that a container left: the file of its termination message, or the end of its log. Pure.
 
 Limits of the kubelet: the last 4096 bytes of the file, 80 lines or 2048 bytes of the log, 12 KiB for all containers of a pod.
 """

@@ -1,4 +1,4 @@
-"""Reads what a run of a container left as its last words, and adds it to how it ended."""
+"""Reads the termination message that a run of a container left, and adds it to how it ended."""
 
 from __future__ import annotations
 
