@@ -18,6 +18,9 @@ from trainwright.api.text_input import MAX_DEPTH, Unreadable, decoded, quoted
 ALIASED_SIZE = 3 * 1024 * 1024
 """What aliases repeat, in characters with 8 for each value: no object that an API server accepts (3 MiB) needs more."""
 _VALUE_SIZE = 8
+_TOO_DEEP = f"more than {MAX_DEPTH} levels deep"
+_PARSER_TOO_DEEP = "maximum nesting depth"
+"""What libyaml says of `[[[[…`, from PyYAML 6.0.4 on."""
 _Parser: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _TAG = "tag:yaml.org,2002:"
 _CONSTANTS: dict[str, Any] = {
@@ -62,8 +65,9 @@ def read_yaml_documents(data: str | bytes, source: str = "", *, with_lines: bool
     try:
         return list(reader.documents())
     except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        raise Unreadable(source, f"not YAML: {error.problem or error.context}", *_position(mark)) from None
+        mark, problem = error.problem_mark or error.context_mark, str(error.problem or error.context)
+        words = _TOO_DEEP if _PARSER_TOO_DEEP in problem else f"not YAML: {problem}"
+        raise Unreadable(source, words, *_position(mark)) from None
     except yaml.YAMLError as error:  # without a mark; its text may quote the input
         raise Unreadable(source, f"not YAML: {type(error).__name__}") from None
 
@@ -92,7 +96,7 @@ class _Reader:
 
     def _value(self, event: Any, depth: int) -> Any:
         if depth > MAX_DEPTH:
-            raise self._error(event, f"more than {MAX_DEPTH} levels deep")
+            raise self._error(event, _TOO_DEEP)
         if isinstance(event, yaml.AliasEvent):
             return self._repeat(event, depth)
         before = self._size
@@ -121,7 +125,7 @@ class _Reader:
     def _copy(self, value: Any, event: Any, depth: int) -> Any:
         """Copy a value, so that no change of one place changes another."""
         if depth > MAX_DEPTH:
-            raise self._error(event, f"more than {MAX_DEPTH} levels deep")
+            raise self._error(event, _TOO_DEEP)
         copied: Any
         if isinstance(value, dict):
             copied = {key: self._copy(entry, event, depth + 1) for key, entry in value.items()}
