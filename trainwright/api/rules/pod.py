@@ -268,6 +268,10 @@ def _kept(old: Obj, new: Obj) -> bool:
 
 
 POD_RULES = (
-    WebhookRule("spec", "a valid pod spec with unique container names", _pod),
+    WebhookRule(
+        "spec",
+        "a valid pod spec with unique container names; a `subPath` stays below its volume, and excludes `subPathExpr`",
+        _pod,
+    ),
     WebhookRule("spec", "immutable, except for images, deadline and added tolerations", _same_pod),
 )
