@@ -190,6 +190,15 @@ def test_without_isolation_nearly_nothing_is_honoured(monkeypatch: pytest.Monkey
     assert not_honoured(pod(), OFF, is_root=True) == []
 
 
+def test_where_memory_cannot_be_measured_its_limit_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    containers = [{"name": "c", "resources": {"limits": {"memory": "1Gi", "cpu": "1"}}}]
+    pod = {"spec": {"containers": containers, "initContainers": [{"name": "i", "resources": {"limits": {"cpu": "1"}}}]}}
+    monkeypatch.setattr(sys, "platform", "linux")
+    assert not_honoured(pod, OFF, is_root=True) == []
+    monkeypatch.setattr(sys, "platform", "darwin")
+    assert not_honoured(pod, OFF, is_root=True) == ["spec.containers{c}.resources.limits.memory"]
+
+
 def test_another_user_than_root_meets_run_as_non_root(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     assert not_honoured(pod(securityContext={"runAsNonRoot": True, "runAsUser": 1000}), OFF, is_root=False) == []

@@ -6,6 +6,7 @@ A setting that is silently ignored would be trusted; an Event says so, where `ku
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 
 from trainwright.api.objects import Obj
@@ -87,6 +88,8 @@ def _not_isolated(spec: Obj) -> Iterator[str]:
         for mount in container.get("volumeMounts") or []:
             if mount.get("readOnly") and mount["mountPath"] != _TOKEN_PATH:
                 yield f"{where}.volumeMounts{{{mount['name']}}}.readOnly"
+        if sys.platform != "linux" and "memory" in ((container.get("resources") or {}).get("limits") or {}):
+            yield f"{where}.resources.limits.memory"  # it is measured in /proc
 
 
 def _ignored_settings(where: str, context: Obj) -> Iterator[str]:
