@@ -379,6 +379,6 @@ def test_a_state_that_cannot_be_read_leaves_nothing(home: Home) -> None:
     home.database.write_bytes(b"no database" * 1000)
     done = trainwright("up", "--home", str(home.path))
     assert done.returncode == 1
-    assert "state.db: file is not a database" in done.stderr
+    assert "state.db: file is not a database; to start from a backup: trainwright up --restore FILE" in done.stderr
     assert processes(home) == []
     home.database.unlink()

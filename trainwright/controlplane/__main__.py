@@ -60,7 +60,9 @@ def main() -> int:
         )
     except (UnknownSchema, sqlite3.Error) as error:
         os.close(lock)
-        print(f"{home.database}: {error}", file=sys.stderr)
+        is_damaged = type(error) is sqlite3.DatabaseError  # not one of its kinds, as a full disk is
+        advice = "; to start from a backup: trainwright up --restore FILE" if is_damaged else ""
+        print(f"{home.database}: {error}{advice}", file=sys.stderr)
         return DATABASE_UNREADABLE
     try:
         running = plane.start(arguments.port)
