@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from trainwright.api.errors import Problem
 from trainwright.api.kinds import RBAC
 from trainwright.api.objects import Obj
-from trainwright.api.rules.pod import one_of, required
+from trainwright.api.rules.problems import one_of, required
 from trainwright.api.rules.webhook import AdmissionRequest, WebhookRule
 from trainwright.api.schema.check import as_json
 

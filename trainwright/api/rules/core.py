@@ -9,7 +9,8 @@ from typing import Any
 from trainwright.api.errors import Problem
 from trainwright.api.event_forms import reporting_problems
 from trainwright.api.objects import Obj, annotations_of, namespace_of
-from trainwright.api.rules.pod import not_negative, one_of, pod_spec_problems, required
+from trainwright.api.rules.pod import pod_spec_problems
+from trainwright.api.rules.problems import not_negative, one_of, required
 from trainwright.api.rules.webhook import AdmissionRequest, WebhookRule
 from trainwright.api.schema.check import as_json
 

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from trainwright.api.errors import Problem
 from trainwright.api.objects import Obj, labels_of
-from trainwright.api.rules.pod import not_negative, one_of, pod_spec_problems, required
+from trainwright.api.rules.pod import pod_spec_problems
+from trainwright.api.rules.problems import not_negative, one_of, required
 from trainwright.api.rules.webhook import AdmissionRequest, WebhookRule
 from trainwright.api.schema.check import as_json
 

@@ -11,7 +11,8 @@ from trainwright.api.errors import Problem
 from trainwright.api.integers import parse_count
 from trainwright.api.objects import Obj, labels_of, name_of, uid_of
 from trainwright.api.rules.metadata import labelling_problems
-from trainwright.api.rules.pod import not_negative, pod_spec_problems
+from trainwright.api.rules.pod import pod_spec_problems
+from trainwright.api.rules.problems import not_negative
 from trainwright.api.rules.webhook import AdmissionRequest, WebhookRule
 from trainwright.api.schema.check import as_json, quoted
 from trainwright.api.schema.serialised import serialised

@@ -8,7 +8,7 @@ from typing import Any
 from trainwright.api.conditions import is_true
 from trainwright.api.errors import Problem
 from trainwright.api.objects import Obj
-from trainwright.api.rules.pod import not_negative, required
+from trainwright.api.rules.problems import not_negative, required
 from trainwright.api.rules.webhook import AdmissionRequest, WebhookRule
 
 _COUNTERS = ("active", "ready", "succeeded", "failed", "terminating")

@@ -10,9 +10,11 @@ from typing import Any
 from trainwright.api.errors import Problem
 from trainwright.api.objects import Obj
 from trainwright.api.quantities import Quantity, parse_quantity
+from trainwright.api.rules.downward import file_problems, variable_problems
 from trainwright.api.rules.metadata import container_name_fault
+from trainwright.api.rules.problems import not_negative, one_of, required
 from trainwright.api.rules.webhook import AdmissionRequest, WebhookRule
-from trainwright.api.schema.check import as_json, quoted
+from trainwright.api.schema.check import as_json
 
 _SOURCES = ("fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef", "fileKeyRef")
 _VOLUME_KINDS = ("emptyDir", "hostPath", "secret", "nfs", "persistentVolumeClaim", "downwardAPI", "configMap", "projected", "csi")
@@ -35,21 +37,6 @@ _CHANGEABLE = (
 )
 _LONGEST_DEADLINE = 2**31 - 1
 _STANDARD = ("cpu", "memory", "ephemeral-storage")
-
-
-def not_negative(value: Any, where: str) -> Iterator[Problem]:
-    if value is not None and value < 0:
-        yield Problem(where, f"Invalid value: {value}: must be greater than or equal to 0")
-
-
-def required(where: str, why: str = "") -> Problem:
-    return Problem(where, f"Required value: {why}" if why else "Required value", "FieldValueRequired")
-
-
-def one_of(value: Any, where: str, allowed: tuple[str, ...]) -> Iterator[Problem]:
-    if value not in allowed:
-        message = f"Unsupported value: {as_json(value)}: supported values: {quoted(allowed)}"
-        yield Problem(where, message, "FieldValueNotSupported")
 
 
 def pod_spec_problems(spec: Obj, path: str) -> Iterator[Problem]:
@@ -103,6 +90,12 @@ def _volumes(volumes: list[Obj], path: str) -> Iterator[Problem]:
         seen.add(name or "")
         for kind in sorted(volume.keys() - {"name"}, key=_asked_in_order)[1:]:
             yield Problem(f"{where}.{kind}", "Forbidden: may not specify more than 1 volume type", "FieldValueForbidden")
+        if "downwardAPI" in volume:
+            yield from file_problems((volume["downwardAPI"] or {}).get("items") or [], f"{where}.downwardAPI.items")
+        for number, source in enumerate((volume.get("projected") or {}).get("sources") or []):
+            if "downwardAPI" in source:
+                items = (source["downwardAPI"] or {}).get("items") or []
+                yield from file_problems(items, f"{where}.projected.sources[{number}].downwardAPI.items")
 
 
 def _container(container: Obj, path: str, volumes: set[Any], seen: set[str]) -> Iterator[Problem]:
@@ -145,6 +138,8 @@ def _variables(container: Obj, path: str) -> Iterator[Problem]:
             yield Problem(f"{where}.valueFrom", f'Invalid value: "": must specify one of: {listed} or `{_SOURCES[-1]}`')
         elif len(source) > 1:
             yield Problem(f"{where}.valueFrom", 'Invalid value: "": may not have more than one field specified at a time')
+        else:
+            yield from variable_problems(source, f"{where}.valueFrom")
     for index, entry in enumerate(container.get("envFrom") or []):
         for kind in ("configMapRef", "secretRef"):
             if kind in entry and not entry[kind].get("name"):
