@@ -34,16 +34,14 @@ PROGRAM = [sys.executable, "-I", "-c", "import time; print(time.time(), flush=Tr
 
 
 @contextmanager
-def control_plane(folder: Path, isolation: str) -> Iterator[tuple[KubernetesCluster, int]]:
-    """A client of a fresh cluster, and the id of the cluster's process. `isolation` is on or off."""
+def control_plane(folder: Path, isolation: str) -> Iterator[tuple[KubernetesCluster, Home]]:
+    """A client of a fresh cluster, and its home. `isolation` is on or off."""
     home = Home(folder / isolation)
     command = [sys.executable, "-m", "trainwright.cli"]
     variables = {**os.environ, "TRAINWRIGHT_ISOLATION": isolation}
     subprocess.run([*command, "up", "--home", str(home.path)], env=variables, check=True, capture_output=True)
     try:
-        running = home.running()
-        assert running is not None
-        yield connect(home.kubeconfig), running.pid
+        yield connect(home.kubeconfig), home
     finally:
         subprocess.run([*command, "down", "--home", str(home.path)], check=True, capture_output=True)
 
@@ -90,14 +88,17 @@ def many_pods(cluster: KubernetesCluster) -> float:
     return time.monotonic() - began
 
 
-def idle_pods(cluster: KubernetesCluster, plane: int) -> tuple[float, float]:
+def idle_pods(cluster: KubernetesCluster, home: Home) -> tuple[float, float]:
     """Per cent of a core that idle pods cost with their supervisors and the control plane, and a supervisor's memory in MB."""
     names = [f"idle-{index}" for index in range(IDLE)]
     for name in names:
         cluster.create(pod(name, ["sleep", "3600"]))
     wait_until_ended(cluster, names, ("Running",))
-    supervisors = [pid for pid in _processes() if "shim.py" in _command_line(pid)]
-    watched = [plane, *supervisors]
+    running = home.running()
+    assert running is not None
+    ours = [pid for pid in _processes() if str(home.path) in _command_line(pid)]
+    supervisors = [pid for pid in ours if "shim.py" in _command_line(pid)]
+    watched = {running.pid, *ours}
     time.sleep(2)  # their starts are over
     began, used = time.monotonic(), sum(map(_seconds_used, watched))
     time.sleep(IDLE_SECONDS)
@@ -138,7 +139,7 @@ def main() -> int:
     arguments = parser.parse_args()
     with (
         tempfile.TemporaryDirectory() as scratch,
-        control_plane(Path(scratch), "on") as (isolated, plane),
+        control_plane(Path(scratch), "on") as (isolated, home),
         control_plane(Path(scratch), "off") as (plain, _),
     ):
         bare, on, off = [], [], []
@@ -147,7 +148,7 @@ def main() -> int:
             on.append(pod_start(isolated, f"start-{index}"))
             off.append(pod_start(plain, f"start-{index}"))
         seconds = many_pods(isolated)
-        share, megabytes = idle_pods(isolated, plane)
+        share, megabytes = idle_pods(isolated, home)
     base, with_isolation, without = (statistics.median(each[1:]) for each in (bare, on, off))
     figures = {
         "start": (

@@ -24,11 +24,12 @@ from trainwright.controlplane.node.isolation.shared_folders import shared_folder
 from trainwright.controlplane.node.isolation.support import isolation_support
 from trainwright.controlplane.node.limits.memory_cgroup import MemoryCgroups
 from trainwright.controlplane.node.network.pod_network import PodNetwork
-from trainwright.controlplane.node.pod_worker import PodWorker, remove_folder
+from trainwright.controlplane.node.pod_worker import PodWorker, has_ended, remove_folder
 from trainwright.controlplane.node.registration import NODE_NAME, register
 from trainwright.controlplane.node.rendezvous import RendezvousPorts
 from trainwright.controlplane.node.sessions.node_sessions import NodeSessions
 from trainwright.controlplane.node.shutdown import stop_runs
+from trainwright.controlplane.node.supervisor_start import start_directly, supervisor_spawner
 from trainwright.controlplane.node.volumes.maker import VolumeMaker
 from trainwright.controlplane.node.volumes.tokens import IssueToken
 
@@ -61,6 +62,7 @@ class NodeAgent:
         self._events = EventRecorder(cluster)
         self._changes = Changes(home / "changes", self._wake)
         self._pool = ThreadPoolExecutor(_HANDLER_THREADS, thread_name_prefix="pod-handler")
+        self._spawner = supervisor_spawner()
         self._services = NodeServices(
             cluster=cluster,
             volumes=self._volumes,
@@ -77,6 +79,7 @@ class NodeAgent:
             shared=shared_folders(),
             cgroups=MemoryCgroups.find(home),
             fifo=self._changes.path if self._changes.start() else None,
+            start_supervisor=self._spawner.start if self._spawner is not None else start_directly,
         )
         self.sessions = NodeSessions(self._services)
         selector = f"spec.nodeName={NODE_NAME}"
@@ -100,6 +103,8 @@ class NodeAgent:
         for worker in workers:
             worker.join(5)
         self._stop_processes([worker.folder for worker in workers], seconds)
+        if self._spawner is not None:
+            self._spawner.stop()
         self._changes.stop()
         self._pool.shutdown(wait=False, cancel_futures=True)
         self._events.stop()
@@ -117,12 +122,10 @@ class NodeAgent:
         worker = self._workers.get(uid)
         if event == "DELETED":
             self._forget(pod, worker)
-        elif worker is None or not worker.is_alive():
+        elif worker is None or (not worker.update(pod) and not has_ended(pod)):
             self._network.add(pod)
             self._workers[uid] = worker = PodWorker(pod, self._services)
             worker.start()
-        else:
-            worker.update(pod)
 
     def _service_changed(self, event: str, service: Obj) -> None:
         self._network.set_service(service, exists=event != "DELETED")
@@ -172,8 +175,12 @@ class NodeAgent:
         self._network.release_others(known)
 
     def _threads_for(self, pod: Obj) -> int:
-        """Divide the cores among the pods of a JobSet, or else among all running pods, to avoid oversubscription."""
-        running = sum(worker.is_alive() for worker in self._workers.values())
+        """Divide the cores among the pods of a JobSet, or else among all running pods, to avoid oversubscription.
+
+        Both lists are copied first: other threads add to them.
+        """
+        running = sum(worker.is_alive() for worker in list(self._workers.values()))
         jobset = labels_of(pod).get(names.JOBSET_UID_LABEL)
-        siblings = sum(labels_of(other).get(names.JOBSET_UID_LABEL) == jobset for other in self._reflector.known.values())
+        others = [other for other in list(self._reflector.known.values()) if not has_ended(other)]
+        siblings = sum(labels_of(other).get(names.JOBSET_UID_LABEL) == jobset for other in others)
         return max((os.cpu_count() or 1) // max(siblings if jobset else running, 1), 1)

@@ -11,8 +11,6 @@ import json
 import os
 import shutil
 import signal
-import subprocess
-import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,8 +18,8 @@ from typing import Any
 
 from trainwright.api.objects import Obj
 from trainwright.controlplane.node.lifecycle.container_state import KILLED_CODE, STATUS_UNKNOWN, Run, Termination
+from trainwright.controlplane.node.supervisor_start import StartSupervisor, start_directly
 
-SHIM = Path(__file__).with_name("shim.py")
 _STATE_SECONDS = 10.0
 _LOST = "the end of the process was not observed: {}"
 _LOST_SHIM = "its supervisor was killed"
@@ -41,7 +39,14 @@ class ContainerRun:
         return self.folder / "log"
 
     def start(
-        self, argv: list[str], env: dict[str, str], cwd: Path, more: Obj | None = None, *, backoff_seconds: float = 0.0
+        self,
+        argv: list[str],
+        env: dict[str, str],
+        cwd: Path,
+        more: Obj | None = None,
+        *,
+        backoff_seconds: float = 0.0,
+        start_supervisor: StartSupervisor = start_directly,
     ) -> None:
         """Start the process. Variables are passed in a private file, not in arguments. Raises OSError (disk full, no shim).
 
@@ -57,15 +62,7 @@ class ContainerRun:
         lock = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)  # inherited by the shim, so that it is held without interruption
-            subprocess.Popen(
-                [sys.executable, "-S", "-E", "-P", str(SHIM), str(self.folder), str(lock)],
-                pass_fds=(lock,),
-                start_new_session=True,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                env={"PATH": os.environ.get("PATH", os.defpath)},
-            )
+            start_supervisor(self.folder, lock)
         finally:
             os.close(lock)
 

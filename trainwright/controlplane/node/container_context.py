@@ -30,6 +30,7 @@ from trainwright.controlplane.node.network.host_names import host_name
 from trainwright.controlplane.node.network.pod_network import HOSTS_FILE
 from trainwright.controlplane.node.path_mapping import PathMapping
 from trainwright.controlplane.node.rendezvous import RendezvousPorts
+from trainwright.controlplane.node.supervisor_start import StartSupervisor, start_directly
 from trainwright.controlplane.node.termination_files import message_file
 from trainwright.controlplane.node.volumes.maker import MadeVolume, VolumeMaker
 from trainwright.controlplane.node.volumes.mounts import container_mounts
@@ -62,6 +63,7 @@ class NodeServices:
     """For memory limits; None if the supervisors watch over them."""
     fifo: Path | None = None
     """Where supervisors say that something has changed; None if workers poll."""
+    start_supervisor: StartSupervisor = start_directly
 
 
 @dataclass(frozen=True)

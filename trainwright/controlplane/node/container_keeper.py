@@ -155,6 +155,10 @@ class ContainerKeeper:
                 waits.append(at - time.time())
         return min(waits, default=None)
 
+    def is_quiet(self) -> bool:
+        """Whether the run that was observed last goes on, or has ended; with a probe or a stop under way `advance` says when."""
+        return self._current is not None and (self._current.ended is not None or self._current.run.is_alive())
+
     def announce_waiting(self, where: str) -> None:
         """Record, once per run, that the container waits for its restart. `where` names its pod."""
         if self._current is not None and not self._current.is_waiting_announced:

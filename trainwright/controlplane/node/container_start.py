@@ -48,7 +48,14 @@ class ContainerStart:
         try:
             self._remove_old(pod, launch, context)
             self._limit(pod, launch, context)
-            run.start(argv, context.env, context.cwd, context.more, backoff_seconds=launch.backoff_seconds)
+            run.start(
+                argv,
+                context.env,
+                context.cwd,
+                context.more,
+                backoff_seconds=launch.backoff_seconds,
+                start_supervisor=self._services.start_supervisor,
+            )
         except OSError as error:
             record(events.about(state, "Failed", f"Error: {error}", warning=True))
             raise CannotStart("CreateContainerError", str(error)) from error

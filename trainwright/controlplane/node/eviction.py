@@ -27,10 +27,12 @@ class Eviction:
         self._message = self._stored()
         self._checked = -PERIOD_SECONDS
         self._is_announced = bool(self._message)
+        self.has_limits = _has_limits(pod)
+        """Whether the pod's use of local storage has to be watched."""
 
     def message(self, now: float, *, is_running: bool) -> str:
         """Return why the pod is evicted, or an empty string. `now` is in monotonic seconds; looks at most every 10 s."""
-        if not self._message and is_running and self._has_limits() and now - self._checked >= PERIOD_SECONDS:
+        if not self._message and is_running and self.has_limits and now - self._checked >= PERIOD_SECONDS:
             self._checked = now
             self._message = self._excess()
             if self._message:
@@ -42,12 +44,6 @@ class Eviction:
         if self._message and not self._is_announced:
             self._is_announced = True
             self._services.events.record(self._pod, PodEvent("Warning", EVICTED_REASON, self._message))
-
-    def _has_limits(self) -> bool:
-        volumes = self._pod["spec"].get("volumes") or []
-        return pod_storage_limit(self._pod) is not None or any(
-            (volume.get("emptyDir") or {}).get("sizeLimit") for volume in volumes
-        )
 
     def _excess(self) -> str:
         """Return what is exceeded: an emptyDir's limit, that of the pod, or that of a container; in the kubelet's order."""
@@ -80,6 +76,11 @@ class Eviction:
         temporary = self._folder / f"{_FILE}.new"
         temporary.write_text(self._message, "utf-8")
         os.replace(temporary, self._folder / _FILE)
+
+
+def _has_limits(pod: Obj) -> bool:
+    volumes = pod["spec"].get("volumes") or []
+    return pod_storage_limit(pod) is not None or any((volume.get("emptyDir") or {}).get("sizeLimit") for volume in volumes)
 
 
 def pod_storage_limit(pod: Obj) -> Quantity | None:

@@ -7,6 +7,7 @@ one that died.
 from __future__ import annotations
 
 import logging
+import math
 import os
 import shutil
 import signal
@@ -26,9 +27,9 @@ from trainwright.controlplane.node.lifecycle import events
 from trainwright.controlplane.node.lifecycle.container_state import ContainerState, containers_of, visible_states
 from trainwright.controlplane.node.lifecycle.container_status import BACK_OFF
 from trainwright.controlplane.node.lifecycle.decision import Action, Decision, Launch, Stop, decide
-from trainwright.controlplane.node.lifecycle.ending import DEADLINE_REASON, Ending, ending_of
+from trainwright.controlplane.node.lifecycle.ending import DEADLINE_REASON, TERMINAL, Ending, ending_of, is_terminal
 from trainwright.controlplane.node.lifecycle.events import PodEvent
-from trainwright.controlplane.node.lifecycle.pod_status import TERMINAL, pod_status
+from trainwright.controlplane.node.lifecycle.pod_status import pod_status
 from trainwright.controlplane.node.volumes.errors import VolumeError
 
 IDLE_SECONDS = 5.0
@@ -41,13 +42,15 @@ log = logging.getLogger(__name__)
 
 
 class PodWorker:
-    """Runs from `start` until the pod is deleted."""
+    """Runs from `start` until the pod has ended or is deleted. What happens after its end is for another worker."""
 
     def __init__(self, pod: Obj, services: NodeServices):
         self.uid = uid_of(pod)
         self.folder = services.pods_folder / self.uid
         self._pod, self._services = pod, services
         self._changed = threading.Event()
+        self._handover = threading.Lock()
+        self._is_retired = False
         self._stopping = threading.Event()
         self._keepers = [
             ContainerKeeper(spec, role, services, lambda: self._pod, self._changed.set) for spec, role in containers_of(pod)
@@ -55,16 +58,21 @@ class PodWorker:
         self._eviction = Eviction(pod, self.folder, services)
         self._are_volumes_made = self._is_cleared = self._is_deadline_told = False
         self._refreshed, self._starting_since = 0.0, time.monotonic()
+        self._due_at = math.inf
         self._thread = threading.Thread(target=self._run, name=f"pod-{name_of(pod)}", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
 
-    def update(self, pod: Obj) -> None:
-        """Take a changed pod object; it may be terminating."""
-        if _version(pod) >= _version(self._pod):  # the answer to a write of our own may be newer
-            self._pod = pod
-        self._changed.set()
+    def update(self, pod: Obj) -> bool:
+        """Take a changed pod object; it may be terminating. Returns False if this worker has nothing to do with it any more."""
+        with self._handover:
+            if self._is_retired:
+                return False
+            if _version(pod) >= _version(self._pod):  # the answer to a write of our own may be newer
+                self._pod = pod
+            self._changed.set()
+            return True
 
     def wake(self) -> None:
         """Look at the containers: something has happened."""
@@ -87,28 +95,46 @@ class PodWorker:
         try:
             while not self._stopping.is_set():
                 self._changed.clear()
-                try:
-                    wait = self._step()
-                except NotFound:
-                    self._clear()  # the pod was deleted without waiting for this node
+                wait = self._guarded_step()
+                if wait is not None:
+                    self._sleep(wait)
+                elif self._retire():
                     return
-                except (ApiError, OSError) as error:
-                    log.warning("pod step failed pod=%s/%s error=%s", namespace_of(self._pod), name_of(self._pod), error)
-                    wait = RETRY_SECONDS
-                if wait is None:
-                    return
-                if wait > 0:
-                    self._changed.wait(wait)
         finally:
+            self._is_retired = True
             for keeper in self._keepers:
                 keeper.close()
 
+    def _guarded_step(self) -> float | None:
+        """Do a step. What goes wrong is tried again: a pod whose worker has ended would be stuck."""
+        try:
+            return self._step()
+        except NotFound:
+            self._clear()  # the pod was deleted without waiting for this node
+            return None
+        except (ApiError, OSError) as error:
+            log.warning("pod step failed pod=%s/%s error=%s", namespace_of(self._pod), name_of(self._pod), error)
+        except Exception:
+            log.exception("pod step failed pod=%s/%s", namespace_of(self._pod), name_of(self._pod))
+        return RETRY_SECONDS
+
+    def _sleep(self, seconds: float) -> None:
+        """Wait for news of the pod, at most so long; longer if nothing but news can change anything."""
+        while not self._changed.wait(seconds) and seconds == IDLE_SECONDS and self._is_quiet():
+            pass
+
+    def _retire(self) -> bool:
+        """End the work on the pod, unless there is news of it."""
+        with self._handover:
+            self._is_retired = not self._changed.is_set()
+            return self._is_retired
+
     def _step(self) -> float | None:
-        """Look, decide, publish, act. Returns in how many seconds to look again at the latest, or None if the pod is gone."""
+        """Look, decide, publish, act. Returns in how many seconds to look again at the latest, or None if nothing is left to do."""
         pod, now = self._pod, time.time()
-        if _phase(pod) in TERMINAL and not is_deleting(pod):
+        if has_ended(pod):
             self._clear()
-            return IDLE_SECONDS
+            return None
         observed = tuple(keeper.observe() for keeper in self._keepers)
         states = visible_states(pod, observed)
         ending = self._ending(states, now)
@@ -139,12 +165,20 @@ class PodWorker:
         return time.monotonic() - self._starting_since < STARTING_PATIENCE_SECONDS
 
     def _wait(self, states: tuple[ContainerState, ...], wake_at: float | None, now: float) -> float:
-        waits = [IDLE_SECONDS, *(wait for keeper in self._keepers if (wait := keeper.advance()) is not None)]
+        due = [wait for keeper in self._keepers if (wait := keeper.advance()) is not None]
         if wake_at is not None:
-            waits.append(wake_at - now)
+            due.append(wake_at - now)
         if any(state.run is not None and state.is_alive and state.run.started_at is None for state in states):
-            waits.append(STARTING_SECONDS)
-        return max(min(waits), 0.001)
+            due.append(STARTING_SECONDS)
+        first = min(due, default=math.inf)
+        self._due_at = now + first
+        return max(min(first, IDLE_SECONDS), 0.001)
+
+    def _is_quiet(self) -> bool:
+        """Whether another look would find nothing new: every run still has its supervisor, and nothing is due by itself."""
+        if time.time() >= self._due_at or time.monotonic() - self._refreshed >= REFRESH_SECONDS or self._eviction.has_limits:
+            return False
+        return all(keeper.is_quiet() for keeper in self._keepers)
 
     def _ending(self, states: tuple[ContainerState, ...], now: float) -> Ending | None:
         message = self._eviction.message(time.monotonic(), is_running=any(state.is_alive for state in states))
@@ -231,6 +265,11 @@ class PodWorker:
             self._eviction.announce()
 
 
+def has_ended(pod: Obj) -> bool:
+    """Whether nothing is left to do for a pod until it is deleted."""
+    return is_terminal(pod) and not is_deleting(pod)
+
+
 def remove_folder(folder: Path) -> None:
     """Remove the logs and volumes of a deleted pod."""
     trash = folder.with_name(f".{folder.name}.removed")
@@ -244,10 +283,6 @@ def remove_folder(folder: Path) -> None:
 def _is_silent(action: Action) -> bool:
     """Whether a launch comes before the status is published: the first of a container, and one that replaces a run."""
     return isinstance(action, Launch) and (action.attempt == 0 or action.container.is_replaced)
-
-
-def _phase(pod: Obj) -> str:
-    return str((pod.get("status") or {}).get("phase") or "Pending")
 
 
 def _version(pod: Obj) -> int:

@@ -1,7 +1,7 @@
 """The supervisor of a container's process: starts it, waits for it, records its exit. Standard library and small modules only.
 
 It outlives the node agent, so that exit codes are not lost and running containers can be adopted after a crash.
-Usage: shim.py FOLDER LOCK_FD, or `main` in a process forked from one with a single thread. The lock on LOCK_FD is held while it
+Usage: shim.py FOLDER LOCK_FD, or `main` in a process forked by spawner.py. The lock on LOCK_FD is held while it
 is running. FOLDER/spec.json (0600, removed after reading) has argv, env, cwd, log and, optionally, umask, isolation (see
 isolation/plan.py), cgroup (folders that the process joins), memory_limit (bytes, where there is no cgroup), notify and notify_name.
 Writes state.json when the command has been executed and exit.json on exit; then a line with notify_name to the FIFO `notify`.
@@ -44,9 +44,9 @@ def main(folder: str, lock: int) -> None:
     for number in TERMINATION_SIGNALS:
         signal.signal(number, signal.SIG_IGN)
     become_subreaper()
-    with open(os.path.join(folder, "spec.json"), encoding="utf-8") as file:
-        spec = json.load(file)
-    os.unlink(os.path.join(folder, "spec.json"))
+    spec = take_spec(folder)
+    if spec is None:
+        return
     streams = {name: os.pipe() for name in STREAMS}
     try:
         pid = start_process(spec, streams[b"stdout"][1], streams[b"stderr"][1])
@@ -61,6 +61,18 @@ def main(folder: str, lock: int) -> None:
         from trainwright.controlplane.node.isolation.layers import remove_layer
 
         remove_layer(spec["isolation"]["layer"])
+
+
+def take_spec(folder: str):  # type: ignore[no-untyped-def]
+    """Return the spec of the run, or None if another supervisor has taken it: only one can remove the file."""
+    path = os.path.join(folder, "spec.json")
+    try:
+        with open(path, encoding="utf-8") as file:
+            spec = json.load(file)
+        os.unlink(path)
+    except FileNotFoundError:
+        return None
+    return spec
 
 
 def supervise(folder: str, spec: dict, pid: int, output: "Output") -> None:  # type: ignore[type-arg]

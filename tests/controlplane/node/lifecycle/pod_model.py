@@ -15,8 +15,8 @@ from trainwright.api.conditions import is_true
 from trainwright.controlplane.node.lifecycle.container_state import ContainerState, Role, Run, Termination, visible_states
 from trainwright.controlplane.node.lifecycle.container_status import timestamp
 from trainwright.controlplane.node.lifecycle.decision import Decision, Launch, Stop, decide
-from trainwright.controlplane.node.lifecycle.ending import Ending, ending_of
-from trainwright.controlplane.node.lifecycle.pod_status import TERMINAL, pod_status
+from trainwright.controlplane.node.lifecycle.ending import TERMINAL, Ending, ending_of
+from trainwright.controlplane.node.lifecycle.pod_status import pod_status
 from trainwright.controlplane.node.lifecycle.restart_backoff import restart_at
 
 LEAST_GRACE = 2.0

@@ -11,19 +11,29 @@ def remove_layer(folder: str) -> None:
 
     What cannot be removed is left. Call it after the last process of the container has ended.
     """
-    for current, folders, _ in os.walk(folder):
-        for name in folders:
-            path = os.path.join(current, name)
-            if not os.path.islink(path):
+    pending = [folder]
+    found = []
+    while pending:
+        current = pending.pop()
+        found.append(current)
+        try:
+            entries = _entries(current)
+        except OSError:
+            continue
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                pending.append(entry.path)
+            else:
                 with contextlib.suppress(OSError):
-                    os.chmod(path, 0o700)
-    for current, folders, files in os.walk(folder, topdown=False):
-        for name in files:
-            with contextlib.suppress(OSError):
-                os.unlink(os.path.join(current, name))
-        for name in folders:
-            path = os.path.join(current, name)
-            with contextlib.suppress(OSError):
-                (os.unlink if os.path.islink(path) else os.rmdir)(path)
-    with contextlib.suppress(OSError):
-        os.rmdir(folder)
+                    os.unlink(entry.path)
+    for current in reversed(found):  # a folder is found before those in it
+        with contextlib.suppress(OSError):
+            os.rmdir(current)
+
+
+def _entries(folder: str) -> list[os.DirEntry[str]]:
+    """List a folder whose files are to be removed, which takes all rights to it. Raises OSError."""
+    if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
+        os.chmod(folder, 0o700)
+    with os.scandir(folder) as entries:
+        return list(entries)

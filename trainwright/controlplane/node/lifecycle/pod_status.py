@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from trainwright.api.objects import Obj, copy_of
 from trainwright.controlplane.node.lifecycle.container_state import ContainerState, Role
 from trainwright.controlplane.node.lifecycle.container_status import container_status, timestamp, unknown_status
-from trainwright.controlplane.node.lifecycle.ending import TERMINAL as TERMINAL
 from trainwright.controlplane.node.lifecycle.ending import Ending, is_terminal
 from trainwright.controlplane.node.lifecycle.pod_conditions import set_pod_conditions
 from trainwright.controlplane.node.lifecycle.restart_rules import has_failed
