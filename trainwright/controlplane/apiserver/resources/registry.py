@@ -15,6 +15,7 @@ from trainwright.api.errors import NotFound
 from trainwright.api.event_forms import FIELD_LABELS
 from trainwright.api.kinds import Kind
 from trainwright.api.objects import Obj
+from trainwright.controlplane.apiserver.resources.quality_of_service import qos_class
 
 Prepare = Callable[[Obj], None]
 """Changes a new object in place before it is created."""
@@ -53,31 +54,15 @@ def _custom_resource(kind: Kind) -> Strategy:
 def _prepare_pod(pod: Obj) -> None:
     """Set the status of a new, unscheduled pod: phase Pending and its QoS class."""
     spec = _as_dict(pod.get("spec"))
-    pod["status"] = {"phase": "Pending", "qosClass": _qos_class(spec)}
+    pod["status"] = {"phase": "Pending", "qosClass": qos_class(spec)}
     if spec.get("schedulingGates"):
         gated = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated", "lastProbeTime": None}
         pod["status"]["conditions"] = [{**gated, "message": "Scheduling is blocked due to non-empty scheduling gates"}]
 
 
-def _qos_class(spec: Obj) -> str:
-    containers = [*_list(spec.get("containers")), *_list(spec.get("initContainers"))]
-    resources = [_as_dict(_as_dict(container).get("resources")) for container in containers]
-    limits, requests = ([_as_dict(entry.get(name)) for entry in resources] for name in ("limits", "requests"))
-    if not any(limits) and not any(requests):
-        return "BestEffort"
-    guaranteed = all({"cpu", "memory"} <= entry.keys() for entry in limits) and all(
-        most.get(name) == amount for most, least in zip(limits, requests, strict=True) for name, amount in least.items()
-    )
-    return "Guaranteed" if guaranteed else "Burstable"
-
-
 def _as_dict(value: Any) -> Obj:
     """The value if it is a dict, otherwise an empty one: validation rejects other types later."""
     return value if isinstance(value, dict) else {}
-
-
-def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
 
 
 def _prepare_namespace(namespace: Obj) -> None:
