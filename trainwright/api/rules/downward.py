@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from trainwright.api.errors import Problem
 from trainwright.api.objects import Obj
 from trainwright.api.rules.problems import one_of, required
+from trainwright.api.rules.volume_files import path_problems
 from trainwright.api.schema.check import as_json
 
 _VARIABLE_FIELDS = (
@@ -46,6 +47,7 @@ def file_problems(items: list[Obj], where: str) -> Iterator[Problem]:
         own, field, resource = f"{where}[{index}]", item.get("fieldRef"), item.get("resourceFieldRef")
         if not item.get("path"):
             yield required(f"{own}.path")
+        yield from path_problems(str(item.get("path") or ""), f"{own}.path")
         if field is not None:
             yield from _field(field, f"{own}.fieldRef", _FILE_FIELDS)
             if resource is not None:

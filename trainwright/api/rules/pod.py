@@ -13,6 +13,7 @@ from trainwright.api.quantities import Quantity, parse_quantity
 from trainwright.api.rules.downward import file_problems, variable_problems
 from trainwright.api.rules.metadata import container_name_fault
 from trainwright.api.rules.problems import not_negative, one_of, required
+from trainwright.api.rules.volume_files import key_problems
 from trainwright.api.rules.webhook import AdmissionRequest, WebhookRule
 from trainwright.api.schema.check import as_json
 
@@ -54,6 +55,9 @@ def pod_spec_problems(spec: Obj, path: str) -> Iterator[Problem]:
     if deadline is not None and not 1 <= deadline < 2**31:
         where = f"{path}.activeDeadlineSeconds"
         yield Problem(where, f"Invalid value: {deadline}: must be between 1 and 2147483647, inclusive")
+    for field in ("hostname", "subdomain"):
+        if (name := spec.get(field)) and (fault := container_name_fault(name)):
+            yield Problem(f"{path}.{field}", f"Invalid value: {as_json(name)}: {fault}")
     for index, toleration in enumerate(spec.get("tolerations") or []):
         if toleration.get("operator"):
             yield from one_of(toleration["operator"], f"{path}.tolerations[{index}].operator", ("Equal", "Exists"))
@@ -92,10 +96,17 @@ def _volumes(volumes: list[Obj], path: str) -> Iterator[Problem]:
             yield Problem(f"{where}.{kind}", "Forbidden: may not specify more than 1 volume type", "FieldValueForbidden")
         if "downwardAPI" in volume:
             yield from file_problems((volume["downwardAPI"] or {}).get("items") or [], f"{where}.downwardAPI.items")
+        yield from _keyed(volume, where)
         for number, source in enumerate((volume.get("projected") or {}).get("sources") or []):
+            own = f"{where}.projected.sources[{number}]"
+            yield from _keyed(source, own)
             if "downwardAPI" in source:
-                items = (source["downwardAPI"] or {}).get("items") or []
-                yield from file_problems(items, f"{where}.projected.sources[{number}].downwardAPI.items")
+                yield from file_problems((source["downwardAPI"] or {}).get("items") or [], f"{own}.downwardAPI.items")
+
+
+def _keyed(source: Obj, where: str) -> Iterator[Problem]:
+    for kind in ("secret", "configMap"):
+        yield from key_problems(source.get(kind) or {}, f"{where}.{kind}")
 
 
 def _container(container: Obj, path: str, volumes: set[Any], seen: set[str]) -> Iterator[Problem]:
@@ -214,6 +225,12 @@ def _pod(case: AdmissionRequest) -> Iterator[Problem]:
         return  # the mutable fields of a running pod were validated on create
     spec = case.new.get("spec") or {}
     yield from pod_spec_problems(spec, "spec")
+    for group in ("containers", "initContainers"):
+        for index, container in enumerate(spec.get(group) or []):
+            image = str(container.get("image") or "")
+            if image != image.strip():
+                why = "must not have leading or trailing whitespace"
+                yield Problem(f"spec.{group}[{index}].image", f"Invalid value: {as_json(image)}: {why}")
     yield from one_of(spec.get("restartPolicy"), "spec.restartPolicy", ("Always", "OnFailure", "Never"))
 
 
