@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from trainwright.api.errors import NotFound
 from trainwright.controlplane.node import log_entries, shim
 from trainwright.controlplane.node.container import run_of
 from trainwright.controlplane.node.container_logs import ContainerLogs
@@ -224,3 +225,9 @@ def test_property_whatever_is_printed_comes_back(
 )
 def test_property_no_file_is_too_odd_to_read(block: bytes) -> None:
     assert strip_headers(block) == b"".join(text for _, _, text in entries(block))
+
+
+def test_a_pod_of_another_node_has_no_log_here(tmp_path: Path) -> None:
+    pod = {**POD, "spec": {"nodeName": "elsewhere"}}
+    with pytest.raises(NotFound, match='pods "elsewhere" not found'):
+        list(ContainerLogs(tmp_path).open(pod, "main"))

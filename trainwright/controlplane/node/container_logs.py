@@ -7,10 +7,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from trainwright.api.errors import BadRequest
+from trainwright.api.kinds import POD
 from trainwright.api.objects import Obj, name_of, uid_of
+from trainwright.controlplane.apiserver.wire.api_errors import not_found_error
 from trainwright.controlplane.node.container import ContainerRun, latest_run, run_of
 from trainwright.controlplane.node.lifecycle.container_state import published_status
 from trainwright.controlplane.node.log_entries import POLL_SECONDS, LogFilter, Position, Stream, read_blocks, tail_position
+from trainwright.controlplane.node.registration import NODE_NAME
 
 _IDLE_SECONDS = 1.0
 
@@ -36,7 +39,7 @@ class ContainerLogs:
     ) -> Iterator[bytes]:
         """Yield a container's log in chunks; with `follow`, also `b""` from time to time while waiting for more.
 
-        Raises BadRequest if the previous run does not exist, or the container has not started.
+        Raises BadRequest if the previous run does not exist, or the container has not started; NotFound for a pod of another node.
         """
         run = self._run(pod, container or "", previous)
         follow = follow and not previous
@@ -54,6 +57,9 @@ class ContainerLogs:
             if run is None or run.attempt == 0:
                 raise BadRequest(f"previous terminated {where} not found")
             return run_of(container, run.attempt - 1, folder)
+        node = str((pod.get("spec") or {}).get("nodeName") or NODE_NAME)
+        if run is None and node != NODE_NAME:
+            raise not_found_error(POD, node)
         if run is None:
             state = published_status(pod, container).get("state") or {}
             if "terminated" in state:
