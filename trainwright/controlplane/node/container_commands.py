@@ -9,6 +9,7 @@ import subprocess
 from trainwright.controlplane.node.child_command import child_command, signal_child
 from trainwright.controlplane.node.container import ContainerRun
 from trainwright.controlplane.node.container_context import ContainerContext
+from trainwright.controlplane.node.exec_child import CANNOT_START, NOT_EXECUTABLE, NOT_FOUND
 from trainwright.controlplane.node.handlers import CommandResult
 
 _OUTPUT_BYTES = 64 * 1024
@@ -38,4 +39,6 @@ def run_command(argv: list[str], context: ContainerContext, run: ContainerRun, t
             process.communicate(timeout=_DRAIN_SECONDS)
         return CommandResult(None, b"")
     code = process.returncode
+    if code in (NOT_FOUND, NOT_EXECUTABLE) and output.startswith(CANNOT_START.encode()):
+        raise OSError(output.decode("utf-8", "replace").strip())
     return CommandResult(code if code >= 0 else 128 - code, output[:_OUTPUT_BYTES])

@@ -22,6 +22,8 @@ if __name__ == "__main__":  # started with -P: the package is not in the path
 
 PR_SET_PDEATHSIG = 1
 NOT_EXECUTABLE, NOT_FOUND = 126, 127
+CANNOT_START = "cannot start "
+"""How its own message begins, which comes instead of a command's output."""
 UMASK = 0o077
 
 
@@ -47,7 +49,7 @@ def run_here(folder: str, argv: list[str], *, has_terminal: bool) -> None:
         os.chdir(folder)
         os.execvp(argv[0], argv)  # noqa: S606  (an argument list, no shell)
     except OSError as error:
-        os.write(2, f"cannot start {argv[0]!r} in {folder!r}: {error.strerror}\n".encode())
+        os.write(2, f"{CANNOT_START}{argv[0]!r} in {folder!r}: {error.strerror}\n".encode())
         os._exit(NOT_FOUND if isinstance(error, FileNotFoundError) else NOT_EXECUTABLE)
 
 
@@ -68,7 +70,7 @@ def run_inside(run: str, env_fd: int, folder: str, argv: list[str], *, has_termi
         change_folder(folder or identity["cwd"])
         execute(find_command(argv[0], env.get("PATH", os.defpath)), argv, env, NOT_EXECUTABLE)
     except (CommandError, JoinError) as error:
-        os.write(2, f"cannot start {argv[0]!r} in the container: {error}\n".encode())
+        os.write(2, f"{CANNOT_START}{argv[0]!r} in the container: {error}\n".encode())
         os._exit(NOT_FOUND if isinstance(error, CommandError) and error.is_missing else NOT_EXECUTABLE)
 
 
