@@ -27,7 +27,7 @@ from trainwright.controlplane.node.isolation.visible import python_folders, pyth
 from trainwright.controlplane.node.lifecycle.termination_message import DEFAULT_PATH
 from trainwright.controlplane.node.limits.memory_cgroup import MemoryCgroups
 from trainwright.controlplane.node.network.host_names import host_name
-from trainwright.controlplane.node.network.pod_network import HOSTS_FILE
+from trainwright.controlplane.node.network.network_files import network_mounts
 from trainwright.controlplane.node.path_mapping import PathMapping
 from trainwright.controlplane.node.rendezvous import RendezvousPorts
 from trainwright.controlplane.node.supervisor_start import StartSupervisor, start_directly
@@ -116,9 +116,10 @@ def create_context(pod: Obj, container: Obj, run: ContainerRun, folder: Path, se
     resolver = VariableResolver(services.cluster, pod, services.api_address(), volumes)
     mounts = [
         *container_mounts(pod, container, volumes, resolver.own_variables(container)),
-        *_own_mounts(container, run, folder, isolated=isolated),
+        *_own_mounts(container, run),
     ]
     if isolated:
+        mounts += network_mounts(pod, container, folder)
         mounts = [_settled(mount, volumes) for mount in mounts]
     mapped = () if isolated else tuple((m.container_path, m.host_path) for m in mounts if m.host_path is not None)
     mapping = PathMapping(mapped, pod["spec"].get("subdomain", ""), namespace_of(pod), port, keeps_names=isolated)
@@ -172,17 +173,13 @@ def _settled(mount: ContainerMount, volumes: dict[str, MadeVolume]) -> Container
     return replace(mount, host_path=path.resolve())
 
 
-def _own_mounts(container: Obj, run: ContainerRun, folder: Path, *, isolated: bool) -> list[ContainerMount]:
-    """Return the mounts that a pod's author does not name: the termination message, and the hosts file."""
+def _own_mounts(container: Obj, run: ContainerRun) -> list[ContainerMount]:
+    """Return the mount of the termination message, which a pod's author does not name."""
     message = message_file(run)
     message.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     message.touch(0o666)
     message.chmod(0o666)
-    own = [ContainerMount(container.get("terminationMessagePath") or DEFAULT_PATH, message)]
-    taken = {mount["mountPath"].rstrip("/") for mount in container.get("volumeMounts") or []}
-    if isolated and "/etc/hosts" not in taken:
-        own.append(ContainerMount("/etc/hosts", folder / HOSTS_FILE))
-    return own
+    return [ContainerMount(container.get("terminationMessagePath") or DEFAULT_PATH, message)]
 
 
 def _with_address(pod: Obj, services: NodeServices) -> Obj:
