@@ -19,6 +19,7 @@ from trainwright.controlplane.node.changes import Changes
 from trainwright.controlplane.node.container import containers_in, kill_pod_processes, latest_run
 from trainwright.controlplane.node.container_context import NodeServices
 from trainwright.controlplane.node.event_recorder import EventRecorder
+from trainwright.controlplane.node.forced_deletion import killings
 from trainwright.controlplane.node.images import ImageCatalogue
 from trainwright.controlplane.node.isolation.shared_folders import shared_folders
 from trainwright.controlplane.node.isolation.support import isolation_support
@@ -140,6 +141,8 @@ class NodeAgent:
         if worker is not None:
             worker.join(5)
         uid = uid_of(pod)
+        for event in killings(pod, self._pods_folder / uid):
+            self._events.record(pod, event)
         self._remove(uid)
         self._network.remove(pod)
         jobset = labels_of(pod).get(names.JOBSET_UID_LABEL)

@@ -112,4 +112,9 @@ def probe_grace(pod: Obj, state: ContainerState) -> float:
 
 
 def _stop(state: ContainerState, grace: float, *, waits: bool = False) -> Stop:
-    return Stop(state, grace, f"Stopping container {state.name}", waits)
+    return Stop(state, grace, stop_message(state), waits)
+
+
+def stop_message(state: ContainerState) -> str:
+    """Return the message of the event that a container is stopped with its pod."""
+    return f"Stopping container {state.name}"
