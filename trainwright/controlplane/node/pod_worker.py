@@ -25,7 +25,7 @@ from trainwright.controlplane.node.eviction import Eviction
 from trainwright.controlplane.node.isolation.not_honoured import REASON, not_honoured_message
 from trainwright.controlplane.node.lifecycle import events
 from trainwright.controlplane.node.lifecycle.container_state import ContainerState, containers_of, visible_states
-from trainwright.controlplane.node.lifecycle.container_status import BACK_OFF
+from trainwright.controlplane.node.lifecycle.container_status import shows_back_off
 from trainwright.controlplane.node.lifecycle.decision import Action, Decision, Launch, Stop, decide
 from trainwright.controlplane.node.lifecycle.ending import DEADLINE_REASON, TERMINAL, Ending, ending_of, is_terminal
 from trainwright.controlplane.node.lifecycle.events import PodEvent
@@ -219,12 +219,10 @@ class PodWorker:
         return any(isinstance(action, Launch) for action in decision.actions)
 
     def _tell_of_waiting(self, states: tuple[ContainerState, ...]) -> None:
-        """Record the back-off of containers that the published status shows to wait."""
-        status = self._pod.get("status") or {}
-        shown = [*(status.get("initContainerStatuses") or []), *(status.get("containerStatuses") or [])]
-        waiting = {entry["name"] for entry in shown if entry["state"].get("waiting", {}).get("reason") == BACK_OFF}
+        """Record the back-off of containers that wait, once that has been published."""
+        now = time.time()
         for keeper, state in zip(self._keepers, states, strict=True):
-            if keeper.name in waiting and state.ended is not None:
+            if shows_back_off(self._pod, state, now):
                 keeper.announce_waiting(f"{name_of(self._pod)}_{namespace_of(self._pod)}({self.uid})")
 
     def _finish_deletion(self) -> None:

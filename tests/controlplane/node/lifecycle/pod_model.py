@@ -18,6 +18,7 @@ from trainwright.controlplane.node.lifecycle.decision import Decision, Launch, S
 from trainwright.controlplane.node.lifecycle.ending import TERMINAL, Ending, ending_of
 from trainwright.controlplane.node.lifecycle.pod_status import pod_status
 from trainwright.controlplane.node.lifecycle.restart_backoff import restart_at
+from trainwright.controlplane.node.lifecycle.restart_rules import restart_policy
 
 LEAST_GRACE = 2.0
 PHASES = ("Pending", "Running", *TERMINAL)
@@ -187,7 +188,7 @@ class PodModel:
     def _stop(self, container: Container, stop: Stop) -> bool:
         """Like ContainerStop without hooks: one that waits is told to stop at its turn, or when its grace is over."""
         if container.grace_ends == math.inf:
-            container.is_replaced = bool(stop.container.failed_probe)
+            container.is_replaced = bool(stop.container.failed_probe) and restart_policy(self.pod, stop.container) != "Never"
         container.grace_ends = min(container.grace_ends, self.now + max(stop.grace_seconds, LEAST_GRACE))
         told = container.grace_ends if stop.waits else self.now
         is_new = told < container.term

@@ -8,7 +8,12 @@ import pytest
 from lifecycle_states import NOW, NOW_TEXT, deleted_pod, ended, identity, init, main, pod_with, running, sidecar, starting
 
 from trainwright.controlplane.node.lifecycle.container_state import Blocked, ContainerState, Run, Termination
-from trainwright.controlplane.node.lifecycle.container_status import container_status, timestamp, unknown_status
+from trainwright.controlplane.node.lifecycle.container_status import (
+    container_status,
+    shows_back_off,
+    timestamp,
+    unknown_status,
+)
 from trainwright.controlplane.node.lifecycle.ending import Ending, ending_of
 
 
@@ -117,8 +122,18 @@ def test_a_back_off_is_shown_after_the_end(backoff: float, message: str) -> None
 def test_there_is_none_before_the_first_restart_nor_after_the_end_for_good() -> None:
     assert reason(after(main(ended(3)))) == "terminated Error"
     assert reason(after(main(ended(3, 1, 10.0)), pod_with("Never"))) == "terminated Error"
-    assert reason(after(sidecar(ended(0, 1, 10.0)), pod_with("Never"))) == "waiting CrashLoopBackOff"
+    assert reason(after(sidecar(ended(1, 1, 10.0)), pod_with("Never"))) == "waiting CrashLoopBackOff"
     assert reason(after(init(ended(1, 1, 10.0)), pod_with("OnFailure"))) == "waiting CrashLoopBackOff"
+
+
+@pytest.mark.parametrize(("code", "kind"), [(0, "terminated Completed"), (1, "waiting CrashLoopBackOff")])
+def test_the_back_off_of_a_sidecar_is_told_but_not_shown_after_success(code: int, kind: str) -> None:
+    pod, run = pod_with("Never"), sidecar(ended(code, 1, 10.0))
+    assert not shows_back_off(pod, run, NOW)
+    published = {**pod, "status": {"initContainerStatuses": [after(run, pod)]}}
+    assert reason(after(run, pod)) == kind
+    assert shows_back_off(published, run, NOW)
+    assert not shows_back_off(published, sidecar(running(2)), NOW)
 
 
 def test_a_back_off_is_shown_until_the_next_run_has_started() -> None:

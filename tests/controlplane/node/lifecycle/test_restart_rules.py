@@ -95,6 +95,11 @@ def test_what_has_finished_for_good(policy: str, run: Any, finished: bool, faile
     assert (is_finished(pod_with(policy), state(run=run)), has_failed(pod_with(policy), state(run=run))) == (finished, failed)
 
 
+@pytest.mark.parametrize("code", [0, 137])
+def test_what_was_stopped_for_its_probe_is_replaced_whatever_its_exit_code(code: int) -> None:
+    assert not is_finished(pod_with("OnFailure"), state(run=ended(code), is_replaced=True))
+
+
 @given(
     policy=st.sampled_from(POLICIES),
     values=st.sets(st.integers(0, 255), max_size=5),

@@ -78,6 +78,8 @@ def waiting_reason(pod: Obj, state: ContainerState, ending: Ending | None, now: 
         return _first_reason(pod), ""
     if is_finished(pod, state) or (ending is not None and (ending.is_deletion or not _was_waiting(pod, state))):
         return None  # what is not started again shows how it ended
+    if _never_shows_back_off(state):
+        return None
     if state.blocked is not None:
         return state.blocked.reason, state.blocked.message
     shown = published_status(pod, state.name)
@@ -88,6 +90,21 @@ def waiting_reason(pod: Obj, state: ContainerState, ending: Ending | None, now: 
     if run.ended.reason == START_ERROR:
         return "RunContainerError", run.ended.message
     return None
+
+
+def shows_back_off(pod: Obj, state: ContainerState, now: float) -> bool:
+    """Whether a container has ended and waits, and its published status says so, if it ever will."""
+    run, shown = state.run, published_status(pod, state.name)
+    if run is None or run.ended is None:
+        return False
+    if _never_shows_back_off(state):
+        return was_shown_ended(shown, run) and is_backing_off(state, now)
+    return ((shown.get("state") or {}).get("waiting") or {}).get("reason") == BACK_OFF
+
+
+def _never_shows_back_off(state: ContainerState) -> bool:
+    """A sidecar that has succeeded is taken for an init container that is done. Source: convertToAPIContainerStatuses."""
+    return state.role is Role.SIDECAR and state.ended is not None and state.ended.code == 0
 
 
 def unknown_status(status: Obj) -> Obj:

@@ -29,8 +29,8 @@ def is_restarted(pod: Obj, state: ContainerState, code: int) -> bool:
 
 
 def is_finished(pod: Obj, state: ContainerState) -> bool:
-    """Return whether the container has ended for good."""
-    return state.ended is not None and not is_restarted(pod, state, state.ended.code)
+    """Return whether the container has ended for good. One that was stopped to be replaced has not, whatever its exit code."""
+    return state.ended is not None and not state.is_replaced and not is_restarted(pod, state, state.ended.code)
 
 
 def has_failed(pod: Obj, state: ContainerState) -> bool:
