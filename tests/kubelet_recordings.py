@@ -28,8 +28,8 @@ RUNTIME_WORDS = re.compile(r"failed to create containerd task: .*: error during 
 """What a container runtime puts before the reason for which a container does not start; this node has none."""
 EXEC_TOO_LATE = "container is in CONTAINER_EXITED state"
 """A probe of a container that has just ended; this node makes none."""
-IMAGES = {"images": [{"image": "docker.io/local/base:*"}]}
-"""The image of the recordings: this installation has what its commands need."""
+IMAGES = {"images": [{"image": "docker.io/local/base:*"}, {"image": "*", "absent": True}]}
+"""The image of the recordings: this installation has what its commands need. No other one was there, nor a registry."""
 NOT_HONOURED: dict[str, str] = {}
 """Cases that this node cannot match, with the words of the event that says so."""
 

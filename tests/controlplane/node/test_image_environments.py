@@ -17,6 +17,7 @@ from trainwright.controlplane.node.images import (
     default_pull_policy,
     image_name_error,
 )
+from trainwright.controlplane.node.images.absent import AbsentImage, PullFailure
 from trainwright.controlplane.node.images.references import ImageReference, InvalidReference, parse_reference
 
 HEX = "0123456789abcdef" * 4
@@ -232,6 +233,8 @@ def test_a_changed_file_is_read_again(file: Path) -> None:
         ("images: [{image: a, user: root}]", r"images\[0\]\.user: expected the numeric id of a user, got 'root'"),
         ("images: [{image: a, user: -1}]", r"images\[0\]\.user: expected the numeric id"),
         ("images: [{image: a, user: true}]", r"images\[0\]\.user: expected the numeric id"),
+        ("images: [{image: a, absent: 1}]", r"images\[0\]\.absent: expected true or false, got 1"),
+        ("images: [{image: a, absent: true, user: 5}]", r"images\[0\]\.user: an absent image has no other fields"),
         ("images: [{image: a, environment: /none/such}]", r"images\[0\]\.environment: /none/such has no folder bin"),
     ],
 )
@@ -239,6 +242,15 @@ def test_a_file_that_is_not_right(text: str, message: str, file: Path) -> None:
     file.write_text(text)
     with pytest.raises(ImagesFileError, match=f"^{re.escape(str(file))}: {message}"):
         ImageCatalogue(file).find("a")
+
+
+def test_an_image_that_cannot_be_pulled_is_tried_again_later_each_time() -> None:
+    image = AbsentImage("busybox:1", "no registry")
+    tries = (("Pulling", 'Pulling image "busybox:1"'), ("Failed", 'Failed to pull image "busybox:1": no registry'))
+    failed = PullFailure("ErrImagePull", "no registry", tries)
+    words = 'Back-off pulling image "busybox:1"'
+    waits = PullFailure("ImagePullBackOff", f"{words}: ErrImagePull: no registry", (("BackOff", words),))
+    assert [image.pull(at) for at in (0, 1, 9, 10, 11, 29, 30)] == [failed, waits, waits, failed, waits, waits, failed]
 
 
 @pytest.mark.parametrize("text", ["", "# nothing\n", "images: []"])

@@ -11,11 +11,14 @@ from trainwright.api.kinds import POD
 from trainwright.api.objects import Obj, name_of, uid_of
 from trainwright.controlplane.apiserver.wire.api_errors import not_found_error
 from trainwright.controlplane.node.container import ContainerRun, latest_run, run_of
+from trainwright.controlplane.node.images.absent import PULL_BACK_OFF, PULL_FAILED
 from trainwright.controlplane.node.lifecycle.container_state import published_status
 from trainwright.controlplane.node.log_entries import POLL_SECONDS, LogFilter, Position, Stream, read_blocks, tail_position
 from trainwright.controlplane.node.registration import NODE_NAME
 
 _IDLE_SECONDS = 1.0
+_WORDS = {PULL_FAILED: "image can't be pulled", PULL_BACK_OFF: "trying and failing to pull image"}
+"""For reasons that are not said as they are. Source: validateContainerLogStatus of the kubelet."""
 
 
 class ContainerLogs:
@@ -64,7 +67,8 @@ class ContainerLogs:
             state = published_status(pod, container).get("state") or {}
             if "terminated" in state:
                 raise BadRequest(f"{where} is terminated")
-            raise BadRequest(f"{where} is waiting to start: {(state.get('waiting') or {}).get('reason') or 'ContainerCreating'}")
+            reason = (state.get("waiting") or {}).get("reason") or "ContainerCreating"
+            raise BadRequest(f"{where} is waiting to start: {_WORDS.get(reason, reason)}")
         return run
 
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import NoReturn
 
 from trainwright.api.objects import Obj, name_of, namespace_of, uid_of
 from trainwright.controlplane.node.container import ContainerRun, kill_exec_processes, remove_old_runs, run_of
 from trainwright.controlplane.node.container_context import ContainerContext, NodeServices, create_context
 from trainwright.controlplane.node.expansion import expand_references
 from trainwright.controlplane.node.images import ImageEnvironment, image_name_error
+from trainwright.controlplane.node.images.absent import AbsentImage
 from trainwright.controlplane.node.lifecycle import events
 from trainwright.controlplane.node.lifecycle.container_state import ContainerState
 from trainwright.controlplane.node.lifecycle.decision import Launch
@@ -32,6 +35,7 @@ class ContainerStart:
 
     def __init__(self, spec: Obj, services: NodeServices, folder: Path):
         self._spec, self._services, self._folder = spec, services, folder
+        self._absent: AbsentImage | None = None
 
     def start(self, pod: Obj, launch: Launch, record: Record) -> ContainerContext:
         """Start a run, and record the events of it. Raises CannotStart."""
@@ -91,13 +95,24 @@ class ContainerStart:
             record(events.about(state, "Failed", "Error: InvalidImageName", warning=True))
             raise CannotStart("InvalidImageName", problem)
         found = self._services.images.find(image)
-        if found is None and self._spec.get("imagePullPolicy") == "Never":
+        if (found is None or found.absent) and self._spec.get("imagePullPolicy") == "Never":
             message = f'Container image "{image}" is not present with pull policy of Never'
             record(events.about(state, "ErrImageNeverPull", message, warning=True))
             record(events.about(state, "Failed", "Error: ErrImageNeverPull", warning=True))
             raise CannotStart("ErrImageNeverPull", message)
+        if found is not None and found.absent:
+            self._fail_to_pull(state, image, record)
         record(events.pulled(state, image, is_known=found is not None))
         return found
+
+    def _fail_to_pull(self, state: ContainerState, image: str, record: Record) -> NoReturn:
+        if self._absent is None or self._absent.image != image:
+            self._absent = AbsentImage(image, "images.yaml says that it is absent")
+        failure = self._absent.pull(time.monotonic())
+        for reason, message in failure.events:
+            record(events.about(state, reason, message, warning=reason == "Failed"))
+        record(events.about(state, "Failed", f"Error: {failure.reason}", warning=True))
+        raise CannotStart(failure.reason, failure.message)
 
     def _command(self, context: ContainerContext, environment: ImageEnvironment | None) -> list[str]:
         command = self._spec.get("command") or (environment.command if environment is not None else None)

@@ -12,7 +12,7 @@ from trainwright.api.text_input import Unreadable
 from trainwright.api.yaml_reader import read_yaml
 from trainwright.controlplane.node.volumes.errors import ConfigError
 
-_FIELDS = ("image", "environment", "command", "workingDir", "env", "user")
+_FIELDS = ("image", "environment", "command", "workingDir", "env", "user", "absent")
 
 
 class ImagesFileError(ConfigError):
@@ -37,6 +37,8 @@ class ImageEnvironment:
     user: int | None = None
     where: str = ""
     """The entry's place in the file, for messages."""
+    absent: bool = False
+    """It is not there, and cannot be pulled."""
 
 
 def parse_images_file(file: Path) -> tuple[ImageEnvironment, ...]:
@@ -81,6 +83,7 @@ class _Entry:
             self._variables(entry),
             self._user(entry),
             self.where,
+            self._absent(entry),
         )
 
     def _required(self, entry: dict[str, Any]) -> str:
@@ -120,6 +123,14 @@ class _Entry:
         if user is not None and (isinstance(user, bool) or not isinstance(user, int) or not 0 <= user < 2**32 - 1):
             raise self._error("user", f"expected the numeric id of a user, got {user!r}")
         return user
+
+    def _absent(self, entry: dict[str, Any]) -> bool:
+        absent = entry.get("absent", False)
+        if not isinstance(absent, bool):
+            raise self._error("absent", f"expected true or false, got {absent!r}")
+        if absent and (more := sorted(entry.keys() - {"image", "absent"})):
+            raise self._error(more[0], "an absent image has no other fields")
+        return absent
 
     def _error(self, name: str, problem: str) -> ImagesFileError:
         return ImagesFileError(self.file, f"{self.where}.{name}" if name else self.where, problem)

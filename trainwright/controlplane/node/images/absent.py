@@ -1,0 +1,40 @@
+"""What a kubelet says of an image that cannot be pulled: it tries again and again, and waits between, longer each time. Pure.
+
+Source: `EnsureImageExists` of the kubelet.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+PULL_FAILED, PULL_BACK_OFF = "ErrImagePull", "ImagePullBackOff"
+_INITIAL_SECONDS, _MAXIMUM_SECONDS = 10.0, 300.0
+
+
+@dataclass(frozen=True)
+class PullFailure:
+    """`reason` and `message` are those of the container's waiting state; `events` are pairs of a reason and a message."""
+
+    reason: str
+    message: str
+    events: tuple[tuple[str, str], ...]
+
+
+@dataclass
+class AbsentImage:
+    """The attempts to pull one image for one container. `why` is the message of each failure."""
+
+    image: str
+    why: str
+    _failed_at: float | None = None
+    _back_off_seconds: float = 0.0
+
+    def pull(self, now: float) -> PullFailure:
+        """Try to pull it, unless the last attempt was just now. `now` is in seconds of a monotonic clock."""
+        if self._failed_at is not None and now < self._failed_at + self._back_off_seconds:
+            waits = f'Back-off pulling image "{self.image}"'
+            return PullFailure(PULL_BACK_OFF, f"{waits}: {PULL_FAILED}: {self.why}", (("BackOff", waits),))
+        self._failed_at = now
+        self._back_off_seconds = min(self._back_off_seconds * 2 or _INITIAL_SECONDS, _MAXIMUM_SECONDS)
+        tries = (("Pulling", f'Pulling image "{self.image}"'), ("Failed", f'Failed to pull image "{self.image}": {self.why}'))
+        return PullFailure(PULL_FAILED, self.why, tries)
