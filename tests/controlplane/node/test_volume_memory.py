@@ -69,3 +69,23 @@ def test_nothing_is_removed_before_anything_was_made(tmp_path: Path) -> None:
     memory.remove("a")
     memory.remove_others(set())
     assert not memory.top.exists()
+
+
+def test_a_size_is_kept_where_the_node_may_mount(tmp_path: Path) -> None:
+    memory = MemoryFolders(tmp_path / "top")
+    volume = memory.make("u", "v", None, 1 << 20)
+    if not os.path.ismount(volume):
+        pytest.skip("no right to mount here")
+    try:
+        assert stat.S_IMODE(volume.stat().st_mode) == 0o777
+        (volume / "half").write_bytes(bytes(1 << 19))
+        assert memory.make("u", "v", None, 1 << 20) == volume
+        with pytest.raises(OSError, match="No space left"):
+            (volume / "more").write_bytes(bytes(1 << 20))
+        assert (volume / "half").stat().st_size == 1 << 19
+    finally:
+        memory.remove("u")
+    assert list(memory.top.iterdir()) == []
+    memory.make("v", "v", os.getgid(), 1 << 20)
+    memory.remove_others(set())
+    assert list(memory.top.iterdir()) == []

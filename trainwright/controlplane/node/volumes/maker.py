@@ -114,12 +114,13 @@ class VolumeMaker:
         medium = source.get("medium") or ""
         if medium not in _MEDIA:
             raise VolumeError(f'unknown storage medium "{medium}": this node has disk and {_MEMORY}')
+        amount = parse_quantity(source["sizeLimit"]).ceiling() if source.get("sizeLimit") is not None else 0
+        limit = amount if amount > 0 else None
         if medium == _MEMORY:
-            target = self._memory.make(uid_of(pod), name, group)
+            target = self._memory.make(uid_of(pod), name, group, limit)
         else:
             make_folder(target, VOLUME_MODE, group)
-        limit = parse_quantity(source["sizeLimit"]).ceiling() if source.get("sizeLimit") is not None else 0
-        return MadeVolume(target, medium=medium, size_limit=limit if limit > 0 else None)
+        return MadeVolume(target, medium=medium, size_limit=limit)
 
     def _project(self, pod: Obj, volume: Obj, target: Path, group: int | None) -> MadeVolume:
         files = Projector(self.cluster, pod, self._tokens, lambda: self._allocatable(pod)).files(volume)

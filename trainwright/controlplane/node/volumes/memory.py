@@ -15,6 +15,7 @@ from pathlib import Path
 
 from trainwright.controlplane.node.volumes.errors import VolumeError
 from trainwright.controlplane.node.volumes.ownership import VOLUME_MODE, make_folder
+from trainwright.controlplane.node.volumes.sized_memory import give_size, take_back
 
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - the kernel's, not a temporary file
 
@@ -33,18 +34,22 @@ class MemoryFolders:
         digest = hashlib.sha256(os.fsencode(home.absolute())).hexdigest()[:16]
         return cls(shared_memory / f"trainwright-{os.geteuid()}-{digest}")
 
-    def make(self, pod_uid: str, volume: str, group: int | None) -> Path:
-        """Return the folder of a volume, created if it is missing. Raises VolumeError, OSError."""
+    def make(self, pod_uid: str, volume: str, group: int | None, size: int | None = None) -> Path:
+        """Return the folder of a volume, created if it is missing. `size` is in bytes. Raises VolumeError, OSError."""
         self._make_private_top()
         folder = self._of_pod(pod_uid)
         folder.mkdir(mode=0o700, exist_ok=True)
-        make_folder(folder / volume, VOLUME_MODE, group)
-        return folder / volume
+        path = folder / volume
+        is_new = not path.is_dir()
+        make_folder(path, VOLUME_MODE, group)
+        if is_new and size is not None:
+            give_size(path, size, group)
+        return path
 
     def remove(self, pod_uid: str) -> None:
         """Remove the volumes of a pod whose processes have ended. Raises OSError for what cannot be removed."""
         if self._is_ours():
-            remove_tree(self._of_pod(pod_uid))
+            _remove_pod(self._of_pod(pod_uid))
 
     def remove_others(self, known: Set[str]) -> None:
         """Remove the volumes of all pods but those with the UIDs `known`."""
@@ -52,7 +57,7 @@ class MemoryFolders:
             return
         for folder in self.top.iterdir():
             if folder.name not in known:
-                remove_tree(folder)
+                _remove_pod(folder)
 
     def _make_private_top(self) -> None:
         self.top.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -70,6 +75,12 @@ class MemoryFolders:
         if not uid or uid in (".", "..") or "/" in uid:
             raise VolumeError(f"pod UID {uid!r} is no name of a folder")
         return self.top / uid
+
+
+def _remove_pod(folder: Path) -> None:
+    if not folder.is_symlink():
+        take_back(folder)
+    remove_tree(folder)
 
 
 def remove_tree(folder: Path) -> None:
