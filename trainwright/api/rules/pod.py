@@ -282,7 +282,8 @@ def _kept(old: Obj, new: Obj) -> bool:
 POD_RULES = (
     WebhookRule(
         "spec",
-        "a valid pod spec with unique container names; a `subPath` stays below its volume, and excludes `subPathExpr`",
+        "a valid pod spec with unique container names; `hostname` and `subdomain` are labels, images have no spaces around them; a "
+        "`subPath` and the files of a volume stay below it, and `subPath` excludes `subPathExpr`",
         _pod,
     ),
     WebhookRule("spec", "immutable, except for images, deadline and added tolerations", _same_pod),
