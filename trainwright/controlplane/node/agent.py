@@ -30,6 +30,7 @@ from trainwright.controlplane.node.registration import NODE_NAME, register
 from trainwright.controlplane.node.rendezvous import RendezvousPorts
 from trainwright.controlplane.node.sessions.node_sessions import NodeSessions
 from trainwright.controlplane.node.shutdown import stop_runs
+from trainwright.controlplane.node.spread_folders import spread_folders
 from trainwright.controlplane.node.supervisor_start import start_directly, supervisor_spawner
 from trainwright.controlplane.node.volumes.maker import VolumeMaker
 from trainwright.controlplane.node.volumes.tokens import IssueToken
@@ -55,6 +56,7 @@ class NodeAgent:
         self._cluster = cluster
         self._pods_folder = home / "pods"
         self._pods_folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        spread_folders(self._pods_folder)
         self._workers: dict[str, PodWorker] = {}
         self._stop = threading.Event()
         self._ports = RendezvousPorts(home / "ports.json")
