@@ -37,6 +37,12 @@ def home(tmp_path: Path) -> Iterator[Home]:
     stop(home)
 
 
+@pytest.fixture(params=["namespaces", "plain processes"])
+def isolation(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clusters with isolation, where the machine allows it, and without."""
+    monkeypatch.setenv("TRAINWRIGHT_ISOLATION", "off" if request.param == "plain processes" else "")
+
+
 def pod(script: str, restart: str = "Never") -> dict[str, Any]:
     """A pod whose processes carry a variable by which they are found."""
     env = [{"name": "MARK", "valueFrom": {"fieldRef": {"fieldPath": "metadata.uid"}}}]
@@ -101,6 +107,7 @@ def end(pids: list[int]) -> None:
 
 
 @linux
+@pytest.mark.usefixtures("isolation")
 @pytest.mark.parametrize("restart", ["Never", "OnFailure"])
 def test_a_killed_supervisor_takes_its_container_with_it(home: Home, tmp_path: Path, restart: str) -> None:
     start(home)
@@ -124,6 +131,7 @@ def test_a_killed_supervisor_takes_its_container_with_it(home: Home, tmp_path: P
 
 
 @linux
+@pytest.mark.usefixtures("isolation")
 @pytest.mark.parametrize("supervisors_first", [True, False])
 def test_supervisor_and_control_plane_killed_together(home: Home, tmp_path: Path, supervisors_first: bool) -> None:
     running, _ = start(home)

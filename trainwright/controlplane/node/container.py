@@ -207,13 +207,13 @@ def kill_pod_processes(pod_uid: str) -> None:
     _kill_processes_with(f"{POD_MARK}={pod_uid}")
 
 
-def kill_exec_processes(run: ContainerRun, pod_uid: str) -> None:
-    """Kill remaining processes that were started by exec in a run of a container. Linux only."""
-    _kill_processes_with(f"{EXEC_MARK}={exec_mark(run, pod_uid)}")
+def kill_run_processes(run: ContainerRun, pod_uid: str) -> None:
+    """Kill remaining processes of a run of a container, also those that were started in it by exec. Linux only."""
+    _kill_processes_with(f"{RUN_MARK}={run_mark(run, pod_uid)}")
 
 
-def exec_mark(run: ContainerRun, pod_uid: str) -> str:
-    """Return the value of the variable EXEC_MARK of processes started by exec in this run."""
+def run_mark(run: ContainerRun, pod_uid: str) -> str:
+    """Return the value of the variable RUN_MARK of processes of this run that have no namespaces, or were started by exec."""
     return f"{pod_uid}/{run.name}/{run.attempt}"
 
 
@@ -230,7 +230,7 @@ def _kill_processes_with(variable: str) -> None:
 
 
 POD_MARK = "TRAINWRIGHT_POD_UID"
-EXEC_MARK = "TRAINWRIGHT_EXECUTED_IN"
+RUN_MARK = "TRAINWRIGHT_EXECUTED_IN"
 
 
 def _boot() -> str:

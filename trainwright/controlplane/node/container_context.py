@@ -16,7 +16,7 @@ from trainwright.api import names
 from trainwright.api.objects import Obj, copy_of, labels_of, namespace_of, uid_of
 from trainwright.api.quantities import parse_quantity
 from trainwright.cluster.protocol import Cluster
-from trainwright.controlplane.node.container import ContainerRun
+from trainwright.controlplane.node.container import RUN_MARK, ContainerRun, run_mark
 from trainwright.controlplane.node.environment import VariableResolver, base_environment
 from trainwright.controlplane.node.event_recorder import EventRecorder
 from trainwright.controlplane.node.images import ImageCatalogue
@@ -124,7 +124,8 @@ def create_context(pod: Obj, container: Obj, run: ContainerRun, folder: Path, se
     mapped = () if isolated else tuple((m.container_path, m.host_path) for m in mounts if m.host_path is not None)
     mapping = PathMapping(mapped, pod["spec"].get("subdomain", ""), namespace_of(pod), port, keeps_names=isolated)
     own = mapping.variables(resolver.own_variables(container, mapping.rewrite))
-    env = {**base, **own}
+    marks = {} if isolated else {RUN_MARK: run_mark(run, uid_of(pod))}
+    env = {**base, **own, **marks}
     directory = container.get("workingDir") or (image.working_dir if image is not None else None)
     more: Obj = {"notify": str(services.fifo), "notify_name": uid_of(pod)} if services.fifo is not None else {}
     more |= _memory_limit(container)

@@ -13,7 +13,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, replace
 
 from trainwright.api.objects import Obj, name_of, namespace_of, uid_of
-from trainwright.controlplane.node.container import ContainerRun, latest_run, run_of
+from trainwright.controlplane.node.container import ContainerRun, kill_run_processes, latest_run, run_of
 from trainwright.controlplane.node.container_commands import run_command
 from trainwright.controlplane.node.container_context import ContainerContext, NodeServices
 from trainwright.controlplane.node.container_start import CannotStart, ContainerStart
@@ -22,6 +22,7 @@ from trainwright.controlplane.node.handlers import CommandResult, Outcome, Targe
 from trainwright.controlplane.node.lifecycle import events
 from trainwright.controlplane.node.lifecycle.container_state import (
     START_ERROR,
+    STATUS_UNKNOWN,
     Blocked,
     ContainerState,
     Role,
@@ -223,6 +224,8 @@ class ContainerKeeper:
     def _ended(self, current: _Current, observed: Run) -> Termination | None:
         if current.ended is None and observed.ended is not None:
             current.abandon.set()
+            if observed.ended.reason == STATUS_UNKNOWN:  # its supervisor cannot end what is left
+                kill_run_processes(current.run, uid_of(self._pod()))
             current.ended = with_message(self._spec, current.run, observed.ended)
         return current.ended
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from trainwright.api.objects import Obj, name_of, namespace_of, uid_of
-from trainwright.controlplane.node.container import ContainerRun, kill_exec_processes, remove_old_runs, run_of
+from trainwright.controlplane.node.container import ContainerRun, kill_run_processes, remove_old_runs, run_of
 from trainwright.controlplane.node.container_context import ContainerContext, NodeServices, create_context
 from trainwright.controlplane.node.expansion import expand_references
 from trainwright.controlplane.node.images import ImageEnvironment, image_name_error
@@ -71,7 +71,7 @@ class ContainerStart:
         name = launch.container.name
         if launch.attempt:
             if not context.is_isolated:
-                kill_exec_processes(run_of(name, launch.attempt - 1, self._folder), uid_of(pod))
+                kill_run_processes(run_of(name, launch.attempt - 1, self._folder), uid_of(pod))
             if self._services.cgroups is not None:
                 self._services.cgroups.remove_run(uid_of(pod), name, launch.attempt - 1)
         remove_old_runs(name, launch.attempt, self._folder)

@@ -11,7 +11,7 @@ from trainwright.api import names
 from trainwright.api.errors import ApiError, BadRequest
 from trainwright.api.objects import Obj, name_of, named, namespace_of, uid_of
 from trainwright.controlplane.apiserver.streaming.sessions import CommandRequest, ContainerNotFound, Session
-from trainwright.controlplane.node.container import EXEC_MARK, ContainerRun, exec_mark, latest_run
+from trainwright.controlplane.node.container import RUN_MARK, ContainerRun, run_mark, latest_run
 from trainwright.controlplane.node.container_context import NodeServices, create_context, rendezvous_port
 from trainwright.controlplane.node.path_mapping import LOOPBACK
 from trainwright.controlplane.node.sessions.attach_session import AttachSession
@@ -34,7 +34,7 @@ class NodeSessions:
         folder = self._services.pods_folder / uid_of(pod)
         try:
             context = await run_sync(create_context, pod, _spec_of(pod, container), run, folder, self._services)
-            more = {EXEC_MARK: exec_mark(run, uid_of(pod))} | (
+            more = {RUN_MARK: run_mark(run, uid_of(pod))} | (
                 {"TERM": "xterm"} if wanted.tty and "TERM" not in context.env else {}
             )
             argv = tar_command(command, context.mounts, folder / "links" / container) or [
