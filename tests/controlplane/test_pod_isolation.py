@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from isolated_pods import pods_are_isolated
 from waiting import eventually
 
 from trainwright.api.kinds import EVENT, POD
@@ -32,6 +33,18 @@ own = {os.readlink(f"/proc/{pid}/fd/{fd}") for pid in (os.getpid(), os.getppid()
        if os.path.islink(f"/proc/{pid}/fd/{fd}")}
 print("listening", json.dumps(sorted(address for name, address in sockets.items() if name in own)), flush=True)
 torch.distributed.barrier()
+"""
+
+
+ASKING = """
+from kubernetes import client, config
+config.load_incluster_config()
+api = client.CoreV1Api()
+print("pods", [pod.metadata.name for pod in api.list_namespaced_pod("default").items])
+try:
+    api.list_namespaced_secret("default")
+except client.ApiException as error:
+    print("secrets", error.status)
 """
 
 
@@ -121,3 +134,19 @@ def test_an_event_says_what_is_not_honoured(plane: ControlPlane) -> None:
 def events_about(plane: ControlPlane, obj: dict[str, Any]) -> list[dict[str, Any]]:
     events = plane.cluster.list(EVENT, "default").items
     return [event for event in events if event["involvedObject"]["name"] == name_of(obj) and event["reason"] == "NotHonoured"]
+
+
+def test_a_pod_has_the_rights_of_its_service_account(plane: ControlPlane) -> None:
+    if not pods_are_isolated(plane.cluster):
+        pytest.skip("the official client reads the token at a fixed path, which only an isolated pod has")
+    role = {"apiVersion": "rbac.authorization.k8s.io/v1", "metadata": {"name": "reader", "namespace": "default"}}
+    account = {"kind": "ServiceAccount", "name": "reader", "namespace": "default"}
+    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "reader"}
+    plane.cluster.create({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": role["metadata"]})
+    plane.cluster.create({**role, "kind": "Role", "rules": [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]}]})
+    plane.cluster.create({**role, "kind": "RoleBinding", "roleRef": reference, "subjects": [account]})
+    container = {"name": "main", "image": "python", "command": ["python", "-c", ASKING]}
+    spec = {"restartPolicy": "Never", "serviceAccountName": "reader", "containers": [container]}
+    plane.cluster.create({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "asks", "namespace": "default"}, "spec": spec})
+    eventually(lambda: (plane.cluster.get(POD, "asks", "default").get("status") or {}).get("phase") == "Succeeded", 60)
+    assert b"".join(plane.cluster.logs("asks", "default")).splitlines() == [b"pods ['asks']", b"secrets 403"]

@@ -16,7 +16,7 @@ from trainwright.api.kinds import CLUSTER_TRAINING_RUNTIME
 from trainwright.api.objects import Obj, labels_of, name_of, namespace_of
 from trainwright.api.times import rfc3339
 from trainwright.controlplane.apiserver.auth.credentials import load_credentials, write_kubeconfig
-from trainwright.controlplane.apiserver.auth.tokens import Tokens
+from trainwright.controlplane.apiserver.auth.tokens import API_AUDIENCE, Tokens
 from trainwright.controlplane.apiserver.endpoints.definitions import seed_definitions
 from trainwright.controlplane.apiserver.endpoints.trainer_status import ProgressReports as ReportTaker
 from trainwright.controlplane.apiserver.http.app import create_app
@@ -48,6 +48,7 @@ from trainwright.controlplane.gates import FeatureGates
 from trainwright.controlplane.home import Home, Running
 from trainwright.controlplane.node.agent import NodeAgent
 from trainwright.controlplane.node.container_logs import ContainerLogs
+from trainwright.controlplane.node.volumes.api_access import account_of
 from trainwright.controlplane.processes import POD_GRACE_SECONDS
 from trainwright.materialize import ProgressReports, Settings
 from trainwright.runtimes import bundled_runtimes
@@ -104,7 +105,7 @@ class ControlPlane:
         """
         self._seed()
         if self._with_node:
-            self._agent = NodeAgent(self.cluster, self._home.node, self._issue_token, self._api_address)
+            self._agent = NodeAgent(self.cluster, self._home.node, self._issue_token, self._api_address, self._authority)
         sessions = self._agent.sessions if self._agent is not None else NoSessions()
         app = create_app(
             self._server, self._tokens, self._logs, ReportTaker(self._server, self._tokens), sessions, extra_metrics=self._metrics
@@ -182,7 +183,8 @@ class ControlPlane:
         return [*metric_families(self._measured_controllers), *self._object_metrics.families()]
 
     def _issue_token(self, audience: str, pod: Obj, seconds: int) -> str:
-        return self._tokens.issue(audience, namespace_of(pod), name_of(pod), seconds, datetime.now(UTC))
+        now, account = datetime.now(UTC), account_of(pod)
+        return self._tokens.issue(audience or API_AUDIENCE, namespace_of(pod), name_of(pod), seconds, now, account=account)
 
     def _seed(self) -> None:
         """Create or update the initial objects of a cluster: CRDs, runtimes, the default claim, the version, the queues."""

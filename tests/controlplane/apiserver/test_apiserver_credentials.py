@@ -63,8 +63,9 @@ def test_tokens() -> None:
     tokens = Tokens("a" * 32, b"k" * 32)
     assert tokens.is_admin("a" * 32)
     assert not tokens.is_admin("a" * 31 + "é")
-    claims = tokens.verify(tokens.issue("me", "ns", "p", 60, datetime.now(UTC)), "me")
-    assert (claims["aud"], claims["kubernetes.io"]) == (["me"], {"namespace": "ns", "pod": {"name": "p"}})
+    claims = tokens.verify(tokens.issue("me", "ns", "p", 60, datetime.now(UTC), account="reader"), "me")
+    assert (claims["aud"], claims["sub"]) == (["me"], "system:serviceaccount:ns:reader")
+    assert claims["kubernetes.io"] == {"namespace": "ns", "pod": {"name": "p"}, "serviceaccount": {"name": "reader"}}
     for token, audience in ((tokens.issue("me", "ns", "p", 60, datetime.now(UTC)), "you"), ("x.y.z", "me"), ("", "me")):
         with pytest.raises(Unauthorized) as refused:
             tokens.verify(token, audience)

@@ -43,7 +43,8 @@ log = logging.getLogger(__name__)
 class NodeAgent:
     """Runs pods of `cluster` below the folder `home`. Only one agent per folder.
 
-    `api_address` returns host and port of the API server, for the variables of pods.
+    `api_address` returns host and port of the API server, for the variables of pods; `authority` is the certificate that its own is
+    verified with.
     """
 
     def __init__(
@@ -52,6 +53,7 @@ class NodeAgent:
         home: Path,
         issue_token: IssueToken,
         api_address: Callable[[], tuple[str, int] | None] = lambda: None,
+        authority: str = "",
     ):
         self._cluster = cluster
         self._pods_folder = home / "pods"
@@ -61,7 +63,7 @@ class NodeAgent:
         self._stop = threading.Event()
         self._ports = RendezvousPorts(home / "ports.json")
         self._network = PodNetwork(home, self._pods_folder, api_address)
-        self._volumes = VolumeMaker(cluster, home / "claims", issue_token)
+        self._volumes = VolumeMaker(cluster, home / "claims", issue_token, authority=authority)
         self._events = EventRecorder(cluster)
         self._changes = Changes(home / "changes", self._wake)
         self._pool = ThreadPoolExecutor(_HANDLER_THREADS, thread_name_prefix="pod-handler")

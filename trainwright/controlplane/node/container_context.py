@@ -32,6 +32,7 @@ from trainwright.controlplane.node.path_mapping import PathMapping
 from trainwright.controlplane.node.rendezvous import RendezvousPorts
 from trainwright.controlplane.node.supervisor_start import StartSupervisor, start_directly
 from trainwright.controlplane.node.termination_files import message_file
+from trainwright.controlplane.node.volumes.api_access import VOLUME, api_access_mounts
 from trainwright.controlplane.node.volumes.maker import MadeVolume, VolumeMaker
 from trainwright.controlplane.node.volumes.mounts import container_mounts
 
@@ -117,6 +118,7 @@ def create_context(pod: Obj, container: Obj, run: ContainerRun, folder: Path, se
     mounts = [
         *container_mounts(pod, container, volumes, resolver.own_variables(container)),
         *_own_mounts(container, run),
+        *api_access_mounts(container, volumes[VOLUME].path if VOLUME in volumes else None),
     ]
     if isolated:
         mounts += network_mounts(pod, container, folder)

@@ -38,9 +38,12 @@ class Tokens:
         """Whether this is the admin token; compares in constant time."""
         return hmac.compare_digest(token.encode("utf-8", "surrogateescape"), self._admin_token)
 
-    def issue(self, audience: str, namespace: str, pod_name: str, ttl_seconds: int, now: datetime) -> str:
-        """Issue a token for `audience` bound to a pod, valid for `ttl_seconds`."""
-        return self.issue_bound([audience], namespace, "default", {"pod": {"name": pod_name}}, ttl_seconds, now)
+    def issue(
+        self, audience: str, namespace: str, pod_name: str, ttl_seconds: int, now: datetime, *, account: str = "default"
+    ) -> str:
+        """Issue a token of the service account `account` for `audience` bound to a pod, valid for `ttl_seconds`."""
+        bound = {"pod": {"name": pod_name}, "serviceaccount": {"name": account}}
+        return self.issue_bound([audience], namespace, account, bound, ttl_seconds, now)
 
     def issue_bound(self, audiences: list[str], namespace: str, account: str, bound: Obj, ttl_seconds: int, now: datetime) -> str:
         """Issue a service account token bound to the objects in `bound`."""

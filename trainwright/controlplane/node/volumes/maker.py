@@ -11,6 +11,7 @@ from trainwright.api.kinds import NODE
 from trainwright.api.objects import Obj, namespace_of, uid_of
 from trainwright.api.quantities import parse_quantity
 from trainwright.cluster.protocol import Cluster
+from trainwright.controlplane.node.volumes.api_access import api_access_volumes
 from trainwright.controlplane.node.volumes.atomic_files import write_files
 from trainwright.controlplane.node.volumes.claims import claim_folder, ephemeral_claim, find_claim, give_claim
 from trainwright.controlplane.node.volumes.errors import VolumeError
@@ -40,12 +41,16 @@ class MadeVolume:
 
 @dataclass(frozen=True)
 class VolumeMaker:
-    """Makes volumes. `claims` is the folder of the cluster's claims, below the node's home; `memory` defaults to the home's own."""
+    """Makes volumes. `claims` is the folder of the cluster's claims, below the node's home; `memory` defaults to the home's own.
+
+    `authority` is the certificate that pods verify the API server with; without it they get no access to it by themselves.
+    """
 
     cluster: Cluster
     claims: Path
     issue_token: IssueToken
     memory: MemoryFolders | None = None
+    authority: str = ""
     _tokens: TokenCache = field(init=False)
     _memory: MemoryFolders = field(init=False)
     _given: set[tuple[str, str]] = field(default_factory=set, init=False)
@@ -64,7 +69,8 @@ class VolumeMaker:
         """
         made: dict[str, MadeVolume] = {}
         failed: list[VolumeError] = []
-        for volume in pod["spec"].get("volumes") or []:
+        access = api_access_volumes(self.cluster, pod) if self.authority else []
+        for volume in [*(pod["spec"].get("volumes") or []), *access]:
             name = str(volume["name"])
             try:
                 made[name] = self._make(pod, volume, folder / "volumes" / name)
@@ -123,7 +129,7 @@ class VolumeMaker:
         return MadeVolume(target, medium=medium, size_limit=limit)
 
     def _project(self, pod: Obj, volume: Obj, target: Path, group: int | None) -> MadeVolume:
-        files = Projector(self.cluster, pod, self._tokens, lambda: self._allocatable(pod)).files(volume)
+        files = Projector(self.cluster, pod, self._tokens, lambda: self._allocatable(pod), self.authority).files(volume)
         make_folder(target, VOLUME_MODE, group)
         with self._writing:  # a container that starts and the minutely refresh may meet
             write_files(target, files, group)

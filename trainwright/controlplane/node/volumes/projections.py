@@ -12,6 +12,7 @@ from trainwright.api.kinds import CONFIG_MAP, SECRET, Kind
 from trainwright.api.objects import Obj, namespace_of
 from trainwright.cluster.protocol import Cluster
 from trainwright.controlplane.node.downward import Allocatable, field_text, resource_text
+from trainwright.controlplane.node.volumes.api_access import AUTHORITY_CONFIG_MAP
 from trainwright.controlplane.node.volumes.atomic_files import VolumeFile
 from trainwright.controlplane.node.volumes.errors import VolumeError
 from trainwright.controlplane.node.volumes.object_data import decode_data, get_or_none, not_found
@@ -30,12 +31,16 @@ _NO_SUCH_KEY = {
 
 @dataclass(frozen=True)
 class Projector:
-    """Reads what volumes of one pod contain. `allocatable` returns the node's resources, the limits of containers without any."""
+    """Reads what volumes of one pod contain. `allocatable` returns the node's resources, the limits of containers without any.
+
+    `authority` is the content of the ConfigMap kube-root-ca.crt, which a cluster puts into every namespace.
+    """
 
     cluster: Cluster
     pod: Obj
     tokens: TokenCache
     allocatable: Allocatable
+    authority: str = ""
 
     def files(self, volume: Obj) -> dict[str, VolumeFile]:
         """Return the files of a volume by path. Raises VolumeError for what is missing; several problems in one message."""
@@ -70,6 +75,8 @@ class Projector:
     def _object_files(self, kind: Kind, source: Obj, name: str | None, mode: int) -> dict[str, VolumeFile]:
         """Return all keys of a ConfigMap or Secret, or the listed ones at their paths."""
         obj = get_or_none(self.cluster, kind, name or "", namespace_of(self.pod))
+        if obj is None and self.authority and (kind, name) == (CONFIG_MAP, AUTHORITY_CONFIG_MAP):
+            obj = {"kind": kind.kind, "data": {"ca.crt": self.authority}}
         if obj is None and not source.get("optional"):
             raise VolumeError(not_found(kind, name or ""))
         data = decode_data(obj) if obj else {}
