@@ -9,7 +9,7 @@ import fcntl
 import json
 import os
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from trainwright.controlplane.controller_names import ALL_CONTROLLERS
@@ -25,7 +25,7 @@ class HomeLocked(Exception):
 
 @dataclass(frozen=True)
 class Running:
-    """The control plane running in a home. `controllers` are those that may be left out and are not."""
+    """The control plane running in a home. `controllers` are those that may be left out and are not; `gates` all feature gates."""
 
     pid: int
     port: int
@@ -33,6 +33,8 @@ class Running:
     started: str
     node: bool = True
     controllers: tuple[str, ...] = ALL_CONTROLLERS
+    durability: str = "normal"
+    gates: dict[str, bool] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "controllers", tuple(self.controllers))  # a list in JSON

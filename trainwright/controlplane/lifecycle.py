@@ -43,7 +43,7 @@ def start(
     """Start a control plane in the home unless one is running; returns it and whether it was started.
 
     The process has its own session, so that Ctrl-C in the terminal does not reach it. One that is not ready after `seconds`
-    is ended. `controllers` None starts all, and accepts those of one that is running.
+    is ended. `controllers` None starts all, and accepts those of one that is running; so do the defaults of the other options.
     Raises StartFailed, OSError for a home that is not writable or a file that is not readable, GateError, QueueError,
     InvalidControllers.
     """
@@ -51,6 +51,7 @@ def start(
     home.make()
     if (running := home.running()) is not None:
         _check_running(home, running, port, queues, controllers)
+        _check_settings(home, running, node=node, feature_gates=feature_gates, durability=durability)
         return running, False
     command = command_line(
         home, port=port, node=node, feature_gates=feature_gates, durability=durability, queues=queues, controllers=controllers
@@ -91,6 +92,21 @@ def _check_running(
         raise StartFailed(
             f"a control plane already runs in {home.path} with other controllers ({format_controllers(running.controllers)}); "
             "stop it first to start it with these"
+        )
+
+
+def _check_settings(home: Home, running: Running, *, node: bool, feature_gates: str, durability: str) -> None:
+    """Check that a running control plane has what differs from the defaults. Raises StartFailed."""
+    differences = []
+    if running.node and not node:
+        differences.append("with a node")
+    if durability not in ("normal", running.durability):
+        differences.append(f"with durability {running.durability}")
+    if feature_gates and running.gates != vars(parse_gates(feature_gates)):
+        differences.append("with other feature gates")
+    if differences:
+        raise StartFailed(
+            f"a control plane already runs in {home.path} {', '.join(differences)}; stop it first to start it with these options"
         )
 
 

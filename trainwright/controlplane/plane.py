@@ -130,6 +130,8 @@ class ControlPlane:
             rfc3339(datetime.now(UTC)),
             node=self._with_node,
             controllers=self._controller_names,
+            durability=self._store.durability,
+            gates=vars(self._gates),
         )
         self._home.announce(running)
         log.info("event=control_plane_ready url=%s home=%s", running.url, self._home.path)
