@@ -57,6 +57,20 @@ def test_controllers_that_cannot_be_are_refused(options: list[str], words: str) 
     assert len(answer.output.splitlines()) == 1
 
 
+@pytest.mark.parametrize("command", ["up", "down", "status"])
+@pytest.mark.parametrize("kind", ["file", "locked folder"])
+def test_a_home_that_cannot_be_used_is_named_without_a_traceback(command: str, kind: str, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    if kind == "file":
+        home.touch()
+    else:
+        (home / "lock").mkdir(parents=True)
+    answer = CliRunner().invoke(app, [command, "--home", str(home)])
+    assert answer.exit_code == 1
+    assert isinstance(answer.exception, SystemExit)
+    assert str(home) in answer.output.splitlines()[0]
+
+
 def test_queues_need_their_controller(home: Home, tmp_path: Path) -> None:
     queues = tmp_path / "queues.yaml"
     queues.write_text("queues: [{name: a, quota: {pods: 1}}]")

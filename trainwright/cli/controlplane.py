@@ -133,6 +133,8 @@ def down(home: HomeOption = None) -> None:
         was_running = stop(chosen)
     except TimeoutError as error:
         fail(str(error))
+    except OSError as error:
+        fail(f"{error.filename or chosen.path}: {error.strerror or error}")
     print_lines(f"{'stopped' if was_running else 'not running'}: {chosen.path}", error=True)
 
 
@@ -162,7 +164,10 @@ def status(home: HomeOption = None, output: Annotated[ViewFormat, typer.Option("
     from trainwright.controlplane.home import Home
 
     chosen = Home.chosen(home)
-    running = chosen.running()
+    try:
+        running = chosen.running()
+    except OSError as error:
+        fail(f"{error.filename or chosen.path}: {error.strerror or error}")
     state: dict[str, Any] = {"home": printable(chosen.path), "running": running is not None}
     if running is not None:
         state |= {"url": running.url, "pid": running.pid, "since": running.started, "kubeconfig": str(chosen.kubeconfig)}

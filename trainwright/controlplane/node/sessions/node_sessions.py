@@ -11,7 +11,7 @@ from trainwright.api import names
 from trainwright.api.errors import ApiError, BadRequest
 from trainwright.api.objects import Obj, name_of, named, namespace_of, uid_of
 from trainwright.controlplane.apiserver.streaming.sessions import CommandRequest, ContainerNotFound, Session
-from trainwright.controlplane.node.container import RUN_MARK, ContainerRun, run_mark, latest_run
+from trainwright.controlplane.node.container import RUN_MARK, ContainerRun, latest_run, run_mark
 from trainwright.controlplane.node.container_context import NodeServices, create_context, rendezvous_port
 from trainwright.controlplane.node.path_mapping import LOOPBACK
 from trainwright.controlplane.node.sessions.attach_session import AttachSession
