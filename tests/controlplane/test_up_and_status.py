@@ -112,7 +112,9 @@ def test_controllers_are_chosen_at_each_start(home: Home) -> None:
 
 def test_a_running_control_plane_is_not_taken_for_one_with_other_options(home: Home) -> None:
     up(home, "--feature-gates", "RestartJob=true")
-    refused = trainwright("up", "--home", str(home.path), "--durability", "full", "--no-node", "--feature-gates", "RestartJob=false")
+    refused = trainwright(
+        "up", "--home", str(home.path), "--durability", "full", "--no-node", "--feature-gates", "RestartJob=false"
+    )
     assert refused.returncode == 1
     assert "already runs" in refused.stderr
     assert "with a node, with durability normal, with other feature gates; stop it first" in refused.stderr

@@ -46,7 +46,9 @@ def parse_images_file(file: Path) -> tuple[ImageEnvironment, ...]:
     try:
         documents = read_yaml(file.read_bytes(), str(file))
     except Unreadable as error:
-        raise ImagesFileError(file, "", f"is not valid YAML: {error.problem.removeprefix('not YAML: ')} (line {error.line})") from None
+        raise ImagesFileError(
+            file, "", f"is not valid YAML: {error.problem.removeprefix('not YAML: ')} (line {error.line})"
+        ) from None
     if len(documents) > 1:
         raise ImagesFileError(file, "", "expected one YAML document")
     return _parse_top(file, documents[0] if documents else None)
