@@ -66,8 +66,17 @@ class NodeSessions:
             raise ApiError(f'Internal error occurred: unable to upgrade connection: pod not found ("{where}")')
 
     async def connect(self, pod: Obj, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """Connect to a port of the pod on this machine. Trainer's rendezvous port is mapped to that of the JobSet."""
+        """Connect to a port of the pod on this machine: at its own address, so that pods may share a port, else at 127.0.0.1.
+
+        Trainer's rendezvous port is mapped to that of the JobSet. Raises OSError.
+        """
         mapped = rendezvous_port(pod, self._services.ports) if port == names.RENDEZVOUS_PORT else None
+        address = (pod.get("status") or {}).get("podIP") or LOOPBACK
+        try:
+            return await asyncio.open_connection(address, mapped or port, limit=_BUFFER)
+        except ConnectionRefusedError:
+            if address == LOOPBACK:
+                raise
         return await asyncio.open_connection(LOOPBACK, mapped or port, limit=_BUFFER)
 
     def _running(self, pod: Obj, container: str) -> ContainerRun:
