@@ -171,12 +171,13 @@ class PodWorker:
         if any(state.run is not None and state.is_alive and state.run.started_at is None for state in states):
             due.append(STARTING_SECONDS)
         first = min(due, default=math.inf)
-        self._due_at = now + first
+        self._due_at = time.monotonic() + first  # the wall clock may be set meanwhile
         return max(min(first, IDLE_SECONDS), 0.001)
 
     def _is_quiet(self) -> bool:
         """Whether another look would find nothing new: every run still has its supervisor, and nothing is due by itself."""
-        if time.time() >= self._due_at or time.monotonic() - self._refreshed >= REFRESH_SECONDS or self._eviction.has_limits:
+        now = time.monotonic()
+        if now >= self._due_at or now - self._refreshed >= REFRESH_SECONDS or self._eviction.has_limits:
             return False
         return all(keeper.is_quiet() for keeper in self._keepers)
 
