@@ -89,3 +89,14 @@ def test_a_size_is_kept_where_the_node_may_mount(tmp_path: Path) -> None:
     memory.make("v", "v", os.getgid(), 1 << 20)
     memory.remove_others(set())
     assert list(memory.top.iterdir()) == []
+
+
+def test_a_node_that_stops_leaves_an_empty_folder_only_for_its_pods(tmp_path: Path) -> None:
+    memory = MemoryFolders(tmp_path / "top")
+    memory.close()  # never used
+    memory.make("u", "v", None)
+    memory.close()
+    assert (tmp_path / "top" / "u" / "v").is_dir()
+    memory.remove("u")
+    memory.close()
+    assert not memory.top.exists()

@@ -110,6 +110,9 @@ class NodeAgent:
         self._stop_processes([worker.folder for worker in workers], seconds)
         if self._spawner is not None:
             self._spawner.stop()
+        self._volumes.close()
+        if self._services.cgroups is not None:
+            self._services.cgroups.close()
         self._changes.stop()
         self._pool.shutdown(wait=False, cancel_futures=True)
         self._events.stop()

@@ -62,5 +62,11 @@ def test_a_layer_inside_a_folder_of_the_root_does_not_show_itself(runs: Runs) ->
         assert run.ended()["code"] == 0
         assert listed == [*sorted(os.listdir("/opt")), "made"] or listed[-1] == "made"
         assert not Path("/opt/made").exists()
+        (folder / "secret").write_text("token")
+        run = inside.start("sh", "-c", "ls -A /opt/trainwright-test-*; sleep 100", hidden=[folder])
+        run.state()
+        assert not list((run.folder / "layer").rglob("secret")), "nothing of a hidden folder is copied into the layer"
+        run.process.kill()
+        assert run.process.wait(10)
     finally:
         subprocess.run(["rm", "-rf", str(folder)], check=True)

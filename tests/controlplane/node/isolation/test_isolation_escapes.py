@@ -84,6 +84,13 @@ def test_killing_the_supervisor_leaves_no_process(runs: Runs) -> None:
     eventually(lambda: not any(map(is_running, inside)), what="the end of all processes")
 
 
+def test_without_isolation_the_main_process_ends_with_its_supervisor(runs: Runs) -> None:
+    run = runs.start("sh", "-c", "sleep 600; echo", isolated=False)
+    main = run.state()["pid"]
+    run.process.kill()
+    eventually(lambda: not is_running(main), what="the end of the main process")
+
+
 def test_the_end_of_the_main_process_ends_all(runs: Runs) -> None:
     run = runs.start(
         "sh",

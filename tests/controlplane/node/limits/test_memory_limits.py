@@ -42,7 +42,8 @@ def cgroups(tmp_path: Path) -> Iterator[MemoryCgroups]:
         pytest.skip("this user may not create memory control groups")
     yield found
     found.remove_others(())
-    found.base.rmdir()
+    found.close()
+    assert not found.base.exists()
 
 
 @pytest.fixture

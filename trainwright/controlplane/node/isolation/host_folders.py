@@ -19,13 +19,16 @@ _DEPTH, _ENTRIES, _COPIED_BYTES = 3, 300, 64 * 1024
 
 
 class HostFolders:
-    """`layer` is the path of the layer's folder. `keeps_owners`: whether ids of the host are mapped, so that owners can be kept."""
+    """`layer` is the path of the layer's folder. `keeps_owners`: whether ids of the host are mapped, so that owners can be kept.
 
-    def __init__(self, layer: str, *, keeps_owners: bool):
+    Of the folders `hidden`, which will be covered, nothing is taken but their place.
+    """
+
+    def __init__(self, layer: str, *, keeps_owners: bool, hidden: frozenset[str] = frozenset()):
         self.paths = RootPaths(self._cover)
         self.image: list[int] = []
         """Mounts that are part of the container's root file system, like files of an image."""
-        self._layer, self._keeps_owners = layer, keeps_owners
+        self._layer, self._keeps_owners, self._hidden = layer, keeps_owners, hidden
         self._count = 0
         self._mount_points = _mount_points()
 
@@ -43,7 +46,7 @@ class HostFolders:
         """
         os.mkdir(f"root{path}")
         self._copy_owner(path, f"root{path}")
-        if _is_empty(path):
+        if path in self._hidden or _is_empty(path):
             return
         below = path + "/"
         if not any(other.startswith(below) for other in (*self._mount_points, self._layer)):

@@ -39,7 +39,7 @@ class RootFilesystem:
         self.hidden = set(plan["hidden"])
         self.shared = {path for path in plan["shared"] if os.path.exists(path)}
         self.layer = os.path.realpath(plan["layer"])
-        self.host = HostFolders(self.layer, keeps_owners=plan["map_all_ids"])
+        self.host = HostFolders(self.layer, keeps_owners=plan["map_all_ids"], hidden=frozenset(self.hidden))
         self.paths = self.host.paths
         self.masks: list[int] = []
 

@@ -108,6 +108,11 @@ class MemoryCgroups:
                 with contextlib.suppress(OSError):
                     base.rmdir()
 
+    def close(self) -> None:
+        """Remove the node's own group if no pod has one."""
+        with contextlib.suppress(OSError):
+            self.base.rmdir()
+
     def _bases(self) -> Iterator[Path]:
         """Find the folders of this node, also in groups of which earlier lives were a part."""
         folders = [self.hierarchy]

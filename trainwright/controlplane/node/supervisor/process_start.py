@@ -7,6 +7,7 @@ that the command was executed.
 import errno
 import os
 import signal
+import sys
 
 from trainwright.controlplane.node.supervisor.start_command import CommandError, change_folder, execute, find_command
 
@@ -100,6 +101,7 @@ def _run(spec: dict, stdout: int, stderr: int, status: int, supervisor: int) -> 
             os.setsid()
             for cgroup in cgroups:
                 os.write(cgroup, b"0")
+            _die_with(supervisor)
         else:
             _isolate(plan, spec["cwd"], cgroups, status, supervisor)
         os.umask(spec.get("umask", DEFAULT_UMASK))
@@ -116,6 +118,13 @@ def _run(spec: dict, stdout: int, stderr: int, status: int, supervisor: int) -> 
     finally:
         os.write(status, _FAILED + message.replace("\n", " ").encode(errors="replace") + b"\n")
         os._exit(1)
+
+
+def _die_with(supervisor: int) -> None:
+    if sys.platform == "linux":
+        from trainwright.controlplane.node.isolation.credentials import die_with_parent
+
+        die_with_parent(supervisor)
 
 
 def _isolate(plan: dict, cwd: str, cgroups: list, status: int, supervisor: int) -> None:  # type: ignore[type-arg]

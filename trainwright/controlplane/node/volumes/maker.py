@@ -91,6 +91,10 @@ class VolumeMaker:
         """Remove what pods other than those with the UIDs `known` have in memory. Raises OSError."""
         self._memory.remove_others(known)
 
+    def close(self) -> None:
+        """Leave nothing empty behind outside of the home."""
+        self._memory.close()
+
     def _make(self, pod: Obj, volume: Obj, target: Path) -> MadeVolume:
         group = (pod["spec"].get("securityContext") or {}).get("fsGroup")
         if source := volume.get("persistentVolumeClaim"):

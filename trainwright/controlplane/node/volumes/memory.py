@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import shutil
@@ -58,6 +59,11 @@ class MemoryFolders:
         for folder in self.top.iterdir():
             if folder.name not in known:
                 _remove_pod(folder)
+
+    def close(self) -> None:
+        """Leave nothing behind if no volume is left; with one, the folder is for the next life of the node."""
+        with contextlib.suppress(OSError):
+            self.top.rmdir()
 
     def _make_private_top(self) -> None:
         self.top.mkdir(mode=0o700, parents=True, exist_ok=True)
