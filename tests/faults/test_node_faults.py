@@ -83,6 +83,18 @@ def supervisors_of(uid: str) -> list[int]:
     )
 
 
+def wait_for_a_failed_record(uid: str) -> None:
+    """Wait until the supervisor of a container that has ended has tried once more to write so on the full disk."""
+
+    def writes() -> int:
+        (supervisor,) = supervisors_of(uid)
+        lines = Path(f"/proc/{supervisor}/io").read_text("ascii").splitlines()
+        return int(dict(line.split(": ") for line in lines)["syscw"])
+
+    before = writes()
+    eventually(lambda: writes() > before, what="another try of the supervisor")
+
+
 def _processes(is_wanted: Callable[[Path], bool]) -> list[int]:
     found = []
     for entry in Path("/proc").glob("[0-9]*"):
@@ -279,6 +291,7 @@ def test_an_end_while_the_disk_is_full_is_not_lost(small_disk: tuple[Cluster, Ca
     ask("fill")
     go.touch()
     eventually(lambda: not processes_of(uid), what="the process ends")
+    wait_for_a_failed_record(uid)
     ask("free")
     eventually(lambda: phase(cluster) == "Failed", what="the pod fails")
     assert main_status(cluster)["state"]["terminated"]["exitCode"] == 3
@@ -297,6 +310,7 @@ def test_a_pod_that_finds_the_disk_full_starts_when_there_is_space(
     ask("fill")
     go.touch()
     eventually(lambda: not processes_of(uid), what="the process ends")
+    wait_for_a_failed_record(uid)
     ask("free")
     eventually(lambda: phase(cluster) == "Succeeded", what="the pod is restarted, and succeeds")
     assert runs(count) == 2

@@ -13,6 +13,7 @@ from waiting import eventually
 
 from trainwright.api.objects import Obj
 from trainwright.controlplane.node import pod_worker
+from trainwright.controlplane.node.container import run_of
 from trainwright.controlplane.node.pod_worker import PodWorker
 
 
@@ -113,3 +114,21 @@ def test_a_wait_for_something_that_is_due_is_not_prolonged(worker: PodWorker, mo
     worker.start()
     assert has_ended(worker)
     assert done == [0, 1, 2]
+
+
+@pytest.mark.parametrize("is_isolated", [True, False])
+def test_what_a_run_without_namespaces_may_have_left_is_killed_whatever_the_node_does_now(
+    worker: PodWorker, monkeypatch: pytest.MonkeyPatch, is_isolated: bool
+) -> None:
+    killed: list[str] = []
+    monkeypatch.setattr(pod_worker, "kill_pod_processes", killed.append)
+    run = run_of("main", 0, worker.folder)
+    run.folder.mkdir(parents=True)
+    (run.folder / "lock").touch()
+    (run.folder / "exit.json").write_text('{"code": 0, "finishedAt": 1.0}')
+    if is_isolated:
+        (run.folder / "identity.json").touch()
+    assert worker.update(pod(2, "Succeeded"))
+    worker.start()
+    assert has_ended(worker)
+    assert killed == ([] if is_isolated else ["u"])

@@ -16,7 +16,7 @@ from trainwright.api.objects import Obj, labels_of, namespace_of, uid_of
 from trainwright.cluster.protocol import Cluster
 from trainwright.cluster.reflector import Reflector
 from trainwright.controlplane.node.changes import Changes
-from trainwright.controlplane.node.container import containers_in, kill_pod_processes, latest_run
+from trainwright.controlplane.node.container import kill_pod_processes, latest_runs
 from trainwright.controlplane.node.container_context import NodeServices
 from trainwright.controlplane.node.event_recorder import EventRecorder
 from trainwright.controlplane.node.forced_deletion import killings
@@ -107,7 +107,7 @@ class NodeAgent:
             worker.stop_watching()
         for worker in workers:
             worker.join(5)
-        self._stop_processes([worker.folder for worker in workers], seconds)
+        stop_runs([run for worker in workers for run in latest_runs(worker.folder)], seconds)
         if self._spawner is not None:
             self._spawner.stop()
         self._volumes.close()
@@ -116,10 +116,6 @@ class NodeAgent:
         self._changes.stop()
         self._pool.shutdown(wait=False, cancel_futures=True)
         self._events.stop()
-
-    def _stop_processes(self, folders: list[Path], seconds: float) -> None:
-        runs = [run for folder in folders for name in containers_in(folder) if (run := latest_run(name, folder)) is not None]
-        stop_runs(runs, seconds)
 
     def _wake(self, uid: str) -> None:
         if (worker := self._workers.get(uid)) is not None:
@@ -158,8 +154,9 @@ class NodeAgent:
 
     def _remove(self, uid: str) -> None:
         """Kill the processes of a pod that is gone, and remove its files."""
-        self._stop_processes([self._pods_folder / uid], 0)
-        if not self._services.isolation.available:
+        runs = latest_runs(self._pods_folder / uid)
+        stop_runs(runs, 0)
+        if not all(run.is_isolated for run in runs):
             kill_pod_processes(uid)
         remove_folder(self._pods_folder / uid)
         self._volumes.remove(uid)

@@ -66,6 +66,11 @@ class ContainerRun:
         finally:
             os.close(lock)
 
+    @property
+    def is_isolated(self) -> bool:
+        """Whether its command was executed in namespaces of its own; an earlier life of the node may have had other settings."""
+        return (self.folder / "identity.json").exists()
+
     def is_alive(self) -> bool:
         """Whether the shim is running, which it does until the last process of the container has exited."""
         try:
@@ -176,6 +181,11 @@ def latest_run(container: str, folder: Path) -> ContainerRun | None:
 def containers_in(folder: Path) -> list[str]:
     """Return the names of the containers with runs below the pod's folder."""
     return _names_in(folder / "containers")
+
+
+def latest_runs(folder: Path) -> list[ContainerRun]:
+    """Return the last runs of all containers below the pod's folder."""
+    return [run for name in containers_in(folder) if (run := latest_run(name, folder)) is not None]
 
 
 def _names_in(folder: Path) -> list[str]:

@@ -18,7 +18,7 @@ from pathlib import Path
 from trainwright.api.errors import ApiError, Conflict, NotFound
 from trainwright.api.kinds import POD
 from trainwright.api.objects import Obj, is_deleting, name_of, namespace_of, uid_of
-from trainwright.controlplane.node.container import containers_in, kill_pod_processes, latest_run
+from trainwright.controlplane.node.container import containers_in, kill_pod_processes, latest_runs
 from trainwright.controlplane.node.container_context import NodeServices
 from trainwright.controlplane.node.container_keeper import ContainerKeeper
 from trainwright.controlplane.node.eviction import Eviction
@@ -239,11 +239,11 @@ class PodWorker:
         if self._is_cleared:
             return
         self._is_cleared = True
-        for name in containers_in(self.folder):
-            run = latest_run(name, self.folder)
-            if run is not None and run.termination() is None:
+        runs = latest_runs(self.folder)
+        for run in runs:
+            if run.termination() is None:
                 run.signal(signal.SIGKILL)
-        if not self._services.isolation.available:  # else they have ended with their PID namespaces
+        if not all(run.is_isolated for run in runs):  # the others have ended with their PID namespaces
             kill_pod_processes(self.uid)
         for scratch in ("work", "tmp", "home"):
             shutil.rmtree(self.folder / scratch, ignore_errors=True)
