@@ -20,7 +20,7 @@ def bind_pod(writer: ObjectWriter, namespace: str, name: str, node: str) -> None
             details = {"name": name, "kind": "pods/binding"}
             why = f'pod {name} is already assigned to node "{bound}"'
             raise Conflict(f'Operation cannot be fulfilled on pods/binding "{name}": {why}', details=details)
-        status = old.object.get("status") or {}
+        status = {name: value for name, value in (old.object.get("status") or {}).items() if name != "nominatedNodeName"}
         others = [entry for entry in status.get("conditions") or [] if entry.get("type") != "PodScheduled"]
         scheduled = {"type": "PodScheduled", "status": "True", "lastProbeTime": None, "lastTransitionTime": writer.now()}
         pod = {

@@ -21,13 +21,21 @@ def unbound(why: str) -> str:
 
 def insufficient(insufficient: list[str], *, is_permanent: bool, pod_spec: dict[str, object]) -> str:
     """The node has too few free resources, or (`is_permanent`) too few allocatable ones."""
-    parts = sorted("1 Too many pods" if name == "pods" else f"1 Insufficient {name}" for name in insufficient)
-    return f"{_AVAILABLE.format(', '.join(parts))} {_second(pod_spec, _HELPLESS if is_permanent else _NO_VICTIMS)}"
+    return f"{_AVAILABLE.format(_lacking(insufficient))} {_second(pod_spec, _HELPLESS if is_permanent else _NO_VICTIMS)}"
+
+
+def making_room(insufficient: list[str]) -> str:
+    """The node will have enough when pods of lower priority have ended."""
+    return _AVAILABLE.format(_lacking(insufficient))
 
 
 def together(message: str, gang: str) -> str:
     """The message for a pod that would fit without its gang."""
     return f"{message} The pods of {gang} are placed together or not at all."
+
+
+def _lacking(insufficient: list[str]) -> str:
+    return ", ".join(sorted("1 Too many pods" if name == "pods" else f"1 Insufficient {name}" for name in insufficient))
 
 
 def _second(pod_spec: dict[str, object], sentence: str) -> str:

@@ -22,6 +22,16 @@ class NodeResources:
         """Add requests, even if they exceed the free resources."""
         add(self._requested, requests)
 
+    def release(self, requests: Requests) -> None:
+        """Subtract requests."""
+        add(self._requested, requests, -1)
+
+    def copy(self) -> NodeResources:
+        """Return the same node, whose requests can be changed on their own."""
+        other = NodeResources({}, self._requested)
+        other._allocatable = self._allocatable
+        return other
+
     def insufficient(self, requests: Requests) -> list[str]:
         """Return the resources that do not fit, the number of pods first; empty if all fit."""
         return [

@@ -29,17 +29,19 @@ from trainwright.controlplane.controllers.controller import Controller
 from trainwright.controlplane.controllers.events import record_event
 from trainwright.controlplane.controllers.queue import Key
 from trainwright.controlplane.controllers.scheduler import capacity_check, messages, pod_groups
+from trainwright.controlplane.controllers.scheduler.cycle import Cycle
 from trainwright.controlplane.controllers.scheduler.gangs import PodDemand, missing_requests, pod_demands
-from trainwright.controlplane.controllers.scheduler.node_filters import obstacle
 from trainwright.controlplane.controllers.scheduler.node_resources import NodeResources, add
+from trainwright.controlplane.controllers.scheduler.preemption import SOURCE, evict, find_victims, is_nominated
 from trainwright.controlplane.controllers.scheduler.scheduler_cache import PodInfo, SchedulerCache, group_of
 from trainwright.materialize.pod_requests import Requests
 
 log = logging.getLogger(__name__)
 PASS: Key = ("", "pass")
-SOURCE = "default-scheduler"
 _GROUPS = {"coscheduling": COSCHEDULING_GROUP, "volcano": VOLCANO_GROUP}
 GroupKey = tuple[str, str, str]
+Unit = tuple[str, tuple[str, ...]]
+"""What is scheduled at once: jobset, group or pod, and its key."""
 
 
 class BindingCluster(Cluster, Protocol):
@@ -84,7 +86,7 @@ class Scheduler:
                 self._report_unschedulable(entry, messages.NO_NODES)
         else:
             self._refresh(node)
-            self._schedule(_Cycle(self._cluster, node, NodeResources(node, self._cache.requested)))
+            self._schedule(Cycle(self._cluster, node, NodeResources(node, self._cache.requested)))
         self._report_groups()
         self._has_new_capacity = False
         return None
@@ -179,34 +181,42 @@ class Scheduler:
         except NotFound:
             return None
 
-    def _schedule(self, cycle: _Cycle) -> None:
-        """Schedule started JobSets first, and reserve resources for their missing pods; then others by priority and age."""
+    def _schedule(self, cycle: Cycle) -> None:
+        """Schedule first what room was made for, then started JobSets, and reserve resources for their missing pods.
+
+        Then others by priority and age.
+        """
         if not self._cache.pending:
             return
         units = self._units()
+        for unit in [unit for unit, entries in units.items() if any(map(is_nominated, entries))]:
+            self._schedule_unit(cycle, unit, units.pop(unit))
         for jobset in list(self._cache.bound_pods):
             for entry in units.pop(("jobset", jobset), []):
                 self._schedule_alone(cycle, entry)
             cycle.resources.reserve(self._missing_requests(jobset))
-        for (kind, of), entries in sorted(units.items(), key=lambda unit: unit[1][0].order):
-            if not self._has_new_capacity and all(entry.message for entry in entries):
-                continue
-            if kind == "jobset":
-                self._schedule_together(cycle, entries, self._missing_requests(of), f"JobSet {of[0]}/{of[1]}")
-            elif kind == "group":
-                self._schedule_group(cycle, entries, of)
-            else:
-                self._schedule_alone(cycle, entries[0])
+        for unit, entries in sorted(units.items(), key=lambda unit: unit[1][0].order):
+            if self._has_new_capacity or not all(entry.message for entry in entries):
+                self._schedule_unit(cycle, unit, entries)
 
-    def _units(self) -> dict[tuple[str, tuple[str, ...]], list[PodInfo]]:
+    def _schedule_unit(self, cycle: Cycle, unit: Unit, entries: list[PodInfo]) -> None:
+        kind, of = unit
+        if kind == "jobset":
+            self._schedule_together(cycle, entries, self._missing_requests(of), f"JobSet {of[0]}/{of[1]}")
+        elif kind == "group":
+            self._schedule_group(cycle, entries, of)
+        else:
+            self._schedule_alone(cycle, entries[0])
+
+    def _units(self) -> dict[Unit, list[PodInfo]]:
         """Return pending pods, grouped by what must be scheduled together, in order."""
-        units: dict[tuple[str, tuple[str, ...]], list[PodInfo]] = {}
+        units: dict[Unit, list[PodInfo]] = {}
         for entry in sorted(self._cache.pending.values(), key=lambda entry: entry.order):
             of_group = entry.group is not None and (
                 entry.jobset is None or (entry.group in self._found and pod_groups.gates_pods(self._found[entry.group]))
             )
             if of_group and entry.group is not None:
-                unit: tuple[str, tuple[str, ...]] = ("group", entry.group)
+                unit: Unit = ("group", entry.group)
             elif entry.jobset is not None:
                 unit = ("jobset", entry.jobset)
             else:
@@ -217,14 +227,14 @@ class Scheduler:
     def _missing_requests(self, jobset: tuple[str, ...]) -> Requests:
         return missing_requests(self._demands.get((jobset[0], jobset[1]), []), self._cache.live_pods)
 
-    def _schedule_alone(self, cycle: _Cycle, entry: PodInfo) -> None:
+    def _schedule_alone(self, cycle: Cycle, entry: PodInfo) -> None:
         why = cycle.reason(entry)
-        if why:
-            self._report_unschedulable(entry, why)
-        else:
+        if not why:
             self._bind(cycle, entry)
+        elif not self._preempt(cycle, [entry], entry.requests):
+            self._report_unschedulable(entry, why)
 
-    def _schedule_together(self, cycle: _Cycle, entries: list[PodInfo], reserved: Requests, gang: str) -> None:
+    def _schedule_together(self, cycle: Cycle, entries: list[PodInfo], reserved: Requests, gang: str) -> None:
         """Bind all of these pods and reserve `reserved`, or none."""
         total: Requests = dict(reserved)
         for entry in entries:
@@ -235,6 +245,8 @@ class Scheduler:
             for entry in entries:
                 self._bind(cycle, entry)
             cycle.resources.reserve(reserved)
+            return
+        if self._preempt(cycle, entries, total, gang):
             return
         is_permanent = bool(cycle.resources.exceeding_capacity(total))
         first = next(filter(None, reasons), "")
@@ -247,7 +259,24 @@ class Scheduler:
                 )
             self._report_unschedulable(entry, why, event=entry is entries[0])
 
-    def _schedule_group(self, cycle: _Cycle, entries: list[PodInfo], key: tuple[str, ...]) -> None:
+    def _preempt(self, cycle: Cycle, entries: list[PodInfo], total: Requests, gang: str = "") -> bool:
+        """Make room for these pods by ending others of lower priority, and keep it for them. Returns False if that cannot help."""
+        insufficient = cycle.resources.insufficient(total)
+        if any(map(cycle.misplaced, entries)):
+            return False
+        victims = find_victims(entries, total, self._cache.entries.values(), cycle.resources)
+        if victims is None:
+            return False
+        why = messages.making_room(insufficient)
+        for entry in entries:
+            message = messages.together(why, gang) if gang else why
+            self._report_unschedulable(entry, message, event=entry is entries[0], nominated=cycle.node_name)
+        for victim in victims:
+            evict(self._cluster, victim, entries[0], cycle.node_name)
+        cycle.resources.reserve(total)
+        return True
+
+    def _schedule_group(self, cycle: Cycle, entries: list[PodInfo], key: tuple[str, ...]) -> None:
         group_key: GroupKey = (key[0], key[1], key[2])
         group = self._found.get(group_key)
         if group is None:
@@ -285,7 +314,7 @@ class Scheduler:
             add(left, {name: amount for name, amount in entry.requests.items() if name in left}, -1)
         return {name: amount for name, amount in left.items() if amount.value > 0}
 
-    def _bind(self, cycle: _Cycle, entry: PodInfo) -> None:
+    def _bind(self, cycle: Cycle, entry: PodInfo) -> None:
         namespace, name = entry.key
         self._stale_pods.add(entry.key)  # refreshed in any case, since the write may not be persisted
         try:
@@ -301,12 +330,12 @@ class Scheduler:
         pod["spec"]["nodeName"] = cycle.node_name
         self._cache.update(entry.key, pod)
 
-    def _report_unschedulable(self, entry: PodInfo, message: str, *, event: bool = True) -> None:
-        if entry.message == message:
+    def _report_unschedulable(self, entry: PodInfo, message: str, *, event: bool = True, nominated: str = "") -> None:
+        if entry.message == message and is_nominated(entry) == bool(nominated):
             return
         namespace, name = entry.key
         try:
-            if self._mark(self._cluster.get(POD, name, namespace), False, "Unschedulable", message) and event:
+            if self._mark(self._cluster.get(POD, name, namespace), False, "Unschedulable", message, nominated) and event:
                 record_event(self._cluster, entry.pod, "Warning", "FailedScheduling", message, SOURCE)
         except NotFound:
             return
@@ -314,11 +343,14 @@ class Scheduler:
             log.warning("event=pod_not_writable namespace=%s name=%s error=%s", namespace, name, error.message)
         entry.message = message
 
-    def _mark(self, pod: Obj, scheduled: bool, reason: str, message: str) -> bool:
-        existing = condition(pod, "PodScheduled")
-        if existing and existing.get("status") == str(scheduled) and existing.get("message", "") == message:
+    def _mark(self, pod: Obj, scheduled: bool, reason: str, message: str, nominated: str = "") -> bool:
+        existing, before = condition(pod, "PodScheduled"), pod.get("status") or {}
+        is_known = existing and existing.get("status") == str(scheduled) and existing.get("message", "") == message
+        if is_known and (before.get("nominatedNodeName") or "") == nominated:
             return False
-        status = {"conditions": [dict(entry) for entry in (pod.get("status") or {}).get("conditions") or []]}
+        status: Obj = {"conditions": [dict(entry) for entry in before.get("conditions") or []]}
+        if nominated or "nominatedNodeName" in before:
+            status["nominatedNodeName"] = nominated or None
         set_condition(status, "PodScheduled", scheduled, reason, message, now())
         patch = {"metadata": {"uid": uid_of(pod)}, "status": status}
         self._cluster.patch(POD, name_of(pod), patch, namespace_of(pod), subresource="status")
@@ -341,42 +373,3 @@ class Scheduler:
         selector = "" if pod_groups.gates_pods(group) else f"{names.JOBSET_NAME_LABEL}={key[2]}"
         pods = self._cluster.list(POD, key[1], label_selector=selector).items
         return [pod for pod in pods if group_of(pod) == key]
-
-
-class _Cycle:
-    """The node and its resources in one scheduling cycle."""
-
-    def __init__(self, cluster: Cluster, node: Obj, resources: NodeResources):
-        self._cluster, self._node, self.resources, self.node_name = cluster, node, resources, name_of(node)
-        self._claims: dict[Key, bool] = {}
-
-    def reason(self, entry: PodInfo) -> str:
-        """Return why this pod cannot be bound, or an empty string."""
-        if why := self.misplaced(entry):
-            return why
-        insufficient = self.resources.insufficient(entry.requests)
-        if not insufficient:
-            return ""
-        is_permanent = bool(self.resources.exceeding_capacity(entry.requests))
-        return messages.insufficient(insufficient, is_permanent=is_permanent, pod_spec=entry.pod["spec"])
-
-    def misplaced(self, entry: PodInfo) -> str:
-        """Return why this pod cannot run on the node regardless of resources, or an empty string."""
-        spec = entry.pod["spec"]
-        if entry.invalid:
-            return messages.unbound(f"the requests of the pod cannot be read: {entry.invalid}")
-        for volume in spec.get("volumes") or []:
-            claim = (volume.get("persistentVolumeClaim") or {}).get("claimName")
-            if claim is not None and not self._has_claim((entry.key[0], claim)):
-                return messages.unbound(f'persistentvolumeclaim "{claim}" not found')
-        why = obstacle(spec, self._node)
-        return messages.wrong_node(why, spec) if why else ""
-
-    def _has_claim(self, key: Key) -> bool:
-        if key not in self._claims:
-            try:
-                self._cluster.get(CLAIM, key[1], key[0])
-                self._claims[key] = True
-            except NotFound:
-                self._claims[key] = False
-        return self._claims[key]
