@@ -166,6 +166,8 @@ LOCKED = {"allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "ca
             True,
             ["spec.containers{node}.volumeMounts{v}.mountPropagation"],
         ),
+        (pod({"restartPolicyRules": [{"action": "Restart"}]}), True, []),
+        (pod({"restartPolicyRules": [{"action": "RestartAllContainers"}]}), True, ["spec.containers{node}.restartPolicyRules"]),
     ],
 )
 def test_settings_that_isolation_cannot_honour_are_named(given: dict[str, Any], is_root: bool, expected: list[str]) -> None:

@@ -30,13 +30,13 @@ def not_honoured_message(pod: Obj, support: Support, *, is_root: bool) -> str:
 
 
 def not_honoured(pod: Obj, support: Support, *, is_root: bool) -> list[str]:
-    """Return the paths of the pod's settings that are ignored, in the order of the pod.
+    """Return the paths of the pod's settings that are ignored, in the order of the pod; its restart rules last.
 
     `is_root`: whether the node runs as root. Settings that only repeat what is the case anyway are not named.
     """
     spec = pod["spec"]
     paths = _isolated(spec, is_root=is_root) if support.available else _not_isolated(spec)
-    return list(dict.fromkeys(paths))
+    return list(dict.fromkeys((*paths, *_rules(spec))))
 
 
 def _isolated(spec: Obj, *, is_root: bool) -> Iterator[str]:
@@ -111,6 +111,13 @@ def _is_met(field: str, value: object) -> bool:
             return value is not False
         case _:
             return not value
+
+
+def _rules(spec: Obj) -> Iterator[str]:
+    """A restart of the whole pod in place (KEP 5532): the container's policy decides instead."""
+    for where, container in _containers(spec):
+        if any(rule.get("action") != "Restart" for rule in container.get("restartPolicyRules") or []):
+            yield f"{where}.restartPolicyRules"
 
 
 def _containers(spec: Obj) -> Iterator[tuple[str, Obj]]:
