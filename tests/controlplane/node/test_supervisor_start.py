@@ -54,6 +54,10 @@ def supervisor_of(run: ContainerRun) -> int:
     return eventually(find, what="the supervisor")
 
 
+def wait_for_the_supervisor_to_end(run: ContainerRun) -> None:
+    eventually(lambda: not run.is_alive(), what="the end of the supervisor")
+
+
 def parent_of(pid: int) -> int:
     return int(Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[1])
 
@@ -112,7 +116,7 @@ def test_of_two_supervisors_for_a_run_one_does_nothing(spawner: SupervisorSpawne
     for number in range(5):
         run = start(tmp_path / str(number), f"echo ran >> {tmp_path}/runs{number}", twice)
         assert exit_code(run) == 0
-        eventually(lambda run=run: not run.is_alive())  # type: ignore[misc]
+        wait_for_the_supervisor_to_end(run)
         assert (tmp_path / f"runs{number}").read_text() == "ran\n"
 
 

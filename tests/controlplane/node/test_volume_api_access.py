@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
+from trainwright.api.names import SERVICE_ACCOUNT_PATH
 from trainwright.controlplane.apiserver.storage.store import Store
 from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.controlplane.node.volumes import VolumeMaker
-from trainwright.controlplane.node.volumes.api_access import MOUNT_PATH, VOLUME, api_access_mounts
+from trainwright.controlplane.node.volumes.api_access import VOLUME, api_access_mounts
 from trainwright.controlplane.node.volumes.memory import MemoryFolders
 
 Obj = dict[str, Any]
@@ -69,6 +70,9 @@ def test_a_volume_of_the_pod_may_name_the_certificate_as_on_a_cluster(volumes: V
 
 def test_a_container_that_mounts_something_there_keeps_it(tmp_path: Path) -> None:
     (mount,) = api_access_mounts({"name": "main"}, tmp_path)
-    assert (mount.container_path, mount.host_path, mount.read_only) == (MOUNT_PATH, tmp_path, True)
-    assert api_access_mounts({"name": "main", "volumeMounts": [{"name": "v", "mountPath": f"{MOUNT_PATH}/"}]}, tmp_path) == []
+    assert (mount.container_path, mount.host_path, mount.read_only) == (SERVICE_ACCOUNT_PATH, tmp_path, True)
+    assert (
+        api_access_mounts({"name": "main", "volumeMounts": [{"name": "v", "mountPath": f"{SERVICE_ACCOUNT_PATH}/"}]}, tmp_path)
+        == []
+    )
     assert api_access_mounts({"name": "main"}, None) == []

@@ -9,6 +9,7 @@ import os
 import sys
 from collections.abc import Iterator
 
+from trainwright.api.names import SERVICE_ACCOUNT_PATH
 from trainwright.api.objects import Obj
 from trainwright.controlplane.node.isolation.capabilities import refused_capabilities
 from trainwright.controlplane.node.isolation.plan import container_identity
@@ -16,7 +17,6 @@ from trainwright.controlplane.node.isolation.support import Support
 
 REASON = "NotHonoured"
 """Of the Event."""
-_TOKEN_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"  # mounted by admission, not by the pod's author
 _GROUPS = ("initContainers", "containers")
 
 
@@ -86,7 +86,7 @@ def _not_isolated(spec: Obj) -> Iterator[str]:
     for where, container in _containers(spec):
         yield from _ignored_settings(f"{where}.securityContext", container.get("securityContext") or {})
         for mount in container.get("volumeMounts") or []:
-            if mount.get("readOnly") and mount["mountPath"] != _TOKEN_PATH:
+            if mount.get("readOnly") and mount["mountPath"] != SERVICE_ACCOUNT_PATH:  # that one, admission adds elsewhere
                 yield f"{where}.volumeMounts{{{mount['name']}}}.readOnly"
         if sys.platform != "linux" and "memory" in ((container.get("resources") or {}).get("limits") or {}):
             yield f"{where}.resources.limits.memory"  # it is measured in /proc

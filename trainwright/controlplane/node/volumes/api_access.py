@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from trainwright.api import names
 from trainwright.api.kinds import SERVICE_ACCOUNT
 from trainwright.api.objects import Obj, namespace_of
 from trainwright.cluster.protocol import Cluster
 from trainwright.controlplane.node.isolation.mounts import ContainerMount
 from trainwright.controlplane.node.volumes.object_data import get_or_none
 
-MOUNT_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"
 VOLUME = "kube-api-access"
 AUTHORITY_CONFIG_MAP = "kube-root-ca.crt"
 _SECONDS = 3607
@@ -42,4 +42,8 @@ def api_access_volumes(cluster: Cluster, pod: Obj) -> list[Obj]:
 def api_access_mounts(container: Obj, folder: Path | None) -> list[ContainerMount]:
     """Return the mount of the volume, if there is one, in a container that mounts nothing else there."""
     taken = {mount["mountPath"].rstrip("/") for mount in container.get("volumeMounts") or []}
-    return [] if folder is None or MOUNT_PATH in taken else [ContainerMount(MOUNT_PATH, folder, read_only=True)]
+    return (
+        []
+        if folder is None or names.SERVICE_ACCOUNT_PATH in taken
+        else [ContainerMount(names.SERVICE_ACCOUNT_PATH, folder, read_only=True)]
+    )
