@@ -59,7 +59,7 @@ def supervise(folder: str, lock: int) -> None:
     try:
         os.setsid()
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        set_title([sys.executable, shim.__file__, folder, str(lock)])
+        set_title([sys.executable, "-P", shim.__file__, folder, str(lock)])
         shim.main(folder, lock)
         code = 0
     finally:
