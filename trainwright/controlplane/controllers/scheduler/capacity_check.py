@@ -13,11 +13,10 @@ from trainwright.api.times import now
 from trainwright.cluster.protocol import Cluster
 from trainwright.controlplane.controllers.events import record_event
 from trainwright.controlplane.controllers.scheduler.gangs import stages
+from trainwright.controlplane.controllers.scheduler.messages import SOURCE
 from trainwright.controlplane.controllers.scheduler.node_filters import obstacle
 from trainwright.controlplane.controllers.scheduler.node_resources import PODS, NodeResources, add
 from trainwright.materialize.pod_requests import Requests
-
-_SOURCE = "default-scheduler"
 
 
 def problems(jobset: Obj, node: Obj) -> Iterator[str]:
@@ -57,4 +56,4 @@ def report(cluster: Cluster, jobset: Obj, node: Obj) -> None:
         }
         cluster.patch(TRAINJOB, owner["name"], patch, namespace_of(jobset), subresource="status")
         if found:
-            record_event(cluster, trainjob, "Warning", reason, message, _SOURCE)
+            record_event(cluster, trainjob, "Warning", reason, message, SOURCE)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+SOURCE = "default-scheduler"
+"""The component that events of scheduling come from."""
 _AVAILABLE = "0/1 nodes are available: {}."
 _HELPLESS = "no new claims to deallocate, preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling."
 _NO_VICTIMS = "no new claims to deallocate, preemption: 0/1 nodes are available: 1 No preemption victims found for incoming pod."

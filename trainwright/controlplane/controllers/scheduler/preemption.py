@@ -15,12 +15,12 @@ from trainwright.api.objects import is_deleting, uid_of
 from trainwright.api.times import now
 from trainwright.cluster.protocol import Cluster
 from trainwright.controlplane.controllers.events import record_event
+from trainwright.controlplane.controllers.scheduler.messages import SOURCE
 from trainwright.controlplane.controllers.scheduler.node_resources import NodeResources
 from trainwright.controlplane.controllers.scheduler.scheduler_cache import PodInfo
 from trainwright.materialize.pod_requests import Requests
 
-SOURCE = "default-scheduler"
-_MESSAGE = "default-scheduler: preempting to accommodate a higher priority pod"
+_MESSAGE = f"{SOURCE}: preempting to accommodate a higher priority pod"
 
 
 def find_victims(

@@ -31,8 +31,9 @@ from trainwright.controlplane.controllers.queue import Key
 from trainwright.controlplane.controllers.scheduler import capacity_check, messages, pod_groups
 from trainwright.controlplane.controllers.scheduler.cycle import Cycle
 from trainwright.controlplane.controllers.scheduler.gangs import PodDemand, missing_requests, pod_demands
+from trainwright.controlplane.controllers.scheduler.messages import SOURCE
 from trainwright.controlplane.controllers.scheduler.node_resources import NodeResources, add
-from trainwright.controlplane.controllers.scheduler.preemption import SOURCE, evict, find_victims, is_nominated
+from trainwright.controlplane.controllers.scheduler.preemption import evict, find_victims, is_nominated
 from trainwright.controlplane.controllers.scheduler.scheduler_cache import PodInfo, SchedulerCache, group_of
 from trainwright.materialize.pod_requests import Requests
 
