@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-SERVER = Path(__file__).parents[1] / "tests" / "initializers" / "hub_server.py"
+SERVER = Path(__file__).parents[1] / "tests" / "servers" / "hub_server.py"
 COMMIT = "0" * 40
 CPU_GOAL, IMPORT_GOAL = 1.2, 80
 OURS = """

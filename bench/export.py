@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
-from s3_server import BUCKET, S3Server, running_server
+from servers.s3_server import BUCKET, S3Server, running_server
 
 SMALL = os.environ.get("SIZE") == "small"
 SHARDS, SHARD_MIB = 8, (8 if SMALL else 160)

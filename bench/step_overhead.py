@@ -25,10 +25,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "workspace"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from kfp import dsl, local
-from runs_cluster import running
+from support.fast_training_cluster import running
 
 from trainwright import components
 from trainwright.storage.uri import StorageUri

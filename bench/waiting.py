@@ -26,7 +26,7 @@ from trainwright.cluster.kubernetes_cluster import KubernetesCluster
 from trainwright.jobs import Identity, TrainRequest, submit_or_adopt
 
 HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE.parent / "tests" / "conformance"))
+sys.path.insert(0, str(HERE.parent / "tests"))
 CNCF = ["apache-airflow==3.3.2", "apache-airflow-providers-cncf-kubernetes"]
 _AT = "2026-01-01T00:00:00Z"
 READY = [{"name": "node", "ready": 1, "active": 1, "succeeded": 0, "failed": 0, "suspended": 0}]
@@ -121,7 +121,7 @@ def submission(cluster: KubernetesCluster) -> dict[str, Any]:
 
 def _program(how: str) -> tuple[Path, list[str]]:
     if how == "cncf":
-        from environments import client_environment
+        from support.client_environments import client_environment
 
         return client_environment("cncf", CNCF), [str(HERE / "waiters" / "cncf.py")]
     program = "triggers" if how == "triggers" else "threads"

@@ -13,11 +13,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import compare_behaviour as compare
-import run_behaviour as run
 import yaml
-from clusters import embedded
+from recorders import compare_behaviour as compare
+from recorders import run_behaviour as run
 from recording_archives import recordings_of
+from support.cluster_under_test import embedded
 
 from trainwright.controlplane.gates import FeatureGates
 

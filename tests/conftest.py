@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import typer.testing
 from hypothesis import HealthCheck, settings
-from s3_server import s3, s3_folder, s3_server  # noqa: F401  fixtures
+from servers.s3_server import s3, s3_folder, s3_server  # noqa: F401  fixtures
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # started in the background by a shell; the processes of tests inherit it
     signal.signal(signal.SIGINT, signal.default_int_handler)

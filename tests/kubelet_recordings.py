@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import yaml
-from clusters import embedded, other_cluster
+from support.cluster_under_test import embedded, other_cluster
 
 from trainwright.api.objects import Obj
 from trainwright.controlplane.home import Home

@@ -27,8 +27,8 @@ import yaml
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from recorded_cluster import RecordedCluster, Recording
-from virtual_time import VirtualClock, run_on_clock
+from recorders.recorded_cluster import RecordedCluster, Recording
+from support.virtual_time import VirtualClock, run_on_clock
 
 from trainwright.api.objects import name_of
 from trainwright.submission.jobs_client import JobsClient

@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from built_wheel import unpacked_wheel
-from environments import ROOT, Unavailable
+from support.built_wheel import unpacked_wheel
+from support.client_environments import ROOT, Unavailable
 
 FOLDERS = {"trainwright": "trainwright", "components": "trainwright/components", "pipelines": "trainwright/pipelines"}
 FOLDERS |= {"quickstart": "trainwright/quickstart", "operators": "trainwright/operators", "dags": "trainwright/example_dags"}

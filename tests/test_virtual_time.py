@@ -9,7 +9,7 @@ import threading
 import time
 
 import pytest
-from virtual_time import TooLong, VirtualClock, run_on_clock
+from support.virtual_time import TooLong, VirtualClock, run_on_clock
 
 
 def test_threads_meet_at_the_moments_they_wait_for() -> None:

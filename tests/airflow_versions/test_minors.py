@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow_scene import runtime_of
-from built_wheel import unpacked_wheel
-from environments import ROOT, Unavailable, client_environment
-from test_dags import MODULES
+from support.airflow_with_cluster import runtime_of
+from support.built_wheel import unpacked_wheel
+from support.client_environments import ROOT, Unavailable, client_environment
+from support.example_dags import DAG_IDS
 
 from trainwright.api.conditions import is_finished
 from trainwright.api.kinds import TRAINJOB
@@ -102,7 +102,7 @@ def printed(python: Path, installed: Path, folder: Path, program: str, *argument
 
 def test_every_dag_and_operator_loads(python: Path, installed: Path, tmp_path: Path) -> None:
     found = printed(python, installed, tmp_path, LOAD)
-    assert found == sorted(MODULES.values())
+    assert found == sorted(DAG_IDS.values())
 
 
 def test_a_dag_trains_in_the_worker_and_deferred(python: Path, installed: Path, tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from admission_recordings import cases, difference, documents, flat, needs_policy, read, scenario_difference
+from recorders.admission_recordings import cases, difference, documents, flat, needs_policy, read, scenario_difference
 from recording_archives import recordings_of
 
 from trainwright.api import admit

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from checkpoint_files import torch_file
-from s3_server import BUCKET, S3Server
+from servers.s3_server import BUCKET, S3Server
 
 from trainwright.checkpoints import ExportResult, NoCheckpoint, export_checkpoint, restore_checkpoint, upload, verify_export
 from trainwright.checkpoints.errors import CheckpointError

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from rounds import IS_LONG
-from s3_server import S3Server
+from servers.s3_server import S3Server
+from support.rounds import IS_LONG
 
 from trainwright.checkpoints import CheckpointError, NoCheckpoint, restore_checkpoint, verify_export
 from trainwright.checkpoints.catalog import read_catalog

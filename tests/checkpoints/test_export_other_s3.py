@@ -12,9 +12,9 @@ from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 import pytest
-from environments import Unavailable, client_environment
-from faulty_store import FaultyStore, faulty_store, once
-from waiting import eventually
+from servers.faulty_store import FaultyStore, faulty_store, once
+from support.client_environments import Unavailable, client_environment
+from support.waiting import eventually
 
 from trainwright.checkpoints import CheckpointError, ExportResult, export_checkpoint, restore_checkpoint, verify_export
 from trainwright.checkpoints.catalog import read_catalog

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 from checkpoint_files import torch_file
-from faulty_store import FAULTS, FaultyStore, faulty_store, once, schedule
-from rounds import IS_LONG
-from s3_server import S3Server
-from waiting import eventually
+from servers.faulty_store import FAULTS, FaultyStore, faulty_store, once, schedule
+from servers.s3_server import S3Server
+from support.rounds import IS_LONG
+from support.waiting import eventually
 
 from trainwright.checkpoints import (
     CheckpointError,

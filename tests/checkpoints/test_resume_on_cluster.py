@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from s3_server import S3Server
-from waiting import eventually
+from servers.s3_server import S3Server
+from support.waiting import eventually
 
 from trainwright.api.kinds import CLAIM, CLUSTER_TRAINING_RUNTIME, SECRET, TRAINJOB
 from trainwright.api.objects import named

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from waiting import eventually
+from support.waiting import eventually
 
 from trainwright.checkpoints import ExportResult, verify_export
 from trainwright.checkpoints.catalog import read_catalog

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 import yaml
-from patient_programs import WAIT
-from waiting import eventually
+from support.sigterm_scripts import WAIT
+from support.waiting import eventually
 
 from trainwright.api.kinds import CLUSTER_TRAINING_RUNTIME, POD, TRAINJOB
 from trainwright.cluster.retrying import RetryingCluster

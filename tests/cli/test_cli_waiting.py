@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from patient_programs import WAIT
-from waiting import eventually
+from support.sigterm_scripts import WAIT
+from support.waiting import eventually
 
 from trainwright.api.errors import AlreadyExists, Forbidden, ServiceUnavailable
 from trainwright.api.kinds import CLUSTER_TRAINING_RUNTIME, TRAINJOB

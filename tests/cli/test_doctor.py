@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import yaml
-from rbac_evaluator import Rbac
+from support.rbac_evaluator import Rbac
 
 from trainwright.api.errors import Forbidden, NotFound, ServiceUnavailable
 from trainwright.api.kinds import CLAIM, LEASE, TRAINJOB, Kind

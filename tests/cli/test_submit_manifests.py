@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from faulty_api import ScriptedApi
+from servers.faulty_api import ScriptedApi
 
 from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import labels_of, name_of

@@ -17,7 +17,6 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 import yaml
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
 TOKEN = "s3cr3t-of-the-test"
 
 

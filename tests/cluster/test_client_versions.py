@@ -12,8 +12,8 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from environments import ROOT, Unavailable, client_environment
-from rounds import IS_LONG
+from support.client_environments import ROOT, Unavailable, client_environment
+from support.rounds import IS_LONG
 
 OLDEST, NEWEST = 30, 37
 TESTS = [

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from waiting import eventually
+from support.waiting import eventually
 
 from trainwright.api.errors import ApiError, Expired, Forbidden, ServiceUnavailable, TooManyRequests
 from trainwright.api.kinds import POD

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from waiting import eventually
+from support.waiting import eventually
 
 from trainwright.api.errors import ServiceUnavailable
 from trainwright.api.kinds import CONFIG_MAP

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from clusters import cluster
-from environments import Unavailable, client_environment
 from outcomes import Run, run_script
+from support.client_environments import Unavailable, client_environment
+from support.cluster_under_test import cluster
 
 _PASSED_ON = ("PATH", "HOME", "LANG", "TMPDIR")
 

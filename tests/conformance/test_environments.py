@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from environments import Unavailable, client_environment
+from support.client_environments import Unavailable, client_environment
 
 pytestmark = pytest.mark.medium
 

@@ -10,16 +10,12 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
-from clusters import other_cluster
-from environments import Unavailable, client_environment
 from outcomes import Run, checks_of, settle
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "initializers"))
-
-from hub_server import HubServer, Repository
+from servers.hub_server import HubServer, Repository
+from support.client_environments import Unavailable, client_environment
+from support.cluster_under_test import other_cluster
 
 pytestmark = pytest.mark.slow
 

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import orjson
 import pytest
-from controller_doors import others_plane, start  # noqa: F401  fixtures
+from support.proxied_controllers import others_plane, start  # noqa: F401  fixtures
 
 from trainwright.controlplane.apiserver.storage.store import Store
 from trainwright.controlplane.gates import FeatureGates
 from trainwright.controlplane.home import Home
 from trainwright.controlplane.plane import ControlPlane
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
 
 
 @pytest.fixture(autouse=True)

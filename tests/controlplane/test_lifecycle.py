@@ -17,10 +17,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from container_processes import has_ended, host_pid
-from rounds import IS_LONG
+from support.container_processes import has_ended, host_pid
+from support.rounds import IS_LONG
+from support.waiting import eventually
 from typer.testing import CliRunner
-from waiting import eventually
 
 from trainwright.api import names
 from trainwright.api.conditions import is_true

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import urllib3
 import yaml
-from waiting import eventually
+from support.waiting import eventually
 
 from trainwright.api import names
 from trainwright.api.errors import NotFound

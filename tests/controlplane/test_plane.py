@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from isolated_pods import pods_are_isolated
-from waiting import eventually
+from support.pod_isolation import pods_are_isolated
+from support.waiting import eventually
 
 from trainwright.api.conditions import condition, is_true
 from trainwright.api.errors import Invalid, NotFound

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from isolated_pods import pods_are_isolated
-from waiting import eventually
+from support.pod_isolation import pods_are_isolated
+from support.waiting import eventually
 
 from trainwright.api.kinds import EVENT, POD
 from trainwright.api.objects import name_of

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from waiting import eventually
+from support.waiting import eventually
 
 from trainwright.api.kinds import POD
 from trainwright.controlplane.plane import ControlPlane

@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from container_processes import has_ended
-from environments import ROOT
-from waiting import eventually
+from support.client_environments import ROOT
+from support.container_processes import has_ended
+from support.waiting import eventually
 
 from trainwright.api.kinds import POD
 from trainwright.cluster import connect

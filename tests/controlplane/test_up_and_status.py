@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from isolated_pods import pods_are_isolated
+from support.pod_isolation import pods_are_isolated
 from typer.testing import CliRunner
 
 from trainwright.api.kinds import NODE

@@ -10,16 +10,9 @@ from typing import Any
 
 import pytest
 from jinja2 import StrictUndefined
+from support.example_dags import DAG_IDS
 
 pytestmark = pytest.mark.medium
-MODULES = {
-    "approve_then_promote": "trainwright_approve_then_promote",
-    "finetune": "trainwright_finetune",
-    "full_pipeline": "trainwright_full_pipeline",
-    "retrain_on_new_data": "trainwright_retrain_on_new_data",
-    "scheduled_retraining": "trainwright_retraining",
-    "sweep": "trainwright_sweep",
-}
 RETRAINING = ("retrain_on_new_data", "scheduled_retraining")
 DATA, BASE = (f"sha256:{digit * 64}" for digit in "12")
 FIGURES = {"loss": 1.0, "perplexity": 3.0}
@@ -51,17 +44,17 @@ def test_every_dag_of_the_folder_loads_without_errors_and_cycles() -> None:
 
     bag = DagBag(Path(dag_of("finetune").fileloc).parent, load_op_links=False)
     assert bag.import_errors == {}
-    assert set(bag.dag_ids) == set(MODULES.values())
+    assert set(bag.dag_ids) == set(DAG_IDS.values())
     for dag in bag.dags.values():
         dag.check_cycle()
 
 
-@pytest.mark.parametrize("module", MODULES)
+@pytest.mark.parametrize("module", DAG_IDS)
 def test_its_parameters_are_valid_and_explain_themselves(module: str) -> None:
     from trainwright.example_dags.chain import TRAINING
 
     dag = dag_of(module)
-    assert dag.dag_id == MODULES[module]
+    assert dag.dag_id == DAG_IDS[module]
     assert dag.tags == {"trainwright"}
     dag.params.validate()
     unexplained = {name for name in dag.params if not dag.params.get_param(name).description} - set(TRAINING)
@@ -83,7 +76,7 @@ class Before:
 
 
 @pytest.mark.parametrize("variable", [None, {"export_uri": "s3://b/e", "num_nodes": 4, "warm_start": True, "env": {"A": "b"}}])
-@pytest.mark.parametrize("module", MODULES)
+@pytest.mark.parametrize("module", DAG_IDS)
 def test_every_template_renders(module: str, variable: dict[str, Any] | None) -> None:
     dag = dag_of(module)
     env = dag.get_template_env()
@@ -212,7 +205,7 @@ def test_the_full_pipeline_chains_a_tool_for_each_part() -> None:
     assert dag.get_task("train").tracking == parameter("tracking")
 
 
-@pytest.mark.parametrize("module", MODULES)
+@pytest.mark.parametrize("module", DAG_IDS)
 def test_a_run_can_be_started_from_the_form_with_what_it_needs(module: str) -> None:
     """The form takes texts for required unless they may be null."""
     dag = dag_of(module)

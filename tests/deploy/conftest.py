@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
-from environments import ROOT, Unavailable, client_environment
+from support.client_environments import ROOT, Unavailable, client_environment
 
 CHART = ROOT / "deploy" / "chart"
 

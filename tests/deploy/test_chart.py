@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 import yaml
-from clusters import embedded, kubeconfig_of_account
-from environments import ROOT
+from support.client_environments import ROOT
+from support.cluster_under_test import embedded, kubeconfig_of_account
 
 from trainwright import __version__
 from trainwright.api.admission.admit import admit

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
-from environments import ROOT
+from support.client_environments import ROOT
 
 from trainwright.api.admission.admit import admit
 

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from environments import ROOT
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+from support.client_environments import ROOT
 
 from trainwright import __version__
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from environments import ROOT
+from support.client_environments import ROOT
 
 from trainwright import __version__
 from trainwright.quickstart.airflow_dag import configure

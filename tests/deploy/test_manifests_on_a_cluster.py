@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from clusters import embedded, kubeconfig_of_account
-from environments import ROOT
+from support.client_environments import ROOT
+from support.cluster_under_test import embedded, kubeconfig_of_account
 
 DEPLOY = ROOT / "deploy"
 ELSEWHERE = {"chart", "kind", "controller", "runtimes"}

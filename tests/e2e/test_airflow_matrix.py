@@ -10,9 +10,9 @@ import signal
 from collections.abc import Iterator
 
 import pytest
-from airflow_scene import Scene, running_scene
-from airflow_server import worker_of
-from waiting import eventually
+from servers.airflow_server import worker_of
+from support.airflow_with_cluster import Scene, running_scene
+from support.waiting import eventually
 
 from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import name_of, uid_of

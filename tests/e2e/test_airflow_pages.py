@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow_scene import Scene, running_scene
-from waiting import eventually
+from support.airflow_with_cluster import Scene, running_scene
+from support.waiting import eventually
 
 from trainwright.api.objects import name_of
 

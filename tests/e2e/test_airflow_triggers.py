@@ -7,9 +7,9 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from airflow_server import AirflowServer, running_airflow
-from clusters import embedded
-from waiting import eventually
+from servers.airflow_server import AirflowServer, running_airflow
+from support.cluster_under_test import embedded
+from support.waiting import eventually
 
 from trainwright.api.kinds import TRAINJOB
 from trainwright.cluster import connect

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from clusters import embedded
+from support.cluster_under_test import embedded
 
 from trainwright.quickstart.airflow_dag import configure
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from quickstart_command import command, manifest_digest, processes_of, run, start
-from waiting import eventually
+from support.waiting import eventually
 
 from trainwright.checkpoints import verify_export
 from trainwright.quickstart.locks import lock

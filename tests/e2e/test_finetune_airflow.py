@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from quickstart_command import command, processes_of, run
-from waiting import eventually
+from support.waiting import eventually
 
 from trainwright.checkpoints import verify_export
 

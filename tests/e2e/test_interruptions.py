@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 from quickstart_command import command, processes_of, run, start
-from rounds import IS_LONG
-from waiting import eventually
+from support.rounds import IS_LONG
+from support.waiting import eventually
 
 from trainwright.controlplane.home import Home
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from quickstart_command import SETTINGS, processes_of, run
-from waiting import eventually
+from support.waiting import eventually
 
 from trainwright.checkpoints import verify_export
 from trainwright.checkpoints.promotion import Alias

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from clusters import embedded
-from rounds import IS_LONG
+from support.cluster_under_test import embedded
+from support.rounds import IS_LONG
 
 from trainwright.api.kinds import CLAIM, TRAINJOB
 from trainwright.checkpoints import verify_export

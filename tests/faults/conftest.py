@@ -1,3 +1,3 @@
 """Faults are tested on one cluster, for all of a module."""
 
-from faults_plane import plane  # noqa: F401  fixture
+from cluster_without_retries import plane  # noqa: F401  fixture

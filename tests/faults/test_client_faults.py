@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from faults_plane import Faulted, jobs_of
-from faulty_api import FAULTS, FaultyApi
-from rounds import IS_LONG
-from waiting import eventually
+from cluster_without_retries import Faulted, jobs_of
+from servers.faulty_api import FAULTS, FaultyApi
+from support.rounds import IS_LONG
+from support.waiting import eventually
 
 from trainwright.api import names
 from trainwright.api.kinds import CONFIG_MAP, JOBSET, POD, SECRET, TRAINJOB

@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from faults_plane import Faulted, jobs_of
-from faulty_api import FaultyApi
+from cluster_without_retries import Faulted, jobs_of
+from servers.faulty_api import FaultyApi
 
 from trainwright.api.kinds import CONFIG_MAP, JOBSET, SECRET, TRAINJOB
 from trainwright.api.objects import owners_of, uid_of

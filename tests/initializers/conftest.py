@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hub_server import HubServer
+from servers.hub_server import HubServer
 
 from trainwright.storage.http.retries import RetryPolicy
 

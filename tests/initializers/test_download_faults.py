@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from hub_server import Fault, FileServer
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from waiting import eventually
+from servers.hub_server import Fault, FileServer
+from support.waiting import eventually
 
 from trainwright.storage.errors import BadUri, ChecksumMismatch, NoSpace, StorageError, Unreachable
 from trainwright.storage.http import downloads as downloads_module

@@ -11,8 +11,8 @@ import threading
 from pathlib import Path
 
 import pytest
-from hub_server import Fault, HubServer
-from waiting import eventually
+from servers.hub_server import Fault, HubServer
+from support.waiting import eventually
 
 from trainwright.initializers.file_filter import FileFilter
 from trainwright.initializers.hub import fetch_repository

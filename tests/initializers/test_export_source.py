@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from s3_server import S3Server
+from servers.s3_server import S3Server
 
 from trainwright.checkpoints import ExportOptions, export_checkpoint, quiet
 from trainwright.initializers import DatasetOptions, InitializerError, initialize_dataset, initialize_model

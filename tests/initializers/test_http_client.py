@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hub_server import Fault, FileServer
 from hypothesis import given
 from hypothesis import strategies as st
+from servers.hub_server import Fault, FileServer
 
 from trainwright.storage.errors import BadUri, StorageError
 from trainwright.storage.http.client import HttpClient, retry_after_seconds

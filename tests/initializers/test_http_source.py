@@ -15,7 +15,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
-from hub_server import Fault, FileServer
+from servers.hub_server import Fault, FileServer
 
 from trainwright.initializers import DatasetOptions, InitializerError, Receipt, http_file, initialize_dataset, initialize_model
 from trainwright.initializers.rows import read_rows

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
-from hub_server import FileServer, HubServer
+from servers.hub_server import FileServer, HubServer
 
 from trainwright.initializers import DatasetOptions, InitializerError, initialize_dataset, initialize_model
 from trainwright.initializers.file_filter import FileFilter

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from s3_server import BUCKET, S3Server
+from servers.s3_server import BUCKET, S3Server
 
 from trainwright.initializers import DatasetOptions, InitializerError, initialize_dataset, initialize_model
 from trainwright.initializers.file_filter import FileFilter

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hub_server import HubServer
 from hypothesis import given
 from hypothesis import strategies as st
+from servers.hub_server import HubServer
 
 from trainwright.initializers import DatasetOptions, InitializerError, Receipt, initialize_dataset
 from trainwright.initializers.dataset_card import Subset, parse_card

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from jobset_mode_parts import Inner, inner  # noqa: F401  a fixture
+from support.jobset_mode_cluster import Inner, inner  # noqa: F401  a fixture
 
 from trainwright.api import AdmissionContext, admit
 from trainwright.api.errors import Forbidden, ServiceUnavailable

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from waiting import eventually
+from support.waiting import eventually
 
 from trainwright.api.kinds import TRAINJOB
 from trainwright.api.waiter_lease import MIN_SECONDS, waiter_lease_of

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from waiting import eventually
+from support.waiting import eventually
 
 from trainwright.api.errors import Conflict, Forbidden
 from trainwright.api.kinds import JOBSET, POD, TRAINJOB, Kind

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from scripted_logs import Log, WithLogs, stamp
-from waiting import eventually
+from support.scripted_logs import Log, WithLogs, stamp
+from support.waiting import eventually
 
 from trainwright.api.errors import BadRequest, NotFound, ServiceUnavailable
 from trainwright.api.kinds import POD, TRAINJOB

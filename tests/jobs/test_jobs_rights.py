@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 import yaml
-from patient_programs import WAIT
-from rbac_evaluator import Rbac
-from waiting import eventually
+from support.rbac_evaluator import Rbac
+from support.sigterm_scripts import WAIT
+from support.waiting import eventually
 
 from trainwright.api import names
 from trainwright.api.kinds import EVENT, JOB, LEASE, POD, TRAINJOB

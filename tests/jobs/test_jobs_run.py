@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from patient_programs import WAIT, wait_until
-from waiting import eventually
+from support.sigterm_scripts import WAIT, wait_until
+from support.waiting import eventually
 
 from trainwright.api.kinds import CLUSTER_TRAINING_RUNTIME, JOBSET, POD, TRAINJOB
 from trainwright.controlplane.gates import FeatureGates

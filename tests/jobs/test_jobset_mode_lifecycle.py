@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from jobset_only import JobSetOnly, jobset_only, running_plane, runtime_once  # noqa: F401  a fixture
-from patient_programs import WAIT, wait_until
+from support.jobset_only_cluster import JobSetOnly, jobset_only, running_plane, runtime_once  # noqa: F401  a fixture
+from support.sigterm_scripts import WAIT, wait_until
+from support.waiting import eventually
 from typer.testing import CliRunner
-from waiting import eventually
 
 from trainwright.api import names
 from trainwright.api.errors import Invalid, NotFound

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
-from rbac_evaluator import Rbac
+from support.rbac_evaluator import Rbac
 from typer.testing import CliRunner
 
 from trainwright.api.kinds import EVENT, POD, TRAINJOB

@@ -11,10 +11,10 @@ import re
 from pathlib import Path
 
 import pytest
-from recorded_cluster import RecordedCluster, Recording
+from recorders.recorded_cluster import RecordedCluster, Recording
 from recording_archives import recordings_of
 from replay import Replayed, replay
-from virtual_time import VirtualClock
+from support.virtual_time import VirtualClock
 
 from trainwright.api.kinds import TRAINJOB
 from trainwright.jobs import Deadlines, TrainJobError, wait_for

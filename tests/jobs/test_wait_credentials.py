@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
-from waiting import eventually
+from support.waiting import eventually
 
 from trainwright.api.errors import ApiError, Forbidden, ServiceUnavailable, Unauthorized
 from trainwright.api.kinds import TRAINJOB

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from waiting import eventually
+from support.waiting import eventually
 
 from trainwright.api import names
 from trainwright.api.errors import Forbidden, ServiceUnavailable

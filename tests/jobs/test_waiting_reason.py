@@ -6,9 +6,9 @@ import re
 from typing import Any
 
 import pytest
-from recorded_cluster import RecordedCluster, Recording
+from recorders.recorded_cluster import RecordedCluster, Recording
 from recording_archives import recordings_of
-from virtual_time import VirtualClock
+from support.virtual_time import VirtualClock
 
 from trainwright.api.errors import Forbidden, NotFound
 from trainwright.api.kinds import TRAINJOB

@@ -10,7 +10,7 @@ import pytest
 from backend import RETRIES, Backend, PipelineRun, RetryPolicy
 from repeating_component import repeat
 from step_cluster import StepCluster
-from waiting import eventually
+from support.waiting import eventually
 
 from trainwright.api.kinds import CONFIG_MAP, POD
 from trainwright.api.objects import labels_of, name_of, owners_of, uid_of

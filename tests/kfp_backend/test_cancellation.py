@@ -16,10 +16,10 @@ from typing import Any
 
 import pytest
 from backend import Backend, PipelineRun, RetryPolicy, RunningStep
-from faulty_api import FaultyApi
-from rounds import IS_LONG
+from servers.faulty_api import FaultyApi
 from step_cluster import FULL_QUEUE, INITIALIZING, TRAINING, StepCluster
-from waiting import eventually
+from support.rounds import IS_LONG
+from support.waiting import eventually
 
 from trainwright.api import names
 from trainwright.api.conditions import condition, is_finished, is_true

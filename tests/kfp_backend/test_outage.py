@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 from backend import Backend, RunningStep
-from outage import FAULTS, OUTAGE_SECONDS, Outage
+from servers.api_outage import FAULTS, OUTAGE_SECONDS, Outage
 from step_cluster import StepCluster
-from waiting import eventually
+from support.waiting import eventually
 
 from trainwright.api.conditions import is_true
 from trainwright.api.objects import name_of

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "workspace"))
-
-from built_wheel import unpacked_wheel
-from environments import Unavailable
 from kfp_environment import MINORS, Compiled, KfpEnvironment, kfp_environment, read_compiled
-from runs_cluster import Runs, running
+from support.built_wheel import unpacked_wheel
+from support.client_environments import Unavailable
+from support.fast_training_cluster import Runs, running
 
 
 @pytest.fixture(scope="package")

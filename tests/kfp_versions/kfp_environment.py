@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from environments import ROOT, client_environment
+from support.client_environments import ROOT, client_environment
 
 MINORS = {"2.16": ">=2.16.1,<2.17", "2.17": ">=2.17,<2.18"}
 """The tested minors, and which of their versions. Older ones have no `dsl.TaskConfig`, or compile wrongly: 2.15 and 2.16.0 give the

@@ -10,10 +10,10 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from environments import ROOT
 from kfp_environment import MINORS, VERSIONS, WITHOUT_WHOLE_PIPELINES, Compiled, KfpEnvironment, read_compiled
 from packaging.requirements import Requirement
-from runs_cluster import Runs
+from support.client_environments import ROOT
+from support.fast_training_cluster import Runs
 
 from trainwright.api.conditions import is_true
 from trainwright.api.kinds import TRAINJOB

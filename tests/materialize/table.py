@@ -12,11 +12,11 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "api")]
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
-import admission_recordings as admission  # noqa: E402
-import test_recordings as built  # noqa: E402
-from trainer_recordings import Recording, recordings  # noqa: E402
+import test_recordings as built
+from recorders import admission_recordings as admission
+from recorders.trainer_recordings import Recording, recordings
 
 Compare = Callable[[Recording], str]
 LEFT_OUT = {**built.DIFFERENT, **dict.fromkeys(built.NEED_A_CLUSTER, "whether a PriorityClass exists, only a server can say")}

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import re
 
-import compare_objects
 import pytest
 import yaml
-from trainer_recordings import Recording, recordings
+from recorders import compare_objects
+from recorders.trainer_recordings import Recording, recordings
 from typer.testing import CliRunner
 
 from trainwright.api.admission.admit import admit

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from quiet_cluster import add_pod, cluster, set_status  # noqa: F401  fixtures
-from small_exports import export, root  # noqa: F401  fixtures
+from support.cluster_without_controllers import add_pod, cluster, set_status  # noqa: F401  fixtures
+from support.export_fixtures import export, root  # noqa: F401  fixtures
 
 from trainwright.controlplane.embedded import EmbeddedCluster
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from airflow.sdk import Connection
-from clusters import embedded
+from support.cluster_under_test import embedded
 
 from trainwright.api.errors import Forbidden, ServiceUnavailable
 from trainwright.operators.hook import TrainwrightHook

@@ -8,8 +8,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from support.waiting import eventually
 from test_trigger import context, deferred, event_of, operator, the_job
-from waiting import eventually
 
 from trainwright.api import names
 from trainwright.api.kinds import SECRET, TRAINJOB

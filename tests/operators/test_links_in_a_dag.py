@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from clusters import embedded
+from support.cluster_under_test import embedded
 
 from trainwright.api.kinds import TRAINJOB
 from trainwright.cluster import connect

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from small_exports import Export
+from support.export_fixtures import Export
 
 from trainwright.checkpoints.errors import PromotionConflict
 from trainwright.checkpoints.promotion import Alias

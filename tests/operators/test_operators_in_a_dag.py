@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from clusters import embedded
+from support.cluster_under_test import embedded
 
 from trainwright.api.kinds import TRAINJOB
 from trainwright.checkpoints.manifest import MANIFEST, Manifest, ManifestFile

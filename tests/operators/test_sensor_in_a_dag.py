@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from clusters import embedded
+from support.cluster_under_test import embedded
 from test_operators_in_a_dag import run_dag
 
 pytestmark = pytest.mark.slow

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from airflow.sdk.exceptions import TaskDeferred
-from waiting import eventually
+from support.waiting import eventually
 
 from trainwright.api.kinds import TRAINJOB
 from trainwright.controlplane.embedded import EmbeddedCluster

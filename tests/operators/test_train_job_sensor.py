@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from airflow.sdk import DAG
 from airflow.sdk.bases.operator import TRIGGER_FAIL_REPR, TriggerFailureReason
+from support.waiting import eventually
 from test_trigger import context, event_of, in_state, operator, the_job
-from waiting import eventually
 
 from trainwright.api.errors import Forbidden
 from trainwright.api.kinds import TRAINJOB

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from airflow.sdk.bases.operator import TRIGGER_FAIL_REPR, TriggerFailureReason
-from waiting import eventually
+from support.waiting import eventually
 
 from trainwright.api import names
 from trainwright.api.kinds import TRAINJOB

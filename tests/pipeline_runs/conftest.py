@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from kfp_api_server import KfpApiServer, kfp_api_server
 from pipeline_commands import Run
+from servers.kfp_api_server import KfpApiServer, kfp_api_server
 from typer.testing import CliRunner, Result
 
 from trainwright.cli import app

@@ -7,7 +7,7 @@ import warnings
 from typing import Any
 
 import pytest
-from kfp_api_server import KfpApiServer
+from servers.kfp_api_server import KfpApiServer
 
 pytestmark = pytest.mark.medium
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from pipeline_commands import Run, has_ended
-from waiting import eventually
+from support.waiting import eventually
 
 from trainwright.pipeline_runs.compiled import CompiledPipeline
 from trainwright.pipeline_runs.errors import BadPipeline

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kfp_api_server import Fault, KfpApiServer
 from pipeline_commands import Run
-from waiting import eventually
+from servers.kfp_api_server import Fault, KfpApiServer
+from support.waiting import eventually
 
 from trainwright.pipeline_runs.compiled import CompiledPipeline
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kfp_api_server import Fault, KfpApiServer
 from pipeline_commands import Run
+from servers.kfp_api_server import Fault, KfpApiServer
 
 pytestmark = pytest.mark.medium
 CRON = "0 0 3 * * *"

@@ -12,8 +12,8 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from kfp_api_server import Fault, KfpApiServer, kfp_api_server
 from pipeline_commands import Run
+from servers.kfp_api_server import Fault, KfpApiServer, kfp_api_server
 
 pytestmark = pytest.mark.slow
 TOKEN = "eyJhbGciOi.secret-part"

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from launched_words import environment, launch, words_of
+from support.container_command import environment, launch, words_of
 
 from trainwright.jobs import TrainRequest
 from trainwright.jobs.logs.result_lines import is_result_line, parse_results

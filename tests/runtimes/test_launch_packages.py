@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from launched_words import launch, words_of
+from support.container_command import launch, words_of
 
 from trainwright.jobs import TrainRequest
 from trainwright.jobs.logs.result_lines import parse_results

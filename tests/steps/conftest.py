@@ -1,4 +1,4 @@
 """Steps are tested on the quiet cluster."""
 
-from quiet_cluster import cluster, set_status  # noqa: F401  fixtures
-from small_exports import export, root  # noqa: F401  fixtures
+from support.cluster_without_controllers import cluster, set_status  # noqa: F401  fixtures
+from support.export_fixtures import export, root  # noqa: F401  fixtures

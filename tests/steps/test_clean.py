@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from quiet_cluster import request_of, set_status  # noqa: F401  fixtures
+from support.cluster_without_controllers import request_of, set_status  # noqa: F401  fixtures
 
 from trainwright.api import names
 from trainwright.api.errors import Forbidden

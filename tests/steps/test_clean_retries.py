@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from quiet_cluster import request_of  # noqa: F401  fixture
+from support.cluster_without_controllers import request_of  # noqa: F401  fixture
 
 from trainwright.api.errors import ServiceUnavailable
 from trainwright.api.kinds import TRAINJOB, Kind

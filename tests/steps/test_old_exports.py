@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from small_exports import Export
+from support.export_fixtures import Export
 
 from trainwright.checkpoints.catalog import pin_export
 from trainwright.checkpoints.exported import open_export

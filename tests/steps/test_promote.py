@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from small_exports import Export
+from support.export_fixtures import Export
 
 from trainwright.checkpoints.errors import CheckpointError, NoCheckpoint, PromotionConflict
 from trainwright.checkpoints.promotion import Alias

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from quiet_cluster import set_status  # noqa: F401  fixture
+from support.cluster_without_controllers import set_status  # noqa: F401  fixture
 
 from trainwright import submission
 from trainwright.api.kinds import TRAINJOB

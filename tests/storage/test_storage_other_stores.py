@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import azure_server
-import gcs_server
 import pytest
+from servers import azure_server, gcs_server
 
 from trainwright.storage import open_store
 from trainwright.storage.errors import AlreadyExists, NoAccess, NoBucket, NotFound, StorageError

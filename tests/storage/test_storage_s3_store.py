@@ -13,8 +13,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-from s3_server import BUCKET, S3Server
-from waiting import eventually
+from servers.s3_server import BUCKET, S3Server
+from support.waiting import eventually
 
 from trainwright.storage import open_store
 from trainwright.storage.checksums import Checksums

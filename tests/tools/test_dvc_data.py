@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from s3_server import S3Server
-from waiting import eventually
+from servers.s3_server import S3Server
+from support.waiting import eventually
 
 from trainwright.tools import BadToolInput, ToolFailed
 from trainwright.tools.dvc_data import dvc_requirements, pull_dvc_data

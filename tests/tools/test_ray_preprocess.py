@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rounds import IS_LONG
-from waiting import eventually
+from support.rounds import IS_LONG
+from support.waiting import eventually
 
 from trainwright.tools import BadToolInput, ToolFailed, ToolTimeout
 from trainwright.tools.ray_preprocess import preprocess_dataset, ray_requirements

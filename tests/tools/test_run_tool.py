@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from waiting import eventually
+from support.waiting import eventually
 
 from trainwright.tools import BadToolInput, ToolFailed, ToolTimeout, ToolUnavailable, run_tool
 

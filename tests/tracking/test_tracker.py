@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from waiting import eventually
+from support.waiting import eventually
 
 from trainwright.jobs.diagnosis.errors import TrainJobError
 from trainwright.jobs.wait.job_events import Metrics

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from waiting import eventually
+from support.waiting import eventually
 
 from trainwright.jobs.diagnosis.errors import Cancelled
 from trainwright.jobs.wait.job_events import Metrics

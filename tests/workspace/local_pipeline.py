@@ -1,4 +1,4 @@
-"""Runs a pipeline with kfp's local runner, in a process of its own, against the embedded cluster of `runs_cluster`."""
+"""Runs a pipeline with kfp's local runner, in a separate process, against the cluster of `support.fast_training_cluster`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import subprocess
 import sys
 from typing import Any
 
-from runs_cluster import Runs
+from support.fast_training_cluster import Runs
 
 PROGRAM = """
 import json, sys

@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 from local_pipeline import run_pipeline
-from rounds import IS_LONG
-from runs_cluster import Runs, running
+from support.fast_training_cluster import Runs, running
+from support.rounds import IS_LONG
 
 pytest.importorskip("trl")
 

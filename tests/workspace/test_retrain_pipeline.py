@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from local_pipeline import run_pipeline
-from runs_cluster import Runs, running, variant_of
+from support.fast_training_cluster import Runs, running, variant_of
 
 from trainwright.api.kinds import TRAINJOB
 from trainwright.checkpoints.promotion import Alias

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from runs_cluster import Inputs, Runs, contents, is_of, learned, prepared, running, times
+from support.fast_training_cluster import Inputs, Runs, contents, is_of, learned, prepared, running, times
 
 from trainwright.api import names
 from trainwright.api.kinds import TRAINJOB

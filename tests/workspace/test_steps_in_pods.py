@@ -9,8 +9,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from runs_cluster import Runs, running
-from s3_server import S3Server
+from servers.s3_server import S3Server
+from support.fast_training_cluster import Runs, running
 
 pytest.importorskip("airflow.sdk")
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from local_pipeline import run_program
-from runs_cluster import running
+from support.fast_training_cluster import running
 
 from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import namespace_of

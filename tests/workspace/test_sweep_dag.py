@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow_server import AirflowServer, running_airflow
-from runs_cluster import TRAINING, running, variant_of
-from waiting import eventually
+from servers.airflow_server import AirflowServer, running_airflow
+from support.fast_training_cluster import TRAINING, running, variant_of
+from support.waiting import eventually
 
 pytest.importorskip("airflow.sdk")
 

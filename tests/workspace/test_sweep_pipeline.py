@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from local_pipeline import run_pipeline
-from runs_cluster import TRAINING, Runs, running, variant_of
+from support.fast_training_cluster import TRAINING, Runs, running, variant_of
 
 from trainwright.api import names
 from trainwright.api.conditions import is_finished

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "conformance"))
-
 from hub_upload_server import HubUploadServer
 
 from trainwright.checkpoints import export_checkpoint

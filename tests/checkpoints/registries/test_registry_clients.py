@@ -11,8 +11,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from environments import Unavailable, client_environment
-from rounds import IS_LONG
+from support.client_environments import Unavailable, client_environment
+from support.rounds import IS_LONG
 
 ROOT = Path(__file__).parents[3]
 

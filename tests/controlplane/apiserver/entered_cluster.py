@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import yaml
-from waiting import eventually
+from support.waiting import eventually
 
 from trainwright.api.kinds import POD
 from trainwright.controlplane.home import Home

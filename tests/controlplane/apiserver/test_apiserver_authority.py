@@ -13,7 +13,7 @@ import yaml
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from waiting import eventually
+from support.waiting import eventually
 
 from trainwright.controlplane.apiserver.auth.authority import AUTHORITY_VALID_FOR, CLOCK_SKEW, RENEW_BEFORE, VALID_FOR
 from trainwright.controlplane.apiserver.auth.credentials import SUCCESSOR_OVERLAP, load_credentials, write_kubeconfig

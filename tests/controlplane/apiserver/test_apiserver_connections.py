@@ -16,7 +16,7 @@ import pytest
 from hostile import ADMIN
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from waiting import eventually
+from support.waiting import eventually
 
 from trainwright.api.kinds import CONFIG_MAP
 from trainwright.controlplane.apiserver.auth.credentials import load_credentials

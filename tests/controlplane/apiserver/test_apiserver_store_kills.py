@@ -14,7 +14,7 @@ from pathlib import Path
 import orjson
 import pytest
 from hostile import Ask, InProcess
-from rounds import IS_LONG
+from support.rounds import IS_LONG
 from writer import THREADS
 
 from trainwright.api.kinds import CONFIG_MAP

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import urllib3
-from waiting import eventually
+from support.waiting import eventually
 
 pytestmark = [
     pytest.mark.medium,

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from waiting import eventually
+from support.waiting import eventually
 
 from trainwright.api import names
 

@@ -22,9 +22,9 @@ from typing import Any
 
 import pytest
 import urllib3
-from container_processes import has_ended, host_pid
 from entered_cluster import Entered
-from waiting import eventually
+from support.container_processes import has_ended, host_pid
+from support.waiting import eventually
 
 from trainwright.api.kinds import POD
 from trainwright.api.objects import uid_of

@@ -17,8 +17,8 @@ import pytest
 import wire_compare
 import wire_exchanges
 import wire_record
-from clusters import cluster, other_cluster
 from recording_archives import recordings_of
+from support.cluster_under_test import cluster, other_cluster
 
 pytestmark = pytest.mark.medium
 

@@ -1,3 +1,3 @@
 """Controllers without a node are tested on the quiet cluster."""
 
-from quiet_cluster import cluster  # noqa: F401  fixture
+from support.cluster_without_controllers import cluster  # noqa: F401  fixture

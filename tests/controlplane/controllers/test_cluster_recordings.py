@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from recording_archives import recordings_of
-from waiting import eventually
+from support.waiting import eventually
 
 from trainwright.api.documents import load_documents
 from trainwright.api.errors import AlreadyExists, ApiError, NotFound

@@ -4,17 +4,12 @@ what they like, users who change their minds. Whatever happens, some things neve
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-
-sys.path.insert(0, str(Path(__file__).parent))
-
 from stepped import Crash, Stepped, failing, jobset, trainjob
 
 from trainwright.api.errors import ApiError, Conflict, NotFound, ServiceUnavailable

@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parent))
-
 from stepped import Obj, Stepped, jobset, pod
 
 from trainwright.api.kinds import JOB, NODE, POD

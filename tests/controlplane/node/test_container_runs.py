@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from waiting import eventually
+from support.waiting import eventually
 
 from trainwright.controlplane.node import container
 from trainwright.controlplane.node.container import containers_in, latest_run, run_of

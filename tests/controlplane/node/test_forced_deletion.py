@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from waiting import eventually
+from support.waiting import eventually
 
 from trainwright.controlplane.node.container import run_of
 from trainwright.controlplane.node.forced_deletion import killings

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from waiting import eventually
+from support.waiting import eventually
 
 from trainwright.api.objects import Obj
 from trainwright.controlplane.node import pod_worker

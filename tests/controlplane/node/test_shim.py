@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from supervised_runs import Runs, supervised_runs
-from waiting import eventually
+from support.supervised_containers import Runs, supervised_runs
+from support.waiting import eventually
 
 from trainwright.controlplane.node import shim
 

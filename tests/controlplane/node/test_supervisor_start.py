@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from waiting import eventually
+from support.waiting import eventually
 
 from trainwright.controlplane.node import supervisor_start
 from trainwright.controlplane.node.container import ContainerRun

@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from controller_doors import Running, create, jobset, jobset_of_somebody
-from waiting import eventually
+from support.proxied_controllers import Running, create, jobset, jobset_of_somebody
+from support.waiting import eventually
 
 from trainwright.api import names
 from trainwright.api.conditions import condition, is_finished

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 import typer
 import yaml
-from controller_doors import Running, create, jobset, jobset_of_somebody, reviewed
-from rbac_evaluator import Rbac
-from waiting import eventually
+from support.proxied_controllers import Running, create, jobset, jobset_of_somebody, reviewed
+from support.rbac_evaluator import Rbac
+from support.waiting import eventually
 
 from trainwright.api import names
 from trainwright.api.admission.admit import admit

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from waiting import eventually
+from support.waiting import eventually
 
 from trainwright.api.errors import ApiError, Forbidden, ServiceUnavailable, Unauthorized
 from trainwright.api.kinds import LEASE

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from jobset_mode_parts import MPI, STEP, Inner, conditions, entry, set_status, trainjob
+from support.jobset_mode_cluster import MPI, STEP, Inner, conditions, entry, set_status, trainjob
 
 from trainwright.api import names
 from trainwright.api.errors import (

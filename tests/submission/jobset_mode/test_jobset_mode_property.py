@@ -6,7 +6,7 @@ from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
-from jobset_mode_parts import trainjob
+from support.jobset_mode_cluster import trainjob
 
 from trainwright.api.admission.admit import admit
 from trainwright.api.objects import annotations_of, labels_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from supervised_runs import OTHER_USER, Runs, supervised_runs
+from support.supervised_containers import OTHER_USER, Runs, supervised_runs
 
 
 @pytest.fixture(params=[None, OTHER_USER], ids=["own user", "unprivileged"])

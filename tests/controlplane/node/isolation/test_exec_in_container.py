@@ -9,8 +9,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from supervised_runs import Run, Runs, interpreter, is_running
-from waiting import eventually
+from support.supervised_containers import Run, Runs, interpreter, is_running
+from support.waiting import eventually
 
 from trainwright.controlplane.node.isolation.exec_command import command_inside
 

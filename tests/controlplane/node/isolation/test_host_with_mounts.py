@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from supervised_runs import Runs
+from support.supervised_containers import Runs
 
 pytestmark = pytest.mark.medium
 HOST = """

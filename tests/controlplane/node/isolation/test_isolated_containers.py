@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from supervised_runs import PATH, Runs
+from support.supervised_containers import PATH, Runs
 
 from trainwright.controlplane.node.isolation import plan
 from trainwright.controlplane.node.isolation.mounts import ContainerMount

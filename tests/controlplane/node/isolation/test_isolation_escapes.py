@@ -8,8 +8,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from supervised_runs import Runs, is_running
-from waiting import eventually
+from support.supervised_containers import Runs, is_running
+from support.waiting import eventually
 
 from trainwright.controlplane.node.isolation.mounts import ContainerMount
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from supervised_runs import OTHER_USER, Runs, interpreter, supervised_runs
+from support.supervised_containers import OTHER_USER, Runs, interpreter, supervised_runs
 
 from trainwright.controlplane.node.isolation.visible import python_folders
 from trainwright.controlplane.node.limits.memory_cgroup import MemoryCgroups

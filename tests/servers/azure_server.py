@@ -21,7 +21,7 @@ VERSION = "3.37.0"
 _ACCOUNT = "devstoreaccount1"
 _KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
 """Known to everybody: Azurite's own."""
-_FOLDER = Path(os.environ.get("TRAINWRIGHT_CLIENTS", Path(__file__).parents[1] / ".clients")) / f"azurite-{VERSION}"
+_FOLDER = Path(os.environ.get("TRAINWRIGHT_CLIENTS", Path(__file__).parents[2] / ".clients")) / f"azurite-{VERSION}"
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from typing import Any
 from urllib.error import HTTPError
 from urllib.parse import quote
 
-from waiting import eventually
+from support.waiting import eventually
 
 from trainwright.quickstart.airflow_dag import configure
 

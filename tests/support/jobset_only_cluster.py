@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from faulty_api import FaultyApi
+from servers.faulty_api import FaultyApi
 
 from trainwright.controlplane.controller_names import ControllerName
 from trainwright.controlplane.gates import FeatureGates

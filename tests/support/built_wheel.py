@@ -11,7 +11,7 @@ import sys
 import zipfile
 from pathlib import Path
 
-from environments import ROOT, Unavailable
+from support.client_environments import ROOT, Unavailable
 
 _IN_THE_WHEEL = (
     "pyproject.toml",

@@ -5,8 +5,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from waiting import eventually
-
+from support.waiting import eventually
 from trainwright.controlplane.node.container import POD_MARK
 
 

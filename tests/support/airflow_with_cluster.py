@@ -1,4 +1,4 @@
-"""A real Airflow and an embedded cluster whose trainings end when a test lets them: what the tests of both ask of the two."""
+"""A real Airflow with an embedded cluster, whose training jobs end when a test lets them."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import orjson
-from airflow_server import AirflowServer, running_airflow
-from outage import Outage
-from waiting import eventually
+from servers.airflow_server import AirflowServer, running_airflow
+from servers.api_outage import Outage
 
+from support.waiting import eventually
 from trainwright.api import names
 from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import name_of

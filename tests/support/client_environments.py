@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 DEFAULT_CACHE = ROOT / ".clients"
 BUILD_SECONDS = 300
 _RECEIPT = ".requirements"

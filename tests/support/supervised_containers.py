@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from waiting import eventually
 
+from support.waiting import eventually
 from trainwright.api.objects import Obj
 from trainwright.controlplane.node import shim
 from trainwright.controlplane.node.isolation.exec_command import command_inside

@@ -9,7 +9,7 @@ from contextlib import suppress
 from http.client import HTTPSConnection
 from pathlib import Path
 
-from faulty_api import FaultyApi
+from servers.faulty_api import FaultyApi
 
 OUTAGE_SECONDS = 30.0
 FAULTS = ("429", "429-after", "500", "500-text", "reset-before", "reset-after")

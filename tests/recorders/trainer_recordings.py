@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import compare_objects
 from recording_archives import recordings_of
 
+from recorders import compare_objects
 from trainwright.api.admission.admit import admit
 
 Obj = dict[str, Any]

@@ -20,9 +20,9 @@ from urllib.parse import parse_qsl, urlsplit
 import pytest
 import urllib3
 import yaml
-from rbac_evaluator import Rbac
-from waiting import eventually
 
+from support.rbac_evaluator import Rbac
+from support.waiting import eventually
 from trainwright.api.errors import NotFound
 from trainwright.api.kinds import JOBSET
 from trainwright.cluster.permissions import _PATH, Permission, permission_for

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from clusters import other_cluster
-from jobset_only import running_plane, runtime_once
+from support.cluster_under_test import other_cluster
+from support.jobset_only_cluster import running_plane, runtime_once
 
 from trainwright.api import names
 from trainwright.api.errors import AlreadyExists

@@ -1,0 +1,1 @@
+"""Recordings of real systems: programs that make them, clusters that replay them, and comparisons of the results."""
