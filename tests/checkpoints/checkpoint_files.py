@@ -15,10 +15,10 @@ def safetensors(content: bytes) -> bytes:
 
 
 def torch_file(content: bytes) -> bytes:
-    """A zip file, which is what torch.save writes."""
+    """A zip file, which is what torch.save writes; like there, equal contents give equal bytes."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
-        archive.writestr("archive/data.pkl", content)
+        archive.writestr(zipfile.ZipInfo("archive/data.pkl"), content)
     return buffer.getvalue()
 
 

@@ -14,6 +14,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 import pytest
 from servers.faulty_store import FaultyStore, faulty_store, once
 from support.client_environments import Unavailable, client_environment
+from support.ports import free_port
 from support.waiting import eventually
 
 from trainwright.checkpoints import CheckpointError, ExportResult, export_checkpoint, restore_checkpoint, verify_export
@@ -80,9 +81,7 @@ def moto() -> Iterator[str]:
         python = client_environment("moto", ["moto[server]==5.2.5"])
     except Unavailable as error:
         pytest.skip(str(error))
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     command = [python, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True) as process:
         try:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from support.ports import free_port
 from support.sigterm_scripts import WAIT
 from support.waiting import eventually
 
@@ -150,9 +150,7 @@ def test_a_dead_cluster_is_one_line(
     plane: ControlPlane, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: list[str]
 ) -> None:
     monkeypatch.setitem(RetryingCluster.__init__.__kwdefaults__, "seconds", 0.3)  # half a minute otherwise
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        port = taken.getsockname()[1]
+    port = free_port()
     config = yaml.safe_load(plane._home.kubeconfig.read_text())
     config["clusters"][0]["cluster"]["server"] = f"https://127.0.0.1:{port}"
     (tmp_path / "dead").write_text(yaml.safe_dump(config))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import socket
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 
 import pytest
 import yaml
+from support.ports import free_port
 from support.rbac_evaluator import Rbac
 
 from trainwright.api.errors import Forbidden, NotFound, ServiceUnavailable
@@ -404,11 +404,8 @@ def test_warnings_are_exit_code_0(plane: ControlPlane, run: Run) -> None:
 
 
 def test_no_cluster_is_a_finding(run: Run, tmp_path: Path) -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        port = taken.getsockname()[1]
     dead = tmp_path / "dead"
-    server = f"https://127.0.0.1:{port}"
+    server = f"https://127.0.0.1:{free_port()}"
     context = {"name": "a", "context": {"cluster": "a", "user": "me"}}
     clusters = [{"name": "a", "cluster": {"server": server}}]
     users = [{"name": "me", "user": {}}]

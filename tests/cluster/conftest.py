@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import queue
-import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -16,6 +15,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 import yaml
+from support.ports import free_port
 
 TOKEN = "s3cr3t-of-the-test"
 
@@ -141,7 +141,4 @@ def kubeconfig_fixture() -> Callable[..., Path]:
 @pytest.fixture
 def closed_port() -> int:
     """A port on which nobody listens."""
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        port: int = taken.getsockname()[1]
-    return port
+    return free_port()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 import ipaddress
-import socket
 import ssl
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from pipeline_commands import Run
 from servers.kfp_api_server import Fault, KfpApiServer, kfp_api_server
+from support.ports import free_port
 
 pytestmark = pytest.mark.slow
 TOKEN = "eyJhbGciOi.secret-part"
@@ -128,9 +128,7 @@ def test_a_token_that_no_header_can_have_is_refused_without_being_shown(
 
 def test_a_refused_connection_is_reported_at_once(run: Run, words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("trainwright.pipeline_runs.server.time.sleep", lambda _: pytest.fail("waited"))
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     result = run(*words, "--host", f"http://127.0.0.1:{port}")
     assert (result.exit_code, "Connection refused" in one_line(result.stderr)) == (3, True)
 

@@ -5,18 +5,18 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import urllib.request
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
 from urllib.parse import quote
 
+from support.ports import free_ports
 from support.waiting import eventually
 
 from trainwright.quickstart.airflow_dag import configure
@@ -126,7 +126,7 @@ def worker_of(pid: int) -> int:
 @contextmanager
 def running_airflow(home: Path, dags: Path, environment: dict[str, str]) -> Iterator[AirflowServer]:
     """Migrate, start, wait until all parts are healthy; all their process groups end with the block."""
-    port, *log_ports = _free_ports(3)
+    port, *log_ports = free_ports(3)
     url = f"http://127.0.0.1:{port}"
     env = {
         **{name: value for name, value in os.environ.items() if not name.startswith("AIRFLOW")},
@@ -171,11 +171,3 @@ def _end_group(process: subprocess.Popen[bytes]) -> None:
             process.wait(5)
         except subprocess.TimeoutExpired:
             continue
-
-
-def _free_ports(number: int) -> list[int]:
-    with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(number)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]

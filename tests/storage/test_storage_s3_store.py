@@ -2,7 +2,6 @@
 
 import hashlib
 import os
-import socket
 import subprocess
 import sys
 import threading
@@ -14,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from servers.s3_server import BUCKET, S3Server
+from support.ports import free_port
 from support.waiting import eventually
 
 from trainwright.storage import open_store
@@ -255,10 +255,7 @@ def test_a_refusal_is_one_line_without_secrets(
 
 
 def test_an_address_where_nobody_answers_is_named_as_such(s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{port}")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{free_port()}")
     with pytest.raises(Unreachable, match=r"^s3://trainwright/x/a: the store cannot be reached; check AWS_ENDPOINT_URL"):
         open_store("s3://trainwright/x").read("a")
 

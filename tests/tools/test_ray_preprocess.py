@@ -7,7 +7,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.ports import free_port
 from support.rounds import IS_LONG
 from support.waiting import eventually
 
@@ -265,9 +265,7 @@ def test_the_rows_are_processed_by_the_cluster_that_is_named(
     """The function runs in a worker of the cluster, whose variables are not those of the step."""
     write(workspace / "in/a.jsonl", {"text": "x"})
     monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port = found.getsockname()[1]
+    port = free_port()
     # Not in tmp_path: the paths of Ray's sockets must be short.
     scratch = tempfile.mkdtemp(prefix="rc", dir="/tmp")
     command = [

@@ -54,12 +54,6 @@ def replies(*texts: str, body: str = "") -> Answer:
     return answer
 
 
-def free_port() -> int:
-    """A port on which nobody listens."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
-
-
 def _accept(listener: socket.socket, server: Server, answer: Answer, tls: ssl.SSLContext | None) -> None:
     while True:
         try:

@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from probe_servers import Server, free_port, replies, serve
+from probe_servers import Server, replies, serve
+from support.ports import free_port
 
 from trainwright.controlplane.node.handlers import (
     CommandResult,

@@ -9,7 +9,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from probe_servers import Answer, free_port, replies, serve
+from probe_servers import Answer, replies, serve
+from support.ports import free_port
 
 from trainwright.controlplane.apiserver.auth.authority import new_authority, new_server_certificate
 from trainwright.controlplane.node.network.probe_client import (
