@@ -25,17 +25,17 @@ finetune: .venv/.ready-$(if $(filter airflow,$(value ORCHESTRATOR)),airflow,quic
 retrain-demo: .venv/.ready-airflow
 	@$(PY) -m trainwright.quickstart.retrain_demo
 
-# Fast and medium: under 15 minutes on 2 cores.
+# Fast and medium: 7 minutes on two cores. WORKERS=1 runs one test at a time.
 test: .venv/.ready-dev
-	$(PY) -m pytest -m "not slow and not kind" $(ARGS)
+	$(PY) tests/tiers.py fast medium $(ARGS)
 
-# No servers, no processes: under 2 minutes.
+# No servers, no processes: 1 minute.
 test-fast: .venv/.ready-dev
-	$(PY) -m pytest -m "not slow and not medium and not kind" $(ARGS)
+	$(PY) tests/tiers.py fast $(ARGS)
 
-# End to end, faults, kills.
+# End to end, faults, kills: 18 minutes.
 test-slow: .venv/.ready-dev
-	$(PY) -m pytest -m slow $(ARGS)
+	$(PY) tests/tiers.py slow $(ARGS)
 
 # Every recorded scenario of the real controllers, as a table by area: about 3 minutes. ARGS: prefixes of areas or names.
 goldens: .venv/.ready-dev
@@ -53,7 +53,7 @@ conformance: .venv/.ready-dev
 
 # Coverage of the fast tests, as a report without a threshold.
 coverage: .venv/.ready-dev
-	$(PY) -m pytest -q -m "not slow and not medium and not kind" --cov --cov-report=term:skip-covered $(ARGS)
+	$(PY) tests/tiers.py fast --coverage -q $(ARGS)
 
 # What may happen to a task under a real Airflow, every scene twenty times: about two hours. ARGS: such as -k triggerer.
 airflow-matrix: .venv/.ready-dev

@@ -346,9 +346,9 @@ def store_of_many(home: Path) -> None:
 
 
 def main() -> None:
-    arguments = argparse.ArgumentParser()
-    arguments.add_argument("--serve", type=Path)
-    arguments.add_argument("--serve-bare", type=Path)
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("--serve", type=Path, help=argparse.SUPPRESS)  # the program starts itself with these two
+    arguments.add_argument("--serve-bare", type=Path, help=argparse.SUPPRESS)
     given = arguments.parse_args()
     if given.serve:
         return serve_here(given.serve)

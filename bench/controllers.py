@@ -6,6 +6,7 @@ with increased client rate limits. Its figures are printed next to the measured 
 
 from __future__ import annotations
 
+import argparse
 import tempfile
 import time
 from collections.abc import Callable
@@ -139,6 +140,7 @@ def schedule() -> None:
 
 
 def main() -> None:
+    argparse.ArgumentParser(description=__doc__).parse_args()
     unchanged()
     schedule()
     with tempfile.TemporaryDirectory() as folder:

@@ -2,11 +2,12 @@
 
 Each figure is of a process of its own: CPU seconds of the client alone (the server's are printed apart), wall-clock seconds, and the
 peak of its memory. The peer sends and fetches the same files with obstore's own defaults, signed, without any check of contents;
-of its two runs, one file after another and two at once, the cheaper one counts. `SIZE=small` is a quick run.
+of its two runs, one file after another and two at once, the cheaper one counts. `--small` is a quick run.
 """
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import json
 import os
@@ -24,9 +25,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from servers.s3_server import BUCKET, S3Server, running_server
 
-SMALL = os.environ.get("SIZE") == "small"
-SHARDS, SHARD_MIB = 8, (8 if SMALL else 160)
-MANY = 1_000 if SMALL else 10_000
+SHARDS = 8
 RATIOS = {"export CPU": 1.15, "export wall": 1.10, "restore CPU": 1.30}
 
 MEASURE = """
@@ -89,10 +88,10 @@ def write_checkpoint(folder: Path, step: int, small_files: int, small_size: int 
         (folder / f"small-{number:05}.json").write_bytes(os.urandom(small_size or 200 + number * 300))
 
 
-def write_shards(folder: Path) -> None:
+def write_shards(folder: Path, mib: int) -> None:
     names = [f"model-{number + 1:05}-of-{SHARDS:05}.safetensors" for number in range(SHARDS)]
     for name in names:
-        safetensors(folder / name, SHARD_MIB * 2**20)
+        safetensors(folder / name, mib * 2**20)
     (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": dict(enumerate(names))}))
 
 
@@ -145,11 +144,11 @@ def show(name: str, found: dict[str, Any]) -> None:
     print(f"{name:<34} {found['cpu']:7.2f} CPU s {found['wall']:7.2f} s {found['mib']:6} MiB", flush=True)
 
 
-def large(server: S3Server, env: dict[str, str], root: Path) -> None:
+def large(server: S3Server, env: dict[str, str], root: Path, shard_mib: int) -> None:
     output, peer = root / "output", PEER.format(bucket=BUCKET)
     checkpoint = output / "checkpoint-10"
     write_checkpoint(checkpoint, 10, 195, None)
-    write_shards(checkpoint)
+    write_shards(checkpoint, shard_mib)
     size = sum(path.stat().st_size for path in checkpoint.iterdir())
     print(f"# {len(list(checkpoint.iterdir()))} files, {size / 1e6:.0f} MB")
     bare = []
@@ -174,7 +173,7 @@ def large(server: S3Server, env: dict[str, str], root: Path) -> None:
         (output / "checkpoint-20" / name).write_bytes(content)
     changed = output / "checkpoint-20" / f"model-00003-of-{SHARDS:05}.safetensors"
     changed.unlink()
-    safetensors(changed, SHARD_MIB * 2**20)
+    safetensors(changed, shard_mib * 2**20)
     with counting_proxy(server) as (address, counts):
         show(
             "export, one of eight shards changed",
@@ -193,11 +192,11 @@ def large(server: S3Server, env: dict[str, str], root: Path) -> None:
     ratio("restore CPU", restored["cpu"] / min(each["cpu"] for each in fetched))
 
 
-def many(env: dict[str, str], root: Path) -> None:
+def many(env: dict[str, str], root: Path, files: int) -> None:
     output = root / "many"
-    write_checkpoint(output / "checkpoint-10", 10, MANY, 1024)
+    write_checkpoint(output / "checkpoint-10", 10, files, 1024)
     safetensors(output / "checkpoint-10" / "model.safetensors", 2**20)
-    print(f"# {MANY} files of 1 KiB")
+    print(f"# {files} files of 1 KiB")
     for name, target, goal in (("s3", f"s3://{BUCKET}/many", 12), ("file", f"file://{root}/exports", 5)):
         found = measure(EXPORT, str(output), target, env=env)
         show(f"export to {name}:// (goal {goal} s)", found)
@@ -209,14 +208,19 @@ def ratio(name: str, value: float) -> None:
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument(
+        "--small", action="store_true", help="shards of 8 MiB instead of 160, and 1,000 small files instead of 10,000"
+    )
+    small = parser.parse_args().small
     memory = Path("/dev/shm")  # noqa: S108
     base = memory if memory.is_dir() and shutil.disk_usage(memory).free > 8 * 2**30 else None
     with tempfile.TemporaryDirectory(dir=base) as folder, running_server() as server:
         env = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")} | server.environment
-        large(server, env, Path(folder))
+        large(server, env, Path(folder), 8 if small else 160)
     with tempfile.TemporaryDirectory() as folder, running_server() as server:
         env = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")} | server.environment
-        many(env, Path(folder))
+        many(env, Path(folder), 1_000 if small else 10_000)
 
 
 if __name__ == "__main__":

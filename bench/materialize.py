@@ -6,6 +6,7 @@ The baseline is the function of Trainer's own controller, measured once on the r
 
 from __future__ import annotations
 
+import argparse
 import copy
 import subprocess
 import sys
@@ -55,6 +56,7 @@ def microseconds(call: Callable[[Any], Any], argument: Any) -> float:
 
 
 def main() -> None:
+    argparse.ArgumentParser(description=__doc__).parse_args()
     imports = [
         float(subprocess.run([sys.executable, "-c", _IMPORT], capture_output=True, check=True).stdout) for _ in range(ROUNDS)
     ]

@@ -5,6 +5,7 @@ Prints both durations and their ratio. The baseline is two `torchrun` processes 
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import re
@@ -51,6 +52,7 @@ def bare(workspace: Path, out: Path) -> float:
 
 
 def main() -> None:
+    argparse.ArgumentParser(description=__doc__).parse_args()
     with tempfile.TemporaryDirectory() as folder:
         runs = Path(folder) / "runs"
         ensure_base_model(runs / ".models", preset="tiny")

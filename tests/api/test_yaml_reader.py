@@ -107,14 +107,14 @@ def test_errors_name_file_line_and_column(text: str | bytes, said: str) -> None:
     ids=lambda value: value[:12] if isinstance(value, str) else "",
 )
 def test_hostile_texts_end_soon(text: str, said: str) -> None:
-    begun = time.perf_counter()
+    begun = time.process_time()
     try:
         read_yaml(text)
     except Unreadable as error:
         assert said in error.message  # noqa: PT017
     else:
         assert not said
-    assert time.perf_counter() - begun < 2
+    assert time.process_time() - begun < 2
 
 
 def test_lines_of_fields_count_merged_ones_and_items_of_lists() -> None:

@@ -99,9 +99,9 @@ def test_items_of_an_ordered_dict_are_kept() -> None:
 def test_keys_are_not_hashed() -> None:
     """A tuple of tuples that refer to the one before twice takes 2**64 steps to hash."""
     doubled = b"K\x01" + b"".join(b"2\x86" for _ in range(64))
-    began = time.perf_counter()
+    began = time.process_time()
     assert isinstance(read(b"\x80\x04}" + doubled + b"Ns."), Pairs)
-    assert time.perf_counter() - began < 1
+    assert time.process_time() - began < 1
 
 
 @pytest.mark.parametrize(

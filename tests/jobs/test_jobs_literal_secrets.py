@@ -122,9 +122,9 @@ SHAPES = ("a", "a://", "://a:", "a:", "eyJ-", ".eyJ", "sk-a-", " sk-aaaa-aaaa-",
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_megabyte_of_any_shape_is_searched_in_linear_time(shape: str) -> None:
     text = (shape * (1_000_000 // len(shape) + 1))[:1_000_000]
-    begun = time.perf_counter()
+    begun = time.process_time()
     list(literal_problems({"args": [text], "env": {"HF_TOKEN": text, text: "a"}}))
-    assert time.perf_counter() - begun < 2
+    assert time.process_time() - begun < 2
 
 
 def test_a_manifest_is_searched_at_any_depth_but_a_secret_is_not() -> None:

@@ -59,6 +59,7 @@ def test_every_failure_of_the_program_is_exit_code_1(run: PipelineRun, script: s
     assert (end.exit_code, end.succeeded, len(step.pods)) == (code, code == 0, 1)
 
 
+@pytest.mark.alone
 def test_a_terminated_step_has_up_to_a_second_and_nobody_hears_it(run: PipelineRun, tmp_path: Path) -> None:
     step = run.start_command(sh('exec python3 -c "$0" "$1"', STUBBORN, tmp_path))
     eventually((tmp_path / "started").exists)

@@ -219,6 +219,7 @@ def is_ready(connection: ssl.SSLSocket) -> bool:
     return connection.recv(65536).startswith(b"HTTP/1.1 200")
 
 
+@pytest.mark.alone
 def test_connections_that_begin_no_tls(secure: tuple[Port, ssl.SSLContext]) -> None:
     """The oldest make room for new ones at once, the others are closed at their timeout."""
     port, context = secure

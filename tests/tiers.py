@@ -1,0 +1,79 @@
+"""Runs the tests of one or more tiers in parallel, and then, in one process, those that must run alone: `make test` and the like.
+
+    python tests/tiers.py fast medium [--coverage] [ARGUMENT OF PYTEST ...]
+
+WORKERS sets the number of test processes. The defaults were measured on two cores: fast tests compute, the others mostly wait.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+TIERS = {"fast": "not medium and not slow", "medium": "medium and not slow", "slow": "slow"}
+"""What each tier selects, as an expression of pytest's -m."""
+WORKERS_PER_CORE = {"fast": 1, "medium": 2, "slow": 2}
+PASSED, FAILED, NONE_SELECTED = 0, 1, 5
+"""Exit codes of pytest. All others mean that it did not get to the end: interrupted, misused, broken."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the tiers that are named first; all other arguments are pytest's. Returns its exit code."""
+    tiers = [name for name in TIERS if name in arguments[: len(TIERS)]]
+    if not tiers:
+        print(f"tests/tiers.py: the first argument must be a tier: {', '.join(TIERS)}", file=sys.stderr)
+        return 4
+    more = list(arguments[len(tiers) :])
+    coverage = ["--cov", "--cov-report="] if "--coverage" in more else []
+    more = [argument for argument in more if argument != "--coverage"]
+    selected = " or ".join(f"({TIERS[name]})" for name in tiers)
+    parallel = ["-n", str(workers(tiers)), "--dist", "loadfile", "-m", f"({selected}) and not alone and not kind"]
+    alone = ["-m", f"({selected}) and alone and not kind", *([] if names_paths(more) else modules_with_tests_alone())]
+    codes = [_pytest(*parallel, *coverage, *more)]
+    if codes[0] in (PASSED, FAILED, NONE_SELECTED):
+        codes.append(_pytest(*alone, *coverage, *(["--cov-append"] if coverage else []), *more))
+    if coverage:
+        subprocess.run([sys.executable, "-m", "coverage", "report", "--skip-covered"], cwd=ROOT, check=True)
+    return exit_code(codes)
+
+
+def workers(tiers: Sequence[str]) -> int:
+    """How many processes run the tests of these tiers."""
+    given = os.environ.get("WORKERS")
+    return int(given) if given else (os.cpu_count() or 1) * max(WORKERS_PER_CORE[name] for name in tiers)
+
+
+def names_paths(arguments: Sequence[str]) -> bool:
+    """Whether the arguments of pytest name files, folders or tests."""
+    return any((ROOT / argument.partition("::")[0]).exists() for argument in arguments if not argument.startswith("-"))
+
+
+def modules_with_tests_alone() -> list[str]:
+    """The modules in which a test has the mark: collecting all others a second time takes longer than running these."""
+    mark = re.compile(r"\bmark\.alone\b")
+    return sorted(
+        str(path.relative_to(ROOT)) for path in (ROOT / "tests").rglob("test_*.py") if mark.search(path.read_text("utf-8"))
+    )
+
+
+def exit_code(codes: Sequence[int]) -> int:
+    """One exit code for several runs: the worst, where a run that selected no test counts only if no other did."""
+    return max((code for code in codes if code not in (PASSED, NONE_SELECTED)), default=min(codes))
+
+
+def _pytest(*arguments: str) -> int:
+    process = subprocess.Popen([sys.executable, "-m", "pytest", *arguments], cwd=ROOT)
+    while True:
+        try:
+            return process.wait()
+        except KeyboardInterrupt:  # pytest got it too: it stops its tests and reports what it has
+            continue
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
