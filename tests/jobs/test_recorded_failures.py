@@ -14,6 +14,7 @@ import pytest
 from recorders.recorded_cluster import RecordedCluster, Recording
 from recording_archives import recordings_of
 from replay import Replayed, replay
+from support.rounds import IS_LONG
 from support.virtual_time import VirtualClock
 
 from trainwright.api.kinds import TRAINJOB
@@ -21,7 +22,10 @@ from trainwright.jobs import Deadlines, TrainJobError, wait_for
 from trainwright.jobs.diagnosis.exit_codes import exit_code_of
 
 CASES = sorted(path.name for path in (recordings_of("failures") / "cases").iterdir())
-CALLERS = ("cli", *(pytest.param(by, marks=pytest.mark.medium) for by in ("component", "operator", "trigger")))
+CALLERS = ("component", "operator", "trigger")
+BY_CASE = [(case, by) for number, case in enumerate(CASES) for by in (CALLERS if IS_LONG else (CALLERS[number % 3],))]
+"""Callers other than the command line, which replays every case: each case by one of them, in long rounds by all."""
+MOMENTS = 8 if IS_LONG else 3
 # What the API shows of a reason to wait, as it stands in an event or in a status, and must be said ten seconds later.
 REASONS = {
     "claim-missing": 'persistentvolumeclaim "nope" not found',
@@ -58,9 +62,15 @@ def phases(case: str) -> list[str]:
     return [word for word, _ in itertools.groupby(shown)]
 
 
-@pytest.mark.parametrize("by", CALLERS)
 @pytest.mark.parametrize("case", CASES)
-def test_what_is_told_of_a_job(case: str, by: str) -> None:
+def test_the_command_line_reports_each_recorded_job(case: str) -> None:
+    told = replayed(case)
+    assert not told.problems, f"{told.problems}\n{told.text}"
+
+
+@pytest.mark.medium
+@pytest.mark.parametrize(("case", "by"), BY_CASE)
+def test_components_and_operators_report_each_recorded_job(case: str, by: str) -> None:
     told = replayed(case, by)
     assert not told.problems, f"{told.problems}\n{told.text}"
 
@@ -92,11 +102,11 @@ def test_a_wait_that_begins_late_ends_alike(case: str) -> None:
     recording = Recording(recordings_of("failures") / "cases" / case)
     assert recording.job is not None
     expected = {recording.case["told"]["exitCode"]} | ({10} if case == "evicted-api" else set())
-    for part in range(8):
+    for part in range(MOMENTS):
         clock = VirtualClock(recording.epoch(), limit=recording.last + 7200)
         cluster = RecordedCluster(recording, clock, is_created=True)
         with clock.installed():
-            clock.jump(recording.job.at + (recording.last + 1 - recording.job.at) * part / 7)
+            clock.jump(recording.job.at + (recording.last + 1 - recording.job.at) * part / (MOMENTS - 1))
             try:
                 wait_for(cluster, cluster.get(TRAINJOB, "job", "train"), deadlines=Deadlines(queue=30, start=30))
                 code = 0
