@@ -26,6 +26,8 @@ LOG_BYTES = 16 * 1024 * 1024
 _CHECK_SECONDS = 30.0
 """Maximum interval between checks that the cluster is reachable. Jittered, so that the checks do not block the event loop at once."""
 _watches: Any = None
+_ending: set[asyncio.Task[None]] = set()
+"""Jobs that are being stopped; the event loop itself keeps only weak references."""
 
 
 class TrainJobTrigger(BaseTrigger):
@@ -126,13 +128,18 @@ class TrainJobTrigger(BaseTrigger):
         """A user has cleared the task, or marked it as failed or as succeeded.
 
         Airflow also calls this when another triggerer takes over the trigger. The task is still deferred then, and the job keeps
-        running.
+        running. Airflow repeats its cancellation every second and so cancels this call too: the work is a task of its own.
         """
-        task = TaskId(**self.task_key)
-        if await asyncio.to_thread(task.state) == "deferred":
+        ending = asyncio.create_task(asyncio.to_thread(self._end_with_task))
+        _ending.add(ending)
+        ending.add_done_callback(_ending.discard)
+        await asyncio.shield(ending)
+
+    def _end_with_task(self) -> None:
+        if TaskId(**self.task_key).state() == "deferred":
             self.log.info("the task is still deferred: TrainJob %s/%s is not changed", self.namespace, self.name)
             return
-        result = await asyncio.to_thread(self._stop)
+        result = self._stop()
         self.log.info("the task was ended by a user; TrainJob %s/%s: %s", self.namespace, self.name, result)
 
     def _stop(self) -> str:

@@ -239,6 +239,29 @@ def test_a_users_kill_stops_the_job_and_another_triggerer_does_not(
     assert bool(the_job(connected)["spec"].get("suspend")) is stopped
 
 
+def test_repeated_cancellations_do_not_keep_the_job_running(connected: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    trigger = deferred(operator()).trigger
+    asked, cancelled = threading.Event(), threading.Event()
+
+    def state(_task: TaskId) -> str:
+        asked.set()
+        assert cancelled.wait(60)
+        return "failed"
+
+    monkeypatch.setattr(TaskId, "state", state)
+
+    async def cancel_twice() -> None:
+        killing = asyncio.create_task(trigger.on_kill())
+        await asyncio.to_thread(asked.wait, 60)
+        killing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await killing
+        cancelled.set()
+
+    asyncio.run(cancel_twice())
+    assert the_job(connected)["spec"]["suspend"] is True
+
+
 def test_a_kill_of_one_job_leaves_its_successor_alone(connected: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     trigger = deferred(operator()).trigger
     job = the_job(connected)
