@@ -20,7 +20,7 @@ from trainwright.api.waiter_lease import waiter_lease_of
 
 ROUNDS = int(os.environ.get("TRAINWRIGHT_ROUNDS") or 1)
 MAPPED = 50 if ROUNDS > 1 else 8
-TIMEOUT_SECONDS, QUEUE_SECONDS = 20, 8
+TIMEOUT_SECONDS, QUEUE_SECONDS, LEASE_SECONDS = 15, 5, 8
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600), pytest.mark.parametrize("number", range(ROUNDS))]
 SYNC, DEFERRED = "train_in_worker", "train_deferred"
 DAGS = f"""
@@ -32,7 +32,7 @@ FIXED = dict(runtime="wait-for-a-file", workspace="pvc://here", min_defer_second
 KINDS = dict(
     train=dict(retries=2, retry_delay=timedelta(seconds=1)),
     once=dict(retries=0),
-    leased=dict(retries=0, waiter_lease_seconds=30),
+    leased=dict(retries=0, waiter_lease_seconds={LEASE_SECONDS}),
     flaky=dict(retries=0, conn_id="flaky"),
     hurried=dict(retries=0, execution_timeout=timedelta(seconds={TIMEOUT_SECONDS})),
     queued=dict(retries=0, queue_name="nobody", queue_timeout_seconds={QUEUE_SECONDS}),
@@ -106,25 +106,24 @@ def test_a_runtime_that_does_not_exist_fails_without_retries(scene: Scene, numbe
         assert scene.jobs(run) == []
 
 
-@pytest.mark.parametrize(
-    ("who", "how"),
-    [("task", signal.SIGKILL), ("worker", signal.SIGKILL), ("worker", signal.SIGTERM), ("task", signal.SIGTERM)],
-)
-def test_a_killed_worker_leaves_one_job_running_and_the_retry_adopts_it(
-    scene: Scene, who: str, how: signal.Signals, number: int
-) -> None:
-    run = f"{who}-{how.name}-{number}".lower()
-    job = scene.begin(SYNC, run)
-    pid = scene.pid(SYNC, run)
-    worker = worker_of(pid)
-    os.kill(worker if who == "worker" else pid, how)
-    if (who, how) == ("worker", signal.SIGKILL):
-        os.kill(pid, signal.SIGKILL)  # the machine is gone, not only one of its processes
-    scene.next_try(SYNC, run, 2)
-    assert uid_of(scene.the_job(run)) == uid_of(job)
-    assert not scene.the_job(run)["spec"].get("suspend")
-    scene.finish(SYNC, run, tries=2)
-    assert uid_of(scene.the_job(run)) == uid_of(job)
+def test_a_killed_worker_leaves_one_job_running_and_the_retry_adopts_it(scene: Scene, number: int) -> None:
+    """The task's process and its supervisor, killed in all ways at the same time, each in a run of its own."""
+    ways = [(who, how) for who in ("task", "worker") for how in (signal.SIGKILL, signal.SIGTERM)]
+    runs = [f"{who}-{how.name}-{number}".lower() for who, how in ways]
+    jobs = scene.begin_all([(SYNC, run) for run in runs])
+    for (who, how), run in zip(ways, runs, strict=True):
+        pid = scene.pid(SYNC, run)
+        worker = worker_of(pid)
+        os.kill(worker if who == "worker" else pid, how)
+        if (who, how) == ("worker", signal.SIGKILL):
+            os.kill(pid, signal.SIGKILL)  # the machine is gone, not only one of its processes
+    for run, job in zip(runs, jobs, strict=True):
+        scene.next_try(SYNC, run, 2)
+        assert uid_of(scene.the_job(run)) == uid_of(job), run
+        assert not scene.the_job(run)["spec"].get("suspend"), run
+    for run, job in zip(runs, jobs, strict=True):
+        scene.finish(SYNC, run, tries=2)
+        assert uid_of(scene.the_job(run)) == uid_of(job), run
 
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
@@ -242,7 +241,7 @@ def test_limits_of_time_stop_the_job(scene: Scene, number: int) -> None:
         scene.stopped(run, jobs=0)  # a queue would admit a suspended one
 
 
-def test_an_api_server_that_is_gone_for_half_a_minute(scene: Scene, number: int) -> None:
+def test_an_api_server_that_is_gone_for_a_while(scene: Scene, number: int) -> None:
     """Its watch ends, and the next one is of a version that the server may have forgotten."""
     scene.begin_all(both("flaky", "flaky", number))
     scene.outage.begin()

@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,33 +18,49 @@ from support.cluster_under_test import embedded
 
 from trainwright.quickstart.airflow_dag import configure
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 ROOT = Path(__file__).parents[2]
 EXAMPLES = {
     match[1]: match[0]
     for match in re.finditer(r"# (\w+: \w+)\n(?:.*?)(?=```)", (ROOT / "README.md").read_text("utf-8"), re.DOTALL)
 }
+KINDS = ("function", "ddp", "folder", "manifest")
 KFP = """
-import json, sys
+import json, sys, traceback
+from pathlib import Path
 from kfp import local
-local.init(runner=local.SubprocessRunner(use_venv=False), pipeline_root=sys.argv[1], raise_on_error=True)
-exec(compile(open(sys.argv[2]).read(), sys.argv[2], "exec"), globals())
-globals()[sys.argv[3]]()
+
+folder = Path(sys.argv[1])
+for kind in sys.argv[2:]:
+    try:
+        root, source = folder / f"{kind}-root", folder / f"{kind}.py"
+        local.init(runner=local.SubprocessRunner(use_venv=False), pipeline_root=str(root), raise_on_error=True)
+        example = {"__name__": kind}
+        exec(compile(source.read_text(), str(source), "exec"), example)
+        example[kind]()
+        (output,) = root.rglob("executor_output.json")
+        print("RETURNED", json.dumps([kind, json.loads(output.read_bytes())["parameterValues"]]))
+    except Exception:
+        traceback.print_exc()
 """
 AIRFLOW = """
-import json, sys
+import importlib, json, sys, traceback
 from datetime import UTC, datetime
 from airflow.utils import db
+from airflow.utils.session import create_session
+
 db.initdb()
 sys.path.insert(0, sys.argv[1])
-import example
-dag = example.dag
-run = dag.test(logical_date=datetime.now(UTC))
-from airflow.utils.session import create_session
-with create_session() as session:
-    tasks = run.get_task_instances(session=session)
-    print("XCOM", json.dumps(tasks[0].xcom_pull(task_ids=tasks[0].task_id, session=session)))
-sys.exit(str(run.state) not in ("success", "DagRunState.SUCCESS"))
+for kind in sys.argv[2:]:
+    try:
+        run = importlib.import_module(f"example_{kind}").dag.test(logical_date=datetime.now(UTC))
+        if str(run.state) not in ("success", "DagRunState.SUCCESS"):
+            raise RuntimeError(f"the run of {kind} ended as {run.state}")
+        with create_session() as session:
+            (task,) = run.get_task_instances(session=session)
+            print("RETURNED", json.dumps([kind, task.xcom_pull(task_ids=task.task_id, session=session)]))
+    except Exception:
+        traceback.print_exc()
 """
 
 
@@ -53,41 +70,49 @@ def kubeconfig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield path
 
 
+@dataclass
+class Ran:
+    """What one process printed that ran all examples of an orchestrator, and what the only step of each returned."""
+
+    returned: dict[str, Any]
+    printed: str
+
+    def of(self, kind: str) -> Any:
+        assert kind in self.returned, self.printed
+        return self.returned[kind]
+
+
+def run(program: str, folder: Path, env: dict[str, str]) -> Ran:
+    """Run the examples in a process of its own: what an orchestrator imports takes longer than most of them."""
+    command = [sys.executable, "-P", "-c", program, str(folder), *KINDS]
+    done = subprocess.run(command, cwd=ROOT, env={**os.environ, **env}, capture_output=True, text=True, check=False)
+    returned = [json.loads(line[9:]) for line in done.stdout.splitlines() if line.startswith("RETURNED ")]
+    return Ran(dict(returned), f"{done.stdout[-6000:]}\n{done.stderr[-6000:]}")
+
+
 @pytest.fixture(scope="module")
-def airflow_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("airflow")
+def with_kfp(kubeconfig: Path, tmp_path_factory: pytest.TempPathFactory) -> Ran:
+    """What the only step of each pipeline returned."""
+    folder = tmp_path_factory.mktemp("kfp")
+    for kind in KINDS:
+        (folder / f"{kind}.py").write_text(EXAMPLES[f"kfp: {kind}"], "utf-8")
+    return run(KFP, folder, {"KUBECONFIG": str(kubeconfig)})
+
+
+@pytest.fixture(scope="module")
+def with_airflow(kubeconfig: Path, tmp_path_factory: pytest.TempPathFactory) -> Ran:
+    """The XCom of the only task of each DAG."""
+    folder = tmp_path_factory.mktemp("airflow")
+    for kind in KINDS:
+        (folder / f"example_{kind}.py").write_text(EXAMPLES[f"airflow: {kind}"], "utf-8")
+    configured = configure(folder / "home")
+    return run(AIRFLOW, folder, {"KUBECONFIG": str(kubeconfig), **configured, "AIRFLOW__CORE__DAGS_FOLDER": str(folder)})
 
 
 def test_there_is_an_example_of_each_kind_for_each_orchestrator() -> None:
-    kinds = ("function", "ddp", "folder", "manifest")
-    assert set(EXAMPLES) == {f"{orchestrator}: {kind}" for orchestrator in ("kfp", "airflow") for kind in kinds}
+    assert set(EXAMPLES) == {f"{orchestrator}: {kind}" for orchestrator in ("kfp", "airflow") for kind in KINDS}
     for name, text in EXAMPLES.items():
         assert len(text.strip().splitlines()) <= 14, name
-
-
-def run(arguments: list[str], env: dict[str, str]) -> str:
-    command = [sys.executable, "-P", "-c", *arguments]
-    done = subprocess.run(command, cwd=ROOT, env={**os.environ, **env}, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, f"{done.stdout[-4000:]}\n{done.stderr[-4000:]}"
-    return done.stdout
-
-
-def with_kfp(kind: str, kubeconfig: Path, folder: Path) -> Any:
-    """What the pipeline's only step returned as `results`."""
-    (folder / "example.py").write_text(EXAMPLES[f"kfp: {kind}"], "utf-8")
-    run([KFP, str(folder / "root"), str(folder / "example.py"), kind], {"KUBECONFIG": str(kubeconfig)})
-    (output,) = (folder / "root").rglob("executor_output.json")
-    values = json.loads(output.read_bytes())["parameterValues"]
-    assert values["trainjob"]
-    return values["results"]
-
-
-def with_airflow(kind: str, kubeconfig: Path, folder: Path, home: Path) -> Any:
-    """The XCom of the DAG's only task."""
-    (folder / "example.py").write_text(EXAMPLES[f"airflow: {kind}"], "utf-8")
-    env = {"KUBECONFIG": str(kubeconfig), **configure(home), "AIRFLOW__CORE__DAGS_FOLDER": str(folder)}
-    printed = run([AIRFLOW, str(folder)], env)
-    return json.loads(next(line for line in printed.splitlines() if line.startswith("XCOM "))[5:])
 
 
 def check(kind: str, results: Any) -> None:
@@ -102,12 +127,14 @@ def check(kind: str, results: Any) -> None:
         assert not results
 
 
-@pytest.mark.parametrize("kind", ["function", "ddp", "folder", "manifest"])
-def test_with_kubeflow_pipelines(kind: str, kubeconfig: Path, tmp_path: Path) -> None:
-    check(kind, with_kfp(kind, kubeconfig, tmp_path))
+@pytest.mark.parametrize("kind", KINDS)
+def test_with_kubeflow_pipelines(kind: str, with_kfp: Ran) -> None:
+    returned = with_kfp.of(kind)
+    assert returned["trainjob"]
+    check(kind, returned["results"])
 
 
-@pytest.mark.parametrize("kind", ["function", "ddp", "folder", "manifest"])
-def test_with_airflow(kind: str, kubeconfig: Path, tmp_path: Path, airflow_home: Path) -> None:
-    returned = with_airflow(kind, kubeconfig, tmp_path, airflow_home)
+@pytest.mark.parametrize("kind", KINDS)
+def test_with_airflow(kind: str, with_airflow: Ran) -> None:
+    returned = with_airflow.of(kind)
     check(kind, returned if kind == "function" else returned["results"])

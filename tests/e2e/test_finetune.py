@@ -1,13 +1,18 @@
-"""The main job from end to end: two nodes under torchrun, exported, verified, evaluated; then nothing is left running."""
+"""The main job from end to end: two nodes under torchrun, exported to S3, verified, evaluated; then nothing is left running.
+
+The usual environment variables name the store, a real S3 server.
+"""
 
 from __future__ import annotations
 
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 from quickstart_command import command, manifest_digest, processes_of, run, start
+from servers.s3_server import BUCKET, S3Server, name_server
 from support.waiting import eventually
 
 from trainwright.checkpoints import verify_export
@@ -17,10 +22,18 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 
 
 @pytest.fixture(scope="module")
-def finished(runs: Path) -> str:
-    status, output = run(command(runs, "--name", "first"), runs / "first.log")
+def finished(runs: Path, s3_server: S3Server) -> str:
+    """The output of a run that has ended well, which tests only look at."""
+    with pytest.MonkeyPatch.context() as patch:
+        name_server(patch, s3_server, runs)
+        status, output = run(first(runs), runs / "first.log")
     assert status == 0, output
     return output
+
+
+def first(runs: Path, **settings: Any) -> list[str]:
+    """Its command."""
+    return command(runs, "--name", "first", "--export", f"s3://{BUCKET}/{runs.name}", **settings)
 
 
 def test_it_ends_with_losses_samples_durations_and_places(finished: str, runs: Path) -> None:
@@ -45,11 +58,19 @@ def test_it_ends_with_losses_samples_durations_and_places(finished: str, runs: P
     assert shown.read_bytes() == summary.read_bytes()
 
 
+@pytest.mark.usefixtures("s3")
 def test_the_export_is_whole_and_has_the_digest_that_was_shown(finished: str, runs: Path) -> None:
     result = json.loads((runs / "first/result.json").read_text("utf-8"))
+    assert result["checkpoint"] == f"s3://{BUCKET}/{runs.name}/first/checkpoint-20"
     manifest = verify_export(result["checkpoint"], digest=manifest_digest(finished))
     assert manifest.step == 20
     assert {"adapter_model.safetensors", "trainer_state.json"} <= {file.path for file in manifest.files}
+
+
+@pytest.mark.usefixtures("finished")
+def test_no_file_of_the_run_contains_the_key_of_the_store(runs: Path, s3_server: S3Server) -> None:
+    secret = s3_server.secret_access_key.encode()
+    assert not [path for path in (runs / "first").rglob("*") if path.is_file() and secret in path.read_bytes()]
 
 
 @pytest.mark.usefixtures("finished")
@@ -57,16 +78,16 @@ def test_nothing_is_left_running(runs: Path) -> None:
     eventually(lambda: not processes_of(runs), 20, "processes that are left")
 
 
-@pytest.mark.usefixtures("finished")
+@pytest.mark.usefixtures("finished", "s3")
 def test_a_finished_run_shows_its_result_again(runs: Path) -> None:
-    status, output = run(command(runs, "--name", "first"), runs / "again.log", 30)
+    status, output = run(first(runs), runs / "again.log", 30)
     assert status == 0
     assert "has already finished" in output
 
 
-@pytest.mark.usefixtures("finished")
+@pytest.mark.usefixtures("finished", "s3")
 def test_a_name_stands_for_one_request(runs: Path) -> None:
-    status, output = run(command(runs, "--name", "first", steps=21), runs / "other.log", 30)
+    status, output = run(first(runs, steps=21), runs / "other.log", 30)
     assert status == 2
     assert "is a run of another request" in output
 

@@ -16,6 +16,8 @@ from support.waiting import eventually
 from trainwright.controlplane.home import Home
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+STEPS = 150
+"""Of which the first checkpoint, after five, is interrupted: it takes seconds to the last."""
 
 
 def checkpoints(runs: Path, name: str) -> list[str]:
@@ -29,7 +31,7 @@ def node_logs(runs: Path) -> str:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM] if IS_LONG else [signal.SIGINT])
 def test_an_interrupted_run_stops_within_ten_seconds_and_goes_on_from_its_checkpoint(runs: Path, number: signal.Signals) -> None:
     name = f"interrupted-{number.name.lower()}"
-    arguments = command(runs, "--name", name, steps=400)
+    arguments = command(runs, "--name", name, steps=STEPS)
     with open(runs / "log", "w", encoding="utf-8") as output:
         process = start(arguments, output)
         eventually(lambda: checkpoints(runs, name), 180, "a first checkpoint")
@@ -45,7 +47,7 @@ def test_an_interrupted_run_stops_within_ten_seconds_and_goes_on_from_its_checkp
     status, output_text = run(arguments, runs / "resumed.log", 400)
     assert status == 0, output_text
     assert "✓ train" in output_text
-    state = json.loads(next((runs / name / "export").glob("*/checkpoint-400/*/trainer_state.json")).read_text("utf-8"))
+    state = json.loads(next((runs / name / "export").glob(f"*/checkpoint-{STEPS}/*/trainer_state.json")).read_text("utf-8"))
     steps = [entry["step"] for entry in state["log_history"] if "loss" in entry]
     assert steps == sorted(set(steps))
     assert "resuming from" in node_logs(runs)
@@ -62,7 +64,7 @@ def test_a_training_that_fails_shows_pod_code_and_log(runs: Path) -> None:
 
 def test_kill_9_of_the_control_plane_in_the_middle_of_training(runs: Path) -> None:
     """The training's processes go on without it; the same command finds the same TrainJob, and finishes it."""
-    arguments = command(runs, "--name", "killed", steps=400)
+    arguments = command(runs, "--name", "killed", steps=STEPS)
     home = Home(runs / ".home")
     with open(runs / "killed.log", "w", encoding="utf-8") as output:
         process = start(arguments, output)

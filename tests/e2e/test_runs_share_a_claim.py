@@ -115,10 +115,15 @@ def test_runs_on_one_claim_never_mix(claim: Claim) -> None:
         "test_fraction": 0.0,
         "settings": {**SETTINGS, "steps": 7, "seed": 1, "save_steps": 7},
     }
-    together = [claim.start("first", 1), claim.start("second", 1, **other_data)]
-    for process, run in zip(together, ("first", "second"), strict=True):
+    together = [claim.start("first", 1), claim.start("second", 1, **other_data), claim.start("", 1)]
+    for process, run in zip(together, ("first", "second", ""), strict=True):
         claim.finished(process, run, 1)
     assert connect(claim.kubeconfig).get(CLAIM, "shared", "default")
+    folders = {path.name: path for path in (claim.workspace / "runs").iterdir() if not path.name.startswith(".")}
+    (unnamed,) = (folders[name] for name in folders.keys() - {"first", "second"})
+    assert (unnamed / "output/checkpoint-5").is_dir(), "a run without a name gets one"
+    (summary,) = unnamed.glob("evaluation/*/summary.md")
+    assert "held-out loss" in summary.read_text("utf-8")
     first, second = claim.manifest("first", 5), claim.manifest("second", 7)
     assert (first.source.split("/")[0], second.source.split("/")[0]) == ("first", "second")
     assert first.metadata["origin"]["dataset"] != second.metadata["origin"]["dataset"]
@@ -141,11 +146,3 @@ def test_runs_on_one_claim_never_mix(claim: Claim) -> None:
     assert "was created from another request" in claim.printed("first", 3)
     assert {path: path.read_bytes() for path in files} == files
     assert claim.manifest("first", 5) == first
-
-
-def test_a_run_without_a_name_gets_one_of_its_own(claim: Claim) -> None:
-    claim.finished(claim.start("", 1), "", 1)
-    (folder,) = [path for path in (claim.workspace / "runs").iterdir() if not path.name.startswith(".")]
-    assert (folder / "output/checkpoint-5").is_dir()
-    (summary,) = folder.glob("evaluation/*/summary.md")
-    assert "held-out loss" in summary.read_text("utf-8")

@@ -33,7 +33,7 @@ from trainwright.submission.jobset_mode import JobSetCluster
 
 pytestmark = pytest.mark.slow
 ALONE = "TRAINWRIGHT_FAULT_SEED"
-SCHEDULES = int(os.environ.get("TRAINWRIGHT_FAULT_SCHEDULES") or (1000 if IS_LONG else 40))
+SCHEDULES = int(os.environ.get("TRAINWRIGHT_FAULT_SCHEDULES") or (1000 if IS_LONG else 20))
 SECONDS = 60
 NO_LONGER = Deadlines(queue=SECONDS, start=SECONDS, run=SECONDS)
 AT_ONCE = 4

@@ -1,4 +1,4 @@
-"""A step whose API server answers every request with 429, 500 or a reset for half a minute: it ends right, and makes one job.
+"""A step whose API server answers every request with 429, 500 or a reset for a while: it ends right, and makes one job.
 
 The outages begin at different moments of a step, from its first request to its last. All steps run at once. A request whose answer is
 lost is carried out, or not.
@@ -104,7 +104,7 @@ def scenes(steps: StepCluster, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 
 @pytest.mark.parametrize("moment", MOMENTS, ids=" ".join)
-def test_a_step_ends_right_although_every_request_fails_for_half_a_minute(
+def test_a_step_ends_right_although_every_request_fails_for_a_while(
     scenes: dict[tuple[str, str], Scene], steps: StepCluster, moment: tuple[str, str]
 ) -> None:
     scene = scenes[moment]

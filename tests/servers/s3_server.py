@@ -130,16 +130,21 @@ def s3_server() -> Iterator[S3Server]:
 @pytest.fixture
 def s3(s3_server: S3Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> S3Server:
     """The server, and an environment that names it and nothing else."""
+    name_server(monkeypatch, s3_server, tmp_path)
+    return s3_server
+
+
+def name_server(monkeypatch: pytest.MonkeyPatch, server: S3Server, folder: Path) -> None:
+    """Name the server, and nothing else, in the environment. The folder has no file `none`."""
     for name in [name for name in os.environ if name.startswith("AWS_")]:
         monkeypatch.delenv(name)
     for name in ("ENDPOINT", "ACCESS_KEY_ID", "SECRET_ACCESS_KEY", "REGION"):
         monkeypatch.delenv(name, raising=False)
     for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
-        monkeypatch.setenv(name, str(tmp_path / "none"))
+        monkeypatch.setenv(name, str(folder / "none"))
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-    for name, value in s3_server.environment.items():
+    for name, value in server.environment.items():
         monkeypatch.setenv(name, value)
-    return s3_server
 
 
 @pytest.fixture
