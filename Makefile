@@ -49,7 +49,7 @@ behaviour: .venv/.ready-dev
 
 # Tests the API server with recordings, kubectl, the official Python client and the Kubeflow SDK; prints a table: about 3 minutes.
 conformance: .venv/.ready-dev
-	$(PY) tests/conformance/table.py $(ARGS)
+	TRAINWRIGHT_CHAOS=1 $(PY) tests/conformance/table.py $(ARGS)
 
 # Coverage of the fast tests, as a report without a threshold.
 coverage: .venv/.ready-dev

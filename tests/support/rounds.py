@@ -1,4 +1,4 @@
-"""Whether the long rounds of tests run: `make chaos` plays them all, CI the shortest that proves the same."""
+"""Whether the long rounds of tests run: `make chaos` and `make conformance` play them all, CI the shortest that proves the same."""
 
 from __future__ import annotations
 
