@@ -1,0 +1,68 @@
+"""Tiers of tests: what is selected, how many processes run it, and which exit code tells make whether all is well."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+import tiers
+
+PROGRAM = Path(tiers.__file__)
+
+
+@pytest.mark.parametrize(
+    ("codes", "expected"),
+    [([0, 0], 0), ([0, 5], 0), ([5, 0], 0), ([5, 5], 5), ([1, 0], 1), ([0, 1], 1), ([5, 1], 1), ([2], 2), ([4], 4), ([1, 3], 3)],
+)
+def test_exit_code_is_the_worst_and_ignores_runs_without_tests(codes: Sequence[int], expected: int) -> None:
+    assert tiers.exit_code(codes) == expected
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ([], False),
+        (["-q", "-x"], False),
+        (["-k", "watch"], False),
+        (["tests/api"], True),
+        (["-q", "tests/test_tiers.py::test_names_paths"], True),
+        (["tests/none.py"], False),
+    ],
+)
+def test_names_paths_finds_files_folders_and_tests(arguments: Sequence[str], expected: bool) -> None:
+    assert tiers.names_paths(arguments) is expected
+
+
+def test_modules_with_tests_alone_have_the_mark() -> None:
+    found = tiers.modules_with_tests_alone()
+    assert "tests/controlplane/apiserver/test_apiserver_connections.py" in found
+    assert "tests/api/test_yaml_reader.py" not in found
+
+
+def test_workers_follow_the_slowest_tier_and_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("WORKERS", raising=False)
+    cores = os.cpu_count() or 1
+    assert tiers.workers(["fast"]) == cores
+    assert tiers.workers(["fast", "medium"]) == cores * tiers.WORKERS_PER_CORE["medium"]
+    monkeypatch.setenv("WORKERS", "1")
+    assert tiers.workers(["slow"]) == 1
+
+
+@pytest.mark.parametrize("arguments", [[], ["-q"], ["quick"]])
+def test_a_tier_is_required(arguments: Sequence[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert tiers.main(arguments) == 4
+    assert "the first argument must be a tier: fast, medium, slow" in capsys.readouterr().err
+
+
+@pytest.mark.medium
+def test_tests_of_a_tier_run_in_several_processes() -> None:
+    command = [sys.executable, PROGRAM, "fast", "tests/test_tiers.py", "-v", "-p", "no:cacheprovider", "-k", "exit_code or alone"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, env={**os.environ, "WORKERS": "2"})
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "2 workers" in done.stdout
+    assert [int(count) for count in re.findall(r"(\d+) passed", done.stdout)] == [11]
