@@ -35,6 +35,22 @@ settings.register_profile(
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """In a process of several: modules whose tests may take longest come first, so that none is left for the end."""
+    if not hasattr(config, "workerinput"):
+        return
+    modules: dict[Path, list[pytest.Item]] = {}
+    for item in items:
+        modules.setdefault(item.path, []).append(item)
+
+    def duration(tests: list[pytest.Item]) -> tuple[float, int]:
+        """The longest timeout that a test declares, then the number of tests."""
+        timeouts = [mark.args[0] for test in tests if (mark := test.get_closest_marker("timeout")) is not None]
+        return max(timeouts, default=0), len(tests)
+
+    items[:] = [test for tests in sorted(modules.values(), key=duration, reverse=True) for test in tests]
+
+
 @pytest.fixture(scope="session")
 def shared() -> Path:
     """The folder with upstream's CRDs, runtimes and examples (TRAINWRIGHT_SHARED, default ../shared)."""

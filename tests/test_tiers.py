@@ -53,7 +53,7 @@ def test_workers_follow_the_slowest_tier_and_the_environment(monkeypatch: pytest
     assert tiers.workers(["slow"]) == 1
 
 
-@pytest.mark.parametrize("arguments", [[], ["-q"], ["quick"]])
+@pytest.mark.parametrize("arguments", [[], ["-q"], ["quick"], ["-k", "fast"]])
 def test_a_tier_is_required(arguments: Sequence[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert tiers.main(arguments) == 4
     assert "the first argument must be a tier: fast, medium, slow" in capsys.readouterr().err

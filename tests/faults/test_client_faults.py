@@ -31,7 +31,7 @@ from trainwright.jobs.wait import watching
 from trainwright.submission import connect_for_jobs
 from trainwright.submission.jobset_mode import JobSetCluster
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 ALONE = "TRAINWRIGHT_FAULT_SEED"
 SCHEDULES = int(os.environ.get("TRAINWRIGHT_FAULT_SCHEDULES") or (1000 if IS_LONG else 20))
 SECONDS = 60

@@ -23,6 +23,7 @@ from trainwright.pipelines.build import build
 from trainwright.storage.uri import StorageUri
 from trainwright.workspace.receipt import Receipt
 
+pytestmark = pytest.mark.timeout(300)
 slow = pytest.mark.slow
 
 

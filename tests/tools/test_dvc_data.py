@@ -23,6 +23,8 @@ from trainwright.workspace.receipt import read_receipt
 
 Build = Callable[[list[str], str], Path]
 
+pytestmark = pytest.mark.timeout(300)
+
 
 @pytest.mark.parametrize(
     ("options", "expected"),

@@ -22,6 +22,7 @@ from support.waiting import eventually
 from trainwright.tools import BadToolInput, ToolFailed, ToolTimeout
 from trainwright.tools.ray_preprocess import preprocess_dataset, ray_requirements
 
+pytestmark = pytest.mark.timeout(300)
 Build = Callable[[list[str], str], Path]
 
 

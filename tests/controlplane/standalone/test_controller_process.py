@@ -25,7 +25,7 @@ from trainwright.jobs import wait_for
 
 Start = Callable[..., Running]
 QUICK = ("--lease-duration", "3", "--renew-deadline", "2", "--retry-period", "0.3")
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 
 def lease(plane: ControlPlane, name: str = "trainwright-controller") -> dict[str, Any]:
