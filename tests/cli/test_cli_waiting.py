@@ -138,7 +138,7 @@ def test_the_end_as_a_document(plane: ControlPlane, run: Run, write: Any, once: 
 def test_ctrl_c_ends_the_wait_and_not_the_job_and_a_deleted_job_is_told(
     plane: ControlPlane, run: Run, write: Any, trainjob: Any
 ) -> None:
-    run("submit", "-f", write(trainjob("going", WAIT)))
+    run("submit", "-f", write(trainjob("going", script=WAIT)))
     threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT)).start()
     result = run("wait", "going")
     assert result.exit_code == 130
