@@ -97,23 +97,7 @@ def test_only_torchs_own_store_listens_on_more_than_the_loopback_interface(plane
 
 
 def test_an_event_says_what_is_not_honoured(plane: ControlPlane) -> None:
-    pod = {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": "hardened", "namespace": "default"},
-        "spec": {
-            "restartPolicy": "Never",
-            "containers": [
-                {
-                    "name": "main",
-                    "image": "example.com/x:1",
-                    "command": ["true"],
-                    "securityContext": {"privileged": True},
-                }
-            ],
-        },
-    }
-    made = plane.cluster.create(pod)
+    made = plane.cluster.create(pod("hardened", script="true", container={"securityContext": {"privileged": True}}))
     eventually(lambda: events_about(plane, made), what="an event")
     (event,) = events_about(plane, made)
     assert event["type"] == "Normal"

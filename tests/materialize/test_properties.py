@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from factories import replicated_job, trainjob
+from factories import replicated_job, runtime, trainjob
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kubeflow_trainer_api.models import JobsetV1alpha2JobSet
@@ -73,8 +73,7 @@ def runtimes(draw: st.DrawFn) -> Obj:
     spec: Obj = {"template": {"spec": {"replicatedJobs": draw(jobs)}}, "podGroupPolicy": draw(groups)}
     if (policy := draw(policies)) is not None:
         spec["mlPolicy"] = {"numNodes": draw(st.integers(0, 3)), **policy}
-    kind = {"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "ClusterTrainingRuntime"}
-    return {**kind, "metadata": {"name": draw(names)}, "spec": spec}
+    return {**runtime(draw(names)), "spec": spec}
 
 
 PROGRESS = Settings(progress=ProgressReports("https://127.0.0.1:1", "PEM"))

@@ -5,16 +5,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
-from factories import pod
+from factories import cluster_in_memory, pod
 
 from trainwright.api.errors import NotFound
 from trainwright.api.kinds import CLAIM, JOB, POD
-from trainwright.controlplane.apiserver.storage.store import Store
-from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer
 from trainwright.controlplane.controllers.claim_protection import claim_protection
 from trainwright.controlplane.controllers.indexer import Indexer
 from trainwright.controlplane.controllers.local_cache import LocalCache
@@ -75,12 +72,9 @@ def test_lists_by_label_follow_its_changes() -> None:
 
 
 @pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[EmbeddedCluster]:
-    store = Store(tmp_path / "state.db")
-    embedded = EmbeddedCluster(ResourceServer(store))
-    yield embedded
-    embedded.close()
-    store.close()
+def cluster() -> Iterator[EmbeddedCluster]:
+    with cluster_in_memory() as cluster:
+        yield cluster
 
 
 work_pod = partial(pod, labels={LABEL: "work"})
