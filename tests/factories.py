@@ -1,14 +1,13 @@
 """Builders of the objects that tests create: pods, Jobs, JobSets, TrainJobs, runtimes, requests; and clusters in memory.
 
-Further keywords of a builder are fields of the spec. They, `metadata` and `status` are merged into what it builds: objects key by key;
-every other value, and an empty object, replaces the default.
+Every builder takes `namespace`, `labels`, `metadata` and `status`; further keywords are fields of the spec. They are merged into
+what it builds: objects key by key; every other value, and an empty object, replaces the default.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from copy import deepcopy
 from typing import Any
 
 from trainwright.api.kinds import CLUSTER_TRAINING_RUNTIME, JOB, JOBSET, POD, TRAINING_RUNTIME, TRAINJOB, Kind
@@ -30,10 +29,10 @@ def pod(name: str = "p", *, script: str = "", container: Mapping[str, Any] | Non
     return _object(POD, name, {"restartPolicy": "Never", "containers": [merged(main, container or {})]}, **fields)
 
 
-def job(name: str = "j", *, script: str = "", **fields: Any) -> Obj:
-    """Build a Job of one container, which runs `script` with bash."""
-    containers = [{"name": "main", "image": IMAGE} | _command(script)]
-    return _object(JOB, name, {"template": {"spec": {"restartPolicy": "Never", "containers": containers}}}, **fields)
+def job(name: str = "j", **fields: Any) -> Obj:
+    """Build a Job whose pods have one container."""
+    pod_spec = {"restartPolicy": "Never", "containers": [{"name": "main", "image": IMAGE}]}
+    return _object(JOB, name, {"template": {"spec": pod_spec}}, **fields)
 
 
 def jobset(name: str = "js", *jobs: Obj, **fields: Any) -> Obj:
@@ -81,7 +80,7 @@ def catalogue_runtime(name: str) -> Obj:
     """Copy a runtime of the catalogue."""
     found = bundled_runtime(name)
     assert found is not None, name
-    return deepcopy(found)
+    return found
 
 
 def train_request(**fields: Any) -> TrainRequest:
@@ -94,11 +93,13 @@ def cluster_in_memory(*objects: Obj) -> Iterator[EmbeddedCluster]:
     """Open a cluster without controllers and node that contains these objects."""
     store = Store(":memory:")
     cluster = EmbeddedCluster(ResourceServer(store))
-    for each in objects:
-        cluster.create(each)
-    yield cluster
-    cluster.close()
-    store.close()
+    try:
+        for each in objects:
+            cluster.create(each)
+        yield cluster
+    finally:
+        cluster.close()
+        store.close()
 
 
 def merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> Obj:

@@ -34,7 +34,7 @@ FULL = {
 
 
 class Serving:
-    """The quiet cluster with a CRD: as an API server it drops what the schema does not know."""
+    """The cluster with a CRD: as an API server it drops what the schema does not know."""
 
     def __init__(self, cluster: EmbeddedCluster, definition: Any, readable: Exception | None = None):
         self._cluster, self._definition, self._readable = cluster, definition, readable

@@ -20,7 +20,7 @@ from trainwright.jobs.wait.watching import JobWatch, LatestValue
 
 
 class Counting:
-    """The quiet cluster; remembers what was asked of it, narrowed to one name or not."""
+    """The cluster; remembers what was asked of it, narrowed to one name or not."""
 
     def __init__(self, cluster: EmbeddedCluster, refuse_all: bool = False):
         self._cluster, self._refuse_all = cluster, refuse_all
