@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from factories import trainjob
 
 from trainwright.api import AdmissionContext, admit
 from trainwright.api.admission.specs import ADMISSION_SPECS
@@ -11,13 +12,8 @@ from trainwright.api.errors import BadRequest, Invalid, Undecodable
 from trainwright.api.objects import copy_of
 
 
-def trainjob(**spec: Any) -> dict[str, Any]:
-    spec.setdefault("runtimeRef", {"name": "rt"})
-    return {"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob", "metadata": {"name": "demo"}, "spec": spec}
-
-
 def test_defaults_of_a_trainjob() -> None:
-    spec = admit(trainjob()).object["spec"]
+    spec = admit(trainjob(runtime="rt")).object["spec"]
     assert spec["runtimeRef"] == {"name": "rt", "apiGroup": "trainer.kubeflow.org", "kind": "ClusterTrainingRuntime"}
     assert spec["suspend"] is False
     assert spec["managedBy"] == "trainer.kubeflow.org/trainjob-controller"

@@ -7,6 +7,7 @@ import time
 from typing import Any
 
 import pytest
+from factories import trainjob
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from shape_values import objects
@@ -56,12 +57,8 @@ def answer(obj: dict[str, Any], old: dict[str, Any] | None, context: AdmissionCo
 
 
 def test_a_trainjob_is_admitted_well_below_a_millisecond() -> None:
-    spec = {
-        "runtimeRef": {"name": "rt"},
-        "trainer": {"numNodes": 2, "command": ["python", "t.py"], "env": [{"name": f"V{n}", "value": "x"} for n in range(10)]},
-        "initializer": {"dataset": {"storageUri": "hf://a/b"}},
-    }
-    job = {"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob", "metadata": {"name": "demo"}, "spec": spec}
+    trainer = {"numNodes": 2, "command": ["python", "t.py"], "env": [{"name": f"V{n}", "value": "x"} for n in range(10)]}
+    job = trainjob(trainer=trainer, initializer={"dataset": {"storageUri": "hf://a/b"}})
     best = 1.0
     for _ in range(20):
         started = time.perf_counter()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from factories import pod
 
 from trainwright.api import admit
 from trainwright.api.errors import Invalid
@@ -22,10 +23,8 @@ RESOURCES = (
 
 def problems_of(**spec: Any) -> list[str]:
     """What the API server says of a pod with this."""
-    container = {"name": "c", "image": "i", "env": spec.pop("env", [])}
-    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": [container], **spec}}
     try:
-        admit(pod)
+        admit(pod(container={"env": spec.pop("env", [])}, **spec))
     except Invalid as error:
         return [f"{problem.field}: {problem.message}" for problem in error.problems]
     return []

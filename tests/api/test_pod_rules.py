@@ -5,20 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from factories import pod
 
 from trainwright.api import admit
 from trainwright.api.errors import Invalid
 
 
 def problems_of(spec: dict[str, Any]) -> list[str]:
-    pod = {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": "p"},
-        "spec": {"containers": [{"name": "c", "image": "i"}], **spec},
-    }
     try:
-        admit(pod)
+        admit(pod(**spec))
     except Invalid as error:
         return [f"{problem.field}: {problem.message}" for problem in error.problems]
     return []

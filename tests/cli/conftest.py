@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import factories
 import pytest
 import yaml
 from typer.testing import CliRunner, Result
@@ -33,12 +35,8 @@ def run() -> Run:
 
 @pytest.fixture
 def trainjob() -> Callable[..., dict[str, Any]]:
-    def make(name: str = "demo", script: str = "true", **spec: Any) -> dict[str, Any]:
-        spec = {"runtimeRef": {"name": "torch-distributed"}, "trainer": {"command": ["bash", "-c", script]}, **spec}
-        metadata = {"name": name}
-        return {"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob", "metadata": metadata, "spec": spec}
-
-    return make
+    """Builds TrainJobs as people write them: without a namespace."""
+    return partial(factories.trainjob, namespace="", script="true")
 
 
 @pytest.fixture

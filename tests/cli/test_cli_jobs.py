@@ -33,7 +33,10 @@ def refused(result: Any, code: int, words: str) -> None:
 
 
 def test_submit_wait_logs_get_describe_delete(plane: ControlPlane, run: Run, write: Any, trainjob: Any) -> None:
-    assert run("submit", "-f", write(trainjob("whole", "echo hello ü; echo bye"))).stdout == "TrainJob default/whole created\n"
+    assert (
+        run("submit", "-f", write(trainjob("whole", script="echo hello ü; echo bye"))).stdout
+        == "TrainJob default/whole created\n"
+    )
     waited = run("wait", "whole", "--timeout", "60")
     assert (waited.exit_code, waited.stdout) == (0, "TrainJob default/whole Succeeded\n")
     assert waited.stderr.splitlines()[-1].startswith("Succeeded")
@@ -97,7 +100,7 @@ def test_submit_checks_all_documents_before_it_creates_one(plane: ControlPlane, 
 
 
 def test_cancel_suspends_and_says_so_the_second_time(plane: ControlPlane, run: Run, write: Any, trainjob: Any) -> None:
-    run("submit", "-f", write(trainjob("long", WAIT)))
+    run("submit", "-f", write(trainjob("long", script=WAIT)))
     job = plane.cluster.get(TRAINJOB, "long", "default")
     eventually(lambda: pods_of(plane.cluster, job))
     assert run("cancel", "long").stdout == "TrainJob long suspended\n"
@@ -110,19 +113,19 @@ def test_cancel_suspends_and_says_so_the_second_time(plane: ControlPlane, run: R
 
 
 def test_cancel_by_deleting_and_pods_that_outlive_the_time(plane: ControlPlane, run: Run, write: Any, trainjob: Any) -> None:
-    run("submit", "-f", write(trainjob("stubborn", "trap '' TERM; echo on; while true; do sleep 0.1; done")))
+    run("submit", "-f", write(trainjob("stubborn", script="trap '' TERM; echo on; while true; do sleep 0.1; done")))
     eventually(lambda: run("logs", "stubborn").stdout)
     refused(run("cancel", "stubborn", "--wait", "0"), 1, "suspended, but after 0 s still running: ")
     refused(run("cancel", "stubborn", "--by", "delete", "--wait", "0"), 1, "deleted, but after 0 s still running: ")
     for pod in pods_of(plane.cluster, plane.cluster.get(TRAINJOB, "stubborn", "default")):
         plane.cluster.delete(POD, pod["metadata"]["name"], "default", grace_period_seconds=0)
     eventually(lambda: run("get", "stubborn").exit_code == 1)
-    run("submit", "-f", write(trainjob("brief", "trap 'exit 0' TERM; sleep 1000 & wait")))
+    run("submit", "-f", write(trainjob("brief", script="trap 'exit 0' TERM; sleep 1000 & wait")))
     assert run("cancel", "brief", "--by", "delete").stdout == "TrainJob brief deleted\n"
 
 
 def test_wait_reports_why_it_failed(plane: ControlPlane, run: Run, write: Any, trainjob: Any) -> None:
-    job = trainjob("broken", "sleep 1000", activeDeadlineSeconds=1)
+    job = trainjob("broken", script="sleep 1000", activeDeadlineSeconds=1)
     run("submit", "-f", write(job))
     result = run("wait", "broken", "--timeout", "60")
     assert result.exit_code == 22

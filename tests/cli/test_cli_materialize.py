@@ -121,7 +121,8 @@ def test_bundled_runtimes_are_listed_and_shown_in_full(run: Run) -> None:
 def test_manifests_of_earlier_versions_are_refused_with_what_mends_them(
     run: Run, write: Any, trainjob: Any, command: str
 ) -> None:
-    early = trainjob("early", labels={"team": "x"})
+    early = trainjob("early")
+    early["spec"]["labels"] = {"team": "x"}
     old = {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "metadata": {"name": "old"}, "spec": {}}
     for document, kind in ((early, "TrainJob"), (old, "PyTorchJob")):
         refused = run(command, "-f", write(document))

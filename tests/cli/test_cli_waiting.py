@@ -102,7 +102,7 @@ def test_codes(error: Exception, code: int) -> None:
 def test_submitting_and_waiting_in_one(
     plane: ControlPlane, run: Run, write: Any, once: Any, script: str, spec: Any, options: Any, code: int, words: str
 ) -> None:
-    job = once("waited", script, **spec)
+    job = once("waited", script=script, **spec)
     result = run("submit", "-f", write(job), "--wait", "--logs", *options)
     assert result.exit_code == code, result.stderr
     assert words in result.stderr
@@ -126,7 +126,7 @@ def test_a_start_that_takes_too_long_says_what_the_pod_waits_for(
 
 @medium
 def test_the_end_as_a_document(plane: ControlPlane, run: Run, write: Any, once: Any) -> None:
-    run("submit", "-f", write(once("told", "echo why; exit 7")))
+    run("submit", "-f", write(once("told", script="echo why; exit 7")))
     result = run("wait", "told", "-o", "json", "--timeout", "60")
     told = json.loads(result.stdout)
     assert (told["error"], told["exitCode"], told["retryable"]) == ("StepFailed", result.exit_code, False)
@@ -138,7 +138,7 @@ def test_the_end_as_a_document(plane: ControlPlane, run: Run, write: Any, once: 
 def test_ctrl_c_ends_the_wait_and_not_the_job_and_a_deleted_job_is_told(
     plane: ControlPlane, run: Run, write: Any, trainjob: Any
 ) -> None:
-    run("submit", "-f", write(trainjob("going", WAIT)))
+    run("submit", "-f", write(trainjob("going", script=WAIT)))
     threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT)).start()
     result = run("wait", "going")
     assert result.exit_code == 130

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import yaml
+from factories import replicated_job, runtime, trainjob
 from support.ports import free_port
 from support.rbac_evaluator import Rbac
 
@@ -190,8 +191,8 @@ def lease(renewed: str) -> dict[str, Any]:
     return {"metadata": metadata, "spec": {"holderIdentity": "manager", "renewTime": renewed}}
 
 
-def job(created: str, **status: Any) -> dict[str, Any]:
-    return {"metadata": {"name": "j", "creationTimestamp": created}, "status": status}
+def created_job(created: str, **status: Any) -> dict[str, Any]:
+    return trainjob(metadata={"creationTimestamp": created}, status=status)
 
 
 @pytest.mark.parametrize(
@@ -200,10 +201,10 @@ def job(created: str, **status: Any) -> dict[str, Any]:
         ([lease("2026-01-01T11:59:50.123456Z")], [], "ok"),
         ([lease("2026-01-01T11:00:00.000000Z")], [], "missing"),
         ([], [], "warning"),
-        (Forbidden("no"), [job("2026-01-01T11:00:00Z", conditions=[{"type": "Complete"}])], "ok"),
-        (Forbidden("no"), [job("2026-01-01T11:00:00Z", jobsStatus=[{"name": "node"}])], "ok"),
-        (Forbidden("no"), [job("2026-01-01T11:58:00Z")], "missing"),
-        (Forbidden("no"), [job("2026-01-01T11:59:30Z")], "warning"),
+        (Forbidden("no"), [created_job("2026-01-01T11:00:00Z", conditions=[{"type": "Complete"}])], "ok"),
+        (Forbidden("no"), [created_job("2026-01-01T11:00:00Z", jobsStatus=[{"name": "node"}])], "ok"),
+        (Forbidden("no"), [created_job("2026-01-01T11:58:00Z")], "missing"),
+        (Forbidden("no"), [created_job("2026-01-01T11:59:30Z")], "warning"),
         (Forbidden("no"), Forbidden("no"), "warning"),
     ],
 )
@@ -214,21 +215,18 @@ def test_whether_a_controller_lives(leases: Any, jobs: Any, level: str) -> None:
     assert bool(finding.advice) == (level != "ok")
 
 
-def runtime(name: str, step: str = "trainer", **labels: str) -> dict[str, Any]:
-    template = {"metadata": {"labels": {"trainer.kubeflow.org/trainjob-ancestor-step": step}}}
-    jobs = [{"name": "node", "template": template}]
-    metadata = {"name": name, "labels": labels or {"trainer.kubeflow.org/framework": "torch"}}
-    return {"kind": "ClusterTrainingRuntime", "metadata": metadata, "spec": {"template": {"spec": {"replicatedJobs": jobs}}}}
+def labelled_runtime(name: str, step: str = "trainer", **labels: str) -> dict[str, Any]:
+    return runtime(name, replicated_job(step=step), labels=labels or {"trainer.kubeflow.org/framework": "torch"})
 
 
 @pytest.mark.parametrize(
     ("there", "wanted", "expected"),
     [
-        ([runtime("torch")], "torch", [("ok", "torch")]),
-        ([runtime("torch"), runtime("jax")], "", [("ok", "jax"), ("ok", "torch")]),
-        ([runtime("torch")], "torhc", [("missing", "torhc"), ("ok", "torch")]),
-        ([runtime("torch", other="x")], "torch", [("warning", "torch")]),
-        ([runtime("torch", step="data")], "torch", [("warning", "torch")]),
+        ([labelled_runtime("torch")], "torch", [("ok", "torch")]),
+        ([labelled_runtime("torch"), labelled_runtime("jax")], "", [("ok", "jax"), ("ok", "torch")]),
+        ([labelled_runtime("torch")], "torhc", [("missing", "torhc"), ("ok", "torch")]),
+        ([labelled_runtime("torch", other="x")], "torch", [("warning", "torch")]),
+        ([labelled_runtime("torch", step="data")], "torch", [("warning", "torch")]),
         ([], "", [("missing", "all")]),
     ],
 )

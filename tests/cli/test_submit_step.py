@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
+from factories import replicated_job, runtime
 
 from trainwright.api.errors import AlreadyExists
 from trainwright.api.kinds import CONFIG_MAP, TRAINJOB
@@ -20,35 +21,12 @@ from trainwright.jobs import Identity
 
 Run = Callable[..., Any]
 pytestmark = pytest.mark.medium
-PLAIN = {
-    "apiVersion": "trainer.kubeflow.org/v1alpha1",
-    "kind": "TrainingRuntime",
-    "metadata": {"name": "plain", "namespace": "default", "labels": {"trainer.kubeflow.org/framework": "plain"}},
-    "spec": {
-        "mlPolicy": {"numNodes": 1},
-        "template": {
-            "spec": {
-                "replicatedJobs": [
-                    {
-                        "name": "node",
-                        "template": {
-                            "metadata": {"labels": {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}},
-                            "spec": {
-                                "backoffLimit": 0,
-                                "template": {
-                                    "spec": {
-                                        "containers": [{"name": "node", "image": "example.com/python:1"}],
-                                        "restartPolicy": "Never",
-                                    }
-                                },
-                            },
-                        },
-                    }
-                ]
-            }
-        },
-    },
-}
+PLAIN = runtime(
+    "plain",
+    replicated_job(step="trainer", backoffLimit=0, pod_spec={"restartPolicy": "Never"}),
+    namespace="default",
+    labels={"trainer.kubeflow.org/framework": "plain"},
+)
 ON_PLAIN = ("--runtime", "plain", "--runtime-kind", "TrainingRuntime")
 
 
@@ -57,7 +35,7 @@ def submitted(run: Run, *options: str) -> Any:
 
 
 @pytest.fixture
-def runtime(plane: ControlPlane) -> None:
+def plain_runtime(plane: ControlPlane) -> None:
     """Runs python3: torchrun would take seconds."""
     with contextlib.suppress(AlreadyExists):
         connect().create(PLAIN)
@@ -67,7 +45,7 @@ def job_of(run: Run, run_id: str) -> Any:
     return json.loads(run("get", Identity("cli", run_id, "train").name(), "-o", "json").stdout)
 
 
-def test_a_function_returns_its_results(plane: ControlPlane, runtime: None, run: Run, tmp_path: Path) -> None:
+def test_a_function_returns_its_results(plane: ControlPlane, plain_runtime: None, run: Run, tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text("def train(n):\n    print('training', n)\n    return {'loss': n / 2}\n")
     options = (
         *ON_PLAIN,
@@ -97,7 +75,7 @@ def test_a_function_returns_its_results(plane: ControlPlane, runtime: None, run:
     assert "was created from another request and has not failed" in other.stderr
 
 
-def test_code_runs_in_its_folder(plane: ControlPlane, runtime: None, run: Run, tmp_path: Path) -> None:
+def test_code_runs_in_its_folder(plane: ControlPlane, plain_runtime: None, run: Run, tmp_path: Path) -> None:
     folder = tmp_path / "project"
     folder.mkdir()
     (folder / "helper.py").write_text("value = 'ü'")
@@ -118,10 +96,10 @@ def test_code_runs_in_its_folder(plane: ControlPlane, runtime: None, run: Run, t
 
 
 def test_a_manifest_is_adopted_and_after_a_failure_comes_the_next(
-    plane: ControlPlane, runtime: None, run: Run, write: Any, trainjob: Any
+    plane: ControlPlane, plain_runtime: None, run: Run, write: Any, trainjob: Any
 ) -> None:
     on_plain = {"runtimeRef": {"name": "plain", "kind": "TrainingRuntime"}}
-    path = write(trainjob("ignored", "exit 3", **on_plain))
+    path = write(trainjob("ignored", script="exit 3", **on_plain))
     first = submitted(run, "-f", path, "--run-id", "mx", "--wait", "--timeout", "60")
     name = Identity("cli", "mx", "train").name()
     assert first.exit_code not in (0, 2)
@@ -134,7 +112,7 @@ def test_a_manifest_is_adopted_and_after_a_failure_comes_the_next(
     assert json.loads(submitted(run, "-f", suspended, "--run-id", "mx", "-o", "json").stdout)["metadata"]["name"] == f"{name}-2"
 
 
-def test_a_step_that_fails_says_so_as_a_document(plane: ControlPlane, runtime: None, run: Run, tmp_path: Path) -> None:
+def test_a_step_that_fails_says_so_as_a_document(plane: ControlPlane, plain_runtime: None, run: Run, tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text("def train():\n    raise SystemExit(9)\n")
     done = submitted(
         run, *ON_PLAIN, "--func", f"{tmp_path}/program.py:train", "--run-id", "bad", "--wait", "--timeout", "60", "-o", "json"
@@ -144,7 +122,7 @@ def test_a_step_that_fails_says_so_as_a_document(plane: ControlPlane, runtime: N
     assert document["error"] == "StepFailed"
 
 
-def test_a_server_dry_run_makes_nothing(plane: ControlPlane, runtime: None, run: Run, tmp_path: Path) -> None:
+def test_a_server_dry_run_makes_nothing(plane: ControlPlane, plain_runtime: None, run: Run, tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("")
     options = (*ON_PLAIN, "--code", str(tmp_path), "--command", "train.py", "--run-id", "dx", "--dry-run", "server")
     name = Identity("cli", "dx", "train").name()

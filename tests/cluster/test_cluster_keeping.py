@@ -6,14 +6,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from factories import pod
 
 from trainwright.api.kinds import POD
 from trainwright.cluster.protocol import Listing, WatchEvent
 from trainwright.cluster.transforming_lister import TransformingLister
-
-
-def pod(name: str) -> dict[str, Any]:
-    return {"metadata": {"name": name, "resourceVersion": "9"}, "spec": {"large": "x"}}
 
 
 class Whole:

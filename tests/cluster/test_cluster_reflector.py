@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from factories import pod
 from hypothesis import given
 from hypothesis import strategies as st
 from support.waiting import eventually
@@ -18,8 +19,8 @@ from trainwright.cluster import Listing, Reflector, WatchEvent
 from trainwright.cluster import reflector as module
 
 
-def pod(name: str, version: int) -> dict[str, Any]:
-    return {"metadata": {"name": name, "namespace": "ns", "resourceVersion": str(version)}}
+def pod_at(name: str, version: int) -> dict[str, Any]:
+    return pod(name, namespace="ns", metadata={"resourceVersion": str(version)})
 
 
 class Scripted:
@@ -75,7 +76,7 @@ Follow = Callable[[Scripted], tuple[Reflector, list[tuple[str, str]]]]
 
 def test_a_closed_watch_is_resumed_from_the_last_version_also_of_a_bookmark(follow: Follow) -> None:
     bookmark = WatchEvent("BOOKMARK", {"metadata": {"resourceVersion": "9"}})
-    cluster = Scripted([Listing([pod("a", 1)], "3")], [[WatchEvent("ADDED", pod("b", 5))], [], [bookmark], []])
+    cluster = Scripted([Listing([pod_at("a", 1)], "3")], [[WatchEvent("ADDED", pod_at("b", 5))], [], [bookmark], []])
     reflector, told = follow(cluster)
     eventually(lambda: len(cluster.watched) == 5)
     assert cluster.watched == ["3", "5", "5", "9", "9"]
@@ -86,8 +87,8 @@ def test_a_closed_watch_is_resumed_from_the_last_version_also_of_a_bookmark(foll
 
 def test_after_an_expiry_only_differences_are_told(follow: Follow) -> None:
     lists = [
-        Listing([pod("same", 1), pod("gone", 1), pod("new", 1)], "3"),
-        Listing([pod("same", 1), pod("new", 8), pod("more", 7)], "9"),
+        Listing([pod_at("same", 1), pod_at("gone", 1), pod_at("new", 1)], "3"),
+        Listing([pod_at("same", 1), pod_at("new", 8), pod_at("more", 7)], "9"),
     ]
     cluster = Scripted(lists, [Expired("too old")])
     reflector, told = follow(cluster)
@@ -120,7 +121,7 @@ def test_a_failure_that_lasts_is_shown_with_its_beginning(follow: Follow) -> Non
 def test_the_back_off_grows_up_to_its_limit_and_begins_again_after_an_event(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("random.uniform", lambda low, high: 1.0)
     cluster = Scripted(
-        [ServiceUnavailable("down")] * 8 + [Listing([], "3")], [[WatchEvent("ADDED", pod("a", 4)), ServiceUnavailable("x")]]
+        [ServiceUnavailable("down")] * 8 + [Listing([], "3")], [[WatchEvent("ADDED", pod_at("a", 4)), ServiceUnavailable("x")]]
     )
     reflector, waits = waits_of(cluster, 9)
     reflector.run()
@@ -148,7 +149,7 @@ def test_versions_that_expire_at_once_are_not_listed_in_a_tight_loop(monkeypatch
 
 
 def test_who_may_list_but_not_watch_polls(monkeypatch: pytest.MonkeyPatch) -> None:
-    cluster = Scripted([Listing([pod("a", 1)], "3"), Listing([], "4")], [Forbidden("no watch")] * 5)
+    cluster = Scripted([Listing([pod_at("a", 1)], "3"), Listing([], "4")], [Forbidden("no watch")] * 5)
     reflector, waits = waits_of(cluster, 2)
     reflector.run()
     assert waits == [module.POLL_SECONDS] * 2
@@ -171,7 +172,7 @@ def waits_of(cluster: Scripted, count: int) -> tuple[Reflector, list[float]]:
 
 
 def test_stop_ends_it_with_the_next_event_which_is_not_told() -> None:
-    cluster = Scripted([Listing([], "3")], [[WatchEvent("ADDED", pod("a", 4)), WatchEvent("ADDED", pod("b", 5))]])
+    cluster = Scripted([Listing([], "3")], [[WatchEvent("ADDED", pod_at("a", 4)), WatchEvent("ADDED", pod_at("b", 5))]])
     told: list[str] = []
 
     def handler(_event: str, obj: dict[str, Any]) -> None:
@@ -200,10 +201,10 @@ class Memory:
         if what == "delete":
             gone = self.objects.pop(name, None)
             if gone is not None:
-                self.history.append(WatchEvent("DELETED", pod(name, version)))
+                self.history.append(WatchEvent("DELETED", pod_at(name, version)))
         else:
             kind = "MODIFIED" if name in self.objects else "ADDED"
-            self.objects[name] = pod(name, version)
+            self.objects[name] = pod_at(name, version)
             self.history.append(WatchEvent(kind, self.objects[name]))
 
     def list(self, *_: Any, **__: Any) -> Listing:
@@ -267,6 +268,6 @@ def test_a_server_that_asks_for_an_hour_gets_the_most_that_is_given(
     follow: Callable[..., tuple[Reflector, list[tuple[str, str]]]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "MAX_RETRY_AFTER_SECONDS", 0.05)
-    cluster = Scripted([TooManyRequests("slowly", retry_after=3600), Listing([pod("a", 1)], "1")], [])
+    cluster = Scripted([TooManyRequests("slowly", retry_after=3600), Listing([pod_at("a", 1)], "1")], [])
     reflector, _ = follow(cluster)
     assert reflector.synced.wait(10)

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from factories import trainjob
 from support.container_processes import has_ended, host_pid
 from support.rounds import IS_LONG
 from support.waiting import eventually
@@ -59,12 +60,7 @@ def up(home: Home, *more: str) -> str:
 
 
 def submit(home: Home, script: str, name: str = "demo", nodes: int = 1) -> None:
-    trainer = {"numNodes": nodes, "command": ["bash", "-c", script]}
-    spec = {"runtimeRef": {"name": "torch-distributed"}, "trainer": trainer}
-    metadata = {"name": name, "namespace": "default"}
-    connect(home.kubeconfig).create(
-        {"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob", "metadata": metadata, "spec": spec}
-    )
+    connect(home.kubeconfig).create(trainjob(name, script=script, nodes=nodes))
 
 
 def test_up_prints_the_kubeconfig_and_everything_is_private(home: Home) -> None:
@@ -133,10 +129,8 @@ def test_a_queue_admits_one_after_the_other_also_after_kill_9(home: Home, tmp_pa
     up(home, "--queues", str(queues))
     cluster = connect(home.kubeconfig)
     for name in ("first", "second"):
-        trainer = {"command": ["bash", "-c", f"while [ ! -e {tmp_path}/go ]; do sleep 0.1; done"]}
-        spec = {"runtimeRef": {"name": "torch-distributed"}, "trainer": trainer, "suspend": True}
-        metadata = {"name": name, "namespace": "default", "labels": {names.QUEUE_LABEL: "one-by-one"}}
-        cluster.create({"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob", "metadata": metadata, "spec": spec})
+        script = f"while [ ! -e {tmp_path}/go ]; do sleep 0.1; done"
+        cluster.create(trainjob(name, script=script, labels={names.QUEUE_LABEL: "one-by-one"}, suspend=True))
     assert eventually(lambda: not cluster.get(TRAINJOB, "first", "default")["spec"]["suspend"])
     running = home.running()
     assert running is not None

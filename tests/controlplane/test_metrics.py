@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import urllib3
 import yaml
+from factories import trainjob
 from support.waiting import eventually
 
 from trainwright.api import names
@@ -33,15 +34,6 @@ def metrics_of(home: Home) -> str:
 def sample(text: str, series: str) -> float:
     (line,) = [line for line in text.splitlines() if line.startswith(f"{series} ")]
     return float(line.rpartition(" ")[2])
-
-
-def trainjob(**spec: Any) -> dict[str, Any]:
-    return {
-        "apiVersion": "trainer.kubeflow.org/v1alpha1",
-        "kind": "TrainJob",
-        "metadata": {"name": "demo", "namespace": "default"},
-        "spec": {"runtimeRef": {"name": "torch-distributed"}, **spec},
-    }
 
 
 def test_a_job_that_ran_is_counted(plane: ControlPlane, tmp_path: Any) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
 
 import pytest
+from factories import trainjob
 from support.pod_isolation import pods_are_isolated
 from support.waiting import eventually
 
@@ -21,17 +21,6 @@ from trainwright.jobs.logs.read_logs import LogSelector, read_logs
 from trainwright.jobs.state.pods import pods_of
 
 pytestmark = pytest.mark.medium
-
-
-def trainjob(script: str, name: str = "demo", nodes: int = 1, **spec: Any) -> dict[str, Any]:
-    trainer = {"numNodes": nodes, "command": ["bash", "-c", script], **spec.pop("trainer", {})}
-    spec = {"runtimeRef": {"name": "torch-distributed"}, "trainer": trainer, **spec}
-    return {
-        "apiVersion": "trainer.kubeflow.org/v1alpha1",
-        "kind": "TrainJob",
-        "metadata": {"name": name, "namespace": "default"},
-        "spec": spec,
-    }
 
 
 def never_restarting(plane: ControlPlane) -> str:
@@ -58,7 +47,7 @@ def alive(marker: str) -> list[int]:
 
 def test_two_nodes_see_each_other_and_succeed(plane: ControlPlane) -> None:
     job = plane.cluster.create(
-        trainjob('echo "rank $PET_NODE_RANK of $PET_NNODES at $PET_MASTER_ADDR:$PET_MASTER_PORT"', nodes=2)
+        trainjob(script='echo "rank $PET_NODE_RANK of $PET_NNODES at $PET_MASTER_ADDR:$PET_MASTER_PORT"', nodes=2)
     )
     done = wait_for(plane.cluster, job)
     assert (condition(done, "Complete") or {})["reason"] == "AllJobsCompleted"
@@ -75,7 +64,7 @@ def test_two_nodes_see_each_other_and_succeed(plane: ControlPlane) -> None:
 
 
 def test_two_jobs_get_different_rendezvous_ports(plane: ControlPlane) -> None:
-    jobs = [plane.cluster.create(trainjob("echo $PET_MASTER_PORT", name=name)) for name in ("one", "two")]
+    jobs = [plane.cluster.create(trainjob(name, script="echo $PET_MASTER_PORT")) for name in ("one", "two")]
     for job in jobs:
         wait_for(plane.cluster, job)
     ports = [line.text for job in jobs for line in read_logs(plane.cluster, job, LogSelector(rank=None))]
@@ -87,7 +76,7 @@ def test_a_node_that_fails_fails_the_run_with_pod_code_and_log(plane: ControlPla
         "if [ $PET_NODE_RANK = 1 ]; then for i in $(seq 30); do echo line $i; done; echo boom ünïcode >&2; exit 7; fi; "
         "trap 'exit 143' TERM; sleep 1000 & wait"
     )
-    job = plane.cluster.create(trainjob(script, nodes=2, runtimeRef={"name": never_restarting(plane)}))
+    job = plane.cluster.create(trainjob(script=script, nodes=2, runtimeRef={"name": never_restarting(plane)}))
     with pytest.raises(TrainJobFailed) as failed:
         wait_for(plane.cluster, job)
     text = str(failed.value)
@@ -103,7 +92,7 @@ def test_a_node_that_fails_fails_the_run_with_pod_code_and_log(plane: ControlPla
 
 def test_a_container_is_restarted_in_its_pod(plane: ControlPlane, tmp_path: Path) -> None:
     marker = tmp_path / "tried"
-    job = plane.cluster.create(trainjob(f"[ -e {marker} ] && exit 0; touch {marker}; exit 3"))
+    job = plane.cluster.create(trainjob(script=f"[ -e {marker} ] && exit 0; touch {marker}; exit 3"))
     wait_for(plane.cluster, job)
     (pod,) = pods_of(plane.cluster, job)
     (container,) = pod["status"]["containerStatuses"]
@@ -113,7 +102,7 @@ def test_a_container_is_restarted_in_its_pod(plane: ControlPlane, tmp_path: Path
 
 def test_deleting_a_job_ends_its_processes_and_removes_all_it_owned(plane: ControlPlane) -> None:
     job = plane.cluster.create(
-        trainjob("trap '' TERM; sleep 1000 & wait; sleep 1000", trainer={"env": [{"name": "MARK", "value": "deleteme"}]})
+        trainjob(script="trap '' TERM; sleep 1000 & wait; sleep 1000", trainer={"env": [{"name": "MARK", "value": "deleteme"}]})
     )
     eventually(lambda: alive("MARK=deleteme"))
     (pod,) = pods_of(plane.cluster, job)
@@ -126,7 +115,7 @@ def test_deleting_a_job_ends_its_processes_and_removes_all_it_owned(plane: Contr
 
 def test_suspend_ends_the_pods_and_resume_starts_them_again(plane: ControlPlane, tmp_path: Path) -> None:
     go = tmp_path / "go"
-    job = plane.cluster.create(trainjob(f"trap 'exit 143' TERM; while [ ! -e {go} ]; do sleep 0.05; done"))
+    job = plane.cluster.create(trainjob(script=f"trap 'exit 143' TERM; while [ ! -e {go} ]; do sleep 0.05; done"))
     eventually(lambda: [pod for pod in pods_of(plane.cluster, job) if (pod.get("status") or {}).get("phase") == "Running"])
     suspend_job(plane.cluster, job)
     eventually(lambda: not pods_of(plane.cluster, job))
@@ -142,7 +131,7 @@ def test_a_jobset_restarts_within_its_maximum_and_then_fails(plane: ControlPlane
     runtime["spec"]["template"]["spec"]["failurePolicy"] = {"maxRestarts": 2}
     plane.cluster.create({**runtime, "metadata": {"name": "thrice"}})
     count = tmp_path / "count"
-    job = plane.cluster.create(trainjob(f"echo x >> {count}; exit 1", runtimeRef={"name": "thrice"}))
+    job = plane.cluster.create(trainjob(script=f"echo x >> {count}; exit 1", runtimeRef={"name": "thrice"}))
     with pytest.raises(TrainJobFailed, match="ReachedMaxRestarts"):
         wait_for(plane.cluster, job)
     assert count.read_text() == "x\n" * 3
@@ -151,12 +140,12 @@ def test_a_jobset_restarts_within_its_maximum_and_then_fails(plane: ControlPlane
 
 def test_an_unknown_runtime_is_refused_at_once(plane: ControlPlane) -> None:
     with pytest.raises(Invalid, match="torch-distribted") as refused:
-        plane.cluster.create(trainjob("true", runtimeRef={"name": "torch-distribted"}))
+        plane.cluster.create(trainjob(script="true", runtimeRef={"name": "torch-distribted"}))
     assert refused.value.code == 403
 
 
 def test_a_pod_without_its_claim_stays_pending_and_says_why(plane: ControlPlane) -> None:
-    job = trainjob("true", runtimeRef={"name": "causal-lm-evaluation"})
+    job = trainjob(script="true", runtimeRef={"name": "causal-lm-evaluation"})
     patch = {
         "template": {
             "spec": {"template": {"spec": {"volumes": [{"name": "initializer", "persistentVolumeClaim": {"claimName": "no"}}]}}}
@@ -177,17 +166,19 @@ def test_the_node_offers_this_machine_its_disk_too(plane: ControlPlane, tmp_path
     assert parse_quantity(0) < free <= parse_quantity(status["capacity"]["ephemeral-storage"])
     assert status["allocatable"]["cpu"] == str(os.cpu_count())
     spec = {"resourcesPerNode": {"limits": {"ephemeral-storage": "1Mi"}}}
-    assert wait_for(plane.cluster, plane.cluster.create(trainjob("true", trainer=spec)))
+    assert wait_for(plane.cluster, plane.cluster.create(trainjob(script="true", trainer=spec)))
     spec = {"resourcesPerNode": {"limits": {"ephemeral-storage": "1Ei"}}}
     with pytest.raises(TrainJobDeadline, match="ephemeral-storage"):
-        wait_for(plane.cluster, plane.cluster.create(trainjob("true", "large", trainer=spec)), deadlines=Deadlines(start=2))
+        wait_for(
+            plane.cluster, plane.cluster.create(trainjob("large", script="true", trainer=spec)), deadlines=Deadlines(start=2)
+        )
 
 
 def test_a_claim_is_a_folder_that_is_found_at_the_path_of_its_mount(plane: ControlPlane, tmp_path: Path) -> None:
     claim = plane.cluster.get(CLAIM, "workspace", "default")
     metadata = {"name": "mine", "namespace": "default", "annotations": {"trainwright.dev/host-path": str(tmp_path / "claim")}}
     plane.cluster.create({**claim, "metadata": metadata})
-    job = trainjob("echo $WHERE > /workspace/out.txt", runtimeRef={"name": "causal-lm-evaluation"})
+    job = trainjob(script="echo $WHERE > /workspace/out.txt", runtimeRef={"name": "causal-lm-evaluation"})
     job["spec"]["trainer"]["env"] = [{"name": "WHERE", "value": "file:///workspace/x"}]
     pod_spec = {
         "containers": [
@@ -205,7 +196,7 @@ def test_a_claim_is_a_folder_that_is_found_at_the_path_of_its_mount(plane: Contr
 
 
 def test_a_job_past_its_deadline_fails_and_its_jobset_goes(plane: ControlPlane) -> None:
-    job = plane.cluster.create(trainjob("sleep 1000", activeDeadlineSeconds=1))
+    job = plane.cluster.create(trainjob(script="sleep 1000", activeDeadlineSeconds=1))
     with pytest.raises(TrainJobFailed, match="DeadlineExceeded"):
         wait_for(plane.cluster, job)
 
@@ -220,7 +211,7 @@ def test_a_job_past_its_deadline_fails_and_its_jobset_goes(plane: ControlPlane) 
 
 
 def test_a_program_that_does_not_exist(plane: ControlPlane) -> None:
-    job = trainjob("true", runtimeRef={"name": never_restarting(plane)})
+    job = trainjob(script="true", runtimeRef={"name": never_restarting(plane)})
     job["spec"]["trainer"]["command"] = ["/no/such/program"]
     with pytest.raises(TrainJobFailed, match=r'exited 128: exec: "/no/such/program"'):
         wait_for(plane.cluster, plane.cluster.create(job))
@@ -228,7 +219,7 @@ def test_a_program_that_does_not_exist(plane: ControlPlane) -> None:
 
 def test_orphans_of_a_container_do_not_outlive_it(plane: ControlPlane) -> None:
     env = [{"name": "MARK", "value": "orphan"}]
-    job = plane.cluster.create(trainjob("setsid sleep 1000 & sleep 0.2", trainer={"env": env}))
+    job = plane.cluster.create(trainjob(script="setsid sleep 1000 & sleep 0.2", trainer={"env": env}))
     wait_for(plane.cluster, job)
     eventually(lambda: not alive("MARK=orphan"))
 
@@ -236,15 +227,15 @@ def test_orphans_of_a_container_do_not_outlive_it(plane: ControlPlane) -> None:
 def test_credentials_of_the_node_do_not_reach_a_pod(plane: ControlPlane, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_TOKEN", "secret-value")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret-value")
-    job = plane.cluster.create(trainjob("env"))
+    job = plane.cluster.create(trainjob(script="env"))
     wait_for(plane.cluster, job)
     assert not [line for line in read_logs(plane.cluster, job, LogSelector(rank=None)) if "secret-value" in line.text]
 
 
 def test_a_successor_does_not_take_over_what_its_predecessor_left(plane: ControlPlane) -> None:
-    first = plane.cluster.create(trainjob("true"))
+    first = plane.cluster.create(trainjob(script="true"))
     wait_for(plane.cluster, first)
     plane.cluster.delete(TRAINJOB, "demo", "default")
-    second = plane.cluster.create(trainjob("exit 5", runtimeRef={"name": never_restarting(plane)}))
+    second = plane.cluster.create(trainjob(script="exit 5", runtimeRef={"name": never_restarting(plane)}))
     with pytest.raises(TrainJobFailed, match="exited 5"):
         wait_for(plane.cluster, second)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from factories import pod, trainjob
 from support.pod_isolation import pods_are_isolated
 from support.waiting import eventually
 
@@ -55,18 +56,6 @@ print(os.listdir(os.path.expanduser("~")))
 """
 
 
-def trainjob(script: str, nodes: int = 1) -> dict[str, Any]:
-    return {
-        "apiVersion": "trainer.kubeflow.org/v1alpha1",
-        "kind": "TrainJob",
-        "metadata": {"name": "demo", "namespace": "default"},
-        "spec": {
-            "runtimeRef": {"name": "torch-distributed"},
-            "trainer": {"numNodes": nodes, "command": ["bash", "-c", script]},
-        },
-    }
-
-
 def lines_of(plane: ControlPlane, job: dict[str, Any]) -> list[str]:
     wait_for(plane.cluster, job)
     return [line.text for line in read_logs(plane.cluster, job, LogSelector(rank=None))]
@@ -83,7 +72,7 @@ def test_the_home_of_a_pod_is_its_own_and_goes_with_it(
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / ".aws/credentials"))
     program = tmp_path / "look.py"
     program.write_text(LOOKING)
-    job = plane.cluster.create(trainjob(f'echo kept > ~/file; echo "mode $(stat -c %a ~)"; {sys.executable} {program}'))
+    job = plane.cluster.create(trainjob(script=f'echo kept > ~/file; echo "mode $(stat -c %a ~)"; {sys.executable} {program}'))
     mode, tokens, files = lines_of(plane, job)[-3:]
     assert mode in ("mode 700", "mode 711")  # the latter where the interpreter's folder is seen below it
     assert tokens == "None None"
@@ -97,7 +86,7 @@ def test_the_home_of_a_pod_is_its_own_and_goes_with_it(
 def test_only_torchs_own_store_listens_on_more_than_the_loopback_interface(plane: ControlPlane, tmp_path: Path) -> None:
     program = tmp_path / "listening.py"
     program.write_text(LISTENING)
-    job = plane.cluster.create(trainjob(f"torchrun {program}", nodes=2))
+    job = plane.cluster.create(trainjob(script=f"torchrun {program}", nodes=2))
     told = [json.loads(line.removeprefix("listening ")) for line in lines_of(plane, job) if line.startswith("listening ")]
     addresses = [address.split(":") for each in told for address in each]
     loopback = [port for host, port in addresses if host in ("0100007F", "00000000000000000000000001000000")]
@@ -108,23 +97,7 @@ def test_only_torchs_own_store_listens_on_more_than_the_loopback_interface(plane
 
 
 def test_an_event_says_what_is_not_honoured(plane: ControlPlane) -> None:
-    pod = {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": "hardened", "namespace": "default"},
-        "spec": {
-            "restartPolicy": "Never",
-            "containers": [
-                {
-                    "name": "main",
-                    "image": "example.com/x:1",
-                    "command": ["true"],
-                    "securityContext": {"privileged": True},
-                }
-            ],
-        },
-    }
-    made = plane.cluster.create(pod)
+    made = plane.cluster.create(pod("hardened", script="true", container={"securityContext": {"privileged": True}}))
     eventually(lambda: events_about(plane, made), what="an event")
     (event,) = events_about(plane, made)
     assert event["type"] == "Normal"
@@ -145,8 +118,6 @@ def test_a_pod_has_the_rights_of_its_service_account(plane: ControlPlane) -> Non
     plane.cluster.create({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": role["metadata"]})
     plane.cluster.create({**role, "kind": "Role", "rules": [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]}]})
     plane.cluster.create({**role, "kind": "RoleBinding", "roleRef": reference, "subjects": [account]})
-    container = {"name": "main", "image": "python", "command": ["python", "-c", ASKING]}
-    spec = {"restartPolicy": "Never", "serviceAccountName": "reader", "containers": [container]}
-    plane.cluster.create({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "asks", "namespace": "default"}, "spec": spec})
+    plane.cluster.create(pod("asks", container={"command": ["python", "-c", ASKING]}, serviceAccountName="reader"))
     eventually(lambda: (plane.cluster.get(POD, "asks", "default").get("status") or {}).get("phase") == "Succeeded", 60)
     assert b"".join(plane.cluster.logs("asks", "default")).splitlines() == [b"pods ['asks']", b"secrets 403"]

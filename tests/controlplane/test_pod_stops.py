@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from factories import pod
 from support.waiting import eventually
 
 from trainwright.api.kinds import POD
@@ -17,7 +18,7 @@ OBEDIENT = "trap 'exit 0' TERM; while true; do sleep 0.1; done"
 UNTIL = "trap '{}until [ -e /data/{} ]; do sleep 0.05; done; exit 0' TERM; while true; do sleep 0.1; done"
 
 
-def pod(main: dict[str, Any], *sidecars: dict[str, Any]) -> dict[str, Any]:
+def kept_pod(main: dict[str, Any], *sidecars: dict[str, Any]) -> dict[str, Any]:
     """A pod whose object stays when it is deleted, so that its last status can be read."""
     containers = [
         {"name": "main", "image": "i", **main},
@@ -27,8 +28,7 @@ def pod(main: dict[str, Any], *sidecars: dict[str, Any]) -> dict[str, Any]:
         container["command"] = ["sh", "-c", container["command"]]
         container["volumeMounts"] = [{"name": "data", "mountPath": "/data"}]
     spec = {"containers": containers[:1], "initContainers": containers[1:], "volumes": [{"name": "data", "emptyDir": {}}]}
-    metadata = {"name": "p", "namespace": "default", "finalizers": ["example.com/kept"]}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"restartPolicy": "Never", **spec}}
+    return pod(metadata={"finalizers": ["example.com/kept"]}, **spec)
 
 
 def statuses(plane: ControlPlane) -> dict[str, Any]:
@@ -45,7 +45,7 @@ def let_go(plane: ControlPlane) -> None:
 def test_the_hook_of_a_sidecar_does_not_wait_for_the_main_container(plane: ControlPlane) -> None:
     hook = {"exec": {"command": ["touch", "/data/hooked"]}}
     sidecar = {"name": "side", "command": OBEDIENT, "lifecycle": {"preStop": hook}}
-    plane.cluster.create(pod({"command": UNTIL.format("", "hooked")}, sidecar))
+    plane.cluster.create(kept_pod({"command": UNTIL.format("", "hooked")}, sidecar))
     eventually(lambda: all("running" in each["state"] for each in statuses(plane).values()) and len(statuses(plane)) == 2)
     plane.cluster.delete(POD, "p", "default")
     eventually(lambda: all("terminated" in each["state"] for each in statuses(plane).values()))
@@ -56,7 +56,7 @@ def test_the_hook_of_a_sidecar_does_not_wait_for_the_main_container(plane: Contr
 
 def test_a_pod_that_is_being_deleted_says_when_it_is_no_longer_ready(plane: ControlPlane, tmp_path: Path) -> None:
     probe = {"exec": {"command": ["sh", "-c", "! [ -e /data/stopping ]"]}, "periodSeconds": 1, "failureThreshold": 1}
-    plane.cluster.create(pod({"command": UNTIL.format("touch /data/stopping; ", "go"), "readinessProbe": probe}))
+    plane.cluster.create(kept_pod({"command": UNTIL.format("touch /data/stopping; ", "go"), "readinessProbe": probe}))
     eventually(lambda: statuses(plane).get("main", {}).get("ready"))
     plane.cluster.delete(POD, "p", "default")
     eventually(lambda: not statuses(plane)["main"]["ready"], what="the pod is not ready")

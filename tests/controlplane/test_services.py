@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from factories import pod
 from support.client_environments import ROOT
 from support.container_processes import has_ended
 from support.waiting import eventually
@@ -91,10 +92,8 @@ def children_of(pid: int) -> set[int]:
 
 
 def run_a_pod(home: Home) -> None:
-    container = {"name": "c", "image": "i", "command": ["sh", "-c", "env; trap exit TERM; sleep 1000 & wait"]}
     cluster = connect(home.kubeconfig)
-    metadata = {"name": "demo", "namespace": "default"}
-    cluster.create({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": [container]}})
+    cluster.create(pod("demo", script="env; trap exit TERM; sleep 1000 & wait", restartPolicy="Always"))
     eventually(lambda: (cluster.get(POD, "demo", "default").get("status") or {}).get("phase") == "Running")
     eventually(lambda: b"HOSTNAME" in (log := b"".join(cluster.logs("demo", "default"))) and b"NOTIFY_SOCKET" not in log)
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import yaml
+from factories import trainjob
 from support.client_environments import ROOT
 from support.cluster_under_test import embedded, kubeconfig_of_account
 
@@ -218,13 +219,7 @@ def test_installed_upgraded_and_uninstalled_on_a_cluster(helm: Any, tmp_path: Pa
         }
         helm("install", first, kubeconfig=str(kubeconfig))
         runner = connect(kubeconfig_of_account(kubeconfig, tmp_path, "team", "runner"))
-        job = {
-            "apiVersion": TRAINJOB.api_version,
-            "kind": "TrainJob",
-            "metadata": {"name": "mine", "namespace": "team"},
-            "spec": {"runtimeRef": {"name": "torch-distributed"}, "suspend": True},
-        }
-        runner.create(job)
+        runner.create(trainjob("mine", namespace="team", suspend=True))
         assert [item["metadata"]["name"] for item in runner.list(TRAINJOB, "team").items] == ["mine"]
         with pytest.raises(Forbidden):
             runner.list(SERVICE_ACCOUNT, "team")

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from factories import pod
 from support.waiting import eventually
 
 from trainwright.api.kinds import POD
@@ -43,12 +44,10 @@ def isolation(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("TRAINWRIGHT_ISOLATION", "off" if request.param == "plain processes" else "")
 
 
-def pod(script: str, restart: str = "Never") -> dict[str, Any]:
+def marked_pod(script: str, restart: str = "Never") -> dict[str, Any]:
     """A pod whose processes carry a variable by which they are found."""
     env = [{"name": "MARK", "valueFrom": {"fieldRef": {"fieldPath": "metadata.uid"}}}]
-    container = {"name": "main", "image": "example.com/program:1", "command": ["bash", "-c", script], "env": env}
-    spec = {"restartPolicy": restart, "terminationGracePeriodSeconds": 1, "containers": [container]}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "default"}, "spec": spec}
+    return pod(script=script, container={"env": env}, restartPolicy=restart, terminationGracePeriodSeconds=1)
 
 
 def counting(count: Path, then: str = "sleep 600") -> str:
@@ -124,7 +123,7 @@ def end(pids: list[int]) -> None:
 def test_a_killed_supervisor_takes_its_container_with_it(home: Home, tmp_path: Path, restart: str) -> None:
     start(home)
     cluster, count = connect(home.kubeconfig), tmp_path / "count"
-    uid = uid_of(cluster.create(pod(counting(count), restart)))
+    uid = uid_of(cluster.create(marked_pod(counting(count), restart)))
     eventually(lambda: is_running(cluster) and runs(count) == 1)
     first = processes_of(uid)
     kill(supervisors_of(uid))
@@ -148,7 +147,7 @@ def test_a_killed_supervisor_takes_its_container_with_it(home: Home, tmp_path: P
 def test_supervisor_and_control_plane_killed_together(home: Home, tmp_path: Path, supervisors_first: bool) -> None:
     running, _ = start(home)
     cluster, count = connect(home.kubeconfig), tmp_path / "count"
-    uid = uid_of(cluster.create(pod(counting(count))))
+    uid = uid_of(cluster.create(marked_pod(counting(count))))
     eventually(lambda: is_running(cluster) and runs(count) == 1)
     victims = [supervisors_of(uid), [running.pid]]
     for pids in victims if supervisors_first else reversed(victims):
@@ -166,7 +165,7 @@ def test_supervisor_and_control_plane_killed_together(home: Home, tmp_path: Path
 def test_after_a_reboot_pods_fail_with_the_reason_and_no_stranger_is_touched(home: Home, tmp_path: Path) -> None:
     running, _ = start(home)
     cluster, count = connect(home.kubeconfig), tmp_path / "count"
-    uid = uid_of(cluster.create(pod(counting(count))))
+    uid = uid_of(cluster.create(marked_pod(counting(count))))
     eventually(lambda: is_running(cluster) and runs(count) == 1)
     kill([running.pid, *supervisors_of(uid)])
     end(processes_of(uid))  # without isolation they outlive their supervisor, but no reboot
@@ -209,7 +208,9 @@ def test_a_clock_that_jumps_neither_delays_a_restart_nor_repeats_one(
     plane, count = ControlPlane(Home(tmp_path / "home"), gates=FeatureGates()), tmp_path / "count"
     plane.start()
     try:
-        plane.cluster.create(pod(f"echo run >> {count}; [ $(wc -l < {count}) -gt 2 ] && exec sleep 600; exit 1", "OnFailure"))
+        plane.cluster.create(
+            marked_pod(f"echo run >> {count}; [ $(wc -l < {count}) -gt 2 ] && exec sleep 600; exit 1", "OnFailure")
+        )
         eventually(lambda: main_status(plane.cluster).get("restartCount") == 1, what="the first restart, without a back-off")
         eventually(lambda: "waiting" in main_status(plane.cluster)["state"], what="the back-off of the second")
         clock(jump)
@@ -286,7 +287,7 @@ def small_disk(tmp_path: Path) -> Iterator[tuple[Cluster, Callable[[str], None]]
 def test_an_end_while_the_disk_is_full_is_not_lost(small_disk: tuple[Cluster, Callable[[str], None]], tmp_path: Path) -> None:
     cluster, ask = small_disk
     count, go = tmp_path / "count", tmp_path / "go"
-    uid = uid_of(cluster.create(pod(f"echo run >> {count}; while [ ! -e {go} ]; do sleep 0.05; done; exit 3")))
+    uid = uid_of(cluster.create(marked_pod(f"echo run >> {count}; while [ ! -e {go} ]; do sleep 0.05; done; exit 3")))
     eventually(lambda: is_running(cluster) and runs(count) == 1)
     ask("fill")
     go.touch()
@@ -305,7 +306,7 @@ def test_a_pod_that_finds_the_disk_full_starts_when_there_is_space(
     cluster, ask = small_disk
     count, go = tmp_path / "count", tmp_path / "go"
     script = f"echo run >> {count}; [ $(wc -l < {count}) -gt 1 ] && exit 0; while [ ! -e {go} ]; do sleep 0.05; done; exit 1"
-    uid = uid_of(cluster.create(pod(script, "OnFailure")))
+    uid = uid_of(cluster.create(marked_pod(script, "OnFailure")))
     eventually(lambda: is_running(cluster) and runs(count) == 1)
     ask("fill")
     go.touch()

@@ -1,3 +1,3 @@
-"""Jobs are tested on the quiet cluster."""
+"""Jobs are tested on a cluster without controllers."""
 
-from support.cluster_without_controllers import add_pod, cluster, request_of, set_status  # noqa: F401  fixtures
+from support.cluster_without_controllers import add_pod, cluster, job, set_status  # noqa: F401  fixtures

@@ -6,6 +6,7 @@ from importlib.metadata import EntryPoint
 from typing import Any
 
 import pytest
+from factories import trainjob
 from pydantic import ValidationError
 
 from trainwright.api.errors import Invalid
@@ -92,10 +93,7 @@ def test_another_image_of_the_program_is_still_its_program() -> None:
 
 
 def test_a_manifest_has_none() -> None:
-    spec = {"runtimeRef": {"name": "trl-sft"}}
-    request = TrainRequest(
-        manifest={"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob", "metadata": {}, "spec": spec}
-    )
+    request = TrainRequest(manifest=trainjob(runtime="trl-sft"))
     assert trainer_for(request, definition("trl-sft")) is None
 
 

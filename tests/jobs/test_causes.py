@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from factories import pod, train_request
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -24,7 +25,7 @@ def state(code: int | None, at: int = 0, reason: str = "Error") -> dict[str, Any
     return {"terminated": {"exitCode": code, "reason": reason, "finishedAt": NOON.format(at)}}
 
 
-def pod(
+def node_pod(
     index: int,
     now: dict[str, Any],
     *,
@@ -36,16 +37,12 @@ def pod(
     born: int = 0,
 ) -> dict[str, Any]:
     """`deleted` is the second at which the deletion was requested, with a grace of 5 s."""
-    metadata: dict[str, Any] = {
-        "name": f"j-node-0-{index}-{attempt}{born:02}xx",
-        "uid": f"{index}-{attempt}-{born}",
-        "creationTimestamp": NOON.format(born),
-        "labels": {
-            "jobset.sigs.k8s.io/replicatedjob-name": "node",
-            "jobset.sigs.k8s.io/restart-attempt": str(attempt),
-            "batch.kubernetes.io/job-completion-index": str(index),
-        },
+    labels = {
+        "jobset.sigs.k8s.io/replicatedjob-name": "node",
+        "jobset.sigs.k8s.io/restart-attempt": str(attempt),
+        "batch.kubernetes.io/job-completion-index": str(index),
     }
+    metadata: dict[str, Any] = {"uid": f"{index}-{attempt}-{born}", "creationTimestamp": NOON.format(born)}
     if deleted is not None:
         metadata |= {"deletionTimestamp": NOON.format(deleted + 5), "deletionGracePeriodSeconds": 5}
     conditions = []
@@ -55,12 +52,15 @@ def pod(
             {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI", "lastTransitionTime": since}
         ]
     container = {"name": "node", "restartCount": restarts, "state": now, "lastState": last or {}}
-    phase = "Failed" if "terminated" in now else "Running"
-    return {
-        "metadata": metadata,
-        "spec": {"containers": [{"name": "node"}]},
-        "status": {"phase": phase, "conditions": conditions, "containerStatuses": [container]},
-    }
+    status = {"conditions": conditions, "containerStatuses": [container]}
+    return pod(
+        f"j-node-0-{index}-{attempt}{born:02}xx",
+        labels=labels,
+        container={"name": "node"},
+        phase="Failed" if "terminated" in now else "Running",
+        metadata=metadata,
+        status=status,
+    )
 
 
 def ranked(pods: list[dict[str, Any]], deletions: Deletions) -> list[str]:
@@ -73,27 +73,32 @@ def ranked(pods: list[dict[str, Any]], deletions: Deletions) -> list[str]:
     ("pods", "by_job", "failing_since", "expected"),
     [
         # a rank fails, its Job stops the other, which ignores SIGTERM
-        ([pod(0, state(137, 9), deleted=4), pod(1, state(7, 3))], {0}, 4, ["1", "0c"]),
+        ([node_pod(0, state(137, 9), deleted=4), node_pod(1, state(7, 3))], {0}, 4, ["1", "0c"]),
         # somebody deletes a pod, its Job then the other
-        ([pod(0, state(137, 9), deleted=3), pod(1, state(137, 9), deleted=4)], {1}, 4, ["0", "1c"]),
+        ([node_pod(0, state(137, 9), deleted=3), node_pod(1, state(137, 9), deleted=4)], {1}, 4, ["0", "1c"]),
         # the same without rights to read events: the Job was failing only after the first deletion
-        ([pod(0, state(137, 9), deleted=3), pod(1, state(137, 9), deleted=4)], None, 4, ["0", "1c"]),
+        ([node_pod(0, state(137, 9), deleted=3), node_pod(1, state(137, 9), deleted=4)], None, 4, ["0", "1c"]),
         # evicted; the peer loses its connection and fails by itself before it is stopped
-        ([pod(0, state(1, 5)), pod(1, state(143, 8), deleted=3, disrupted=3)], set(), 6, ["1", "0"]),
+        ([node_pod(0, state(1, 5)), node_pod(1, state(143, 8), deleted=3, disrupted=3)], set(), 6, ["1", "0"]),
         # it fails in the second in which its deletion is requested
-        ([pod(0, state(None), deleted=4), pod(1, state(7, 4), deleted=4)], {0, 1}, 4, ["1", "0c"]),
+        ([node_pod(0, state(None), deleted=4), node_pod(1, state(7, 4), deleted=4)], {0, 1}, 4, ["1", "0c"]),
         # told to stop, a program exits with a code of its own, some time later
-        ([pod(0, state(1, 8), deleted=4), pod(1, state(7, 3))], {0}, 4, ["1", "0c"]),
+        ([node_pod(0, state(1, 8), deleted=4), node_pod(1, state(7, 3))], {0}, 4, ["1", "0c"]),
         # at the back-off limit, the pod that was restarted too often is stopped as well
-        ([pod(0, state(None), deleted=9), pod(1, state(None), last=state(7, 6), restarts=2, deleted=9)], {0, 1}, 9, ["1", "0c"]),
         (
-            [pod(0, state(137, 12), deleted=9), pod(1, state(137, 12), last=state(7, 6), restarts=2, deleted=9)],
+            [node_pod(0, state(None), deleted=9), node_pod(1, state(None), last=state(7, 6), restarts=2, deleted=9)],
+            {0, 1},
+            9,
+            ["1", "0c"],
+        ),
+        (
+            [node_pod(0, state(137, 12), deleted=9), node_pod(1, state(137, 12), last=state(7, 6), restarts=2, deleted=9)],
             {0, 1},
             9,
             ["1", "0c"],
         ),
         # a container that failed once and runs again is not the cause of what follows
-        ([pod(0, state(None), last=state(3, 1), restarts=1), pod(1, state(7, 5))], set(), 6, ["1", "0"]),
+        ([node_pod(0, state(None), last=state(3, 1), restarts=1), node_pod(1, state(7, 5))], set(), 6, ["1", "0"]),
     ],
 )
 def test_the_cause_comes_first(
@@ -106,9 +111,9 @@ def test_the_cause_comes_first(
 
 def test_what_was_observed_before_a_pod_was_deleted_is_reported() -> None:
     history = PodHistory()
-    history.observe([pod(0, state(137, 2, "OOMKilled"), restarts=0)])
-    history.observe([pod(0, state(None), last=state(137, 2, "OOMKilled"), restarts=1)])
-    history.observe([pod(0, state(143, 9), last=state(137, 7, "OOMKilled"), restarts=2, deleted=8)])
+    history.observe([node_pod(0, state(137, 2, "OOMKilled"), restarts=0)])
+    history.observe([node_pod(0, state(None), last=state(137, 2, "OOMKilled"), restarts=1)])
+    history.observe([node_pod(0, state(143, 9), last=state(137, 7, "OOMKilled"), restarts=2, deleted=8)])
     history.observe([])
     (failure,) = failures_of(history.pods(), Deletions(frozenset({"j-node-0-0-000xx"}), NOON.format(8)))
     assert failure.out_of_memory
@@ -118,27 +123,27 @@ def test_what_was_observed_before_a_pod_was_deleted_is_reported() -> None:
 
 def test_only_the_last_attempt_counts() -> None:
     history = PodHistory()
-    history.observe([pod(0, state(1, 1)), pod(1, state(2, 2))])
-    history.observe([pod(0, state(3, 5), attempt=1, born=3), pod(1, state(4, 6), attempt=1, born=3)])
-    history.observe([pod(0, state(3, 5), attempt=1, born=3), pod(1, state(5, 9), attempt=1, born=8)])
+    history.observe([node_pod(0, state(1, 1)), node_pod(1, state(2, 2))])
+    history.observe([node_pod(0, state(3, 5), attempt=1, born=3), node_pod(1, state(4, 6), attempt=1, born=3)])
+    history.observe([node_pod(0, state(3, 5), attempt=1, born=3), node_pod(1, state(5, 9), attempt=1, born=8)])
     current, replaced = split_by_attempt(history.pods())
     assert [failure.exit_code for failure in failures_of(current, Deletions())] == [3, 5]
     assert sorted(failure.exit_code or 0 for failure in failures_of(replaced, Deletions())) == [1, 2, 4]
 
 
 def test_a_deletion_is_as_old_as_its_request() -> None:
-    assert deletion_requested(pod(0, state(None), deleted=7)) == NOON.format(7)
-    assert deletion_requested(pod(0, state(None))) == ""
+    assert deletion_requested(node_pod(0, state(None), deleted=7)) == NOON.format(7)
+    assert deletion_requested(node_pod(0, state(None))) == ""
     history = PodHistory()
-    history.observe([pod(0, state(None), deleted=7)])
-    at_once = pod(0, state(137, 12), deleted=12)
+    history.observe([node_pod(0, state(None), deleted=7)])
+    at_once = node_pod(0, state(137, 12), deleted=12)
     at_once["metadata"] |= {"deletionTimestamp": NOON.format(12), "deletionGracePeriodSeconds": 0}
     history.observe([at_once])
     assert history.pods()[0].deletion_requested == NOON.format(7), "the kubelet moves the time when it has stopped the pod"
 
 
 PODS = st.builds(
-    pod,
+    node_pod,
     st.integers(0, 5),
     st.sampled_from([state(None), state(0, 3), state(1, 3), state(137, 9)]),
     last=st.sampled_from([None, state(3, 1)]),
@@ -169,15 +174,13 @@ def test_property_a_history_survives_its_transfer_and_stays_small(looks: list[li
 def test_a_job_of_many_pods_is_remembered_in_part() -> None:
     history = PodHistory()
     for number in range(3):
-        history.observe([pod(index, state(1, 3), attempt=number) for index in range(MAX_GONE_PODS)])
+        history.observe([node_pod(index, state(1, 3), attempt=number) for index in range(MAX_GONE_PODS)])
     history.observe([])
     assert len(history.pods()) == MAX_GONE_PODS
 
 
-def test_a_pod_failure_policy_tells_of_an_eviction_that_nobody_saw(
-    cluster: Any, request_of: Any, set_status: Any, add_pod: Any
-) -> None:
-    trainjob = submit_or_adopt(cluster, request_of(), Identity("o", "r", "s"), "default").trainjob
+def test_a_pod_failure_policy_tells_of_an_eviction_that_nobody_saw(cluster: Any, set_status: Any, add_pod: Any) -> None:
+    trainjob = submit_or_adopt(cluster, train_request(), Identity("o", "r", "s"), "default").trainjob
     trainjob = set_status(
         trainjob, "Failed", jobsStatus=[{"name": "node", "ready": 0, "succeeded": 0, "failed": 1, "active": 0, "suspended": 0}]
     )
@@ -202,21 +205,21 @@ def test_a_pod_failure_policy_tells_of_an_eviction_that_nobody_saw(
     assert f"pod {name}-node-0-0-bcdfg (step node) was disrupted" in str(error)
 
 
-def test_out_of_memory_before_the_back_off_limit_is_out_of_memory(cluster: Any, request_of: Any, set_status: Any) -> None:
-    trainjob = submit_or_adopt(cluster, request_of(), Identity("o", "r", "s"), "default").trainjob
+def test_out_of_memory_before_the_back_off_limit_is_out_of_memory(cluster: Any, set_status: Any) -> None:
+    trainjob = submit_or_adopt(cluster, train_request(), Identity("o", "r", "s"), "default").trainjob
     trainjob = set_status(trainjob, "Failed")
     history = PodHistory()
-    history.observe([pod(0, state(None), last=state(137, 6, "OOMKilled"), restarts=2, deleted=9)])
+    history.observe([node_pod(0, state(None), last=state(137, 6, "OOMKilled"), restarts=2, deleted=9)])
     assert isinstance(failure_of(cluster, trainjob, history), OutOfMemory)
 
 
 def test_what_was_observed_is_reported_also_where_pods_cannot_be_read_any_more(
-    cluster: Any, request_of: Any, set_status: Any, monkeypatch: pytest.MonkeyPatch
+    cluster: Any, set_status: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    trainjob = submit_or_adopt(cluster, request_of(), Identity("o", "r", "s"), "default").trainjob
+    trainjob = submit_or_adopt(cluster, train_request(), Identity("o", "r", "s"), "default").trainjob
     trainjob = set_status(trainjob, "Failed")
     history = PodHistory()
-    history.observe([pod(0, state(7, 3))])
+    history.observe([node_pod(0, state(7, 3))])
     read = cluster.list
 
     def refuse_pods(kind: Any, *arguments: Any, **options: Any) -> Any:

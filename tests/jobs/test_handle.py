@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
 from typing import Any
 
 import pytest
+from factories import train_request
 from support.waiting import eventually
 
 from trainwright.api.kinds import TRAINJOB
@@ -21,7 +21,6 @@ from trainwright.jobs.wait.handle import JobHandle, submit_step, wait_step
 
 STEP = Identity("kfp", "run", "train")
 OPTIONS = TrainRequest()
-RequestOf = Callable[..., TrainRequest]
 
 
 def the_job(cluster: EmbeddedCluster) -> dict[str, Any]:
@@ -29,12 +28,12 @@ def the_job(cluster: EmbeddedCluster) -> dict[str, Any]:
     return job
 
 
-def test_a_handle_names_one_job_and_survives_its_text(cluster: EmbeddedCluster, request_of: RequestOf) -> None:
-    handle = submit_step(cluster, request_of(workspace="pvc://w"), STEP, "default")
+def test_a_handle_names_one_job_and_survives_its_text(cluster: EmbeddedCluster) -> None:
+    handle = submit_step(cluster, train_request(workspace="pvc://w"), STEP, "default")
     assert JobHandle.parse(handle.model_dump_json()) == handle
     assert (handle.namespace, handle.folder, handle.has_results) == ("default", "runs/run", False)
     assert handle.uid == the_job(cluster)["metadata"]["uid"]
-    assert submit_step(cluster, request_of(workspace="pvc://w"), STEP, "default") == handle, "a retry adopts"
+    assert submit_step(cluster, train_request(workspace="pvc://w"), STEP, "default") == handle, "a retry adopts"
 
 
 @pytest.mark.parametrize("text", ["", "train-1", "{}", '{"name": "a", "password": "hunter2"}', "[1]"])
@@ -43,27 +42,27 @@ def test_what_is_no_handle_is_refused(text: str) -> None:
         JobHandle.parse(text)
 
 
-def test_the_lease_begins_before_anybody_waits(cluster: EmbeddedCluster, request_of: RequestOf) -> None:
-    submit_step(cluster, request_of(waiter_lease_seconds=1), STEP, "default")
+def test_the_lease_begins_before_anybody_waits(cluster: EmbeddedCluster) -> None:
+    submit_step(cluster, train_request(waiter_lease_seconds=1), STEP, "default")
     lease = waiter_lease_of(the_job(cluster))
     assert lease is not None
     assert lease.seconds == MIN_SECONDS
 
 
 @pytest.mark.parametrize("fields", [{"waiter_lease_seconds": 0}, {"on_cancel": "keep"}])
-def test_a_job_that_is_to_run_on_has_no_lease(cluster: EmbeddedCluster, request_of: RequestOf, fields: dict[str, Any]) -> None:
-    submit_step(cluster, request_of(**fields), STEP, "default")
+def test_a_job_that_is_to_run_on_has_no_lease(cluster: EmbeddedCluster, fields: dict[str, Any]) -> None:
+    submit_step(cluster, train_request(**fields), STEP, "default")
     assert waiter_lease_of(the_job(cluster)) is None
 
 
-def test_the_job_is_tied_to_the_workflow(cluster: EmbeddedCluster, request_of: RequestOf) -> None:
+def test_the_job_is_tied_to_the_workflow(cluster: EmbeddedCluster) -> None:
     reference = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "name": "w", "uid": "u"}
-    submit_step(cluster, request_of(), STEP, "default", workflow=Workflow("w", "default", reference))
+    submit_step(cluster, train_request(), STEP, "default", workflow=Workflow("w", "default", reference))
     assert the_job(cluster)["metadata"]["ownerReferences"] == [reference]
 
 
-def test_waiting_ends_with_the_job(cluster: EmbeddedCluster, request_of: RequestOf, set_status: Any) -> None:
-    handle = submit_step(cluster, request_of(workspace="pvc://w"), STEP, "default")
+def test_waiting_ends_with_the_job(cluster: EmbeddedCluster, set_status: Any) -> None:
+    handle = submit_step(cluster, train_request(workspace="pvc://w"), STEP, "default")
     set_status(
         the_job(cluster),
         "Complete",
@@ -73,20 +72,18 @@ def test_waiting_ends_with_the_job(cluster: EmbeddedCluster, request_of: Request
     assert (result.trainjob, result.folder, result.metrics) == (handle.name, "runs/run", {"loss": "0.5"})
 
 
-def test_a_job_that_is_gone_or_another_one_is_not_waited_for(cluster: EmbeddedCluster, request_of: RequestOf) -> None:
-    handle = submit_step(cluster, request_of(), STEP, "default")
+def test_a_job_that_is_gone_or_another_one_is_not_waited_for(cluster: EmbeddedCluster) -> None:
+    handle = submit_step(cluster, train_request(), STEP, "default")
     cluster.delete(TRAINJOB, handle.name, "default")
     with pytest.raises(TrainJobDeleted, match="no longer exists"):
         wait_step(cluster, handle, OPTIONS)
-    submit_step(cluster, request_of(), STEP, "default")
+    submit_step(cluster, train_request(), STEP, "default")
     with pytest.raises(TrainJobDeleted, match="and created again since"):
         wait_step(cluster, handle, OPTIONS)
 
 
-def test_a_retry_of_the_wait_resumes_what_its_cancellation_suspended(
-    cluster: EmbeddedCluster, request_of: RequestOf, set_status: Any
-) -> None:
-    handle = submit_step(cluster, request_of(), STEP, "default")
+def test_a_retry_of_the_wait_resumes_what_its_cancellation_suspended(cluster: EmbeddedCluster, set_status: Any) -> None:
+    handle = submit_step(cluster, train_request(), STEP, "default")
     cancel_owned_job(cluster, the_job(cluster), CancelPolicy.suspend, timeout_seconds=0)
     assert the_job(cluster)["spec"]["suspend"] is True
 
@@ -98,8 +95,8 @@ def test_a_retry_of_the_wait_resumes_what_its_cancellation_suspended(
     assert wait_step(cluster, handle, OPTIONS).trainjob == handle.name
 
 
-def test_a_signal_suspends_the_job(cluster: EmbeddedCluster, request_of: RequestOf) -> None:
-    handle = submit_step(cluster, request_of(waiter_lease_seconds=0), STEP, "default")
+def test_a_signal_suspends_the_job(cluster: EmbeddedCluster) -> None:
+    handle = submit_step(cluster, train_request(waiter_lease_seconds=0), STEP, "default")
 
     def kill() -> None:
         eventually(lambda: waiter_lease_of(the_job(cluster)) is not None, what="the wait has begun")

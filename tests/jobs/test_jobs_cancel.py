@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from typing import Any
 
 import pytest
+from factories import train_request, trainjob
 from support.waiting import eventually
 
 from trainwright.api.errors import Conflict, Forbidden
 from trainwright.api.kinds import JOBSET, POD, TRAINJOB, Kind
 from trainwright.api.objects import name_of
 from trainwright.controlplane.embedded import EmbeddedCluster
-from trainwright.jobs import Identity, TrainRequest, submit_or_adopt
+from trainwright.jobs import Identity, submit_or_adopt
 from trainwright.jobs.wait.cancel import CancelOutcome, CancelPolicy, CancelResult, cancel_job, cancel_owned_job
 
 STOPPING = [CancelPolicy.suspend, CancelPolicy.delete]
 Job = dict[str, Any]
-
-
-@pytest.fixture
-def job(cluster: EmbeddedCluster, request_of: Callable[..., TrainRequest]) -> Job:
-    return submit_or_adopt(cluster, request_of(), Identity("o", "r", "s"), "default").trainjob
 
 
 class Watched:
@@ -93,13 +88,7 @@ def test_a_successor_of_its_name_is_left_alone(cluster: EmbeddedCluster, job: Jo
 
 @pytest.mark.parametrize("how", STOPPING)
 def test_a_job_that_is_not_ours_is_left_to_people(cluster: EmbeddedCluster, how: CancelPolicy) -> None:
-    document = {
-        "apiVersion": "trainer.kubeflow.org/v1alpha1",
-        "kind": "TrainJob",
-        "metadata": {"name": "theirs", "namespace": "default"},
-        "spec": {"runtimeRef": {"name": "torch-distributed"}},
-    }
-    theirs = cluster.create(document)
+    theirs = cluster.create(trainjob("theirs"))
     assert "left unchanged" in cancel_owned_job(cluster, theirs, how)
     assert current(cluster, theirs) == theirs
     assert cancel_job(cluster, theirs, how, timeout_seconds=0).outcome in (CancelOutcome.suspended, CancelOutcome.deleted)
@@ -176,32 +165,26 @@ def test_who_may_not_see_pods_has_stopped_it_all_the_same(cluster: EmbeddedClust
     assert cancel_owned_job(Watched(cluster, refuses=JOBSET), job, CancelPolicy.suspend).startswith("it is suspended")  # type: ignore[arg-type]
 
 
-def queued(cluster: EmbeddedCluster, request_of: Callable[..., TrainRequest]) -> Job:
-    return submit_or_adopt(cluster, request_of(queue_name="team"), Identity("o", "r", "queued"), "default").trainjob
+def queued(cluster: EmbeddedCluster) -> Job:
+    return submit_or_adopt(cluster, train_request(queue_name="team"), Identity("o", "r", "queued"), "default").trainjob
 
 
-def test_a_job_that_still_waits_in_its_queue_is_deleted(
-    cluster: EmbeddedCluster, request_of: Callable[..., TrainRequest]
-) -> None:
-    job = queued(cluster, request_of)
+def test_a_job_that_still_waits_in_its_queue_is_deleted(cluster: EmbeddedCluster) -> None:
+    job = queued(cluster)
     assert "still in its queue" in cancel_owned_job(cluster, job, CancelPolicy.suspend, timeout_seconds=0)
     assert not [each for each in cluster.list(TRAINJOB).items if not each["metadata"].get("deletionTimestamp")]
 
 
-def test_a_job_that_its_queue_has_stopped_again_is_left_to_its_owner(
-    cluster: EmbeddedCluster, request_of: Callable[..., TrainRequest]
-) -> None:
-    job = queued(cluster, request_of)
+def test_a_job_that_its_queue_has_stopped_again_is_left_to_its_owner(cluster: EmbeddedCluster) -> None:
+    job = queued(cluster)
     for suspend in (False, True):
         cluster.patch(TRAINJOB, name_of(job), {"spec": {"suspend": suspend}}, "default")
     assert "may start it again" in cancel_owned_job(cluster, job, CancelPolicy.suspend, timeout_seconds=0)
     assert current(cluster, job)["spec"]["suspend"] is True
 
 
-def test_a_job_that_is_admitted_while_it_is_cancelled_is_suspended(
-    cluster: EmbeddedCluster, request_of: Callable[..., TrainRequest]
-) -> None:
-    job = queued(cluster, request_of)
+def test_a_job_that_is_admitted_while_it_is_cancelled_is_suspended(cluster: EmbeddedCluster) -> None:
+    job = queued(cluster)
 
     def admit() -> None:
         cluster.patch(TRAINJOB, name_of(job), {"spec": {"suspend": False}}, "default")
@@ -211,21 +194,17 @@ def test_a_job_that_is_admitted_while_it_is_cancelled_is_suspended(
     assert current(cluster, job)["spec"]["suspend"] is True
 
 
-def test_a_job_of_a_queue_that_may_not_be_deleted_is_named(
-    cluster: EmbeddedCluster, request_of: Callable[..., TrainRequest]
-) -> None:
+def test_a_job_of_a_queue_that_may_not_be_deleted_is_named(cluster: EmbeddedCluster) -> None:
     def refuse() -> None:
         raise Forbidden("not you")
 
-    job = queued(cluster, request_of)
+    job = queued(cluster)
     watched: Any = Watched(cluster, before_delete=refuse)
     assert "may start it again" in cancel_owned_job(watched, job, CancelPolicy.suspend, timeout_seconds=0)
 
 
-def test_the_pods_of_a_job_that_is_admitted_while_it_is_cancelled_are_waited_for(
-    cluster: EmbeddedCluster, request_of: Callable[..., TrainRequest], add_pod: Any
-) -> None:
-    job = queued(cluster, request_of)
+def test_the_pods_of_a_job_that_is_admitted_while_it_is_cancelled_are_waited_for(cluster: EmbeddedCluster, add_pod: Any) -> None:
+    job = queued(cluster)
 
     def start() -> None:
         cluster.patch(TRAINJOB, name_of(job), {"spec": {"suspend": False}}, "default")
@@ -237,20 +216,16 @@ def test_the_pods_of_a_job_that_is_admitted_while_it_is_cancelled_are_waited_for
 
 
 @pytest.mark.parametrize("how", STOPPING)
-def test_a_queued_job_that_is_being_deleted_already_is_deleted(
-    cluster: EmbeddedCluster, request_of: Callable[..., TrainRequest], how: CancelPolicy
-) -> None:
-    job = queued(cluster, request_of)
+def test_a_queued_job_that_is_being_deleted_already_is_deleted(cluster: EmbeddedCluster, how: CancelPolicy) -> None:
+    job = queued(cluster)
     cluster.delete(TRAINJOB, name_of(job), "default", propagation="Foreground")
     assert cancel_owned_job(cluster, job, how, timeout_seconds=0) == "it is deleted"
 
 
 @pytest.mark.parametrize("how", STOPPING)
-def test_a_queued_job_that_changes_all_the_time_is_given_up_on(
-    cluster: EmbeddedCluster, request_of: Callable[..., TrainRequest], how: CancelPolicy
-) -> None:
+def test_a_queued_job_that_changes_all_the_time_is_given_up_on(cluster: EmbeddedCluster, how: CancelPolicy) -> None:
     watched: Any = Watched(cluster)
-    job = queued(cluster, request_of)
+    job = queued(cluster)
 
     def changed(*_arguments: Any, **more: Any) -> None:
         watched.deletes.append(more)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from factories import train_request
 
 from trainwright.api import names
 from trainwright.api.errors import Forbidden, Invalid
@@ -28,35 +29,33 @@ def add_node(cluster: EmbeddedCluster) -> Callable[..., None]:
     return add
 
 
-def submit(cluster: EmbeddedCluster, request_of: Any, **limits: str) -> None:
+def submit(cluster: EmbeddedCluster, **limits: str) -> None:
     amounts = {key.replace("gpu", "nvidia.com/gpu"): value for key, value in limits.items()}
-    submit_or_adopt(cluster, request_of(resources_per_node={"limits": amounts}), STEP, "default")
+    submit_or_adopt(cluster, train_request(resources_per_node={"limits": amounts}), STEP, "default")
 
 
-def test_on_one_machine_it_is_refused_with_what_there_is(cluster: EmbeddedCluster, request_of: Any, add_node: Any) -> None:
+def test_on_one_machine_it_is_refused_with_what_there_is(cluster: EmbeddedCluster, add_node: Any) -> None:
     add_node("here", whole=True, cpu="2", memory="8Gi")
     with pytest.raises(Invalid) as raised:
-        submit(cluster, request_of, cpu="3", memory="1Gi", gpu="1")
+        submit(cluster, cpu="3", memory="1Gi", gpu="1")
     assert [str(problem) for problem in raised.value.problems] == [
         "spec.trainer.resourcesPerNode: Invalid value: a pod of the step node requests 3 of cpu; the largest node has 2",
         "spec.trainer.resourcesPerNode: Invalid value: a pod of the step node requests 1 of nvidia.com/gpu; the largest node has 0",
     ]
     assert not cluster.list(TRAINJOB).items
-    submit(cluster, request_of, cpu="2", memory="8192Mi")
+    submit(cluster, cpu="2", memory="8192Mi")
 
 
-def test_on_a_cluster_it_is_a_warning(
-    cluster: EmbeddedCluster, request_of: Any, add_node: Any, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_on_a_cluster_it_is_a_warning(cluster: EmbeddedCluster, add_node: Any, caplog: pytest.LogCaptureFixture) -> None:
     add_node("small", cpu="2", memory="8Gi")
     add_node("large", cpu="64", memory="8Gi")
-    submit(cluster, request_of, cpu="32", gpu="8")
+    submit(cluster, cpu="32", gpu="8")
     assert "requests 8 of nvidia.com/gpu; the largest node has 0" in caplog.text
     assert "of cpu" not in caplog.text
     assert len(cluster.list(TRAINJOB).items) == 1
 
 
-def test_who_may_not_see_nodes_is_not_held_up(cluster: EmbeddedCluster, request_of: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_may_not_see_nodes_is_not_held_up(cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     plain = cluster.list
 
     def refuse_nodes(kind: Any, *arguments: Any, **more: Any) -> Any:
@@ -65,7 +64,7 @@ def test_who_may_not_see_nodes_is_not_held_up(cluster: EmbeddedCluster, request_
         return plain(kind, *arguments, **more)
 
     monkeypatch.setattr(cluster, "list", refuse_nodes)
-    submit(cluster, request_of, gpu="8")
+    submit(cluster, gpu="8")
     assert len(cluster.list(TRAINJOB).items) == 1
 
 

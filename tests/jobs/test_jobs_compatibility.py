@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable
 from typing import Any
 
 import pytest
+from factories import catalogue_runtime, train_request
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,17 +14,10 @@ from trainwright.api.kinds import CLUSTER_TRAINING_RUNTIME, TRAINJOB
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Identity, TrainRequest, submit_or_adopt
 from trainwright.jobs.submit.compatibility import check_compatible, steps_of_runtime
-from trainwright.runtimes import bundled_runtime
-
-
-def runtime(name: str = "torch-distributed") -> dict[str, Any]:
-    found = bundled_runtime(name)
-    assert found is not None
-    return copy.deepcopy(found)
 
 
 def without_labels() -> dict[str, Any]:
-    bare = runtime()
+    bare = catalogue_runtime("torch-distributed")
     bare["metadata"].pop("labels")
     for job in bare["spec"]["template"]["spec"]["replicatedJobs"]:
         job["template"].pop("metadata")
@@ -48,19 +40,19 @@ def without_labels() -> dict[str, Any]:
     ],
 )
 def test_what_the_runtime_cannot_serve_is_refused_by_field_before_anything_is_created(
-    cluster: EmbeddedCluster, request_of: Callable[..., TrainRequest], fields: Any, field: str, words: str
+    cluster: EmbeddedCluster, fields: Any, field: str, words: str
 ) -> None:
     with pytest.raises(Invalid) as raised:
-        submit_or_adopt(cluster, request_of(**fields), Identity("o", "r", "s"), "default")
+        submit_or_adopt(cluster, train_request(**fields), Identity("o", "r", "s"), "default")
     (problem,) = raised.value.problems
     assert problem.field == field
     assert words in problem.message
     assert not cluster.list(TRAINJOB).items
 
 
-def test_a_step_without_its_label_takes_nothing(request_of: Callable[..., TrainRequest]) -> None:
+def test_a_step_without_its_label_takes_nothing() -> None:
     with pytest.raises(Invalid) as raised:
-        check_compatible(request_of(args=["a"], env={"A": "1"}), without_labels())
+        check_compatible(train_request(args=["a"], env={"A": "1"}), without_labels())
     assert [problem.field for problem in raised.value.problems] == ["command", "args", "env"]
     assert "its steps: none" in str(raised.value)
 
@@ -77,7 +69,7 @@ def test_a_step_without_its_label_takes_nothing(request_of: Callable[..., TrainR
     ],
 )
 def test_what_is_odd_is_told(fields: Any, words: list[str]) -> None:
-    odd = runtime()
+    odd = catalogue_runtime("torch-distributed")
     odd["metadata"].pop("labels")
     odd["spec"].pop("mlPolicy")
     warnings = check_compatible(TrainRequest(**{"runtime": "torch-distributed", "command": ["true"], **fields}), odd)
@@ -85,14 +77,12 @@ def test_what_is_odd_is_told(fields: Any, words: list[str]) -> None:
     assert all(word in warning for word, warning in zip(words, warnings, strict=True))
 
 
-def test_the_choice_is_logged_and_returned(
-    cluster: EmbeddedCluster, request_of: Callable[..., TrainRequest], caplog: pytest.LogCaptureFixture
-) -> None:
-    bare = runtime()
+def test_the_choice_is_logged_and_returned(cluster: EmbeddedCluster, caplog: pytest.LogCaptureFixture) -> None:
+    bare = catalogue_runtime("torch-distributed")
     bare["metadata"] = {"name": "mine", "labels": {"trainer.kubeflow.org/support": "deprecated"}}
     cluster.create(bare)
     caplog.set_level("INFO", "trainwright.jobs")
-    choice = submit_or_adopt(cluster, request_of(runtime="mine"), Identity("o", "r", "s"), "default").runtime
+    choice = submit_or_adopt(cluster, train_request(runtime="mine"), Identity("o", "r", "s"), "default").runtime
     assert (choice.kind, choice.name, choice.found, choice.steps) == (
         CLUSTER_TRAINING_RUNTIME.kind,
         "mine",
@@ -108,10 +98,10 @@ def test_the_choice_is_logged_and_returned(
 def test_a_runtime_with_all_steps_serves_every_request(fields: set[str]) -> None:
     values = {"dataset_uri": "hf://a/b", "model_uri": "hf://a/b", "args": ["x"], "env": {"A": "1"}, "image": "i"}
     request = TrainRequest(runtime="trl-sft", **{field: values[field] for field in fields})
-    warnings = [warning for warning in check_compatible(request, runtime("trl-sft")) if "GPU" not in warning]
+    warnings = [warning for warning in check_compatible(request, catalogue_runtime("trl-sft")) if "GPU" not in warning]
     assert warnings == [
         f"{kind}_uri is empty and the runtime's step '{kind}-initializer' has no default source: it will fail"
         for kind in ("dataset", "model")
         if f"{kind}_uri" not in fields
     ]
-    assert set(steps_of_runtime(runtime("trl-sft"))) == {"dataset-initializer", "model-initializer", "trainer"}
+    assert set(steps_of_runtime(catalogue_runtime("trl-sft"))) == {"dataset-initializer", "model-initializer", "trainer"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from factories import trainjob
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -31,7 +32,7 @@ RANK_0, RANK_1, INITIALIZER = "node-0-0", "node-0-1", "dataset-initializer-0-0"
 LOSS = "{'loss': 1.5, 'epoch': 0.5}"
 
 
-def job(ready: int = 1, end: str = "", percent: int | None = None, note: str = "", **metrics: str) -> dict[str, Any]:
+def job_with(ready: int = 1, end: str = "", percent: int | None = None, note: str = "", **metrics: str) -> dict[str, Any]:
     conditions = [{"type": end, "status": "True"}] if end else []
     if note:
         conditions.append({"type": FITS_CLUSTER, "status": "False", "message": note})
@@ -39,7 +40,7 @@ def job(ready: int = 1, end: str = "", percent: int | None = None, note: str = "
     if percent is not None:
         values = [{"name": name, "value": value} for name, value in metrics.items()]
         status["trainerStatus"] = {"progressPercentage": percent, "estimatedRemainingSeconds": 9, "metrics": values}
-    return {"metadata": {}, "spec": {}, "status": status}
+    return trainjob(status=status)
 
 
 def line(text: str, source: str = RANK_0) -> LogLine:
@@ -48,44 +49,46 @@ def line(text: str, source: str = RANK_0) -> LogLine:
 
 def test_what_the_status_tells_comes_once() -> None:
     tracker = EventTracker()
-    assert tracker.observe_status(job(0)) == (PhaseChanged(Phase.Starting),)
-    assert tracker.observe_status(job(0)) == ()
-    assert tracker.observe_status(job(percent=7, loss="2")) == (
+    assert tracker.observe_status(job_with(0)) == (PhaseChanged(Phase.Starting),)
+    assert tracker.observe_status(job_with(0)) == ()
+    assert tracker.observe_status(job_with(percent=7, loss="2")) == (
         PhaseChanged(Phase.Running, Phase.Starting),
         Progressed(7, 9),
         Metrics((("loss", "2"),)),
     )
-    assert tracker.observe_status(job(percent=7, loss="1")) == (Metrics((("loss", "1"),)),)
-    assert tracker.observe_status(job(end="Complete", percent=7, loss="1")) == (PhaseChanged(Phase.Succeeded, Phase.Running),)
+    assert tracker.observe_status(job_with(percent=7, loss="1")) == (Metrics((("loss", "1"),)),)
+    assert tracker.observe_status(job_with(end="Complete", percent=7, loss="1")) == (
+        PhaseChanged(Phase.Succeeded, Phase.Running),
+    )
 
 
 def test_the_log_tells_where_the_training_reports_nothing() -> None:
     tracker = EventTracker()
-    tracker.observe_status(job())
+    tracker.observe_status(job_with())
     assert tracker.observe_line(line(LOSS)) == (LogOutput(line(LOSS)), Metrics((("loss", "1.5"), ("epoch", "0.5"))))
     assert tracker.observe_line(line("50%|█████     | 5/10 [00:01<00:02, 1it/s]"))[1:] == (Progressed(50, 2),)
     assert tracker.observe_line(line("10%|█   | 1/4 [00:01<00:02, 1it/s]"))[1:] == (), "an evaluation within the training"
-    assert tracker.observe_status(job()) == (), "what the log told still holds"
+    assert tracker.observe_status(job_with()) == (), "what the log told still holds"
     assert tracker.observe_line(line("{'loss': 9.0}", RANK_1))[1:] == ()
     assert tracker.observe_line(line("100%|██████████| 99/99 [00:01<00:00, 1it/s]", INITIALIZER))[1:] == ()
-    assert tracker.observe_status(job(percent=60)) == (Progressed(60, 9), Metrics(()))
+    assert tracker.observe_status(job_with(percent=60)) == (Progressed(60, 9), Metrics(()))
     assert tracker.observe_line(line(LOSS)) == (LogOutput(line(LOSS)),), "now it reports itself"
 
 
 def test_a_job_that_has_run_is_not_starting_again_while_no_pod_is_ready() -> None:
     tracker = EventTracker()
-    tracker.observe_status(job())
-    assert tracker.observe_status(job(0)) == (), "between its end and the end of its Job, all counters are 0"
+    tracker.observe_status(job_with())
+    assert tracker.observe_status(job_with(0)) == (), "between its end and the end of its Job, all counters are 0"
     assert tracker.observe_pods(Observation(reason="")) == ()
     assert tracker.observe_pods(Observation(is_pending=True)) == (PhaseChanged(Phase.Restarting, Phase.Running),)
-    assert tracker.observe_status(job(0, note="x")) == (StatusMessage("x"),)
-    assert tracker.observe_status(job()) == (PhaseChanged(Phase.Running, Phase.Restarting), StatusMessage(""))
+    assert tracker.observe_status(job_with(0, note="x")) == (StatusMessage("x"),)
+    assert tracker.observe_status(job_with()) == (PhaseChanged(Phase.Running, Phase.Restarting), StatusMessage(""))
     assert tracker.observe_pods(Observation(is_pending=True)) == (), "one pod of many is late, the job runs"
 
 
 def test_restarts_are_told_once() -> None:
     tracker = EventTracker()
-    tracker.observe_status(job())
+    tracker.observe_status(job_with())
     assert tracker.observe_pods(Observation(restarts=RestartCounts(Restarts(0, 3)))) == ()
     assert tracker.observe_pods(Observation(restarts=RestartCounts(Restarts(1, 3)))) == (Restarted(1, 3),)
     counts = RestartCounts(Restarts(1, 3), containers=2)
@@ -96,31 +99,31 @@ def test_restarts_are_told_once() -> None:
 
 def test_a_jobset_that_restarts_with_its_initializers_is_restarting() -> None:
     tracker = EventTracker()
-    tracker.observe_status(job())
-    tracker.observe_status(job(0))
+    tracker.observe_status(job_with())
+    tracker.observe_status(job_with(0))
     told = tracker.observe_pods(Observation(restarts=RestartCounts(Restarts(1, 3))))
     assert told == (Restarted(1, 3), PhaseChanged(Phase.Restarting, Phase.Running))
 
 
 def test_a_reason_stays_until_the_job_runs_or_leaves_its_queue() -> None:
     tracker = EventTracker()
-    tracker.observe_status(job(0))
+    tracker.observe_status(job_with(0))
     assert tracker.observe_pods(Observation(reason="no quota")) == (StatusMessage("no quota"),)
     assert tracker.observe_pods(Observation(reason=None)) == ()
-    assert tracker.observe_status(job(0)) == ()
-    assert tracker.observe_status(job(1)) == (PhaseChanged(Phase.Running, Phase.Starting), StatusMessage(""))
+    assert tracker.observe_status(job_with(0)) == ()
+    assert tracker.observe_status(job_with(1)) == (PhaseChanged(Phase.Running, Phase.Starting), StatusMessage(""))
 
 
 def test_the_lines_that_people_read() -> None:
     said: list[str] = []
     tracker, event_printer = EventTracker(), EventPrinter(said.append)
     for happened in (
-        tracker.observe_status(job(0, note="no node is large enough")),
-        tracker.observe_status(job()),
+        tracker.observe_status(job_with(0, note="no node is large enough")),
+        tracker.observe_status(job_with()),
         tracker.observe_line(line("\r 50%|██   | 1/2 [00:01<00:01, 1it/s]")),
         tracker.observe_line(line(LOSS)),
         (Restarted(1, 3), Restarted(2, container=True), PodFailed("pod p exited 1")),
-        tracker.observe_status(job(end="Complete")),
+        tracker.observe_status(job_with(end="Complete")),
     ):
         event_printer(happened)
     assert said == [
@@ -140,7 +143,7 @@ def test_the_lines_that_people_read() -> None:
 
 JOBS = st.lists(
     st.builds(
-        job,
+        job_with,
         ready=st.integers(0, 1),
         end=st.sampled_from(["", "", "Complete", "Failed"]),
         percent=st.integers(0, 3),

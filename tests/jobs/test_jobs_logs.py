@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -15,7 +15,6 @@ from support.waiting import eventually
 from trainwright.api.errors import BadRequest, NotFound, ServiceUnavailable
 from trainwright.api.kinds import POD, TRAINJOB
 from trainwright.controlplane.embedded import EmbeddedCluster
-from trainwright.jobs import Identity, TrainRequest, submit_or_adopt
 from trainwright.jobs.logs import log_reader
 from trainwright.jobs.logs import read_logs as module
 from trainwright.jobs.logs.log_line import LogLine
@@ -29,11 +28,6 @@ EVERY = LogSelector(rank=None)
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_reader, "POLL_SECONDS", 0.02)
-
-
-@pytest.fixture
-def job(cluster: EmbeddedCluster, request_of: Callable[..., TrainRequest]) -> Job:
-    return submit_or_adopt(cluster, request_of(), Identity("o", "r", "s"), "default").trainjob
 
 
 @pytest.fixture

@@ -5,27 +5,21 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from factories import catalogue_runtime, train_request, trainjob
 from pydantic import ValidationError
 
 from trainwright.api import admit
 from trainwright.jobs import Identity, TrainRequest, trainjob_manifest
 from trainwright.jobs.request.manifest import spec_digest
 from trainwright.materialize import materialize
-from trainwright.runtimes import bundled_runtime
 
 STEP = Identity("kfp", "run", "train")
 
 
-def runtime(name: str) -> dict[str, Any]:
-    found = bundled_runtime(name)
-    assert found is not None
-    return found
-
-
 def test_a_workspace_takes_the_place_of_the_runtimes_claim_in_every_step() -> None:
     request = TrainRequest(runtime="trl-sft", workspace="pvc://mine/team/one/")
-    manifest = trainjob_manifest(request, STEP, "team", runtime("trl-sft"))
-    jobset = next(obj for obj in materialize(admit(manifest).object, runtime("trl-sft")) if obj["kind"] == "JobSet")
+    manifest = trainjob_manifest(request, STEP, "team", catalogue_runtime("trl-sft"))
+    jobset = next(obj for obj in materialize(admit(manifest).object, catalogue_runtime("trl-sft")) if obj["kind"] == "JobSet")
     steps = {job["name"]: job["template"]["spec"]["template"]["spec"] for job in jobset["spec"]["replicatedJobs"]}
     assert set(steps) == {"dataset-initializer", "model-initializer", "node"}
     for step, spec in steps.items():
@@ -37,7 +31,7 @@ def test_a_workspace_takes_the_place_of_the_runtimes_claim_in_every_step() -> No
 
 
 def test_the_manifest_is_one_that_the_api_accepts_and_leaves_out_what_was_not_asked_for() -> None:
-    manifest = trainjob_manifest(TrainRequest(runtime="torch-distributed"), STEP, "team", runtime("torch-distributed"))
+    manifest = trainjob_manifest(TrainRequest(runtime="torch-distributed"), STEP, "team", catalogue_runtime("torch-distributed"))
     admit(manifest)
     assert manifest["spec"] == {
         "runtimeRef": {"name": "torch-distributed", "kind": "ClusterTrainingRuntime", "apiGroup": "trainer.kubeflow.org"},
@@ -48,15 +42,13 @@ def test_the_manifest_is_one_that_the_api_accepts_and_leaves_out_what_was_not_as
 
 def test_every_job_has_a_deadline_unless_there_is_to_be_none() -> None:
     def deadline(**fields: Any) -> Any:
-        made = trainjob_manifest(TrainRequest(**fields), STEP, "team", runtime("torch-distributed"))
+        made = trainjob_manifest(TrainRequest(**fields), STEP, "team", catalogue_runtime("torch-distributed"))
         return made["spec"].get("activeDeadlineSeconds")
 
-    own = {"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob", "metadata": {"name": "x"}}
-    spec = {"runtimeRef": {"name": "torch-distributed"}}
     assert deadline(runtime="torch-distributed", run_timeout_seconds=0) is None
     assert deadline(runtime="torch-distributed", run_timeout_seconds=60) == 60
-    assert deadline(manifest={**own, "spec": spec}) == 7 * 24 * 3600
-    assert deadline(manifest={**own, "spec": {**spec, "activeDeadlineSeconds": 5}}) == 5
+    assert deadline(manifest=trainjob()) == 7 * 24 * 3600
+    assert deadline(manifest=trainjob(activeDeadlineSeconds=5)) == 5
 
 
 def test_a_job_of_a_version_without_a_default_deadline_is_adopted() -> None:
@@ -81,7 +73,7 @@ def test_everything_in_a_request_reaches_the_manifest() -> None:
         run_timeout_seconds=60,
         labels={"kueue.x-k8s.io/queue-name": "q", "trainwright.dev/run": "not-yours"},
     )
-    manifest = trainjob_manifest(request, STEP, "team", runtime("trl-sft"), attempt=2)
+    manifest = trainjob_manifest(request, STEP, "team", catalogue_runtime("trl-sft"), attempt=2)
     spec = manifest["spec"]
     assert spec["initializer"] == {
         "dataset": {"storageUri": "hf://org/data", "env": [{"name": "A", "value": "1"}], "secretRef": {"name": "hub"}},
@@ -105,7 +97,7 @@ def test_everything_in_a_request_reaches_the_manifest() -> None:
 def test_the_digest_tells_requests_apart_but_not_generations() -> None:
     def digest(attempt: int = 1, **fields: Any) -> str:
         request = TrainRequest(runtime="trl-sft", **fields)
-        manifest = trainjob_manifest(request, STEP, "team", runtime("trl-sft"), attempt)
+        manifest = trainjob_manifest(request, STEP, "team", catalogue_runtime("trl-sft"), attempt)
         return str(manifest["metadata"]["annotations"]["trainwright.dev/spec-digest"])
 
     assert digest() == digest(attempt=2) == digest(labels={"a": "b"})
@@ -153,6 +145,6 @@ def test_a_bad_field_is_named(field: str, value: Any) -> None:
         TrainRequest(**{"runtime": "trl-sft", field: value})
 
 
-def test_a_bare_name_is_one_of_the_hub(request_of: Any) -> None:
-    made = request_of(dataset_uri="tatsu-lab/alpaca", model_uri="hf://a/b")
+def test_a_bare_name_is_one_of_the_hub() -> None:
+    made = train_request(dataset_uri="tatsu-lab/alpaca", model_uri="hf://a/b")
     assert (made.dataset_uri, made.model_uri) == ("hf://tatsu-lab/alpaca", "hf://a/b")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from factories import trainjob
 
 from trainwright.jobs import Phase, Progress, phase_of
 from trainwright.jobs.state.progress import progress_of
@@ -14,13 +15,9 @@ from trainwright.jobs.state.trim_trainjob import trim_trainjob
 QUEUED = {"kueue.x-k8s.io/queue-name": "q"}
 
 
-def job(*conditions: str, suspend: bool | None = None, labels: dict[str, str] | None = None, **status: Any) -> dict[str, Any]:
+def job_with(*conditions: str, labels: dict[str, str] | None = None, spec: Any = None, **status: Any) -> dict[str, Any]:
     entries = [{"type": name, "status": "True"} for name in conditions]
-    return {
-        "metadata": {"labels": labels or {}},
-        "spec": {} if suspend is None else {"suspend": suspend},
-        "status": {"conditions": entries, **status},
-    }
+    return trainjob(labels=labels, status={"conditions": entries, **status}, **(spec or {}))
 
 
 def steps(**ready: int) -> list[dict[str, Any]]:
@@ -30,19 +27,19 @@ def steps(**ready: int) -> list[dict[str, Any]]:
 @pytest.mark.parametrize(
     ("trainjob", "expected"),
     [
-        (job("Complete"), Phase.Succeeded),
-        (job("Complete", suspend=True), Phase.Succeeded),
-        (job("Failed", jobsStatus=steps(node=1)), Phase.Failed),
-        (job("Suspended", suspend=True), Phase.Suspended),
-        (job(suspend=True, labels=QUEUED), Phase.Queued),
-        (job(suspend=False, labels=QUEUED), Phase.Starting),
-        (job(), Phase.Starting),
+        (job_with("Complete"), Phase.Succeeded),
+        (job_with("Complete", spec={"suspend": True}), Phase.Succeeded),
+        (job_with("Failed", jobsStatus=steps(node=1)), Phase.Failed),
+        (job_with("Suspended", spec={"suspend": True}), Phase.Suspended),
+        (job_with(spec={"suspend": True}, labels=QUEUED), Phase.Queued),
+        (job_with(spec={"suspend": False}, labels=QUEUED), Phase.Starting),
+        (job_with(), Phase.Starting),
         ({"metadata": {}, "spec": {}}, Phase.Starting),
-        (job("Suspended", suspend=False), Phase.Starting),
-        (job(jobsStatus=steps(dataset_initializer=1, model_initializer=1, node=0)), Phase.Starting),
-        (job(jobsStatus=steps(dataset_initializer=0, node=1)), Phase.Running),
-        (job(jobsStatus=steps(launcher=1)), Phase.Running),
-        ({**job(), "status": {"conditions": [{"type": "Failed", "status": "False"}]}}, Phase.Starting),
+        (job_with("Suspended", spec={"suspend": False}), Phase.Starting),
+        (job_with(jobsStatus=steps(dataset_initializer=1, model_initializer=1, node=0)), Phase.Starting),
+        (job_with(jobsStatus=steps(dataset_initializer=0, node=1)), Phase.Running),
+        (job_with(jobsStatus=steps(launcher=1)), Phase.Running),
+        ({**job_with(), "status": {"conditions": [{"type": "Failed", "status": "False"}]}}, Phase.Starting),
     ],
 )
 def test_phases(trainjob: dict[str, Any], expected: Phase) -> None:
@@ -53,8 +50,8 @@ def test_phases(trainjob: dict[str, Any], expected: Phase) -> None:
 
 def test_a_restart_is_told_from_a_start_by_the_jobset() -> None:
     restarting = {"status": {"conditions": [{"type": "RestartingJobSet", "status": "True"}]}}
-    assert phase_of(job(), restarting) is Phase.Restarting
-    assert phase_of(job("Complete"), restarting) is Phase.Succeeded
+    assert phase_of(job_with(), restarting) is Phase.Restarting
+    assert phase_of(job_with("Complete"), restarting) is Phase.Succeeded
 
 
 @pytest.mark.parametrize(
@@ -72,7 +69,7 @@ def test_progress_lines(progress: Progress, line: str) -> None:
 
 def test_progress_is_read_from_what_the_training_reported() -> None:
     reported = {"progressPercentage": 7, "estimatedRemainingSeconds": 9, "metrics": [{"name": "loss", "value": "1"}]}
-    seen = progress_of(job(jobsStatus=steps(node=1), trainerStatus=reported))
+    seen = progress_of(job_with(jobsStatus=steps(node=1), trainerStatus=reported))
     assert seen == Progress(Phase.Running, 7, 9, (("loss", "1"),))
-    assert progress_of(trim_trainjob(job(jobsStatus=steps(node=1), trainerStatus=reported))) == seen
-    assert progress_of(job(trainerStatus=None, jobsStatus=None)) == Progress(Phase.Starting)
+    assert progress_of(trim_trainjob(job_with(jobsStatus=steps(node=1), trainerStatus=reported))) == seen
+    assert progress_of(job_with(trainerStatus=None, jobsStatus=None)) == Progress(Phase.Starting)

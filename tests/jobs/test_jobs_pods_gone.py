@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from factories import pod
 
 from trainwright.api.objects import name_of
 from trainwright.controlplane.embedded import EmbeddedCluster
-from trainwright.jobs import Identity, OutOfMemory, Preempted, StepFailed, TrainJobFailed, submit_or_adopt
+from trainwright.jobs import OutOfMemory, Preempted, StepFailed, TrainJobFailed
 from trainwright.jobs.diagnosis.disrupted_pods import disrupted_pods
 from trainwright.jobs.diagnosis.failure_class import failure_of
 
@@ -17,10 +18,9 @@ EVICTED = ("TaintManagerEviction", "Marking for deletion Pod default/x")
 
 
 @pytest.fixture
-def job(cluster: EmbeddedCluster, request_of: Any, set_status: Any) -> dict[str, Any]:
-    submitted = submit_or_adopt(cluster, request_of(), Identity("o", "r", "s"), "default")
+def failed_job(job: dict[str, Any], set_status: Any) -> dict[str, Any]:
     counts = {"name": "node", "ready": 0, "succeeded": 0, "failed": 1, "active": 0, "suspended": 0}
-    failed: dict[str, Any] = set_status(submitted.trainjob, "Failed", jobsStatus=[counts])
+    failed: dict[str, Any] = set_status(job, "Failed", jobsStatus=[counts])
     return failed
 
 
@@ -62,30 +62,30 @@ def ended(code: int, at: str, reason: str = "Error") -> dict[str, Any]:
 )
 def test_what_the_first_of_two_pods_has_left(
     cluster: EmbeddedCluster,
-    job: dict[str, Any],
+    failed_job: dict[str, Any],
     add_pod: Any,
     told: tuple[str, str, int],
     peer: tuple[int, int, str] | None,
     expected: type[TrainJobFailed],
 ) -> None:
     reason, message, second = told
-    cluster.create(event(f"{name_of(job)}-node-0-0-zzzzz", reason, message, f"2100-01-01T00:00:{second:02}.000000Z"))
+    cluster.create(event(f"{name_of(failed_job)}-node-0-0-zzzzz", reason, message, f"2100-01-01T00:00:{second:02}.000000Z"))
     if peer:
         code, at, why = peer
-        add_pod(job, 1, **ended(code, f"2100-01-01T00:00:{at:02}Z", why))
-    failure = failure_of(cluster, job)
+        add_pod(failed_job, 1, **ended(code, f"2100-01-01T00:00:{at:02}Z", why))
+    failure = failure_of(cluster, failed_job)
     assert type(failure) is expected
     if expected is Preempted:
         assert failure.report is not None
         cause = failure.report.cause
         assert cause is not None
         assert (cause.step, cause.index, cause.message) == ("node", 0, message)
-        assert f"pod {name_of(job)}-node-0-0-zzzzz (step node) was" in str(failure)
+        assert f"pod {name_of(failed_job)}-node-0-0-zzzzz (step node) was" in str(failure)
 
 
-def pod(name: str, created: str) -> dict[str, Any]:
+def node_pod(name: str, created: str) -> dict[str, Any]:
     labels = {"jobset.sigs.k8s.io/replicatedjob-name": "node", "batch.kubernetes.io/job-completion-index": name.split("-")[-2]}
-    return {"metadata": {"name": name, "creationTimestamp": created, "labels": labels}}
+    return pod(name, labels=labels, metadata={"creationTimestamp": created})
 
 
 @pytest.mark.parametrize(
@@ -100,5 +100,5 @@ def pod(name: str, created: str) -> dict[str, Any]:
 )
 def test_only_those_of_the_last_attempt_that_nobody_replaced_count(pods: list[tuple[str, str]], gone: list[str]) -> None:
     events = [event("j-node-0-0-aaaaa", *PREEMPTED, "2026-01-01T00:00:10Z")]
-    there = [pod(name, f"2026-01-01T00:00:{second}Z") for name, second in pods]
+    there = [node_pod(name, f"2026-01-01T00:00:{second}Z") for name, second in pods]
     assert [failure.name for failure in disrupted_pods({"metadata": {"name": "j"}}, events, there)] == gone

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import yaml
+from factories import jobset, replicated_job, train_request
 from support.waiting import eventually
 
 from trainwright.api import names
@@ -47,8 +48,6 @@ TAKEN = {
 }
 ENDED = {"name": "node", "image": "i", "imageID": "", "ready": False, "restartCount": 0}
 BROKEN = {"phase": "Failed", "containerStatuses": [{**ENDED, "state": {"terminated": {"exitCode": 3, "reason": "Error"}}}]}
-CONTAINERS = {"restartPolicy": "Never", "containers": [{"name": "node", "image": "i"}]}
-RequestOf = Callable[..., TrainRequest]
 
 
 @pytest.fixture(autouse=True)
@@ -157,10 +156,8 @@ def test_a_runtime_of_the_documented_form_restarts_by_itself(controllers: Contro
     assert not is_finished(cluster.get(TRAINJOB, name_of(made), "default"))
 
 
-def test_the_step_succeeds_as_a_later_generation(
-    cluster: EmbeddedCluster, request_of: RequestOf, set_status: Any, fail: Any
-) -> None:
-    following = BackgroundRun(cluster, request_of())
+def test_the_step_succeeds_as_a_later_generation(cluster: EmbeddedCluster, set_status: Any, fail: Any) -> None:
+    following = BackgroundRun(cluster, train_request())
     reached(cluster, 1)
     fail(TAKEN)
     second = reached(cluster, 2)
@@ -169,10 +166,8 @@ def test_the_step_succeeds_as_a_later_generation(
     assert name_of(following.ended().result) == name_of(second)
 
 
-def test_another_failure_is_not_resumed_and_says_what_was_used(
-    cluster: EmbeddedCluster, request_of: RequestOf, fail: Any
-) -> None:
-    following = BackgroundRun(cluster, request_of())
+def test_another_failure_is_not_resumed_and_says_what_was_used(cluster: EmbeddedCluster, fail: Any) -> None:
+    following = BackgroundRun(cluster, train_request())
     reached(cluster, 1)
     fail(TAKEN)
     reached(cluster, 2)
@@ -184,8 +179,8 @@ def test_another_failure_is_not_resumed_and_says_what_was_used(
     assert len(attempts_of(cluster, STEP, "default")) == 2
 
 
-def test_without_a_budget_nothing_is_resumed(cluster: EmbeddedCluster, request_of: RequestOf, fail: Any) -> None:
-    following = BackgroundRun(cluster, request_of(), preemption_budget=0)
+def test_without_a_budget_nothing_is_resumed(cluster: EmbeddedCluster, fail: Any) -> None:
+    following = BackgroundRun(cluster, train_request(), preemption_budget=0)
     reached(cluster, 1)
     fail(TAKEN)
     error = following.ended().error
@@ -194,16 +189,14 @@ def test_without_a_budget_nothing_is_resumed(cluster: EmbeddedCluster, request_o
     assert len(attempts_of(cluster, STEP, "default")) == 1
 
 
-def test_the_budget_counts_across_retries_and_deleted_generations(
-    cluster: EmbeddedCluster, request_of: RequestOf, fail: Any
-) -> None:
-    following = BackgroundRun(cluster, request_of(previous_jobs="delete"), preemption_budget=1)
+def test_the_budget_counts_across_retries_and_deleted_generations(cluster: EmbeddedCluster, fail: Any) -> None:
+    following = BackgroundRun(cluster, train_request(previous_jobs="delete"), preemption_budget=1)
     reached(cluster, 1)
     fail(TAKEN)
     reached(cluster, 2)
     fail(TAKEN)
     assert isinstance(following.ended().error, Preempted)
-    again = BackgroundRun(cluster, request_of(previous_jobs="delete"), preemption_budget=1)  # the orchestrator's retry
+    again = BackgroundRun(cluster, train_request(previous_jobs="delete"), preemption_budget=1)  # the orchestrator's retry
     third = reached(cluster, 3)
     assert preemptions_so_far(third) == 2
     fail(TAKEN)
@@ -219,12 +212,12 @@ class Killed(BaseException):
 
 @pytest.mark.parametrize("when", ["before it is counted", "after it is counted", "before the next is submitted"])
 def test_whoever_is_killed_in_between_loses_no_count(
-    cluster: EmbeddedCluster, request_of: RequestOf, fail: Any, monkeypatch: pytest.MonkeyPatch, when: str
+    cluster: EmbeddedCluster, fail: Any, monkeypatch: pytest.MonkeyPatch, when: str
 ) -> None:
     def dying(*_: Any, **__: Any) -> Any:
         raise Killed
 
-    following = BackgroundRun(cluster, request_of(), preemption_budget=1)
+    following = BackgroundRun(cluster, train_request(), preemption_budget=1)
     reached(cluster, 1)
     with monkeypatch.context() as patched:
         match when:
@@ -236,34 +229,34 @@ def test_whoever_is_killed_in_between_loses_no_count(
                 patched.setattr(run_module, "submit_or_adopt", dying)
         fail(TAKEN)
         assert isinstance(following.ended().error, Killed)
-    again = BackgroundRun(cluster, request_of(), preemption_budget=1)
+    again = BackgroundRun(cluster, train_request(), preemption_budget=1)
     assert preemptions_so_far(reached(cluster, 2)) == 1
     fail(TAKEN)
     assert isinstance(again.ended().error, Preempted)
     assert count(cluster) == 2
 
 
-def test_who_adopts_counts_nothing_twice(cluster: EmbeddedCluster, request_of: RequestOf, fail: Any, set_status: Any) -> None:
-    submit_or_adopt(cluster, request_of(), STEP, "default")
+def test_who_adopts_counts_nothing_twice(cluster: EmbeddedCluster, fail: Any, set_status: Any) -> None:
+    submit_or_adopt(cluster, train_request(), STEP, "default")
     first = fail(TAKEN)
     error = failure_of(cluster, first)
     assert isinstance(error, Preempted)
     assert preemption.wait_to_resume(cluster, error, 3, threading.Event())
     assert preemption.wait_to_resume(cluster, error, 3, threading.Event())  # another who followed the same job
     for _ in range(3):
-        submit_or_adopt(cluster, request_of(), STEP, "default")
+        submit_or_adopt(cluster, train_request(), STEP, "default")
     assert count(cluster) == 1
     set_status(newest(cluster), "Complete")
     assert preemption.mark_if_preempted(cluster, newest(cluster)) == newest(cluster)
 
 
 def test_a_signal_ends_the_wait_before_the_next_is_submitted(
-    cluster: EmbeddedCluster, request_of: RequestOf, fail: Any, monkeypatch: pytest.MonkeyPatch
+    cluster: EmbeddedCluster, fail: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(preemption, "INITIAL_BACKOFF_SECONDS", 600.0)
     monkeypatch.setattr(preemption, "MAX_BACKOFF_SECONDS", 600.0)
     stop = threading.Event()
-    submit_or_adopt(cluster, request_of(), STEP, "default")
+    submit_or_adopt(cluster, train_request(), STEP, "default")
     fail(TAKEN)
 
     monkeypatch.setattr(run_module, "stop_on_signals", lambda: nullcontext(stop))
@@ -274,7 +267,7 @@ def test_a_signal_ends_the_wait_before_the_next_is_submitted(
     assert len(attempts_of(cluster, STEP, "default")) == 1
 
 
-def test_who_may_not_count_does_not_resume(cluster: EmbeddedCluster, request_of: RequestOf, fail: Any) -> None:
+def test_who_may_not_count_does_not_resume(cluster: EmbeddedCluster, fail: Any) -> None:
     class Narrow:
         def __getattr__(self, name: str) -> Any:
             return getattr(cluster, name)
@@ -282,23 +275,21 @@ def test_who_may_not_count_does_not_resume(cluster: EmbeddedCluster, request_of:
         def patch(self, *_: Any, **__: Any) -> None:
             raise Forbidden("not you")
 
-    submit_or_adopt(cluster, request_of(), STEP, "default")
+    submit_or_adopt(cluster, train_request(), STEP, "default")
     error = failure_of(cluster, fail(TAKEN))
     assert isinstance(error, Preempted)
     with pytest.raises(Preempted, match="cannot be recorded: not you"):
         preemption.wait_to_resume(Narrow(), error, 3, threading.Event())  # type: ignore[arg-type]
-    retried = submit_or_adopt(Narrow(), request_of(), STEP, "default")  # type: ignore[arg-type]
+    retried = submit_or_adopt(Narrow(), train_request(), STEP, "default")  # type: ignore[arg-type]
     assert preemptions_so_far(retried.trainjob) == 1
 
 
-def test_a_job_that_was_submitted_elsewhere_is_followed_on(
-    cluster: EmbeddedCluster, request_of: RequestOf, fail: Any, set_status: Any
-) -> None:
-    submitted = submit_or_adopt(cluster, request_of(), STEP, "default")
+def test_a_job_that_was_submitted_elsewhere_is_followed_on(cluster: EmbeddedCluster, fail: Any, set_status: Any) -> None:
+    submitted = submit_or_adopt(cluster, train_request(), STEP, "default")
     fail(TAKEN)
 
     def again() -> Any:
-        made = submit_or_adopt(cluster, request_of(), STEP, "default")
+        made = submit_or_adopt(cluster, train_request(), STEP, "default")
         set_status(made.trainjob, "Complete")
         return made
 
@@ -321,20 +312,17 @@ def test_after_a_preemption_the_next_goes_on_from_its_checkpoints_whatever_begin
         assert said[names.RESUME_VARIABLE] == "never"
         return said.get(names.RESUMES_FROM_VARIABLE, ""), annotations_of(newest(cluster)).get(names.RESUMES_FROM_ANNOTATION, "")
 
-    def jobset() -> str:
-        spec = {"replicatedJobs": [{"name": "node", "template": {"spec": {"template": {"spec": CONTAINERS}}}}]}
-        metadata = {"name": name_of(newest(cluster)), "namespace": "default"}
-        made = cluster.create({"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": metadata, "spec": spec})
-        return uid_of(made)
+    def create_jobset() -> str:
+        return uid_of(cluster.create(jobset(name_of(newest(cluster)), replicated_job())))
 
     submit_or_adopt(cluster, request, STEP, "default")
     assert told() == ("", "")
-    first = jobset()
+    first = create_jobset()
     fail(TAKEN)
     made = submit_or_adopt(cluster, request, STEP, "default")
     assert told() == (first, first)
     assert submit_or_adopt(cluster, request, STEP, "default").name == made.name
-    second = jobset()
+    second = create_jobset()
     fail(TAKEN)
     submit_or_adopt(cluster, request, STEP, "default")
     assert told() == (f"{second},{first}", f"{second},{first}")
@@ -346,10 +334,10 @@ def test_after_a_preemption_the_next_goes_on_from_its_checkpoints_whatever_begin
     assert told() == ("", "")
 
 
-def test_a_first_generation_says_nothing_of_preemptions(cluster: EmbeddedCluster, request_of: RequestOf, fail: Any) -> None:
-    made = submit_or_adopt(cluster, request_of(), STEP, "default")
+def test_a_first_generation_says_nothing_of_preemptions(cluster: EmbeddedCluster, fail: Any) -> None:
+    made = submit_or_adopt(cluster, train_request(), STEP, "default")
     assert names.PREEMPTIONS_ANNOTATION not in annotations_of(made.trainjob)
     fail(BROKEN)
-    second = submit_or_adopt(cluster, request_of(), STEP, "default")
+    second = submit_or_adopt(cluster, train_request(), STEP, "default")
     assert names.PREEMPTIONS_ANNOTATION not in annotations_of(second.trainjob)
     assert names.PREEMPTED_ANNOTATION not in annotations_of(cluster.get(TRAINJOB, made.name, "default"))

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from factories import train_request
 
 from trainwright.api.errors import BadRequest, Forbidden, ServiceUnavailable
 from trainwright.controlplane.embedded import EmbeddedCluster
-from trainwright.jobs import Identity, TrainRequest, submit_or_adopt
+from trainwright.jobs import Identity, submit_or_adopt
 from trainwright.jobs.diagnosis.report import last_seen, report_of
 from trainwright.jobs.state.describe import description_of
 
@@ -32,9 +33,9 @@ class WithLogs:
 
 
 @pytest.fixture
-def failed(cluster: EmbeddedCluster, request_of: Callable[..., TrainRequest], set_status: Any) -> dict[str, Any]:
+def failed(cluster: EmbeddedCluster, set_status: Any) -> dict[str, Any]:
     job: dict[str, Any] = set_status(
-        submit_or_adopt(cluster, request_of(), Identity("o", "r", "s"), "default").trainjob, "Failed"
+        submit_or_adopt(cluster, train_request(), Identity("o", "r", "s"), "default").trainjob, "Failed"
     )
     return job
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from factories import train_request
 from pydantic import ValidationError
 
 from trainwright.api import names
@@ -19,7 +20,6 @@ from trainwright.materialize import materialize
 from trainwright.runtimes import bundled_runtime
 
 STEP = Identity("kfp", "run", "train")
-RequestOf = Callable[..., TrainRequest]
 
 
 def sft(**fields: Any) -> TrainRequest:
@@ -133,17 +133,17 @@ def test_weights_are_for_the_command_of_the_runtime(cluster: EmbeddedCluster, ow
 
 
 def test_a_runtime_that_cannot_is_refused_for_an_export_and_doubted_else(
-    cluster: EmbeddedCluster, request_of: RequestOf, set_status: Any, caplog: pytest.LogCaptureFixture
+    cluster: EmbeddedCluster, set_status: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     with pytest.raises(Invalid, match=r"resume: the runtime 'torch-distributed' cannot resume from an export"):
-        submit_or_adopt(cluster, request_of(resume="s3://bucket/run"), STEP, "default")
+        submit_or_adopt(cluster, train_request(resume="s3://bucket/run"), STEP, "default")
     assert cluster.list(TRAINJOB).items == []
-    first = submit_or_adopt(cluster, request_of(), STEP, "default")
+    first = submit_or_adopt(cluster, train_request(), STEP, "default")
     assert "no init container" not in caplog.text
     set_status(first.trainjob, "Failed")
-    submit_or_adopt(cluster, request_of(), STEP, "default")
+    submit_or_adopt(cluster, train_request(), STEP, "default")
     assert "whether attempt 2 resumes from a checkpoint depends on its program" in caplog.text
-    submit_or_adopt(cluster, request_of(resume="never"), Identity("kfp", "run", "other"), "default")
+    submit_or_adopt(cluster, train_request(resume="never"), Identity("kfp", "run", "other"), "default")
     assert "whether it starts from scratch depends on its program" in caplog.text
 
 
@@ -174,54 +174,54 @@ def test_auto_learns_of_the_export_only_when_a_job_is_made(cluster: EmbeddedClus
     assert "without resume_secret or store_secret the pods cannot read the export s3://bucket/run" in caplog.text
 
 
-def test_ended_earlier_generations_are_kept_or_deleted(cluster: EmbeddedCluster, request_of: RequestOf, set_status: Any) -> None:
-    first = submit_or_adopt(cluster, request_of(), STEP, "default")
+def test_ended_earlier_generations_are_kept_or_deleted(cluster: EmbeddedCluster, set_status: Any) -> None:
+    first = submit_or_adopt(cluster, train_request(), STEP, "default")
     set_status(first.trainjob, "Failed")
-    second = submit_or_adopt(cluster, request_of(), STEP, "default")
+    second = submit_or_adopt(cluster, train_request(), STEP, "default")
     assert {name_of(job) for job in cluster.list(TRAINJOB).items} == {first.name, second.name}
     set_status(second.trainjob, "Failed")
-    other = submit_or_adopt(cluster, request_of(), Identity("kfp", "run", "other"), "default")
+    other = submit_or_adopt(cluster, train_request(), Identity("kfp", "run", "other"), "default")
     set_status(other.trainjob, "Failed")
-    third = submit_or_adopt(cluster, request_of(previous_jobs="delete"), STEP, "default")
+    third = submit_or_adopt(cluster, train_request(previous_jobs="delete"), STEP, "default")
     assert third.attempt == 3
     left = [name_of(job) for job in cluster.list(TRAINJOB).items if "deletionTimestamp" not in job["metadata"]]
     assert sorted(left) == sorted([other.name, third.name])
 
 
-def test_ended_jobs_of_before_a_clear_go_too(cluster: EmbeddedCluster, request_of: RequestOf, set_status: Any) -> None:
+def test_ended_jobs_of_before_a_clear_go_too(cluster: EmbeddedCluster, set_status: Any) -> None:
     cleared = Identity("kfp", "run", "train@3")
-    made = [submit_or_adopt(cluster, request_of(), STEP, "default")]
+    made = [submit_or_adopt(cluster, train_request(), STEP, "default")]
     set_status(made[0].trainjob, "Failed")
-    made.append(submit_or_adopt(cluster, request_of(), STEP, "default"))
+    made.append(submit_or_adopt(cluster, train_request(), STEP, "default"))
     set_status(made[1].trainjob, "Complete")
-    current = submit_or_adopt(cluster, request_of(previous_jobs="delete"), cleared, "default", previous_identities=(STEP,))
+    current = submit_or_adopt(cluster, train_request(previous_jobs="delete"), cleared, "default", previous_identities=(STEP,))
     left = [name_of(job) for job in cluster.list(TRAINJOB).items if "deletionTimestamp" not in job["metadata"]]
     assert (current.attempt, left) == (1, [current.name])
 
 
-def test_a_generation_that_was_only_superseded_is_not_deleted(cluster: EmbeddedCluster, request_of: RequestOf) -> None:
+def test_a_generation_that_was_only_superseded_is_not_deleted(cluster: EmbeddedCluster) -> None:
     from trainwright.jobs import suspend_job
 
-    first = submit_or_adopt(cluster, request_of(), STEP, "default")
+    first = submit_or_adopt(cluster, train_request(), STEP, "default")
     suspend_job(cluster, first.trainjob, superseded=True)
-    submit_or_adopt(cluster, request_of(previous_jobs="delete"), STEP, "default")
+    submit_or_adopt(cluster, train_request(previous_jobs="delete"), STEP, "default")
     assert "deletionTimestamp" not in cluster.get(TRAINJOB, first.name, "default")["metadata"]
 
 
 def test_a_crash_before_the_deletion_is_made_up_for_by_the_next_try(
-    cluster: EmbeddedCluster, request_of: RequestOf, set_status: Any, monkeypatch: pytest.MonkeyPatch
+    cluster: EmbeddedCluster, set_status: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first = submit_or_adopt(cluster, request_of(), STEP, "default")
+    first = submit_or_adopt(cluster, train_request(), STEP, "default")
     set_status(first.trainjob, "Failed")
-    submit_or_adopt(cluster, request_of(), STEP, "default")  # the try that was killed
-    assert submit_or_adopt(cluster, request_of(previous_jobs="delete"), STEP, "default").adopted
+    submit_or_adopt(cluster, train_request(), STEP, "default")  # the try that was killed
+    assert submit_or_adopt(cluster, train_request(previous_jobs="delete"), STEP, "default").adopted
     assert "deletionTimestamp" in cluster.get(TRAINJOB, first.name, "default")["metadata"]
 
 
 def test_who_may_not_delete_keeps_the_earlier_one_and_gets_his_job(
-    cluster: EmbeddedCluster, request_of: RequestOf, set_status: Any, caplog: pytest.LogCaptureFixture
+    cluster: EmbeddedCluster, set_status: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    first = submit_or_adopt(cluster, request_of(), STEP, "default")
+    first = submit_or_adopt(cluster, train_request(), STEP, "default")
     set_status(first.trainjob, "Failed")
 
     class Narrow:
@@ -231,5 +231,5 @@ def test_who_may_not_delete_keeps_the_earlier_one_and_gets_his_job(
         def delete(self, *_: Any, **__: Any) -> None:
             raise Forbidden("not you")
 
-    assert submit_or_adopt(Narrow(), request_of(previous_jobs="delete"), STEP, "default").attempt == 2  # type: ignore[arg-type]
+    assert submit_or_adopt(Narrow(), train_request(previous_jobs="delete"), STEP, "default").attempt == 2  # type: ignore[arg-type]
     assert "event=previous_attempt_not_deleted" in caplog.text

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 import pytest
+from factories import catalogue_runtime
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
@@ -14,7 +14,6 @@ from trainwright.api import admit
 from trainwright.jobs import Identity, TrainRequest, trainjob_manifest
 from trainwright.jobs.request.scheduling import Topology
 from trainwright.materialize import materialize
-from trainwright.runtimes import bundled_runtime
 
 STEP = Identity("kfp", "run", "train")
 GPU = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
@@ -27,12 +26,6 @@ ZONE = {
 }
 
 
-def runtime(name: str = "trl-sft") -> dict[str, Any]:
-    found = bundled_runtime(name)
-    assert found is not None
-    return copy.deepcopy(found)
-
-
 def built(found: dict[str, Any], **fields: Any) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
     """The manifest, the JobSet, and its pod templates by step."""
     request = TrainRequest(**{"runtime": found["metadata"]["name"], **fields})
@@ -42,7 +35,7 @@ def built(found: dict[str, Any], **fields: Any) -> tuple[dict[str, Any], dict[st
 
 
 def test_training_pods_are_placed_and_initializers_are_not() -> None:
-    found = runtime()
+    found = catalogue_runtime("trl-sft")
     own = {"key": "own", "operator": "Exists"}
     for job in found["spec"]["template"]["spec"]["replicatedJobs"]:
         job["template"]["spec"]["template"]["spec"]["tolerations"] = [own]
@@ -55,7 +48,9 @@ def test_training_pods_are_placed_and_initializers_are_not() -> None:
 
 
 def test_a_queue_starts_the_job_and_keeps_its_topology() -> None:
-    manifest, _, pods = built(runtime(), queue_name="gpus", priority_class="high", topology="required:cloud.example/rack")
+    manifest, _, pods = built(
+        catalogue_runtime("trl-sft"), queue_name="gpus", priority_class="high", topology="required:cloud.example/rack"
+    )
     labels = manifest["metadata"]["labels"]
     assert (labels["kueue.x-k8s.io/queue-name"], labels["kueue.x-k8s.io/priority-class"]) == ("gpus", "high")
     assert manifest["spec"]["suspend"] is True
@@ -64,14 +59,14 @@ def test_a_queue_starts_the_job_and_keeps_its_topology() -> None:
 
 
 def test_an_exclusive_topology_is_the_jobsets() -> None:
-    manifest, jobset, _ = built(runtime(), topology="exclusive:topology.kubernetes.io/zone")
+    manifest, jobset, _ = built(catalogue_runtime("trl-sft"), topology="exclusive:topology.kubernetes.io/zone")
     key = "alpha.jobset.sigs.k8s.io/exclusive-topology"
     assert jobset["metadata"]["annotations"][key] == "topology.kubernetes.io/zone"
     assert not manifest["spec"].get("suspend")
 
 
 def test_a_request_without_scheduling_says_nothing() -> None:
-    manifest = trainjob_manifest(TrainRequest(runtime="trl-sft"), STEP, "team", runtime())
+    manifest = trainjob_manifest(TrainRequest(runtime="trl-sft"), STEP, "team", catalogue_runtime("trl-sft"))
     assert "runtimePatches" not in manifest["spec"]
     assert "suspend" not in manifest["spec"]
 
@@ -113,7 +108,7 @@ def test_a_topology_is_read_or_refused_and_says_itself_once(text: str) -> None:
     st.lists(st.sampled_from([GPU, {"operator": "Exists"}, {"key": "x", "operator": "Equal", "value": "y"}]), max_size=3),
 )
 def test_what_is_asked_for_is_what_pods_get(selector: dict[str, str], tolerations: list[Any]) -> None:
-    _, _, pods = built(runtime("torch-distributed"), node_selector=selector, tolerations=tolerations)
+    _, _, pods = built(catalogue_runtime("torch-distributed"), node_selector=selector, tolerations=tolerations)
     spec = pods["node"]["spec"]
     assert spec.get("nodeSelector", {}) == selector
     assert all(toleration in spec["tolerations"] for toleration in tolerations)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
+from factories import trainjob
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -33,7 +34,7 @@ FULL = {
 
 
 class Serving:
-    """The quiet cluster with a CRD: as an API server it drops what the schema does not know."""
+    """The cluster with a CRD: as an API server it drops what the schema does not know."""
 
     def __init__(self, cluster: EmbeddedCluster, definition: Any, readable: Exception | None = None):
         self._cluster, self._definition, self._readable = cluster, definition, readable
@@ -152,18 +153,16 @@ def test_what_is_not_served_is_refused_by_field(definition: Any, spec: Any, fiel
     schema = schema_in(definition("2.1.0"))
     assert schema is not None
     schema.spec["properties"].pop("managedBy")
-    job = {"kind": "TrainJob", "metadata": {"name": "a"}, "spec": {"runtimeRef": {"name": "r"}, **spec}}
     with pytest.raises(Invalid) as raised:
-        served_form(job, schema)
+        served_form(trainjob(**spec), schema)
     assert [problem.field for problem in raised.value.problems] == [field]
 
 
 def test_a_patch_of_jobs_cannot_be_said_to_trainer_2_1(definition: Any) -> None:
     jobs = [{"name": "node", "template": {"metadata": {"labels": {"a": "b"}}}}]
     patch = {"manager": "a.b/c", "trainingRuntimeSpec": {"template": {"spec": {"replicatedJobs": jobs}}}}
-    job = {"kind": "TrainJob", "metadata": {"name": "a"}, "spec": {"runtimeRef": {"name": "r"}, "runtimePatches": [patch]}}
     with pytest.raises(Invalid, match=r"replicatedJobs\[node\].template.metadata: podTemplateOverrides"):
-        served_form(job, schema_in(definition("2.1.0")))
+        served_form(trainjob(runtimePatches=[patch]), schema_in(definition("2.1.0")))
 
 
 NAMES = st.sampled_from(["a", "b", "c"])

@@ -3,30 +3,29 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from factories import train_request
 
 from trainwright.api.errors import Forbidden, Invalid, ServiceUnavailable
 from trainwright.api.kinds import CLUSTER_TRAINING_RUNTIME, TRAINJOB
 from trainwright.api.objects import annotations_of, labels_of, name_of
 from trainwright.controlplane.embedded import EmbeddedCluster
-from trainwright.jobs import Identity, TrainJobNameTaken, TrainRequest, delete_job, submit_or_adopt, suspend_job
+from trainwright.jobs import Identity, TrainJobNameTaken, delete_job, submit_or_adopt, suspend_job
 from trainwright.runtimes import RuntimeNotFound
 
 STEP = Identity("kfp", "run one", "train")
-RequestOf = Callable[..., TrainRequest]
 
 
 def suspend(cluster: EmbeddedCluster, name: str, value: bool) -> dict[str, Any]:
     return cluster.patch(TRAINJOB, name, {"spec": {"suspend": value}}, "default")
 
 
-def test_the_second_submission_adopts_the_first(cluster: EmbeddedCluster, request_of: RequestOf) -> None:
-    first = submit_or_adopt(cluster, request_of(env={"A": "1"}), STEP, "default")
-    again = submit_or_adopt(cluster, request_of(env={"A": "1"}), STEP, "default")
+def test_the_second_submission_adopts_the_first(cluster: EmbeddedCluster) -> None:
+    first = submit_or_adopt(cluster, train_request(env={"A": "1"}), STEP, "default")
+    again = submit_or_adopt(cluster, train_request(env={"A": "1"}), STEP, "default")
     assert (first.adopted, again.adopted, first.attempt, again.attempt) == (False, True, 1, 1)
     assert again.trainjob["metadata"]["uid"] == first.trainjob["metadata"]["uid"]
     assert labels_of(first.trainjob)["trainwright.dev/run"].startswith("run-one-")
@@ -35,113 +34,107 @@ def test_the_second_submission_adopts_the_first(cluster: EmbeddedCluster, reques
     assert len(cluster.list(TRAINJOB).items) == 1
 
 
-def test_a_complete_job_is_taken_as_done(cluster: EmbeddedCluster, request_of: RequestOf, set_status: Any) -> None:
-    set_status(submit_or_adopt(cluster, request_of(), STEP, "default").trainjob, "Complete")
-    assert submit_or_adopt(cluster, request_of(), STEP, "default").adopted
+def test_a_complete_job_is_taken_as_done(cluster: EmbeddedCluster, set_status: Any) -> None:
+    set_status(submit_or_adopt(cluster, train_request(), STEP, "default").trainjob, "Complete")
+    assert submit_or_adopt(cluster, train_request(), STEP, "default").adopted
     assert len(cluster.list(TRAINJOB).items) == 1
 
 
-def test_another_request_for_the_same_step_is_refused(cluster: EmbeddedCluster, request_of: RequestOf) -> None:
-    submit_or_adopt(cluster, request_of(), STEP, "default")
+def test_another_request_for_the_same_step_is_refused(cluster: EmbeddedCluster) -> None:
+    submit_or_adopt(cluster, train_request(), STEP, "default")
     with pytest.raises(TrainJobNameTaken, match="another request"):
-        submit_or_adopt(cluster, request_of(num_nodes=2), STEP, "default")
+        submit_or_adopt(cluster, train_request(num_nodes=2), STEP, "default")
     assert len(cluster.list(TRAINJOB).items) == 1
 
 
 @pytest.mark.parametrize("owner", [None, "airflow/else"])
-def test_a_job_of_somebody_else_under_that_name_is_left_alone(
-    cluster: EmbeddedCluster, request_of: RequestOf, owner: str | None
-) -> None:
-    made = submit_or_adopt(cluster, request_of(), STEP, "default")
+def test_a_job_of_somebody_else_under_that_name_is_left_alone(cluster: EmbeddedCluster, owner: str | None) -> None:
+    made = submit_or_adopt(cluster, train_request(), STEP, "default")
     cluster.patch(TRAINJOB, made.name, {"metadata": {"annotations": {"trainwright.dev/owner": owner}}}, "default")
     with pytest.raises(TrainJobNameTaken, match=f"belongs to {owner or 'another owner'}, not to kfp/run one/train"):
-        submit_or_adopt(cluster, request_of(), STEP, "default")
+        submit_or_adopt(cluster, train_request(), STEP, "default")
 
 
 def test_after_a_failure_the_next_generation_is_submitted_also_of_another_request(
-    cluster: EmbeddedCluster, request_of: RequestOf, set_status: Any
+    cluster: EmbeddedCluster, set_status: Any
 ) -> None:
-    first = submit_or_adopt(cluster, request_of(), STEP, "default")
+    first = submit_or_adopt(cluster, train_request(), STEP, "default")
     set_status(first.trainjob, "Failed")
-    second = submit_or_adopt(cluster, request_of(num_nodes=2), STEP, "default")
+    second = submit_or_adopt(cluster, train_request(num_nodes=2), STEP, "default")
     assert (second.adopted, second.attempt, second.name) == (False, 2, f"{first.name}-2")
     set_status(second.trainjob, "Failed")
-    third = submit_or_adopt(cluster, request_of(), STEP, "default")
+    third = submit_or_adopt(cluster, train_request(), STEP, "default")
     assert third.attempt == 3
-    assert submit_or_adopt(cluster, request_of(), STEP, "default").name == third.name
+    assert submit_or_adopt(cluster, train_request(), STEP, "default").name == third.name
 
 
-def test_a_job_that_is_going_away_is_not_adopted(cluster: EmbeddedCluster, request_of: RequestOf) -> None:
-    first = submit_or_adopt(cluster, request_of(), STEP, "default")
+def test_a_job_that_is_going_away_is_not_adopted(cluster: EmbeddedCluster) -> None:
+    first = submit_or_adopt(cluster, train_request(), STEP, "default")
     assert delete_job(cluster, first.trainjob)
-    assert submit_or_adopt(cluster, request_of(), STEP, "default").attempt == 2
+    assert submit_or_adopt(cluster, train_request(), STEP, "default").attempt == 2
 
 
-def test_deleting_an_earlier_generation_does_not_make_a_second_job(
-    cluster: EmbeddedCluster, request_of: RequestOf, set_status: Any
-) -> None:
-    first = submit_or_adopt(cluster, request_of(), STEP, "default")
+def test_deleting_an_earlier_generation_does_not_make_a_second_job(cluster: EmbeddedCluster, set_status: Any) -> None:
+    first = submit_or_adopt(cluster, train_request(), STEP, "default")
     set_status(first.trainjob, "Failed")
-    second = submit_or_adopt(cluster, request_of(), STEP, "default")
+    second = submit_or_adopt(cluster, train_request(), STEP, "default")
     cluster.delete(TRAINJOB, first.name, "default")
-    again = submit_or_adopt(cluster, request_of(), STEP, "default")
+    again = submit_or_adopt(cluster, train_request(), STEP, "default")
     assert (again.adopted, again.name) == (True, second.name)
-    other = submit_or_adopt(cluster, request_of(), Identity("airflow", "run one", "train"), "default")
+    other = submit_or_adopt(cluster, train_request(), Identity("airflow", "run one", "train"), "default")
     assert (other.adopted, other.attempt) == (False, 1)
 
 
-def test_generations_have_a_limit(
-    cluster: EmbeddedCluster, request_of: RequestOf, set_status: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_generations_have_a_limit(cluster: EmbeddedCluster, set_status: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("trainwright.jobs.submit.submit_or_adopt.MAX_ATTEMPTS", 2)
     for _ in range(2):
-        set_status(submit_or_adopt(cluster, request_of(), STEP, "default").trainjob, "Failed")
+        set_status(submit_or_adopt(cluster, train_request(), STEP, "default").trainjob, "Failed")
     with pytest.raises(TrainJobNameTaken, match="2 attempts exist"):
-        submit_or_adopt(cluster, request_of(), STEP, "default")
+        submit_or_adopt(cluster, train_request(), STEP, "default")
 
 
-def test_a_job_that_we_suspended_is_resumed(cluster: EmbeddedCluster, request_of: RequestOf) -> None:
-    made = submit_or_adopt(cluster, request_of(), STEP, "default")
+def test_a_job_that_we_suspended_is_resumed(cluster: EmbeddedCluster) -> None:
+    made = submit_or_adopt(cluster, train_request(), STEP, "default")
     assert suspend_job(cluster, made.trainjob)
     assert cluster.get(TRAINJOB, made.name, "default")["spec"]["suspend"] is True
-    resumed = submit_or_adopt(cluster, request_of(), STEP, "default")
+    resumed = submit_or_adopt(cluster, train_request(), STEP, "default")
     assert resumed.adopted
     assert resumed.trainjob["spec"]["suspend"] is False
     assert "trainwright.dev/suspended-by" not in annotations_of(resumed.trainjob)
 
 
-def test_a_job_that_somebody_else_suspended_stays_suspended(cluster: EmbeddedCluster, request_of: RequestOf) -> None:
-    made = submit_or_adopt(cluster, request_of(), STEP, "default")
+def test_a_job_that_somebody_else_suspended_stays_suspended(cluster: EmbeddedCluster) -> None:
+    made = submit_or_adopt(cluster, train_request(), STEP, "default")
     suspend(cluster, made.name, True)
-    assert submit_or_adopt(cluster, request_of(), STEP, "default").trainjob["spec"]["suspend"] is True
+    assert submit_or_adopt(cluster, train_request(), STEP, "default").trainjob["spec"]["suspend"] is True
     # Our cancel comes on top of theirs: it is still theirs.
     assert suspend_job(cluster, made.trainjob)
-    assert submit_or_adopt(cluster, request_of(), STEP, "default").trainjob["spec"]["suspend"] is True
+    assert submit_or_adopt(cluster, train_request(), STEP, "default").trainjob["spec"]["suspend"] is True
 
 
-def test_our_mark_is_void_once_somebody_has_resumed_and_suspended_again(cluster: EmbeddedCluster, request_of: RequestOf) -> None:
-    made = submit_or_adopt(cluster, request_of(), STEP, "default")
+def test_our_mark_is_void_once_somebody_has_resumed_and_suspended_again(cluster: EmbeddedCluster) -> None:
+    made = submit_or_adopt(cluster, train_request(), STEP, "default")
     suspend_job(cluster, made.trainjob)
     suspend(cluster, made.name, False)
     suspend(cluster, made.name, True)
-    assert submit_or_adopt(cluster, request_of(), STEP, "default").trainjob["spec"]["suspend"] is True
+    assert submit_or_adopt(cluster, train_request(), STEP, "default").trainjob["spec"]["suspend"] is True
 
 
-def test_cancelling_what_is_gone_or_replaced_does_nothing(cluster: EmbeddedCluster, request_of: RequestOf) -> None:
-    made = submit_or_adopt(cluster, request_of(), STEP, "default").trainjob
+def test_cancelling_what_is_gone_or_replaced_does_nothing(cluster: EmbeddedCluster) -> None:
+    made = submit_or_adopt(cluster, train_request(), STEP, "default").trainjob
     assert delete_job(cluster, made)
     cluster.patch(TRAINJOB, name_of(made), {"metadata": {"finalizers": None}}, "default")  # as the garbage collector does
     assert not delete_job(cluster, made)
     assert not suspend_job(cluster, made)
-    successor = submit_or_adopt(cluster, request_of(), STEP, "default").trainjob
+    successor = submit_or_adopt(cluster, train_request(), STEP, "default").trainjob
     assert name_of(successor) == name_of(made)
     assert not suspend_job(cluster, made)
     assert not delete_job(cluster, made)
     assert not cluster.get(TRAINJOB, name_of(made), "default")["spec"].get("suspend")
 
 
-def test_suspending_waits_out_a_status_that_moves(cluster: EmbeddedCluster, request_of: RequestOf, set_status: Any) -> None:
-    made = submit_or_adopt(cluster, request_of(), STEP, "default").trainjob
+def test_suspending_waits_out_a_status_that_moves(cluster: EmbeddedCluster, set_status: Any) -> None:
+    made = submit_or_adopt(cluster, train_request(), STEP, "default").trainjob
     read = cluster.get
     moves = iter(range(3))
 
@@ -157,28 +150,28 @@ def test_suspending_waits_out_a_status_that_moves(cluster: EmbeddedCluster, requ
             return seen
 
     assert suspend_job(Moving(), made)  # type: ignore[arg-type]
-    assert submit_or_adopt(cluster, request_of(), STEP, "default").trainjob["spec"]["suspend"] is False
+    assert submit_or_adopt(cluster, train_request(), STEP, "default").trainjob["spec"]["suspend"] is False
 
 
 @pytest.mark.parametrize(
     ("name", "words"), [("torch-distribted", "did you mean 'torch-distributed'"), ("zzz", "known: .*trl-sft")]
 )
-def test_an_unknown_runtime_lists_the_known_ones(cluster: EmbeddedCluster, request_of: RequestOf, name: str, words: str) -> None:
+def test_an_unknown_runtime_lists_the_known_ones(cluster: EmbeddedCluster, name: str, words: str) -> None:
     with pytest.raises(RuntimeNotFound, match=words):
-        submit_or_adopt(cluster, request_of(runtime=name), STEP, "default")
+        submit_or_adopt(cluster, train_request(runtime=name), STEP, "default")
     assert cluster.list(TRAINJOB).items == []
 
 
-def test_the_known_ones_are_those_of_the_kind_that_was_asked_for(cluster: EmbeddedCluster, request_of: RequestOf) -> None:
+def test_the_known_ones_are_those_of_the_kind_that_was_asked_for(cluster: EmbeddedCluster) -> None:
     runtime = cluster.get(CLUSTER_TRAINING_RUNTIME, "torch-distributed")
     cluster.create({**runtime, "kind": "TrainingRuntime", "metadata": {"name": "mine", "namespace": "default"}})
     with pytest.raises(RuntimeNotFound, match=r"known: mine$"):
-        submit_or_adopt(cluster, request_of(runtime="zzz", runtime_kind="TrainingRuntime"), STEP, "default")
-    made = submit_or_adopt(cluster, request_of(runtime="mine", runtime_kind="TrainingRuntime"), STEP, "default")
+        submit_or_adopt(cluster, train_request(runtime="zzz", runtime_kind="TrainingRuntime"), STEP, "default")
+    made = submit_or_adopt(cluster, train_request(runtime="mine", runtime_kind="TrainingRuntime"), STEP, "default")
     assert made.trainjob["spec"]["runtimeRef"]["kind"] == "TrainingRuntime"
 
 
-def test_who_may_not_list_runtimes_still_learns_that_his_is_unknown(cluster: EmbeddedCluster, request_of: RequestOf) -> None:
+def test_who_may_not_list_runtimes_still_learns_that_his_is_unknown(cluster: EmbeddedCluster) -> None:
     class Narrow:
         get = staticmethod(cluster.get)
 
@@ -189,23 +182,23 @@ def test_who_may_not_list_runtimes_still_learns_that_his_is_unknown(cluster: Emb
     with pytest.raises(
         RuntimeNotFound, match="there is no ClusterTrainingRuntime 'zzz'; those of the cluster cannot be listed: not"
     ):
-        submit_or_adopt(Narrow(), request_of(runtime="zzz"), STEP, "default")  # type: ignore[arg-type]
+        submit_or_adopt(Narrow(), train_request(runtime="zzz"), STEP, "default")  # type: ignore[arg-type]
 
 
-def test_what_cannot_be_built_is_refused_before_anything_is_created(cluster: EmbeddedCluster, request_of: RequestOf) -> None:
+def test_what_cannot_be_built_is_refused_before_anything_is_created(cluster: EmbeddedCluster) -> None:
     with pytest.raises(Invalid):
-        submit_or_adopt(cluster, request_of(env={"PET_NNODES": "3"}), STEP, "default")
+        submit_or_adopt(cluster, train_request(env={"PET_NNODES": "3"}), STEP, "default")
     with pytest.raises(Invalid, match="has no command; set command"):
-        submit_or_adopt(cluster, request_of(command=[]), STEP, "default")
+        submit_or_adopt(cluster, train_request(command=[]), STEP, "default")
     assert cluster.list(TRAINJOB).items == []
 
 
-def test_eight_at_once_make_one_trainjob(cluster: EmbeddedCluster, request_of: RequestOf) -> None:
+def test_eight_at_once_make_one_trainjob(cluster: EmbeddedCluster) -> None:
     together = threading.Barrier(8)
 
     def submit(_number: int) -> tuple[str, bool]:
         together.wait(10)
-        made = submit_or_adopt(cluster, request_of(), STEP, "default")
+        made = submit_or_adopt(cluster, train_request(), STEP, "default")
         return made.trainjob["metadata"]["uid"], made.adopted
 
     with ThreadPoolExecutor(8) as pool:
@@ -216,7 +209,7 @@ def test_eight_at_once_make_one_trainjob(cluster: EmbeddedCluster, request_of: R
 
 
 def test_a_job_that_was_made_without_an_answer_and_has_failed_since_is_that_of_this_try(
-    cluster: EmbeddedCluster, request_of: RequestOf, set_status: Any
+    cluster: EmbeddedCluster, set_status: Any
 ) -> None:
     class Losing:
         """The first answer to a create is lost; the job has failed before anybody asks again."""
@@ -233,13 +226,13 @@ def test_a_job_that_was_made_without_an_answer_and_has_failed_since_is_that_of_t
             raise ServiceUnavailable("the connection broke")
 
     losing = Losing()
-    made = submit_or_adopt(losing, request_of(), STEP, "default")  # type: ignore[arg-type]
+    made = submit_or_adopt(losing, train_request(), STEP, "default")  # type: ignore[arg-type]
     assert losing.lost
     assert (made.adopted, made.attempt) == (False, 1)
     assert len(cluster.list(TRAINJOB).items) == 1
 
 
-def test_a_submission_costs_three_requests_once_the_cluster_is_known(cluster: EmbeddedCluster, request_of: RequestOf) -> None:
+def test_a_submission_costs_three_requests_once_the_cluster_is_known(cluster: EmbeddedCluster) -> None:
     asked: list[str] = []
 
     class Hosted:
@@ -259,5 +252,5 @@ def test_a_submission_costs_three_requests_once_the_cluster_is_known(cluster: Em
     hosted: Any = Hosted()
     for number in range(3):
         asked.clear()
-        submit_or_adopt(hosted, request_of(), Identity("o", f"run-{number}", "s"), "default")
+        submit_or_adopt(hosted, train_request(), Identity("o", f"run-{number}", "s"), "default")
     assert asked == ["get", "list", "create"], "the runtime, the jobs of this step, and its job"

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from factories import jobset, train_request
 
 from trainwright.api.kinds import JOBSET
 from trainwright.controlplane.embedded import EmbeddedCluster
@@ -23,7 +24,6 @@ from trainwright.jobs import (
     StepFailed,
     TrainJobDeadline,
     TrainJobFailed,
-    TrainRequest,
     submit_or_adopt,
     wait_for,
 )
@@ -42,11 +42,6 @@ class WithLog:
 
     def logs(self, *_: Any, **__: Any) -> Iterator[bytes]:
         yield self._log.encode()
-
-
-@pytest.fixture
-def job(cluster: EmbeddedCluster, request_of: Callable[..., TrainRequest]) -> dict[str, Any]:
-    return submit_or_adopt(cluster, request_of(), Identity("o", "r", "s"), "default").trainjob
 
 
 def container(state: dict[str, Any], **more: Any) -> dict[str, Any]:
@@ -122,7 +117,6 @@ def test_the_clusters_own_deadline_is_a_run_timeout_of_a_failed_job(
 )
 def test_a_deadline_has_an_error_of_its_own(
     cluster: EmbeddedCluster,
-    request_of: Callable[..., TrainRequest],
     add_pod: Any,
     deadlines: Deadlines,
     suspend: bool,
@@ -130,7 +124,7 @@ def test_a_deadline_has_an_error_of_its_own(
     errors: tuple[type[Exception], ...],
     retryable: bool,
 ) -> None:
-    job = submit_or_adopt(cluster, request_of(), Identity("o", "r", "s"), "default").trainjob
+    job = submit_or_adopt(cluster, train_request(), Identity("o", "r", "s"), "default").trainjob
     job["spec"]["suspend"] = suspend
     cluster.update(job)
     add_pod(job, phase="Pending", **status)
@@ -141,10 +135,8 @@ def test_a_deadline_has_an_error_of_its_own(
     assert raised.value.retryable is retryable
 
 
-def test_what_kueue_says_is_told_when_the_queue_is_too_long(
-    cluster: EmbeddedCluster, request_of: Callable[..., TrainRequest]
-) -> None:
-    request = request_of(labels={"kueue.x-k8s.io/queue-name": "gpus"})
+def test_what_kueue_says_is_told_when_the_queue_is_too_long(cluster: EmbeddedCluster) -> None:
+    request = train_request(labels={"kueue.x-k8s.io/queue-name": "gpus"})
     job = submit_or_adopt(cluster, request, Identity("o", "r", "s"), "default").trainjob
     job["spec"]["suspend"] = True
     job = cluster.update(job)
@@ -161,13 +153,7 @@ def test_what_kueue_says_is_told_when_the_queue_is_too_long(
 def test_the_report_as_data(cluster: EmbeddedCluster, job: dict[str, Any], set_status: Any, add_pod: Any) -> None:
     failed = set_status(job, "Failed")
     name = failed["metadata"]["name"]
-    jobset = {
-        "apiVersion": "jobset.x-k8s.io/v1alpha2",
-        "kind": "JobSet",
-        "metadata": {"name": name, "namespace": "default"},
-        "spec": {"failurePolicy": {"maxRestarts": 3}, "replicatedJobs": []},
-    }
-    cluster.create(jobset)
+    cluster.create(jobset(name, failurePolicy={"maxRestarts": 3}))
     ended = {"type": "Failed", "status": "True", "reason": "ReachedMaxRestarts", "message": "3 of 3"}
     ended["lastTransitionTime"] = "2026-01-01T00:00:00Z"
     cluster.patch(JOBSET, name, {"status": {"restarts": 3, "conditions": [ended]}}, "default", subresource="status")

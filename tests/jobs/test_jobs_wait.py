@@ -15,14 +15,11 @@ from trainwright.api.kinds import TRAINJOB
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import (
     Deadlines,
-    Identity,
     JobEvent,
     Phase,
     TrainJobDeadline,
     TrainJobDeleted,
     TrainJobFailed,
-    TrainRequest,
-    submit_or_adopt,
     wait_for,
 )
 from trainwright.jobs.state.deadline_timer import DeadlineTimer
@@ -58,11 +55,6 @@ class Waiting:
     def begun(self) -> Waiting:
         eventually(lambda: self.told)
         return self
-
-
-@pytest.fixture
-def job(cluster: EmbeddedCluster, request_of: Callable[..., TrainRequest]) -> dict[str, Any]:
-    return submit_or_adopt(cluster, request_of(), Identity("o", "r", "s"), "default").trainjob
 
 
 @pytest.fixture(autouse=True)

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from factories import train_request
 from support.waiting import eventually
 
 from trainwright.api.errors import Forbidden
 from trainwright.api.kinds import TRAINJOB
 from trainwright.cluster.protocol import Listing
 from trainwright.controlplane.embedded import EmbeddedCluster
-from trainwright.jobs import Identity, TrainJobDeleted, TrainRequest, submit_or_adopt, wait_for
+from trainwright.jobs import Identity, TrainJobDeleted, submit_or_adopt, wait_for
 from trainwright.jobs.wait import wait_for as module
 from trainwright.jobs.wait.watching import JobWatch, LatestValue
 
 
 class Counting:
-    """The quiet cluster; remembers what was asked of it, narrowed to one name or not."""
+    """The cluster; remembers what was asked of it, narrowed to one name or not."""
 
     def __init__(self, cluster: EmbeddedCluster, refuse_all: bool = False):
         self._cluster, self._refuse_all = cluster, refuse_all
@@ -50,8 +51,8 @@ def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def jobs(cluster: EmbeddedCluster, request_of: Callable[..., TrainRequest]) -> list[dict[str, Any]]:
-    request = request_of()
+def jobs(cluster: EmbeddedCluster) -> list[dict[str, Any]]:
+    request = train_request()
     return [submit_or_adopt(cluster, request, Identity("o", str(run), "s"), "default").trainjob for run in range(8)]
 
 

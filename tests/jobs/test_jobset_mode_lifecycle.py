@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from factories import trainjob
 from support.jobset_only_cluster import JobSetOnly, jobset_only, running_plane, runtime_once  # noqa: F401  a fixture
 from support.sigterm_scripts import WAIT, wait_until
 from support.waiting import eventually
@@ -155,8 +156,7 @@ def test_the_command_line_sees_such_jobs(
         assert result.exit_code == code, result.output
         return result.output
 
-    spec = {"runtimeRef": {"name": "once"}, "trainer": {"command": ["echo", "hello"]}}
-    manifest = {"apiVersion": TRAINJOB.api_version, "kind": "TrainJob", "metadata": {"name": "by-hand"}, "spec": spec}
+    manifest = trainjob("by-hand", runtime="once", script="echo hello")
     (tmp_path / "job.yaml").write_text(json.dumps(manifest))
     assert "by-hand created" in run("submit", "-f", str(tmp_path / "job.yaml"))
     assert "Succeeded" in run("wait", "by-hand", "--timeout", "60")

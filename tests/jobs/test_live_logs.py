@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,7 +14,7 @@ from support.waiting import eventually
 from trainwright.api.errors import Forbidden, ServiceUnavailable
 from trainwright.api.kinds import POD
 from trainwright.controlplane.embedded import EmbeddedCluster
-from trainwright.jobs import Identity, LogStreamOptions, TrainJobFailed, TrainRequest, submit_or_adopt, wait_for
+from trainwright.jobs import LogStreamOptions, TrainJobFailed, wait_for
 from trainwright.jobs.logs import log_reader
 from trainwright.jobs.logs import read_logs as log_module
 from trainwright.jobs.logs.polled_logs import PolledLogs
@@ -30,11 +29,6 @@ LINES = tuple(f"line {number}" for number in range(12))
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_reader, "POLL_SECONDS", 0.02)
-
-
-@pytest.fixture
-def job(cluster: EmbeddedCluster, request_of: Callable[..., TrainRequest]) -> Job:
-    return submit_or_adopt(cluster, request_of(), Identity("o", "r", "s"), "default").trainjob
 
 
 class Waiting:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
+from factories import trainjob
 
 from trainwright.api.errors import ApiError
 from trainwright.jobs import TrainRequest
@@ -16,13 +17,11 @@ from trainwright.jobs.request.secret_detection import LiteralSecret, credential_
 
 TOKEN = "hf_" + "aB3" * 10
 URL = "https://me:hunter2@example.com/simple"
-SPEC: dict[str, Any] = {"runtimeRef": {"name": "torch-distributed"}, "trainer": {"command": ["true"]}}
-MANIFEST = {"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob", "metadata": {"name": "a"}, "spec": SPEC}
 
 
 def with_env(**env: str) -> dict[str, Any]:
     entries = [{"name": name, "value": value} for name, value in env.items()]
-    return {**MANIFEST, "spec": {**SPEC, "trainer": {"command": ["true"], "env": entries}}}
+    return trainjob("a", script="true", trainer={"env": entries})
 
 
 def patched(**env: str) -> list[dict[str, Any]]:
@@ -82,7 +81,7 @@ CASES: list[tuple[dict[str, Any], str]] = [
     ({"manifest": json.dumps(with_env(DB_PASSWORD="plain"))}, "manifest"),
     ({"manifest": yaml.safe_dump(with_env(ANY=TOKEN))}, "manifest"),
     ({"manifest": {**with_env(ANY=TOKEN), "specs": 3}}, "manifest"),
-    ({"manifest": {**MANIFEST, "metadata": {"annotations": {"a": TOKEN}}}}, "manifest"),
+    ({"manifest": trainjob("a", metadata={"annotations": {"a": TOKEN}})}, "manifest"),
 ]
 
 

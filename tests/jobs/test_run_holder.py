@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from factories import trainjob
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -163,15 +164,8 @@ class Board:
 
     def put(self, owner: str, time: int) -> dict[str, Any]:
         annotations = {"trainwright.dev/owner": owner, "trainwright.dev/run-folder": "pvc://claim/runs/run"}
-        metadata = {
-            "name": owner,
-            "namespace": "default",
-            "uid": owner,
-            "creationTimestamp": f"2026-01-01T00:00:{time:02d}Z",
-            "labels": {"trainwright.dev/run": "run"},
-            "annotations": annotations,
-        }
-        self.jobs[owner] = {"apiVersion": TRAINJOB.api_version, "kind": "TrainJob", "metadata": metadata, "spec": {}}
+        metadata = {"uid": owner, "creationTimestamp": f"2026-01-01T00:00:{time:02d}Z", "annotations": annotations}
+        self.jobs[owner] = trainjob(owner, labels={"trainwright.dev/run": "run"}, metadata=metadata)
         return self.jobs[owner]
 
     def list(self, _kind: Any, _namespace: str, **_selectors: str) -> Listing:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from factories import train_request
 
 from trainwright.api.errors import Forbidden, NotFound
 from trainwright.api.kinds import SECRET, TRAINJOB
@@ -33,40 +34,38 @@ def owners(cluster: EmbeddedCluster) -> list[str]:
     return [owner["uid"] for owner in owners_of(cluster.get(SECRET, secret_name(IDENTITY), "default"))]
 
 
-def test_the_job_owns_it_and_names_no_value(cluster: EmbeddedCluster, request_of: Callable[..., TrainRequest]) -> None:
-    job = submitted(cluster, CREDENTIALS.referred_to_by(request_of(), IDENTITY))
+def test_the_job_owns_it_and_names_no_value(cluster: EmbeddedCluster) -> None:
+    job = submitted(cluster, CREDENTIALS.referred_to_by(train_request(), IDENTITY))
     assert values(cluster) == CREDENTIALS.values
     assert owners(cluster) == [uid_of(job)]
     assert "first" not in str(job)
     assert "token" not in repr(CREDENTIALS)
 
 
-def test_it_is_referred_to_only_where_no_secret_is_named(request_of: Callable[..., TrainRequest]) -> None:
+def test_it_is_referred_to_only_where_no_secret_is_named() -> None:
     name = secret_name(IDENTITY)
-    found = CREDENTIALS.referred_to_by(request_of(store_secret="ours"), IDENTITY)
+    found = CREDENTIALS.referred_to_by(train_request(store_secret="ours"), IDENTITY)
     assert (found.store_secret, found.hub_secret) == ("ours", name)
-    only_hub = StepCredentials({"HF_TOKEN": "t"}).referred_to_by(request_of(), IDENTITY)
+    only_hub = StepCredentials({"HF_TOKEN": "t"}).referred_to_by(train_request(), IDENTITY)
     assert (only_hub.store_secret, only_hub.hub_secret) == ("", name)
 
 
-def test_a_retry_renews_its_values(cluster: EmbeddedCluster, request_of: Callable[..., TrainRequest]) -> None:
-    job = submitted(cluster, request_of())
-    again = submitted(cluster, request_of(), StepCredentials({**CREDENTIALS.values, "AWS_SECRET_ACCESS_KEY": "second"}))
+def test_a_retry_renews_its_values(cluster: EmbeddedCluster) -> None:
+    job = submitted(cluster, train_request())
+    again = submitted(cluster, train_request(), StepCredentials({**CREDENTIALS.values, "AWS_SECRET_ACCESS_KEY": "second"}))
     assert uid_of(again) == uid_of(job)
     assert values(cluster)["AWS_SECRET_ACCESS_KEY"] == "second"
 
 
-def test_the_next_attempt_owns_it(
-    cluster: EmbeddedCluster, request_of: Callable[..., TrainRequest], set_status: Callable[..., Any]
-) -> None:
-    first = submitted(cluster, request_of())
+def test_the_next_attempt_owns_it(cluster: EmbeddedCluster, set_status: Callable[..., Any]) -> None:
+    first = submitted(cluster, train_request())
     set_status(first, "Failed")
-    second = submitted(cluster, request_of())
+    second = submitted(cluster, train_request())
     assert owners(cluster) == [uid_of(second)] != [uid_of(first)]
 
 
 def test_one_that_was_deleted_with_an_earlier_job_is_written_again(
-    cluster: EmbeddedCluster, request_of: Callable[..., TrainRequest], monkeypatch: pytest.MonkeyPatch
+    cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     create = cluster.create
 
@@ -77,15 +76,13 @@ def test_one_that_was_deleted_with_an_earlier_job_is_written_again(
         return created
 
     monkeypatch.setattr(cluster, "create", create_then_collect)
-    job = submitted(cluster, request_of())
+    job = submitted(cluster, train_request())
     assert (values(cluster), owners(cluster)) == (CREDENTIALS.values, [uid_of(job)])
 
 
 @pytest.mark.parametrize("ends", ["well", "badly"])
-def test_it_goes_with_the_end_of_the_job(
-    cluster: EmbeddedCluster, request_of: Callable[..., TrainRequest], set_status: Callable[..., Any], ends: str
-) -> None:
-    job = submitted(cluster, request_of())
+def test_it_goes_with_the_end_of_the_job(cluster: EmbeddedCluster, set_status: Callable[..., Any], ends: str) -> None:
+    job = submitted(cluster, train_request())
 
     def wait() -> None:
         with credentials_until_end(cluster, IDENTITY, "default", CREDENTIALS):
@@ -101,15 +98,15 @@ def test_it_goes_with_the_end_of_the_job(
         values(cluster)
 
 
-def test_it_stays_with_a_job_that_may_be_resumed(cluster: EmbeddedCluster, request_of: Callable[..., TrainRequest]) -> None:
-    submitted(cluster, request_of())
+def test_it_stays_with_a_job_that_may_be_resumed(cluster: EmbeddedCluster) -> None:
+    submitted(cluster, train_request())
     with pytest.raises(Cancelled), credentials_until_end(cluster, IDENTITY, "default", CREDENTIALS):
         raise Cancelled("SIGTERM")
     assert values(cluster) == CREDENTIALS.values
 
 
 def test_without_the_right_no_job_is_made_and_the_error_says_what_to_grant(
-    cluster: EmbeddedCluster, request_of: Callable[..., TrainRequest], monkeypatch: pytest.MonkeyPatch
+    cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     create = cluster.create
 
@@ -122,6 +119,6 @@ def test_without_the_right_no_job_is_made_and_the_error_says_what_to_grant(
     with pytest.raises(
         Forbidden, match=r"grant create, patch and delete on secrets \(`trainwright rbac --credentials`\)"
     ) as raised:
-        submitted(cluster, request_of())
+        submitted(cluster, train_request())
     assert "first" not in str(raised.value)
     assert [name_of(job) for job in cluster.list(TRAINJOB, "default").items] == []

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
+from factories import job, train_request, trainjob
 
 from trainwright.api import AdmissionContext, admit
 from trainwright.api.errors import Invalid
@@ -26,8 +26,8 @@ def runtime_with(*volumes: dict[str, Any], name: str = "torch-distributed") -> d
     """A runtime whose training pods have these volumes and mount the first at /scratch."""
     runtime = copy_of(bundled_runtime("torch-distributed") or {})
     runtime["metadata"]["name"] = name
-    for job in runtime["spec"]["template"]["spec"]["replicatedJobs"]:
-        pod = job["template"]["spec"]["template"]["spec"]
+    for each in runtime["spec"]["template"]["spec"]["replicatedJobs"]:
+        pod = each["template"]["spec"]["template"]["spec"]
         pod["volumes"] = list(volumes)
         for container in pod["containers"] if volumes else []:
             container["volumeMounts"] = [{"name": volumes[0]["name"], "mountPath": "/scratch"}]
@@ -40,8 +40,7 @@ def patch(*volumes: dict[str, Any]) -> dict[str, Any]:
 
 
 def manifest(*patches: dict[str, Any]) -> dict[str, Any]:
-    spec = {"runtimeRef": {"name": "torch-distributed"}, "trainer": {"command": ["true"]}, "runtimePatches": list(patches)}
-    return {"apiVersion": TRAINJOB.api_version, "kind": "TrainJob", "metadata": {"name": "m"}, "spec": spec}
+    return trainjob(namespace="", script="true", runtimePatches=list(patches))
 
 
 EMPTY = {"name": "initializer", "emptyDir": {}}
@@ -108,7 +107,7 @@ def job_of(jobset: dict[str, Any]) -> dict[str, Any]:
     """The Job that JobSet creates from the last replicated job."""
     spec = copy_of(jobset["spec"]["replicatedJobs"][-1]["template"]["spec"])
     spec["template"]["spec"].setdefault("restartPolicy", "OnFailure")  # as JobSet does
-    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j", "namespace": "default"}, "spec": spec}
+    return job(**spec)
 
 
 @pytest.mark.parametrize(
@@ -129,8 +128,8 @@ def test_one_type_is_fine(runtime: Any, fields: Any) -> None:
     admit(job_of(made), context=AdmissionContext(strictness="Strict"))
 
 
-def test_nothing_is_created(cluster: EmbeddedCluster, request_of: Callable[..., TrainRequest]) -> None:
+def test_nothing_is_created(cluster: EmbeddedCluster) -> None:
     cluster.create({**runtime_with(EMPTY, name="scratch"), "kind": CLUSTER_TRAINING_RUNTIME.kind})
     with pytest.raises(IncompatibleRuntime, match="the runtime 'scratch' has emptyDir"):
-        submit_or_adopt(cluster, request_of(runtime="scratch", workspace=WORKSPACE), STEP, "default")
+        submit_or_adopt(cluster, train_request(runtime="scratch", workspace=WORKSPACE), STEP, "default")
     assert cluster.list(TRAINJOB).items == cluster.list(CLAIM).items == []

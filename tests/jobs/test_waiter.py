@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from factories import train_request
 from support.waiting import eventually
 
 from trainwright.api import names
@@ -34,8 +35,8 @@ AT_ONCE = WaiterOptions(suspends_at_once=True)
 
 
 @pytest.fixture
-def job(cluster: EmbeddedCluster, request_of: Callable[..., TrainRequest]) -> Job:
-    return submit_or_adopt(cluster, request_of().model_copy(update={"run_timeout_seconds": None}), STEP, "default").trainjob
+def job(cluster: EmbeddedCluster) -> Job:
+    return submit_or_adopt(cluster, train_request().model_copy(update={"run_timeout_seconds": None}), STEP, "default").trainjob
 
 
 class Recording:
@@ -249,15 +250,15 @@ def test_a_signal_sets_the_event_and_acts_once(told: list[int]) -> None:
     assert times == [1]
 
 
-def test_a_signal_during_the_submission_creates_no_job(cluster: EmbeddedCluster, request_of: Any) -> None:
+def test_a_signal_during_the_submission_creates_no_job(cluster: EmbeddedCluster) -> None:
     stop = StopEvent()
     stop.set()
     with pytest.raises(Cancelled, match="no job was created"):
-        submit_or_adopt(cluster, request_of(), STEP, "default", stop=stop)
+        submit_or_adopt(cluster, train_request(), STEP, "default", stop=stop)
     assert not cluster.list(TRAINJOB).items
 
 
-def test_a_signal_suspends_before_the_wait_ends(cluster: EmbeddedCluster, request_of: Any, told: list[int]) -> None:
+def test_a_signal_suspends_before_the_wait_ends(cluster: EmbeddedCluster, told: list[int]) -> None:
     recording = Recording(cluster)
 
     def end(_cluster: Any, job: Job) -> str:
@@ -265,18 +266,18 @@ def test_a_signal_suspends_before_the_wait_ends(cluster: EmbeddedCluster, reques
 
     threading.Thread(target=lambda: (eventually(lambda: cluster.list(TRAINJOB).items), os.kill(os.getpid(), 15))).start()
     with pytest.raises(Cancelled, match="was cancelled; True"):
-        run_to_end(recording, request_of(), STEP, "default", on_signal=end, waiter=AT_ONCE)
+        run_to_end(recording, train_request(), STEP, "default", on_signal=end, waiter=AT_ONCE)
     assert not told
 
 
-def test_a_job_is_tied_to_each_workflow_that_waits_for_it(cluster: EmbeddedCluster, request_of: Any) -> None:
+def test_a_job_is_tied_to_each_workflow_that_waits_for_it(cluster: EmbeddedCluster) -> None:
     def workflow(name: str, namespace: str = "default") -> Workflow:
         reference = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "name": name, "uid": f"uid-of-{name}"}
         return Workflow(name, namespace, reference)
 
     for each in ("one", "one", "two"):
-        submit_or_adopt(cluster, request_of(), STEP, "default", workflow=workflow(each))
-    submit_or_adopt(cluster, request_of(), STEP, "default", workflow=workflow("three", "elsewhere"))
+        submit_or_adopt(cluster, train_request(), STEP, "default", workflow=workflow(each))
+    submit_or_adopt(cluster, train_request(), STEP, "default", workflow=workflow("three", "elsewhere"))
     (job,) = cluster.list(TRAINJOB).items
     assert [owner["name"] for owner in job["metadata"]["ownerReferences"]] == ["one", "two"]
     assert labels_of(job)[names.WORKFLOW_LABEL] == "three"

@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 import pytest
+from factories import jobset, pod, replicated_job
 from recorders.recorded_cluster import RecordedCluster, Recording
 from recording_archives import recordings_of
 from support.virtual_time import VirtualClock
@@ -14,7 +15,6 @@ from trainwright.api.errors import Forbidden, NotFound
 from trainwright.api.kinds import TRAINJOB
 from trainwright.cluster.delegating import DelegatingCluster
 from trainwright.cluster.protocol import Listing
-from trainwright.jobs import Identity, submit_or_adopt
 from trainwright.jobs.diagnosis.waiting_reason import ReasonFinder, WaitingReason, pods_reason
 from trainwright.jobs.state.pods import pods_of
 
@@ -25,9 +25,8 @@ def container(state: dict[str, Any], name: str = "node", last: dict[str, Any] | 
     return {"name": name, "state": state, "lastState": last or {}, "restartCount": restarts}
 
 
-def pod(*containers: dict[str, Any], name: str = "p", phase: str = "Pending", **metadata: Any) -> dict[str, Any]:
-    status = {"phase": phase, "containerStatuses": list(containers)}
-    return {"metadata": {"name": name, **metadata}, "spec": {"nodeName": "n1"}, "status": status}
+def pod_on_node(*containers: dict[str, Any], name: str = "p", phase: str = "Pending", **metadata: Any) -> dict[str, Any]:
+    return pod(name, nodeName="n1", phase=phase, metadata=metadata, status={"containerStatuses": list(containers)})
 
 
 def waiting(reason: str, message: str = "m") -> dict[str, Any]:
@@ -44,29 +43,29 @@ NO_COMMAND = ended(128, "StartError", 'exec: "/no": stat /no: no such file or di
 @pytest.mark.parametrize(
     ("pods", "words", "part", "cannot_recover"),
     [
-        ([pod(container(waiting("ImagePullBackOff")))], "ImagePullBackOff: m", "image", False),
-        ([pod(container(waiting("InvalidImageName")))], "InvalidImageName: m", "image", True),
-        ([pod(container(waiting("ErrImageNeverPull")))], "ErrImageNeverPull", "image", True),
-        ([pod(container(waiting("CreateContainerConfigError")))], "CreateContainerConfigError: m", "container", False),
+        ([pod_on_node(container(waiting("ImagePullBackOff")))], "ImagePullBackOff: m", "image", False),
+        ([pod_on_node(container(waiting("InvalidImageName")))], "InvalidImageName: m", "image", True),
+        ([pod_on_node(container(waiting("ErrImageNeverPull")))], "ErrImageNeverPull", "image", True),
+        ([pod_on_node(container(waiting("CreateContainerConfigError")))], "CreateContainerConfigError: m", "container", False),
         (
-            [pod(container(waiting("CrashLoopBackOff"), last=ended(7), restarts=2), phase="Running")],
+            [pod_on_node(container(waiting("CrashLoopBackOff"), last=ended(7), restarts=2), phase="Running")],
             "after 3 runs: container node exited 7",
             "container",
             False,
         ),
-        ([pod(container(ended(7)), phase="Running")], "after its first run: container node exited 7", "container", False),
-        ([pod(container(waiting("CrashLoopBackOff"), last=NO_COMMAND), phase="Running")], "stat /no", "container", True),
+        ([pod_on_node(container(ended(7)), phase="Running")], "after its first run: container node exited 7", "container", False),
+        ([pod_on_node(container(waiting("CrashLoopBackOff"), last=NO_COMMAND), phase="Running")], "stat /no", "container", True),
         (
             [
-                pod(container(waiting("CrashLoopBackOff"), last=NO_COMMAND), phase="Running"),
-                pod(container({"running": {}}), phase="Running"),
+                pod_on_node(container(waiting("CrashLoopBackOff"), last=NO_COMMAND), phase="Running"),
+                pod_on_node(container({"running": {}}), phase="Running"),
             ],
             "stat /no",
             "container",
             False,  # another node has the command
         ),
         (
-            [pod(container({"running": {}}), phase="Running", deletionTimestamp=OLD)],
+            [pod_on_node(container({"running": {}}), phase="Running", deletionTimestamp=OLD)],
             f"its node n1 has been lost since {OLD}",
             "node",
             False,
@@ -84,10 +83,10 @@ def test_the_reason_in_the_status_of_a_pod(pods: list[dict[str, Any]], words: st
     "pods",
     [
         [],
-        [pod(container(waiting("ContainerCreating", "")))],
-        [pod(container(ended(7)), phase="Failed")],
-        [pod(container({"running": {}}), phase="Running", deletionTimestamp="2100-01-01T00:00:00Z")],
-        [pod(container(ended(0)), phase="Succeeded", deletionTimestamp=OLD)],
+        [pod_on_node(container(waiting("ContainerCreating", "")))],
+        [pod_on_node(container(ended(7)), phase="Failed")],
+        [pod_on_node(container({"running": {}}), phase="Running", deletionTimestamp="2100-01-01T00:00:00Z")],
+        [pod_on_node(container(ended(0)), phase="Succeeded", deletionTimestamp=OLD)],
     ],
 )
 def test_a_pod_that_starts_ends_or_has_ended_says_nothing(pods: list[dict[str, Any]]) -> None:
@@ -102,12 +101,6 @@ def test_the_key_of_a_reason_is_without_what_changes() -> None:
     assert first == second
     pulls = ('ErrImagePull: failed to pull "a/b:1"', 'ImagePullBackOff: Back-off pulling image "a/b:1": x')
     assert len({WaitingReason(text, "image").key for text in pulls}) == 1
-
-
-@pytest.fixture
-def job(cluster: Any, request_of: Any) -> dict[str, Any]:
-    submitted: dict[str, Any] = submit_or_adopt(cluster, request_of(), Identity("o", "r", "s"), "default").trainjob
-    return submitted
 
 
 def add_event(cluster: Any, kind: str, name: str, reason: str, message: str, *, warning: bool = True, second: int = 0) -> None:
@@ -167,15 +160,7 @@ def test_events_of_claims_that_the_pods_mount(cluster: Any, job: dict[str, Any],
     counts = {"name": "node", "ready": 0, "succeeded": 0, "failed": 0, "active": 1, "suspended": 0}
     job = set_status(job, jobsStatus=[counts])
     volumes = [{"name": "w", "persistentVolumeClaim": {"claimName": "data"}}]
-    template = {"spec": {"template": {"spec": {"volumes": volumes, "containers": [{"name": "node", "image": "i"}]}}}}
-    cluster.create(
-        {
-            "apiVersion": "jobset.x-k8s.io/v1alpha2",
-            "kind": "JobSet",
-            "metadata": {"name": job["metadata"]["name"], "namespace": "default"},
-            "spec": {"replicatedJobs": [{"name": "node", "template": template}]},
-        }
-    )
+    cluster.create(jobset(job["metadata"]["name"], replicated_job(pod_spec={"volumes": volumes})))
     add_event(cluster, "PersistentVolumeClaim", "data", "ProvisioningFailed", "no such storage class")
     add_event(cluster, "PersistentVolumeClaim", "other", "ProvisioningFailed", "not ours", second=5)
     reason = found(cluster, job)

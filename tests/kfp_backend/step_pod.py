@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from factories import pod
 from step_program import StepProgram
 
 from trainwright.api.kinds import POD
@@ -145,15 +146,11 @@ class StepPod:
     def _create_pod(self, number: int) -> Obj:
         labels = {"pipeline/runid": self._workflow.run, "workflows.argoproj.io/workflow": self._workflow.name}
         metadata = {
-            "name": self.name,
-            "namespace": self._workflow.namespace,
-            "labels": labels,
             "annotations": {"workflows.argoproj.io/node-name": f"{self._workflow.name}.root.{self._program.name}({number})"},
             "ownerReferences": [self._workflow.owner_reference],
         }
-        container = {"name": "main", "image": "example.com/step"}
-        spec = {"nodeName": NODE, "restartPolicy": "Never", "containers": [container]}
-        return self._cluster.create({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
+        made = pod(self.name, namespace=self._workflow.namespace, labels=labels, metadata=metadata, nodeName=NODE)
+        return self._cluster.create(made)
 
     def _set_status(self, phase: str) -> None:
         status = {"phase": phase, **({"reason": self.reason} if self.reason else {})}

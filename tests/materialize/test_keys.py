@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from base64 import b64decode
 
-from builders import mpi, of_kind, runtime, trainjob
+from built_objects import mpi, of_kind
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import load_pem_private_key, load_ssh_public_key
+from factories import runtime, trainjob
 
 from trainwright.materialize import RandomKeys, materialize
 from trainwright.materialize.random_keys import z85
@@ -24,17 +25,19 @@ def test_an_ssh_key_pair_belongs_together_and_is_new_each_time() -> None:
 
 
 def test_the_secrets_of_mpi_and_flux_hold_what_keys_give() -> None:
-    secret = of_kind(materialize(trainjob({"numNodes": 2}), mpi(), keys=RandomKeys()), "Secret")
+    secret = of_kind(materialize(trainjob(trainer={"numNodes": 2}), mpi(), keys=RandomKeys()), "Secret")
     assert b64decode(secret["data"]["ssh-publickey"]).startswith(b"ecdsa-sha2-nistp521 ")
     assert secret["immutable"] is True
-    certificate = of_kind(materialize(trainjob({"numNodes": 2}), runtime({"flux": {}}), keys=RandomKeys()), "Secret")
+    certificate = of_kind(
+        materialize(trainjob(trainer={"numNodes": 2}), runtime(policy={"flux": {}}), keys=RandomKeys()), "Secret"
+    )
     text = b64decode(certificate["data"]["curve.cert"]).decode()
     assert text.count('key = "') == 2
     assert 'name = "demo"' in text
 
 
 def test_without_keys_the_secret_is_the_same_every_time_and_no_key() -> None:
-    one, other = (of_kind(materialize(trainjob({"numNodes": 2}), mpi()), "Secret") for _ in range(2))
+    one, other = (of_kind(materialize(trainjob(trainer={"numNodes": 2}), mpi()), "Secret") for _ in range(2))
     assert one == other
     assert b"placeholder" in b64decode(one["data"]["ssh-privatekey"])
 

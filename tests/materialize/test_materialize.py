@@ -5,21 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from factories import catalogue_runtime, trainjob
 
 from trainwright.api.errors import Invalid
 from trainwright.api.objects import copy_of, named
 from trainwright.materialize import ProgressReports, Settings, materialize
-from trainwright.runtimes import bundled_runtime
-
-
-def job(runtime: str = "torch-distributed", **spec: Any) -> dict[str, Any]:
-    spec = {"runtimeRef": {"name": runtime}, **spec}
-    return {
-        "apiVersion": "trainer.kubeflow.org/v1alpha1",
-        "kind": "TrainJob",
-        "metadata": {"name": "demo", "namespace": "ns"},
-        "spec": spec,
-    }
 
 
 def node(objects: list[dict[str, Any]]) -> dict[str, Any]:
@@ -34,17 +24,11 @@ def env(container: dict[str, Any]) -> dict[str, Any]:
     return {entry["name"]: entry.get("value") for entry in container["env"]}
 
 
-def runtime(name: str = "torch-distributed") -> dict[str, Any]:
-    found = bundled_runtime(name)
-    assert found is not None
-    return found
-
-
 def test_the_same_input_gives_the_same_objects_and_stays_as_it_is() -> None:
-    trainjob, rt = job(trainer={"numNodes": 2}), runtime()
-    before = copy_of(trainjob), copy_of(rt)
-    assert materialize(trainjob, rt) == materialize(trainjob, rt)
-    assert (trainjob, rt) == before
+    job, rt = trainjob(trainer={"numNodes": 2}), catalogue_runtime("torch-distributed")
+    before = copy_of(job), copy_of(rt)
+    assert materialize(job, rt) == materialize(job, rt)
+    assert (job, rt) == before
 
 
 @pytest.mark.parametrize(
@@ -57,11 +41,18 @@ def test_the_same_input_gives_the_same_objects_and_stays_as_it_is() -> None:
     ],
 )
 def test_processes_on_a_node(trainer: dict[str, Any], processes: str) -> None:
-    assert env(node(materialize(job(trainer=trainer), runtime())))["PET_NPROC_PER_NODE"] == processes
+    assert (
+        env(node(materialize(trainjob(trainer=trainer), catalogue_runtime("torch-distributed"))))["PET_NPROC_PER_NODE"]
+        == processes
+    )
 
 
 def test_rendezvous_of_torch() -> None:
-    container = node(materialize(job(trainer={"numNodes": 3, "env": [{"name": "A", "value": "1"}]}), runtime()))
+    container = node(
+        materialize(
+            trainjob(trainer={"numNodes": 3, "env": [{"name": "A", "value": "1"}]}), catalogue_runtime("torch-distributed")
+        )
+    )
     assert env(container) | {"PET_NODE_RANK": None} == {
         "A": "1",
         "PET_NNODES": "3",
@@ -74,12 +65,12 @@ def test_rendezvous_of_torch() -> None:
 
 
 def test_without_a_trainer_there_is_no_rendezvous() -> None:
-    assert "env" not in node(materialize(job(), runtime()))
+    assert "env" not in node(materialize(trainjob(), catalogue_runtime("torch-distributed")))
 
 
 def test_initializers_of_trl_sft() -> None:
     dataset = {"storageUri": "hf://o/d", "env": [{"name": "X", "value": "1"}], "secretRef": {"name": "hub"}}
-    objects = materialize(job("trl-sft", initializer={"dataset": dataset}), runtime("trl-sft"))
+    objects = materialize(trainjob(runtime="trl-sft", initializer={"dataset": dataset}), catalogue_runtime("trl-sft"))
     replicated = named(objects[-1]["spec"]["replicatedJobs"], "dataset-initializer")
     assert replicated is not None
     container = replicated["template"]["spec"]["template"]["spec"]["containers"][0]
@@ -93,10 +84,10 @@ def test_initializers_of_trl_sft() -> None:
 
 def test_progress_reports_are_wired_when_they_are_taken() -> None:
     settings = Settings(progress=ProgressReports("https://127.0.0.1:1234", "PEM"))
-    config, jobset = materialize(job(trainer={}), runtime(), settings=settings)
+    config, jobset = materialize(trainjob(trainer={}), catalogue_runtime("torch-distributed"), settings=settings)
     assert config["data"] == {"ca.crt": "PEM"}
     container = node([jobset])
-    url = "https://127.0.0.1:1234/apis/trainer.kubeflow.org/v1alpha1/namespaces/ns/trainjobs/demo/status"
+    url = "https://127.0.0.1:1234/apis/trainer.kubeflow.org/v1alpha1/namespaces/default/trainjobs/demo/status"
     assert env(container)["KUBEFLOW_TRAINER_SERVER_URL"] == url
     assert container["volumeMounts"][0]["mountPath"] == "/var/run/secrets/kubeflow/trainer"
 
@@ -116,15 +107,15 @@ def patch_of(job: str) -> dict[str, Any]:
 )
 def test_what_cannot_be_built_is_refused(spec: dict[str, Any], words: str) -> None:
     with pytest.raises(Invalid, match=words):
-        materialize(job(**spec), runtime())
+        materialize(trainjob(**spec), catalogue_runtime("torch-distributed"))
 
 
 def test_a_name_too_long_for_its_pods_is_refused_at_once() -> None:
-    long = job()
+    long = trainjob()
     long["metadata"]["name"] = "a" * 49
     with pytest.raises(Invalid, match="JobSet name is too long"):
-        materialize(long, runtime())
+        materialize(long, catalogue_runtime("torch-distributed"))
 
 
 def test_somebody_elses_trainjob_is_left_alone() -> None:
-    assert materialize(job(managedBy="kueue.x-k8s.io/multikueue"), runtime()) == []
+    assert materialize(trainjob(managedBy="kueue.x-k8s.io/multikueue"), catalogue_runtime("torch-distributed")) == []

@@ -5,7 +5,8 @@ from __future__ import annotations
 import subprocess
 
 import pytest
-from builders import Obj, env, job, mpi, of_kind, pod, refused, replicated, runtime, trainjob
+from built_objects import Obj, env, mpi, of_kind, pod_spec_of, refused, replicated_job_of
+from factories import IMAGE, replicated_job, runtime, trainjob
 
 from trainwright.materialize import materialize
 from trainwright.materialize.flux_scripts import FluxJob, entrypoint_script, init_script, numbered
@@ -14,18 +15,19 @@ from trainwright.materialize.flux_scripts import FluxJob, entrypoint_script, ini
 
 
 def test_jax_lets_the_trainjob_override_what_it_sets() -> None:
-    built = materialize(trainjob({"numNodes": 3, "env": [{"name": "JAX_NUM_PROCESSES", "value": "9"}]}), runtime({"jax": {}}))
+    job = trainjob(trainer={"numNodes": 3, "env": [{"name": "JAX_NUM_PROCESSES", "value": "9"}]})
+    built = materialize(job, runtime(policy={"jax": {}}))
     assert env(built) == {
         "JAX_NUM_PROCESSES": "9",
         "JAX_PROCESS_ID": None,
         "JAX_COORDINATOR_ADDRESS": "demo-node-0-0.demo:29500",
     }
-    assert pod(built)["containers"][0]["ports"] == [{"containerPort": 29500}]
+    assert pod_spec_of(built)["containers"][0]["ports"] == [{"containerPort": 29500}]
 
 
 @pytest.mark.parametrize("policy", ["jax", "xgboost"])
 def test_without_a_trainer_nothing_is_set(policy: str) -> None:
-    assert env(materialize(trainjob(), runtime({policy: {}}))) == {}
+    assert env(materialize(trainjob(), runtime(policy={policy: {}}))) == {}
 
 
 # XGBoost
@@ -40,12 +42,12 @@ def test_without_a_trainer_nothing_is_set(policy: str) -> None:
     ],
 )
 def test_xgboost_has_a_worker_for_each_gpu(trainer: Obj, workers: str) -> None:
-    assert env(materialize(trainjob(trainer), runtime({"xgboost": {}})))["DMLC_NUM_WORKER"] == workers
+    assert env(materialize(trainjob(trainer=trainer), runtime(policy={"xgboost": {}})))["DMLC_NUM_WORKER"] == workers
 
 
 def test_xgboost_refuses_each_reserved_variable_by_itself() -> None:
     variables = [{"name": "DMLC_TASK_ID", "value": "1"}, {"name": "A"}, {"name": "DMLC_NUM_WORKER", "value": "2"}]
-    assert refused({"env": variables}, runtime({"xgboost": {}})) == {"spec.trainer.env[0]", "spec.trainer.env[2]"}
+    assert refused({"env": variables}, runtime(policy={"xgboost": {}})) == {"spec.trainer.env[0]", "spec.trainer.env[2]"}
 
 
 # MPI
@@ -57,8 +59,8 @@ def test_xgboost_refuses_each_reserved_variable_by_itself() -> None:
 )
 def test_mpi_counts_the_launcher_where_it_works_too(as_node: bool, nodes: int | None, workers: int, hosts: int) -> None:
     trainer: Obj = {} if nodes is None else {"numNodes": nodes}
-    built = materialize(trainjob(trainer), mpi(runLauncherAsNode=as_node))
-    assert job(built, "node")["template"]["spec"]["parallelism"] == workers
+    built = materialize(trainjob(trainer=trainer), mpi(runLauncherAsNode=as_node))
+    assert replicated_job_of(built, "node")["template"]["spec"]["parallelism"] == workers
     assert len(of_kind(built, "ConfigMap")["data"]["hostfile"].splitlines()) == hosts
 
 
@@ -73,29 +75,29 @@ def test_mpi_counts_the_launcher_where_it_works_too(as_node: bool, nodes: int | 
     ],
 )
 def test_mpi_slots(policy: Obj, trainer: Obj, slots: str) -> None:
-    built = materialize(trainjob(trainer), mpi(**policy))
+    built = materialize(trainjob(trainer=trainer), mpi(**policy))
     assert env(built, "launcher")["OMPI_MCA_orte_set_default_slots"] == slots
     assert of_kind(built, "ConfigMap")["data"]["hostfile"].splitlines()[0].endswith(f" slots={slots}")
 
 
 def test_mpi_workers_get_variables_only_where_the_launcher_is_a_node() -> None:
     trainer = {"env": [{"name": "A", "value": "1"}], "image": "other:1"}
-    built = materialize(trainjob(trainer), mpi())
+    built = materialize(trainjob(trainer=trainer), mpi())
     assert env(built) == {"A": "1"}
-    assert pod(built)["containers"][0]["image"] == "i:1"
-    assert pod(built, "launcher")["containers"][0]["image"] == "other:1"
-    assert env(materialize(trainjob(trainer), mpi(runLauncherAsNode=False))) == {}
+    assert pod_spec_of(built)["containers"][0]["image"] == IMAGE
+    assert pod_spec_of(built, "launcher")["containers"][0]["image"] == "other:1"
+    assert env(materialize(trainjob(trainer=trainer), mpi(runLauncherAsNode=False))) == {}
 
 
 def test_mpi_host_names_follow_the_subdomain_and_the_replicas() -> None:
-    rt = mpi(replicated("node", False) | {"replicas": 2}, replicated("launcher", True))
+    rt = mpi(replicated_job("node") | {"replicas": 2}, replicated_job("launcher", step="trainer"))
     rt["spec"]["template"]["spec"]["network"] = {"subdomain": "net"}
-    hosts = of_kind(materialize(trainjob({"numNodes": 2}), rt), "ConfigMap")["data"]["hostfile"].split()[::2]
+    hosts = of_kind(materialize(trainjob(trainer={"numNodes": 2}), rt), "ConfigMap")["data"]["hostfile"].split()[::2]
     assert hosts == ["demo-node-0-0.net", "demo-node-1-0.net", "demo-launcher-0-0.net"]
 
 
 def test_mpi_refusals() -> None:
-    assert refused({"numNodes": 2}, mpi(replicated("launcher", True))) == {"spec.trainer.numNodes"}
+    assert refused({"numNodes": 2}, mpi(replicated_job("launcher", step="trainer"))) == {"spec.trainer.numNodes"}
     assert refused({"env": [{"name": "OMPI_MCA_plm_rsh_args"}]}, mpi()) == {"spec.trainer.env"}
 
 
@@ -107,12 +109,12 @@ LORA, QLORA = "model.lora_attn_modules=['q']", "model.quantize_base=True"
 
 
 def tuned(trainer: Obj, name: str = "torchtune-llama3.2-1b", command: list[str] | None = None) -> list[str]:
-    rt = runtime({"torch": {}}, name=name)
+    rt = runtime(policy={"torch": {}}, name=name)
     rt["spec"]["template"]["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]["containers"][0]["command"] = (
         command or []
     )
-    built = materialize(trainjob({"command": TUNE} | trainer, name), rt)
-    words: list[str] = pod(built)["containers"][0]["command"]
+    built = materialize(trainjob(trainer={"command": TUNE} | trainer, runtime=name), rt)
+    words: list[str] = pod_spec_of(built)["containers"][0]["command"]
     return words
 
 
@@ -159,7 +161,7 @@ def test_torchtune_keeps_what_the_runtime_decides() -> None:
     ],
 )
 def test_torchtune_refusals(trainer: Obj, name: str, fields: set[str]) -> None:
-    assert refused({"command": TUNE} | trainer, runtime({"torch": {}}, name=name)) == fields
+    assert refused({"command": TUNE} | trainer, runtime(policy={"torch": {}}, name=name)) == fields
 
 
 # Pod groups
@@ -167,16 +169,21 @@ def test_torchtune_refusals(trainer: Obj, name: str, fields: set[str]) -> None:
 
 def test_a_pod_group_adds_up_all_pods() -> None:
     wants = [{"name": "node", "image": "i", "resources": {"requests": {"cpu": "500m", "memory": "512Mi"}}}]
-    jobs = replicated("node", True, containers=wants), replicated("other", False, containers=wants, priorityClassName="high")
-    rt = runtime({"torch": {}}, *jobs, podGroupPolicy={"volcano": {"networkTopology": {"mode": "soft"}}, "coscheduling": {}})
+    jobs = (
+        replicated_job("node", step="trainer", pod_spec={"containers": wants}),
+        replicated_job("other", pod_spec={"containers": wants, "priorityClassName": "high"}),
+    )
+    rt = runtime(
+        "rt", *jobs, policy={"torch": {}}, podGroupPolicy={"volcano": {"networkTopology": {"mode": "soft"}}, "coscheduling": {}}
+    )
     rt["spec"]["template"]["metadata"] = {"annotations": {"scheduling.volcano.sh/queue-name": "q"}}
-    built = materialize(trainjob({"numNodes": 3}), rt)
+    built = materialize(trainjob(trainer={"numNodes": 3}), rt)
     coscheduling, volcano = (obj["spec"] for obj in built if obj["kind"] == "PodGroup")
     needed = {"minMember": 4, "minResources": {"cpu": "2", "memory": "2Gi"}}
     assert coscheduling == needed | {"scheduleTimeoutSeconds": 60}
     topology = {"mode": "soft", "highestTierAllowed": 1}
     assert volcano == needed | {"queue": "q", "priorityClassName": "high", "networkTopology": topology}
-    marked = job(built, "other")["template"]["spec"]["template"]["metadata"]
+    marked = replicated_job_of(built, "other")["template"]["spec"]["template"]["metadata"]
     assert marked == {
         "labels": {"scheduling.x-k8s.io/pod-group": "demo"},
         "annotations": {"scheduling.k8s.io/group-name": "demo"},
@@ -184,7 +191,7 @@ def test_a_pod_group_adds_up_all_pods() -> None:
 
 
 def test_an_empty_queue_is_refused() -> None:
-    rt = runtime({"torch": {}}, podGroupPolicy={"volcano": {}})
+    rt = runtime(policy={"torch": {}}, podGroupPolicy={"volcano": {}})
     rt["spec"]["template"]["metadata"] = {"annotations": {"scheduling.volcano.sh/queue-name": ""}}
     assert refused({}, rt) == {"spec.annotations[scheduling.volcano.sh/queue-name]"}
 
@@ -208,19 +215,19 @@ def test_flux_wraps_the_command_and_takes_settings_from_variables() -> None:
         "args": ["-v"],
         "env": [{"name": "FLUX_VIEW_IMAGE", "value": "v:2"}],
     }
-    built = materialize(trainjob(trainer), runtime({"flux": {}}))
-    container = pod(built)["containers"][0]
+    built = materialize(trainjob(trainer=trainer), runtime(policy={"flux": {}}))
+    container = pod_spec_of(built)["containers"][0]
     assert container["command"] == ["/bin/bash", "/etc/flux-config/entrypoint.sh", "lmp -in a b -v"]
     assert "args" not in container
-    assert [c["image"] for c in pod(built)["initContainers"]] == ["v:2"]
+    assert [c["image"] for c in pod_spec_of(built)["initContainers"]] == ["v:2"]
     assert numbered(1) == "0"
     assert 'flags="-N 3 -n 6 -g 1  "' in entrypoint_script(FLUX)
 
 
 def test_flux_refusals() -> None:
     installer = [{"name": "flux-installer", "image": "i"}]
-    assert refused({"command": ["x"]}, runtime({"flux": {}})) == {"spec.trainer.numNodes"}
-    taken = runtime({"flux": {}}, replicated("node", True, initContainers=installer))
+    assert refused({"command": ["x"]}, runtime(policy={"flux": {}})) == {"spec.trainer.numNodes"}
+    taken = runtime("rt", replicated_job("node", step="trainer", pod_spec={"initContainers": installer}), policy={"flux": {}})
     assert refused({"numNodes": 1}, taken) == {"spec.trainer.initContainers"}
 
 
@@ -229,13 +236,18 @@ def test_flux_refusals() -> None:
 
 def test_ports_that_would_overwrite_each_other_are_refused() -> None:
     two = [{"name": "node", "image": "i", "ports": [{"containerPort": 8080}, {"containerPort": 9090}]}]
-    [field] = refused({}, runtime({"torch": {}}, replicated("node", True, containers=two)))
+    [field] = refused(
+        {}, runtime("rt", replicated_job("node", step="trainer", pod_spec={"containers": two}), policy={"torch": {}})
+    )
     assert field == "spec.template.spec.replicatedJobs[0].template.spec.template.spec.containers[0].ports"
     named_ports = [{"name": "node", "image": "i", "ports": [{"containerPort": 8080, "name": "a"}, {"containerPort": 9090}]}]
-    built = materialize(trainjob({}), runtime({"torch": {}}, replicated("node", True, containers=named_ports)))
-    assert [port["containerPort"] for port in pod(built)["containers"][0]["ports"]] == [8080, 29500]
+    job = replicated_job("node", step="trainer", pod_spec={"containers": named_ports})
+    built = materialize(trainjob(trainer={}), runtime("rt", job, policy={"torch": {}}))
+    assert [port["containerPort"] for port in pod_spec_of(built)["containers"][0]["ports"]] == [8080, 29500]
 
 
 def test_a_variable_whose_source_gets_lost_is_refused() -> None:
     source = {"fileKeyRef": {"volumeName": "v", "path": "p", "key": "k"}}
-    assert refused({"env": [{"name": "A", "valueFrom": source}]}, runtime({"torch": {}})) == {"spec.trainer.env[0].valueFrom"}
+    assert refused({"env": [{"name": "A", "valueFrom": source}]}, runtime(policy={"torch": {}})) == {
+        "spec.trainer.env[0].valueFrom"
+    }

@@ -12,7 +12,8 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from builders import env, refused, runtime, trainjob
+from built_objects import env, refused
+from factories import runtime, trainjob
 
 from trainwright.api.errors import ApiError
 from trainwright.materialize import assembly, materialize
@@ -51,7 +52,7 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[EntryPoint]]:
 
 def test_an_installed_policy_takes_part(installed: list[EntryPoint]) -> None:
     installed.append(EntryPoint("greeting", f"{__name__}:Greeting", GROUP))
-    built = materialize(trainjob({}), runtime({"torch": {}}))
+    built = materialize(trainjob(trainer={}), runtime(policy={"torch": {}}))
     assert list(env(built))[-1] == "GREETING"
     assert env(built)["GREETING"] == "demo"
 
@@ -59,7 +60,7 @@ def test_an_installed_policy_takes_part(installed: list[EntryPoint]) -> None:
 def test_what_is_no_policy_is_named(installed: list[EntryPoint]) -> None:
     installed.append(EntryPoint("nothing", f"{__name__}:Nothing", GROUP))
     with pytest.raises(TypeError, match=f"entry point nothing = {__name__}:Nothing of {GROUP} is not a policy"):
-        materialize(trainjob({}), runtime({"torch": {}}))
+        materialize(trainjob(trainer={}), runtime(policy={"torch": {}}))
 
 
 class Broken:
@@ -72,9 +73,9 @@ class Broken:
 def test_a_plugin_that_raises_is_named(installed: list[EntryPoint]) -> None:
     installed.append(EntryPoint("broken", f"{__name__}:Broken", GROUP))
     with pytest.raises(
-        ApiError, match=r"plugin 'broken' failed in phase enforce_pod_spec for TrainJob ns/demo: KeyError: 'volumes'"
+        ApiError, match=r"plugin 'broken' failed in phase enforce_pod_spec for TrainJob default/demo: KeyError: 'volumes'"
     ):
-        materialize(trainjob({}), runtime({"torch": {}}))
+        materialize(trainjob(trainer={}), runtime(policy={"torch": {}}))
 
 
 @pytest.fixture
@@ -91,10 +92,10 @@ def documented(installed: list[EntryPoint], monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.usefixtures("documented")
 def test_the_worked_example_sets_tf_config_by_the_framework_label() -> None:
-    tensorflow = runtime({})
+    tensorflow = runtime(policy={})
     tensorflow["metadata"]["labels"] = {"trainer.kubeflow.org/framework": "tensorflow"}
-    text = env(materialize(trainjob({"numNodes": 2}), tensorflow))["TF_CONFIG"].replace("$(TF_INDEX)", "1")
+    text = env(materialize(trainjob(trainer={"numNodes": 2}), tensorflow))["TF_CONFIG"].replace("$(TF_INDEX)", "1")
     hosts = ["demo-node-0-0.demo:2222", "demo-node-0-1.demo:2222"]
     assert json.loads(text) == {"cluster": {"worker": hosts}, "task": {"type": "worker", "index": 1}}
-    assert "TF_CONFIG" not in env(materialize(trainjob({"numNodes": 2}), runtime({})))
+    assert "TF_CONFIG" not in env(materialize(trainjob(trainer={"numNodes": 2}), runtime(policy={})))
     assert refused({"env": [{"name": "TF_CONFIG", "value": "x"}]}, tensorflow) == {"spec.trainer.env"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from builders import STEP, trainjob
+from factories import replicated_job, runtime, trainjob
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kubeflow_trainer_api.models import JobsetV1alpha2JobSet
@@ -37,11 +37,9 @@ containers = st.fixed_dictionaries(
 )
 jobs = st.lists(
     st.builds(
-        lambda name, trained, container, more, replicas: {
-            "name": name,
-            "replicas": replicas,
-            "template": {"metadata": STEP if trained else {}, "spec": {"template": {"spec": {"containers": [container, *more]}}}},
-        },
+        lambda name, trained, container, more, replicas: replicated_job(
+            name, step="trainer" if trained else "", replicas=replicas, pod_spec={"containers": [container, *more]}
+        ),
         st.sampled_from(["node", "launcher", "other"]),
         st.booleans(),
         containers,
@@ -75,11 +73,14 @@ def runtimes(draw: st.DrawFn) -> Obj:
     spec: Obj = {"template": {"spec": {"replicatedJobs": draw(jobs)}}, "podGroupPolicy": draw(groups)}
     if (policy := draw(policies)) is not None:
         spec["mlPolicy"] = {"numNodes": draw(st.integers(0, 3)), **policy}
-    kind = {"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "ClusterTrainingRuntime"}
-    return {**kind, "metadata": {"name": draw(names)}, "spec": spec}
+    return {**runtime(draw(names)), "spec": spec}
 
 
 PROGRESS = Settings(progress=ProgressReports("https://127.0.0.1:1", "PEM"))
+
+
+def trained_by(trainer: Obj | None, runtime: str, **spec: Any) -> Obj:
+    return trainjob(runtime=runtime, **spec, **({} if trainer is None else {"trainer": trainer}))
 
 
 def build(job: Obj, runtime: Obj, settings: Settings | None = None) -> list[Obj] | None:
@@ -94,7 +95,7 @@ def build(job: Obj, runtime: Obj, settings: Settings | None = None) -> list[Obj]
 
 @given(runtimes(), trainers, st.booleans())
 def test_property_materialize_is_pure_and_only_ever_refuses(runtime: Obj, trainer: Obj | None, suspend: bool) -> None:
-    job = trainjob(trainer, runtime["metadata"]["name"], suspend=suspend)
+    job = trained_by(trainer, runtime["metadata"]["name"], suspend=suspend)
     before = copy_of(job), copy_of(runtime)
     built = build(job, runtime, PROGRESS)
     assert (job, runtime) == before
@@ -105,7 +106,7 @@ def test_property_materialize_is_pure_and_only_ever_refuses(runtime: Obj, traine
     assert built[-1]["kind"] == "JobSet"
     assert built[-1]["spec"]["suspend"] is suspend
     for obj in built:
-        assert obj["metadata"]["namespace"] == "ns"
+        assert obj["metadata"]["namespace"] == "default"
         assert obj["metadata"]["ownerReferences"][0]["name"] == "demo"
     for replicated in built[-1]["spec"].get("replicatedJobs", []):
         spec = replicated["template"]["spec"]
@@ -118,7 +119,7 @@ def test_property_materialize_is_pure_and_only_ever_refuses(runtime: Obj, traine
 def test_property_patches_that_say_nothing_change_nothing(runtime: Obj, trainer: Obj | None) -> None:
     name = runtime["metadata"]["name"]
     patches = [{"manager": "example.com/a", "trainingRuntimeSpec": {"template": {}}}, {"manager": "example.com/b"}]
-    assert build(trainjob(trainer, name, runtimePatches=patches), runtime) == build(trainjob(trainer, name), runtime)
+    assert build(trained_by(trainer, name, runtimePatches=patches), runtime) == build(trained_by(trainer, name), runtime)
 
 
 def _shared_parts(value: Any) -> list[Any]:
@@ -140,7 +141,7 @@ def _shared_parts(value: Any) -> list[Any]:
 @settings(max_examples=GENERATED)
 @given(runtimes(), trainers)
 def test_property_what_is_accepted_is_a_jobset_to_the_official_models_and_to_admission(runtime: Obj, trainer: Obj | None) -> None:
-    built = build(trainjob(trainer, runtime["metadata"]["name"]), runtime)
+    built = build(trained_by(trainer, runtime["metadata"]["name"]), runtime)
     if built is None:
         return
     jobset = admit(copy_of(built[-1])).object

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from builders import runtime, trainjob
+from factories import runtime, trainjob
 
 from trainwright.api.errors import Invalid
 from trainwright.materialize import build_snapshot, load_snapshot, snapshot_name
@@ -13,21 +13,21 @@ from trainwright.materialize import build_snapshot, load_snapshot, snapshot_name
 
 @pytest.fixture
 def job() -> dict[str, Any]:
-    owned = trainjob({})
+    owned = trainjob(namespace="ns", runtime="rt", trainer={})
     owned["metadata"]["uid"] = "1"
     return owned
 
 
 def test_it_is_owned_by_its_trainjob(job: dict[str, Any]) -> None:
-    snapshot = build_snapshot(job, runtime({"torch": {}}))
+    snapshot = build_snapshot(job, runtime(policy={"torch": {}}))
     assert snapshot["metadata"]["name"] == snapshot_name(job) == "demo-runtime-snapshot"
     assert snapshot["metadata"]["ownerReferences"][0]["controller"] is True
     assert load_snapshot(snapshot, job)["spec"]["mlPolicy"] == {"numNodes": 1, "torch": {}}
 
 
 def test_what_is_no_snapshot_of_this_job_is_refused(job: dict[str, Any]) -> None:
-    good = build_snapshot(job, runtime({"torch": {}}))
-    other = trainjob({}) | {"metadata": {"name": "demo", "namespace": "ns", "uid": "2"}}
+    good = build_snapshot(job, runtime(policy={"torch": {}}))
+    other = trainjob(namespace="ns", runtime="rt", trainer={}) | {"metadata": {"name": "demo", "namespace": "ns", "uid": "2"}}
     elsewhere = job | {"spec": {"runtimeRef": {"name": "another"}}}
     for snapshot, asked, words in (
         (good, other, "another object"),

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
+from factories import runtime, trainjob
 from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
@@ -30,28 +31,16 @@ def step(name: str, *containers: str, **more: Any) -> dict[str, Any]:
     return {"name": name, "template": {"spec": {"template": {"spec": pod}}}, **more}
 
 
-def runtime(*jobs: dict[str, Any], **policy: Any) -> dict[str, Any]:
+def early_runtime(*jobs: dict[str, Any], **policy: Any) -> dict[str, Any]:
     """As training-operator 1.9 shipped them: steps known by the names of jobs and containers."""
-    return {
-        "apiVersion": "kubeflow.org/v2alpha1",
-        "kind": "ClusterTrainingRuntime",
-        "metadata": {"name": "early"},
-        "spec": {
-            "mlPolicy": {"numNodes": 1, **(policy or {"torch": {"numProcPerNode": "auto"}})},
-            "template": {"spec": {"replicatedJobs": list(jobs)}},
-        },
-    }
+    policy = policy or {"torch": {"numProcPerNode": "auto"}}
+    return {**runtime("early", *jobs, policy=policy), "apiVersion": "kubeflow.org/v2alpha1"}
 
 
-def trainjob(**spec: Any) -> dict[str, Any]:
-    reference = {"name": "early", "apiGroup": "kubeflow.org", "kind": "ClusterTrainingRuntime"}
-    return {
-        "apiVersion": "kubeflow.org/v2alpha1",
-        "kind": "TrainJob",
-        "metadata": {"name": "job", "namespace": "team"},
-        "spec": {"runtimeRef": reference, **spec},
-        "status": {"conditions": "old"},
-    }
+def early_trainjob(**spec: Any) -> dict[str, Any]:
+    spec = {"runtimeRef": {"name": "early", "apiGroup": "kubeflow.org", "kind": "ClusterTrainingRuntime"}, **spec}
+    made = trainjob("job", namespace="team", status={"conditions": "old"})
+    return {**made, "apiVersion": "kubeflow.org/v2alpha1", "spec": spec}
 
 
 FULL = (
@@ -60,7 +49,7 @@ FULL = (
 )
 
 
-def jobset(old_trainjob: dict[str, Any], old_runtime: dict[str, Any]) -> dict[str, Any]:
+def jobset_of(old_trainjob: dict[str, Any], old_runtime: dict[str, Any]) -> dict[str, Any]:
     """What today's Trainer builds of the two."""
     given = copy.deepcopy((old_trainjob, old_runtime))
     new = [migrate(obj).objects[0] for obj in (old_trainjob, old_runtime)]
@@ -78,14 +67,14 @@ def variables(pod: dict[str, Any]) -> dict[str, Any]:
 
 def test_a_trainjob_and_its_runtime_run_on_todays_trainer() -> None:
     secret = {"name": "hub", "namespace": "team"}
-    made = jobset(
-        trainjob(
+    made = jobset_of(
+        early_trainjob(
             trainer={"image": "example.com/mine:2", "command": ["python", "x.py"], "numNodes": 3, "numProcPerNode": "2"},
             datasetConfig={"storageUri": "tatsu-lab/alpaca", "secretRef": secret, "env": [{"name": "A", "value": "1"}]},
             modelConfig={"input": {"storageUri": "hf://a/b"}, "output": {"storageUri": "s3://out"}},
             managedBy="kubeflow.org/trainjob-controller",
         ),
-        runtime(*FULL),
+        early_runtime(*FULL),
     )
     found = pods(made)
     assert list(found) == ["dataset-initializer", "model-initializer", "node"]
@@ -106,7 +95,11 @@ def test_a_trainjob_and_its_runtime_run_on_todays_trainer() -> None:
 
 
 def test_an_initializer_of_one_kind_is_one_job() -> None:
-    made = pods(jobset(trainjob(), runtime(step("initializer", "model-initializer", "sidecar"), step("trainer-node", "trainer"))))
+    made = pods(
+        jobset_of(
+            early_trainjob(), early_runtime(step("initializer", "model-initializer", "sidecar"), step("trainer-node", "trainer"))
+        )
+    )
     assert list(made) == ["model-initializer", "node"]
     assert [container["name"] for container in made["model-initializer"]["containers"]] == ["model-initializer", "sidecar"]
 
@@ -115,9 +108,9 @@ def test_the_launcher_is_what_a_trainjob_changes_with_mpi() -> None:
     policy = {
         "mpi": {"numProcPerNode": 2, "mpiImplementation": "OpenMPI", "sshAuthMountPath": "/ssh", "runLauncherAsNode": False}
     }
-    made = jobset(
-        trainjob(trainer={"image": "example.com/mine:2", "numNodes": 2}),
-        runtime(step("trainer-node", "trainer"), step("launcher", "launcher"), **policy),
+    made = jobset_of(
+        early_trainjob(trainer={"image": "example.com/mine:2", "numNodes": 2}),
+        early_runtime(step("trainer-node", "trainer"), step("launcher", "launcher"), **policy),
     )
     found = pods(made)
     assert {name: pod["containers"][0]["name"] for name, pod in found.items()} == {"node": "node", "launcher": "node"}
@@ -126,7 +119,7 @@ def test_the_launcher_is_what_a_trainjob_changes_with_mpi() -> None:
 
 
 def test_policies_name_the_new_jobs() -> None:
-    old = runtime(*FULL)
+    old = early_runtime(*FULL)
     spec = old["spec"]["template"]["spec"]
     spec["successPolicy"] = {"operator": "All", "targetReplicatedJobs": ["trainer-node"]}
     spec["failurePolicy"] = {"rules": [{"name": "x", "action": "FailJobSet", "targetReplicatedJobs": ["Initializer"]}]}
@@ -140,8 +133,8 @@ def test_policies_name_the_new_jobs() -> None:
 
 
 def test_overrides_follow_their_jobs_and_containers() -> None:
-    made = jobset(
-        trainjob(
+    made = jobset_of(
+        early_trainjob(
             trainer={"env": [{"name": "A", "value": "1"}, {"name": "B", "value": "1"}]},
             podSpecOverrides=[
                 {
@@ -156,7 +149,7 @@ def test_overrides_follow_their_jobs_and_containers() -> None:
                 },
             ],
         ),
-        runtime(*FULL),
+        early_runtime(*FULL),
     )
     found = pods(made)
     assert found["node"]["nodeSelector"] == {"gpu": "a"}
@@ -167,11 +160,11 @@ def test_overrides_follow_their_jobs_and_containers() -> None:
 
 
 def test_texts_with_old_host_names_and_runtimes_without_a_trainer_are_told() -> None:
-    old = runtime(step("trainer-node", "trainer"))
+    old = early_runtime(step("trainer-node", "trainer"))
     pod = old["spec"]["template"]["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
     pod["containers"][0]["args"] = ["--master", "x-trainer-node-0-0.x"]
     assert any("host names now contain node-" in note.text for note in migrate(old).notes)
-    assert any("has no effect" in note.text for note in migrate(runtime(step("other", "other"))).notes)
+    assert any("has no effect" in note.text for note in migrate(early_runtime(step("other", "other"))).notes)
 
 
 CONTAINERS = "spec.template.spec.replicatedJobs[0].template.spec.template.spec.containers"
@@ -180,49 +173,54 @@ CONTAINERS = "spec.template.spec.replicatedJobs[0].template.spec.template.spec.c
 @pytest.mark.parametrize(
     ("obj", "field"),
     [
-        (runtime(step("initializer", "dataset-initializer", "model-initializer", "more")), CONTAINERS),
-        (runtime(step("initializer", "other")), CONTAINERS),
-        (runtime(step("trainer-node", "other")), CONTAINERS),
-        (runtime(step("trainer-node")), CONTAINERS),
-        (runtime(step("trainer-node", "trainer"), step("node", "trainer")), "spec.template.spec.replicatedJobs"),
-        (runtime(step("trainer-node", "trainer"), mpi={"mpiImplementation": "Intel"}), "spec.mlPolicy.mpi.mpiImplementation"),
-        (runtime(step("trainer-node", "trainer", replicas=2)), "spec.template.spec.replicatedJobs[0].replicas"),
-        (runtime(step("trainer-node", "trainer"), torch=[]), "spec.mlPolicy.torch"),
-        (runtime({"name": "trainer-node", "template": []}), "spec.template.spec.replicatedJobs[0].template"),
-        ({**runtime(), "spec": []}, "spec"),
-        ({**trainjob(), "spec": []}, "spec"),
-        ({**trainjob(), "spec": {}}, "spec.runtimeRef"),
-        (trainjob(runtimeRef=["early"]), "spec.runtimeRef"),
-        (trainjob(trainingRuntimeRef={"name": "early"}), "spec.trainingRuntimeRef"),
-        (trainjob(trainer=["python"]), "spec.trainer"),
-        (trainjob(trainer={"command": "python"}), "spec.trainer.command"),
-        (trainjob(trainer={"resources": {}}), "spec.trainer.resources"),
-        (trainjob(trainer={"numNodes": 1}, numNodes=2), "spec.numNodes"),
-        (trainjob(datasetConfig=[{"storageUri": "hf://a/b"}]), "spec.datasetConfig"),
-        (trainjob(datasetConfig={"storageUri": ["hf://a/b"]}), "spec.datasetConfig.storageUri"),
-        (trainjob(datasetConfig={"storageUri": "no uri"}), "spec.initializer.dataset.storageUri"),
-        (trainjob(datasetConfig={"env": {}}), "spec.initializer.dataset.env"),
+        (early_runtime(step("initializer", "dataset-initializer", "model-initializer", "more")), CONTAINERS),
+        (early_runtime(step("initializer", "other")), CONTAINERS),
+        (early_runtime(step("trainer-node", "other")), CONTAINERS),
+        (early_runtime(step("trainer-node")), CONTAINERS),
+        (early_runtime(step("trainer-node", "trainer"), step("node", "trainer")), "spec.template.spec.replicatedJobs"),
         (
-            trainjob(datasetConfig={"storageUri": "hf://a/b"}, initializer={"dataset": {"storageUri": "hf://c/d"}}),
+            early_runtime(step("trainer-node", "trainer"), mpi={"mpiImplementation": "Intel"}),
+            "spec.mlPolicy.mpi.mpiImplementation",
+        ),
+        (early_runtime(step("trainer-node", "trainer", replicas=2)), "spec.template.spec.replicatedJobs[0].replicas"),
+        (early_runtime(step("trainer-node", "trainer"), torch=[]), "spec.mlPolicy.torch"),
+        (early_runtime({"name": "trainer-node", "template": []}), "spec.template.spec.replicatedJobs[0].template"),
+        ({**early_runtime(), "spec": []}, "spec"),
+        ({**early_trainjob(), "spec": []}, "spec"),
+        ({**early_trainjob(), "spec": {}}, "spec.runtimeRef"),
+        (early_trainjob(runtimeRef=["early"]), "spec.runtimeRef"),
+        (early_trainjob(trainingRuntimeRef={"name": "early"}), "spec.trainingRuntimeRef"),
+        (early_trainjob(trainer=["python"]), "spec.trainer"),
+        (early_trainjob(trainer={"command": "python"}), "spec.trainer.command"),
+        (early_trainjob(trainer={"resources": {}}), "spec.trainer.resources"),
+        (early_trainjob(trainer={"numNodes": 1}, numNodes=2), "spec.numNodes"),
+        (early_trainjob(datasetConfig=[{"storageUri": "hf://a/b"}]), "spec.datasetConfig"),
+        (early_trainjob(datasetConfig={"storageUri": ["hf://a/b"]}), "spec.datasetConfig.storageUri"),
+        (early_trainjob(datasetConfig={"storageUri": "no uri"}), "spec.initializer.dataset.storageUri"),
+        (early_trainjob(datasetConfig={"env": {}}), "spec.initializer.dataset.env"),
+        (
+            early_trainjob(datasetConfig={"storageUri": "hf://a/b"}, initializer={"dataset": {"storageUri": "hf://c/d"}}),
             "spec.datasetConfig",
         ),
-        (trainjob(modelConfig={"input": "hf://a/b"}), "spec.modelConfig.input"),
-        (trainjob(labels=["a"]), "spec.labels"),
-        (trainjob(podSpecOverrides={"targetJobs": []}), "spec.podSpecOverrides"),
-        (trainjob(podSpecOverrides=[{"targetJobs": ["node"]}]), "spec.podSpecOverrides[0].targetJobs[0]"),
+        (early_trainjob(modelConfig={"input": "hf://a/b"}), "spec.modelConfig.input"),
+        (early_trainjob(labels=["a"]), "spec.labels"),
+        (early_trainjob(podSpecOverrides={"targetJobs": []}), "spec.podSpecOverrides"),
+        (early_trainjob(podSpecOverrides=[{"targetJobs": ["node"]}]), "spec.podSpecOverrides[0].targetJobs[0]"),
         (
-            trainjob(podSpecOverrides=[{"targetJobs": [{"name": "node"}], "containers": [{"name": "a", "command": ["b"]}]}]),
+            early_trainjob(
+                podSpecOverrides=[{"targetJobs": [{"name": "node"}], "containers": [{"name": "a", "command": ["b"]}]}]
+            ),
             "spec.podSpecOverrides[0].containers[0].command",
         ),
         (
-            trainjob(
+            early_trainjob(
                 podTemplateOverrides=[{"targetJobs": [{"name": "node"}], "spec": {"containers": [{"name": "a", "args": []}]}}]
             ),
             "spec.podTemplateOverrides[0].spec.containers[0].args",
         ),
-        (trainjob(managedBy="someone"), "spec.managedBy"),
-        ({**trainjob(), "metadata": {"name": "No_Name"}}, "metadata.name"),
-        ({**trainjob(), "metadata": ["job"]}, "metadata"),
+        (early_trainjob(managedBy="someone"), "spec.managedBy"),
+        ({**early_trainjob(), "metadata": {"name": "No_Name"}}, "metadata.name"),
+        ({**early_trainjob(), "metadata": ["job"]}, "metadata"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -233,7 +231,7 @@ def test_what_has_no_form_today_is_refused_by_its_field(obj: dict[str, Any], fie
 
 
 def test_a_trainjob_without_a_name_may_get_one_later() -> None:
-    assert migrate({**trainjob(), "metadata": {}}).objects[0]["spec"]["runtimeRef"]["name"] == "early"
+    assert migrate({**early_trainjob(), "metadata": {}}).objects[0]["spec"]["runtimeRef"]["name"] == "early"
 
 
 JSON = st.recursive(
@@ -272,7 +270,7 @@ TRAINJOB_FIELDS = (
     fields=st.dictionaries(st.sampled_from(TRAINJOB_FIELDS), JSON, min_size=1, max_size=3),
 )
 def test_property_a_trainjob_is_admitted_or_refused(version: str, fields: dict[str, Any]) -> None:
-    obj = {**trainjob(**fields), "apiVersion": version}
+    obj = {**early_trainjob(**fields), "apiVersion": version}
     was_legacy = is_legacy(obj)
     try:
         made = migrate(obj).objects[0]
@@ -288,7 +286,7 @@ def test_property_a_trainjob_is_admitted_or_refused(version: str, fields: dict[s
     value=JSON,
 )
 def test_property_a_runtime_is_admitted_or_refused(version: str, place: str, value: Any) -> None:
-    obj = {**copy.deepcopy(runtime(*FULL)), "apiVersion": version}
+    obj = {**copy.deepcopy(early_runtime(*FULL)), "apiVersion": version}
     spec = obj["spec"]
     job = spec["template"]["spec"]["replicatedJobs"][1]
     holders: dict[str, tuple[dict[str, Any], str]] = {
@@ -313,11 +311,11 @@ def test_property_a_runtime_is_admitted_or_refused(version: str, place: str, val
 
 
 def test_the_command_builds_a_trainjob_with_the_runtime_beside_it() -> None:
-    together = yaml.safe_dump_all([runtime(*FULL), trainjob(trainer={"numNodes": 2})])
+    together = yaml.safe_dump_all([early_runtime(*FULL), early_trainjob(trainer={"numNodes": 2})])
     done = CliRunner().invoke(app, ["migrate", "-f", "-", "-o", "json"], input=together)
     assert done.exit_code == 0, done.output
     assert [obj["kind"] for obj in json.loads(done.stdout)["objects"]] == ["ClusterTrainingRuntime", "TrainJob"]
-    misfit = trainjob(podSpecOverrides=[{"targetJobs": [{"name": "elsewhere"}], "nodeSelector": {"a": "b"}}])
-    done = CliRunner().invoke(app, ["migrate", "-f", "-"], input=yaml.safe_dump_all([runtime(*FULL), misfit]))
+    misfit = early_trainjob(podSpecOverrides=[{"targetJobs": [{"name": "elsewhere"}], "nodeSelector": {"a": "b"}}])
+    done = CliRunner().invoke(app, ["migrate", "-f", "-"], input=yaml.safe_dump_all([early_runtime(*FULL), misfit]))
     assert done.exit_code == 2
     assert "elsewhere" in done.stderr

@@ -1,4 +1,4 @@
-"""Operators are tested on the quiet cluster, which every hook of theirs connects to."""
+"""Operators are tested on a cluster without controllers, which every hook connects to."""
 
 from __future__ import annotations
 

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from factories import trainjob
 
 from trainwright.operators import (
     EvaluateOperator,
@@ -20,14 +21,10 @@ from trainwright.operators.values.allowed_places import PlaceNotAllowed, check_p
 
 pytestmark = pytest.mark.medium
 ALLOWED = "s3://bucket/team, hf://org, pvc://claim, git+https://example.com/org, file://{}"
-MANIFEST: dict[str, Any] = {
-    "apiVersion": "trainer.kubeflow.org/v1alpha1",
-    "kind": "TrainJob",
-    "spec": {
-        "runtimeRef": {"name": "trl-sft"},
-        "initializer": {"dataset": {"storageUri": "s3://bucket/team/x"}, "model": {"storageUri": "hf://other/model"}},
-    },
-}
+MANIFEST = trainjob(
+    runtime="trl-sft",
+    initializer={"dataset": {"storageUri": "s3://bucket/team/x"}, "model": {"storageUri": "hf://other/model"}},
+)
 
 
 @pytest.fixture(autouse=True)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
+from factories import catalogue_runtime, trainjob
 
 from trainwright.materialize import materialize
 from trainwright.runtimes import bundled_runtime, bundled_runtimes
@@ -32,19 +32,12 @@ def test_a_stock_runtime_is_what_upstream_ships(name: str, shared: Path) -> None
     assert set(upstream) == set(STOCK)
     ours = bundled_runtime(name)
     assert ours == upstream[name]
-    job = _trainjob(name)
+    job = trainjob(runtime=name, nodes=2, metadata={"uid": "1"})
     assert ours is not None
     assert materialize(job, ours) == materialize(job, upstream[name])
 
 
 @pytest.mark.parametrize("name", [runtime["metadata"]["name"] for runtime in bundled_runtimes()])
 def test_every_bundled_runtime_builds(name: str) -> None:
-    runtime = bundled_runtime(name)
-    assert runtime is not None
-    assert materialize(_trainjob(name), runtime)[-1]["kind"] == "JobSet"
-
-
-def _trainjob(runtime: str) -> dict[str, Any]:
-    spec = {"runtimeRef": {"name": runtime}, "trainer": {"numNodes": 2}}
-    metadata = {"name": "demo", "namespace": "ns", "uid": "1"}
-    return {"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob", "metadata": metadata, "spec": spec}
+    job = trainjob(runtime=name, nodes=2, metadata={"uid": "1"})
+    assert materialize(job, catalogue_runtime(name))[-1]["kind"] == "JobSet"

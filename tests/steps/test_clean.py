@@ -8,7 +8,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from support.cluster_without_controllers import request_of, set_status  # noqa: F401  fixtures
+from factories import pod, train_request
+from support.cluster_without_controllers import set_status  # noqa: F401  fixtures
 
 from trainwright.api import names
 from trainwright.api.errors import Forbidden
@@ -16,22 +17,21 @@ from trainwright.api.kinds import POD, TRAINJOB, Kind
 from trainwright.api.objects import name_of
 from trainwright.api.waiter_lease import renewal_patch
 from trainwright.controlplane.embedded import EmbeddedCluster
-from trainwright.jobs import Identity, TrainRequest, submit_or_adopt
+from trainwright.jobs import Identity, submit_or_adopt
 from trainwright.jobs.state.workflow import Workflow
 from trainwright.jobs.wait.cancel import CancelPolicy
 from trainwright.steps.clean import LeftJobs, clean, left_jobs, suspend_abandoned
 from trainwright.steps.own_workflow import own_workflow
 from trainwright.submission.jobs_client import JobsClient
 
-RequestOf = Callable[..., TrainRequest]
 Job = dict[str, Any]
 ARGO = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "name": "finetune-abc", "uid": "u-1"}
 
 
 @pytest.fixture
-def submitted(cluster: EmbeddedCluster, request_of: RequestOf) -> Callable[..., Job]:  # noqa: F811
+def submitted(cluster: EmbeddedCluster) -> Callable[..., Job]:
     def submit(run: str, step: str = "train", owner: str = "kfp", workflow: Workflow | None = None) -> Job:
-        return submit_or_adopt(cluster, request_of(), Identity(owner, run, step), "default", workflow=workflow).trainjob
+        return submit_or_adopt(cluster, train_request(), Identity(owner, run, step), "default", workflow=workflow).trainjob
 
     return submit
 
@@ -124,10 +124,8 @@ def test_an_error_with_one_job_does_not_keep_the_others_running(cluster: Embedde
 
 
 def test_a_step_knows_its_workflow_from_its_pod(cluster: EmbeddedCluster) -> None:
-    metadata = {"name": "step", "namespace": "default", "ownerReferences": [{**ARGO, "controller": True}]}
-    spec = {"containers": [{"name": "main", "image": "i"}]}
-    pod = cluster.create({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
-    client, uid = JobsClient.of(cluster), pod["metadata"]["uid"]
+    made = cluster.create(pod("step", metadata={"ownerReferences": [{**ARGO, "controller": True}]}))
+    client, uid = JobsClient.of(cluster), made["metadata"]["uid"]
     assert own_workflow(client, {"KFP_POD_NAME": "step", "KFP_POD_UID": uid}) == Workflow("finetune-abc", "default", ARGO)
     assert own_workflow(client, {"KFP_POD_NAME": "step"}) is not None
     assert own_workflow(client, {"KFP_POD_NAME": "step", "KFP_POD_UID": "another"}) is None

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
-from support.cluster_without_controllers import request_of  # noqa: F401  fixture
+from factories import train_request
 
 from trainwright.api.errors import ServiceUnavailable
 from trainwright.api.kinds import TRAINJOB, Kind
 from trainwright.api.objects import name_of
 from trainwright.controlplane.embedded import EmbeddedCluster
-from trainwright.jobs import Identity, TrainRequest, submit_or_adopt
+from trainwright.jobs import Identity, submit_or_adopt
 from trainwright.jobs.wait.cancel import CancelPolicy
 from trainwright.steps.clean import clean
 
@@ -48,11 +47,10 @@ class Faulty:
 @pytest.mark.parametrize(("policy", "writes"), [(CancelPolicy.suspend, "patch"), (CancelPolicy.delete, "delete")])
 def test_a_job_is_stopped_when_the_api_server_is_back(
     cluster: EmbeddedCluster,
-    request_of: Callable[..., TrainRequest],  # noqa: F811
     policy: CancelPolicy,
     writes: str,
 ) -> None:
-    job = submit_or_adopt(cluster, request_of(), Identity("kfp", "run", "train"), "default").trainjob
+    job = submit_or_adopt(cluster, train_request(), Identity("kfp", "run", "train"), "default").trainjob
     faulty = Faulty(cluster)
     (cleaned,) = clean(faulty, [job], policy)
     assert not cleaned.failed, cleaned.outcome

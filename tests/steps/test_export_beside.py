@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from factories import trainjob
 
-from trainwright.api.kinds import TRAINJOB
 from trainwright.checkpoints.errors import NoCheckpoint
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.steps.export_beside import export_beside
@@ -18,10 +18,8 @@ ARGUMENTS = {"export_uri": "s3://exports"}
 
 
 @pytest.fixture
-def trainjob(cluster: EmbeddedCluster) -> dict[str, Any]:
-    spec = {"runtimeRef": {"name": "torch-distributed"}}
-    metadata = {"name": "job", "namespace": "default"}
-    return cluster.create({"apiVersion": TRAINJOB.api_version, "kind": "TrainJob", "metadata": metadata, "spec": spec})
+def job(cluster: EmbeddedCluster) -> dict[str, Any]:
+    return cluster.create(trainjob("job"))
 
 
 def exporting(cluster: EmbeddedCluster, steps: Any, every_seconds: float = 0.01) -> dict[str, Any]:
@@ -30,14 +28,14 @@ def exporting(cluster: EmbeddedCluster, steps: Any, every_seconds: float = 0.01)
 
 @pytest.mark.parametrize("end", ["Complete", "Failed"])
 def test_every_checkpoint_until_the_job_has_ended_and_then_the_last(
-    cluster: EmbeddedCluster, trainjob: dict[str, Any], set_status: Callable[..., Any], end: str
+    cluster: EmbeddedCluster, job: dict[str, Any], set_status: Callable[..., Any], end: str
 ) -> None:
     asked: list[tuple[str, Any]] = []
 
     def steps(step: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
         asked.append((step, arguments.get("look")))
         if len(asked) == 3:
-            set_status(trainjob, end)
+            set_status(job, end)
         return {} if len(asked) == 1 else {"step": len(asked), "uri": "s3://exports/x"}
 
     assert exporting(cluster, steps)["step"] == 4
@@ -45,7 +43,7 @@ def test_every_checkpoint_until_the_job_has_ended_and_then_the_last(
 
 
 def test_between_two_exports_is_the_time_that_was_asked_for(
-    cluster: EmbeddedCluster, trainjob: dict[str, Any], set_status: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+    cluster: EmbeddedCluster, job: dict[str, Any], set_status: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     get, polls = cluster.get, list[int]()
 
@@ -57,7 +55,7 @@ def test_between_two_exports_is_the_time_that_was_asked_for(
 
     def steps(step: str, _arguments: Mapping[str, Any]) -> dict[str, Any]:
         if step == "export-beside":
-            set_status(trainjob, "Complete")
+            set_status(job, "Complete")
         return {"step": 1, "uri": "u"}
 
     exporting(cluster, steps, every_seconds=0.05)

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from factories import trainjob
 
 from trainwright.api import names
 from trainwright.api.errors import Forbidden
-from trainwright.api.kinds import TRAINJOB
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.steps.retire import retire_run
 from trainwright.workspace import begin_run, end_run, read_run
@@ -32,9 +32,8 @@ def writes_to(cluster: EmbeddedCluster) -> Callable[[str], None]:
     """An unfinished TrainJob that says this of its folder."""
 
     def make(folder: str) -> None:
-        metadata = {"generateName": "job-", "namespace": "default", "annotations": {names.RUN_FOLDER_ANNOTATION: folder}}
-        spec = {"runtimeRef": {"name": "torch-distributed"}, "suspend": True}
-        cluster.create({"apiVersion": TRAINJOB.api_version, "kind": "TrainJob", "metadata": metadata, "spec": spec})
+        metadata = {"generateName": "job-", "annotations": {names.RUN_FOLDER_ANNOTATION: folder}}
+        cluster.create(trainjob("", metadata=metadata, suspend=True))
 
     return make
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from factories import trainjob
 from support.cluster_without_controllers import set_status  # noqa: F401  fixture
 
 from trainwright import submission
@@ -48,12 +49,7 @@ def test_a_step_is_the_step_train_of_its_run_in_the_namespace_of_the_credentials
     assert asked == [{"mode": "trainjob"}]
 
 
-MANIFEST = {
-    "apiVersion": "trainer.kubeflow.org/v1alpha1",
-    "kind": "TrainJob",
-    "metadata": {"name": "a", "namespace": "of-the-manifest"},
-    "spec": {"runtimeRef": {"name": "torch-distributed"}},
-}
+MANIFEST = trainjob("a", namespace="of-the-manifest")
 
 
 @pytest.mark.parametrize(("namespace", "expected"), [("", "of-the-manifest"), ("team", "team")])

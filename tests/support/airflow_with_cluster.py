@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import orjson
+from factories import replicated_job, runtime
 from servers.airflow_server import AirflowServer, running_airflow
 from servers.api_outage import Outage
 
@@ -42,20 +43,9 @@ def runtime_of(folder: Path) -> dict[str, Any]:
         "volumeMounts": [{"name": "initializer", "mountPath": "/workspace"}],
     }
     volume = {"name": "initializer", "persistentVolumeClaim": {"claimName": "workspace"}}
-    pod = {"spec": {"restartPolicy": "Never", "volumes": [volume], "containers": [container]}}
-    template = {
-        "metadata": {"labels": {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}},
-        "spec": {"backoffLimit": 0, "template": pod},
-    }
-    return {
-        "apiVersion": "trainer.kubeflow.org/v1alpha1",
-        "kind": "ClusterTrainingRuntime",
-        "metadata": {"name": "wait-for-a-file", "labels": {"trainer.kubeflow.org/framework": "plain"}},
-        "spec": {
-            "mlPolicy": {"numNodes": 1},
-            "template": {"spec": {"replicatedJobs": [{"name": "node", "template": template}]}},
-        },
-    }
+    pod_spec = {"restartPolicy": "Never", "volumes": [volume], "containers": [container]}
+    trains = replicated_job(step="trainer", backoffLimit=0, pod_spec=pod_spec)
+    return runtime("wait-for-a-file", trains, labels={"trainer.kubeflow.org/framework": "plain"})
 
 
 class Scene:

@@ -1,4 +1,4 @@
-"""Fixtures: an API server in memory where nobody acts: what becomes of a job is written by the test."""
+"""Fixtures: a cluster in memory without controllers, where the test writes the status of jobs and pods."""
 
 from __future__ import annotations
 
@@ -6,34 +6,24 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from factories import cluster_in_memory, pod, train_request
 
 from trainwright.api.kinds import POD, TRAINJOB
-from trainwright.controlplane.apiserver.storage.store import Store
-from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer
 from trainwright.controlplane.embedded import EmbeddedCluster
-from trainwright.jobs import TrainRequest
+from trainwright.jobs import Identity, submit_or_adopt
 from trainwright.runtimes import bundled_runtimes
 
 
 @pytest.fixture
 def cluster() -> Iterator[EmbeddedCluster]:
-    store = Store(":memory:")
-    cluster = EmbeddedCluster(ResourceServer(store))
-    for runtime in bundled_runtimes():
-        cluster.create(runtime)
-    yield cluster
-    cluster.close()
-    store.close()
+    with cluster_in_memory(*bundled_runtimes()) as cluster:
+        yield cluster
 
 
 @pytest.fixture
-def request_of() -> Callable[..., TrainRequest]:
-    """A request for a program of one line; fields as they are given."""
-
-    def make(**fields: Any) -> TrainRequest:
-        return TrainRequest(**{"runtime": "torch-distributed", "command": ["true"], **fields})
-
-    return make
+def job(cluster: EmbeddedCluster) -> dict[str, Any]:
+    """A TrainJob that a step has submitted."""
+    return submit_or_adopt(cluster, train_request(), Identity("o", "r", "s"), "default").trainjob
 
 
 @pytest.fixture
@@ -68,9 +58,7 @@ def add_pod(cluster: EmbeddedCluster) -> Callable[..., Any]:
             "jobset.sigs.k8s.io/replicatedjob-name": step,
             "batch.kubernetes.io/job-completion-index": str(index),
         }
-        metadata = {"name": f"{name}-{step}-0-{index}-abcde", "namespace": "default", "labels": labels}
-        spec = {"containers": [{"name": "node", "image": "example.com/img:1"}]}
-        made = cluster.create({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
+        made = cluster.create(pod(f"{name}-{step}-0-{index}-abcde", labels=labels, container={"name": "node"}))
         if not status:
             return made
         return cluster.patch(POD, made["metadata"]["name"], {"status": status}, "default", subresource="status")

@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from factories import runtime
+
 from trainwright.controlplane.node.expansion import expand_references
 from trainwright.jobs import TrainRequest
 from trainwright.jobs.request.code_package import PackedCode
@@ -16,27 +18,11 @@ from trainwright.jobs.request.training_program import training_command
 BIN = Path(sys.executable).parent
 
 
-def runtime(**policy: Any) -> dict[str, Any]:
-    """A runtime of that policy; none runs a program under python3."""
-    node: dict[str, Any] = {"name": "node", "image": "example.com/img:1"}
-    template = {
-        "metadata": {"labels": {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}},
-        "spec": {"template": {"spec": {"containers": [node]}}},
-    }
-    jobs = [{"name": "node", "template": template}]
-    return {
-        "apiVersion": "trainer.kubeflow.org/v1alpha1",
-        "kind": "ClusterTrainingRuntime",
-        "metadata": {"name": "any"},
-        "spec": {"mlPolicy": policy, "template": {"spec": {"replicatedJobs": jobs}}},
-    }
-
-
 def words_of(
     request: TrainRequest, code: PackedCode | None = None, variables: dict[str, str] | None = None, **policy: Any
 ) -> list[str]:
-    """Command and arguments as the container gets them."""
-    words = training_command(request, runtime(**policy), code)
+    """Command and arguments as the container gets them, with a runtime of that policy; without one, of a program under python3."""
+    words = training_command(request, runtime(policy=policy), code)
     return [expand_references(word, variables or {}) for word in (*words.command, *words.args)]
 
 

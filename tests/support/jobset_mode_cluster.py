@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
+from factories import trainjob
 
 from trainwright.api.kinds import JOBSET, TRAINJOB
 from trainwright.controlplane.apiserver.storage.store import Store
@@ -56,10 +58,7 @@ def cluster(inner: Inner) -> JobSetCluster:
     return JobSetCluster(inner)
 
 
-def trainjob(name: str = "demo", runtime: str = "torch-distributed", **fields: Any) -> dict[str, Any]:
-    metadata = {"name": name, "namespace": "default", **fields.pop("metadata", {})}
-    spec = {"runtimeRef": {"name": runtime}, "trainer": {"command": ["true"], "numNodes": 2}, **fields}
-    return {"apiVersion": TRAINJOB.api_version, "kind": "TrainJob", "metadata": metadata, "spec": spec}
+two_node_trainjob = partial(trainjob, script="true", nodes=2)
 
 
 def set_status(inner: Inner, name: str = "demo", **status: Any) -> None:

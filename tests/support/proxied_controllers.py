@@ -20,6 +20,7 @@ from urllib.parse import parse_qsl, urlsplit
 import pytest
 import urllib3
 import yaml
+from factories import jobset, replicated_job, trainjob
 
 from support.rbac_evaluator import Rbac
 from support.waiting import eventually
@@ -136,14 +137,10 @@ def start(others_plane: ControlPlane, tmp_path: Path) -> Iterator[Callable[..., 
 
 
 def create(plane: ControlPlane, name: str, script: str = "true", namespace: str = "default", **spec: Any) -> dict[str, Any]:
-    whole = {"runtimeRef": {"name": "torch-distributed"}, "trainer": {"numNodes": 1, "command": ["bash", "-c", script]}, **spec}
-    metadata = {"name": name, "namespace": namespace}
-    return plane.cluster.create(
-        {"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob", "metadata": metadata, "spec": whole}
-    )
+    return plane.cluster.create(trainjob(name, script=script, nodes=1, namespace=namespace, **spec))
 
 
-def jobset(plane: ControlPlane, name: str, namespace: str = "default") -> dict[str, Any] | None:
+def find_jobset(plane: ControlPlane, name: str, namespace: str = "default") -> dict[str, Any] | None:
     try:
         return plane.cluster.get(JOBSET, name, namespace)
     except NotFound:
@@ -151,14 +148,8 @@ def jobset(plane: ControlPlane, name: str, namespace: str = "default") -> dict[s
 
 
 def jobset_of_somebody(name: str) -> dict[str, Any]:
-    pod = {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i", "command": ["true"]}]}
-    job = {"name": "node", "template": {"spec": {"template": {"spec": pod}}}}
-    return {
-        "apiVersion": JOBSET.api_version,
-        "kind": "JobSet",
-        "metadata": {"name": name, "namespace": "default"},
-        "spec": {"replicatedJobs": [job]},
-    }
+    pod_spec = {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i", "command": ["true"]}]}
+    return jobset(name, replicated_job(pod_spec=pod_spec))
 
 
 def _asked_for(review: dict) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import yaml
+from factories import pod
 from support.waiting import eventually
 
 from trainwright.api.kinds import POD
@@ -33,14 +34,7 @@ class Entered:
 
     def run(self, name: str, script: str, until: str = "Running", **spec: Any) -> dict[str, Any]:
         """A pod with one container that runs a shell script, once it does."""
-        container = {"name": "main", "image": "none", "command": ["bash", "-c", script], **spec.pop("container", {})}
-        pod = {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "metadata": {"name": name, "namespace": "default", **spec.pop("metadata", {})},
-            "spec": {"restartPolicy": "Never", "containers": [container], **spec},
-        }
-        self.plane.cluster.create(pod)
+        self.plane.cluster.create(pod(name, script=script, **spec))
         return eventually(lambda: self.in_phase(name, until), what=f"pod {name} is {until}")
 
     def in_phase(self, name: str, phase: str) -> dict[str, Any] | None:

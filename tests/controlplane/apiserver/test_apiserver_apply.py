@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from factories import pod
 
 from trainwright.api.errors import ApiError, BadRequest, Conflict
 from trainwright.api.kinds import CLAIM, CONFIG_MAP, POD
@@ -29,13 +30,13 @@ def owners(obj: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_status_and_object_have_owners_of_their_own(server: ResourceServer) -> None:
-    pod: dict[str, Any] = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}}
-    apply(server, {**pod, "spec": {"containers": [{"name": "c", "image": "i"}]}}, kind=POD)
-    done = apply(server, {**pod, "status": {"phase": "Running"}}, "m", POD, status=True)
+    applied: dict[str, Any] = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}}
+    apply(server, {**applied, "spec": {"containers": [{"name": "c", "image": "i"}]}}, kind=POD)
+    done = apply(server, {**applied, "status": {"phase": "Running"}}, "m", POD, status=True)
     entries = [(entry["manager"], entry.get("subresource")) for entry in done["metadata"]["managedFields"]]
     assert sorted(entries, key=str) == [("m", "status"), ("m", None)]
     with pytest.raises(Conflict, match=r'conflict with "m" with subresource "status": \.status\.phase'):
-        apply(server, {**pod, "status": {"phase": "Failed"}}, "other", POD, status=True)
+        apply(server, {**applied, "status": {"phase": "Failed"}}, "other", POD, status=True)
 
 
 def test_an_apply_that_changes_nothing_keeps_its_version(server: ResourceServer) -> None:
@@ -96,6 +97,5 @@ def test_refused(server: ResourceServer, wrong: Any, error: type[Exception], mes
     ],
 )
 def test_lists_need_their_keys(server: ResourceServer, containers: Any, message: str) -> None:
-    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, "spec": {"containers": containers}}
     with pytest.raises(ApiError, match=message):
-        apply(server, pod, kind=POD)
+        apply(server, pod("a", containers=containers), kind=POD)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from factories import jobset, replicated_job
 
 from trainwright.api.errors import Invalid
 from trainwright.api.objects import copy_of
@@ -12,9 +13,9 @@ from trainwright.controlplane.apiserver.admission.jobset_gates import check_gate
 from trainwright.controlplane.gates import FeatureGates, GateError, parse_gates
 
 
-def jobset(size: tuple[int | None, int | None] = (2, 2), mode: str = "Indexed", **spec: Any) -> dict[str, Any]:
-    template = {"spec": {"parallelism": size[0], "completions": size[1], "completionMode": mode, **spec.pop("job", {})}}
-    return {"metadata": {"name": "js"}, "spec": {"replicatedJobs": [{"name": "a", "template": template}], **spec}}
+def jobset_of_one(size: tuple[int | None, int | None] = (2, 2), mode: str = "Indexed", **spec: Any) -> dict[str, Any]:
+    sizes = {"parallelism": size[0], "completions": size[1], "completionMode": mode}
+    return jobset("js", replicated_job("a", **sizes, **spec.pop("job", {})), **spec)
 
 
 IN_PLACE = {"maxRestarts": 1, "restartStrategy": "InPlaceRestart"}
@@ -24,16 +25,16 @@ ONE_BY_ONE = {"rules": [{"name": "r", "action": "RestartJob"}]}
 @pytest.mark.parametrize(
     ("new", "gates", "fields"),
     [
-        (jobset(failurePolicy=ONE_BY_ONE), "", ["spec.failurePolicy.rules[0].action"]),
-        (jobset(failurePolicy=ONE_BY_ONE), "RestartJob=true", []),
-        (jobset(failurePolicy=IN_PLACE), "", ["spec.failurePolicy.restartStrategy"]),
+        (jobset_of_one(failurePolicy=ONE_BY_ONE), "", ["spec.failurePolicy.rules[0].action"]),
+        (jobset_of_one(failurePolicy=ONE_BY_ONE), "RestartJob=true", []),
+        (jobset_of_one(failurePolicy=IN_PLACE), "", ["spec.failurePolicy.restartStrategy"]),
         (
-            jobset((None, 2), failurePolicy=IN_PLACE),
+            jobset_of_one((None, 2), failurePolicy=IN_PLACE),
             "InPlaceRestart=true",
             ["backoffLimit", "podReplacementPolicy", "parallelism"],
         ),
         (
-            jobset(failurePolicy=IN_PLACE, job={"backoffLimit": 2147483647, "podReplacementPolicy": "Failed"}),
+            jobset_of_one(failurePolicy=IN_PLACE, job={"backoffLimit": 2147483647, "podReplacementPolicy": "Failed"}),
             "InPlaceRestart=true",
             [],
         ),
@@ -55,7 +56,7 @@ def test_new_jobsets(new: dict[str, Any], gates: str, fields: list[str]) -> None
     ],
 )
 def test_changed_sizes(size: tuple[int, int], mode: str, refused: list[str], seen: tuple[int, int]) -> None:
-    old, new, gates = jobset(mode=mode), jobset(size, mode), FeatureGates(ElasticJobSet=True)
+    old, new, gates = jobset_of_one(mode=mode), jobset_of_one(size, mode), FeatureGates(ElasticJobSet=True)
     assert [field.rpartition(".")[2] for field in _refused(old, new, "ElasticJobSet=true")] == refused
     spec = with_mutable_sizes(old, new, gates)["spec"]["replicatedJobs"][0]["template"]["spec"]
     assert (spec["parallelism"], spec["completions"]) == seen
@@ -64,7 +65,7 @@ def test_changed_sizes(size: tuple[int, int], mode: str, refused: list[str], see
 
 @pytest.mark.parametrize("jobs", [None, "x", [], ["x"], [{"template": 3}], [{"template": {"spec": []}}]])
 def test_what_has_no_shape_yet_changes_no_size(jobs: Any) -> None:
-    old = jobset()
+    old = jobset_of_one()
     assert with_mutable_sizes(old, {"spec": {"replicatedJobs": jobs}}, FeatureGates(ElasticJobSet=True)) == copy_of(old)
 
 

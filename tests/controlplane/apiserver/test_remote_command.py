@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import factories
 import pytest
 import urllib3
 from entered_cluster import Entered
@@ -350,10 +351,8 @@ def others(pod: Any) -> Any:
     """Pods that cannot be entered: one that is over, one without a node."""
     pod.run("over", "true", until="Succeeded")
     containers = [{"name": name, "image": "none"} for name in "ab"]
-    spec = {"containers": containers, "nodeSelector": {"no": "such"}, "schedulerName": "nobody"}
-    pod.plane.cluster.create(
-        {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "two", "namespace": "default"}, "spec": spec}
-    )
+    waiting = factories.pod("two", containers=containers, nodeSelector={"no": "such"}, schedulerName="nobody")
+    pod.plane.cluster.create(waiting)
     return pod
 
 

@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
+from factories import cluster_in_memory, trainjob
 
 from trainwright.api.errors import Denied
 from trainwright.api.kinds import TRAINJOB
-from trainwright.controlplane.apiserver.storage.store import Store
-from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.runtimes import bundled_runtimes
 
 
 @pytest.fixture
-def cluster() -> EmbeddedCluster:
-    cluster = EmbeddedCluster(ResourceServer(Store(":memory:")))
-    for runtime in bundled_runtimes():
-        cluster.create(runtime)
-    return cluster
+def cluster() -> Iterator[EmbeddedCluster]:
+    with cluster_in_memory(*bundled_runtimes()) as cluster:
+        yield cluster
 
 
-def trainjob(**spec: Any) -> dict[str, Any]:
-    whole = {"runtimeRef": {"name": "torch-distributed"}, "suspend": True, **spec}
-    metadata = {"name": "demo", "namespace": "default"}
-    return {"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob", "metadata": metadata, "spec": whole}
+suspended_trainjob = partial(trainjob, suspend=True)
 
 
 @pytest.mark.parametrize(
@@ -40,7 +36,7 @@ def trainjob(**spec: Any) -> dict[str, Any]:
 )
 def test_it_is_denied_as_by_trainers_webhook(cluster: EmbeddedCluster, spec: dict[str, Any], words: str) -> None:
     with pytest.raises(Denied) as raised:
-        cluster.create(trainjob(**spec))
+        cluster.create(suspended_trainjob(**spec))
     denial = 'admission webhook "validator.trainjob.trainer.kubeflow.org" denied the request: '
     assert raised.value.message.startswith(denial)
     assert words in raised.value.message
@@ -49,7 +45,7 @@ def test_it_is_denied_as_by_trainers_webhook(cluster: EmbeddedCluster, spec: dic
 
 
 def test_it_is_denied_in_an_update_too_and_status_is_not_asked(cluster: EmbeddedCluster) -> None:
-    cluster.create(trainjob())
+    cluster.create(suspended_trainjob())
     initializer = {"initializer": {"dataset": {"storageUri": "hf://a/b"}}}
     with pytest.raises(Denied):
         cluster.patch(TRAINJOB, "demo", {"spec": initializer}, "default")

@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from unittest import mock
 
+import factories
 import orjson
 
 from trainwright.api.errors import ApiError, NotFound
@@ -257,44 +258,30 @@ def failing(which: int, error: ApiError | Crash) -> Callable[[str], None]:
     return count
 
 
-def jobset(name: str = "set", **spec: Any) -> Obj:
+def sized_jobset(name: str = "set", **spec: Any) -> Obj:
     """`steps`: name, replicas, pods, cpu of each, and more of the replicated job."""
     steps = spec.pop("steps", [("main", 1, 2, "1", {})])
     replicated = []
     for step, replicas, pods, cpu, more in steps:
-        job = more.pop("job", {}) if (more := dict(more)) else {}
-        container = {"name": "main", "image": "example.com/main", "resources": {"requests": {"cpu": cpu}}}
-        template = {"spec": {"restartPolicy": "Never", "containers": [container], **more.pop("pod", {})}}
-        job = {
-            "parallelism": pods,
-            "completions": pods,
-            "completionMode": "Indexed",
-            "backoffLimit": 0,
-            "template": template,
-            **job,
-        }
-        replicated.append({"name": step, "replicas": replicas, "template": {"spec": job}, **more})
-    metadata = {"name": name, "namespace": "default", **spec.pop("metadata", {})}
-    whole = {"replicatedJobs": replicated, **spec}
-    return {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": metadata, "spec": whole}
+        pod_spec = {"restartPolicy": "Never", "containers": [_container(cpu)], **more.get("pod", {})}
+        sizes = {"parallelism": pods, "completions": pods, "completionMode": "Indexed", "backoffLimit": 0}
+        rest = {key: value for key, value in more.items() if key not in ("job", "pod")}
+        made = factories.replicated_job(step, replicas=replicas, pod_spec=pod_spec, **{**sizes, **more.get("job", {})})
+        replicated.append({**made, **rest})
+    return factories.jobset(name, *replicated, **spec)
 
 
-def pod(name: str, cpu: str = "1", metadata: Obj | None = None, **spec: Any) -> Obj:
-    container = {"name": "main", "image": "example.com/main", "resources": {"requests": {"cpu": cpu}}}
-    whole = {"restartPolicy": "Never", "containers": [container], **spec}
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "namespace": "default", **(metadata or {})},
-        "spec": whole,
-    }
+def sized_pod(name: str, cpu: str = "1", **fields: Any) -> Obj:
+    return factories.pod(name, container=_container(cpu), **fields)
 
 
-def trainjob(name: str = "train", nodes: int = 2, cpu: str = "1", **more: Any) -> Obj:
+def sized_trainjob(name: str = "train", nodes: int = 2, cpu: str = "1", **fields: Any) -> Obj:
     trainer = {"numNodes": nodes, "resourcesPerNode": {"requests": {"cpu": cpu}}}
-    metadata = {"name": name, "namespace": "default", **more.pop("metadata", {})}
-    spec = {"runtimeRef": {"name": "torch-distributed"}, "trainer": trainer, **more}
-    return {"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob", "metadata": metadata, "spec": spec}
+    return factories.trainjob(name, **{"trainer": trainer, **fields})
+
+
+def _container(cpu: str) -> Obj:
+    return {"name": "main", "image": "example.com/main", "resources": {"requests": {"cpu": cpu}}}
 
 
 def told(pod: Obj) -> str:
@@ -305,4 +292,4 @@ def told(pod: Obj) -> str:
     return ""
 
 
-__all__ = ["TRAINJOB", "Crash", "Stepped", "all_controllers", "failing", "jobset", "pod", "told", "trainjob"]
+__all__ = ["TRAINJOB", "Crash", "Stepped", "all_controllers", "failing", "sized_jobset", "sized_pod", "sized_trainjob", "told"]

@@ -7,10 +7,11 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+import factories
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from stepped import Crash, Stepped, failing, jobset, trainjob
+from stepped import Crash, Stepped, failing, sized_jobset, sized_trainjob
 
 from trainwright.api.errors import ApiError, Conflict, NotFound, ServiceUnavailable
 from trainwright.api.kinds import CONFIG_MAP, JOB, JOBSET, NODE, POD, SECRET, SERVICE, TRAINJOB
@@ -101,7 +102,7 @@ def jobsets(draw: st.DrawFn) -> Obj:
         spec["ttlSecondsAfterFinished"] = 30
     if draw(st.booleans()):
         spec["suspend"] = True
-    return jobset("set", steps=steps, **spec)
+    return sized_jobset("set", steps=steps, **spec)
 
 
 @st.composite
@@ -109,15 +110,15 @@ def workloads(draw: st.DrawFn) -> Obj:
     kind = draw(st.sampled_from(["Job", "JobSet", "JobSet", "TrainJob"]))
     if kind == "TrainJob":
         more = draw(st.sampled_from([{}, {"suspend": True}, {"activeDeadlineSeconds": 40}]))
-        return trainjob("set", draw(st.integers(1, 3)), **more)
+        return sized_trainjob("set", draw(st.integers(1, 3)), **more)
     if kind == "JobSet":
         return draw(jobsets())
     parts = draw(job_parts())
-    made = jobset(steps=[("a", 1, parts["pods"], parts["cpu"], {"job": parts["job"]})])
+    made = sized_jobset(steps=[("a", 1, parts["pods"], parts["cpu"], {"job": parts["job"]})])
     spec = made["spec"]["replicatedJobs"][0]["template"]["spec"]
     if draw(st.booleans()):
         spec["ttlSecondsAfterFinished"] = 30
-    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "set", "namespace": "default"}, "spec": spec}
+    return factories.job("set", **spec)
 
 
 def new_world(*, elastic: bool = False) -> Stepped:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from stepped import Obj, Stepped, jobset, pod
+import factories
+from stepped import Obj, Stepped, sized_jobset, sized_pod
 
 from trainwright.api.kinds import JOB, NODE, POD
 from trainwright.controlplane.apiserver.wire.api_errors import StorageFailed
@@ -11,10 +12,8 @@ from trainwright.controlplane.controllers.store_informer import StoreInformer
 
 def test_a_job_that_expires_does_not_spin_while_its_pods_go() -> None:
     with Stepped() as world:
-        spec = jobset()["spec"]["replicatedJobs"][0]["template"]["spec"] | {"ttlSecondsAfterFinished": 5}
-        world.cluster.create(
-            {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j", "namespace": "default"}, "spec": spec}
-        )
+        spec = sized_jobset()["spec"]["replicatedJobs"][0]["template"]["spec"] | {"ttlSecondsAfterFinished": 5}
+        world.cluster.create(factories.job(**spec))
         world.settle()
         for pod in world.pods():
             pod["metadata"]["finalizers"].append("example.com/keeps-it")
@@ -30,7 +29,9 @@ def test_a_job_that_expires_does_not_spin_while_its_pods_go() -> None:
 def test_a_pod_that_is_deleted_before_it_has_a_node_is_replaced_by_a_job_that_waits_for_failures() -> None:
     with Stepped() as world:
         world.cluster.patch(NODE, "local", {"spec": {"unschedulable": True}})
-        world.cluster.create(jobset(steps=[("a", 1, 1, "1", {"job": {"podReplacementPolicy": "Failed", "backoffLimit": 3}})]))
+        world.cluster.create(
+            sized_jobset(steps=[("a", 1, 1, "1", {"job": {"podReplacementPolicy": "Failed", "backoffLimit": 3}})])
+        )
         world.settle()
         (first,) = world.pods()
         world.cluster.delete(POD, first["metadata"]["name"], "default")
@@ -43,7 +44,7 @@ def test_a_pod_that_is_deleted_before_it_has_a_node_is_replaced_by_a_job_that_wa
 def test_a_finalizer_that_could_not_be_taken_off_is_taken_off_later() -> None:
     """The pod in memory lost it before the write had succeeded, and was never looked at again."""
     with Stepped() as world:
-        world.cluster.create(jobset(steps=[("a", 1, 1, "1", {})]))
+        world.cluster.create(sized_jobset(steps=[("a", 1, 1, "1", {})]))
         world.settle()
         (pod,) = world.pods()
         world.end_pod(pod, 0)
@@ -66,11 +67,11 @@ def test_a_finalizer_that_could_not_be_taken_off_is_taken_off_later() -> None:
 def test_a_jobset_of_two_thousand_million_jobs_leaves_time_for_others() -> None:
     """Each reconcile creates a part of the Jobs, and the scheduler looks only at those that exist."""
     with Stepped() as world:
-        huge = jobset("huge")
+        huge = sized_jobset("huge")
         huge["spec"]["replicatedJobs"][0] |= {"replicas": 2**31 - 1}
         huge["spec"]["replicatedJobs"][0]["template"]["spec"] |= {"parallelism": 1, "completions": 1}
         world.cluster.create(huge)
-        world.cluster.create(pod("other"))
+        world.cluster.create(sized_pod("other"))
         for number in range(12):
             while world.deliver():
                 pass
@@ -88,9 +89,9 @@ def test_a_handler_that_fails_on_one_object_gets_the_others() -> None:
                 raise ValueError("a number of 5,000 digits")
             seen.append(obj["metadata"]["name"])
 
-        world.cluster.create(pod("broken"))
+        world.cluster.create(sized_pod("broken"))
         informer = StoreInformer(world.server, POD, [handle], lambda _: None)
-        world.cluster.create(pod("later"))
+        world.cluster.create(sized_pod("later"))
         informer.deliver()
         informer.close()
         assert seen == ["later"]

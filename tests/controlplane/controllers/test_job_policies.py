@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from factories import pod
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -22,7 +23,7 @@ TRACKING = "batch.kubernetes.io/job-tracking"
 INDEX = "batch.kubernetes.io/job-completion-index"
 
 
-def pod(phase: str = "Running", index: int | None = None, **given: Any) -> dict[str, Any]:
+def tracked_pod(phase: str = "Running", index: int | None = None, **given: Any) -> dict[str, Any]:
     """A tracked pod; `exit`, `ended` (seconds ago), `restarts`, `deleting`, `ready`, `failures`, `conditions` say more."""
     state = {"terminated": {"exitCode": given.get("exit", 1), "finishedAt": _ago(given.get("ended", 3600))}}
     container = {"name": "main", "restartCount": given.get("restarts", 0)}
@@ -35,15 +36,12 @@ def pod(phase: str = "Running", index: int | None = None, **given: Any) -> dict[
     if "failures" in given:
         annotations[per_index.FAILURES] = str(given["failures"])
     name = given.get("name", f"work-{index}")
-    metadata = {"name": name, "namespace": "ns", "uid": name, "annotations": annotations, "finalizers": [TRACKING]}
-    metadata["creationTimestamp"] = _ago(7200)
+    metadata = {"uid": name, "annotations": annotations, "finalizers": [TRACKING], "creationTimestamp": _ago(7200)}
     if given.get("deleting"):
         metadata["deletionTimestamp"] = _ago(0)
-    return {
-        "metadata": metadata,
-        "spec": {"nodeName": given["node"]} if "node" in given else {},
-        "status": {"phase": phase, "containerStatuses": [container], "conditions": conditions},
-    }
+    status = {"containerStatuses": [container], "conditions": conditions}
+    spec = {"nodeName": given["node"]} if "node" in given else {}
+    return pod(name, namespace="ns", phase=phase, metadata=metadata, status=status, **spec)
 
 
 def state(pods: list[dict[str, Any]], status: dict[str, Any] | None = None, policy: str = "Never", **spec: Any) -> ReconcileState:
@@ -98,7 +96,7 @@ def test_index_texts_that_no_controller_wrote(text: str | None, indexes: set[int
     ],
 )
 def test_back_off_limits(policy: str, limit: int, failed: int, restarts: int, has_failed: bool) -> None:
-    seen = state([pod(index=0, restarts=restarts)], {"failed": failed}, policy, backoffLimit=limit)
+    seen = state([tracked_pod(index=0, restarts=restarts)], {"failed": failed}, policy, backoffLimit=limit)
     assert (find_finish_reason(seen) is not None) is has_failed
 
 
@@ -109,18 +107,23 @@ INDEX_0 = {"rules": [{"succeededIndexes": "0"}]}
 @pytest.mark.parametrize(
     ("pods", "status", "spec", "reason"),
     [
-        ([pod("Failed", 0, exit=42)], {}, {"podFailurePolicy": FAIL_ON_42, "backoffLimit": 0}, "PodFailurePolicy"),
-        ([pod("Failed", 0, exit=1)], {}, {"podFailurePolicy": FAIL_ON_42, "backoffLimit": 0}, "BackoffLimitExceeded"),
+        ([tracked_pod("Failed", 0, exit=42)], {}, {"podFailurePolicy": FAIL_ON_42, "backoffLimit": 0}, "PodFailurePolicy"),
+        ([tracked_pod("Failed", 0, exit=1)], {}, {"podFailurePolicy": FAIL_ON_42, "backoffLimit": 0}, "BackoffLimitExceeded"),
         ([], {"startTime": _ago(10)}, {"activeDeadlineSeconds": 10}, "DeadlineExceeded"),
         ([], {"startTime": _ago(10)}, {"activeDeadlineSeconds": 10, "suspend": True}, None),
-        ([pod(index=0, deleting=True)], {}, {"backoffLimit": 0}, "BackoffLimitExceeded"),
-        ([pod(index=0, deleting=True)], {}, {"backoffLimit": 0, "podReplacementPolicy": "Failed"}, None),
-        ([pod("Failed", 0), pod("Succeeded", 1)], {}, {"backoffLimitPerIndex": 0}, "FailedIndexes"),
-        ([pod("Failed", 0)], {}, {"backoffLimitPerIndex": 0, "maxFailedIndexes": 0}, "MaxFailedIndexesExceeded"),
-        ([pod("Failed", 0, failures=0)], {}, {"backoffLimitPerIndex": 1, "maxFailedIndexes": 0}, None),
-        ([pod("Succeeded", 0)], {}, {"successPolicy": INDEX_0}, "SuccessPolicy"),
-        ([pod("Succeeded", 0), pod("Failed", 1)], {}, {"successPolicy": INDEX_0, "backoffLimit": 0}, "BackoffLimitExceeded"),
-        ([pod("Failed", 5)], {}, {"backoffLimit": 0}, None),
+        ([tracked_pod(index=0, deleting=True)], {}, {"backoffLimit": 0}, "BackoffLimitExceeded"),
+        ([tracked_pod(index=0, deleting=True)], {}, {"backoffLimit": 0, "podReplacementPolicy": "Failed"}, None),
+        ([tracked_pod("Failed", 0), tracked_pod("Succeeded", 1)], {}, {"backoffLimitPerIndex": 0}, "FailedIndexes"),
+        ([tracked_pod("Failed", 0)], {}, {"backoffLimitPerIndex": 0, "maxFailedIndexes": 0}, "MaxFailedIndexesExceeded"),
+        ([tracked_pod("Failed", 0, failures=0)], {}, {"backoffLimitPerIndex": 1, "maxFailedIndexes": 0}, None),
+        ([tracked_pod("Succeeded", 0)], {}, {"successPolicy": INDEX_0}, "SuccessPolicy"),
+        (
+            [tracked_pod("Succeeded", 0), tracked_pod("Failed", 1)],
+            {},
+            {"successPolicy": INDEX_0, "backoffLimit": 0},
+            "BackoffLimitExceeded",
+        ),
+        ([tracked_pod("Failed", 5)], {}, {"backoffLimit": 0}, None),
     ],
 )
 def test_what_ends_a_job(pods: list[dict[str, Any]], status: dict[str, Any], spec: dict[str, Any], reason: str | None) -> None:
@@ -131,17 +134,17 @@ def test_what_ends_a_job(pods: list[dict[str, Any]], status: dict[str, Any], spe
 @pytest.mark.parametrize(
     ("rule", "ended", "action"),
     [
-        ({"action": "Ignore", "onExitCodes": {"operator": "NotIn", "values": [1]}}, pod("Failed", exit=2), "Ignore"),
-        ({"action": "Ignore", "onExitCodes": {"operator": "NotIn", "values": [1]}}, pod("Failed", exit=1), None),
+        ({"action": "Ignore", "onExitCodes": {"operator": "NotIn", "values": [1]}}, tracked_pod("Failed", exit=2), "Ignore"),
+        ({"action": "Ignore", "onExitCodes": {"operator": "NotIn", "values": [1]}}, tracked_pod("Failed", exit=1), None),
         (
             {"action": "Count", "onExitCodes": {"containerName": "other", "operator": "In", "values": [1]}},
-            pod("Failed", exit=1),
+            tracked_pod("Failed", exit=1),
             None,
         ),
-        ({"action": "Count", "onExitCodes": {"operator": "NotIn", "values": [9]}}, pod("Failed", exit=0), None),
+        ({"action": "Count", "onExitCodes": {"operator": "NotIn", "values": [9]}}, tracked_pod("Failed", exit=0), None),
         (
             {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]},
-            pod("Failed", conditions=[{"type": "DisruptionTarget", "status": "True"}]),
+            tracked_pod("Failed", conditions=[{"type": "DisruptionTarget", "status": "True"}]),
             "Ignore",
         ),
     ],
@@ -171,25 +174,27 @@ def test_back_off_doubles_up_to_ten_minutes() -> None:
 
 
 def test_back_off_counts_failures_since_the_last_success() -> None:
-    twice = BackoffRecord().updated([], [pod("Failed", ended=8), pod("Failed", ended=3)])
+    twice = BackoffRecord().updated([], [tracked_pod("Failed", ended=8), tracked_pod("Failed", ended=3)])
     assert twice.seconds_left(NOW) == pytest.approx(17)
-    assert twice.updated([pod("Succeeded", ended=1)], []).seconds_left(NOW) == 0
-    assert twice.updated([pod("Succeeded", ended=2)], [pod("Failed", ended=1)]).seconds_left(NOW) == pytest.approx(9)
+    assert twice.updated([tracked_pod("Succeeded", ended=1)], []).seconds_left(NOW) == 0
+    assert twice.updated([tracked_pod("Succeeded", ended=2)], [tracked_pod("Failed", ended=1)]).seconds_left(
+        NOW
+    ) == pytest.approx(9)
 
 
 @pytest.mark.parametrize(
     ("pods", "spec", "indexes"),
     [
         ([], {}, [0, 1]),
-        ([pod(index=0)], {}, [1]),
-        ([pod("Succeeded", 0)], {"completions": 3}, [1, 2]),
-        ([pod(index=0, deleting=True)], {}, [0, 1]),
-        ([pod(index=0, deleting=True)], {"podReplacementPolicy": "Failed"}, [1]),
-        ([pod("Failed", 0)], {"completions": 3, "backoffLimitPerIndex": 0}, [1, 2]),
-        ([pod("Failed", 0, ended=1)], {"completions": 3, "backoffLimitPerIndex": 1}, [1]),
+        ([tracked_pod(index=0)], {}, [1]),
+        ([tracked_pod("Succeeded", 0)], {"completions": 3}, [1, 2]),
+        ([tracked_pod(index=0, deleting=True)], {}, [0, 1]),
+        ([tracked_pod(index=0, deleting=True)], {"podReplacementPolicy": "Failed"}, [1]),
+        ([tracked_pod("Failed", 0)], {"completions": 3, "backoffLimitPerIndex": 0}, [1, 2]),
+        ([tracked_pod("Failed", 0, ended=1)], {"completions": 3, "backoffLimitPerIndex": 1}, [1]),
         ([], {"suspend": True}, []),
         ([], {"completionMode": "NonIndexed", "completions": None}, [None, None]),
-        ([pod("Succeeded", name="a")], {"completionMode": "NonIndexed", "completions": None}, []),
+        ([tracked_pod("Succeeded", name="a")], {"completionMode": "NonIndexed", "completions": None}, []),
     ],
 )
 def test_which_pods_are_missing(pods: list[dict[str, Any]], spec: dict[str, Any], indexes: list[int | None]) -> None:
@@ -197,7 +202,7 @@ def test_which_pods_are_missing(pods: list[dict[str, Any]], spec: dict[str, Any]
 
 
 def test_a_failed_index_does_not_wait_for_another() -> None:
-    seen = state([pod("Failed", 0, ended=4), pod(index=1)], completions=3, backoffLimitPerIndex=2)
+    seen = state([tracked_pod("Failed", 0, ended=4), tracked_pod(index=1)], completions=3, backoffLimitPerIndex=2)
     assert indexes_to_create(seen, BackoffRecord()) == ([], pytest.approx(6))
     assert list(seen.awaiting_replacement) == [0]
     assert tracking.pods_to_release(seen, None) == []
@@ -206,11 +211,11 @@ def test_a_failed_index_does_not_wait_for_another() -> None:
 @pytest.mark.parametrize(
     ("pods", "parallelism", "removed"),
     [
-        ([pod(index=0, ready=True), pod(index=1)], 1, ["work-1"]),
-        ([pod(index=0), pod("Pending", 1)], 1, ["work-1"]),
-        ([pod("Pending", 0), pod("Pending", 1, node="n")], 1, ["work-0"]),
-        ([pod(index=0, name="old", ready=True), pod(index=0, name="twin")], 2, ["twin"]),
-        ([pod(index=7, ready=True)], 2, ["work-7"]),
+        ([tracked_pod(index=0, ready=True), tracked_pod(index=1)], 1, ["work-1"]),
+        ([tracked_pod(index=0), tracked_pod("Pending", 1)], 1, ["work-1"]),
+        ([tracked_pod("Pending", 0), tracked_pod("Pending", 1, node="n")], 1, ["work-0"]),
+        ([tracked_pod(index=0, name="old", ready=True), tracked_pod(index=0, name="twin")], 2, ["twin"]),
+        ([tracked_pod(index=7, ready=True)], 2, ["work-7"]),
     ],
 )
 def test_which_pods_are_too_many(pods: list[dict[str, Any]], parallelism: int, removed: list[str]) -> None:
@@ -220,14 +225,14 @@ def test_which_pods_are_too_many(pods: list[dict[str, Any]], parallelism: int, r
 def test_replacements_carry_the_failures_of_their_index() -> None:
     ignoring = {"podFailurePolicy": {"rules": [{"action": "Ignore", "onExitCodes": {"operator": "In", "values": [9]}}]}}
     assert per_index.replacement_notes({}, None) == {per_index.FAILURES: "0"}
-    assert per_index.replacement_notes({}, pod("Failed", 0, failures=1)) == {per_index.FAILURES: "2"}
-    ignored = per_index.replacement_notes(ignoring, pod("Failed", 0, failures=1, exit=9))
+    assert per_index.replacement_notes({}, tracked_pod("Failed", 0, failures=1)) == {per_index.FAILURES: "2"}
+    ignored = per_index.replacement_notes(ignoring, tracked_pod("Failed", 0, failures=1, exit=9))
     assert ignored == {per_index.FAILURES: "1", per_index.IGNORED_FAILURES: "1"}
 
 
 def test_what_still_runs_fails_with_its_job_but_not_when_the_job_succeeds() -> None:
     for spec, failed in (({"backoffLimit": 0}, 2), ({"successPolicy": INDEX_0}, 0)):
-        seen = state([pod("Failed" if failed else "Succeeded", 0), pod(index=1)], **spec)
+        seen = state([tracked_pod("Failed" if failed else "Succeeded", 0), tracked_pod(index=1)], **spec)
         finish = find_finish_reason(seen)
         tracking.record_uncounted(seen, tracking.pods_to_release(seen, finish), finish)
         tracking.count_released(seen, set())

@@ -6,6 +6,7 @@ import hashlib
 from typing import Any
 
 import pytest
+from factories import job, jobset, replicated_job
 
 from trainwright.api.errors import Forbidden
 from trainwright.controlplane.controllers.controller import TerminalError
@@ -25,7 +26,7 @@ INDEX, JOB_ATTEMPT = "jobset.sigs.k8s.io/job-index", "jobset.sigs.k8s.io/job-res
 NAME, ATTEMPT = "jobset.sigs.k8s.io/replicatedjob-name", "jobset.sigs.k8s.io/restart-attempt"
 
 
-def job(
+def child_job(
     replicated: str,
     index: int = 0,
     condition: str = "",
@@ -38,21 +39,13 @@ def job(
 ) -> dict[str, Any]:
     conditions = [{"type": condition, "status": "True", "reason": reason, "lastTransitionTime": at}] if condition else []
     labels = {NAME: replicated, ATTEMPT: str(attempt), INDEX: str(index), **(more or {})}
-    return {
-        "metadata": {"name": f"js-{replicated}-{index}", "labels": labels},
-        "spec": {"parallelism": 2, "completions": 2},
-        "status": {"conditions": conditions, **status},
-    }
+    status = {"conditions": conditions, **status}
+    return job(f"js-{replicated}-{index}", labels=labels, status=status, parallelism=2, completions=2)
 
 
-def jobset(*replicated: tuple[str, int], **spec: Any) -> dict[str, Any]:
-    jobs = [{"name": name, "replicas": count, "template": {"spec": {"template": {"spec": {}}}}} for name, count in replicated]
-    return {
-        "metadata": {"name": "js", "namespace": "ns", "uid": "u"},
-        "apiVersion": "v",
-        "kind": "JobSet",
-        "spec": {"replicatedJobs": jobs, **spec},
-    }
+def jobset_of(*replicated: tuple[str, int], **spec: Any) -> dict[str, Any]:
+    jobs = [replicated_job(name, replicas=count) for name, count in replicated]
+    return jobset("js", *jobs, namespace="ns", metadata={"uid": "u"}, **spec)
 
 
 @pytest.mark.parametrize(
@@ -68,9 +61,9 @@ def jobset(*replicated: tuple[str, int], **spec: Any) -> dict[str, Any]:
     ],
 )
 def test_when_a_jobset_succeeds(policy: dict[str, Any] | None, done: list[str], succeeded: bool) -> None:
-    jobs = [job(name.partition("-")[0], int(name.partition("-")[2]), "Complete") for name in done]
+    jobs = [child_job(name.partition("-")[0], int(name.partition("-")[2]), "Complete") for name in done]
     spec = {"successPolicy": policy} if policy else {}
-    assert has_succeeded(jobset(("a", 1), ("b", 2), **spec), classify_children(jobs, {})) is succeeded
+    assert has_succeeded(jobset_of(("a", 1), ("b", 2), **spec), classify_children(jobs, {})) is succeeded
 
 
 @pytest.mark.parametrize(
@@ -98,31 +91,31 @@ def test_when_a_jobset_succeeds(policy: dict[str, Any] | None, done: list[str], 
 )
 def test_what_a_failure_leads_to(policy: dict[str, Any] | None, used: int, reason: str, counted: bool) -> None:
     spec = {"failurePolicy": policy} if policy is not None else {}
-    whole = jobset(("a", 1), **spec) | {"status": {"restartsCountTowardsMax": used}}
-    decided = failure_action(whole, [job("a", 0, "Failed", reason="BackoffLimitExceeded")])
+    whole = jobset_of(("a", 1), **spec) | {"status": {"restartsCountTowardsMax": used}}
+    decided = failure_action(whole, [child_job("a", 0, "Failed", reason="BackoffLimitExceeded")])
     assert (decided.rule or decided.reason, decided.counted) == (reason, counted)
     assert "js-a-0" in decided.message
 
 
 def test_the_earliest_failure_is_named_and_rules_come_before_time() -> None:
-    late, early = job("a", 0, "Failed", at="2026-01-01T00:00:02Z"), job("b", 0, "Failed", at="2026-01-01T00:00:01Z")
-    assert "js-b-0" in failure_action(jobset(("a", 1), ("b", 1)), [late, early]).message
+    late, early = child_job("a", 0, "Failed", at="2026-01-01T00:00:02Z"), child_job("b", 0, "Failed", at="2026-01-01T00:00:01Z")
+    assert "js-b-0" in failure_action(jobset_of(("a", 1), ("b", 1)), [late, early]).message
     rules = [{"name": "first", "action": "FailJobSet", "targetReplicatedJobs": ["a"]}, {"name": "second", "action": "FailJobSet"}]
-    assert "js-a-0" in failure_action(jobset(("a", 1), ("b", 1), failurePolicy={"rules": rules}), [late, early]).message
+    assert "js-a-0" in failure_action(jobset_of(("a", 1), ("b", 1), failurePolicy={"rules": rules}), [late, early]).message
 
 
 @pytest.mark.parametrize(
     ("status", "jobs", "met"),
     [
-        ("Complete", [job("a", 0, "Complete")], False),
-        ("Complete", [job("a", 0, "Complete"), job("a", 1, "Complete")], True),
-        ("Ready", [job("a", 0, ready=2, active=2), job("a", 1, ready=1, active=2)], False),
-        ("Ready", [job("a", 0, ready=1, succeeded=1, active=1), job("a", 1, "Failed")], True),
-        ("Complete", [job("a", 0, "Complete", attempt=0), job("a", 1, "Complete", attempt=1)], False),
+        ("Complete", [child_job("a", 0, "Complete")], False),
+        ("Complete", [child_job("a", 0, "Complete"), child_job("a", 1, "Complete")], True),
+        ("Ready", [child_job("a", 0, ready=2, active=2), child_job("a", 1, ready=1, active=2)], False),
+        ("Ready", [child_job("a", 0, ready=1, succeeded=1, active=1), child_job("a", 1, "Failed")], True),
+        ("Complete", [child_job("a", 0, "Complete", attempt=0), child_job("a", 1, "Complete", attempt=1)], False),
     ],
 )
 def test_when_a_dependency_is_met(status: str, jobs: list[dict[str, Any]], met: bool) -> None:
-    whole = jobset(("a", 2), ("b", 1))
+    whole = jobset_of(("a", 2), ("b", 1))
     restarts = max(int(entry["metadata"]["labels"][ATTEMPT]) for entry in jobs)
     seen = counters(whole, classify_children(jobs, {"restarts": restarts}))
     dependent = {"name": "b", "dependsOn": [{"name": "a", "status": status}]}
@@ -130,14 +123,14 @@ def test_when_a_dependency_is_met(status: str, jobs: list[dict[str, Any]], met: 
 
 
 def test_counters_and_buckets() -> None:
-    jobs = [job("a", 0, ready=2, active=2), job("a", 1, attempt=0), job("b", 0, "Failed", attempt=1)]
-    children = classify_children([*jobs, job("b", 1, attempt=1)], {"restarts": 1})
+    jobs = [child_job("a", 0, ready=2, active=2), child_job("a", 1, attempt=0), child_job("b", 0, "Failed", attempt=1)]
+    children = classify_children([*jobs, child_job("b", 1, attempt=1)], {"restarts": 1})
     assert [len(bucket) for bucket in (children.previous, children.active, children.successful, children.failed)] == [2, 1, 0, 1]
-    assert counters(jobset(("a", 2), ("b", 2)), children)[0]["name"] == "b"
+    assert counters(jobset_of(("a", 2), ("b", 2)), children)[0]["name"] == "b"
 
 
 def test_children_know_their_place() -> None:
-    whole = jobset(("a", 1), ("b", 2)) | {"status": {"restarts": 3}}
+    whole = jobset_of(("a", 1), ("b", 2)) | {"status": {"restarts": 3}}
     second = list(child_jobs(whole, whole["spec"]["replicatedJobs"][1]))[1]
     labels = second["metadata"]["labels"]
     assert second["metadata"]["name"] == "js-b-1"
@@ -156,12 +149,12 @@ def test_children_know_their_place() -> None:
 
 def test_a_job_whose_attempt_cannot_be_read_stops_the_pass() -> None:
     with pytest.raises(TerminalError, match="js-a-0"):
-        classify_children([job("a", attempt="broken")], {})
+        classify_children([child_job("a", attempt="broken")], {})
 
 
 def test_single_restarts_share_the_budget_and_outdate_one_job() -> None:
-    whole = jobset(("a", 2), failurePolicy={"maxRestarts": 1, "rules": [{"name": "one", "action": "RestartJob"}]})
-    failed = [job("a", index, "Failed", more={JOB_ATTEMPT: "0"}) for index in range(2)]
+    whole = jobset_of(("a", 2), failurePolicy={"maxRestarts": 1, "rules": [{"name": "one", "action": "RestartJob"}]})
+    failed = [child_job("a", index, "Failed", more={JOB_ATTEMPT: "0"}) for index in range(2)]
     status = {"replicatedJobsStatus": [{"name": "a"}]}
     assert failure_action(whole | {"status": status}, failed, single_restarts=True).outcome == "restart job"
     count_single_restart(status, failed[1], 2, counted=True)
@@ -175,9 +168,9 @@ def test_single_restarts_share_the_budget_and_outdate_one_job() -> None:
 @pytest.mark.parametrize(("pattern", "outcome"), [("limit$", "fail"), ("other", "restart"), ("(", "restart")])
 def test_message_patterns_are_searched_and_bad_ones_match_nothing(pattern: str, outcome: str) -> None:
     policy = {"maxRestarts": 1, "rules": [{"name": "r", "action": "FailJobSet", "onJobFailureMessagePatterns": [pattern]}]}
-    failed = job("a", 0, "Failed")
+    failed = child_job("a", 0, "Failed")
     failed["status"]["conditions"][0]["message"] = "Job has reached the specified backoff limit"
-    assert failure_action(jobset(("a", 1), failurePolicy=policy), [failed]).outcome == outcome
+    assert failure_action(jobset_of(("a", 1), failurePolicy=policy), [failed]).outcome == outcome
 
 
 @pytest.mark.parametrize(
@@ -206,7 +199,7 @@ def test_resuming_adds_and_never_removes() -> None:
 )
 def test_what_a_resized_set_changes(wanted: tuple[int | None, int | None], patch: dict[str, int] | None) -> None:
     template = {"spec": {"parallelism": wanted[0], "completions": wanted[1]}}
-    assert resize_patch({"template": template}, job("a")) == patch
+    assert resize_patch({"template": template}, child_job("a")) == patch
 
 
 def _pod_at(attempt: int | None, phase: str = "Running", restarts: int = 0) -> dict[str, Any]:
@@ -229,13 +222,13 @@ def _pod_at(attempt: int | None, phase: str = "Running", restarts: int = 0) -> d
     ],
 )
 def test_attempts_in_place(pods: list[dict[str, Any]], decided: Attempts) -> None:
-    whole = jobset(("a", 1), failurePolicy={"maxRestarts": 2, "restartStrategy": "InPlaceRestart"})
+    whole = jobset_of(("a", 1), failurePolicy={"maxRestarts": 2, "restartStrategy": "InPlaceRestart"})
     whole["spec"]["replicatedJobs"][0]["template"]["spec"] |= {"parallelism": 2, "completions": 2}
     assert attempts(whole, pods) == decided
 
 
 def test_pods_wait_for_the_node_of_their_leader() -> None:
-    whole = jobset(("a", 1))
+    whole = jobset_of(("a", 1))
     whole["metadata"]["annotations"] = {"alpha.jobset.sigs.k8s.io/exclusive-topology": "rack"}
     template = next(child_jobs(whole, whole["spec"]["replicatedJobs"][0]))["spec"]["template"]
     index = "batch.kubernetes.io/job-completion-index"
@@ -261,6 +254,6 @@ def test_only_claims_that_go_with_the_set_are_owned_by_it() -> None:
         {"templates": [{"metadata": {"name": "data"}, "spec": {}}]},
         {"templates": [{"metadata": {"name": "keep"}, "spec": {}}], "retentionPolicy": {"whenDeleted": "Retain"}},
     ]
-    claims = {claim["metadata"]["name"]: claim for claim in volume_claims(jobset(("a", 1), volumeClaimPolicies=policies))}
+    claims = {claim["metadata"]["name"]: claim for claim in volume_claims(jobset_of(("a", 1), volumeClaimPolicies=policies))}
     assert [name for name, claim in claims.items() if "ownerReferences" in claim["metadata"]] == ["data-js"]
     assert sorted(claims) == ["data-js", "keep-js"]

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import pytest
+from factories import cluster_in_memory, pod
 
 from trainwright.api.errors import NotFound
 from trainwright.api.kinds import CLAIM, JOB, POD
-from trainwright.controlplane.apiserver.storage.store import Store
-from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer
 from trainwright.controlplane.controllers.claim_protection import claim_protection
 from trainwright.controlplane.controllers.indexer import Indexer
 from trainwright.controlplane.controllers.local_cache import LocalCache
@@ -21,9 +20,8 @@ from trainwright.controlplane.embedded import EmbeddedCluster
 LABEL = "batch.kubernetes.io/job-name"
 
 
-def pod(name: str, version: int, uid: str = "", **metadata: Any) -> dict[str, Any]:
-    whole = {"name": name, "namespace": "ns", "uid": uid or name, "resourceVersion": str(version), **metadata}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": whole}
+def versioned_pod(name: str, version: int, uid: str = "", **metadata: Any) -> dict[str, Any]:
+    return pod(name, namespace="ns", metadata={"uid": uid or name, "resourceVersion": str(version), **metadata})
 
 
 def names(indexer: Indexer, selector: str = "") -> list[str]:
@@ -32,64 +30,54 @@ def names(indexer: Indexer, selector: str = "") -> list[str]:
 
 def test_what_is_older_takes_the_place_of_nothing() -> None:
     indexer = Indexer()
-    indexer.store(pod("a", 12, generation=2))
-    indexer.store(pod("a", 9, generation=1))
+    indexer.store(versioned_pod("a", 12, generation=2))
+    indexer.store(versioned_pod("a", 9, generation=1))
     assert (indexer.get(("ns", "a")) or {})["metadata"]["generation"] == 2
 
 
 def test_what_was_asked_to_go_is_on_its_way_until_the_watch_tells() -> None:
     indexer = Indexer()
-    indexer.store(pod("a", 1))
-    indexer.mark_deleting(pod("a", 1))
+    indexer.store(versioned_pod("a", 1))
+    indexer.mark_deleting(versioned_pod("a", 1))
     assert (indexer.get(("ns", "a")) or {})["metadata"]["deletionTimestamp"]
-    indexer.remove(pod("a", 3))
+    indexer.remove(versioned_pod("a", 3))
     assert indexer.get(("ns", "a")) is None
 
 
 def test_the_answer_to_a_write_does_not_bring_back_what_is_gone() -> None:
     indexer = Indexer()
-    indexer.store(pod("a", 1))
-    indexer.remove(pod("a", 4))
-    indexer.store(pod("a", 2))
+    indexer.store(versioned_pod("a", 1))
+    indexer.remove(versioned_pod("a", 4))
+    indexer.store(versioned_pod("a", 2))
     assert indexer.get(("ns", "a")) is None
 
 
 def test_a_successor_outlives_the_news_of_its_predecessors_end() -> None:
     indexer = Indexer()
-    indexer.store(pod("a", 1, uid="old"))
-    indexer.store(pod("a", 5, uid="new"))
-    indexer.remove(pod("a", 4, uid="old"))
+    indexer.store(versioned_pod("a", 1, uid="old"))
+    indexer.store(versioned_pod("a", 5, uid="new"))
+    indexer.remove(versioned_pod("a", 4, uid="old"))
     assert (indexer.get(("ns", "a")) or {})["metadata"]["uid"] == "new"
 
 
 def test_lists_by_label_follow_its_changes() -> None:
     indexer = Indexer()
-    indexer.store(pod("a", 1, labels={LABEL: "x"}))
-    indexer.store(pod("b", 2, labels={LABEL: "y"}))
+    indexer.store(versioned_pod("a", 1, labels={LABEL: "x"}))
+    indexer.store(versioned_pod("b", 2, labels={LABEL: "y"}))
     assert names(indexer, f"{LABEL}=x") == ["a"]
-    indexer.store(pod("a", 3, labels={LABEL: "y"}))
+    indexer.store(versioned_pod("a", 3, labels={LABEL: "y"}))
     assert (names(indexer, f"{LABEL}=x"), names(indexer, f"{LABEL}=y,other=1")) == ([], ["a", "b"])
-    indexer.remove(pod("b", 4))
+    indexer.remove(versioned_pod("b", 4))
     assert names(indexer, f"{LABEL}=y") == ["a"]
 
 
 @pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[EmbeddedCluster]:
-    store = Store(tmp_path / "state.db")
-    embedded = EmbeddedCluster(ResourceServer(store))
-    yield embedded
-    embedded.close()
-    store.close()
+def cluster() -> Iterator[EmbeddedCluster]:
+    with cluster_in_memory() as cluster:
+        yield cluster
 
 
-def a_pod(name: str, **spec: Any) -> dict[str, Any]:
-    metadata = {"name": name, "namespace": "default", "labels": {LABEL: "work"}}
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": metadata,
-        "spec": {"containers": [{"name": "main", "image": "i"}], **spec},
-    }
+work_pod = partial(pod, labels={LABEL: "work"})
 
 
 @pytest.mark.medium
@@ -99,7 +87,7 @@ def test_own_writes_are_read_at_once(cluster: EmbeddedCluster) -> None:
     cache.start()
     try:
         for number in range(50):
-            cache.create(a_pod(f"p{number}"))
+            cache.create(work_pod(f"p{number}"))
             assert len(cache.list(POD, "default", label_selector=f"{LABEL}=work").items) == 1
             cache.patch(POD, f"p{number}", {"metadata": {"labels": {"seen": str(number)}}}, "default")
             found = cache.get(POD, f"p{number}", "default")
@@ -126,7 +114,7 @@ def test_a_claim_goes_when_no_pod_uses_it_any_more(cluster: EmbeddedCluster) -> 
     protection = claim_protection(cluster)
     claim = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "data", "namespace": "default"}}
     cluster.create({**claim, "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}})
-    cluster.create(a_pod("user", volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]))
+    cluster.create(work_pod("user", volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]))
     cluster.delete(CLAIM, "data", "default")
     protection.reconcile(("default", "data"))
     assert cluster.get(CLAIM, "data", "default")["metadata"]["deletionTimestamp"]

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from stepped import Crash, Stepped, all_controllers, failing, trainjob
+from stepped import Crash, Stepped, all_controllers, failing, sized_trainjob
 
 from trainwright.api.conditions import condition
 from trainwright.api.kinds import CONFIG_MAP, EVENT, JOBSET, TRAINJOB
@@ -37,7 +37,7 @@ def world() -> Iterator[Stepped]:
 def queued(world: Stepped, name: str, nodes: int = 2, cpu: str = "1", queue: str = "research", **labels: str) -> None:
     """A second younger than the one before."""
     metadata = {"labels": {"kueue.x-k8s.io/queue-name": queue, **labels}}
-    world.cluster.create(trainjob(name, nodes, cpu, suspend=True, metadata=metadata))
+    world.cluster.create(sized_trainjob(name, nodes, cpu, suspend=True, metadata=metadata))
     world.settle()
     world.advance(1)
 
@@ -141,7 +141,7 @@ def test_without_queues_a_job_just_stays_suspended(world: Stepped) -> None:
 def test_a_crash_neither_loses_nor_admits_too_much(world: Stepped, which: int, after: bool) -> None:
     for name in ("a", "b", "c"):
         metadata = {"name": name, "labels": {"kueue.x-k8s.io/queue-name": "research"}}
-        world.cluster.create(trainjob(name, 2, "1", suspend=True, metadata=metadata))
+        world.cluster.create(sized_trainjob(name, 2, "1", suspend=True, metadata=metadata))
         world.advance(1)
     queue = next(controller for controller in world.controllers if controller.name == "local-queue")
     others = [controller for controller in world.controllers if controller is not queue]

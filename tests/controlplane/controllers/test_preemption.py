@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from stepped import Crash, Stepped, failing, jobset, pod, told
+from stepped import Crash, Stepped, failing, sized_jobset, sized_pod, told
 
 from trainwright.api.kinds import EVENT, POD
 from trainwright.api.quantities import parse_quantity
@@ -62,7 +62,7 @@ def events(world: Stepped, reason: str) -> list[tuple[str, str]]:
 
 def test_a_pod_of_higher_priority_takes_the_place_of_another(world: Stepped) -> None:
     """As recorded on a real cluster."""
-    create(world, pod("usual", "3"), pod("important", "3", priorityClassName="high"))
+    create(world, sized_pod("usual", "3"), sized_pod("important", "3", priorityClassName="high"))
     found = by_name(world)
     waits, victim = found["important"], found["usual"]
     assert (told(waits), waits["status"]["nominatedNodeName"]) == (INSUFFICIENT, "local")
@@ -81,22 +81,34 @@ def test_a_pod_of_higher_priority_takes_the_place_of_another(world: Stepped) -> 
 
 
 def test_no_more_pods_go_than_must_and_the_less_important_ones_first(world: Stepped) -> None:
-    create(world, pod("middle", "1", priorityClassName="middle"), pod("old", "1"), pod("young", "1"), pod("youngest", "1"))
-    create(world, pod("important", "2", priorityClassName="high"))
+    create(
+        world,
+        sized_pod("middle", "1", priorityClassName="middle"),
+        sized_pod("old", "1"),
+        sized_pod("young", "1"),
+        sized_pod("youngest", "1"),
+    )
+    create(world, sized_pod("important", "2", priorityClassName="high"))
     assert ending(world) == ["young", "youngest"]
 
 
 def test_the_place_that_was_made_is_kept(world: Stepped) -> None:
-    create(world, pod("usual", "3"), pod("important", "3", priorityClassName="high"), pod("small", "1"), pod("late", "1"))
+    create(
+        world,
+        sized_pod("usual", "3"),
+        sized_pod("important", "3", priorityClassName="high"),
+        sized_pod("small", "1"),
+        sized_pod("late", "1"),
+    )
     world.gone_pods()
-    create(world, pod("later", "3"))
+    create(world, sized_pod("later", "3"))
     assert placed(world) == ["important", "small"]
 
 
 def test_what_a_job_makes_in_place_of_a_victim_does_not_take_its_place(world: Stepped) -> None:
-    create(world, jobset("train", failurePolicy={"maxRestarts": 5}, steps=[("node", 1, 2, "2", {})]))
+    create(world, sized_jobset("train", failurePolicy={"maxRestarts": 5}, steps=[("node", 1, 2, "2", {})]))
     assert len(placed(world)) == 2
-    create(world, pod("important", "2", priorityClassName="high"))
+    create(world, sized_pod("important", "2", priorityClassName="high"))
     for _ in range(3):
         world.gone_pods()
         world.settle_in_time(60)
@@ -105,8 +117,8 @@ def test_what_a_job_makes_in_place_of_a_victim_does_not_take_its_place(world: St
 
 
 def test_a_gang_makes_room_for_all_of_it(world: Stepped) -> None:
-    create(world, pod("a", "2"), pod("b", "2"))
-    create(world, jobset("train", steps=[("node", 1, 2, "2", {"pod": {"priorityClassName": "high"}})]))
+    create(world, sized_pod("a", "2"), sized_pod("b", "2"))
+    create(world, sized_jobset("train", steps=[("node", 1, 2, "2", {"pod": {"priorityClassName": "high"}})]))
     assert ending(world) == ["a", "b"]
     world.cluster.delete(POD, "a", "default", grace_period_seconds=0)
     world.settle()
@@ -126,26 +138,26 @@ def test_a_gang_makes_room_for_all_of_it(world: Stepped) -> None:
     ids=["no priority", "the same priority", "a class that preempts nobody"],
 )
 def test_nobody_goes(world: Stepped, usual: dict[str, Any], spec: dict[str, Any], why: str) -> None:
-    create(world, pod("usual", "3", **usual), pod("other", "3", **spec))
+    create(world, sized_pod("usual", "3", **usual), sized_pod("other", "3", **spec))
     assert ending(world) == []
     assert told(by_name(world)["other"]) == f"{INSUFFICIENT} {why}"
     assert "nominatedNodeName" not in by_name(world)["other"]["status"]
 
 
 def test_nobody_goes_for_a_pod_that_would_not_fit_all_the_same(world: Stepped) -> None:
-    create(world, pod("important", "2", priorityClassName="high"), pod("usual", "2"))
+    create(world, sized_pod("important", "2", priorityClassName="high"), sized_pod("usual", "2"))
     create(
         world,
-        pod("large", "3", priorityClassName="middle"),
-        pod("elsewhere", "3", priorityClassName="high", nodeSelector={"a": "b"}),
+        sized_pod("large", "3", priorityClassName="middle"),
+        sized_pod("elsewhere", "3", priorityClassName="high", nodeSelector={"a": "b"}),
     )
     assert ending(world) == []
 
 
 def test_what_is_ending_already_is_waited_for(world: Stepped) -> None:
-    create(world, pod("a", "2"), pod("b", "2"))
+    create(world, sized_pod("a", "2"), sized_pod("b", "2"))
     world.cluster.delete(POD, "b", "default")
-    create(world, pod("important", "2", priorityClassName="high"))
+    create(world, sized_pod("important", "2", priorityClassName="high"))
     assert ending(world) == ["b"]
     assert told(by_name(world)["important"]) == INSUFFICIENT
 
@@ -153,8 +165,8 @@ def test_what_is_ending_already_is_waited_for(world: Stepped) -> None:
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize("which", range(5))
 def test_a_death_of_the_scheduler_at_any_write_changes_nothing(world: Stepped, which: int, after: bool) -> None:
-    create(world, pod("usual", "3"))
-    world.cluster.create(pod("important", "3", priorityClassName="high"))
+    create(world, sized_pod("usual", "3"))
+    world.cluster.create(sized_pod("important", "3", priorityClassName="high"))
     setattr(world.writing, "after" if after else "before", failing(which, Crash()))
     try:
         world.settle()

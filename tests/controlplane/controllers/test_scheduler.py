@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from stepped import Crash, Stepped, failing, jobset, pod, told, trainjob
+from stepped import Crash, Stepped, failing, sized_jobset, sized_pod, sized_trainjob, told
 
 from trainwright.api.errors import Forbidden
 from trainwright.api.kinds import CLAIM, COSCHEDULING_GROUP, EVENT, JOBSET, NODE, POD, TRAINJOB, VOLCANO_GROUP
@@ -44,7 +44,7 @@ def message(world: Stepped, name: str) -> str:
 
 
 def test_a_pod_that_fits_is_bound_and_one_that_does_not_says_what_is_lacking(world: Stepped) -> None:
-    create(world, pod("a", "3"), pod("b", "3"), pod("c", "5"), pod("d", "1"), pod("e", "1"))
+    create(world, sized_pod("a", "3"), sized_pod("b", "3"), sized_pod("c", "5"), sized_pod("d", "1"), sized_pod("e", "1"))
     assert placed(world) == ["a", "d"]
     assert message(world, "b") == f"0/1 nodes are available: 1 Insufficient cpu. {NO_VICTIMS}"
     assert message(world, "c") == f"0/1 nodes are available: 1 Insufficient cpu. {HELPLESS}"
@@ -53,14 +53,14 @@ def test_a_pod_that_fits_is_bound_and_one_that_does_not_says_what_is_lacking(wor
 
 
 def test_room_that_becomes_free_is_used_at_once(world: Stepped) -> None:
-    create(world, pod("a", "4"), pod("b", "4"))
+    create(world, sized_pod("a", "4"), sized_pod("b", "4"))
     world.end_pod(world.cluster.get(POD, "a", "default"), 0)
     world.settle()
     assert placed(world) == ["a", "b"]
 
 
 def test_a_pod_that_is_being_deleted_keeps_its_room_until_it_is_gone(world: Stepped) -> None:
-    create(world, pod("a", "4"), pod("b", "4"))
+    create(world, sized_pod("a", "4"), sized_pod("b", "4"))
     world.cluster.delete(POD, "a", "default")
     world.settle()
     assert placed(world) == ["a"]
@@ -72,19 +72,19 @@ def test_a_pod_that_is_being_deleted_keeps_its_room_until_it_is_gone(world: Step
 def test_init_containers_sidecars_and_overhead_count_as_kubernetes_counts_them(world: Stepped) -> None:
     sidecar = {"name": "side", "image": "i", "restartPolicy": "Always", "resources": {"requests": {"cpu": "1"}}}
     first = {"name": "first", "image": "i", "resources": {"requests": {"cpu": "3"}}}
-    create(world, pod("a", "1", initContainers=[sidecar, first]), pod("b", "1"))
+    create(world, sized_pod("a", "1", initContainers=[sidecar, first]), sized_pod("b", "1"))
     assert placed(world) == ["a"]  # 1 of the sidecar and 3 of the init container after it
 
 
 def test_limits_are_requests_where_those_are_missing(world: Stepped) -> None:
     limited = {"name": "main", "image": "i", "resources": {"limits": {"nvidia.com/gpu": "1"}}}
-    create(world, pod("a", containers=[limited]))
+    create(world, sized_pod("a", containers=[limited]))
     assert "1 Insufficient nvidia.com/gpu." in message(world, "a")
 
 
 def test_the_number_of_pods_is_a_resource(world: Stepped) -> None:
     world.cluster.patch(NODE, "local", {"status": {"allocatable": {"pods": "1"}}}, subresource="status")
-    create(world, pod("a", "0"), pod("b", "0"))
+    create(world, sized_pod("a", "0"), sized_pod("b", "0"))
     assert placed(world) == ["a"]
     assert message(world, "b").startswith("0/1 nodes are available: 1 Too many pods.")
 
@@ -92,8 +92,8 @@ def test_the_number_of_pods_is_a_resource(world: Stepped) -> None:
 def test_priority_comes_before_age(world: Stepped) -> None:
     world.cluster.patch(NODE, "local", {"spec": {"unschedulable": True}})
     priority = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "high"}, "value": 100}
-    create(world, priority, pod("old", "3"))
-    create(world, pod("young", "3", priorityClassName="high"))
+    create(world, priority, sized_pod("old", "3"))
+    create(world, sized_pod("young", "3", priorityClassName="high"))
     assert placed(world) == []
     assert message(world, "old") == f"0/1 nodes are available: 1 node(s) were unschedulable. {HELPLESS}"
     world.cluster.patch(NODE, "local", {"spec": {"unschedulable": None}})
@@ -104,7 +104,7 @@ def test_priority_comes_before_age(world: Stepped) -> None:
 def test_a_pod_waits_for_its_claim_its_gates_and_a_node() -> None:
     with Stepped(node=False) as world:
         volume = {"name": "data", "persistentVolumeClaim": {"claimName": "data"}}
-        create(world, pod("a", volumes=[volume]), pod("gated", schedulingGates=[{"name": "example.com/wait"}]))
+        create(world, sized_pod("a", volumes=[volume]), sized_pod("gated", schedulingGates=[{"name": "example.com/wait"}]))
         assert message(world, "a") == "no nodes available to schedule pods"
         world.add_node()
         world.settle()
@@ -119,7 +119,7 @@ def test_a_pod_waits_for_its_claim_its_gates_and_a_node() -> None:
 
 
 def test_a_pod_with_a_node_of_its_own_counts(world: Stepped) -> None:
-    create(world, pod("a", "4", nodeName="local"), pod("b", "1"))
+    create(world, sized_pod("a", "4", nodeName="local"), sized_pod("b", "1"))
     assert placed(world) == ["a"]
 
 
@@ -127,7 +127,7 @@ def test_thousands_of_pods_are_placed_in_one_pass(world: Stepped) -> None:
     world.cluster.patch(NODE, "local", {"status": {"allocatable": {"pods": "3000", "cpu": "3000"}}}, subresource="status")
     world.settle()
     for number in range(1500):
-        world.cluster.create(pod(f"p-{number}"))
+        world.cluster.create(sized_pod(f"p-{number}"))
     while world.deliver():
         pass
     passes = 0
@@ -191,12 +191,12 @@ def test_whether_a_node_will_do(spec: dict[str, Any], why: str) -> None:
 
 
 def test_a_jobset_is_placed_whole_or_not_at_all(world: Stepped) -> None:
-    create(world, pod("other", "2"), jobset("big", steps=[("main", 2, 2, "1", {})]))
+    create(world, sized_pod("other", "2"), sized_jobset("big", steps=[("main", 2, 2, "1", {})]))
     assert placed(world) == ["other"]
     messages = {told(found) for found in world.pods() if found["metadata"]["name"] != "other"}
     sentence = "The pods of JobSet default/big are placed together or not at all."
     assert messages == {f"0/1 nodes are available: 1 Insufficient cpu. {NO_VICTIMS} {sentence}"}
-    create(world, jobset("small", steps=[("main", 1, 2, "1", {})]))
+    create(world, sized_jobset("small", steps=[("main", 1, 2, "1", {})]))
     assert len(placed(world)) == 3  # who fits goes ahead, as on any cluster
     world.end_pod(world.cluster.get(POD, "other", "default"), 0)
     for found in world.pods():
@@ -215,7 +215,7 @@ def test_two_jobsets_that_fit_one_at_a_time_run_one_after_the_other(
 ) -> None:
     more = {"dependsOn": depends} if depends else {}
     for name in ("one", "two"):
-        world.cluster.create(jobset(name, steps=[("first", 1, 1, "2", {}), ("second", 1, 1, "2", more)], **order))
+        world.cluster.create(sized_jobset(name, steps=[("first", 1, 1, "2", {}), ("second", 1, 1, "2", more)], **order))
     for _ in range(12):
         world.settle_in_time(5)
         for found in world.pods():
@@ -235,7 +235,7 @@ def test_two_jobsets_that_fit_one_at_a_time_run_one_after_the_other(
 
 def test_a_step_that_waits_for_another_to_complete_asks_for_nothing_yet(world: Stepped) -> None:
     after = {"dependsOn": [{"name": "prepare", "status": "Complete"}]}
-    create(world, jobset("chain", steps=[("prepare", 1, 1, "4", {}), ("train", 1, 2, "2", after)]))
+    create(world, sized_jobset("chain", steps=[("prepare", 1, 1, "4", {}), ("train", 1, 2, "2", after)]))
     assert len(placed(world)) == 1
     world.end_pod(world.pods()[0], 0)
     world.settle_in_time(10)
@@ -244,7 +244,7 @@ def test_a_step_that_waits_for_another_to_complete_asks_for_nothing_yet(world: S
 
 def test_what_runs_keeps_the_room_of_a_pod_that_comes_again(world: Stepped) -> None:
     steps = [("main", 1, 2, "2", {"job": {"backoffLimit": 3}})]
-    create(world, jobset("again", steps=steps), pod("other", "1"))
+    create(world, sized_jobset("again", steps=steps), sized_pod("other", "1"))
     assert len(placed(world)) == 2
     failed = next(found for found in world.pods() if found["metadata"]["name"].startswith("again"))
     world.end_pod(failed, 1)
@@ -260,7 +260,7 @@ def test_what_runs_keeps_the_room_of_a_pod_that_comes_again(world: Stepped) -> N
 @pytest.mark.parametrize("which", range(1, 5))
 def test_a_crash_in_the_midst_of_a_jobset_leaves_no_half(which: int, after: bool) -> None:
     with Stepped(cpu="4") as world:
-        world.cluster.create(jobset("first", steps=[("main", 1, 3, "1", {})]))
+        world.cluster.create(sized_jobset("first", steps=[("main", 1, 3, "1", {})]))
         while world.deliver():
             pass
         while len(world.pods()) < 3:
@@ -270,7 +270,7 @@ def test_a_crash_in_the_midst_of_a_jobset_leaves_no_half(which: int, after: bool
         setattr(world.writing, "after" if after else "before", failing(which, Crash()))
         with pytest.raises(Crash):
             world.settle()
-        world.cluster.create(jobset("second", steps=[("main", 1, 2, "1", {})]))
+        world.cluster.create(sized_jobset("second", steps=[("main", 1, 2, "1", {})]))
         world.start()
         world.settle()
         bound = [found for found in world.pods() if found["spec"].get("nodeName")]
@@ -282,7 +282,7 @@ def test_a_crash_in_the_midst_of_a_jobset_leaves_no_half(which: int, after: bool
 def test_stages_are_what_runs_at_the_same_time() -> None:
     after = {"dependsOn": [{"name": "a", "status": "Complete"}]}
     beside = {"dependsOn": [{"name": "b", "status": "Ready"}]}
-    found = stages(jobset(steps=[("a", 1, 1, "1", {}), ("b", 2, 3, "1", after), ("c", 1, 1, "1", beside)]))
+    found = stages(sized_jobset(steps=[("a", 1, 1, "1", {}), ("b", 2, 3, "1", after), ("c", 1, 1, "1", beside)]))
     assert [[(name, count) for name, count, _ in stage] for stage in found] == [[("a", 1)], [("b", 6), ("c", 1)]]
 
 
@@ -299,7 +299,7 @@ def member(kind: str, name: str, cpu: str = "1") -> dict[str, Any]:
         "coscheduling": {"labels": {"scheduling.x-k8s.io/pod-group": "gang"}},
         "volcano": {"annotations": {"scheduling.k8s.io/group-name": "gang"}},
     }
-    return pod(name, cpu, marks[kind])
+    return sized_pod(name, cpu, metadata=marks[kind])
 
 
 @pytest.mark.parametrize("kind", ["coscheduling", "volcano"])
@@ -310,7 +310,7 @@ def test_the_pods_of_a_group_wait_for_each_other(world: Stepped, kind: str) -> N
     create(world, group(kind, minMember=2))
     assert "cannot find enough sibling pods, current pods number: 1, minMember of group: 2" in message(world, "a")
     assert world.cluster.get(served, "gang", "default")["status"]["phase"] == "Pending"
-    create(world, pod("other", "1"), member(kind, "b", "2"))
+    create(world, sized_pod("other", "1"), member(kind, "b", "2"))
     assert placed(world) == ["other"]
     world.cluster.delete(POD, "other", "default", grace_period_seconds=0)
     world.settle()
@@ -328,7 +328,7 @@ def test_the_pods_of_a_group_wait_for_each_other(world: Stepped, kind: str) -> N
 
 
 def test_what_a_group_needs_at_least_has_to_be_free(world: Stepped) -> None:
-    create(world, pod("other", "2"), group("volcano", minMember=1, minResources={"cpu": "3"}), member("volcano", "a"))
+    create(world, sized_pod("other", "2"), group("volcano", minMember=1, minResources={"cpu": "3"}), member("volcano", "a"))
     assert placed(world) == ["other"]
     conditions = world.cluster.get(VOLCANO_GROUP, "gang", "default")["status"]["conditions"]
     assert [(entry["type"], entry["reason"]) for entry in conditions] == [("Unschedulable", "NotEnoughResources")]
@@ -347,17 +347,17 @@ def test_what_a_group_needs_at_least_has_to_be_free(world: Stepped) -> None:
     ],
 )
 def test_a_group_that_cannot_be_read_stops_its_own_pods_only(world: Stepped, spec: dict[str, Any], why: str) -> None:
-    create(world, group("volcano", **spec), member("volcano", "a"), pod("other"))
+    create(world, group("volcano", **spec), member("volcano", "a"), sized_pod("other"))
     assert placed(world) == ["other"]
     assert f'PodGroup "gang" is invalid: {why}' in message(world, "a")
 
 
 def test_a_pod_with_a_quantity_that_is_no_longer_accepted_stops_nothing_else(world: Stepped) -> None:
     """An earlier version stored it."""
-    stored = world.cluster.create(pod("old"))
+    stored = world.cluster.create(sized_pod("old"))
     stored["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "9" * 5000}}
     world.store.put(POD.resource, "default", "old", stored)
-    create(world, pod("other"))
+    create(world, sized_pod("other"))
     assert placed(world) == ["other"]
 
 
@@ -367,7 +367,7 @@ def test_a_pod_with_a_quantity_that_is_no_longer_accepted_stops_nothing_else(wor
 def test_a_trainjob_that_never_fits_is_told_at_once(world: Stepped) -> None:
     for runtime in bundled_runtimes():
         world.cluster.create(runtime)
-    create(world, trainjob(nodes=3, cpu="2"))
+    create(world, sized_trainjob(nodes=3, cpu="2"))
     conditions = {entry["type"]: entry for entry in world.cluster.get(TRAINJOB, "train", "default")["status"]["conditions"]}
     found = conditions["FitsCluster"]
     assert (found["status"], found["reason"]) == ("False", "ExceedsCluster")
@@ -382,7 +382,13 @@ def test_a_trainjob_that_never_fits_is_told_at_once(world: Stepped) -> None:
 
 
 def test_a_settled_world_is_not_written_to(world: Stepped) -> None:
-    create(world, jobset("fits"), jobset("waits", steps=[("main", 1, 3, "1", {})]), group("volcano", minMember=2), pod("p", "9"))
+    create(
+        world,
+        sized_jobset("fits"),
+        sized_jobset("waits", steps=[("main", 1, 3, "1", {})]),
+        group("volcano", minMember=2),
+        sized_pod("p", "9"),
+    )
     world.start()
     before = list(world.writing.writes)
     world.settle_in_time(60)
@@ -397,9 +403,14 @@ def priority_class(name: str, value: int, **more: Any) -> dict[str, Any]:
 
 
 def test_a_pod_gets_the_priority_of_its_class(world: Stepped) -> None:
-    create(world, priority_class("never", 7, preemptionPolicy="Never"), pod("before"))
+    create(world, priority_class("never", 7, preemptionPolicy="Never"), sized_pod("before"))
     create(world, priority_class("usual", 5, globalDefault=True))
-    create(world, pod("named", priorityClassName="never"), pod("plain"), pod("system", priorityClassName="system-node-critical"))
+    create(
+        world,
+        sized_pod("named", priorityClassName="never"),
+        sized_pod("plain"),
+        sized_pod("system", priorityClassName="system-node-critical"),
+    )
     found = {entry["metadata"]["name"]: entry["spec"] for entry in world.pods()}
     assert [found[name]["priority"] for name in ("before", "named", "plain", "system")] == [0, 7, 5, 2_000_001_000]
     assert found["named"]["preemptionPolicy"] == "Never"
@@ -416,4 +427,4 @@ def test_a_pod_gets_the_priority_of_its_class(world: Stepped) -> None:
 )
 def test_a_priority_that_no_class_gives_is_refused(world: Stepped, spec: dict[str, Any], why: str) -> None:
     with pytest.raises(Forbidden, match=why):
-        world.cluster.create(pod("a", **spec))
+        world.cluster.create(sized_pod("a", **spec))

@@ -6,6 +6,7 @@ from base64 import b64decode
 from typing import Any
 
 import pytest
+from factories import trainjob
 from support.waiting import eventually
 
 from trainwright.api.errors import Invalid, NotFound
@@ -16,11 +17,7 @@ pytestmark = pytest.mark.medium
 
 
 def create(plane: ControlPlane, runtime: str, **spec: Any) -> dict[str, Any]:
-    whole = {"runtimeRef": {"name": runtime}, "trainer": {"numNodes": 3}, **spec}
-    metadata = {"name": "demo", "namespace": "default"}
-    return plane.cluster.create(
-        {"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob", "metadata": metadata, "spec": whole}
-    )
+    return plane.cluster.create(trainjob(runtime=runtime, nodes=3, **spec))
 
 
 def found(plane: ControlPlane, kind: Kind, name: str = "demo") -> dict[str, Any] | None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from factories import trainjob
+
 from trainwright.api.errors import Forbidden
-from trainwright.api.kinds import CLUSTER_TRAINING_RUNTIME, EVENT, TRAINING_RUNTIME, TRAINJOB
+from trainwright.api.kinds import CLUSTER_TRAINING_RUNTIME, EVENT, TRAINING_RUNTIME
 from trainwright.api.objects import name_of
 from trainwright.cluster.delegating import DelegatingCluster
 from trainwright.controlplane.controllers.trainjob import TrainJobReconciler
@@ -29,9 +31,7 @@ def said_about(cluster: EmbeddedCluster, controllers: Any, **ref: str) -> str:
     kind = TRAINING_RUNTIME if ref.get("kind") == "TrainingRuntime" else CLUSTER_TRAINING_RUNTIME
     where = {"namespace": "default"} if kind.namespaced else {}
     cluster.create({**runtime, "kind": kind.kind, "metadata": {"name": ref["name"], **where}})
-    spec = {"runtimeRef": ref, "trainer": {"command": ["true"]}}
-    metadata = {"name": "demo", "namespace": "default"}
-    cluster.create({"apiVersion": TRAINJOB.api_version, "kind": "TrainJob", "metadata": metadata, "spec": spec})
+    cluster.create(trainjob(script="true", runtimeRef=ref))
     cluster.delete(kind, ref["name"], where.get("namespace"))
     TrainJobReconciler(controllers, Settings, bundled=False).reconcile(("default", "demo"))
     (event,) = cluster.list(EVENT, "default").items

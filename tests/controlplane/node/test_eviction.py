@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from factories import pod
 
 from trainwright.controlplane.node.container_context import NodeServices
 from trainwright.controlplane.node.eviction import PERIOD_SECONDS, Eviction, folder_bytes, pod_storage_limit
@@ -35,11 +36,8 @@ def sidecar(name: str, limit: str | None = None) -> Obj:
     return container(name, limit, restartPolicy="Always")
 
 
-def pod(*containers: Obj, init: tuple[Obj, ...] = (), volumes: tuple[Obj, ...] = ()) -> Obj:
-    return {
-        "metadata": {"name": "p", "uid": "u"},
-        "spec": {"containers": list(containers), "initContainers": list(init), "volumes": list(volumes)},
-    }
+def pod_of(*containers: Obj, init: tuple[Obj, ...] = (), volumes: tuple[Obj, ...] = ()) -> Obj:
+    return pod(metadata={"uid": "u"}, containers=list(containers), initContainers=list(init), volumes=list(volumes))
 
 
 def empty_dir(limit: str | None = None, **more: Any) -> Obj:
@@ -74,18 +72,18 @@ def message(found: Obj, folder: Path) -> str:
     ],
 )
 def test_what_the_containers_of_a_pod_may_use_together(containers: list[Obj], init: tuple[Obj, ...], limit: str | None) -> None:
-    found = pod_storage_limit(pod(*containers, init=init))
+    found = pod_storage_limit(pod_of(*containers, init=init))
     assert (None if found is None else str(found)) == limit
 
 
 def test_an_empty_dir_over_its_limit(tmp_path: Path) -> None:
     write(tmp_path / "volumes/v/deep/file", 64)
     over = 'Usage of EmptyDir volume "v" exceeds the limit "{}". '
-    assert message(pod(container("a"), volumes=(empty_dir("32Ki"),)), tmp_path) == over.format("32Ki")
-    assert message(pod(container("a"), volumes=(empty_dir("32768"),)), tmp_path) == over.format("32768")
-    assert message(pod(container("a"), volumes=(empty_dir("0.03125Mi"),)), tmp_path) == over.format("32Ki")
+    assert message(pod_of(container("a"), volumes=(empty_dir("32Ki"),)), tmp_path) == over.format("32Ki")
+    assert message(pod_of(container("a"), volumes=(empty_dir("32768"),)), tmp_path) == over.format("32768")
+    assert message(pod_of(container("a"), volumes=(empty_dir("0.03125Mi"),)), tmp_path) == over.format("32Ki")
     for fits in (empty_dir("1Mi"), empty_dir("0"), empty_dir(), empty_dir("1Ki", medium="Memory")):
-        assert message(pod(container("a"), volumes=(fits,)), tmp_path) == ""
+        assert message(pod_of(container("a"), volumes=(fits,)), tmp_path) == ""
 
 
 def test_a_pod_over_the_limit_of_its_containers(tmp_path: Path) -> None:
@@ -95,7 +93,7 @@ def test_a_pod_over_the_limit_of_its_containers(tmp_path: Path) -> None:
     over = "Pod ephemeral local storage usage exceeds the total limit of containers 100Ki. "
 
     def told(*containers: Obj, **volume: Any) -> str:
-        return message(pod(*containers, init=(container("i"),), volumes=(empty_dir(**volume),)), tmp_path)
+        return message(pod_of(*containers, init=(container("i"),), volumes=(empty_dir(**volume),)), tmp_path)
 
     assert told(container("a", "50Ki"), container("b", "50Ki")) == over
     assert told(container("a", "100Ki"), container("b")) == over
@@ -106,20 +104,20 @@ def test_a_pod_over_the_limit_of_its_containers(tmp_path: Path) -> None:
 def test_a_container_over_its_own_limit(tmp_path: Path) -> None:
     write(tmp_path / "containers/a/0/log", 24)
     over = 'Container a exceeded its local ephemeral storage limit "16Ki". '
-    assert message(pod(container("a", "16Ki"), container("b", "1Mi")), tmp_path) == over
-    assert message(pod(container("a", "0"), container("b", "1Mi")), tmp_path) == ""
-    assert message(pod(container("a", "32Ki"), container("b", "1Mi")), tmp_path) == ""
+    assert message(pod_of(container("a", "16Ki"), container("b", "1Mi")), tmp_path) == over
+    assert message(pod_of(container("a", "0"), container("b", "1Mi")), tmp_path) == ""
+    assert message(pod_of(container("a", "32Ki"), container("b", "1Mi")), tmp_path) == ""
 
 
 def test_the_first_excess_is_the_one_that_is_told(tmp_path: Path) -> None:
     write(tmp_path / "containers/a/0/log", 64)
     write(tmp_path / "volumes/v/file", 64)
-    assert message(pod(container("a", "1Ki"), volumes=(empty_dir("1Ki"),)), tmp_path).startswith("Usage of EmptyDir")
-    assert message(pod(container("a", "1Ki"), volumes=(empty_dir(),)), tmp_path).startswith("Pod ephemeral")
+    assert message(pod_of(container("a", "1Ki"), volumes=(empty_dir("1Ki"),)), tmp_path).startswith("Usage of EmptyDir")
+    assert message(pod_of(container("a", "1Ki"), volumes=(empty_dir(),)), tmp_path).startswith("Pod ephemeral")
 
 
 def test_it_looks_seldom_and_only_while_the_pod_runs(tmp_path: Path) -> None:
-    eviction = Eviction(pod(container("a", "16Ki")), tmp_path, cast(NodeServices, Services()))
+    eviction = Eviction(pod_of(container("a", "16Ki")), tmp_path, cast(NodeServices, Services()))
     assert eviction.message(0.0, is_running=True) == ""
     write(tmp_path / "containers/a/0/log", 24)
     assert eviction.message(PERIOD_SECONDS - 0.1, is_running=True) == ""
@@ -130,7 +128,7 @@ def test_it_looks_seldom_and_only_while_the_pod_runs(tmp_path: Path) -> None:
 def test_a_verdict_is_for_ever_and_told_once(tmp_path: Path) -> None:
     write(tmp_path / "containers/a/0/log", 24)
     services = Services()
-    eviction = Eviction(pod(container("a", "16Ki")), tmp_path, cast(NodeServices, services))
+    eviction = Eviction(pod_of(container("a", "16Ki")), tmp_path, cast(NodeServices, services))
     eviction.announce()
     assert services.recorded == []
     told = eviction.message(0.0, is_running=True)
@@ -139,7 +137,7 @@ def test_a_verdict_is_for_ever_and_told_once(tmp_path: Path) -> None:
     eviction.announce()
     eviction.announce()
     assert services.recorded == [PodEvent("Warning", "Evicted", told)]
-    later = Eviction(pod(container("a", "16Ki")), tmp_path, cast(NodeServices, services))
+    later = Eviction(pod_of(container("a", "16Ki")), tmp_path, cast(NodeServices, services))
     assert later.message(0.0, is_running=False) == told
     later.announce()
     assert len(services.recorded) == 1, "an earlier life of the node has told it"
@@ -147,7 +145,7 @@ def test_a_verdict_is_for_ever_and_told_once(tmp_path: Path) -> None:
 
 def test_a_pod_without_limits_is_not_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("trainwright.controlplane.node.eviction.folder_bytes", lambda folder: pytest.fail("it was"))
-    assert message(pod(container("a"), volumes=(empty_dir(), {"name": "c", "configMap": {}})), tmp_path) == ""
+    assert message(pod_of(container("a"), volumes=(empty_dir(), {"name": "c", "configMap": {}})), tmp_path) == ""
 
 
 def test_what_a_folder_takes(tmp_path: Path) -> None:

@@ -11,12 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from factories import cluster_in_memory
 from hypothesis import given
 from hypothesis import strategies as st
 
 from trainwright.api.kinds import NODE
-from trainwright.controlplane.apiserver.storage.store import Store
-from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.controlplane.node.container import POD_MARK
 from trainwright.controlplane.node.environment import (
@@ -209,11 +208,9 @@ def test_a_host_name_that_is_too_long_is_the_containers_problem(tmp_path: Path) 
 
 @pytest.fixture
 def cluster() -> Iterator[EmbeddedCluster]:
-    store = Store(":memory:")
-    cluster = EmbeddedCluster(ResourceServer(store))
     secret = {"A": base64.b64encode(b"secret").decode(), "raw": base64.b64encode(b"\xff").decode(), "nul": "AAA="}
     metadata = {"namespace": "default"}
-    for obj in (
+    objects = (
         {
             "kind": "ConfigMap",
             "metadata": {"name": "c", **metadata},
@@ -223,12 +220,10 @@ def cluster() -> Iterator[EmbeddedCluster]:
         {"kind": "Secret", "metadata": {"name": "s", **metadata}, "data": secret},
         {"kind": "Node", "metadata": {"name": "n"}},
         {"kind": "Service", "metadata": {"name": "my-svc", **metadata}, "spec": {"ports": [{"port": 80, "name": "web"}]}},
-    ):
-        cluster.create({"apiVersion": "v1", **obj})
-    cluster.patch(NODE, "n", {"status": {"allocatable": {"cpu": "3", "memory": "5Gi"}}}, subresource="status")
-    yield cluster
-    cluster.close()
-    store.close()
+    )
+    with cluster_in_memory(*({"apiVersion": "v1", **each} for each in objects)) as cluster:
+        cluster.patch(NODE, "n", {"status": {"allocatable": {"cpu": "3", "memory": "5Gi"}}}, subresource="status")
+        yield cluster
 
 
 POD: Obj = {"metadata": {"namespace": "default", "name": "p", "uid": "u"}, "spec": {"nodeName": "n"}}

@@ -7,10 +7,12 @@ import os
 import socket
 import stat
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from factories import pod
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -22,8 +24,7 @@ from trainwright.controlplane.node.network.service_links import api_server_varia
 linux = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has all of 127.0.0.0/8")
 
 
-def pod(**spec: Any) -> dict[str, Any]:
-    return {"metadata": {"name": spec.pop("name", "p"), "namespace": "team"}, "spec": spec}
+team_pod = partial(pod, namespace="team")
 
 
 @pytest.mark.parametrize(
@@ -42,15 +43,15 @@ def pod(**spec: Any) -> dict[str, Any]:
     ],
 )
 def test_host_names(spec: dict[str, Any], name: str) -> None:
-    assert host_name(pod(**spec)) == name
+    assert host_name(team_pod(**spec)) == name
 
 
 def test_a_full_name_that_is_too_long_is_refused() -> None:
     with pytest.raises(
         ValueError, match=r"FQDN h{8}\.s{33}\..* is too long \(64 characters is the max, 65 characters requested\)"
     ):
-        host_name(pod(hostname="h" * 8, subdomain="s" * 33, setHostnameAsFQDN=True))
-    assert len(host_name(pod(hostname="h" * 8, subdomain="s" * 32, setHostnameAsFQDN=True))) == 64
+        host_name(team_pod(hostname="h" * 8, subdomain="s" * 33, setHostnameAsFQDN=True))
+    assert len(host_name(team_pod(hostname="h" * 8, subdomain="s" * 32, setHostnameAsFQDN=True))) == 64
 
 
 @pytest.mark.parametrize(
@@ -58,7 +59,7 @@ def test_a_full_name_that_is_too_long_is_refused() -> None:
     [({}, ""), ({"subdomain": "s"}, "s.team.svc.cluster.local"), ({"subdomain": "s", "hostnameOverride": "x"}, "")],
 )
 def test_domains(spec: dict[str, Any], domain: str) -> None:
-    assert pod_domain(pod(**spec)) == domain
+    assert pod_domain(team_pod(**spec)) == domain
 
 
 KUBELETS_PART = (
@@ -73,12 +74,12 @@ KUBELETS_PART = (
 
 
 def test_hosts_file_of_a_kubelet() -> None:
-    assert hosts_file(pod(), "127.9.0.1") == KUBELETS_PART + "127.9.0.1\tp\n"
+    assert hosts_file(team_pod(), "127.9.0.1") == KUBELETS_PART + "127.9.0.1\tp\n"
     aliases = [{"ip": "1.2.3.4", "hostnames": ["a", "b.c"]}, {"ip": "::5", "hostnames": ["d"]}]
-    assert hosts_file(pod(hostAliases=aliases), "127.9.0.1") == (
+    assert hosts_file(team_pod(hostAliases=aliases), "127.9.0.1") == (
         KUBELETS_PART + "127.9.0.1\tp\n\n# Entries added by HostAliases.\n1.2.3.4\ta\tb.c\n::5\td\n"
     )
-    assert hosts_file(pod(hostNetwork=True), "127.0.0.1", host_file="127.0.0.1 localhost\n") == (
+    assert hosts_file(team_pod(hostNetwork=True), "127.0.0.1", host_file="127.0.0.1 localhost\n") == (
         "# Kubernetes-managed hosts file (host network).\n127.0.0.1 localhost\n"
     )
 
@@ -106,7 +107,7 @@ def test_names_that_dns_would_answer() -> None:
         ("team", "s", "127.9.0.2"),
         ("else", "svc", "127.9.0.5"),
     ]
-    text = hosts_file(pod(hostname="h", subdomain="s"), "127.9.0.1", pods, services, "127.0.0.1")
+    text = hosts_file(team_pod(hostname="h", subdomain="s"), "127.9.0.1", pods, services, "127.0.0.1")
     names = resolved(text)
     assert text.count("127.9.0.1\th.s.team.svc.cluster.local") == 2, "the kubelet's line, and one of the names"
     for form in ("other.s", "other.s.team", "other.s.team.svc", "other.s.team.svc.cluster.local"):
@@ -122,7 +123,7 @@ def test_names_that_dns_would_answer() -> None:
 
 
 def test_a_pod_of_the_default_namespace_finds_the_api_server_by_its_short_name() -> None:
-    other = pod()
+    other = team_pod()
     other["metadata"]["namespace"] = "default"
     assert resolved(hosts_file(other, "127.9.0.1", api_address="10.0.0.1"))["kubernetes"] == {"10.0.0.1"}
 
@@ -255,7 +256,7 @@ def test_variables_of_the_api_server() -> None:
 
 @given(name=st.from_regex(r"[a-z0-9]([-a-z0-9.]{0,80}[a-z0-9])?", fullmatch=True))
 def test_property_a_host_name_fits_and_does_not_end_with_a_mark(name: str) -> None:
-    found = host_name(pod(name=name))
+    found = host_name(team_pod(name=name))
     assert name.startswith(found)
     assert 0 < len(found) <= 63
     assert found == name or found[-1] not in "-."

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from factories import pod
 from support.waiting import eventually
 
 from trainwright.api.objects import Obj
@@ -17,9 +18,8 @@ from trainwright.controlplane.node.container import run_of
 from trainwright.controlplane.node.pod_worker import PodWorker
 
 
-def pod(version: int = 1, phase: str = "Running") -> Obj:
-    metadata = {"name": "p", "namespace": "default", "uid": "u", "resourceVersion": str(version)}
-    return {"metadata": metadata, "spec": {"containers": []}, "status": {"phase": phase}}
+def versioned_pod(version: int = 1, phase: str = "Running") -> Obj:
+    return pod(phase=phase, metadata={"uid": "u", "resourceVersion": str(version)}, containers=[])
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[PodWorke
     monkeypatch.setattr(pod_worker, "RETRY_SECONDS", 0.001)
     monkeypatch.setattr(pod_worker, "IDLE_SECONDS", 0.001)
     services: Any = SimpleNamespace(pods_folder=tmp_path, isolation=SimpleNamespace(available=True))
-    made = PodWorker(pod(), services)
+    made = PodWorker(versioned_pod(), services)
     yield made
     made.stop_watching()
     made.join(5)
@@ -59,21 +59,21 @@ def test_a_node_may_stop_while_a_worker_is_about_to_start(worker: PodWorker) -> 
 
 
 def test_a_pod_that_has_ended_keeps_no_thread(worker: PodWorker) -> None:
-    assert worker.update(pod(2, "Succeeded"))
+    assert worker.update(versioned_pod(2, "Succeeded"))
     worker.start()
     assert has_ended(worker)
-    assert not worker.update(pod(3, "Succeeded")), "news is for another worker"
+    assert not worker.update(versioned_pod(3, "Succeeded")), "news is for another worker"
 
 
 def test_news_that_comes_with_the_last_step_is_not_lost(worker: PodWorker, monkeypatch: pytest.MonkeyPatch) -> None:
     def overtaken() -> None:
-        assert worker.update(pod(2))
+        assert worker.update(versioned_pod(2))
 
     done = steps(worker, monkeypatch, overtaken, lambda: None)
     worker.start()
     assert has_ended(worker)
     assert done == [0, 1]
-    assert not worker.update(pod(3))
+    assert not worker.update(versioned_pod(3))
 
 
 def test_a_step_that_fails_is_tried_again(
@@ -128,7 +128,7 @@ def test_what_a_run_without_namespaces_may_have_left_is_killed_whatever_the_node
     (run.folder / "exit.json").write_text('{"code": 0, "finishedAt": 1.0}')
     if is_isolated:
         (run.folder / "identity.json").touch()
-    assert worker.update(pod(2, "Succeeded"))
+    assert worker.update(versioned_pod(2, "Succeeded"))
     worker.start()
     assert has_ended(worker)
     assert killed == ([] if is_isolated else ["u"])

@@ -7,11 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from factories import cluster_in_memory, pod
 
 from trainwright.api.names import SERVICE_ACCOUNT_PATH
-from trainwright.controlplane.apiserver.storage.store import Store
-from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer
-from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.controlplane.node.volumes import VolumeMaker
 from trainwright.controlplane.node.volumes.api_access import VOLUME, api_access_mounts
 from trainwright.controlplane.node.volumes.memory import MemoryFolders
@@ -21,21 +19,17 @@ Obj = dict[str, Any]
 
 @pytest.fixture
 def volumes(tmp_path: Path) -> Iterator[VolumeMaker]:
-    store = Store(":memory:")
-    cluster = EmbeddedCluster(ResourceServer(store))
     account = {"apiVersion": "v1", "kind": "ServiceAccount", "automountServiceAccountToken": False}
-    cluster.create({**account, "metadata": {"name": "quiet", "namespace": "default"}})
 
     def issue(audience: str, pod: Obj, seconds: int) -> str:
         return f"{audience}|{pod['metadata']['name']}|{seconds}"
 
-    yield VolumeMaker(cluster, tmp_path / "claims", issue, MemoryFolders(tmp_path / "shm"), "certificate")
-    cluster.close()
-    store.close()
+    with cluster_in_memory({**account, "metadata": {"name": "quiet", "namespace": "default"}}) as cluster:
+        yield VolumeMaker(cluster, tmp_path / "claims", issue, MemoryFolders(tmp_path / "shm"), "certificate")
 
 
 def pod_with(**spec: Any) -> Obj:
-    return {"metadata": {"name": "p", "namespace": "default", "uid": "u-1"}, "spec": {"containers": [{"name": "main"}], **spec}}
+    return pod(metadata={"uid": "u-1"}, **spec)
 
 
 def contents(folder: Path) -> dict[str, str]:

@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from factories import cluster_in_memory
 
 from trainwright.api.kinds import CLAIM, CONFIG_MAP, NODE
-from trainwright.controlplane.apiserver.storage.store import Store
-from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.controlplane.node.volumes import MadeVolume, VolumeError, VolumeMaker
 from trainwright.controlplane.node.volumes.memory import MemoryFolders
@@ -27,20 +26,17 @@ Obj = dict[str, Any]
 
 @pytest.fixture
 def cluster() -> Iterator[EmbeddedCluster]:
-    store = Store(":memory:")
-    cluster = EmbeddedCluster(ResourceServer(store))
-    for obj in (
+    objects = (
         {"kind": "ConfigMap", "data": {"run": SCRIPT, "text": "t"}, "binaryData": {"bin": "/w=="}},
         {"kind": "Secret", "data": {"key": base64.b64encode(b"\0s").decode()}},
         {
             "kind": "PersistentVolumeClaim",
             "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
         },
-    ):
-        cluster.create({"apiVersion": "v1", "metadata": {"name": "c", "namespace": "default"}, **obj})
-    yield cluster
-    cluster.close()
-    store.close()
+    )
+    made = ({"apiVersion": "v1", "metadata": {"name": "c", "namespace": "default"}, **each} for each in objects)
+    with cluster_in_memory(*made) as cluster:
+        yield cluster
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from support.proxied_controllers import Running, create, jobset, jobset_of_somebody
+from support.proxied_controllers import Running, create, find_jobset, jobset_of_somebody
 from support.waiting import eventually
 
 from trainwright.api import names
@@ -44,7 +44,7 @@ def test_trainjobs_complete_and_the_end_is_orderly(others_plane: ControlPlane, s
         assert (condition(wait_for(others_plane.cluster, job), "Complete") or {})["reason"] == "AllJobsCompleted"
     eventually(lambda: is_finished(others_plane.cluster.get(TRAINJOB, "after", "default")))
     assert condition(others_plane.cluster.get(TRAINJOB, "after", "default"), "Failed") is not None
-    assert is_controlled_by(jobset(others_plane, "after") or {}, after)
+    assert is_controlled_by(find_jobset(others_plane, "after") or {}, after)
     assert controller.page("/healthz") == (200, "ok\n")
     eventually(lambda: controller.page("/readyz")[0] == 200)
     assert controller.page("/metrics", of="metrics")[0] == 200
@@ -76,8 +76,8 @@ def test_what_others_manage_and_other_namespaces_are_left_alone(others_plane: Co
     create(others_plane, "queued", namespace="team", managedBy=names.MULTIKUEUE_CONTROLLER)
     controller = start("--namespace", "team", "--no-leader-elect", "--workers", "1")
     wait_for(others_plane.cluster, create(others_plane, "ours", namespace="team"))
-    assert jobset(others_plane, "elsewhere") is None
-    assert jobset(others_plane, "queued", "team") is None
+    assert find_jobset(others_plane, "elsewhere") is None
+    assert find_jobset(others_plane, "queued", "team") is None
     assert {right.namespace for right in controller.door.written()} == {"team"}
     assert controller.end() == 0
     with pytest.raises(NotFound):
@@ -122,7 +122,7 @@ def test_a_leader_that_is_killed_is_replaced_and_its_work_finished(
     second.await_line("holder=")
     go = tmp_path / "go"
     jobs = [create(others_plane, f"job-{number}", f"while [ ! -e {go} ]; do sleep 0.05; done") for number in range(4)]
-    eventually(lambda: jobset(others_plane, "job-0"))
+    eventually(lambda: find_jobset(others_plane, "job-0"))
     first.process.send_signal(signal.SIGKILL)
     jobs += [create(others_plane, f"late-{number}") for number in range(2)]
     second.await_line("reconciling namespace", 15)
@@ -191,7 +191,7 @@ def test_the_end_waits_for_the_key_in_hand(others_plane: ControlPlane, start: St
     assert lease(others_plane)["holderIdentity"]
     go_on.set()
     assert controller.process.wait(20) == 0
-    assert jobset(others_plane, "demo") is not None
+    assert find_jobset(others_plane, "demo") is not None
     assert lease(others_plane)["holderIdentity"] == ""
 
 
@@ -210,7 +210,7 @@ def test_a_restart_in_the_middle_changes_nothing(others_plane: ControlPlane, sta
     go = tmp_path / "go"
     first = start(*QUICK)
     job = create(others_plane, "demo", f"while [ ! -e {go} ]; do sleep 0.05; done")
-    before = eventually(lambda: jobset(others_plane, "demo"))
+    before = eventually(lambda: find_jobset(others_plane, "demo"))
     first.process.kill()
     first.process.wait()
     go.touch()
@@ -218,7 +218,7 @@ def test_a_restart_in_the_middle_changes_nothing(others_plane: ControlPlane, sta
     assert not is_finished(others_plane.cluster.get(TRAINJOB, "demo", "default"))
     second = start("--no-leader-elect")
     wait_for(others_plane.cluster, job)
-    assert (jobset(others_plane, "demo") or {})["metadata"]["uid"] == before["metadata"]["uid"]
+    assert (find_jobset(others_plane, "demo") or {})["metadata"]["uid"] == before["metadata"]["uid"]
     assert created_jobsets(first, second) == 1
 
 

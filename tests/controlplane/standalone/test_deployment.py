@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 import typer
 import yaml
-from support.proxied_controllers import Running, create, jobset, jobset_of_somebody, reviewed
+from factories import runtime
+from support.proxied_controllers import Running, create, find_jobset, jobset_of_somebody, reviewed
 from support.rbac_evaluator import Rbac
 from support.waiting import eventually
 
@@ -89,12 +90,11 @@ def test_the_rights_are_those_that_a_run_asks_for(others_plane: ControlPlane, st
     spec = cluster.get(CLUSTER_TRAINING_RUNTIME, "torch-distributed")["spec"]
     held = {"finalizers": [names.RUNTIME_IN_USE]}
     for policy in ("volcano", "coscheduling"):
-        cluster.create(runtime(policy, spec | {"podGroupPolicy": {policy: {}}}, **held))
-    own = runtime("own", spec, namespace="default", **held)
-    cluster.create({**own, "kind": "TrainingRuntime"})
+        cluster.create(runtime(policy, metadata=held, **spec, podGroupPolicy={policy: {}}))
+    cluster.create(runtime("own", namespace="default", metadata=held, **spec))
     cluster.create(jobset_of_somebody("taken"))
     eventually(lambda: is_finished(cluster.get(JOBSET, "taken", "default")))
-    cluster.create(runtime("torch-distribute", spec))
+    cluster.create(runtime("torch-distribute", **spec))
     create(others_plane, "unknown", runtimeRef={"name": "torch-distribute"})
     cluster.delete(CLUSTER_TRAINING_RUNTIME, "torch-distribute")
     cluster.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "trainwright-system"}})
@@ -113,7 +113,7 @@ def test_the_rights_are_those_that_a_run_asks_for(others_plane: ControlPlane, st
     for policy in ("volcano", "coscheduling"):
         create(others_plane, policy, runtimeRef={"name": policy}, suspend=True)
     for job in ("mpi", "volcano", "coscheduling"):
-        eventually(lambda job=job: jobset(others_plane, job))
+        eventually(lambda job=job: find_jobset(others_plane, job))
     assert cluster.get(SECRET, "mpi-mpi-ssh-auth", "default")
 
     # Somebody has changed what belongs to a TrainJob, and the TrainJob is looked at again: it is put right.
@@ -136,11 +136,6 @@ def test_the_rights_are_those_that_a_run_asks_for(others_plane: ControlPlane, st
     assert asked_by(controller) - ANYBODYS == wanted
     used = {(verb, named(group, resource)) for verb, group, resource in rbac.used}
     assert used == wanted, "also with the names to which a rule is limited"
-
-
-def runtime(name: str, spec: dict[str, Any], **metadata: Any) -> dict[str, Any]:
-    api_version = CLUSTER_TRAINING_RUNTIME.api_version
-    return {"apiVersion": api_version, "kind": "ClusterTrainingRuntime", "metadata": {"name": name, **metadata}, "spec": spec}
 
 
 class Asked:

@@ -8,13 +8,12 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from factories import cluster_in_memory
 from hypothesis import given
 from hypothesis import strategies as st
 
 from trainwright.api.errors import ServiceUnavailable
 from trainwright.api.kinds import CONFIG_MAP, LEASE
-from trainwright.controlplane.apiserver.storage.store import Store
-from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.controlplane.standalone.fenced_cluster import FencedCluster
 from trainwright.controlplane.standalone.leader_election import LeaderElectionConfig, LeaderElector, LeaseLost
@@ -73,11 +72,8 @@ class World:
 
 
 def worlds() -> Iterator[World]:
-    store = Store(":memory:")
-    cluster = EmbeddedCluster(ResourceServer(store))
-    yield World(cluster)
-    cluster.close()
-    store.close()
+    with cluster_in_memory() as cluster:
+        yield World(cluster)
 
 
 @pytest.fixture

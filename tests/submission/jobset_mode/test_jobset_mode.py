@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from support.jobset_mode_cluster import MPI, STEP, Inner, conditions, entry, set_status, trainjob
+from factories import catalogue_runtime, cluster_in_memory
+from support.jobset_mode_cluster import MPI, STEP, Inner, conditions, entry, set_status, two_node_trainjob
 
 from trainwright.api import names
 from trainwright.api.errors import (
@@ -17,9 +18,6 @@ from trainwright.api.errors import (
 )
 from trainwright.api.kinds import CLUSTER_TRAINING_RUNTIME, JOBSET, SECRET, TRAINJOB
 from trainwright.api.objects import annotations_of, labels_of, name_of, owners_of, uid_of
-from trainwright.controlplane.apiserver.storage.store import Store
-from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer
-from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Phase, TrainJobNameTaken, TrainRequest, phase_of, submit_or_adopt, suspend_job
 from trainwright.materialize import materialize
 from trainwright.runtimes import RuntimeNotFound, bundled_runtime, bundled_runtimes
@@ -30,7 +28,7 @@ from trainwright.submission.jobset_mode.view import trainjob_of
 
 
 def test_a_trainjob_comes_back_as_it_was_created(cluster: JobSetCluster, inner: Inner) -> None:
-    wanted = trainjob(metadata={"labels": {"team": "a"}, "annotations": {"note": "ü"}})
+    wanted = two_node_trainjob(metadata={"labels": {"team": "a"}, "annotations": {"note": "ü"}})
     made = cluster.create(wanted)
     jobset = inner.get(JOBSET, "demo", "default")
     assert (made["kind"], made["apiVersion"]) == ("TrainJob", TRAINJOB.api_version)
@@ -48,19 +46,19 @@ def test_a_trainjob_comes_back_as_it_was_created(cluster: JobSetCluster, inner: 
 
 @pytest.mark.parametrize("runtime", [name_of(runtime) for runtime in bundled_runtimes()])
 def test_the_jobset_is_the_one_that_the_controller_would_make(cluster: JobSetCluster, inner: Inner, runtime: str) -> None:
-    wanted = trainjob(runtime=runtime)
+    wanted = two_node_trainjob(runtime=runtime)
     if "torchtune" in runtime:
         wanted["spec"]["trainer"] = {"numNodes": 1}
     made = cluster.create(wanted)
-    expected = EmbeddedCluster(ResourceServer(Store(":memory:"))).create(
-        materialize(wanted, bundled_runtime(runtime) or {})[-1] | {"metadata": {"name": "demo", "namespace": "default"}}
-    )
+    jobset = materialize(wanted, catalogue_runtime(runtime))[-1] | {"metadata": {"name": "demo", "namespace": "default"}}
+    with cluster_in_memory() as other:
+        expected = other.create(jobset)
     assert inner.get(JOBSET, "demo", "default")["spec"] == expected["spec"]
     assert made["spec"]["suspend"] is False
 
 
 def test_a_jobset_without_a_trainjob_is_none(cluster: JobSetCluster, inner: Inner) -> None:
-    cluster.create(trainjob("ours"))
+    cluster.create(two_node_trainjob("ours"))
     theirs = inner.get(JOBSET, "ours", "default")
     inner.create({**theirs, "metadata": {"name": "theirs", "namespace": "default"}})
     with pytest.raises(NotFound, match='org "theirs" not found'):
@@ -71,20 +69,20 @@ def test_a_jobset_without_a_trainjob_is_none(cluster: JobSetCluster, inner: Inne
         cluster.patch(TRAINJOB, "theirs", {"spec": {"suspend": True}}, "default")
     assert [name_of(job) for job in cluster.list(TRAINJOB, "default").items] == ["ours"]
     with pytest.raises(Invalid, match="of another owner exists"):
-        cluster.create(trainjob("theirs"))
+        cluster.create(two_node_trainjob("theirs"))
     assert inner.get(JOBSET, "theirs", "default")["metadata"].get("labels") is None
 
 
 def test_lists_are_narrowed_by_the_server(cluster: JobSetCluster) -> None:
     for name, team in (("a", "x"), ("b", "x"), ("c", "y")):
-        cluster.create(trainjob(name, metadata={"labels": {"team": team}}))
+        cluster.create(two_node_trainjob(name, metadata={"labels": {"team": team}}))
     assert [name_of(job) for job in cluster.list(TRAINJOB, None, label_selector="team=x").items] == ["a", "b"]
     assert [name_of(job) for job in cluster.list(TRAINJOB, "default", field_selector="metadata.name=c").items] == ["c"]
 
 
 def test_one_that_was_spoilt_hides_no_other(cluster: JobSetCluster, inner: Inner, caplog: pytest.LogCaptureFixture) -> None:
     for name in ("good", "spoilt"):
-        cluster.create(trainjob(name))
+        cluster.create(two_node_trainjob(name))
     inner.patch(JOBSET, "spoilt", {"metadata": {"annotations": {names.TRAINJOB_ANNOTATION: '{"spec": 1}'}}}, "default")
     assert [name_of(job) for job in cluster.list(TRAINJOB, "default").items] == ["good"]
     assert "spoilt" in caplog.text
@@ -92,7 +90,7 @@ def test_one_that_was_spoilt_hides_no_other(cluster: JobSetCluster, inner: Inner
 
 def test_a_watch_tells_of_trainjobs(cluster: JobSetCluster, inner: Inner) -> None:
     version = cluster.list(TRAINJOB, "default").resource_version
-    cluster.create(trainjob("a", metadata={"labels": {"team": "x"}}))
+    cluster.create(two_node_trainjob("a", metadata={"labels": {"team": "x"}}))
     foreign = inner.get(JOBSET, "a", "default")
     inner.create({**foreign, "metadata": {"name": "foreign", "namespace": "default"}})
     cluster.patch(TRAINJOB, "a", {"spec": {"suspend": True}}, "default")
@@ -130,7 +128,7 @@ FINISHED = {"replicatedJobsStatus": [{"name": "node", "ready": 0, "succeeded": 1
 def test_the_status_is_that_of_the_jobset(
     cluster: JobSetCluster, inner: Inner, status: dict[str, Any], phase: Phase, stored: list[Any]
 ) -> None:
-    cluster.create(trainjob())
+    cluster.create(two_node_trainjob())
     set_status(inner, **status)
     job = cluster.get(TRAINJOB, "demo", "default")
     assert (phase_of(job), conditions(job)) == (phase, stored)
@@ -140,7 +138,7 @@ def test_the_status_is_that_of_the_jobset(
 
 
 def test_suspending_and_resuming_is_told_as_by_the_controller(cluster: JobSetCluster, inner: Inner) -> None:
-    job = cluster.create(trainjob())
+    job = cluster.create(two_node_trainjob())
     assert suspend_job(cluster, job)
     job = cluster.get(TRAINJOB, "demo", "default")
     assert phase_of(job) is Phase.Suspended
@@ -180,7 +178,7 @@ def test_a_queued_job_waits_for_its_queue(cluster: JobSetCluster, inner: Inner) 
     ],
 )
 def test_what_a_jobset_cannot_take_is_refused(cluster: JobSetCluster, patch: dict[str, Any], field: str) -> None:
-    before = cluster.create(trainjob())
+    before = cluster.create(two_node_trainjob())
     with pytest.raises(Invalid, match="in jobset mode only labels, annotations") as refused:
         cluster.patch(TRAINJOB, "demo", patch, "default")
     assert refused.value.problems[0].field.startswith(field)
@@ -188,7 +186,7 @@ def test_what_a_jobset_cannot_take_is_refused(cluster: JobSetCluster, patch: dic
 
 
 def test_preconditions_hold(cluster: JobSetCluster) -> None:
-    job = cluster.create(trainjob())
+    job = cluster.create(two_node_trainjob())
     version = job["metadata"]["resourceVersion"]
     cluster.patch(TRAINJOB, "demo", {"metadata": {"labels": {"a": "b"}}}, "default")
     with pytest.raises(Conflict):
@@ -206,7 +204,7 @@ def test_preconditions_hold(cluster: JobSetCluster) -> None:
 
 
 def test_other_ways_to_write_are_refused(cluster: JobSetCluster) -> None:
-    job = cluster.create(trainjob())
+    job = cluster.create(two_node_trainjob())
     with pytest.raises(MethodNotAllowed, match="merge patches only"):
         cluster.patch(TRAINJOB, "demo", [], "default", patch_type="json")
     for write in (
@@ -232,7 +230,7 @@ def test_bad_input_is_refused_before_anything_is_made(
     cluster: JobSetCluster, inner: Inner, changes: dict[str, Any], words: str
 ) -> None:
     with pytest.raises(Invalid, match=words):
-        cluster.create(trainjob(**changes))
+        cluster.create(two_node_trainjob(**changes))
     assert inner.made == []
 
 
@@ -248,38 +246,29 @@ def test_a_runtime_cannot_be_brought_where_none_is_served(cluster: JobSetCluster
 
 
 def test_runtimes_of_the_cluster_come_first() -> None:
-    store = Store(":memory:")
-    inner = EmbeddedCluster(ResourceServer(store))
-    own = bundled_runtime("torch-distributed") or {}
+    own = catalogue_runtime("torch-distributed")
     container = own["spec"]["template"]["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]["containers"][0]
     container["image"] = "own:1"
-    inner.create(own)
-    for served, image in ((frozenset({CLUSTER_TRAINING_RUNTIME.plural}), "own:1"), (frozenset[str](), "pytorch")):
-        name = f"job-{len(served)}"
-        JobSetCluster(inner, served=served).create(trainjob(name))
-        spec = inner.get(JOBSET, name, "default")["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
-        assert image in spec["containers"][0]["image"]
-    inner.close()
-    store.close()
+    with cluster_in_memory(own) as inner:
+        for served, image in ((frozenset({CLUSTER_TRAINING_RUNTIME.plural}), "own:1"), (frozenset[str](), "pytorch")):
+            name = f"job-{len(served)}"
+            JobSetCluster(inner, served=served).create(two_node_trainjob(name))
+            spec = inner.get(JOBSET, name, "default")["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
+            assert image in spec["containers"][0]["image"]
 
 
 def test_a_trainjob_of_the_name_that_nobody_acts_on_is_a_rival() -> None:
-    store = Store(":memory:")
-    inner = EmbeddedCluster(ResourceServer(store))
-    inner.create(bundled_runtime("torch-distributed") or {})
-    inner.create(trainjob())
-    cluster = JobSetCluster(inner, served=frozenset({"trainjobs", "clustertrainingruntimes"}))
-    with pytest.raises(Invalid, match="was not created in jobset mode"):
-        cluster.create(trainjob())
-    assert inner.list(JOBSET, "default").items == []
-    inner.close()
-    store.close()
+    with cluster_in_memory(catalogue_runtime("torch-distributed"), two_node_trainjob()) as inner:
+        cluster = JobSetCluster(inner, served=frozenset({"trainjobs", "clustertrainingruntimes"}))
+        with pytest.raises(Invalid, match="was not created in jobset mode"):
+            cluster.create(two_node_trainjob())
+        assert inner.list(JOBSET, "default").items == []
 
 
 def test_the_jobset_stays_as_long_as_a_trainjob_would(cluster: JobSetCluster, inner: Inner) -> None:
     runtime = bundled_runtime("torch-distributed") or {}
     runtime["spec"]["template"]["spec"]["ttlSecondsAfterFinished"] = 5
-    wanted = {**trainjob(), "spec": cluster.create(trainjob())["spec"]}
+    wanted = {**two_node_trainjob(), "spec": cluster.create(two_node_trainjob())["spec"]}
     assert "ttlSecondsAfterFinished" not in build_jobset(wanted, runtime).jobset["spec"]
 
 
@@ -287,8 +276,8 @@ def test_what_the_runtime_says_of_the_jobset_is_not_the_trainjobs(cluster: JobSe
     runtime = bundled_runtime("torch-distributed") or {}
     metadata = {"labels": {"of": "runtime", "team": "runtime"}, "annotations": {"of": "runtime"}}
     runtime["spec"]["template"]["metadata"] = metadata
-    admitted = cluster.create(trainjob("other"))
-    wanted = trainjob(metadata={"labels": {"team": "a"}})
+    admitted = cluster.create(two_node_trainjob("other"))
+    wanted = two_node_trainjob(metadata={"labels": {"team": "a"}})
     jobset = build_jobset({**wanted, "spec": admitted["spec"]}, runtime).jobset
     assert (labels_of(jobset)["of"], labels_of(jobset)["team"]) == ("runtime", "a")
     shown = trainjob_of(jobset)
@@ -316,6 +305,6 @@ def test_the_deadline_is_kept_by_whoever_waits(cluster: JobSetCluster) -> None:
 
 
 def test_a_name_that_exists_is_told_as_such(cluster: JobSetCluster) -> None:
-    cluster.create(trainjob())
+    cluster.create(two_node_trainjob())
     with pytest.raises(AlreadyExists):
-        cluster.create(trainjob())
+        cluster.create(two_node_trainjob())

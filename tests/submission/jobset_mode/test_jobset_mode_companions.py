@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from support.jobset_mode_cluster import MPI, STEP, Inner, conditions, entry, set_status, trainjob
+from support.jobset_mode_cluster import MPI, STEP, Inner, conditions, entry, set_status, two_node_trainjob
 
 from trainwright.api import names
 from trainwright.api.errors import (
@@ -29,7 +29,7 @@ def companions(inner: Inner) -> list[Any]:
 
 
 def mpi(name: str = "demo", **fields: Any) -> dict[str, Any]:
-    return trainjob(name, MPI, **fields)
+    return two_node_trainjob(name, runtime=MPI, **fields)
 
 
 def test_companions_go_with_their_jobset_and_are_there_before_it_runs(cluster: JobSetCluster, inner: Inner) -> None:

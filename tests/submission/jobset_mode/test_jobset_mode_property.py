@@ -6,7 +6,7 @@ from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
-from support.jobset_mode_cluster import trainjob
+from support.jobset_mode_cluster import two_node_trainjob
 
 from trainwright.api.admission.admit import admit
 from trainwright.api.objects import annotations_of, labels_of
@@ -40,7 +40,7 @@ def test_a_change_of_the_trainjob_is_the_same_change_of_its_jobset(
 ) -> None:
     runtime = bundled_runtime("torch-distributed") or {}
     runtime["spec"]["template"]["metadata"] = {"labels": of_runtime, "annotations": of_runtime}
-    job = admit(trainjob(metadata={"labels": labels, "annotations": annotations}, suspend=suspend)).object
+    job = admit(two_node_trainjob(metadata={"labels": labels, "annotations": annotations}, suspend=suspend)).object
     jobset = build_jobset(job, runtime).jobset
     jobset["metadata"] |= {"uid": "u", "generation": 1}
     assert read(trainjob_of(jobset)) == read(job)

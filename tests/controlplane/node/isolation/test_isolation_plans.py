@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from factories import pod
 
 from trainwright.controlplane.node.isolation import support, visible
 from trainwright.controlplane.node.isolation.capabilities import kept_capabilities, refused_capabilities
@@ -116,8 +117,8 @@ def test_capabilities_that_change_mounts_are_never_kept(setting: dict[str, Any],
     assert (kept_capabilities(setting), refused_capabilities(setting)) == (kept, refused)
 
 
-def pod(container: dict[str, Any] | None = None, **spec: Any) -> dict[str, Any]:
-    return {"spec": {"containers": [{"name": "node", **(container or {})}], **spec}}
+def node_pod(container: dict[str, Any] | None = None, **spec: Any) -> dict[str, Any]:
+    return pod(container={"name": "node", **(container or {})}, **spec)
 
 
 READ_ONLY = {"volumeMounts": [{"name": "data", "mountPath": "/data", "readOnly": True}]}
@@ -128,46 +129,54 @@ LOCKED = {"allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "ca
 @pytest.mark.parametrize(
     ("given", "is_root", "expected"),
     [
-        (pod(), False, []),
-        (pod({**READ_ONLY, "securityContext": LOCKED}), False, []),
-        (pod(securityContext={"runAsUser": 1000, "runAsGroup": 1000, "runAsNonRoot": True}), False, []),
-        (pod(securityContext={"fsGroup": 7, "supplementalGroups": [8]}), True, []),
+        (node_pod(), False, []),
+        (node_pod({**READ_ONLY, "securityContext": LOCKED}), False, []),
+        (node_pod(securityContext={"runAsUser": 1000, "runAsGroup": 1000, "runAsNonRoot": True}), False, []),
+        (node_pod(securityContext={"fsGroup": 7, "supplementalGroups": [8]}), True, []),
         (
-            pod(securityContext={"fsGroup": 7, "supplementalGroups": [8]}),
+            node_pod(securityContext={"fsGroup": 7, "supplementalGroups": [8]}),
             False,
             ["spec.securityContext.fsGroup", "spec.securityContext.supplementalGroups"],
         ),
-        (pod(hostPID=True, hostIPC=True, hostNetwork=True, shareProcessNamespace=True), True, ["spec.hostPID", "spec.hostIPC"]),
-        (pod(shareProcessNamespace=True, initContainers=[{"name": "a"}]), True, ["spec.shareProcessNamespace"]),
-        (pod({"securityContext": {"privileged": True}}), True, ["spec.containers{node}.securityContext.privileged"]),
         (
-            pod({"securityContext": {"capabilities": {"add": ["SYS_ADMIN"]}}}),
+            node_pod(hostPID=True, hostIPC=True, hostNetwork=True, shareProcessNamespace=True),
+            True,
+            ["spec.hostPID", "spec.hostIPC"],
+        ),
+        (node_pod(shareProcessNamespace=True, initContainers=[{"name": "a"}]), True, ["spec.shareProcessNamespace"]),
+        (node_pod({"securityContext": {"privileged": True}}), True, ["spec.containers{node}.securityContext.privileged"]),
+        (
+            node_pod({"securityContext": {"capabilities": {"add": ["SYS_ADMIN"]}}}),
             True,
             ["spec.containers{node}.securityContext.capabilities.add"],
         ),
         (
-            pod(securityContext={"seccompProfile": {"type": "RuntimeDefault"}, "seLinuxOptions": {"level": "s0"}}),
+            node_pod(securityContext={"seccompProfile": {"type": "RuntimeDefault"}, "seLinuxOptions": {"level": "s0"}}),
             True,
             ["spec.securityContext.seLinuxOptions", "spec.securityContext.seccompProfile"],
         ),
-        (pod(securityContext={"seccompProfile": {"type": "Unconfined"}, "sysctls": []}), True, []),
+        (node_pod(securityContext={"seccompProfile": {"type": "Unconfined"}, "sysctls": []}), True, []),
         (
-            pod({"securityContext": {"runAsUser": 2}}, initContainers=[{"name": "a", "securityContext": {"runAsUser": 1}}]),
+            node_pod({"securityContext": {"runAsUser": 2}}, initContainers=[{"name": "a", "securityContext": {"runAsUser": 1}}]),
             False,
             ["spec.containers{node}.securityContext.runAsUser"],
         ),
         (
-            pod({"securityContext": {"runAsUser": 2}}, initContainers=[{"name": "a", "securityContext": {"runAsUser": 1}}]),
+            node_pod({"securityContext": {"runAsUser": 2}}, initContainers=[{"name": "a", "securityContext": {"runAsUser": 1}}]),
             True,
             [],
         ),
         (
-            pod({"volumeMounts": [{"name": "v", "mountPath": "/v", "mountPropagation": "Bidirectional"}]}),
+            node_pod({"volumeMounts": [{"name": "v", "mountPath": "/v", "mountPropagation": "Bidirectional"}]}),
             True,
             ["spec.containers{node}.volumeMounts{v}.mountPropagation"],
         ),
-        (pod({"restartPolicyRules": [{"action": "Restart"}]}), True, []),
-        (pod({"restartPolicyRules": [{"action": "RestartAllContainers"}]}), True, ["spec.containers{node}.restartPolicyRules"]),
+        (node_pod({"restartPolicyRules": [{"action": "Restart"}]}), True, []),
+        (
+            node_pod({"restartPolicyRules": [{"action": "RestartAllContainers"}]}),
+            True,
+            ["spec.containers{node}.restartPolicyRules"],
+        ),
     ],
 )
 def test_settings_that_isolation_cannot_honour_are_named(given: dict[str, Any], is_root: bool, expected: list[str]) -> None:
@@ -176,7 +185,7 @@ def test_settings_that_isolation_cannot_honour_are_named(given: dict[str, Any], 
 
 def test_without_isolation_nearly_nothing_is_honoured(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    asked = pod(
+    asked = node_pod(
         {**READ_ONLY, "securityContext": LOCKED},
         securityContext={"runAsNonRoot": True, "runAsUser": 65532},
         initContainers=[{"name": "prepare", **TOKEN}],
@@ -189,7 +198,7 @@ def test_without_isolation_nearly_nothing_is_honoured(monkeypatch: pytest.Monkey
         "spec.containers{node}.securityContext.readOnlyRootFilesystem",
         "spec.containers{node}.volumeMounts{data}.readOnly",
     ]
-    assert not_honoured(pod(), OFF, is_root=True) == []
+    assert not_honoured(node_pod(), OFF, is_root=True) == []
 
 
 def test_where_memory_cannot_be_measured_its_limit_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -203,14 +212,14 @@ def test_where_memory_cannot_be_measured_its_limit_is_named(monkeypatch: pytest.
 
 def test_another_user_than_root_meets_run_as_non_root(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    assert not_honoured(pod(securityContext={"runAsNonRoot": True, "runAsUser": 1000}), OFF, is_root=False) == []
+    assert not_honoured(node_pod(securityContext={"runAsNonRoot": True, "runAsUser": 1000}), OFF, is_root=False) == []
 
 
 def test_the_message_names_the_settings_and_why_nothing_is_isolated() -> None:
-    asked = pod(READ_ONLY)
+    asked = node_pod(READ_ONLY)
     assert not_honoured_message(asked, ON, is_root=True) == ""
-    assert not_honoured_message(pod(hostPID=True), ON, is_root=True) == "this node does not honour: spec.hostPID"
-    assert not_honoured_message(pod(), OFF, is_root=True) == (
+    assert not_honoured_message(node_pod(hostPID=True), ON, is_root=True) == "this node does not honour: spec.hostPID"
+    assert not_honoured_message(node_pod(), OFF, is_root=True) == (
         f"this node runs containers as plain processes, with paths rewritten: {OFF.reason}"
     )
     message = not_honoured_message(asked, OFF, is_root=True)

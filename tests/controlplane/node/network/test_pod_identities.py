@@ -7,10 +7,12 @@ import re
 import socket
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from factories import pod
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -23,15 +25,14 @@ LABEL = st.from_regex(r"[a-z]([a-z0-9-]{0,8}[a-z0-9])?", fullmatch=True)
 ADDRESS = st.integers(1, 250).map(lambda number: f"127.9.0.{number}")
 
 
-def pod(**spec: Any) -> dict[str, Any]:
-    return {"metadata": {"name": "p", "namespace": "team"}, "spec": spec}
+team_pod = partial(pod, namespace="team")
 
 
 @pytest.mark.parametrize("spec", [{}, {"hostname": "h"}, {"hostname": "h", "subdomain": "s", "setHostnameAsFQDN": True}])
 def test_on_the_machines_network_a_pod_has_the_machines_name(spec: dict[str, Any]) -> None:
-    assert host_name(pod(hostNetwork=True, **spec), lambda: "machine") == "machine"
-    assert host_name(pod(hostNetwork=True, **spec)) == socket.gethostname()
-    assert host_name(pod(**spec), lambda: "machine") != "machine"
+    assert host_name(team_pod(hostNetwork=True, **spec), lambda: "machine") == "machine"
+    assert host_name(team_pod(hostNetwork=True, **spec)) == socket.gethostname()
+    assert host_name(team_pod(**spec), lambda: "machine") != "machine"
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux has all of 127.0.0.0/8")
@@ -58,7 +59,7 @@ def test_property_a_hosts_file_answers_full_names_and_short_ones_of_the_own_name
     pods: list[tuple[str, str, str, str]], services: list[tuple[str, str, str]], aliases: list[tuple[str, list[str]]]
 ) -> None:
     spec = {"hostAliases": [{"ip": address, "hostnames": names} for address, names in aliases]}
-    text = hosts_file(pod(**spec), "127.8.0.1", pods, services, "127.0.0.1")
+    text = hosts_file(team_pod(**spec), "127.8.0.1", pods, services, "127.0.0.1")
     lines = [line.split("\t") for line in text.splitlines() if line and not line.startswith("#")]
     assert all(len(line) > 1 and all(line) for line in lines)
     found: dict[str, set[str]] = {}

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from factories import pod
 
 from trainwright.controlplane.node.network.pod_network import HOSTS_FILE, PodNetwork
 from trainwright.controlplane.node.network.service_names import service_names
@@ -14,9 +15,8 @@ from trainwright.controlplane.node.network.service_names import service_names
 linux = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has all of 127.0.0.0/8")
 
 
-def pod(name: str, app: str = "", namespace: str = "team") -> dict[str, Any]:
-    labels = {"app": app} if app else {}
-    return {"metadata": {"name": name, "namespace": namespace, "uid": f"uid-{name}", "labels": labels}, "spec": {}}
+def app_pod(name: str, app: str = "", namespace: str = "team") -> dict[str, Any]:
+    return pod(name, namespace=namespace, labels={"app": app} if app else {}, metadata={"uid": f"uid-{name}"})
 
 
 def service(name: str = "db", namespace: str = "team", **spec: Any) -> dict[str, Any]:
@@ -36,7 +36,7 @@ def service(name: str = "db", namespace: str = "team", **spec: Any) -> dict[str,
     ],
 )
 def test_a_service_has_the_addresses_of_the_pods_that_it_selects(asked: dict[str, Any], addresses: list[str]) -> None:
-    pods = [pod("a", "db"), pod("b", "web"), pod("c", "db"), pod("d", "db", "other")]
+    pods = [app_pod("a", "db"), app_pod("b", "web"), app_pod("c", "db"), app_pod("d", "db", "other")]
     known = [(each, f"127.1.0.{index}") for index, each in enumerate(pods, start=1)]
     namespace = asked["metadata"]["namespace"]
     assert service_names([asked], known) == [(namespace, "db", address) for address in addresses]
@@ -49,7 +49,7 @@ def network(tmp_path: Path) -> PodNetwork:
 
 @linux
 def test_pods_learn_of_services_and_their_pods_and_forget_them(network: PodNetwork, tmp_path: Path) -> None:
-    client, server = pod("client"), pod("server", "db")
+    client, server = app_pod("client"), app_pod("server", "db")
     hosts = tmp_path / "pods/uid-client" / HOSTS_FILE
     network.add(client)
     assert "db" not in hosts.read_text()
@@ -67,7 +67,7 @@ def test_pods_learn_of_services_and_their_pods_and_forget_them(network: PodNetwo
 
 @linux
 def test_an_unchanged_file_is_not_written_again(network: PodNetwork, tmp_path: Path) -> None:
-    network.add(pod("client"))
+    network.add(app_pod("client"))
     hosts = tmp_path / "pods/uid-client" / HOSTS_FILE
     hosts.write_text("changed in place")
     network.set_service(service(selector={"app": "none"}), exists=True)
@@ -76,10 +76,10 @@ def test_an_unchanged_file_is_not_written_again(network: PodNetwork, tmp_path: P
 
 @linux
 def test_the_folder_of_a_pod_that_is_being_removed_is_not_made_again(network: PodNetwork, tmp_path: Path) -> None:
-    network.add(pod("client"))
+    network.add(app_pod("client"))
     folder = tmp_path / "pods/uid-client"
     (folder / HOSTS_FILE).unlink()
     folder.rmdir()
     network.set_service(service(selector={"app": "db"}), exists=True)
-    network.add(pod("server", "db"))
+    network.add(app_pod("server", "db"))
     assert not folder.exists()

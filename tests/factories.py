@@ -1,0 +1,133 @@
+"""Builders of the objects that tests create: pods, Jobs, JobSets, TrainJobs, runtimes, requests; and clusters in memory.
+
+Every builder takes `namespace`, `labels`, `metadata` and `status`; further keywords are fields of the spec. They are merged into
+what it builds: objects key by key; every other value, and an empty object, replaces the default.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from trainwright.api.kinds import CLUSTER_TRAINING_RUNTIME, JOB, JOBSET, POD, TRAINING_RUNTIME, TRAINJOB, Kind
+from trainwright.api.names import ANCESTOR_LABEL
+from trainwright.api.objects import Obj
+from trainwright.controlplane.apiserver.storage.store import Store
+from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer
+from trainwright.controlplane.embedded import EmbeddedCluster
+from trainwright.jobs import TrainRequest
+from trainwright.runtimes import bundled_runtime
+
+IMAGE = "example.com/main:1"
+
+
+def pod(name: str = "p", *, script: str = "", container: Mapping[str, Any] | None = None, phase: str = "", **fields: Any) -> Obj:
+    """Build a pod of one container, which runs `script` with bash and has the fields of `container`."""
+    main: Obj = {"name": "main", "image": IMAGE} | _command(script)
+    fields["status"] = merged({"phase": phase} if phase else {}, fields.get("status") or {})
+    return _object(POD, name, {"restartPolicy": "Never", "containers": [merged(main, container or {})]}, **fields)
+
+
+def job(name: str = "j", **fields: Any) -> Obj:
+    """Build a Job whose pods have one container."""
+    pod_spec = {"restartPolicy": "Never", "containers": [{"name": "main", "image": IMAGE}]}
+    return _object(JOB, name, {"template": {"spec": pod_spec}}, **fields)
+
+
+def jobset(name: str = "js", *jobs: Obj, **fields: Any) -> Obj:
+    """Build a JobSet of these `replicated_job`s."""
+    return _object(JOBSET, name, {"replicatedJobs": list(jobs)}, **fields)
+
+
+def replicated_job(
+    name: str = "node", *, step: str = "", replicas: int | None = None, pod_spec: Mapping[str, Any] | None = None, **job_spec: Any
+) -> Obj:
+    """Build a replicated job of a JobSet or of a runtime.
+
+    Args:
+        name: its name.
+        step: the step of a TrainJob that it runs, such as `trainer`.
+        replicas: the number of Jobs.
+        pod_spec: fields of the pods' spec, merged.
+        job_spec: fields of the Jobs' spec, merged.
+    """
+    spec = {"template": {"spec": merged({"containers": [{"name": "node", "image": IMAGE}]}, pod_spec or {})}}
+    metadata = {"metadata": {"labels": {ANCESTOR_LABEL: step}}} if step else {}
+    count = {} if replicas is None else {"replicas": replicas}
+    return {"name": name, **count, "template": {**metadata, "spec": merged(spec, job_spec)}}
+
+
+def trainjob(
+    name: str = "demo", *, runtime: str = "torch-distributed", script: str = "", nodes: int | None = None, **fields: Any
+) -> Obj:
+    """Build a TrainJob, whose trainer runs `script` with bash on so many nodes."""
+    trainer = _command(script) | ({} if nodes is None else {"numNodes": nodes})
+    return _object(TRAINJOB, name, {"runtimeRef": {"name": runtime}} | ({"trainer": trainer} if trainer else {}), **fields)
+
+
+def runtime(name: str = "rt", *jobs: Obj, policy: Mapping[str, Any] | None = None, **fields: Any) -> Obj:
+    """Build a ClusterTrainingRuntime, or with `namespace` a TrainingRuntime; without jobs, of one that trains."""
+    kind = TRAINING_RUNTIME if fields.setdefault("namespace", "") else CLUSTER_TRAINING_RUNTIME
+    spec = {
+        "mlPolicy": {"numNodes": 1, **(policy or {})},
+        "template": {"spec": {"replicatedJobs": list(jobs or (replicated_job(step="trainer"),))}},
+    }
+    return _object(kind, name, spec, **fields)
+
+
+def catalogue_runtime(name: str) -> Obj:
+    """Copy a runtime of the catalogue."""
+    found = bundled_runtime(name)
+    assert found is not None, name
+    return found
+
+
+def train_request(**fields: Any) -> TrainRequest:
+    """Build a request for a program of one line."""
+    return TrainRequest(**{"runtime": "torch-distributed", "command": ["true"], **fields})
+
+
+@contextmanager
+def cluster_in_memory(*objects: Obj) -> Iterator[EmbeddedCluster]:
+    """Open a cluster without controllers and node that contains these objects."""
+    store = Store(":memory:")
+    cluster = EmbeddedCluster(ResourceServer(store))
+    try:
+        for each in objects:
+            cluster.create(each)
+        yield cluster
+    finally:
+        cluster.close()
+        store.close()
+
+
+def merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> Obj:
+    """Merge objects key by key; every other value of `changes`, and an empty object, replaces that of `base`."""
+    both = {
+        key: merged(value, changes[key])
+        for key, value in base.items()
+        if isinstance(value, dict) and isinstance(changes.get(key), dict) and changes[key]
+    }
+    return {**base, **changes, **both}
+
+
+def _object(
+    kind: Kind,
+    name: str,
+    defaults: Obj,
+    *,
+    namespace: str = "default",
+    labels: dict[str, str] | None = None,
+    metadata: Mapping[str, Any] | None = None,
+    status: Mapping[str, Any] | None = None,
+    **spec: Any,
+) -> Obj:
+    """Build an object. An empty name, namespace, labels or status is left out."""
+    identity = {key: value for key, value in (("name", name), ("namespace", namespace), ("labels", labels)) if value}
+    made = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": merged(identity, metadata or {})}
+    return {**made, "spec": merged(defaults, spec)} | ({"status": dict(status)} if status else {})
+
+
+def _command(script: str) -> Obj:
+    return {"command": ["bash", "-c", script]} if script else {}
