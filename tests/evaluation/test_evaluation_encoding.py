@@ -4,13 +4,13 @@ import json
 from typing import Any
 
 import pytest
-
-pytest.importorskip("torch")
-pytest.importorskip("trl")
+from support.optional_packages import require_packages
 
 from trainwright.evaluation.encoding import encode_rows
 from trainwright.evaluation.rows import read_rows
 from trainwright.quickstart.base_model import ensure_base_model
+
+require_packages("torch", "trl")
 
 pytestmark = pytest.mark.medium
 

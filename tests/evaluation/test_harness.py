@@ -7,9 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-pytest.importorskip("torch")
-pytest.importorskip("transformers")
+from support.optional_packages import require_packages
 
 from trainwright.evaluation import program
 from trainwright.evaluation.harness import REQUIREMENTS, write_held_out_task
@@ -17,6 +15,8 @@ from trainwright.evaluation.rows import InvalidInput, read_rows
 from trainwright.quickstart.base_model import ensure_base_model
 from trainwright.tools.environment import tool_environment
 from trainwright.tools.errors import ToolUnavailable
+
+require_packages("torch", "transformers")
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 ROWS = [{"prompt": f"What is ship {number}?\n", "completion": f"Ship {number}."} for number in range(6)]

@@ -12,14 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-pytest.importorskip("torch")
-pytest.importorskip("transformers")
-pytest.importorskip("peft")
+from support.optional_packages import require_packages
 
 from trainwright.evaluation import program
 from trainwright.evaluation.encoding import encode_rows
 from trainwright.quickstart.base_model import ensure_base_model
+
+require_packages("torch", "transformers", "peft")
 
 pytestmark = pytest.mark.medium
 

@@ -3,11 +3,11 @@
 from pathlib import Path
 
 import pytest
+from support.optional_packages import require_packages
 
 from trainwright.quickstart import base_model
 
-pytest.importorskip("torch")
-pytest.importorskip("transformers")
+require_packages("torch", "transformers")
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,8 @@
 """Ports for the servers that tests start: each test process has a block of its own, so that two of them never choose the same one.
 
 A port that the kernel picks for a socket and that is free again when the socket closes can be given to somebody else before the
-server binds it; with several test processes that happens. The blocks lie below the ports that the kernel picks.
+server binds it; with several test processes that happens. The blocks lie below the ports that the kernel picks, and above those of
+the workers of Ray.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import os
 import socket
 from collections.abc import Iterator
 
-FIRST, LAST, BLOCK = 12_000, 32_000, 400
+FIRST, LAST, BLOCK = 20_000, 32_000, 300
 _claimed: dict[int, tuple[socket.socket, Iterator[int]]] = {}
 """The socket that holds the block of a process, and its ports in turn."""
 
@@ -26,7 +27,9 @@ def free_ports(count: int) -> list[int]:
     if os.getpid() not in _claimed:
         _claimed[os.getpid()] = _claim_block()
     _, ports = _claimed[os.getpid()]
-    return list(itertools.islice(filter(_is_free, ports), count))
+    found = list(itertools.islice(filter(_is_free, itertools.islice(ports, BLOCK - 1)), count))
+    assert len(found) == count, f"fewer than {count} ports of this process are free"
+    return found
 
 
 def _claim_block() -> tuple[socket.socket, Iterator[int]]:

@@ -17,9 +17,8 @@ from typing import Any
 import pytest
 from local_pipeline import run_pipeline
 from support.fast_training_cluster import Runs, running
+from support.optional_packages import require_packages
 from support.rounds import IS_LONG
-
-pytest.importorskip("trl")
 
 from trainwright.checkpoints.promotion import Alias
 from trainwright.evaluation.harness import REQUIREMENTS as LM_EVAL
@@ -31,6 +30,8 @@ from trainwright.tools.environment import tool_environment
 from trainwright.tools.errors import ToolUnavailable
 from trainwright.tools.ray_preprocess import ray_requirements
 from trainwright.tracking.targets import REQUIREMENTS as TRACKING
+
+require_packages("trl")
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 TRANSFORM = """
