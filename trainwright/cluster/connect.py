@@ -155,7 +155,7 @@ def _in_cluster() -> KubernetesCluster:
 
 def _service_account() -> Path:
     """Return the folder from which the Kubernetes client reads the token of the pod."""
-    from kubernetes.config import incluster_config
+    from kubernetes.config import incluster_config  # type: ignore[import-untyped]
 
     return Path(incluster_config.SERVICE_TOKEN_FILENAME).parent
 
