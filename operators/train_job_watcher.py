@@ -22,7 +22,7 @@ from trainwright.operators.hook import TrainwrightHook
 _OVERLAP = timedelta(seconds=60)
 """How far behind the latest completion another one may be reported: conditions have whole seconds, controllers several workers."""
 _CHECK_SECONDS = 30.0
-_FIRST_BACKOFF_SECONDS, _MAX_BACKOFF_SECONDS = 1.0, 60.0
+_MAX_BACKOFF_SECONDS = 60.0
 _SYNC_SECONDS = 0.1
 _MAX_RECENT = 900
 """UIDs in the stored state, of jobs that succeeded within the overlap: about 60 kB of the 64 kB that Airflow stores."""
@@ -42,6 +42,9 @@ class TrainJobCompletionTrigger(BaseEventTrigger):
 
     The event: `name`, `namespace`, `uid` and `labels` of the job, the `metrics` last reported, and when it was `completed` (RFC 3339).
     """
+
+    first_backoff_seconds = 1.0
+    """Seconds after which a cluster that cannot be reached is tried again, at first; not an argument, which would be stored."""
 
     def __init__(
         self, *, namespace: str = "", label_selector: str = "", submission_mode: str = "", conn_id: str | None = None
@@ -121,7 +124,7 @@ class TrainJobCompletionTrigger(BaseEventTrigger):
         from trainwright.api.errors import ApiError
         from trainwright.cluster import NoCluster
 
-        seconds = _FIRST_BACKOFF_SECONDS
+        seconds = self.first_backoff_seconds
         while True:
             try:
                 return await asyncio.to_thread(TrainwrightHook(self.conn_id, self.submission_mode).get_conn)

@@ -55,6 +55,9 @@ class TrainJobTrigger(BaseTrigger):
     failed pods, `submission_mode`, and `until` as given.
     """
 
+    lease_retry_seconds = 15.0
+    """Seconds until the first renewal of the lease at the latest, and after a failed one; not an argument, which would be stored."""
+
     def __init__(
         self,
         *,
@@ -174,7 +177,7 @@ class TrainJobTrigger(BaseTrigger):
         from trainwright.jobs.wait.watching import check_reachable
 
         waited = JobState(self._job(), Deadlines(**self.deadlines))
-        log, lease = TriggerLog(self, follower), TriggerLease(self, self.lease_seconds)
+        log, lease = TriggerLog(self, follower), TriggerLease(self, self.lease_seconds, self.lease_retry_seconds)
         try:
             while True:
                 progress = await log.observe(waited.trainjob)

@@ -11,23 +11,25 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-_RETRY_SECONDS = 15.0
 _pool = ThreadPoolExecutor(4, thread_name_prefix="trigger-lease")
 
 
 class TriggerLease:
-    """The lease of one trigger, on the triggerer's event loop; `seconds` is its length, 0 for none."""
+    """The lease of one trigger, on the triggerer's event loop; `seconds` is its length, 0 for none.
 
-    __slots__ = ("_due", "_interval", "_seconds", "_trigger")
+    It is renewed for the first time within `retry_seconds`, and again after so long if that failed.
+    """
 
-    def __init__(self, trigger: Any, seconds: int):
+    __slots__ = ("_due", "_interval", "_retry_seconds", "_seconds", "_trigger")
+
+    def __init__(self, trigger: Any, seconds: int, retry_seconds: float):
         from trainwright.api.waiter_lease import lease_seconds
         from trainwright.jobs.wait.waiter import RENEWALS
 
-        self._trigger, self._seconds = trigger, lease_seconds(seconds)
+        self._trigger, self._seconds, self._retry_seconds = trigger, lease_seconds(seconds), retry_seconds
         self._interval = self._seconds / RENEWALS
         # A triggerer that starts takes many triggers at once; the task's own lease, if it had one, has run for a moment only.
-        self._due = time.monotonic() + random.uniform(0, min(self._interval, _RETRY_SECONDS))
+        self._due = time.monotonic() + random.uniform(0, min(self._interval, retry_seconds))
 
     def seconds_left(self) -> float:
         """Seconds until the next renewal; infinite without a lease."""
@@ -49,5 +51,5 @@ class TriggerLease:
             await asyncio.get_running_loop().run_in_executor(_pool, renew_lease, cluster, trainjob, self._seconds)
         except ApiError as error:
             self._trigger.log.info("the lease on TrainJob %s was not renewed: %s", trainjob["metadata"]["name"], error.message)
-            pause = min(pause, _RETRY_SECONDS)
+            pause = min(pause, self._retry_seconds)
         self._due = time.monotonic() + pause

@@ -5,36 +5,34 @@ The names are fixed and have no tags: one series each, whatever the number of DA
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from functools import cache
 from importlib import import_module
 from typing import Any
 
-_PLACES = ("airflow.sdk.observability.stats", "airflow.observability.stats", "airflow.stats")
+PLACES = ("airflow.sdk.observability.stats", "airflow.observability.stats", "airflow.stats")
 """Where Airflow 3.2 and later, 3.1 and earlier versions have it."""
 PREFIX = "trainwright.jobs"
 PHASES = ("queue", "start", "run")
 
 
-def count(what: str) -> None:
+def count(what: str, places: Sequence[str] = PLACES) -> None:
     """Count one TrainJob: submitted, adopted, succeeded or failed."""
-    if (stats := _stats()) is not None:
+    if (stats := airflow_stats(places)) is not None:
         stats.incr(f"{PREFIX}.{what}")
 
 
-def record_times(seconds: Mapping[str, float]) -> None:
+def record_times(seconds: Mapping[str, float], places: Sequence[str] = PLACES) -> None:
     """Record how long a TrainJob was queued, starting and running: keys of PHASES, values in seconds."""
-    if (stats := _stats()) is not None:
+    if (stats := airflow_stats(places)) is not None:
         for phase in PHASES:
             if phase in seconds:
                 stats.timing(f"{PREFIX}.{phase}_time", timedelta(seconds=seconds[phase]))
 
 
-@cache
-def _stats() -> Any:
+def airflow_stats(places: Sequence[str] = PLACES) -> Any:
     """Airflow's statistics; None in a version that has them elsewhere."""
-    for place in _PLACES:
+    for place in places:
         try:
             module = import_module(place)
         except ImportError:

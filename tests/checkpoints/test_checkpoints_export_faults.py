@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from trainwright.checkpoints import NoCheckpoint, export_checkpoint, restore_checkpoint, upload, verify_export
+from trainwright.checkpoints import NoCheckpoint, export_checkpoint, restore_checkpoint, verify_export
 from trainwright.checkpoints.errors import CheckpointError
 from trainwright.storage import transfer
 from trainwright.storage.errors import NoSpace, StorageError
@@ -54,7 +54,7 @@ def uri(target: Path) -> str:
 
 @pytest.fixture
 def fails_at(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[int, BaseException], list[str]]]:
-    """From the n-th write of a store on everything fails; returns the keys that were written."""
+    """From the n-th write of a store on everything fails; returns the keys that were written, to a disk one after another."""
 
     def arm(number: int, error: BaseException) -> list[str]:
         written: list[str] = []
@@ -73,12 +73,6 @@ def fails_at(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[int, BaseExc
     with monkeypatch.context():
         yield arm
     monkeypatch.undo()
-
-
-@pytest.fixture(autouse=True)
-def one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that what was written before a fault is known."""
-    monkeypatch.setattr(upload, "_SMALL_AT_ONCE", 1)
 
 
 @pytest.mark.parametrize("number", range(WRITES))

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from checkpoint_files import stored_path
 
-from trainwright.checkpoints import CheckpointError, NoCheckpoint, download, export_checkpoint, restore_checkpoint, verify_export
+from trainwright.checkpoints import CheckpointError, NoCheckpoint, export_checkpoint, restore_checkpoint, verify_export
 from trainwright.checkpoints.hf_trainer import incomplete_reason
 from trainwright.storage.errors import NoSpace, NotFound, StorageError
 from trainwright.storage.file_store import FileStore
@@ -174,11 +174,10 @@ def test_a_restore_that_a_full_disk_cut_off_goes_on(
         fetched.append(key)
         return real(self, key, *args)
 
-    monkeypatch.setattr(download, "_AT_ONCE", 1)
     with monkeypatch.context() as patched:
         patched.setattr(FileStore, "get", get)
         with pytest.raises(NoSpace):
-            restore_checkpoint(uri, target)
+            restore_checkpoint(uri, target, at_once=1)
     assert not target.exists()
     again: list[str] = []
     monkeypatch.setattr(FileStore, "get", lambda self, key, *args: (again.append(key), real(self, key, *args))[1])
@@ -207,7 +206,6 @@ class FetchCount:
 def test_what_an_interrupted_restore_has_fetched_is_kept(
     uri: str, target: Path, monkeypatch: pytest.MonkeyPatch, interruption: type[BaseException]
 ) -> None:
-    monkeypatch.setattr(download, "_AT_ONCE", 1)
     count = FetchCount(monkeypatch)
 
     def interrupt(done: int) -> None:
@@ -215,7 +213,7 @@ def test_what_an_interrupted_restore_has_fetched_is_kept(
             raise interruption
 
     with pytest.raises(interruption):
-        restore_checkpoint(uri, target, start_progress=lambda _total: interrupt)
+        restore_checkpoint(uri, target, start_progress=lambda _total: interrupt, at_once=1)
     before = count.fetched[:3]
     count.fetched.clear()
     restore_checkpoint(uri, target)
@@ -226,12 +224,11 @@ def test_what_an_interrupted_restore_has_fetched_is_kept(
 def test_a_corrupt_file_does_not_throw_the_others_away(
     uri: str, exported: Path, target: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(download, "_AT_ONCE", 1)
     state = stored_path(exported, "trainer_state.json")
     whole = state.read_bytes()
     flip_last_byte(state)
     with pytest.raises(CheckpointError, match="is corrupt"):
-        restore_checkpoint(uri, target)
+        restore_checkpoint(uri, target, at_once=1)
     state.write_bytes(whole)
     count = FetchCount(monkeypatch)
     restore_checkpoint(uri, target)

@@ -17,7 +17,14 @@ import pytest
 from checkpoint_files import torch_file
 from servers.s3_server import BUCKET, S3Server
 
-from trainwright.checkpoints import ExportResult, NoCheckpoint, export_checkpoint, restore_checkpoint, upload, verify_export
+from trainwright.checkpoints import (
+    ExportOptions,
+    ExportResult,
+    NoCheckpoint,
+    export_checkpoint,
+    restore_checkpoint,
+    verify_export,
+)
 from trainwright.checkpoints.errors import CheckpointError
 from trainwright.storage import open_store
 from trainwright.storage.checksums import Checksums
@@ -142,10 +149,9 @@ def test_an_export_that_is_cut_off_goes_on_there(
     write_checkpoint(5, os.urandom(100_000), **{"optimizer.pt": torch_file(os.urandom(100_000))})
     written: list[str] = []
     with monkeypatch.context() as patch:
-        patch.setattr(upload, "_SMALL_AT_ONCE", 1)
         fail_after(number, written, patch)
         with pytest.raises(Dead):
-            export(output, s3_folder)
+            export(output, s3_folder, options=ExportOptions(small_at_once=1))
     published = number == WRITES - 1
     if not published:
         with pytest.raises(NoCheckpoint, match=r"has no manifest\.json"):

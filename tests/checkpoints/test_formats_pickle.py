@@ -154,10 +154,9 @@ class TestMetadata:
         with pytest.raises(BadPickle, match="without file, offset and length"):
             read_dcp_metadata(tmp_path / ".metadata", tmp_path)
 
-    def test_a_changed_file_is_read_again(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(reading, "_KEPT", 2)
+    def test_a_changed_file_is_read_again(self, tmp_path: Path) -> None:
         for number in range(5):
             (tmp_path / ".metadata").write_bytes(dcp_metadata([(f"file-{number}", 0, 5)] * (number + 1)))
             for _ in range(2):
-                assert list(read_dcp_metadata(tmp_path / ".metadata", tmp_path).sizes) == [f"file-{number}"]
+                assert list(read_dcp_metadata(tmp_path / ".metadata", tmp_path, kept=2).sizes) == [f"file-{number}"]
         assert len(reading._read) <= 2

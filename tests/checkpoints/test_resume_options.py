@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -210,13 +211,11 @@ def test_a_named_export_is_taken_whatever_it_comes_from(exports: str, fresh: Pat
 
 
 @pytest.mark.parametrize("auto", [True, False])
-def test_the_others_wait_for_what_the_leader_restores(
-    exports: str, fresh: Path, auto: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "_POLL_SECONDS", 0.01)
+def test_the_others_wait_for_what_the_leader_restores(exports: str, fresh: Path, auto: bool) -> None:
     options = ResumeOptions(job="job-1", export=exports) if auto else ResumeOptions(exports, "job-1")
     answers: list[Path | None] = []
-    other = threading.Thread(target=lambda: answers.append(resume_point(fresh, leader=False, options=options, timeout=30)))
+    waiting = partial(resume_point, fresh, leader=False, options=options, timeout=30, poll_seconds=0.01)
+    other = threading.Thread(target=lambda: answers.append(waiting()))
     other.start()
     assert not (fresh / "output").exists()
     point = resume_point(fresh, options=options)
@@ -224,12 +223,11 @@ def test_the_others_wait_for_what_the_leader_restores(
     assert answers == [point]
 
 
-def test_the_others_give_up_where_nothing_comes(exports: str, fresh: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_POLL_SECONDS", 0.01)
+def test_the_others_give_up_where_nothing_comes(exports: str, fresh: Path) -> None:
     with pytest.raises(
         CheckpointError, match=r"has not restored .* within 0\.05 s; check that all nodes mount the same workspace"
     ):
-        resume_point(fresh, leader=False, options=ResumeOptions(exports, "job-1"), timeout=0.05)
+        resume_point(fresh, leader=False, options=ResumeOptions(exports, "job-1"), timeout=0.05, poll_seconds=0.01)
 
 
 def test_the_wish_comes_from_the_environment() -> None:

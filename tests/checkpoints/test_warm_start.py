@@ -8,6 +8,7 @@ import shutil
 import sys
 import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,9 +19,9 @@ from prepared_folders import prepare
 
 from trainwright.api import names
 from trainwright.checkpoints import CheckpointError, ExportOptions, NoCheckpoint, export_checkpoint
-from trainwright.checkpoints import warm_start as module
 from trainwright.checkpoints.resume_point import ResumeOptions, resume_point
-from trainwright.checkpoints.warm_start import Weights, restore_weights
+from trainwright.checkpoints.resume_source import find_export
+from trainwright.checkpoints.warm_start import Weights, restore_weights, weights_files
 from trainwright.runtimes import load_weights
 from trainwright.storage.uri import StorageUri
 
@@ -130,25 +131,20 @@ def test_a_model_of_another_architecture_is_refused(export: Callable[..., str], 
         restored(export(**FULL, **{"config.json": config("Llama")}), fresh)
 
 
-def test_an_export_without_weights_to_load_is_refused(
-    export: Callable[..., str], fresh: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_export_without_weights_to_load_is_refused(export: Callable[..., str], fresh: Path) -> None:
     uri = export(**FULL)
     with pytest.raises(CheckpointError, match=r"it has neither adapter_model\.safetensors with adapter_config\.json, nor"):
         restored(uri, fresh)
-    monkeypatch.setattr(module, "_FORMATS", ("model",))
     with pytest.raises(CheckpointError, match="its format is hf-trainer, and a new training loads weights of model"):
-        restored(uri, fresh)
+        weights_files(find_export(uri), formats=("model",))
 
 
-def test_the_others_wait_for_the_leader_of_their_job(
-    export: Callable[..., str], fresh: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_others_wait_for_the_leader_of_their_job(export: Callable[..., str], fresh: Path) -> None:
     uri = export()
-    monkeypatch.setattr(module, "_POLL_SECONDS", 0.01)
     restored(uri, fresh, "job-0")
     answers: list[Weights] = []
-    other = threading.Thread(target=lambda: answers.append(restored(uri, fresh, leader=False, timeout=30)))
+    waiting = partial(restored, uri, fresh, leader=False, timeout=30, poll_seconds=0.01)
+    other = threading.Thread(target=lambda: answers.append(waiting()))
     other.start()
     weights = restored(uri, fresh)
     other.join(30)

@@ -251,7 +251,7 @@ def isolated_environment(folder: Path) -> Iterator[None]:
         stack.enter_context(mock.patch.dict(os.environ, environment))
         stack.enter_context(mock.patch("typer.testing._get_command", return_value=typer.main.get_command(app)))  # 20 ms each
         for target, effect in (
-            ("trainwright.cluster.kubernetes_cluster.KubernetesCluster._exchange", Unauthorized("scripted: nobody is accepted")),
+            ("kubernetes.dynamic.DynamicClient.request", Unauthorized("scripted: nobody is accepted")),
             ("trainwright.controlplane.lifecycle.start", OSError("scripted: no processes are started")),
             ("trainwright.pipeline_runs.source.run_program", BadPipeline("scripted: no processes are started")),
             ("trainwright.cli.controlplane._replace_process", typer.Exit(0)),

@@ -1,11 +1,13 @@
 """`trainwright export`, `verify` and `restore`: what they print for people and machines, and how they fail."""
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
 import zipfile
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,7 +18,6 @@ from typer.testing import CliRunner
 from trainwright.checkpoints import quiet
 from trainwright.checkpoints.job_record import JOBS
 from trainwright.cli.app import app
-from trainwright.storage import transfer
 from trainwright.storage.uri import StorageUri
 from trainwright.workspace import run_folder
 from trainwright.workspace.layout import run_name
@@ -163,7 +164,7 @@ def test_another_digest_is_refused(tmp_path: Path, output: Path, target: str) ->
 
 
 def test_a_full_disk_is_one_line(output: Path, target: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transfer, "_HEADROOM", 2**80)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _folder: SimpleNamespace(free=2**20))
     result = run("export", output, target)
     assert result.exit_code == 1
     assert "needed, " in result.stderr

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 import yaml
+from kubernetes import config
 from kubernetes.client import Configuration
 from kubernetes.config import incluster_config
 
@@ -33,7 +34,8 @@ module = importlib.import_module("trainwright.cluster.connect")  # the package h
 def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A machine on which nothing is configured; returns the home of its user."""
     monkeypatch.setenv("HOME", str(tmp_path / "user"))
-    monkeypatch.setattr(module, "_SERVICE_ACCOUNT", tmp_path / "account")
+    monkeypatch.setattr(incluster_config, "SERVICE_TOKEN_FILENAME", str(tmp_path / "account/token"))
+    monkeypatch.setattr(incluster_config, "SERVICE_CERT_FILENAME", str(tmp_path / "account/ca.crt"))
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     (tmp_path / "user/.kube").mkdir(parents=True)
 
@@ -53,8 +55,6 @@ def in_a_pod(bare: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
     shutil.copy(load_credentials(tmp_path / "any").authority, account / "ca.crt")
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
-    monkeypatch.setattr(incluster_config, "SERVICE_TOKEN_FILENAME", str(account / "token"))
-    monkeypatch.setattr(incluster_config, "SERVICE_CERT_FILENAME", str(account / "ca.crt"))
     return account
 
 
@@ -343,13 +343,20 @@ def test_the_token_of_a_pod_is_read_again_when_the_old_one_is_refused(
     stub: Any, in_a_pod: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A projected token: the kubelet replaces the file before it expires."""
-    configure = incluster_config.InClusterConfigLoader._set_config
+    load = config.load_incluster_config
 
-    def configure_for_stub(loader: Any, configuration: Any) -> None:
-        configure(loader, configuration)
-        configuration.host = stub.url
+    def load_for_stub(client_configuration: Configuration) -> None:
+        load(client_configuration=client_configuration)
+        renew = client_configuration.refresh_api_key_hook
 
-    monkeypatch.setattr(incluster_config.InClusterConfigLoader, "_set_config", configure_for_stub)
+        def renew_for_stub(renewed: Configuration) -> None:
+            renew(renewed)
+            renewed.host = stub.url
+
+        client_configuration.refresh_api_key_hook = renew_for_stub
+        client_configuration.host = stub.url
+
+    monkeypatch.setattr(config, "load_incluster_config", load_for_stub)
     cluster = connect()
     assert cluster.origin == "in-cluster"
     stub.fail(401, "Unauthorized")

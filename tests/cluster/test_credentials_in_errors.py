@@ -15,12 +15,12 @@ from typing import Any
 
 import pytest
 import yaml
+from kubernetes.dynamic import DynamicClient
 
 from trainwright.api.errors import ApiError, ServiceUnavailable
 from trainwright.api.kinds import POD
 from trainwright.cluster import NoCluster, connect
 from trainwright.cluster.connection_failure import CannotConnect, connection_failure
-from trainwright.cluster.kubernetes_cluster import KubernetesCluster
 from trainwright.jobs.diagnosis.exit_codes import ExitCode, exit_code_of, is_permanent
 
 CANARY = "c4n4ry-of-the-test"
@@ -196,11 +196,11 @@ def test_another_authority_is_not_waited_for(monkeypatch: pytest.MonkeyPatch, wr
 
     tries: list[str] = []
 
-    def fail(self: Any, *_: Any, **__: Any) -> Any:
+    def fail(*_: Any, **__: Any) -> Any:
         tries.append("")
-        raise connection_failure(self.host, _verification())
+        raise _verification()
 
-    monkeypatch.setattr(KubernetesCluster, "_exchange", fail)
+    monkeypatch.setattr(DynamicClient, "request", fail)
     with pytest.raises(CannotConnect):
         RetryingCluster(connect(write({}, {"token": "a"}))).get(POD, "a", "team")
     assert len(tries) == 1

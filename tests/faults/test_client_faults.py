@@ -27,7 +27,7 @@ from trainwright.cluster import Cluster, kubernetes_cluster
 from trainwright.jobs import Deadlines, Identity, TrainJobDeleted, TrainRequest, delete_job, submit_or_adopt, wait_for
 from trainwright.jobs.diagnosis.errors import StepFailed
 from trainwright.jobs.logs.read_logs import follow_logs
-from trainwright.jobs.wait import watching
+from trainwright.jobs.wait.job_observer import WaitSettings
 from trainwright.submission import connect_for_jobs
 from trainwright.submission.jobset_mode import JobSetCluster
 
@@ -36,6 +36,7 @@ ALONE = "TRAINWRIGHT_FAULT_SEED"
 SCHEDULES = int(os.environ.get("TRAINWRIGHT_FAULT_SCHEDULES") or (1000 if IS_LONG else 20))
 SECONDS = 60
 NO_LONGER = Deadlines(queue=SECONDS, start=SECONDS, run=SECONDS)
+SHORT_CONNECTIONS = WaitSettings(connection_seconds=2)
 AT_ONCE = 4
 SCRIPTS = {
     "success": "for i in 1 2 3 4 5; do echo line $i; sleep 0.1; done",
@@ -47,7 +48,6 @@ SCRIPTS = {
 @pytest.fixture(autouse=True)
 def _short_connections(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that a watch that has gone silent is given up within the test's time."""
-    monkeypatch.setattr(watching, "_CONNECTION_SECONDS", 2)
     monkeypatch.setattr(kubernetes_cluster, "SILENCE_SECONDS", 1)
 
 
@@ -127,16 +127,16 @@ def _follow(plane: Faulted, api: FaultyApi, outcome: str, step: Identity) -> Non
         if outcome == "deletion":
             deleted = pool.submit(_deleted_once_it_runs, own, job)
             with pytest.raises(TrainJobDeleted):
-                wait_for(cluster, job, deadlines=NO_LONGER)
+                wait_for(cluster, job, deadlines=NO_LONGER, settings=SHORT_CONNECTIONS)
             deleted.result(SECONDS)
             assert not jobs_of(plane, step, jobset_only=api.jobset_only)
             return
         logs = pool.submit(lambda: [line.text for line in follow_logs(cluster, job)])
         if outcome == "success":
-            assert uid_of(wait_for(cluster, job, deadlines=NO_LONGER)) == uid_of(job)
+            assert uid_of(wait_for(cluster, job, deadlines=NO_LONGER, settings=SHORT_CONNECTIONS)) == uid_of(job)
         else:
             with pytest.raises(StepFailed, match="exited 7"):
-                wait_for(cluster, job, deadlines=NO_LONGER)
+                wait_for(cluster, job, deadlines=NO_LONGER, settings=SHORT_CONNECTIONS)
         read = logs.result(SECONDS)
     assert read == [f"line {number}" for number in range(1, 6)], f"the log was read as {read}"
     (there,) = jobs_of(plane, step, jobset_only=api.jobset_only)

@@ -20,9 +20,10 @@ from support.waiting import eventually
 
 from trainwright.storage.errors import BadUri, ChecksumMismatch, NoSpace, StorageError, Unreachable
 from trainwright.storage.http import downloads as downloads_module
-from trainwright.storage.http import file_download, partial_file, ranged_download, whole_download
+from trainwright.storage.http import partial_file
 from trainwright.storage.http.client import HttpClient, Timeouts
 from trainwright.storage.http.content_digest import ContentDigest
+from trainwright.storage.http.download_session import DownloadSizes
 from trainwright.storage.http.downloads import Download, download_files
 from trainwright.storage.http.errors import MAX_EXPIRED, HttpError, RemoteChanged
 from trainwright.storage.http.remote_file import RemoteFile
@@ -34,6 +35,8 @@ KIB = 1024
 SMALL = b"small\n" * 100
 LARGE = random.Random(7).randbytes(640 * KIB)
 PATH = "/large.bin"
+SMALL_PARTS = DownloadSizes(part=64 * KIB, range_buffer=8 * KIB, read_back=16 * KIB, whole_buffer=8 * KIB, journal_every=16 * KIB)
+"""Files of some hundred KiB go through ranges, and the journal is written often."""
 
 
 @pytest.fixture
@@ -42,18 +45,6 @@ def server() -> Iterator[FileServer]:
     started.files = {PATH: LARGE, "/small.txt": SMALL, "/empty": b""}
     yield started
     started.stop()
-
-
-@pytest.fixture(autouse=True)
-def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Files of some hundred KiB go through ranges, and the journal is written often."""
-    monkeypatch.setattr(ranged_download, "PART", 64 * KIB)
-    monkeypatch.setattr(file_download, "PART", 64 * KIB)
-    monkeypatch.setattr(whole_download, "_BUFFER", 8 * KIB)
-    monkeypatch.setattr(downloads_module, "PART", 64 * KIB)
-    monkeypatch.setattr(ranged_download, "_BUFFER", 8 * KIB)
-    monkeypatch.setattr(ranged_download, "_READ_BACK", 16 * KIB)
-    monkeypatch.setattr(partial_file, "JOURNAL_EVERY", 16 * KIB)
 
 
 class Clock:
@@ -88,7 +79,7 @@ def fetch(
     counts: list[int] = []
     timeouts = Timeouts(connect=2, read=2)
     with HttpClient(timeouts=timeouts, environ={}, token=token, token_for=server.url if token else "") as client:
-        download_files(client, [Download(file or remote(server), target)], budget or retries(), counts.append)
+        download_files(client, [Download(file or remote(server), target)], budget or retries(), counts.append, SMALL_PARTS)
     return counts
 
 
@@ -222,7 +213,7 @@ def test_a_corrupt_file_does_not_keep_the_others_from_arriving(server: FileServe
     files = [remote(server, name) for name in names]
     server.files["/7"] = b"x" * len(SMALL)
     with HttpClient(environ={}) as client, pytest.raises(ChecksumMismatch, match="7 is corrupt"):
-        download_files(client, [Download(file, tmp_path / file.name) for file in files], retries(), lambda _: None)
+        download_files(client, [Download(file, tmp_path / file.name) for file in files], retries(), lambda _: None, SMALL_PARTS)
     assert left(tmp_path) == sorted(file.name for file in files if file.name != "7")
 
 
@@ -463,7 +454,7 @@ def test_the_first_error_ends_all_other_transfers(server: FileServer, tmp_path: 
     files = [Download(remote(server, f"/{number}"), tmp_path / str(number)) for number in range(20)]
     began = time.monotonic()
     with HttpClient(environ={}, timeouts=Timeouts(2, 20)) as client, pytest.raises(HttpError, match="404"):
-        download_files(client, files, retries(), lambda _: None)
+        download_files(client, files, retries(), lambda _: None, SMALL_PARTS)
     release.set()
     assert time.monotonic() - began < 10
     assert left(tmp_path) == []
@@ -505,7 +496,7 @@ def test_all_files_are_synced_to_disk_at_the_end(server: FileServer, tmp_path: P
     monkeypatch.setattr(downloads_module, "sync_files", synced.extend)
     downloads = [Download(remote(server, path), tmp_path / path.strip("/")) for path in server.files]
     with HttpClient(environ={}) as client:
-        download_files(client, downloads, retries(), lambda _: None)
+        download_files(client, downloads, retries(), lambda _: None, SMALL_PARTS)
     assert sorted(synced) == sorted(each.target for each in downloads)
 
 

@@ -16,8 +16,7 @@ from support.waiting import eventually
 
 from trainwright.initializers.file_filter import FileFilter
 from trainwright.initializers.hub import fetch_repository
-from trainwright.storage.http.ranged_download import _BUFFER as BUFFER
-from trainwright.storage.http.ranged_download import PART
+from trainwright.storage.http.download_session import SIZES
 from trainwright.storage.uri import StorageUri
 
 pytestmark = pytest.mark.medium
@@ -53,7 +52,7 @@ def test_a_killed_download_loses_at_most_one_part_of_each_file(hub: HubServer, t
         process = subprocess.Popen([sys.executable, "-c", CODE, commit, str(target)], env=env, stdout=output)
     # The server holds all connections; the process has then written what it received, but for the rest in eight buffers.
     eventually(lambda: sum(sent.values()) >= share * size, 60)
-    eventually(lambda: sum(map(int, received.read_text().split())) >= sum(sent.values()) - 8 * BUFFER, 60)
+    eventually(lambda: sum(map(int, received.read_text().split())) >= sum(sent.values()) - 8 * SIZES.range_buffer, 60)
     process.send_signal(signal.SIGKILL)
     assert process.wait() == -signal.SIGKILL
     assert all((target / name).read_bytes() == files[name] for name in files if (target / name).exists())
@@ -65,5 +64,5 @@ def test_a_killed_download_loses_at_most_one_part_of_each_file(hub: HubServer, t
     for name, expected in files.items():
         assert (target / name).read_bytes() == expected
         path = f"/org/model/resolve/{commit}/{name}"
-        assert first.get(path, 0) + sent.get(path, 0) - len(expected) <= PART, name
+        assert first.get(path, 0) + sent.get(path, 0) - len(expected) <= SIZES.part, name
     assert sorted(path.name for path in target.iterdir()) == sorted(files)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -102,15 +103,15 @@ def test_ignored_files_stay_behind(source: Path, target: Path) -> None:
 
 
 def test_a_copy_that_a_full_disk_cut_off_goes_on(source: Path, target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(local_folder, "_AT_ONCE", 1)
-    real, copied = local_folder.copy_new_file, []
+    real, copied, one_at_a_time = local_folder.copy_new_file, [], threading.Lock()
 
     def copy(limit: int) -> Callable[..., object]:
         def call(path: Path, *rest: object, **options: object) -> object:
-            if len(copied) == limit:
-                raise NoSpace("full")
-            copied.append(path.name)
-            return real(path, *rest, **options)  # type: ignore[arg-type]
+            with one_at_a_time:
+                if len(copied) == limit:
+                    raise NoSpace("full")
+                copied.append(path.name)
+                return real(path, *rest, **options)  # type: ignore[arg-type]
 
         return call
 

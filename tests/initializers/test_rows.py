@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from trainwright.initializers import rows
 from trainwright.initializers.errors import InitializerError
 from trainwright.initializers.rows import read_rows
 
@@ -117,8 +116,7 @@ def test_a_parquet_file_that_is_cut_off_is_said(tmp_path: Path) -> None:
             list(read_rows(tmp_path / "rows.parquet"))
 
 
-def test_a_compressed_line_has_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rows, "_MAX_LINE", 2**20)
+def test_a_compressed_line_has_a_limit(tmp_path: Path) -> None:
     (tmp_path / "rows.jsonl.gz").write_bytes(gzip.compress(b"{}\n" + b" " * 2**21))
     with pytest.raises(InitializerError, match=r"rows.jsonl.gz:2: the line is longer than 1 MiB"):
-        list(read_rows(tmp_path / "rows.jsonl.gz"))
+        list(read_rows(tmp_path / "rows.jsonl.gz", max_line=2**20))

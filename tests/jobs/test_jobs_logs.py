@@ -220,10 +220,10 @@ def test_a_job_that_has_ended_is_read_although_its_pods_cannot_be_listed_at_firs
     assert texts(follow_logs(source, ended)) == ["a", "b"]
 
 
-def test_readers_end_when_nobody_listens_any_more(cluster: EmbeddedCluster, ended: Job, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_MAX_PENDING", 1)
+def test_readers_end_when_nobody_listens_any_more(cluster: EmbeddedCluster, ended: Job) -> None:
     before = set(threading.enumerate())
-    lines: Any = follow_logs(WithLogs(cluster, Log(*["x"] * 100)), ended)  # type: ignore[arg-type]
+    source: Any = WithLogs(cluster, Log(*["x"] * 100))
+    lines: Any = follow_logs(source, ended, budget=Budget(pending_lines=1))
     assert next(lines).text == "x"
     (reader,) = set(threading.enumerate()) - before
     lines.close()
@@ -248,18 +248,17 @@ def test_a_pod_that_outlives_its_job_does_not_keep_it_open(
     log.until.set()
 
 
-def test_a_total_that_is_used_up_says_so_and_ends_with_the_last_lines(
-    cluster: EmbeddedCluster, ended: Job, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "_TAIL_LINES", 2)
-    seen = texts(follow_logs(WithLogs(cluster, Log(*LINES)), ended, budget=Budget(total=20)))  # type: ignore[arg-type]
+def test_a_total_that_is_used_up_says_so_and_ends_with_the_last_lines(cluster: EmbeddedCluster, ended: Job) -> None:
+    source: Any = WithLogs(cluster, Log(*LINES))
+    seen = texts(follow_logs(source, ended, budget=Budget(total=20, tail_lines=2)))
     limit = "(21 bytes shown, the limit is reached; the last lines follow when the job ends)"
     assert seen == ["line 0", "line 1", "line 2", limit, "line 10", "line 11"]
 
 
 def test_a_tick_shows_no_more_than_its_bytes_and_nothing_is_lost(
-    cluster: EmbeddedCluster, ended: Job, add_pod: Any, monkeypatch: pytest.MonkeyPatch
+    cluster: EmbeddedCluster, job: Job, add_pod: Any, set_status: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    add_pod(job, 0, phase="Running")
     ticks: list[int] = []
     arriving = module.LogFollower.lines_within
 
@@ -270,8 +269,15 @@ def test_a_tick_shows_no_more_than_its_bytes_and_nothing_is_lost(
             yield line
 
     monkeypatch.setattr(module.LogFollower, "lines_within", counted)
-    monkeypatch.setattr(module._FollowUntilFinished, "_is_done", lambda following: following._pending.empty() and len(ticks) > 8)
-    seen = texts(follow_logs(WithLogs(cluster, Log(*LINES)), ended, budget=Budget(tick=14)))  # type: ignore[arg-type]
+
+    class EndsAfterTicks(WithLogs):
+        def get(self, *arguments: Any) -> Any:
+            if len(ticks) > 8:
+                set_status(job, "Complete")
+            return super().get(*arguments)
+
+    source: Any = EndsAfterTicks(cluster, Log(*LINES))
+    seen = texts(follow_logs(source, job, budget=Budget(tick=14)))
     assert seen == list(LINES)
     assert max(ticks) <= 14 + len("line 11\n")
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
+from kubernetes.dynamic import DynamicClient
 from support.rbac_evaluator import Rbac
 from support.sigterm_scripts import WAIT
 from support.waiting import eventually
@@ -61,13 +62,13 @@ class Recorder:
 
 @pytest.fixture
 def recorder(monkeypatch: pytest.MonkeyPatch) -> Recorder:
-    recorder, ask = Recorder(), KubernetesCluster._request
+    recorder, ask = Recorder(), DynamicClient.request
 
-    def recorded(cluster: KubernetesCluster, method: str, path: str, **more: Any) -> Any:
-        recorder.observe_status(method, path, more.get("query"))
-        return ask(cluster, method, path, **more)
+    def recorded(client: DynamicClient, method: str, path: str, **more: Any) -> Any:
+        recorder.observe_status(method, path, more.get("query_params"))
+        return ask(client, method, path, **more)
 
-    monkeypatch.setattr(KubernetesCluster, "_request", recorded)
+    monkeypatch.setattr(DynamicClient, "request", recorded)
     return recorder
 
 

@@ -23,11 +23,12 @@ from trainwright.jobs import (
     wait_for,
 )
 from trainwright.jobs.state.deadline_timer import DeadlineTimer
-from trainwright.jobs.wait import wait_for as module
 from trainwright.jobs.wait import watching
 from trainwright.jobs.wait.job_events import PhaseChanged
+from trainwright.jobs.wait.job_observer import WaitSettings
 
 Started = Callable[..., "Waiting"]
+QUICK = WaitSettings(poll_seconds=0.05)
 
 
 class Waiting:
@@ -37,6 +38,7 @@ class Waiting:
         self.told: list[JobEvent] = []
         self.outcome: Any = None
         self.stop = threading.Event()
+        options.setdefault("settings", QUICK)
         self._call = lambda: wait_for(cluster, trainjob, on_event=self.told.extend, stop=self.stop, **options)
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
@@ -55,11 +57,6 @@ class Waiting:
     def begun(self) -> Waiting:
         eventually(lambda: self.told)
         return self
-
-
-@pytest.fixture(autouse=True)
-def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_POLL_SECONDS", 0.05)
 
 
 def remove(cluster: EmbeddedCluster, job: dict[str, Any]) -> None:
@@ -83,10 +80,10 @@ def test_every_change_is_told_once_until_it_has_succeeded(cluster: EmbeddedClust
 
 def test_what_finished_before_we_look_is_seen(cluster: EmbeddedCluster, job: dict[str, Any], set_status: Any) -> None:
     done = set_status(job, "Complete")
-    assert wait_for(cluster, job)["metadata"]["uid"] == job["metadata"]["uid"]  # an old copy
-    assert wait_for(cluster, done) == done
+    assert wait_for(cluster, job, settings=QUICK)["metadata"]["uid"] == job["metadata"]["uid"]  # an old copy
+    assert wait_for(cluster, done, settings=QUICK) == done
     with pytest.raises(TrainJobFailed, match="FailedReason: the Failed message") as raised:
-        wait_for(cluster, set_status(job, "Failed"))
+        wait_for(cluster, set_status(job, "Failed"), settings=QUICK)
     assert raised.value.trainjob["metadata"]["name"] == job["metadata"]["name"]
 
 
@@ -101,7 +98,7 @@ def test_deleted_while_waiting(cluster: EmbeddedCluster, job: dict[str, Any]) ->
 def test_deleted_before_we_look(cluster: EmbeddedCluster, job: dict[str, Any]) -> None:
     remove(cluster, job)
     with pytest.raises(TrainJobDeleted):
-        wait_for(cluster, job)
+        wait_for(cluster, job, settings=QUICK)
 
 
 def test_another_of_the_same_name_is_not_the_one_we_wait_for(
@@ -111,7 +108,7 @@ def test_another_of_the_same_name_is_not_the_one_we_wait_for(
     again = cluster.create({**job, "metadata": {"name": job["metadata"]["name"], "namespace": "default"}})
     set_status(again, "Complete")
     with pytest.raises(TrainJobDeleted):
-        wait_for(cluster, job)
+        wait_for(cluster, job, settings=QUICK)
 
 
 @pytest.mark.parametrize(
@@ -134,7 +131,7 @@ def test_a_deadline_says_what_it_waited_for(
     cluster.patch(TRAINJOB, job["metadata"]["name"], {"spec": spec}, "default")
     seen = set_status(job, **status)
     with pytest.raises(TrainJobDeadline, match=words) as raised:
-        wait_for(cluster, seen, deadlines=deadlines)
+        wait_for(cluster, seen, deadlines=deadlines, settings=QUICK)
     assert raised.value.what == what
 
 
@@ -169,7 +166,7 @@ class Refusing:
 
 def test_who_may_not_read_the_job_is_told_at_once(job: dict[str, Any]) -> None:
     with pytest.raises(Forbidden, match="not you"):
-        wait_for(Refusing(Forbidden("not you")), job)  # type: ignore[arg-type]
+        wait_for(Refusing(Forbidden("not you")), job, settings=QUICK)  # type: ignore[arg-type]
 
 
 def test_a_cluster_that_stays_away_ends_the_wait_and_one_that_comes_back_does_not(
@@ -187,7 +184,7 @@ def test_a_cluster_that_stays_away_ends_the_wait_and_one_that_comes_back_does_no
                 raise ServiceUnavailable("down", retry_after=0.2)
             return cluster.list(*arguments, **more)
 
-    assert wait_for(Flaky(), job)["metadata"]["uid"] == job["metadata"]["uid"]  # type: ignore[arg-type]
+    assert wait_for(Flaky(), job, settings=QUICK)["metadata"]["uid"] == job["metadata"]["uid"]  # type: ignore[arg-type]
     monkeypatch.setattr(watching, "CLUSTER_LOST_SECONDS", 0.1)
     with pytest.raises(ServiceUnavailable, match="down"):
-        wait_for(Refusing(ServiceUnavailable("down")), job)  # type: ignore[arg-type]
+        wait_for(Refusing(ServiceUnavailable("down")), job, settings=QUICK)  # type: ignore[arg-type]

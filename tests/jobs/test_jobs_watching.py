@@ -15,8 +15,10 @@ from trainwright.api.kinds import TRAINJOB
 from trainwright.cluster.protocol import Listing
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Identity, TrainJobDeleted, submit_or_adopt, wait_for
-from trainwright.jobs.wait import wait_for as module
+from trainwright.jobs.wait.job_observer import WaitSettings
 from trainwright.jobs.wait.watching import JobWatch, LatestValue
+
+QUICK = WaitSettings(poll_seconds=0.05)
 
 
 class Counting:
@@ -45,11 +47,6 @@ class Counting:
             raise Forbidden("only that one")
 
 
-@pytest.fixture(autouse=True)
-def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_POLL_SECONDS", 0.05)
-
-
 @pytest.fixture
 def jobs(cluster: EmbeddedCluster) -> list[dict[str, Any]]:
     request = train_request()
@@ -71,7 +68,7 @@ class Waits:
 
     def _wait(self, cluster: Any, job: dict[str, Any], begun: threading.Event) -> None:
         try:
-            seen = wait_for(cluster, job, on_event=lambda _: begun.set())
+            seen = wait_for(cluster, job, on_event=lambda _: begun.set(), settings=QUICK)
             self.outcomes[job["metadata"]["name"]] = seen["metadata"]["name"]
         except Exception as error:
             self.outcomes[job["metadata"]["name"]] = error
@@ -129,7 +126,7 @@ def test_a_watch_that_lags_behind_ends_no_wait(
 
     monkeypatch.setattr(JobWatch, "next_change", late)
     monkeypatch.setattr(JobWatch, "is_absent", lambda _self: True)
-    assert wait_for(cluster, job)["metadata"]["uid"] == job["metadata"]["uid"]
+    assert wait_for(cluster, job, settings=QUICK)["metadata"]["uid"] == job["metadata"]["uid"]
 
 
 def test_only_the_latest_change_is_kept() -> None:

@@ -19,7 +19,7 @@ from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Identity, TrainRequest, submit_or_adopt
 from trainwright.jobs.diagnosis.errors import WorkspaceMismatch
 from trainwright.jobs.request.workspace import NewClaim, Workspace
-from trainwright.jobs.submit import workspace_claim
+from trainwright.jobs.submit.workspace_claim import ensure_claim
 
 STEP = Identity("kfp", "run", "train")
 NEW = "pvc://new?size=20Gi"
@@ -274,18 +274,15 @@ def test_a_class_that_does_not_exist_is_a_warning_where_classes_are_shown(
     assert caplog.text.count("which does not exist") == 1
 
 
-def test_one_that_is_on_its_way_out_is_waited_for(cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workspace_claim, "_POLL_SECONDS", 0.01)
-    monkeypatch.setattr(workspace_claim, "DELETION_WAIT_SECONDS", 0.05)
-    old = make_claim(cluster, "ReadWriteOnce")
+def test_one_that_is_on_its_way_out_is_waited_for(cluster: EmbeddedCluster) -> None:
+    old, workspace = make_claim(cluster, "ReadWriteOnce"), Workspace.parse(NEW)
     cluster.delete(CLAIM, "new", "default")
     with pytest.raises(WorkspaceMismatch, match="is being deleted") as raised:
-        submit_or_adopt(cluster, sft(NEW), STEP, "default")
+        ensure_claim(cluster, workspace, STEP, "default", 1, deletion_wait_seconds=0.05, poll_seconds=0.01)
     assert raised.value.retryable
-    monkeypatch.setattr(workspace_claim, "DELETION_WAIT_SECONDS", 30.0)
     going = threading.Timer(0.1, lambda: cluster.patch(CLAIM, "new", {"metadata": {"finalizers": None}}, "default"))
     going.start()
-    submit_or_adopt(cluster, sft(NEW), STEP, "default")
+    ensure_claim(cluster, workspace, STEP, "default", 1, poll_seconds=0.01)
     going.join()
     assert uid_of(claim_of(cluster)) != uid_of(old)
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from factories import trainjob
+from kubernetes.dynamic import DynamicClient
 from support.jobset_only_cluster import JobSetOnly, jobset_only, running_plane, runtime_once  # noqa: F401  a fixture
 from support.sigterm_scripts import WAIT, wait_until
 from support.waiting import eventually
@@ -21,7 +22,6 @@ from trainwright.api.errors import Invalid, NotFound
 from trainwright.api.kinds import CLAIM, JOB, JOBSET, POD, TRAINJOB, Kind
 from trainwright.api.objects import name_of, owners_of, uid_of
 from trainwright.cli import app
-from trainwright.cluster.kubernetes_cluster import KubernetesCluster
 from trainwright.cluster.permissions import permission_for
 from trainwright.controlplane.plane import ControlPlane
 from trainwright.jobs import (
@@ -188,14 +188,14 @@ def test_the_table_of_rights_is_what_is_asked(
     tmp_path: Path,
 ) -> None:
     made: set[str] = set()
-    exchange = KubernetesCluster._request
+    exchange = DynamicClient.request
 
-    def recorded(cluster: KubernetesCluster, method: str, path: str, **more: Any) -> Any:
-        if (right := permission_for(method, path, more.get("query") or [])) is not None:
+    def recorded(client: DynamicClient, method: str, path: str, **more: Any) -> Any:
+        if (right := permission_for(method, path, more.get("query_params") or [])) is not None:
             made.add(str(right))
-        return exchange(cluster, method, path, **more)
+        return exchange(client, method, path, **more)
 
-    monkeypatch.setattr(KubernetesCluster, "_request", recorded)
+    monkeypatch.setattr(DynamicClient, "request", recorded)
     cluster = connect_for_jobs(jobset_only.way)
     with pytest.raises(StepFailed):
         run_to_end(cluster, training(3), step("rights-failure"), "default", deadlines=NO_LONGER)
@@ -338,14 +338,14 @@ def test_a_submission_costs_three_requests_also_where_there_could_be_another_mod
 ) -> None:
     both.cluster.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "without"}})
     made: list[str] = []
-    exchange = KubernetesCluster._request
+    exchange = DynamicClient.request
 
-    def counted(cluster: KubernetesCluster, method: str, path: str, **more: Any) -> Any:
+    def counted(client: DynamicClient, method: str, path: str, **more: Any) -> Any:
         made.append(f"{method} {path}")
-        return exchange(cluster, method, path, **more)
+        return exchange(client, method, path, **more)
 
     auto = connect_for_jobs(both._home.kubeconfig)
-    monkeypatch.setattr(KubernetesCluster, "_request", counted)
+    monkeypatch.setattr(DynamicClient, "request", counted)
     counts = []
     for number in range(2):
         made.clear()

@@ -16,7 +16,6 @@ from trainwright.api.kinds import POD
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import LogStreamOptions, TrainJobFailed, wait_for
 from trainwright.jobs.logs import log_reader
-from trainwright.jobs.logs import read_logs as log_module
 from trainwright.jobs.logs.polled_logs import PolledLogs
 from trainwright.jobs.logs.read_logs import Budget, LogSelector
 from trainwright.jobs.wait.job_events import JobEvent, LogOutput, Metrics
@@ -98,12 +97,11 @@ def test_pods_are_looked_for_when_something_changes_and_not_all_the_time(
 
 
 def test_a_log_that_is_too_long_ends_with_its_last_lines(
-    cluster: EmbeddedCluster, job: Job, add_pod: Any, set_status: Any, monkeypatch: pytest.MonkeyPatch
+    cluster: EmbeddedCluster, job: Job, add_pod: Any, set_status: Any
 ) -> None:
-    monkeypatch.setattr(log_module, "_TAIL_LINES", 2)
     add_pod(job, 0, phase="Succeeded")
     set_status(job, "Complete")
-    waiting = Waiting(WithLogs(cluster, Log(*LINES)), job, LogStreamOptions(budget=Budget(1000, 20)))
+    waiting = Waiting(WithLogs(cluster, Log(*LINES)), job, LogStreamOptions(budget=Budget(1000, 20, tail_lines=2)))
     waiting.end()
     limit = "(21 bytes shown, the limit is reached; the last lines follow when the job ends)"
     assert waiting.printed == ["line 0", "line 1", "line 2", limit, "line 10", "line 11"]
@@ -175,13 +173,10 @@ def test_property_looks_show_every_line_once_whatever_they_have_a_place_for(tick
     assert seen == list(LINES)
 
 
-def test_looks_end_with_the_last_lines_where_there_was_too_much(
-    cluster: EmbeddedCluster, job: Job, add_pod: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(log_module, "_TAIL_LINES", 2)
+def test_looks_end_with_the_last_lines_where_there_was_too_much(cluster: EmbeddedCluster, job: Job, add_pod: Any) -> None:
     add_pod(job, 0, phase="Succeeded")
     source: Any = WithLogs(cluster, Log(*LINES))
-    polled = PolledLogs(source, job, LogStreamOptions(budget=Budget(14, 21)))
+    polled = PolledLogs(source, job, LogStreamOptions(budget=Budget(14, 21, tail_lines=2)))
     assert [line.text for line in polled.poll()] == ["line 0", "line 1"]
     assert [line.text for line in polled.poll()] == [
         "line 2",

@@ -23,8 +23,8 @@ from trainwright.controlplane.home import Home
 from trainwright.controlplane.plane import ControlPlane
 from trainwright.jobs import Identity, TrainRequest, submit_or_adopt, wait_for
 from trainwright.jobs.diagnosis.exit_codes import ExitCode, exit_code_of
-from trainwright.jobs.wait import wait_for as waiting
 from trainwright.jobs.wait import watching
+from trainwright.jobs.wait.job_observer import WaitSettings
 from trainwright.jobs.wait.watching import check_reachable
 
 OLD, NEW = "the-old-token-of-the-test", "the-new-token-of-the-test"
@@ -62,9 +62,7 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
 
 
 @pytest.fixture
-def server(plane: ControlPlane, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Server:
-    monkeypatch.setattr(watching, "_CONNECTION_SECONDS", 1)  # the watch asks again soon, with its credentials
-    monkeypatch.setattr(waiting, "_POLL_SECONDS", 0.05)
+def server(plane: ControlPlane, tmp_path: Path) -> Server:
     return Server(plane, tmp_path)
 
 
@@ -80,7 +78,9 @@ class Wait:
 
     def _run(self, cluster: Any, job: Obj, began: threading.Event) -> None:
         try:
-            self.outcome = wait_for(cluster, job, on_event=lambda _: began.set())
+            # The watch asks again soon, with its credentials.
+            settings = WaitSettings(poll_seconds=0.05, connection_seconds=1)
+            self.outcome = wait_for(cluster, job, on_event=lambda _: began.set(), settings=settings)
         except ApiError as error:
             self.outcome = error
 
@@ -196,16 +196,17 @@ def test_when_a_wait_ends(
 ) -> None:
     now = time.monotonic()
     monkeypatch.setattr(time, "monotonic", lambda: now)
-    reflector = Reflector(Answers(*answers), TRAINJOB, handler=lambda *_: None)
     steps = iter(range(len(answers) - 1))
 
-    def pause(_seconds: float | None = None) -> None:
-        nonlocal now
-        now += step_seconds
-        if next(steps, None) is None:
-            reflector.stop.set()
+    class StopAfterSteps(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            nonlocal now
+            now += step_seconds
+            if next(steps, None) is None:
+                self.set()
+            return self.is_set()
 
-    monkeypatch.setattr(reflector, "_pause", pause)
+    reflector = Reflector(Answers(*answers), TRAINJOB, handler=lambda *_: None, stop=StopAfterSteps())
     reflector.run()
     if expected is None:
         check_reachable(reflector)

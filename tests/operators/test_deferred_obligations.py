@@ -17,7 +17,7 @@ from trainwright.api.objects import annotations_of, name_of, owners_of, uid_of
 from trainwright.api.waiter_lease import abandoned_patch, waiter_lease_of
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import TrainJobFailed
-from trainwright.operators.deferral import trigger_lease
+from trainwright.operators import TrainJobTrigger
 
 pytestmark = pytest.mark.medium
 SetStatus = Callable[..., Any]
@@ -25,7 +25,7 @@ SetStatus = Callable[..., Any]
 
 @pytest.fixture
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trigger_lease, "_RETRY_SECONDS", 0.0)
+    monkeypatch.setattr(TrainJobTrigger, "lease_retry_seconds", 0.0)
 
 
 def followed_until(cluster: EmbeddedCluster, set_status: SetStatus, trigger: Any, look: Callable[[], Any]) -> None:

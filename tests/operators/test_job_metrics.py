@@ -31,7 +31,7 @@ SetStatus = Callable[..., Any]
 def recorded(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     found: list[Any] = []
     fake = SimpleNamespace(incr=found.append, timing=lambda name, value: found.append((name, value)))
-    monkeypatch.setattr(stats, "_stats", lambda: fake)
+    monkeypatch.setattr("airflow.sdk.observability.stats.Stats", fake)
     return found
 
 
@@ -81,18 +81,16 @@ def test_what_is_no_end_of_a_job_is_not_counted(recorded: list[Any]) -> None:
 def test_airflow_has_statistics_where_they_are_looked_for() -> None:
     from airflow.sdk.observability.stats import Stats
 
-    stats._stats.cache_clear()
-    assert stats._stats() is Stats
+    assert stats.airflow_stats() is Stats
     stats.count("submitted")
     stats.record_times({"run": 1.0})
 
 
-def test_without_statistics_nothing_is_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
-    stats._stats.cache_clear()
-    monkeypatch.setattr(stats, "_PLACES", ("trainwright.no_such_module", "json"))
-    stats.count("submitted")
-    stats.record_times({"run": 1.0})
-    stats._stats.cache_clear()
+def test_without_statistics_nothing_is_recorded() -> None:
+    places = ("trainwright.no_such_module", "json")
+    assert stats.airflow_stats(places) is None
+    stats.count("submitted", places)
+    stats.record_times({"run": 1.0}, places)
 
 
 class Clock:

@@ -258,9 +258,7 @@ def test_a_long_list_is_read_page_by_page(
 def test_a_cluster_that_cannot_be_reached_is_tried_again(
     connected: EmbeddedCluster, submit: Callable[..., Job], complete: Callable[..., Job], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from trainwright.operators import train_job_watcher
-
-    monkeypatch.setattr(train_job_watcher, "_FIRST_BACKOFF_SECONDS", 0.01)
+    monkeypatch.setattr(TrainJobCompletionTrigger, "first_backoff_seconds", 0.01)
     errors: list[Exception] = [ServiceUnavailable("away"), Forbidden("not yet")]
     monkeypatch.setattr(TrainwrightHook, "get_conn", lambda _hook: connected if not errors else _raise(errors.pop()))
     job = submit("run")

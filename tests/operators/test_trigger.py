@@ -21,7 +21,6 @@ from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Forbidden, RuntimeNotFound, TrainJobDeadline, TrainJobDeleted, TrainJobError, TrainJobFailed
 from trainwright.jobs.diagnosis.errors import Cancelled
 from trainwright.operators import TrainJobOperator, TrainJobTrigger, cancellation
-from trainwright.operators.deferral import trigger_log
 from trainwright.operators.deferral.trigger_log import TriggerLog
 from trainwright.operators.errors import NonRetryableError
 from trainwright.operators.values.airflow_api import AirflowFailException, TaskDeferralError, TaskDeferralTimeout, TaskDeferred
@@ -434,7 +433,6 @@ def test_the_log_of_a_deferred_job_is_looked_at_now_and_then_and_at_its_end(
 ) -> None:
     from trainwright.operators.hook import TrainwrightHook
 
-    monkeypatch.setattr(trigger_log, "_interval_for", lambda _phase: 0.2)  # between two looks at the pods, 10 s otherwise
     trigger = deferred(operator(log_poll_interval=0.2)).trigger
     said: list[str] = []
     monkeypatch.setattr(type(trigger.log), "info", lambda _log, _form, *words: said.append(str(words[0])), raising=False)

@@ -57,9 +57,8 @@ def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("KF_PIPELINES_ENDPOINT", "KFP_EXISTING_TOKEN", "KF_PIPELINES_SA_TOKEN_PATH", "SSL_CERT_FILE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.delenv("KF_PIPELINES_DEFAULT_EXPERIMENT_NAME", raising=False)
-    monkeypatch.setattr("trainwright.pipeline_runs.server.RETRY_POLICY", RetryPolicy(2.0, 0.01, 0.05, read_seconds=1.0))
+    monkeypatch.setattr("trainwright.pipeline_runs.server.RETRY_POLICY", RetryPolicy(2.0, 0.01, 0.05, 1.0, (0.01, 0.05, 0.5)))
     monkeypatch.setattr("trainwright.pipeline_runs.polling.POLLING", Polling(0.01, 0.05, 1.5, 5.0, 0.3))
-    monkeypatch.setattr("trainwright.pipeline_runs.submit._LOOK_UP_SECONDS", (0.01, 0.05, 0.5))
 
 
 @pytest.fixture

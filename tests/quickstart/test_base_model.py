@@ -58,10 +58,10 @@ def test_equal_seeds_make_equal_weights(built: Path, tmp_path: Path) -> None:
 
 
 def test_a_failed_build_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: object) -> None:
+    def fail(*_: object, **__: object) -> None:
         raise RuntimeError("out of memory")
 
-    monkeypatch.setattr(base_model, "_pretrain", fail)
+    monkeypatch.setattr("torch.optim.AdamW", fail)
     with pytest.raises(RuntimeError, match="out of memory"):
         base_model.build_base_model(tmp_path / "model", preset="tiny")
     assert not list(tmp_path.iterdir())

@@ -36,9 +36,8 @@ def test_a_tool_that_dies_is_one_line_with_its_last_words(monkeypatch: pytest.Mo
     program = tmp_path / "program.py"
     program.write_text("import sys; input(); print('> began', flush=True); print('no disk'); sys.exit(3)")
     monkeypatch.setattr(tracker, "tool_environment", lambda *_, **__: Path(sys.executable))
-    monkeypatch.setattr(tracker, "_PROGRAM", program)
     said: list[str] = []
-    with tracking(RUN, TARGETS, write=said.append) as observe:
+    with tracking(RUN, TARGETS, write=said.append, program=program) as observe:
         values = itertools.count()
         eventually(lambda: observe((Metrics((("loss", str(next(values))),)),)) or len(said) == 2)
     assert said == ["tracking: tensorboard: began", "tracking: tensorboard: ended with exit code 3: > began | no disk"]

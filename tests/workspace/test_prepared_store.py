@@ -156,7 +156,11 @@ def test_one_that_others_damage_every_time_is_an_error(
 ) -> None:
     place = publish("dataset", *finished(), workspace)
     (place / "train.jsonl").unlink()
-    monkeypatch.setattr(module, "_discard", lambda *_: None)
+
+    def damaged_again(_target: Path) -> Path:
+        raise FileNotFoundError("another process has replaced it")
+
+    monkeypatch.setattr(module, "mark_deleted", damaged_again)
     with pytest.raises(StorageError, match="another process wrote a corrupt folder at every attempt"):
         publish("dataset", *finished(), workspace)
 

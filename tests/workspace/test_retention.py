@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -148,15 +149,15 @@ def test_a_run_that_comes_back_to_life_meanwhile_stays(
 ) -> None:
     for name, ended in (("ended", 100), ("killed", None)):
         add(name, ended=ended, active=100)
-    real = module._select_expired
+    real = module.lock_run
 
-    def then_begun(*arguments: object) -> object:
-        found = real(*arguments)  # type: ignore[arg-type]
+    def once_begun(*arguments: Any) -> Any:
+        """Begin both runs again after they were selected, before one is locked."""
         for name in ("ended", "killed"):
             begin_run(workspace, f"runs/{name}", run=name, owner="kfp", now=moment(0))
-        return found
+        return real(*arguments)
 
-    monkeypatch.setattr(module, "_select_expired", then_begun)
+    monkeypatch.setattr(module, "lock_run", once_begun)
     assert prune(workspace) == []
     assert left(workspace) == ["ended", "killed"]
 
@@ -291,15 +292,15 @@ class TestPreparedInputs:
     def test_one_that_another_run_removes_meanwhile_is_not_missed(
         self, workspace: Path, place: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        real = module._is_prepared
+        real = Path.is_dir
 
         def then_removed(path: Path) -> bool:
             found = real(path)
-            if found:
+            if found and path == place:
                 shutil.rmtree(path)
             return found
 
-        monkeypatch.setattr(module, "_is_prepared", then_removed)
+        monkeypatch.setattr(Path, "is_dir", then_removed)
         assert prune(workspace) == []
         assert not place.exists()
 

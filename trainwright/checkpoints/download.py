@@ -14,7 +14,7 @@ from trainwright.storage.parallel import Stop, for_each
 from trainwright.storage.transfer import check_space
 
 log = logging.getLogger(__name__)
-_AT_ONCE = 4
+AT_ONCE = 4
 _TRIES = 2
 """A byte may have been damaged on its way."""
 
@@ -26,8 +26,9 @@ def download_files(
     start_progress: Callable[[int], ProgressCallback],
     *,
     shown_as: Path | None = None,
+    at_once: int = AT_ONCE,
 ) -> None:
-    """Fetch files to their paths in `folder`, which only this process uses, several at once; not synced to the disk.
+    """Fetch files to their paths in `folder`, which only this process uses, `at_once` at a time; not synced to the disk.
 
     `start_progress` is called with the total number of bytes. `shown_as` names the folder if the disk has too little space.
     Raises NoSpace before anything is fetched, CheckpointError for a file that differs from the manifest, StorageError, OSError.
@@ -36,7 +37,7 @@ def download_files(
     check_space(shown_as or folder, missing)
     stop = Stop()
     on_progress = stop.watch(start_progress(sum(file.size for file in files)))
-    for_each(files, lambda file: _download(export, file, folder / file.path, on_progress), at_once=_AT_ONCE, stop=stop)
+    for_each(files, lambda file: _download(export, file, folder / file.path, on_progress), at_once=at_once, stop=stop)
 
 
 def _download(export: Export, file: ManifestFile, local_path: Path, on_progress: ProgressCallback) -> None:

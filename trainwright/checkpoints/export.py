@@ -23,7 +23,7 @@ from trainwright.checkpoints.origin import recorded_origin
 from trainwright.checkpoints.pin import pin_checkpoint
 from trainwright.checkpoints.pointers import Metric, latest_export, publication_time, update_best, update_latest
 from trainwright.checkpoints.quiet import QuietCheck
-from trainwright.checkpoints.upload import LocalFile, Upload
+from trainwright.checkpoints.upload import SMALL_AT_ONCE, LocalFile, Upload
 from trainwright.storage.digests import ProgressCallback, file_digest, no_progress
 from trainwright.storage.errors import AlreadyExists, NoAccess
 from trainwright.storage.open import open_store
@@ -54,6 +54,8 @@ class ExportOptions:
     """Chooses the best export of the run."""
     quiet_seconds: float | None = None
     """How long the checkpoint must not have changed before it is published; by default `quiet.QUIET_SECONDS`."""
+    small_at_once: int = SMALL_AT_ONCE
+    """Small files that are sent at the same time, to a store that is not on a disk."""
 
 
 @dataclass(frozen=True)
@@ -187,7 +189,7 @@ class _Exporting:
     def _store(
         self, name: str, existing: Export | None, folder: Path, files: list[LocalFile], on_progress: ProgressCallback
     ) -> Manifest:
-        upload = Upload(self.parent, name, folder, self.lock)
+        upload = Upload(self.parent, name, folder, self.lock, small_at_once=self.options.small_at_once)
         latest = latest_export(self.parent)
         for known in (existing, None if latest is None else find_export_in(self.parent.below(latest[0]))):
             if known is not None:

@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from trainwright.checkpoints.download import download_files
+from trainwright.checkpoints.download import AT_ONCE, download_files
 from trainwright.checkpoints.exported import Export, open_export
 from trainwright.checkpoints.hf_trainer import STATE, training_state
 from trainwright.checkpoints.manifest import Manifest, ManifestFile
@@ -31,9 +31,11 @@ def restore_checkpoint(
     digest: str = "",
     files: Sequence[ManifestFile] = (),
     start_progress: Callable[[int], ProgressCallback] = lambda _total: no_progress,
+    at_once: int = AT_ONCE,
 ) -> Manifest:
     """Copy the export at `uri` to the folder `target`, or only some `files` of its manifest. Returns its manifest.
 
+    `at_once` files are fetched at the same time.
     What an interrupted or failed restore has fetched is kept and verified; only files that differ are fetched again. A second
     restore to the same folder waits for the first. A folder that already has exactly these files is left as it is.
     Raises NoCheckpoint, CheckpointError for files that differ from the manifest, StorageError, FileExistsError for a folder with
@@ -50,14 +52,14 @@ def restore_checkpoint(
             stack.enter_context(file_lock(lock_path(target), timeout=_WAIT_SECONDS))
         if not _is_there(target, export.manifest):
             with disk_errors(target):
-                _restore(export, target, start_progress)
+                _restore(export, target, start_progress, at_once)
     return manifest
 
 
-def _restore(export: Export, target: Path, start_progress: Callable[[int], ProgressCallback]) -> None:
+def _restore(export: Export, target: Path, start_progress: Callable[[int], ProgressCallback], at_once: int) -> None:
     manifest = export.manifest
     with scratch_folder(target, manifest.digest, keep=True) as partial:
-        download_files(export, manifest.files, partial, start_progress, shown_as=target)
+        download_files(export, manifest.files, partial, start_progress, shown_as=target, at_once=at_once)
         if (partial / STATE).is_file():
             check_step(manifest, training_state(partial), export.uri)
         sync_files(partial / file.path for file in manifest.files)

@@ -43,14 +43,20 @@ from trainwright.checkpoints.origin import (
 )
 from trainwright.checkpoints.restore import restore_checkpoint
 from trainwright.checkpoints.resume_source import ResumeSource, find_export
-from trainwright.checkpoints.warm_start import INSTRUCTIONS, PROGRAM, RESTORE_TIMEOUT_SECONDS, Weights, restore_weights
+from trainwright.checkpoints.warm_start import (
+    INSTRUCTIONS,
+    POLL_SECONDS,
+    PROGRAM,
+    RESTORE_TIMEOUT_SECONDS,
+    Weights,
+    restore_weights,
+)
 from trainwright.storage.errors import StorageError
 from trainwright.storage.transfer import disk_errors, write_bytes
 from trainwright.workspace.errors import WorkspaceError
 from trainwright.workspace.prepared import check_prepared
 from trainwright.workspace.umask import apply_umask
 
-_POLL_SECONDS = 1.0
 log = logging.getLogger(__name__)
 
 
@@ -98,13 +104,14 @@ def resume_point(
     options: ResumeOptions | None = None,
     writer: Writer | None = None,
     timeout: float = RESTORE_TIMEOUT_SECONDS,
+    poll_seconds: float = POLL_SECONDS,
 ) -> Path | None:
     """Return the checkpoint below `workspace/output` to resume from, or None to start from scratch.
 
     The dataset and the model default to `workspace/dataset` and `workspace/model`. The `leader` (completion index 0) records
     the `writer` in the output, archives an output that belongs to another dataset, model or job, and restores the requested
     export. Other nodes reach the same result whether they look before or after that, and wait up to `timeout` seconds for
-    the restore. Raises StorageError, CheckpointError.
+    the restore, which they look for every `poll_seconds`. Raises StorageError, CheckpointError.
     """
     options = options or ResumeOptions()
     output, origin = workspace / "output", read_origin(workspace, dataset=dataset, model=model)
@@ -119,7 +126,7 @@ def resume_point(
         return found
     if leader:
         return _restore(source, output)
-    return _wait_for_restore(output, origin, options, timeout)
+    return _wait_for_restore(output, origin, options, timeout, poll_seconds)
 
 
 def _source(options: ResumeOptions, origin: Origin) -> ResumeSource | None:
@@ -178,12 +185,12 @@ def _restore(source: ResumeSource, output: Path) -> Path:
     return target
 
 
-def _wait_for_restore(output: Path, origin: Origin, options: ResumeOptions, timeout: float) -> Path:
+def _wait_for_restore(output: Path, origin: Origin, options: ResumeOptions, timeout: float, poll_seconds: float) -> Path:
     deadline = time.monotonic() + timeout
     while time.monotonic() < deadline:
         if not _belongs_to_another(output, origin, options) and (found := _newest(output)) is not None:
             return found
-        time.sleep(_POLL_SECONDS)
+        time.sleep(poll_seconds)
     raise CheckpointError(
         f"{output}: the node with index 0 has not restored {options.source} within {timeout:g} s; "
         "check that all nodes mount the same workspace"

@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 _SENT_AGAIN = 64 * 1024
 """Bytes up to which a file of an attempt that was cut off is sent again rather than looked for: the question costs as much."""
 _LARGE = 8 * 1024 * 1024
-_SMALL_AT_ONCE, _LARGE_AT_ONCE = 8, 2
+SMALL_AT_ONCE, _LARGE_AT_ONCE = 8, 2
 """Several at once, since each waits for the network. Every large one holds a few parts in memory. Small files on a disk are written
 one after another, which is faster than by threads.
 """
@@ -64,6 +64,8 @@ class Upload:
     lock: Lock
     copies: dict[tuple[str, int], list[StoredCopy]] = field(default_factory=lambda: defaultdict(list))
     attempt: str = field(default_factory=new_attempt)
+    small_at_once: int = SMALL_AT_ONCE
+    """Small files that are sent at the same time, to a store that is not on a disk."""
 
     def offer_export(self, export: Export) -> None:
         """Offer the files of an export of the run for reference."""
@@ -98,7 +100,7 @@ class Upload:
 
     @property
     def _small_at_once(self) -> int:
-        return 1 if self.store.uri.scheme == "file" else _SMALL_AT_ONCE
+        return 1 if self.store.uri.scheme == "file" else self.small_at_once
 
     def _store_one(self, file: LocalFile, on_progress: ProgressCallback) -> ManifestFile:
         self.lock.require()

@@ -11,6 +11,7 @@ import json
 import logging
 import shutil
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal
@@ -33,10 +34,11 @@ PROGRAM, INSTRUCTIONS = "load_weights.py", "load_weights.json"
 """What the training container runs to load the weights, and from where; both are beside the launcher."""
 RESTORE_TIMEOUT_SECONDS = 4 * 3600.0
 """How long other nodes wait for the leader to restore an export: a terabyte at 70 MB/s."""
+POLL_SECONDS = 1.0
+"""How often they look for it."""
 _RECORD = "source.json"
-_POLL_SECONDS = 1.0
 _MAX_BYTES = 16 * 1024 * 1024
-_FORMATS = (FORMAT, "model")
+FORMATS = (FORMAT, "model")
 _ADAPTER, _ADAPTER_CONFIG = "adapter_model.safetensors", "adapter_config.json"
 _MODEL, _MODEL_CONFIG = "model.safetensors", "config.json"
 _OF_THE_OTHER_RUN = (STATE, "training_args.bin")
@@ -58,16 +60,23 @@ class Weights:
 
 
 def restore_weights(
-    uri: str, workspace: Path, model: Path, *, job: str, leader: bool = True, timeout: float = RESTORE_TIMEOUT_SECONDS
+    uri: str,
+    workspace: Path,
+    model: Path,
+    *,
+    job: str,
+    leader: bool = True,
+    timeout: float = RESTORE_TIMEOUT_SECONDS,
+    poll_seconds: float = POLL_SECONDS,
 ) -> Weights:
     """Restore the weights of the export at `uri`, or of the latest one of the run there, once for each `job`.
 
-    The `leader` fetches and verifies them; other nodes wait up to `timeout` seconds for it. `model` is the folder of the prepared
-    base model, which they must fit. Raises NoCheckpoint, CheckpointError, StorageError.
+    The `leader` fetches and verifies them; other nodes wait up to `timeout` seconds for it, and look every `poll_seconds`. `model`
+    is the folder of the prepared base model, which they must fit. Raises NoCheckpoint, CheckpointError, StorageError.
     """
     folder = workspace / WEIGHTS_FOLDER
     if not leader:
-        return _wait_for_weights(folder, uri, job, timeout)
+        return _wait_for_weights(folder, uri, job, timeout, poll_seconds)
     if (known := _recorded(folder, uri, job)) is not None:
         return known
     source = find_export(uri)
@@ -89,13 +98,13 @@ def restore_weights(
     return weights
 
 
-def weights_files(source: ResumeSource) -> tuple[ManifestFile, ...]:
+def weights_files(source: ResumeSource, formats: Sequence[str] = FORMATS) -> tuple[ManifestFile, ...]:
     """Return the files of an export without the state of its training. Raises CheckpointError for a format that cannot be loaded."""
     manifest: Manifest = source.manifest
-    if manifest.format not in _FORMATS:
+    if manifest.format not in formats:
         raise CheckpointError(
             f"cannot start from the weights of {source.uri}: its format is {manifest.format}, and a new training loads weights of "
-            f"{' and '.join(_FORMATS)}"
+            f"{' and '.join(formats)}"
         )
     is_training_state = checkpoint_format(manifest.format).is_training_state
     kept = (file for file in manifest.files if not is_training_state(PurePosixPath(file.path)))
@@ -183,7 +192,7 @@ def _recorded(folder: Path, uri: str, job: str) -> Weights | None:
     return None
 
 
-def _wait_for_weights(folder: Path, uri: str, job: str, timeout: float) -> Weights:
+def _wait_for_weights(folder: Path, uri: str, job: str, timeout: float, poll_seconds: float) -> Weights:
     deadline = time.monotonic() + timeout
     while True:
         if (found := _recorded(folder, uri, job)) is not None:
@@ -193,4 +202,4 @@ def _wait_for_weights(folder: Path, uri: str, job: str, timeout: float) -> Weigh
                 f"{folder}: the node with index 0 has not restored the weights of {uri} within {timeout:g} s; check that all nodes "
                 "mount the same workspace"
             )
-        time.sleep(_POLL_SECONDS)
+        time.sleep(poll_seconds)

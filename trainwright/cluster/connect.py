@@ -14,14 +14,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from trainwright.api.names import SERVICE_ACCOUNT_PATH
 from trainwright.api.one_line import one_line
 from trainwright.cluster.credential_plugin import plugin_failure, plugin_watch
 from trainwright.cluster.kubeconfig import InvalidKubeconfig, check_configuration, exists, proxy_of, read_kubeconfigs, user_of
 from trainwright.cluster.kubernetes_cluster import KubernetesCluster
 from trainwright.cluster.proxies import set_proxy
 
-_SERVICE_ACCOUNT = Path(SERVICE_ACCOUNT_PATH)
 _USER_FILE = Path("~/.kube/config")
 _START_SECONDS = 60
 log = logging.getLogger(__name__)
@@ -55,7 +53,7 @@ def connect(
         return _from_file(str(kubeconfig), context, "argument")
     if os.environ.get("KUBECONFIG"):
         return _from_file(os.environ["KUBECONFIG"], context, "KUBECONFIG")
-    if (_SERVICE_ACCOUNT / "token").exists() and os.environ.get("KUBERNETES_SERVICE_HOST"):
+    if os.environ.get("KUBERNETES_SERVICE_HOST") and (_service_account() / "token").exists():
         if context:
             raise NoCluster(f"the context {context!r} is one of a kubeconfig, and this pod has none; name the kubeconfig, too")
         return _in_cluster()
@@ -155,6 +153,13 @@ def _in_cluster() -> KubernetesCluster:
     return KubernetesCluster(configuration, default_namespace=namespace, origin="in-cluster", renew=renew)
 
 
+def _service_account() -> Path:
+    """Return the folder from which the Kubernetes client reads the token of the pod."""
+    from kubernetes.config import incluster_config  # type: ignore[import-untyped]
+
+    return Path(incluster_config.SERVICE_TOKEN_FILENAME).parent
+
+
 def _read_in_cluster() -> tuple[Any, str]:
     from kubernetes import config
     from kubernetes.client import Configuration
@@ -162,7 +167,7 @@ def _read_in_cluster() -> tuple[Any, str]:
     configuration = Configuration()
     try:
         config.load_incluster_config(client_configuration=configuration)
-        namespace = (_SERVICE_ACCOUNT / "namespace").read_text("utf-8").strip() or "default"
+        namespace = (_service_account() / "namespace").read_text("utf-8").strip() or "default"
         set_proxy(configuration, "")
         check_configuration(configuration)
     except (config.ConfigException, InvalidKubeconfig, OSError) as error:

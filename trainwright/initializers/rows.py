@@ -5,7 +5,8 @@ from __future__ import annotations
 import csv
 import gzip
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -22,10 +23,20 @@ _MAX_CSV_FIELD = 2**31 - 1
 """Characters; the csv module's default, 128 KiB, is too small for many documents."""
 
 
-def read_rows(path: Path) -> Iterator[Row]:
-    """Read the rows of a file; its suffix determines the format. Raises InitializerError with file and line, OSError."""
+def read_rows(path: Path, *, max_line: int = _MAX_LINE) -> Iterator[Row]:
+    """Read the rows of a file; its suffix determines the format. Raises InitializerError with file and line, OSError.
+
+    `max_line` limits the bytes of a line in a compressed file.
+    """
     suffix = _GZIP if path.name.lower().endswith(_GZIP) else path.suffix.lower()
-    reader = {".jsonl": _json_lines, ".json": _json, ".csv": _csv, ".parquet": _parquet, _GZIP: _compressed_lines}.get(suffix)
+    readers: dict[str, Callable[[Path], Iterator[Row]]] = {
+        ".jsonl": _json_lines,
+        ".json": _json,
+        ".csv": _csv,
+        ".parquet": _parquet,
+        _GZIP: partial(_compressed_lines, max_line=max_line),
+    }
+    reader = readers.get(suffix)
     if reader is None:
         raise InitializerError(
             f"{path.name}: cannot read {path.suffix or 'files without a suffix'}; expected {', '.join(SUFFIXES)}"
@@ -41,20 +52,20 @@ def _json_lines(path: Path) -> Iterator[Row]:
         yield from _parsed_lines(path, file)
 
 
-def _compressed_lines(path: Path) -> Iterator[Row]:
+def _compressed_lines(path: Path, max_line: int) -> Iterator[Row]:
     try:
         with open(path, "rb") as compressed, gzip.GzipFile(fileobj=compressed) as file:
-            yield from _parsed_lines(path, _limited_lines(path, file))
+            yield from _parsed_lines(path, _limited_lines(path, file, max_line))
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise InitializerError(f"{path.name}: invalid or incomplete gzip: {error}") from error
 
 
-def _limited_lines(path: Path, file: gzip.GzipFile) -> Iterator[bytes]:
+def _limited_lines(path: Path, file: gzip.GzipFile, max_line: int) -> Iterator[bytes]:
     number = 0
-    while line := file.readline(_MAX_LINE + 1):
+    while line := file.readline(max_line + 1):
         number += 1
-        if len(line) > _MAX_LINE:
-            raise InitializerError(f"{path.name}:{number}: the line is longer than {_MAX_LINE // 2**20} MiB")
+        if len(line) > max_line:
+            raise InitializerError(f"{path.name}:{number}: the line is longer than {max_line // 2**20} MiB")
         yield line
 
 

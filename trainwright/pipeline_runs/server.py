@@ -37,13 +37,15 @@ T = TypeVar("T")
 class RetryPolicy:
     """For how long a request is retried: waits grow from `first_seconds` to `most_seconds`, `retry_seconds` in total.
 
-    `read_seconds` is for how long one request waits for data.
+    `read_seconds` is for how long one request waits for data. `look_up_seconds` are the waits before the look-ups of an object
+    whose create got no answer: it may still be in progress.
     """
 
     retry_seconds: float = 30.0
     first_seconds: float = 0.5
     most_seconds: float = 5.0
     read_seconds: float = _READ_SECONDS
+    look_up_seconds: tuple[float, ...] = (1.0, 3.0, 6.0)
 
 
 RETRY_POLICY = RetryPolicy()
@@ -55,7 +57,7 @@ class PipelineServer:
     def __init__(self, address: str, client: Any, namespace: str, retry_policy: RetryPolicy):
         self.address, self.namespace = address, namespace
         self.client = client
-        self._retry_policy = retry_policy
+        self.retry_policy = retry_policy
 
     @property
     def in_namespace(self) -> dict[str, str]:
@@ -67,7 +69,7 @@ class PipelineServer:
         import urllib3
         from kfp_server_api.exceptions import ApiException
 
-        timeouts = (_CONNECT_SECONDS, self._retry_policy.read_seconds)
+        timeouts = (_CONNECT_SECONDS, self.retry_policy.read_seconds)
         try:
             response = operation(*arguments, **options, _preload_content=False, _request_timeout=timeouts)
             body = response.read(_MAX_BYTES + 1)
@@ -94,7 +96,7 @@ class PipelineServer:
 
     def retried(self, request: Callable[[], T], can_retry: Callable[[ServerError], bool] = lambda error: error.retryable) -> T:
         """Return the result of `request`, which is repeated after errors that pass. Raises ServerError."""
-        retry_policy, started = self._retry_policy, time.monotonic()
+        retry_policy, started = self.retry_policy, time.monotonic()
         seconds = retry_policy.first_seconds
         while True:
             try:

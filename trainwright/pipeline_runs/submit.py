@@ -14,9 +14,6 @@ from trainwright.pipeline_runs.parameters import check_submitted
 from trainwright.pipeline_runs.server import PipelineServer
 from trainwright.pipeline_runs.uploads import checked_name, experiment_id, experiment_name
 
-_LOOK_UP_SECONDS = (1.0, 3.0, 6.0)
-"""Waits before the look-ups of a run whose create got no answer: it may still be in progress."""
-
 
 @dataclass(frozen=True)
 class RunRequest:
@@ -65,7 +62,7 @@ def start_run(server: PipelineServer, request: RunRequest) -> Obj:
 
 def _look_up(server: PipelineServer, run: Obj, error: ServerError, experiment: str) -> Obj:
     """Return the run that a create without an answer has made."""
-    for seconds in _LOOK_UP_SECONDS:
+    for seconds in server.retry_policy.look_up_seconds:
         time.sleep(seconds)
         runs = server.named(
             server.client.runs.run_service_list_runs, "runs", run["display_name"], experiment_id=run["experiment_id"]

@@ -29,7 +29,7 @@ from trainwright.tracking.targets import REQUIREMENTS, VARIABLES, TrackingTarget
 from trainwright.tracking.tracked_run import TrackedRun
 
 log = logging.getLogger(__name__)
-_PROGRAM = Path(__file__).with_name("program.py")
+PROGRAM = Path(__file__).with_name("program.py")
 _MOST_WAITING = 10_000
 """Lines that wait for a tool that is being installed or is slow: hours of a training."""
 _END_SECONDS, _CANCELLED_SECONDS = 60.0, 2.0
@@ -46,6 +46,7 @@ def tracking(
     folder: Path | None = None,
     write: Callable[[str], object] = lambda _line: None,
     cache: Path | None = None,
+    program: Path = PROGRAM,
 ) -> Iterator[OnJobEvents]:
     """Yield a callback for the events of a job, which sends its metrics to the targets; the run ends with the block.
 
@@ -55,6 +56,7 @@ def tracking(
         folder: For the offline runs of W&B. None: the current folder.
         write: Called with a line when a run of a tool begins, or a tool fails.
         cache: Folder of the tools' environments, see `tool_environment`.
+        program: Run by the interpreter of a tool's environment, with the tool's name; it reads lines of JSON.
 
     A tool that cannot be installed or fails is reported, and no error. What `write` raises is raised by the callback, in the
     thread that waits.
@@ -62,7 +64,7 @@ def tracking(
     if not targets:
         yield ignore_events
         return
-    feeds = [_Feed(target, run, folder, write, cache) for target in targets]
+    feeds = [_Feed(target, run, folder, write, cache, program) for target in targets]
     status = "FAILED"
     try:
         yield _Observer(feeds)
@@ -103,8 +105,9 @@ class _Feed:
         folder: Path | None,
         write: Callable[[str], object],
         cache: Path | None,
+        program: Path,
     ):
-        self._target, self._write, self._cache = target, write, cache
+        self._target, self._write, self._cache, self._program = target, write, cache, program
         self._lines: queue.Queue[dict[str, Any]] = queue.Queue(_MOST_WAITING)
         self._dropped = 0
         self._last: deque[str] = deque(maxlen=_LAST_LINES)
@@ -163,7 +166,7 @@ class _Feed:
         environment = {**variables_for(os.environ, VARIABLES[self._target.tool]), "PYTHONUTF8": "1"}
         redact = Redaction(environment)
         with subprocess.Popen(
-            [str(python), "-P", str(_PROGRAM), self._target.tool],
+            [str(python), "-P", str(self._program), self._target.tool],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

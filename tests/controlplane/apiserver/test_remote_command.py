@@ -203,7 +203,7 @@ def test_what_slipped_away_ends_when_the_container_is_restarted(entered: Any, tm
 
 
 def test_a_client_that_has_gone_is_noticed_while_its_input_waits(pod: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remote_command, "_STILL_THERE_SECONDS", 0.1)
+    monkeypatch.setattr(remote_command, "STILL_THERE_SECONDS", 0.1)
     with pod.started("exec", "-i", "p", "--", "bash", "-c", "echo $$; exec sleep 1000", stdin=subprocess.PIPE) as kubectl:
         pid = started_pid(kubectl, pod)
         filling = threading.Thread(target=fill, args=(kubectl.stdin,))

@@ -14,7 +14,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainwright.controlplane.apiserver.streaming import spdy_forward
 from trainwright.controlplane.apiserver.streaming.open_streams import OpenStreams
 from trainwright.controlplane.apiserver.streaming.spdy import (
     CANCEL,
@@ -207,14 +206,14 @@ class Client:
         await self.send(SynStream(first + 2, {"streamtype": "data", **common}))
 
 
-def forwarding(talk: Callable[[Client], Coroutine[Any, Any, None]], most: int = 0) -> Client:
+def forwarding(talk: Callable[[Client], Coroutine[Any, Any, None]], most: int = 0, **limits: Any) -> Client:
     """Let a client talk to a forward, and end both."""
 
     async def both() -> Client:
         client = Client()
         client.answers = asyncio.Queue(most)
         pod = {"metadata": {"name": "p", "uid": "u"}}
-        forward = SpdyForward(client.streams, client.node, pod)  # type: ignore[arg-type]
+        forward = SpdyForward(client.streams, client.node, pod, **limits)  # type: ignore[arg-type]
         serving = asyncio.ensure_future(forward({}, client.sent.get, client.answers.put))
         try:
             await talk(client)
@@ -338,25 +337,21 @@ def test_a_pair_has_one_stream_of_each_kind() -> None:
     forwarding(talk)
 
 
-def test_half_a_pair_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spdy_forward, "_CREATION_SECONDS", 0.05)
-
+def test_half_a_pair_does_not_wait_for_ever() -> None:
     async def talk(client: Client) -> None:
         await client.send(SynStream(1, {"streamtype": "data", "port": "7"}))
         await client.until(has(Reset(1, CANCEL)))
 
-    forwarding(talk)
+    forwarding(talk, creation_seconds=0.05)
 
 
-def test_there_are_only_so_many_streams(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spdy_forward, "_MOST_STREAMS", 2)
-
+def test_there_are_only_so_many_streams() -> None:
     async def talk(client: Client) -> None:
         await client.open(7, 0)
         await client.open(7, 1, first=5)
         await client.until(has(Reset(7, REFUSED_STREAM)))
 
-    forwarding(talk)
+    forwarding(talk, most_streams=2)
 
 
 def test_bytes_that_are_no_spdy_end_it() -> None:

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 from support.waiting import eventually
 
-from trainwright.controlplane.node import supervisor_start
 from trainwright.controlplane.node.container import ContainerRun
 from trainwright.controlplane.node.supervisor_start import StartSupervisor, SupervisorSpawner, start_directly
 
@@ -21,6 +20,13 @@ pytestmark = [pytest.mark.medium, pytest.mark.skipif(sys.platform != "linux", re
 @pytest.fixture
 def spawner() -> Iterator[SupervisorSpawner]:
     found = SupervisorSpawner()
+    yield found
+    found.stop()
+
+
+@pytest.fixture
+def impatient() -> Iterator[SupervisorSpawner]:
+    found = SupervisorSpawner(answer_seconds=0.2)
     yield found
     found.stop()
 
@@ -92,14 +98,13 @@ def test_supervisors_outlive_their_spawner(spawner: SupervisorSpawner, tmp_path:
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
 def test_without_an_answer_a_supervisor_is_started_directly(
-    spawner: SupervisorSpawner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+    impatient: SupervisorSpawner, tmp_path: Path, number: signal.Signals
 ) -> None:
-    monkeypatch.setattr(supervisor_start, "_ANSWER_SECONDS", 0.2)
-    first = start(tmp_path / "first", "sleep 100", spawner.start)
+    first = start(tmp_path / "first", "sleep 100", impatient.start)
     os.kill(parent_of(supervisor_of(first)), number)
-    second = start(tmp_path / "second", "exit 4", spawner.start)
+    second = start(tmp_path / "second", "exit 4", impatient.start)
     assert exit_code(second) == 4
-    third = start(tmp_path / "third", "sleep 100", spawner.start)
+    third = start(tmp_path / "third", "sleep 100", impatient.start)
     assert parent_of(supervisor_of(third)) != os.getpid(), "there is a new spawner"
     for run in (first, third):
         run.signal(signal.SIGKILL)

@@ -62,10 +62,10 @@ _read: dict[tuple[int, int, int, int], DcpMetadata] = {}
 """By the identity, size and time of the file."""
 
 
-def read_dcp_metadata(path: Path, within: Path) -> DcpMetadata:
+def read_dcp_metadata(path: Path, within: Path, *, kept: int = _KEPT) -> DcpMetadata:
     """Read a `.metadata` file. Raises BadPickle for anything else, UnsafeFile, OSError.
 
-    The last results are kept, because a checkpoint is checked several times until it is exported.
+    The last `kept` results are kept, because a checkpoint is checked several times until it is exported.
     """
     with open_plain(path, within) as file:
         found = os.fstat(file.fileno())
@@ -73,7 +73,7 @@ def read_dcp_metadata(path: Path, within: Path) -> DcpMetadata:
             raise BadPickle(f"it is larger than {_MAX_BYTES} bytes")
         key = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
         if key not in _read:
-            while len(_read) >= _KEPT:
+            while len(_read) >= kept:
                 _read.pop(next(iter(_read)), None)
             _read[key] = _parsed(file.read(_MAX_BYTES))
         return _read[key]

@@ -11,11 +11,10 @@ import math
 import os
 import shutil
 import signal
-import threading
 import time
 from pathlib import Path
 
-from trainwright.api.errors import ApiError, Conflict, NotFound
+from trainwright.api.errors import Conflict, NotFound
 from trainwright.api.kinds import POD
 from trainwright.api.objects import Obj, is_deleting, name_of, namespace_of, uid_of
 from trainwright.controlplane.node.container import containers_in, kill_pod_processes, latest_runs
@@ -30,14 +29,12 @@ from trainwright.controlplane.node.lifecycle.decision import Action, Decision, L
 from trainwright.controlplane.node.lifecycle.ending import DEADLINE_REASON, TERMINAL, Ending, ending_of, is_terminal
 from trainwright.controlplane.node.lifecycle.events import PodEvent
 from trainwright.controlplane.node.lifecycle.pod_status import pod_status
+from trainwright.controlplane.node.step_loop import IDLE_SECONDS, RETRY_SECONDS, StepLoop
 from trainwright.controlplane.node.volumes.errors import VolumeError
 
-IDLE_SECONDS = 5.0
-"""Between looks at a pod of which nothing is heard: a supervisor that was killed says nothing."""
 STARTING_SECONDS = 0.05
 STARTING_PATIENCE_SECONDS = 1.0
 REFRESH_SECONDS = 60.0
-RETRY_SECONDS = 1.0
 log = logging.getLogger(__name__)
 
 
@@ -48,86 +45,52 @@ class PodWorker:
         self.uid = uid_of(pod)
         self.folder = services.pods_folder / self.uid
         self._pod, self._services = pod, services
-        self._changed = threading.Event()
-        self._handover = threading.Lock()
-        self._is_retired = False
-        self._stopping = threading.Event()
+        self._loop = StepLoop(pod, self._step_until_deleted, self._is_quiet, self._close_keepers)
         self._keepers = [
-            ContainerKeeper(spec, role, services, lambda: self._pod, self._changed.set) for spec, role in containers_of(pod)
+            ContainerKeeper(spec, role, services, lambda: self._pod, self._loop.wake) for spec, role in containers_of(pod)
         ]
         self._eviction = Eviction(pod, self.folder, services)
         self._are_volumes_made = self._is_cleared = self._is_deadline_told = False
         self._refreshed, self._starting_since = 0.0, time.monotonic()
         self._due_at = math.inf
-        self._thread = threading.Thread(target=self._run, name=f"pod-{name_of(pod)}", daemon=True)
 
     def start(self) -> None:
-        self._thread.start()
+        self._loop.start()
 
     def update(self, pod: Obj) -> bool:
         """Take a changed pod object; it may be terminating. Returns False if this worker has nothing to do with it any more."""
-        with self._handover:
-            if self._is_retired:
-                return False
+
+        def take() -> None:
             if _version(pod) >= _version(self._pod):  # the answer to a write of our own may be newer
                 self._pod = pod
-            self._changed.set()
-            return True
+
+        return self._loop.offer(take)
 
     def wake(self) -> None:
         """Look at the containers: something has happened."""
-        self._changed.set()
+        self._loop.wake()
 
     def stop_watching(self) -> None:
         """Stop the worker without touching the pod's processes; another worker can take over."""
-        self._stopping.set()
-        self._changed.set()
+        self._loop.stop()
 
     def is_alive(self) -> bool:
-        return self._thread.is_alive()
+        return self._loop.is_alive()
 
     def join(self, seconds: float) -> None:
         """Wait for the end of the worker. One that is not started yet, and was told to stop watching, does nothing when it is."""
-        if self._thread.ident is not None:
-            self._thread.join(seconds)
+        self._loop.join(seconds)
 
-    def _run(self) -> None:
-        try:
-            while not self._stopping.is_set():
-                self._changed.clear()
-                wait = self._guarded_step()
-                if wait is not None:
-                    self._sleep(wait)
-                elif self._retire():
-                    return
-        finally:
-            self._is_retired = True
-            for keeper in self._keepers:
-                keeper.close()
+    def _close_keepers(self) -> None:
+        for keeper in self._keepers:
+            keeper.close()
 
-    def _guarded_step(self) -> float | None:
-        """Do a step. What goes wrong is tried again: a pod whose worker has ended would be stuck."""
+    def _step_until_deleted(self) -> float | None:
         try:
             return self._step()
         except NotFound:
             self._clear()  # the pod was deleted without waiting for this node
             return None
-        except (ApiError, OSError) as error:
-            log.warning("pod step failed pod=%s/%s error=%s", namespace_of(self._pod), name_of(self._pod), error)
-        except Exception:
-            log.exception("pod step failed pod=%s/%s", namespace_of(self._pod), name_of(self._pod))
-        return RETRY_SECONDS
-
-    def _sleep(self, seconds: float) -> None:
-        """Wait for news of the pod, at most so long; longer if nothing but news can change anything."""
-        while not self._changed.wait(seconds) and seconds == IDLE_SECONDS and self._is_quiet():
-            pass
-
-    def _retire(self) -> bool:
-        """End the work on the pod, unless there is news of it."""
-        with self._handover:
-            self._is_retired = not self._changed.is_set()
-            return self._is_retired
 
     def _step(self) -> float | None:
         """Look, decide, publish, act. Returns in how many seconds to look again at the latest, or None if nothing is left to do."""

@@ -18,7 +18,7 @@ SHIM = Path(__file__).with_name("shim.py")
 _SPAWNER = Path(__file__).with_name("spawner.py")
 _ROOM = "-" * 4096
 """An argument of the spawner that gives its children room for a command line of their own."""
-_ANSWER_SECONDS = 10.0
+ANSWER_SECONDS = 10.0
 log = logging.getLogger(__name__)
 
 
@@ -36,10 +36,12 @@ def start_directly(folder: Path, lock: int) -> None:
 class SupervisorSpawner:
     """Keeps a spawner, which is started when it is first needed and again if it has died. Thread-safe.
 
-    A supervisor is started directly when the spawner does not answer: of two for one run the second does nothing (see shim.py).
+    A supervisor is started directly when the spawner does not answer within `answer_seconds`: of two for one run the second does
+    nothing (see shim.py).
     """
 
-    def __init__(self) -> None:
+    def __init__(self, answer_seconds: float = ANSWER_SECONDS) -> None:
+        self._answer_seconds = answer_seconds
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._connection: socket.socket | None = None
@@ -77,7 +79,7 @@ class SupervisorSpawner:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             self._process = _start([str(_SPAWNER), str(theirs.fileno()), _ROOM], theirs.fileno())
-        ours.settimeout(_ANSWER_SECONDS)
+        ours.settimeout(self._answer_seconds)
         return ours
 
     def _end(self) -> None:
@@ -87,7 +89,7 @@ class SupervisorSpawner:
         if self._process is not None:
             self._process.kill()
             with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(_ANSWER_SECONDS)
+                self._process.wait(self._answer_seconds)
             self._process = None
 
 

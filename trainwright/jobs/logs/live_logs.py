@@ -47,6 +47,7 @@ class LiveLogs:
 
     def __init__(self, cluster: Cluster, trainjob: Obj, options: LogStreamOptions | None):
         self.selector = options.selector if options else None
+        self._options = options
         self._cluster, self._trainjob = cluster, trainjob
         self._follower = LogFollower(cluster, options.selector, options.budget) if options else None
         self._changed = threading.Event()
@@ -86,7 +87,7 @@ class LiveLogs:
     def remaining_lines(self) -> Iterator[LogLine]:
         """Yield the remaining lines of a finished job."""
         follower = self._follower
-        if follower is None or self.selector is None:
+        if follower is None or self._options is None:
             return
         try:
             self._find_pods(follower, RetryingCluster(self._cluster))
@@ -99,7 +100,7 @@ class LiveLogs:
             done = not follower.is_reading or time.monotonic() > until
             yield from follower.lines_within(0 if done else log_reader.POLL_SECONDS)
         if follower.is_exhausted:
-            yield from last_lines(self._cluster, self._trainjob, self.selector)
+            yield from last_lines(self._cluster, self._trainjob, self._options.selector, self._options.budget)
 
     def _find_pods_loop(self, follower: LogFollower) -> None:
         while not follower.closed.is_set() and not self._forbidden_message:

@@ -40,7 +40,7 @@ class PolledLogs:
         lines = self.poll()
         if (self._is_over and not self._is_forbidden) or self._is_truncated:
             lines.append(LogLine("", "(the log is truncated; its last lines follow)"))
-            lines.extend(last_lines(self._cluster, self._trainjob, self._options.selector))
+            lines.extend(last_lines(self._cluster, self._trainjob, self._options.selector, self._options.budget))
         self._is_over = True
         return lines
 

@@ -20,9 +20,6 @@ from trainwright.jobs.logs.log_line import LogLine
 from trainwright.jobs.logs.log_reader import ContainerLog
 from trainwright.jobs.state.pods import index_of, pods_of, step_of
 
-_MAX_PENDING = 1000
-_TAIL_LINES = 20
-"""Number of last lines shown of a truncated log."""
 GRACE_SECONDS = 10.0
 """Seconds after the end of the job to wait for the end of its pods' logs."""
 
@@ -57,6 +54,10 @@ class Budget:
 
     tick: int | None = None
     total: int | None = None
+    tail_lines: int = 20
+    """Number of last lines shown of a truncated log."""
+    pending_lines: int = 1000
+    """Lines that are read ahead; readers block beyond them."""
 
 
 _ALL = LogSelector()
@@ -91,7 +92,7 @@ def follow_logs(cluster: Cluster, trainjob: Obj, selector: LogSelector = _ALL, b
     finally:
         following.closed.set()
     if following.is_exhausted:
-        yield from last_lines(cluster, trainjob, selector)
+        yield from last_lines(cluster, trainjob, selector, budget)
 
 
 def source_of(pod: Obj) -> str:
@@ -105,7 +106,7 @@ class LogFollower:
     def __init__(self, cluster: Cluster, selector: LogSelector, budget: Budget):
         self.closed = threading.Event()
         self._cluster, self._selector, self._budget = cluster, selector, budget
-        self._pending: queue.Queue[LogLine | None] = queue.Queue(maxsize=_MAX_PENDING)
+        self._pending: queue.Queue[LogLine | None] = queue.Queue(maxsize=budget.pending_lines)
         """Lines, and None when a reader has ended: it wakes who waits for its lines."""
         self._readers: dict[str, threading.Thread] = {}
         self._logs: list[ContainerLog] = []
@@ -241,10 +242,10 @@ class _FollowUntilFinished(LogFollower):
         return time.monotonic() - self._ended > GRACE_SECONDS or not self.is_reading
 
 
-def last_lines(cluster: Cluster, trainjob: Obj, selector: LogSelector) -> Iterator[LogLine]:
+def last_lines(cluster: Cluster, trainjob: Obj, selector: LogSelector, budget: Budget) -> Iterator[LogLine]:
     """Yield the last lines of a log that was truncated."""
     try:
-        yield from read_logs(cluster, trainjob, LogSelector(selector.step, selector.rank, tail=_TAIL_LINES))
+        yield from read_logs(cluster, trainjob, LogSelector(selector.step, selector.rank, tail=budget.tail_lines))
     except ApiError as error:
         yield LogLine("", f"(the last lines cannot be read: {error.message})")
 

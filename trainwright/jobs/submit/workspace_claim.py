@@ -32,14 +32,24 @@ _FOR_ONE_NODE = ("ReadWriteOnce", "ReadWriteOncePod")
 log = logging.getLogger(__name__)
 
 
-def ensure_claim(cluster: Cluster, workspace: Workspace, identity: Identity, namespace: str, nodes: int) -> None:
+def ensure_claim(
+    cluster: Cluster,
+    workspace: Workspace,
+    identity: Identity,
+    namespace: str,
+    nodes: int,
+    *,
+    deletion_wait_seconds: float = DELETION_WAIT_SECONDS,
+    poll_seconds: float = _POLL_SECONDS,
+) -> None:
     """Check the claim for a job with this number of nodes, and log warnings about it; create it if a new claim is requested.
 
-    An existing claim is compared with the requested one. Without permission to read claims there is only a warning.
+    An existing claim is compared with the requested one; one that is being deleted is polled until it is gone, up to
+    `deletion_wait_seconds`. Without permission to read claims there is only a warning.
     Raises WorkspaceMismatch, and ApiError if a claim cannot be created.
     """
     try:
-        existing = _existing(cluster, workspace, namespace)
+        existing = _existing(cluster, workspace, namespace, deletion_wait_seconds, poll_seconds)
     except Forbidden as error:
         _warn(workspace, f"cannot be read: {error.message}")
         if workspace.new is not None:
@@ -77,9 +87,11 @@ def set_claim_owner(cluster: Cluster, workspace: Workspace, identity: Identity, 
         _warn(workspace, f"will not be deleted with TrainJob {name_of(trainjob)}: {error.message}")
 
 
-def _existing(cluster: Cluster, workspace: Workspace, namespace: str) -> Obj | None:
+def _existing(
+    cluster: Cluster, workspace: Workspace, namespace: str, deletion_wait_seconds: float, poll_seconds: float
+) -> Obj | None:
     """Return the claim, or None; if a new one is requested, waits for a deletion to finish. Raises WorkspaceMismatch."""
-    deadline = time.monotonic() + DELETION_WAIT_SECONDS
+    deadline = time.monotonic() + deletion_wait_seconds
     while True:
         try:
             claim = cluster.get(CLAIM, workspace.claim, namespace)
@@ -92,7 +104,7 @@ def _existing(cluster: Cluster, workspace: Workspace, namespace: str) -> Obj | N
                 f"workspace: the claim {workspace.claim!r} is being deleted, but pods still use it; try again",
                 retryable=True,
             )
-        time.sleep(_POLL_SECONDS)
+        time.sleep(poll_seconds)
 
 
 def _create_or_get(cluster: Cluster, workspace: Workspace, new: NewClaim, identity: Identity, namespace: str, nodes: int) -> Obj:

@@ -50,6 +50,10 @@ class WaitSettings:
     lost_node_seconds: float | None = None
     """Maximum seconds for which pods may not end on a lost node; None waits until the node returns or is deleted."""
     interval: Callable[[Phase], float] = interval_for
+    poll_seconds: float = 1.0
+    """Seconds between two checks of deadlines and of the watch, at first; they grow while nothing happens."""
+    connection_seconds: int = 30
+    """Maximum seconds for which the watch of one job outlives its wait."""
 
 
 @dataclass(frozen=True)

@@ -25,9 +25,7 @@ from trainwright.jobs.wait.job_observer import JobObserver, WaitSettings
 from trainwright.jobs.wait.stop_early import raise_if_stopped_early
 from trainwright.jobs.wait.watching import JobWatch
 
-_POLL_SECONDS, _MAX_POLL_SECONDS = 1.0, 20.0
-
-
+_MAX_POLL_SECONDS = 20.0
 _MAX_LOOKS_PER_SECOND = 10
 _waits = 0
 _lock = threading.Lock()
@@ -55,9 +53,11 @@ def wait_for(
     `settings`), and ApiError if the job may not be read or the API server has been unreachable for half an hour.
     """
     observer = JobObserver(cluster, trainjob, replace(settings, interval=partial(_interval, settings)))
-    with _counted(), JobWatch(cluster, trainjob) as watch, LiveLogs(cluster, trainjob, logs) as logs_reader:
+    job_watch = JobWatch(cluster, trainjob, settings.connection_seconds)
+    with _counted(), job_watch as watch, LiveLogs(cluster, trainjob, logs) as logs_reader:
         state = JobState(trainjob, deadlines, on_change)
-        return _follow(cluster, state, watch, EventPublisher(on_event, logs_reader, observer), stop)
+        publisher = EventPublisher(on_event, logs_reader, observer, settings.poll_seconds)
+        return _follow(cluster, state, watch, publisher, stop)
 
 
 @contextmanager
@@ -103,11 +103,11 @@ def _follow(cluster: Cluster, state: JobState, watch: JobWatch, publisher: Event
 class EventPublisher:
     """Passes the events since the last observation, and new log lines, to the callback."""
 
-    def __init__(self, on_event: OnJobEvents, logs_reader: LiveLogs, observer: JobObserver):
+    def __init__(self, on_event: OnJobEvents, logs_reader: LiveLogs, observer: JobObserver, poll_seconds: float):
         self._on_event, self._logs, self._observer, self._tracker = on_event, logs_reader, observer, EventTracker()
         self.has_logs = logs_reader.selector is not None
         self._seen: Obj | None = None
-        self.poll_seconds = LOG_POLL_SECONDS if self.has_logs else _POLL_SECONDS
+        self.poll_seconds = LOG_POLL_SECONDS if self.has_logs else poll_seconds
 
     @property
     def history(self) -> PodHistory:

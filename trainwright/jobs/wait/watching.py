@@ -19,8 +19,6 @@ from trainwright.cluster.protocol import Cluster
 from trainwright.cluster.reflector import Reflector
 from trainwright.cluster.shared_watch import SharedWatches, Subscription
 
-_CONNECTION_SECONDS = 30
-"""Maximum seconds for which the watch of one job outlives its wait."""
 CLUSTER_LOST_SECONDS = 1800
 """Seconds of an unreachable API server after which the wait fails."""
 ACCESS_LOST_SECONDS = 180
@@ -64,7 +62,7 @@ class _Source(Protocol):
 class _SingleWatch:
     """A watch of one job."""
 
-    def __init__(self, cluster: Cluster, trainjob: Obj, changes: LatestValue):
+    def __init__(self, cluster: Cluster, trainjob: Obj, changes: LatestValue, connection_seconds: int):
         self._stop = threading.Event()
         self.reflector = Reflector(
             cluster,
@@ -73,7 +71,7 @@ class _SingleWatch:
             handler=changes.put,
             field_selector=f"metadata.name={name_of(trainjob)}",
             stop=self._stop,
-            connection_seconds=_CONNECTION_SECONDS,
+            connection_seconds=connection_seconds,
         )
         self.reflector.start()
 
@@ -100,10 +98,11 @@ class _SharedWatch:
 
 
 class JobWatch:
-    """A context manager that provides the changes of one job."""
+    """A context manager that provides the changes of one job. A watch of it alone outlives the block by `connection_seconds`."""
 
-    def __init__(self, cluster: Cluster, trainjob: Obj):
+    def __init__(self, cluster: Cluster, trainjob: Obj, connection_seconds: int):
         self._cluster, self._trainjob, self._changes = cluster, trainjob, LatestValue()
+        self._connection_seconds = connection_seconds
         self._key = (id(cluster), namespace_of(trainjob))
         self._source: _Source
 
@@ -111,7 +110,7 @@ class JobWatch:
         with _lock:
             _waiting[self._key] += 1
             is_shared = _waiting[self._key] > 1
-        self._source = (_SharedWatch if is_shared else _SingleWatch)(self._cluster, self._trainjob, self._changes)
+        self._source = _SharedWatch(self._cluster, self._trainjob, self._changes) if is_shared else self._watch_alone()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -139,7 +138,10 @@ class JobWatch:
             if isinstance(self._source, _SingleWatch):
                 raise
             self._source.close()  # without permission to watch the namespace, watching one name may be allowed
-            self._source = _SingleWatch(self._cluster, self._trainjob, self._changes)
+            self._source = self._watch_alone()
+
+    def _watch_alone(self) -> _SingleWatch:
+        return _SingleWatch(self._cluster, self._trainjob, self._changes, self._connection_seconds)
 
 
 def check_reachable(reflector: Reflector) -> None:

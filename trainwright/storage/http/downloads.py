@@ -15,9 +15,9 @@ from trainwright.storage.digests import ProgressCallback
 from trainwright.storage.durable import sync_files
 from trainwright.storage.errors import ChecksumMismatch
 from trainwright.storage.http.client import HttpClient
+from trainwright.storage.http.download_session import SIZES, DownloadSession, DownloadSizes
 from trainwright.storage.http.errors import Cancelled
 from trainwright.storage.http.file_download import download
-from trainwright.storage.http.ranged_download import PART
 from trainwright.storage.http.remote_file import RemoteFile
 from trainwright.storage.http.retries import Retries
 from trainwright.storage.transfer import disk_errors
@@ -34,20 +34,26 @@ class Download:
     target: Path
 
 
-def download_files(client: HttpClient, downloads: Sequence[Download], retries: Retries, on_progress: ProgressCallback) -> None:
+def download_files(
+    client: HttpClient,
+    downloads: Sequence[Download],
+    retries: Retries,
+    on_progress: ProgressCallback,
+    sizes: DownloadSizes = SIZES,
+) -> None:
     """Download all files, verified and synced to disk. Files that are complete stay when another one fails.
 
     The first error ends the others, except that a corrupt file does not keep the rest from arriving. `on_progress` is called by
     one thread at a time. Raises the errors of `download`.
     """
-    counted = _one_at_a_time(on_progress)
-    small = [each for each in downloads if each.remote.size is not None and each.remote.size <= PART]
-    large = [each for each in downloads if each.remote.size is None or each.remote.size > PART]
+    session = DownloadSession(client, retries, _one_at_a_time(on_progress), sizes)
+    small = [each for each in downloads if each.remote.size is not None and each.remote.size <= sizes.part]
+    large = [each for each in downloads if each.remote.size is None or each.remote.size > sizes.part]
     corrupt: list[ChecksumMismatch] = []
 
     def fetch(each: Download) -> None:
         try:
-            download(client, each.remote, each.target, retries, counted)
+            download(session, each.remote, each.target)
         except ChecksumMismatch as error:
             corrupt.append(error)
 

@@ -19,8 +19,6 @@ from trainwright.storage.errors import StorageError, UnsafeFile
 from trainwright.storage.http.errors import Cancelled
 from trainwright.storage.plain_files import read_plain
 
-JOURNAL_EVERY = 4 * 1024 * 1024
-"""Bytes between two writes of the journal. A killed process loses at most these and what is in its buffers."""
 _MAX_JOURNAL = 64 * 1024
 _VERSION = 1
 _FLAGS = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -62,7 +60,9 @@ class PartialFile:
     size: int
     validator: str
     """Identifies the contents: an expected digest or an ETag. With another one, what has arrived is dropped."""
-    sync: bool = False
+    sync: bool
+    journal_every: int
+    """Bytes between two writes of the journal."""
     spans: list[Span] = field(default_factory=list)
     _descriptor: int = -1
     _journal: int = -1
@@ -113,7 +113,7 @@ class PartialFile:
         with self._changed:
             self.spans = add_span(self.spans, offset, offset + len(data))
             self._unrecorded += len(data)
-            if self._unrecorded >= JOURNAL_EVERY:
+            if self._unrecorded >= self.journal_every:
                 self._record()
             self._changed.notify_all()
 

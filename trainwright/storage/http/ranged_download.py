@@ -6,10 +6,10 @@ import threading
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from trainwright.storage.digests import ProgressCallback
 from trainwright.storage.errors import StorageError
 from trainwright.storage.http.abort_scope import AbortScope
-from trainwright.storage.http.client import HttpClient, HttpResponse
+from trainwright.storage.http.client import HttpResponse
+from trainwright.storage.http.download_session import DownloadSession
 from trainwright.storage.http.errors import (
     MAX_EXPIRED,
     Cancelled,
@@ -21,43 +21,30 @@ from trainwright.storage.http.errors import (
 )
 from trainwright.storage.http.partial_file import PartialFile, Span
 from trainwright.storage.http.remote_file import RemoteFile
-from trainwright.storage.http.retries import Retries
 
-PART = 8 * 1024 * 1024
-"""Bytes. A smaller file is fetched by one request. A killed process loses at most a part of each file."""
 _STREAMS = 4
 """Concurrent ranges of one file."""
 _SPAN = 64 * 1024 * 1024
 """Bytes of a range. The hub is asked for a new address of each, and limits requests."""
-_BUFFER = 1024 * 1024
-_READ_BACK = 512 * 1024
 
 
-def download_ranges(
-    client: HttpClient,
-    remote: RemoteFile,
-    size: int,
-    target: Path,
-    retries: Retries,
-    on_progress: ProgressCallback,
-) -> None:
+def download_ranges(session: DownloadSession, remote: RemoteFile, size: int, target: Path) -> None:
     """Download a file of `size` bytes to `target`, not synced to disk. It must have an identity.
 
-    `on_progress` is called by several threads, and gets a negative number when what has arrived is dropped. Raises WrongDigest,
-    RangesIgnored, RemoteChanged, HttpError, Unreachable, StorageError, Cancelled, OSError.
+    Raises WrongDigest, RangesIgnored, RemoteChanged, HttpError, Unreachable, StorageError, Cancelled, OSError.
     """
-    with PartialFile(target, size, remote.identity, sync=remote.digest is None) as partial:
-        counted = partial.arrived
-        on_progress(counted)
-        fetch = _RangeFetch(client, remote, partial, retries, on_progress, _spans(partial.missing(), size))
+    sizes, sync = session.sizes, remote.digest is None
+    with PartialFile(target, size, remote.identity, sync=sync, journal_every=sizes.journal_every) as partial:
+        session.on_progress(partial.arrived)
+        fetch = _RangeFetch(session, remote, partial, _spans(partial.missing(), size, sizes.part))
         threads = [threading.Thread(target=fetch.run, daemon=True) for _ in range(min(_STREAMS, len(fetch.spans)))]
         for thread in threads:
             thread.start()
         try:
-            is_right = _has_digest(remote, size, partial)
+            is_right = _has_digest(remote, size, partial, sizes.read_back)
         except (RemoteChanged, RangesIgnored):
             fetch.stop(threads)
-            on_progress(-partial.arrived)
+            session.on_progress(-partial.arrived)
             partial.discard()
             raise
         finally:
@@ -68,10 +55,10 @@ def download_ranges(
         partial.publish()
 
 
-def _has_digest(remote: RemoteFile, size: int, partial: PartialFile) -> bool:
+def _has_digest(remote: RemoteFile, size: int, partial: PartialFile, buffer_size: int) -> bool:
     """Read the file in order while it arrives. Returns whether its digest is the expected one."""
     hasher = remote.digest.hasher(size) if remote.digest is not None else None
-    buffer = memoryview(bytearray(_READ_BACK))
+    buffer = memoryview(bytearray(buffer_size))
     position = 0
     while position < size:
         count = partial.read_arrived(buffer, position)
@@ -81,9 +68,9 @@ def _has_digest(remote: RemoteFile, size: int, partial: PartialFile) -> bool:
     return hasher is None or remote.digest is None or hasher.hexdigest() == remote.digest.value
 
 
-def _spans(missing: list[Span], size: int) -> list[Span]:
-    """Cut what is missing into ranges, first ones last, so that they can be popped."""
-    length = min(_SPAN, max(PART, -(-size // (2 * _STREAMS))))
+def _spans(missing: list[Span], size: int, least: int) -> list[Span]:
+    """Cut what is missing into ranges of at least so many bytes, first ones last, so that they can be popped."""
+    length = min(_SPAN, max(least, -(-size // (2 * _STREAMS))))
     return [(start, min(start + length, end)) for first, end in missing for start in range(first, end, length)][::-1]
 
 
@@ -91,11 +78,9 @@ def _spans(missing: list[Span], size: int) -> list[Span]:
 class _RangeFetch:
     """The threads that fetch the ranges of one file. `run` is the body of each."""
 
-    client: HttpClient
+    session: DownloadSession
     remote: RemoteFile
     partial: PartialFile
-    retries: Retries
-    on_progress: ProgressCallback
     spans: list[Span]
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _is_stopped: bool = False
@@ -104,7 +89,7 @@ class _RangeFetch:
     _scope: AbortScope = field(default_factory=AbortScope)
 
     def run(self) -> None:
-        buffer = memoryview(bytearray(_BUFFER))
+        buffer = memoryview(bytearray(self.session.sizes.range_buffer))
         try:
             while (span := self._next_span()) is not None:
                 self._fetch(*span, buffer)
@@ -136,8 +121,8 @@ class _RangeFetch:
                         self.partial.write(buffer[:count], position)
                         position += count
                         attempt = refused = 0
-                        self.retries.progress()
-                        self.on_progress(count)
+                        self.session.retries.progress()
+                        self.session.on_progress(count)
             except StorageError as error:
                 if self._is_stopped:
                     raise Cancelled("the download was stopped") from None
@@ -148,11 +133,11 @@ class _RangeFetch:
                     if location:
                         continue  # ask for a new address at once
                     error = ConnectionCut(str(error))
-                self.retries.pause(error, attempt, is_stopped=lambda: self._is_stopped)
+                self.session.retries.pause(error, attempt, is_stopped=lambda: self._is_stopped)
                 attempt += 1
 
     def _open(self, url: str, position: int, end: int) -> HttpResponse:
-        response = self.client.open(url, {"Range": f"bytes={position}-{end - 1}"}, scope=self._scope)
+        response = self.session.client.open(url, {"Range": f"bytes={position}-{end - 1}"}, scope=self._scope)
         try:
             self.remote.check_part(response, position)
         except BaseException:

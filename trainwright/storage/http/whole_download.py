@@ -9,26 +9,26 @@ from pathlib import Path
 
 from trainwright.storage.digests import ProgressCallback
 from trainwright.storage.errors import StorageError
-from trainwright.storage.http.client import HttpClient, HttpResponse
+from trainwright.storage.http.client import HttpResponse
+from trainwright.storage.http.download_session import DownloadSession
 from trainwright.storage.http.errors import MAX_EXPIRED, ConnectionCut, RemoteChanged, WrongDigest, has_expired
 from trainwright.storage.http.partial_file import partial_paths
 from trainwright.storage.http.remote_file import RemoteFile
 from trainwright.storage.http.retries import Retries
 
-_BUFFER = 512 * 1024
 
-
-def download_whole(client: HttpClient, remote: RemoteFile, target: Path, retries: Retries, on_progress: ProgressCallback) -> None:
-    """Download a file to `target`, not synced to disk. `on_progress` gets a negative number when the download starts over.
+def download_whole(session: DownloadSession, remote: RemoteFile, target: Path) -> None:
+    """Download a file to `target`, not synced to disk.
 
     Raises WrongDigest, RemoteChanged, HttpError, Unreachable, StorageError, Cancelled, OSError.
     """
     temporary, _ = partial_paths(target)
-    arrived = _Arrived(retries, on_progress)
+    retries = session.retries
+    arrived = _Arrived(retries, session.on_progress)
     attempt = refused = 0
     while True:
         try:
-            is_right = _fetch_whole(client, remote, temporary, arrived)
+            is_right = _fetch_whole(session, remote, temporary, arrived)
             break
         except StorageError as error:
             temporary.unlink(missing_ok=True)
@@ -69,14 +69,14 @@ class _Arrived:
         return was_more
 
 
-def _fetch_whole(client: HttpClient, remote: RemoteFile, temporary: Path, on_progress: ProgressCallback) -> bool:
+def _fetch_whole(session: DownloadSession, remote: RemoteFile, temporary: Path, on_progress: ProgressCallback) -> bool:
     """Fetch the whole file with one request into a new file. Returns whether its digest is the expected one."""
     descriptor = _create_file(temporary)
     hasher = remote.digest.hasher(remote.size or 0) if remote.digest is not None else None
     with os.fdopen(descriptor, "wb", buffering=0) as file:
         if remote.size != 0:
-            with client.open(remote.url) as response:
-                for data in _body(remote, response):
+            with session.client.open(remote.url) as response:
+                for data in _body(remote, response, session.sizes.whole_buffer):
                     if hasher is not None:
                         hasher.update(data)
                     _write_all(file, data)
@@ -102,12 +102,12 @@ def _write_all(file: io.FileIO | io.RawIOBase, data: memoryview) -> None:
         data = data[file.write(data) or 0 :]
 
 
-def _body(remote: RemoteFile, response: HttpResponse) -> Iterator[memoryview]:
+def _body(remote: RemoteFile, response: HttpResponse, buffer_size: int) -> Iterator[memoryview]:
     """Yield the contents. Raises ConnectionCut if they are not whole."""
     remote.check_whole(response)
     if response.length is None and not response.is_chunked and remote.digest is None and remote.size is None:
         raise StorageError(f"{remote.name}: the server does not say where the file ends; add #sha256=DIGEST to the address")
-    buffer = memoryview(bytearray(_BUFFER if remote.size is None else min(_BUFFER, remote.size + 1)))
+    buffer = memoryview(bytearray(buffer_size if remote.size is None else min(buffer_size, remote.size + 1)))
     received = 0
     while count := response.readinto(buffer):
         received += count

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from factories import pod
 
-from trainwright.controlplane.node.isolation import support, visible
+from trainwright.controlplane.node.isolation import visible
 from trainwright.controlplane.node.isolation.capabilities import kept_capabilities, refused_capabilities
 from trainwright.controlplane.node.isolation.credentials import DEFAULT_CAPABILITIES
 from trainwright.controlplane.node.isolation.mounts import ContainerMount
@@ -250,9 +250,7 @@ def test_the_reason_says_what_to_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ended: dict[str, object] | None, expected: str
 ) -> None:
     monkeypatch.setattr(sys, "platform", "linux")
-    monkeypatch.setattr(support, "_SYSCTLS", ())
-    monkeypatch.setattr(support, "_run_probe", lambda _: ended)
-    found = isolation_support(tmp_path)
+    found = isolation_support(tmp_path, run_probe=lambda _: ended, sysctls=())
     assert found.available == (not expected)
     assert expected in found.reason
     assert list(tmp_path.iterdir()) == []

@@ -24,7 +24,7 @@ from trainwright.controlplane.apiserver.wire.list_options import parse_boolean
 V5, V4 = "v5.channel.k8s.io", "v4.channel.k8s.io"
 PROTOCOLS = (V5, V4)
 _STDIN, _ERROR, _RESIZE, _CLOSE = 0, 3, 4, 255
-_STILL_THERE_SECONDS = 5.0
+STILL_THERE_SECONDS = 5.0
 """Interval of empty messages while the command does not read its input: only sending detects a disconnected client then."""
 log = logging.getLogger(__name__)
 
@@ -102,7 +102,7 @@ class RemoteCommand:
     async def _write(self, socket: WebSocket, data: bytes) -> None:
         writing = asyncio.ensure_future(self._session.write(data))
         try:
-            while not (await asyncio.wait([writing], timeout=_STILL_THERE_SECONDS))[0]:
+            while not (await asyncio.wait([writing], timeout=STILL_THERE_SECONDS))[0]:
                 await socket.send(bytes([STDOUT]))
             await writing
         finally:

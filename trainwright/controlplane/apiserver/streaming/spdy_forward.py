@@ -38,10 +38,10 @@ from trainwright.controlplane.apiserver.streaming.spdy import (
 from trainwright.controlplane.apiserver.streaming.websocket import ConnectionClosed, WebSocket
 
 PROTOCOL = "SPDY/3.1+portforward.k8s.io"
-_MOST_STREAMS = 512
+MOST_STREAMS = 512
 _WAITING_CHUNKS = 16
 """Queued chunks for a connection that does not read; if full, all connections of the client block."""
-_CREATION_SECONDS = 30.0
+CREATION_SECONDS = 30.0
 """Time limit for the second stream of a connection."""
 log = logging.getLogger(__name__)
 
@@ -70,8 +70,17 @@ class _Pair:
 class SpdyForward:
     """The response to a handshake: serves the connections that the client opens, until it disconnects."""
 
-    def __init__(self, streams: OpenStreams, sessions: Sessions, pod: Obj):
+    def __init__(
+        self,
+        streams: OpenStreams,
+        sessions: Sessions,
+        pod: Obj,
+        *,
+        creation_seconds: float = CREATION_SECONDS,
+        most_streams: int = MOST_STREAMS,
+    ):
         self._open_streams, self._sessions, self._pod = streams, sessions, pod
+        self._creation_seconds, self._most_streams = creation_seconds, most_streams
         self._writer, self._lock = Writer(), asyncio.Lock()
         self._streams: dict[int, _Stream] = {}
         self._pairs: dict[str, _Pair] = {}
@@ -139,7 +148,7 @@ class SpdyForward:
             await self._send(Reset(frame.stream, PROTOCOL_ERROR))
             return
         self._last = frame.stream
-        if len(self._streams) >= _MOST_STREAMS:
+        if len(self._streams) >= self._most_streams:
             await self._send(Reset(frame.stream, REFUSED_STREAM))
             return
         self._streams[frame.stream] = stream
@@ -169,7 +178,7 @@ class SpdyForward:
     async def _serve(self, key: str, pair: _Pair) -> None:
         """Serve one connection once both streams are open."""
         try:
-            async with asyncio.timeout(_CREATION_SECONDS):
+            async with asyncio.timeout(self._creation_seconds):
                 await pair.complete.wait()
         except TimeoutError:
             for stream in filter(None, (pair.data, pair.error)):

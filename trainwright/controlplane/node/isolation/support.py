@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,12 +21,14 @@ _SHIM = Path(__file__).parents[1] / "shim.py"
 _SECONDS = 10.0
 _PROBE = ": > /etc/.trainwright-probe"
 """Succeeds in a container only if its root file system is writable, which needs an overlay."""
-_SYSCTLS = (
+SYSCTLS = (
     ("kernel/apparmor_restrict_unprivileged_userns", "1", "kernel.apparmor_restrict_unprivileged_userns=0"),
     ("kernel/unprivileged_userns_clone", "0", "kernel.unprivileged_userns_clone=1"),
     ("user/max_user_namespaces", "0", "user.max_user_namespaces=15000"),
 )
 """Settings under /proc/sys that forbid user namespaces, the value that does so, and the remedy (Ubuntu, Debian, RHEL)."""
+
+ExitRecord = dict[str, object]
 
 
 @dataclass(frozen=True)
@@ -37,44 +39,8 @@ class Support:
     reason: str = ""
 
 
-def isolation_support(folder: Path) -> Support:
-    """Start a container in a temporary folder below `folder`, which is on the disk of the pods' folders, and report the result.
-
-    Takes some 50 ms, at most 10 s. Raises OSError if `folder` is not writable.
-    """
-    if os.environ.get(SETTING, "").lower() in ("off", "0", "false", "no"):
-        return Support(False, f"isolation is turned off by the environment variable {SETTING}")
-    if sys.platform != "linux":
-        return Support(False, "isolation needs the namespaces of Linux: run the cluster in a Linux virtual machine")
-    with _probe_folder(folder) as probe:
-        try:
-            ended = _run_probe(probe)
-        except subprocess.TimeoutExpired:
-            return Support(False, f"a container that tests isolation did not end within {_SECONDS:g} s")
-    if ended is None:
-        return Support(False, "a container that tests isolation ended without a result")
-    if ended.get("reason") == "StartError":
-        return Support(False, f"{ended['message']}; {_advice(str(ended['message']))}")
-    if ended["code"] != 0:
-        return Support(
-            False,
-            f"the file system of {folder} cannot hold the writable layer of an overlay: move the cluster's home to a local disk "
-            "(ext4, xfs or btrfs)",
-        )
-    return Support(True)
-
-
-@contextmanager
-def _probe_folder(folder: Path) -> Iterator[Path]:
-    probe = Path(tempfile.mkdtemp(prefix=".isolation-probe-", dir=folder))
-    try:
-        yield probe
-    finally:
-        remove_layer(str(probe))
-
-
-def _run_probe(probe: Path) -> dict[str, object] | None:
-    """Return the exit record of the container. Raises subprocess.TimeoutExpired."""
+def run_probe(probe: Path) -> ExitRecord | None:
+    """Run a container in the folder `probe`; return its exit record. Raises subprocess.TimeoutExpired."""
     plan = isolation_plan({}, {}, (), hostname="probe", identity=Identity(0, 0), layer=probe / "layer", is_root=os.geteuid() == 0)
     spec = {"argv": ["/bin/sh", "-c", _PROBE], "env": {}, "cwd": "/", "log": str(probe / "log"), "isolation": plan}
     (probe / "spec.json").write_text(json.dumps(spec), "utf-8")
@@ -95,14 +61,55 @@ def _run_probe(probe: Path) -> dict[str, object] | None:
     finally:
         os.close(lock)
     try:
-        ended: dict[str, object] = json.loads((probe / "exit.json").read_bytes())
+        ended: ExitRecord = json.loads((probe / "exit.json").read_bytes())
     except FileNotFoundError:
         return None
     return ended
 
 
-def _advice(message: str) -> str:
-    for path, value, remedy in _SYSCTLS:
+def isolation_support(
+    folder: Path,
+    *,
+    run_probe: Callable[[Path], ExitRecord | None] = run_probe,
+    sysctls: Sequence[tuple[str, str, str]] = SYSCTLS,
+) -> Support:
+    """Start a container in a temporary folder below `folder`, which is on the disk of the pods' folders, and report the result.
+
+    Takes some 50 ms, at most 10 s. Raises OSError if `folder` is not writable.
+    """
+    if os.environ.get(SETTING, "").lower() in ("off", "0", "false", "no"):
+        return Support(False, f"isolation is turned off by the environment variable {SETTING}")
+    if sys.platform != "linux":
+        return Support(False, "isolation needs the namespaces of Linux: run the cluster in a Linux virtual machine")
+    with _probe_folder(folder) as probe:
+        try:
+            ended = run_probe(probe)
+        except subprocess.TimeoutExpired:
+            return Support(False, f"a container that tests isolation did not end within {_SECONDS:g} s")
+    if ended is None:
+        return Support(False, "a container that tests isolation ended without a result")
+    if ended.get("reason") == "StartError":
+        return Support(False, f"{ended['message']}; {_advice(str(ended['message']), sysctls)}")
+    if ended["code"] != 0:
+        return Support(
+            False,
+            f"the file system of {folder} cannot hold the writable layer of an overlay: move the cluster's home to a local disk "
+            "(ext4, xfs or btrfs)",
+        )
+    return Support(True)
+
+
+@contextmanager
+def _probe_folder(folder: Path) -> Iterator[Path]:
+    probe = Path(tempfile.mkdtemp(prefix=".isolation-probe-", dir=folder))
+    try:
+        yield probe
+    finally:
+        remove_layer(str(probe))
+
+
+def _advice(message: str, sysctls: Sequence[tuple[str, str, str]]) -> str:
+    for path, value, remedy in sysctls:
         try:
             is_forbidden = Path("/proc/sys", path).read_text("ascii").strip() == value
         except OSError:  # another kernel
