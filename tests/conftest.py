@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import os
 import signal
 from pathlib import Path
@@ -21,6 +22,8 @@ os.environ.setdefault("TRAINWRIGHT_TOOLS", str(Path(__file__).parents[1] / ".cli
 # Typer builds the whole tree of commands at each invocation, which takes longer than most commands do.
 typer.testing._get_command = functools.cache(typer.testing._get_command)
 
+_numbers = itertools.count()
+
 # The same examples every time, so that a run says something about the change at hand; `make fuzz` looks for new ones,
 # TRAINWRIGHT_FUZZ_EXAMPLES of them in each test.
 settings.register_profile(
@@ -37,6 +40,9 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """In a process of several: modules whose tests may take longest come first, so that none is left for the end."""
+    for item in items:
+        if item.get_closest_marker("alone") and not (item.get_closest_marker("medium") or item.get_closest_marker("slow")):
+            raise pytest.UsageError(f"{item.nodeid}: alone needs medium or slow beside it; fast tests only run in parallel")
     if not hasattr(config, "workerinput"):
         return
     modules: dict[Path, list[pytest.Item]] = {}
@@ -67,7 +73,10 @@ def _pods_see_the_files_of_tests(tmp_path_factory: pytest.TempPathFactory) -> No
 
 
 @pytest.fixture(autouse=True)
-def _no_cluster_of_the_user(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Tests never touch a cluster or a home that the person who runs them has."""
+def _no_cluster_of_the_user(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Tests never touch a cluster or a home that the person who runs them has. Each has a home of its own, not made yet.
+
+    Without `tmp_path`, which takes the longer the more tests have had one.
+    """
     monkeypatch.delenv("KUBECONFIG", raising=False)
-    monkeypatch.setenv("TRAINWRIGHT_HOME", str(tmp_path / "default-home"))
+    monkeypatch.setenv("TRAINWRIGHT_HOME", str(tmp_path_factory.getbasetemp() / "homes" / str(next(_numbers))))

@@ -36,7 +36,7 @@ def main(arguments: Sequence[str]) -> int:
     modules = [] if names_paths(more) else modules_with_tests_alone()
     parallel = ["-n", str(workers(tiers)), "--dist", "loadfile", "--no-loadscope-reorder"]  # conftest.py has the order
     codes = [_pytest(*parallel, "-m", f"({selected}) and not alone and not kind", *coverage, *more)]
-    if codes[0] in (PASSED, FAILED, NONE_SELECTED):
+    if codes[0] in (PASSED, FAILED, NONE_SELECTED) and tiers != ["fast"]:
         appended = ["--cov-append"] if coverage else []
         codes.append(_pytest("-m", f"({selected}) and alone and not kind", *coverage, *appended, *more, *modules))
     if coverage:

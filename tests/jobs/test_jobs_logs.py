@@ -269,6 +269,7 @@ def test_a_tick_shows_no_more_than_its_bytes_and_nothing_is_lost(
             yield line
 
     monkeypatch.setattr(module.LogFollower, "lines_within", counted)
+    monkeypatch.setattr(module, "GRACE_SECONDS", 0.1)  # the pod outlives its job
 
     class EndsAfterTicks(WithLogs):
         def get(self, *arguments: Any) -> Any:

@@ -8,6 +8,7 @@ from support.optional_packages import require_packages
 from trainwright.quickstart import base_model
 
 require_packages("torch", "transformers")
+pytestmark = pytest.mark.medium
 
 
 @pytest.fixture(scope="module")
