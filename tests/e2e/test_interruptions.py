@@ -34,7 +34,7 @@ def test_an_interrupted_run_stops_within_ten_seconds_and_goes_on_from_its_checkp
     arguments = command(runs, "--name", name, steps=STEPS)
     with open(runs / "log", "w", encoding="utf-8") as output:
         process = start(arguments, output)
-        eventually(lambda: checkpoints(runs, name), 180, "a first checkpoint")
+        eventually(lambda: len(checkpoints(runs, name)) > 1, 180, "a second checkpoint: the first one is whole then")
         began = time.monotonic()
         if number is signal.SIGINT:
             os.killpg(process.pid, number)  # Ctrl-C reaches the whole group

@@ -167,7 +167,7 @@ def test_a_killed_pull_is_completed_by_the_next(dvc: Path, source: Path, tmp_pat
     command = [sys.executable, "-c", code, str(tmp_path / "w"), str(source)]
     for began in ("dvc/storage/files", "dvc/data/.*/work/data/1*.jsonl"):
         process = subprocess.Popen(command, start_new_session=True)
-        eventually(lambda pattern=began: any((tmp_path / "w").glob(pattern)), 60, began)
+        eventually(lambda pattern=began: any((tmp_path / "w").glob(pattern)), 120, began)
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
     pulled = pull_dvc_data(tmp_path / "w", source=str(source))

@@ -134,7 +134,7 @@ def test_orphans_end_with_the_container_and_their_output_is_kept(runs: Runs, iso
     run = runs.start(
         "sh",
         "-c",
-        "(setsid sh -c 'echo orphan; exec sleep 600' &); while ! pgrep -x sleep; do sleep 0.02; done",
+        "(setsid sh -c 'echo orphan; exec sleep 600.25' &); while ! pgrep -f '^sleep 600.25'; do sleep 0.02; done",
         isolated=isolated,
     )
     printed = run.output().split()
