@@ -139,6 +139,24 @@ def test_an_export_without_weights_to_load_is_refused(export: Callable[..., str]
         weights_files(find_export(uri), formats=("model",))
 
 
+def test_a_record_that_the_leader_removes_while_it_is_read_is_waited_for(
+    export: Callable[..., str], fresh: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    uri = export()
+    weights = restored(uri, fresh)
+    exists = Path.exists
+    record = fresh / "weights/source.json"
+
+    def seen_and_removed(path: Path) -> bool:
+        return exists(path) or path == record
+
+    monkeypatch.setattr(Path, "exists", seen_and_removed)
+    kept = record.read_bytes()
+    record.unlink()
+    threading.Timer(0.1, record.write_bytes, [kept]).start()
+    assert restored(uri, fresh, leader=False, timeout=30, poll_seconds=0.01) == weights
+
+
 def test_the_others_wait_for_the_leader_of_their_job(export: Callable[..., str], fresh: Path) -> None:
     uri = export()
     restored(uri, fresh, "job-0")
