@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from prepared_folders import prepare, prepare_at
 
+from trainwright.checkpoints.origin import recorded_initial_job, recorded_origin
 from trainwright.checkpoints.resume_point import resume_point
 from trainwright.storage.errors import StorageError
 from trainwright.workspace.receipt import NAME
@@ -98,6 +99,14 @@ def test_a_receipt_that_cannot_be_read_is_an_error_and_moves_nothing(
     with pytest.raises(StorageError, match=rf"{broken}/{NAME} cannot be parsed"):
         resume_point(workspace)
     assert newest.is_dir()
+
+
+@pytest.mark.parametrize("recorded", [recorded_origin, recorded_initial_job])
+def test_a_record_that_is_archived_while_it_is_read_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, recorded: Callable[[Path], object]
+) -> None:
+    monkeypatch.setattr(Path, "exists", lambda _path: True)
+    assert not recorded(tmp_path / "output")
 
 
 def test_an_origin_that_cannot_be_read_is_an_error_and_moves_nothing(

@@ -5,6 +5,7 @@ Both are small files in the folder itself, so that they stay with it when the fo
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from pathlib import Path
@@ -67,8 +68,10 @@ def archive(folder: Path) -> Path:
 
 
 def _read(path: Path) -> dict[str, str] | None:
+    content = None
     try:
-        with disk_errors(path):
+        # The leader of a job may archive the folder while other nodes read it.
+        with disk_errors(path), contextlib.suppress(FileNotFoundError):
             content = json.loads(read_plain(path, _MAX_BYTES)) if path.exists() else None
     except (ValueError, RecursionError):
         content = ()

@@ -185,7 +185,7 @@ def _remove(path: Path) -> None:
 def _recorded(folder: Path, uri: str, job: str) -> Weights | None:
     """Return the weights that this job starts from, if they are restored. A record of another job or URI does not count."""
     with disk_errors(folder), contextlib.suppress(FileNotFoundError, ValueError, TypeError, KeyError, RecursionError):
-        record = json.loads(read_plain(folder / _RECORD, _MAX_BYTES, folder))
+        record = json.loads(read_plain(folder / _RECORD, _MAX_BYTES, folder)) if (folder / _RECORD).exists() else {}
         if record.get("requested") == uri and record.get("job") == job:
             weights = Weights(**record["weights"])
             return weights if Path(weights.folder).is_dir() else None
