@@ -131,7 +131,7 @@ class TrainJobTrigger(BaseTrigger):
         """A user has cleared the task, or marked it as failed or as succeeded.
 
         Airflow also calls this when another triggerer takes over the trigger. The task is still deferred then, and the job keeps
-        running. Airflow repeats its cancellation every second and so cancels this call too: the work is a task of its own.
+        running. Airflow repeats its cancellation every second, which cancels this call too but not the task that it starts.
         """
         ending = asyncio.create_task(asyncio.to_thread(self._end_with_task))
         _ending.add(ending)
@@ -139,10 +139,21 @@ class TrainJobTrigger(BaseTrigger):
         await asyncio.shield(ending)
 
     def _end_with_task(self) -> None:
+        """Stop the job unless the task is still deferred.
+
+        Raises ApiError, NoCluster, which are logged here because they are lost after a second cancellation.
+        """
+        from trainwright.api.errors import ApiError
+        from trainwright.cluster import NoCluster
+
         if TaskId(**self.task_key).state() == "deferred":
             self.log.info("the task is still deferred: TrainJob %s/%s is not changed", self.namespace, self.name)
             return
-        result = self._stop()
+        try:
+            result = self._stop()
+        except (ApiError, NoCluster) as error:
+            self.log.error("the task was ended by a user; TrainJob %s/%s was not stopped: %s", self.namespace, self.name, error)
+            raise
         self.log.info("the task was ended by a user; TrainJob %s/%s: %s", self.namespace, self.name, result)
 
     def _stop(self) -> str:

@@ -17,12 +17,14 @@ from support.waiting import eventually
 
 from trainwright.api import names
 from trainwright.api.kinds import TRAINJOB
+from trainwright.cluster import NoCluster
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Forbidden, RuntimeNotFound, TrainJobDeadline, TrainJobDeleted, TrainJobError, TrainJobFailed
 from trainwright.jobs.diagnosis.errors import Cancelled
 from trainwright.operators import TrainJobOperator, TrainJobTrigger, cancellation
 from trainwright.operators.deferral.trigger_log import TriggerLog
 from trainwright.operators.errors import NonRetryableError
+from trainwright.operators.hook import TrainwrightHook
 from trainwright.operators.values.airflow_api import AirflowFailException, TaskDeferralError, TaskDeferralTimeout, TaskDeferred
 from trainwright.operators.values.task_identity import task_identity
 from trainwright.operators.values.task_state import TaskId
@@ -212,7 +214,6 @@ def test_an_event_waits_until_the_deferral_has_settled(connected: EmbeddedCluste
 def test_a_cluster_that_refuses_is_an_error_that_stops_the_job(
     connected: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from trainwright.operators.hook import TrainwrightHook
 
     task = operator()
     trigger = deferred(task).trigger
@@ -259,6 +260,33 @@ def test_repeated_cancellations_do_not_keep_the_job_running(connected: EmbeddedC
 
     asyncio.run(cancel_twice())
     assert the_job(connected)["spec"]["suspend"] is True
+
+
+def test_a_job_that_cannot_be_stopped_is_logged_after_a_second_cancellation(
+    connected: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trigger = deferred(operator()).trigger
+    lines: list[str] = []
+    log = SimpleNamespace(error=lambda text, *values: lines.append(text % values))
+    monkeypatch.setattr(type(trigger), "log", log)
+    in_state(monkeypatch, "failed")
+
+    def refuse(_hook: TrainwrightHook) -> None:
+        raise NoCluster("the kubeconfig is gone")
+
+    monkeypatch.setattr(TrainwrightHook, "get_conn", refuse)
+
+    async def cancel_at_once() -> None:
+        killing = asyncio.create_task(trigger.on_kill())
+        await asyncio.sleep(0)
+        killing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await killing
+        while not lines:
+            await asyncio.sleep(0.01)
+
+    asyncio.run(asyncio.wait_for(cancel_at_once(), 60))
+    assert lines == [f"the task was ended by a user; TrainJob default/{trigger.name} was not stopped: the kubeconfig is gone"]
 
 
 def test_a_kill_of_one_job_leaves_its_successor_alone(connected: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -431,7 +459,6 @@ class WithLog:
 def test_the_log_of_a_deferred_job_is_looked_at_now_and_then_and_at_its_end(
     connected: EmbeddedCluster, set_status: SetStatus, add_pod: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from trainwright.operators.hook import TrainwrightHook
 
     trigger = deferred(operator(log_poll_interval=0.2)).trigger
     said: list[str] = []
