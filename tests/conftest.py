@@ -6,9 +6,12 @@ import functools
 import itertools
 import os
 import signal
+from collections.abc import Generator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import tiers
 import typer.testing
 from hypothesis import HealthCheck, settings
 from servers.s3_server import s3, s3_folder, s3_server  # noqa: F401  fixtures
@@ -38,11 +41,18 @@ settings.register_profile(
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_pycollect_makeitem() -> Generator[None, Any, Any]:
+    """Refuse tests marked `alone` that tests/tiers.py would never run."""
+    made = yield
+    for item in made if isinstance(made, list) else []:
+        if problem := tiers.never_runs({mark.name for mark in item.iter_markers()}, item.path):
+            raise pytest.Collector.CollectError(f"{item.nodeid}: {problem}")
+    return made
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """In a process of several: modules whose tests may take longest come first, so that none is left for the end."""
-    for item in items:
-        if item.get_closest_marker("alone") and not (item.get_closest_marker("medium") or item.get_closest_marker("slow")):
-            raise pytest.UsageError(f"{item.nodeid}: alone needs medium or slow beside it; fast tests only run in parallel")
     if not hasattr(config, "workerinput"):
         return
     modules: dict[Path, list[pytest.Item]] = {}
@@ -74,7 +84,7 @@ def _pods_see_the_files_of_tests(tmp_path_factory: pytest.TempPathFactory) -> No
 
 @pytest.fixture(autouse=True)
 def _no_cluster_of_the_user(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Tests never touch a cluster or a home that the person who runs them has. Each has a home of its own, not made yet.
+    """Keep tests away from the cluster and the home of the person who runs them: each gets the path of a new home.
 
     Without `tmp_path`, which takes the longer the more tests have had one.
     """

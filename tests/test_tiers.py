@@ -44,6 +44,24 @@ def test_modules_with_tests_alone_have_the_mark() -> None:
     assert "tests/api/test_yaml_reader.py" not in found
 
 
+@pytest.mark.parametrize(
+    ("marks", "text", "problem"),
+    [
+        ({"medium"}, "", ""),
+        ({"alone", "slow"}, "@pytest.mark.alone\n", ""),
+        ({"alone"}, "@pytest.mark.alone\n", "alone needs medium or slow beside it"),
+        ({"alone", "medium"}, "@SHARED_MARK\n", "write pytest.mark.alone in its module"),
+    ],
+    ids=["other", "written", "fast", "shared"],
+)
+def test_marks_that_no_run_selects_are_refused(tmp_path: Path, marks: set[str], text: str, problem: str) -> None:
+    module = tmp_path / "test_it.py"
+    module.write_text(text, "utf-8")
+    found = tiers.never_runs(marks, module)
+    assert found.startswith(problem)
+    assert bool(found) == bool(problem)
+
+
 def test_workers_follow_the_slowest_tier_and_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("WORKERS", raising=False)
     cores = os.cpu_count() or 1

@@ -13,7 +13,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -57,10 +57,21 @@ def names_paths(arguments: Sequence[str]) -> bool:
 
 def modules_with_tests_alone() -> list[str]:
     """The modules in which a test has the mark: collecting all others a second time takes longer than running these."""
-    mark = re.compile(r"\bmark\.alone\b")
-    return sorted(
-        str(path.relative_to(ROOT)) for path in (ROOT / "tests").rglob("test_*.py") if mark.search(path.read_text("utf-8"))
-    )
+    return sorted(str(path.relative_to(ROOT)) for path in (ROOT / "tests").rglob("test_*.py") if writes_alone(path))
+
+
+def writes_alone(module: Path) -> bool:
+    """Whether a module writes the mark out."""
+    return re.search(r"\bmark\.alone\b", module.read_text("utf-8")) is not None
+
+
+def never_runs(marks: Collection[str], module: Path) -> str:
+    """Why no run of `main` would select a test with these marks, and what to do; empty if one does."""
+    if "alone" not in marks:
+        return ""
+    if not {"medium", "slow"} & set(marks):
+        return "alone needs medium or slow beside it; fast tests only run in parallel"
+    return "" if writes_alone(module) else "write pytest.mark.alone in its module, so that tests/tiers.py finds it"
 
 
 def exit_code(codes: Sequence[int]) -> int:
