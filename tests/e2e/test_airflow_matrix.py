@@ -107,7 +107,7 @@ def test_a_runtime_that_does_not_exist_fails_without_retries(scene: Scene, numbe
 
 
 def test_a_killed_worker_leaves_one_job_running_and_the_retry_adopts_it(scene: Scene, number: int) -> None:
-    """The task's process and its supervisor, killed in all ways at the same time, each in a run of its own."""
+    """Kills the task's process and its supervisor in all ways at the same time, in one run each."""
     ways = [(who, how) for who in ("task", "worker") for how in (signal.SIGKILL, signal.SIGTERM)]
     runs = [f"{who}-{how.name}-{number}".lower() for who, how in ways]
     jobs = scene.begin_all([(SYNC, run) for run in runs])

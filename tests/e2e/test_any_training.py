@@ -83,7 +83,7 @@ class Ran:
 
 
 def run(program: str, folder: Path, env: dict[str, str]) -> Ran:
-    """Run the examples in a process of its own: what an orchestrator imports takes longer than most of them."""
+    """Run all examples in one process, because importing an orchestrator takes longer than most of them."""
     command = [sys.executable, "-P", "-c", program, str(folder), *KINDS]
     done = subprocess.run(command, cwd=ROOT, env={**os.environ, **env}, capture_output=True, text=True, check=False)
     returned = [json.loads(line[9:]) for line in done.stdout.splitlines() if line.startswith("RETURNED ")]

@@ -55,7 +55,7 @@ def test_on_a_cluster_it_is_a_warning(cluster: EmbeddedCluster, add_node: Any, c
     assert len(cluster.list(TRAINJOB).items) == 1
 
 
-def test_who_may_not_see_nodes_is_not_held_up(cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_submission_needs_no_permission_to_list_nodes(cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     plain = cluster.list
 
     def refuse_nodes(kind: Any, *arguments: Any, **more: Any) -> Any:

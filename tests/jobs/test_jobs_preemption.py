@@ -236,7 +236,7 @@ def test_whoever_is_killed_in_between_loses_no_count(
     assert count(cluster) == 2
 
 
-def test_who_adopts_counts_nothing_twice(cluster: EmbeddedCluster, fail: Any, set_status: Any) -> None:
+def test_adoption_counts_a_preemption_once(cluster: EmbeddedCluster, fail: Any, set_status: Any) -> None:
     submit_or_adopt(cluster, train_request(), STEP, "default")
     first = fail(TAKEN)
     error = failure_of(cluster, first)
@@ -267,7 +267,7 @@ def test_a_signal_ends_the_wait_before_the_next_is_submitted(
     assert len(attempts_of(cluster, STEP, "default")) == 1
 
 
-def test_who_may_not_count_does_not_resume(cluster: EmbeddedCluster, fail: Any) -> None:
+def test_resume_fails_if_the_preemption_cannot_be_recorded(cluster: EmbeddedCluster, fail: Any) -> None:
     class Narrow:
         def __getattr__(self, name: str) -> Any:
             return getattr(cluster, name)

@@ -171,7 +171,7 @@ def test_the_known_ones_are_those_of_the_kind_that_was_asked_for(cluster: Embedd
     assert made.trainjob["spec"]["runtimeRef"]["kind"] == "TrainingRuntime"
 
 
-def test_who_may_not_list_runtimes_still_learns_that_his_is_unknown(cluster: EmbeddedCluster) -> None:
+def test_unknown_runtime_is_reported_without_permission_to_list_runtimes(cluster: EmbeddedCluster) -> None:
     class Narrow:
         get = staticmethod(cluster.get)
 
@@ -185,7 +185,7 @@ def test_who_may_not_list_runtimes_still_learns_that_his_is_unknown(cluster: Emb
         submit_or_adopt(Narrow(), train_request(runtime="zzz"), STEP, "default")  # type: ignore[arg-type]
 
 
-def test_what_cannot_be_built_is_refused_before_anything_is_created(cluster: EmbeddedCluster) -> None:
+def test_invalid_request_is_refused_before_anything_is_created(cluster: EmbeddedCluster) -> None:
     with pytest.raises(Invalid):
         submit_or_adopt(cluster, train_request(env={"PET_NNODES": "3"}), STEP, "default")
     with pytest.raises(Invalid, match="has no command; set command"):

@@ -135,7 +135,7 @@ def test_a_deadline_has_an_error_of_its_own(
     assert raised.value.retryable is retryable
 
 
-def test_what_kueue_says_is_told_when_the_queue_is_too_long(cluster: EmbeddedCluster) -> None:
+def test_queue_timeout_reports_the_reason_of_kueue(cluster: EmbeddedCluster) -> None:
     request = train_request(labels={"kueue.x-k8s.io/queue-name": "gpus"})
     job = submit_or_adopt(cluster, request, Identity("o", "r", "s"), "default").trainjob
     job["spec"]["suspend"] = True

@@ -1,4 +1,4 @@
-"""Ports for the servers that tests start: each test process has a block of its own, so that two of them never choose the same one.
+"""Ports for the servers that tests start. Each test process claims a block of them, so that two never choose the same port.
 
 A port that the kernel picks for a socket and that is free again when the socket closes can be given to somebody else before the
 server binds it; with several test processes that happens. The blocks lie below the ports that the kernel picks, and above those of

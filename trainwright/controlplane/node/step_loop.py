@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 
 
 class StepLoop:
-    """Runs from `start` until a step returns None and there is no news. Later news is for another loop.
+    """Runs from `start` until a step returns None and no news has arrived. A new loop handles later news.
 
     Args:
         pod: Names the thread and the lines of the log.
