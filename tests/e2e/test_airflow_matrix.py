@@ -45,7 +45,8 @@ for kind, options in KINDS.items():
         globals()[dag.dag_id] = dag
 with DAG("mapped", schedule=None, catchup=False) as mapped:
     unshared = {{name: value for name, value in FIXED.items() if name != "workspace"}}
-    TrainJobOperator.partial(task_id="train", deferrable=True, **unshared).expand(
+    # Many tasks end at once: the scheduler needs its time to note that they were deferred.
+    TrainJobOperator.partial(task_id="train", deferrable=True, **{{**unshared, "min_defer_seconds": 20}}).expand(
         env=[{{"TRIAL": str(trial)}} for trial in range({MAPPED})]
     )
 """
@@ -272,7 +273,10 @@ def test_many_mapped_tasks_have_a_job_each(scene: Scene, number: int) -> None:
 
     def all_ended() -> bool:
         scene.let_end(run)
-        return [task["state"] for task in scene.airflow.tasks("mapped", run)] == ["success"] * MAPPED
+        states = [task["state"] for task in scene.airflow.tasks("mapped", run)]
+        log = scene.airflow.log("mapped", run, "map_index=*/attempt=*.log*")
+        assert not {"failed", "upstream_failed", "up_for_retry"} & set(states), f"{states}\n{log}"
+        return states == ["success"] * MAPPED
 
     eventually(all_ended, 300, "all tasks to succeed")
     scene.stopped(run, jobs=MAPPED)

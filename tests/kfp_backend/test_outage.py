@@ -25,6 +25,8 @@ from trainwright.components import submit_train_job, train, wait_train_job
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 
 STEP_SECONDS = 90.0
+LONGEST_PAUSE_SECONDS = 7.5
+"""Between two requests of a client that is refused again and again."""
 RUNTIME = "jax-distributed"
 """Starts a function with Python alone."""
 TRAINING = """
@@ -119,4 +121,4 @@ def test_a_step_ends_right_although_every_request_fails_for_a_while(
     assert scene.api.is_over, "the step ended during the outage"
     seconds, faults = zip(*scene.api.faults, strict=True)
     assert set(faults) == set(FAULTS)
-    assert seconds[-1] > OUTAGE_SECONDS / 2, "the step kept asking"
+    assert seconds[-1] > OUTAGE_SECONDS - LONGEST_PAUSE_SECONDS - 1, "the step kept asking"

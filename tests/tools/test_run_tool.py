@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from support.waiting import eventually
 
+from trainwright.storage.locks import file_lock
 from trainwright.tools import BadToolInput, ToolFailed, ToolTimeout, ToolUnavailable, run_tool
 
 pytestmark = pytest.mark.medium
@@ -26,11 +27,18 @@ SLOW = """
         os.rename(request["pids"] + ".part", request["pids"])
         time.sleep(600)
 """
+STUBBORN = SLOW.replace(
+    "def main(request):", "def main(request):\n        signal.signal(signal.SIGTERM, signal.SIG_IGN)"
+).replace("import os,", "import os, signal,")
 CALLER = """
 import sys
+from contextlib import ExitStack
 from pathlib import Path
+from trainwright.storage.locks import file_lock
 from trainwright.tools import run_tool
-run_tool(Path(sys.argv[1]), {"pids": sys.argv[2]}, python=Path(sys.executable), grace_seconds=1)
+with ExitStack() as stack:
+    locks = [stack.enter_context(file_lock(Path(path))) for path in sys.argv[3:]]
+    run_tool(Path(sys.argv[1]), {"pids": sys.argv[2]}, python=Path(sys.executable), grace_seconds=1, locks=locks)
 """
 
 
@@ -129,13 +137,14 @@ def test_a_signal_to_the_caller_ends_everything(tmp_path: Path, number: signal.S
     assert all(has_ended(pid) for pid in pids)
 
 
-def test_a_program_ends_by_itself_when_its_caller_is_killed(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", CALLER, str(program(tmp_path, SLOW)), str(tmp_path / "pids")]
+def test_a_program_whose_caller_is_killed_ends_by_itself_and_holds_its_locks_until_then(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", CALLER, str(program(tmp_path, STUBBORN)), str(tmp_path / "pids"), str(tmp_path / "lock")]
     caller = subprocess.Popen(command)
     own, child = pids_in(tmp_path / "pids")
     caller.kill()
     caller.wait()
-    eventually(lambda: has_ended(own), 30, "the program has ended")
+    with file_lock(tmp_path / "lock"):
+        assert has_ended(own)
     os.kill(child, signal.SIGKILL)  # in a session of its own, which nobody looks after any more
 
 

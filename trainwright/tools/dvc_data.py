@@ -10,7 +10,7 @@ import json
 import os
 import re
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -113,7 +113,7 @@ def pull_dvc_data(
             for _ in range(_ATTEMPTS):
                 # What is said to be there is looked at below, and removed if it has been changed: then it is fetched.
                 request["have"] = [each.name for each in (root / "data").iterdir() if not each.name.startswith(".")]
-                answer = _run(root, request, source or repo, timeout_seconds, on_line)
+                answer = _run(root, scratch, request, source or repo, timeout_seconds, on_line)
                 target = root / "data" / answer["name"]
                 receipt = find_folder(target)
                 if receipt is None and answer["fetched"]:
@@ -134,14 +134,21 @@ def pull_dvc_data(
 
 
 def _run(
-    root: Path, request: dict[str, Any], address: str, timeout_seconds: float, on_line: Callable[[str], None] | None
+    root: Path,
+    scratch: Path,
+    request: dict[str, Any],
+    address: str,
+    timeout_seconds: float,
+    on_line: Callable[[str], None] | None,
 ) -> dict[str, Any]:
     """Run the program, once more with the library for the remote if only the repository's settings say which it needs."""
     extra = _EXTRAS.get(urlsplit(address).scheme, "") if not request["repo"] else ""
     for _ in range(2):
         python = tool_environment(dvc_requirements(extra), name="dvc")
-        lock = root / ".repository.lock"
-        with disk_errors(lock), nullcontext() if request["repo"] else file_lock(lock, timeout=timeout_seconds):
+        # The scratch folder of a caller that was killed may still have its program, for a moment.
+        paths = [scratch.with_name("program.lock"), *([] if request["repo"] else [root / ".repository.lock"])]
+        with disk_errors(root), ExitStack() as stack:
+            locks = [stack.enter_context(file_lock(path, timeout=timeout_seconds)) for path in paths]
             answer = run_tool(
                 "dvc_data",
                 request,
@@ -150,6 +157,7 @@ def _run(
                 on_line=on_line,
                 variables=_VARIABLES,
                 environment={"DVC_NO_ANALYTICS": "1", "DVC_STUDIO_OFFLINE": "1", "GIT_TERMINAL_PROMPT": "0"},
+                locks=locks,
             )
         if "missing" not in answer:
             return answer

@@ -26,6 +26,7 @@ def run_in_group(
     grace_seconds: float = GRACE_SECONDS,
     cwd: Path | None = None,
     stdin: int = subprocess.DEVNULL,
+    pass_fds: Sequence[int] = (),
 ) -> int:
     """Run a command to its end and return its exit code, negative for a signal. What is left of its group is killed.
 
@@ -37,6 +38,7 @@ def run_in_group(
         grace_seconds: How long the group may take to end by itself after SIGTERM.
         cwd: Its working folder.
         stdin: DEVNULL, or PIPE for one that closes when this process has ended, even if it was killed.
+        pass_fds: Descriptors that the program has too.
 
     Raises TimeoutError, OSError if it cannot be started. A SIGTERM that nobody handles ends the group, then raises SystemExit.
     """
@@ -49,6 +51,7 @@ def run_in_group(
             env=dict(environment),
             cwd=cwd,
             start_new_session=True,
+            pass_fds=pass_fds,
         )
         try:
             assert process.stdout is not None

@@ -14,6 +14,7 @@ from typing import Any
 
 from trainwright.storage.claims import mounted
 from trainwright.storage.foreign_texts import shown_uri
+from trainwright.storage.locks import file_lock
 from trainwright.storage.plain_files import folder_files
 from trainwright.storage.scratch import scratch_folder
 from trainwright.storage.transfer import disk_errors
@@ -117,7 +118,7 @@ def preprocess_dataset(
         target.parent.mkdir(parents=True, exist_ok=True)
     if (receipt := find_folder(target)) is not None:
         return Preprocessed(target, receipt)
-    with scratch_folder(target, "preprocess") as scratch:
+    with scratch_folder(target, "preprocess") as scratch, file_lock(scratch.with_name("program.lock")) as lock:
         made = run_tool(
             "ray_preprocess",
             {
@@ -131,6 +132,7 @@ def preprocess_dataset(
             on_line=on_line,
             variables=("RAY_AUTH_*", "RAY_USE_TLS", "RAY_TLS_*") if ray_address else (),
             environment=_QUIET,
+            locks=[lock],
         )
         if not made["rows_out"]:
             reasons = ", ".join(f"{count} {reason}" for reason, count in made["dropped"].items())

@@ -7,11 +7,12 @@ import os
 import subprocess
 import tempfile
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from trainwright.storage.errors import StorageError
+from trainwright.storage.locks import HeldLock
 from trainwright.storage.plain_files import read_plain
 from trainwright.storage.transfer import disk_errors
 from trainwright.tools.errors import BadToolInput, ToolFailed, ToolTimeout, ToolUnavailable
@@ -38,6 +39,7 @@ def run_tool(
     variables: Iterable[str] = (),
     environment: Mapping[str, str] | None = None,
     grace_seconds: float = GRACE_SECONDS,
+    locks: Sequence[HeldLock] = (),
 ) -> dict[str, Any]:
     """Run a program and return its result.
 
@@ -50,6 +52,7 @@ def run_tool(
         variables: Patterns of the variables of this process that it gets besides the common ones, as `AWS_*`.
         environment: Variables to set for it. An empty value is passed on as one.
         grace_seconds: How long it may take to end by itself.
+        locks: What it holds as well: it ends a moment after a caller that is killed, and nobody may write beside it until then.
 
     Raises BadToolInput for what it refuses, ToolFailed with its last lines, ToolTimeout, ToolUnavailable, StorageError.
     """
@@ -67,7 +70,7 @@ def run_tool(
         folder = Path(name)
         (folder / _REQUEST).write_text(json.dumps(dict(request)), "utf-8")
         try:
-            code = _run(path, folder, python, given, timeout_seconds, forward, grace_seconds)
+            code = _run(path, folder, python, given, timeout_seconds, forward, grace_seconds, locks)
         finally:
             end_strays(_FOLDER_VARIABLE, str(folder))
         try:
@@ -92,6 +95,7 @@ def _run(
     timeout_seconds: float | None,
     on_line: Callable[[str], None],
     grace_seconds: float,
+    locks: Sequence[HeldLock],
 ) -> int:
     try:
         return run_in_group(
@@ -102,6 +106,7 @@ def _run(
             grace_seconds=grace_seconds,
             cwd=folder,
             stdin=subprocess.PIPE,
+            pass_fds=[lock.descriptor for lock in locks if lock.descriptor is not None],
         )
     except TimeoutError as error:
         raise ToolTimeout(f"{path.stem} {error}") from None
