@@ -79,6 +79,8 @@ class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
     :param run_timeout_seconds: Maximum seconds of training; also set as activeDeadlineSeconds, which the cluster enforces. Default: a
         week. 0: no limit.
     :param fail_if_stuck: Whether to fail as soon as the job can never start: an invalid image name, an image that may not be pulled, a
+    :param fail_on_divergence: Whether to fail as soon as the loss or the gradient norm is not finite in several reports, one
+            after another. Checkpoints stay.
         command that the image does not have, a Job that the API server refuses.
     :param lost_node_timeout_seconds: Maximum seconds for which pods may not end on a lost node; the job is then cancelled as on_cancel
         says. 0: no limit.
@@ -89,6 +91,12 @@ class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
     :param export_uri: Where the run exports checkpoints; resume=auto starts from there if the workspace has no checkpoint.
     :param previous_jobs: Whether to keep or delete finished jobs of this step when the next one is submitted.
     :param preemption_budget: Maximum automatic resubmissions after preemption, for the whole step.
+    :param restarts: Restarts of a failed pod within one TrainJob. Empty or 0: none for a function or code, else as the runtime
+            says.
+    :param on_changed_request: What a retry whose settings have changed does with a job that still runs: adopt it, with a
+            warning, or replace it.
+    :param adopt_finished: Whether a job that has succeeded before is taken as the result, although no retry asks: another run
+            with the same id. An explicit run_id says the same.
     :param on_cancel: What to do with the job when its step is cancelled, exceeds a deadline or stops waiting: suspend, delete or keep
         it.
     :param waiter_lease_seconds: Seconds after which a job whose waiting step is gone may be suspended, by a controller of Trainwright
@@ -165,6 +173,7 @@ class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
         start_timeout_seconds: int | str = 21600,
         run_timeout_seconds: int | str = 604800,
         fail_if_stuck: bool | str = True,
+        fail_on_divergence: bool | str = True,
         lost_node_timeout_seconds: int | str | None = None,
         logs: str = "0",
         log_bytes: int | str = 16777216,
@@ -172,6 +181,9 @@ class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
         export_uri: str = "",
         previous_jobs: str = "keep",
         preemption_budget: int | str = 3,
+        restarts: int | str | None = None,
+        on_changed_request: str = "adopt",
+        adopt_finished: bool | str = False,
         on_cancel: str = "suspend",
         waiter_lease_seconds: int | str = 1800,
         store_secret: str = "",

@@ -106,6 +106,7 @@ OF_WAITING = {
     "start_timeout_seconds",
     "run_timeout_seconds",
     "fail_if_stuck",
+    "fail_on_divergence",
     "lost_node_timeout_seconds",
     "logs",
     "log_bytes",

@@ -47,6 +47,9 @@ def submit_train_job(
     resume: str = "auto",
     export_uri: str = "",
     previous_jobs: str = "keep",
+    restarts: int = 0,
+    on_changed_request: str = "adopt",
+    adopt_finished: bool = False,
     on_cancel: str = "suspend",
     waiter_lease_seconds: int = 1800,
     store_secret: str = "",
@@ -115,6 +118,12 @@ def submit_train_job(
             (the run's last checkpoint, else the weights of that export at step 0).
         export_uri: Where the run exports checkpoints; resume=auto starts from there if the workspace has no checkpoint.
         previous_jobs: Whether to keep or delete finished jobs of this step when the next one is submitted.
+        restarts: Restarts of a failed pod within one TrainJob. Empty or 0: none for a function or code, else as the runtime
+            says.
+        on_changed_request: What a retry whose settings have changed does with a job that still runs: adopt it, with a warning,
+            or replace it.
+        adopt_finished: Whether a job that has succeeded before is taken as the result, although no retry asks: another run with
+            the same id. An explicit run_id says the same.
         on_cancel: What to do with the job when its step is cancelled, exceeds a deadline or stops waiting: suspend,
             delete or keep it.
         waiter_lease_seconds: Seconds after which a job whose waiting step is gone may be suspended, by a controller of

@@ -51,6 +51,7 @@ def train(
     start_timeout_seconds: int = 21600,
     run_timeout_seconds: int = 604800,
     fail_if_stuck: bool = True,
+    fail_on_divergence: bool = True,
     lost_node_timeout_seconds: int = 0,
     logs: str = "0",
     log_bytes: int = 16777216,
@@ -58,6 +59,9 @@ def train(
     export_uri: str = "",
     previous_jobs: str = "keep",
     preemption_budget: int = 3,
+    restarts: int = 0,
+    on_changed_request: str = "adopt",
+    adopt_finished: bool = False,
     on_cancel: str = "suspend",
     waiter_lease_seconds: int = 1800,
     store_secret: str = "",
@@ -134,6 +138,8 @@ def train(
             Default: a week. 0: no limit.
         fail_if_stuck: Whether to fail as soon as the job can never start: an invalid image name, an image that may not be
             pulled, a command that the image does not have, a Job that the API server refuses.
+        fail_on_divergence: Whether to fail as soon as the loss or the gradient norm is not finite in several reports, one after
+            another. Checkpoints stay.
         lost_node_timeout_seconds: Maximum seconds for which pods may not end on a lost node; the job is then cancelled as
             on_cancel says. 0: no limit.
         logs: Which logs to stream: a rank, all, STEP:RANK, STEP:all, or none.
@@ -143,6 +149,12 @@ def train(
         export_uri: Where the run exports checkpoints; resume=auto starts from there if the workspace has no checkpoint.
         previous_jobs: Whether to keep or delete finished jobs of this step when the next one is submitted.
         preemption_budget: Maximum automatic resubmissions after preemption, for the whole step.
+        restarts: Restarts of a failed pod within one TrainJob. Empty or 0: none for a function or code, else as the runtime
+            says.
+        on_changed_request: What a retry whose settings have changed does with a job that still runs: adopt it, with a warning,
+            or replace it.
+        adopt_finished: Whether a job that has succeeded before is taken as the result, although no retry asks: another run with
+            the same id. An explicit run_id says the same.
         on_cancel: What to do with the job when its step is cancelled, exceeds a deadline or stops waiting: suspend,
             delete or keep it.
         waiter_lease_seconds: Seconds after which a job whose waiting step is gone may be suspended, by a controller of

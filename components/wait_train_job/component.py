@@ -15,6 +15,7 @@ def wait_train_job(
     start_timeout_seconds: int = 21600,
     run_timeout_seconds: int = 604800,
     fail_if_stuck: bool = True,
+    fail_on_divergence: bool = True,
     lost_node_timeout_seconds: int = 0,
     logs: str = "0",
     log_bytes: int = 16777216,
@@ -36,6 +37,8 @@ def wait_train_job(
             Default: a week. 0: no limit.
         fail_if_stuck: Whether to fail as soon as the job can never start: an invalid image name, an image that may not be
             pulled, a command that the image does not have, a Job that the API server refuses.
+        fail_on_divergence: Whether to fail as soon as the loss or the gradient norm is not finite in several reports, one after
+            another. Checkpoints stay.
         lost_node_timeout_seconds: Maximum seconds for which pods may not end on a lost node; the job is then cancelled as
             on_cancel says. 0: no limit.
         logs: Which logs to stream: a rank, all, STEP:RANK, STEP:all, or none.

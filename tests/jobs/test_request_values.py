@@ -31,19 +31,22 @@ def made(**parameters: Any) -> TrainRequest:
 
 def test_nothing_is_the_default() -> None:
     empty = {"str": "", "dict": {}, "list": [], "int": 0}
-    kinds = {"num_nodes": "int", "num_proc_per_node": "int"} | {
+    kinds = {"num_nodes": "int", "num_proc_per_node": "int", "restarts": "int"} | {
         f"{what}_timeout_seconds": "int" for what in ("queue", "lost_node")
     }
     kept = (
         "start_timeout_seconds",
         "run_timeout_seconds",
         "fail_if_stuck",
+        "fail_on_divergence",
         "runtime_kind",
         "logs",
         "log_bytes",
         "resume",
         "previous_jobs",
         "preemption_budget",
+        "on_changed_request",
+        "adopt_finished",
         "on_cancel",
         "waiter_lease_seconds",
     )

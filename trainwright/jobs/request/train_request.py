@@ -155,6 +155,11 @@ class TrainRequest(BaseModel):
         "Whether to fail as soon as the job can never start: an invalid image name, an image that may not be pulled, a command that "
         "the image does not have, a Job that the API server refuses.",
     )
+    fail_on_divergence: bool = _setting(
+        "deadlines",
+        True,
+        "Whether to fail as soon as the loss or the gradient norm is not finite in several reports, one after another. Checkpoints stay.",
+    )
     lost_node_timeout_seconds: Number = _setting(
         "deadlines",
         None,
@@ -182,6 +187,22 @@ class TrainRequest(BaseModel):
     )
     preemption_budget: Annotated[int, Field(ge=0)] = _setting(
         "resume", BUDGET, "Maximum automatic resubmissions after preemption, for the whole step."
+    )
+    restarts: Number = _setting(
+        "resume",
+        None,
+        "Restarts of a failed pod within one TrainJob. Empty or 0: none for a function or code, else as the runtime says.",
+    )
+    on_changed_request: Literal["adopt", "replace"] = _setting(
+        "resume",
+        "adopt",
+        "What a retry whose settings have changed does with a job that still runs: adopt it, with a warning, or replace it.",
+    )
+    adopt_finished: bool = _setting(
+        "resume",
+        False,
+        "Whether a job that has succeeded before is taken as the result, although no retry asks: another run with the same id. "
+        "An explicit run_id says the same.",
     )
 
     # cancellation
